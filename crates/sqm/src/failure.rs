@@ -1,0 +1,43 @@
+//! Why a command ended without success, and the exit code that tells a script so.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// A failed command. The number after each variant is the exit code.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// 1: it was tried and did not work; everything is as it was before.
+    Failed(anyhow::Error),
+    /// 2: the request itself is wrong: arguments, configuration.
+    Usage(anyhow::Error),
+    /// 3: needs privileges that this process lacks.
+    Privileges(anyhow::Error),
+    /// 4: this machine or kernel cannot do it.
+    Unsupported(anyhow::Error),
+}
+
+impl Failure {
+    /// Prints the message with its causes on standard error and answers the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("sqm: {self}");
+        ExitCode::from(match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Privileges(_) => 3,
+            Self::Unsupported(_) => 4,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Failed(e) | Self::Usage(e) | Self::Privileges(e) | Self::Unsupported(e)) = self;
+        write!(f, "{e:#}")
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
