@@ -5,10 +5,12 @@
 //!
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
 //! * [`spec`]: the typed `tc` grammar, words in and words out.
+//! * [`nearest`]: the word that was probably meant, for messages.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod nearest;
 pub mod spec;
 pub mod units;

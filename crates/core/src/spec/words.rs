@@ -1,0 +1,298 @@
+//! The words of a specification, one after another, and what can be wrong with one.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use super::cake;
+use crate::nearest::nearest;
+use crate::units::{Bytes, Nanos, Rate, UnitError, shortened};
+
+/// What is wrong with a specification, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// The kind of queueing discipline whose grammar was expected; empty while that was still being read.
+    pub qdisc: &'static str,
+    /// Where the word begins: bytes from the start of the text that was given.
+    pub position: usize,
+    /// Which word it is, counted from 0.
+    pub index: usize,
+    /// The word, shortened if it was very long.
+    pub word: String,
+    /// What is wrong with it.
+    pub kind: ParseErrorKind,
+    /// What was probably meant in its place.
+    pub suggestion: Option<String>,
+}
+
+/// What is wrong with a word of a specification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParseErrorKind {
+    /// Not a queueing discipline known here.
+    UnknownQdisc,
+    /// Not a keyword of this discipline.
+    UnknownWord,
+    /// The text ends where this keyword's value should stand.
+    MissingValue {
+        /// Such a value in words, such as `a rate such as 20mbit`.
+        expected: &'static str,
+    },
+    /// The value of this keyword is not a quantity of the right kind.
+    BadQuantity {
+        /// The keyword before it.
+        keyword: &'static str,
+        /// What is wrong with it.
+        error: UnitError,
+    },
+    /// The value of this keyword is not what it should be.
+    BadValue {
+        /// The keyword before it.
+        keyword: &'static str,
+        /// Such a value in words.
+        expected: &'static str,
+    },
+    /// A good value that the kernel would refuse or bend.
+    OutOfRange {
+        /// The keyword before it.
+        keyword: &'static str,
+        /// The range in words, such as `-64 to 256`.
+        range: String,
+    },
+    /// The overhead that this link layer adds to the rest is more than the kernel takes.
+    TooMuchOverhead,
+    /// `tc` takes only one round-trip preset.
+    SecondPreset {
+        /// The one that came first.
+        first: &'static str,
+    },
+}
+
+impl ParseError {
+    /// What is wrong, without the suggestion.
+    pub fn reason(&self) -> String {
+        let Self { qdisc, word, .. } = self;
+        match &self.kind {
+            ParseErrorKind::UnknownQdisc if word.is_empty() => "no queueing discipline is named".into(),
+            ParseErrorKind::UnknownQdisc => format!("unknown queueing discipline '{word}'"),
+            ParseErrorKind::UnknownWord => format!("unknown {qdisc} keyword '{word}'"),
+            ParseErrorKind::MissingValue { expected } => format!("{qdisc} keyword '{word}' needs {expected}"),
+            ParseErrorKind::BadQuantity { keyword, error } => {
+                format!("{qdisc} keyword '{keyword}': {}", error.reason())
+            }
+            ParseErrorKind::BadValue { keyword, expected } => {
+                format!("{qdisc} keyword '{keyword}': '{word}' is not {expected}")
+            }
+            ParseErrorKind::OutOfRange { keyword, range } => {
+                format!("{qdisc} keyword '{keyword}' takes {range}, not '{word}'")
+            }
+            ParseErrorKind::TooMuchOverhead => {
+                format!(
+                    "{qdisc} keyword '{word}' brings the overhead to more than {} bytes",
+                    cake::OVERHEAD.end()
+                )
+            }
+            ParseErrorKind::SecondPreset { first } => {
+                format!("{qdisc} takes one round-trip preset, and '{word}' comes after '{first}'")
+            }
+        }
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "; did you mean '{suggestion}'?"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+/// One word of a text and its place there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word<'a> {
+    pub(super) text: &'a str,
+    position: usize,
+    index: usize,
+}
+
+/// Hands out the words of a text and reads their values.
+#[derive(Debug)]
+pub(super) struct Words<'a> {
+    qdisc: &'static str,
+    text: &'a str,
+    position: usize,
+    index: usize,
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = Word<'a>;
+
+    fn next(&mut self) -> Option<Word<'a>> {
+        let rest = &self.text[self.position..];
+        let start = self.position + rest.find(|c: char| !c.is_whitespace())?;
+        let rest = &self.text[start..];
+        let length = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let word = Word {
+            text: &rest[..length],
+            position: start,
+            index: self.index,
+        };
+        self.position = start + length;
+        self.index += 1;
+        Some(word)
+    }
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        Self {
+            qdisc: "",
+            text,
+            position: 0,
+            index: 0,
+        }
+    }
+
+    /// The same words, read by the grammar of `qdisc` from here on.
+    pub(super) fn within(self, qdisc: &'static str) -> Self {
+        Self { qdisc, ..self }
+    }
+
+    pub(super) fn error(&self, word: Word<'_>, kind: ParseErrorKind) -> ParseError {
+        ParseError {
+            qdisc: self.qdisc,
+            position: word.position,
+            index: word.index,
+            word: shortened(word.text),
+            kind,
+            suggestion: None,
+        }
+    }
+
+    /// `word` is none of `known`.
+    pub(super) fn unknown(
+        &self,
+        word: Word<'_>,
+        kind: ParseErrorKind,
+        known: impl Iterator<Item = &'static str>,
+    ) -> ParseError {
+        let suggestion = nearest(word.text, known).map(String::from);
+        ParseError {
+            suggestion,
+            ..self.error(word, kind)
+        }
+    }
+
+    /// The error that the text names no discipline at all.
+    pub(super) fn nothing(&self) -> ParseError {
+        self.error(
+            Word {
+                text: "",
+                position: self.position,
+                index: 0,
+            },
+            ParseErrorKind::UnknownQdisc,
+        )
+    }
+
+    /// The word after `keyword`.
+    pub(super) fn value(
+        &mut self,
+        keyword: Word<'_>,
+        expected: &'static str,
+    ) -> Result<Word<'a>, ParseError> {
+        self.next()
+            .ok_or_else(|| self.error(keyword, ParseErrorKind::MissingValue { expected }))
+    }
+
+    pub(super) fn rate(&mut self, word: Word<'_>, keyword: &'static str) -> Result<Rate, ParseError> {
+        let value = self.value(word, "a rate, such as 20mbit")?;
+        let rate = self.quantity(value, keyword, Rate::parse_tc(value.text))?;
+        // The kernel counts bytes; less than one in a second would become its 0, which means unlimited.
+        if (1..8).contains(&rate.bits_per_sec()) {
+            let range = "8bit and more, or 0 for unlimited".into();
+            return Err(self.error(value, ParseErrorKind::OutOfRange { keyword, range }));
+        }
+        Ok(rate)
+    }
+
+    /// A time that fits the 32-bit count of microseconds in which `tc` sends it.
+    pub(super) fn time(
+        &mut self,
+        word: Word<'_>,
+        keyword: &'static str,
+        least_micros: u64,
+    ) -> Result<Nanos, ParseError> {
+        let value = self.value(word, "a time, such as 100ms")?;
+        let time = self.quantity(value, keyword, Nanos::parse_tc(value.text))?;
+        if time.as_micros() < least_micros || time.as_micros() > u64::from(u32::MAX) {
+            let range = format!("{least_micros}us to {}s", u32::MAX / 1_000_000);
+            return Err(self.error(value, ParseErrorKind::OutOfRange { keyword, range }));
+        }
+        Ok(time)
+    }
+
+    /// A size that fits the 32 bits in which `tc` sends it.
+    pub(super) fn size(&mut self, word: Word<'_>, keyword: &'static str) -> Result<Bytes, ParseError> {
+        let value = self.value(word, "a size, such as 4mb")?;
+        let size = self.quantity(value, keyword, Bytes::parse_tc(value.text))?;
+        if size.0 > u64::from(u32::MAX) {
+            let range = "less than 4gb".into();
+            return Err(self.error(value, ParseErrorKind::OutOfRange { keyword, range }));
+        }
+        Ok(size)
+    }
+
+    /// A whole number in decimal, within `range`.
+    pub(super) fn number<N>(
+        &mut self,
+        word: Word<'_>,
+        keyword: &'static str,
+        range: RangeInclusive<i64>,
+    ) -> Result<N, ParseError>
+    where
+        N: TryFrom<i64>,
+    {
+        const EXPECTED: &str = "a whole number";
+        let value = self.value(word, EXPECTED)?;
+        let digits = value.text.strip_prefix(['-', '+']).unwrap_or(value.text);
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(self.error(
+                value,
+                ParseErrorKind::BadValue {
+                    keyword,
+                    expected: EXPECTED,
+                },
+            ));
+        }
+        let number = value
+            .text
+            .parse()
+            .ok()
+            .filter(|n| range.contains(n))
+            .and_then(|n| N::try_from(n).ok());
+        number.ok_or_else(|| {
+            let range = format!("{} to {}", range.start(), range.end());
+            self.error(value, ParseErrorKind::OutOfRange { keyword, range })
+        })
+    }
+
+    fn quantity<T>(
+        &self,
+        value: Word<'_>,
+        keyword: &'static str,
+        read: Result<T, UnitError>,
+    ) -> Result<T, ParseError> {
+        read.map_err(|error| {
+            let suggestion = error.suggestion.clone();
+            ParseError {
+                suggestion,
+                ..self.error(value, ParseErrorKind::BadQuantity { keyword, error })
+            }
+        })
+    }
+}
