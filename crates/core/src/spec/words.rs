@@ -42,8 +42,8 @@ pub enum ParseErrorKind {
     BadQuantity {
         /// The keyword before it.
         keyword: &'static str,
-        /// What is wrong with it.
-        error: UnitError,
+        /// What is wrong with it, as [`UnitError::reason`] says it.
+        reason: String,
     },
     /// The value of this keyword is not what it should be.
     BadValue {
@@ -77,8 +77,8 @@ impl ParseError {
             ParseErrorKind::UnknownQdisc => format!("unknown queueing discipline '{word}'"),
             ParseErrorKind::UnknownWord => format!("unknown {qdisc} keyword '{word}'"),
             ParseErrorKind::MissingValue { expected } => format!("{qdisc} keyword '{word}' needs {expected}"),
-            ParseErrorKind::BadQuantity { keyword, error } => {
-                format!("{qdisc} keyword '{keyword}': {}", error.reason())
+            ParseErrorKind::BadQuantity { keyword, reason } => {
+                format!("{qdisc} keyword '{keyword}': {reason}")
             }
             ParseErrorKind::BadValue { keyword, expected } => {
                 format!("{qdisc} keyword '{keyword}': '{word}' is not {expected}")
@@ -288,10 +288,13 @@ impl<'a> Words<'a> {
         read: Result<T, UnitError>,
     ) -> Result<T, ParseError> {
         read.map_err(|error| {
-            let suggestion = error.suggestion.clone();
+            let kind = ParseErrorKind::BadQuantity {
+                keyword,
+                reason: error.reason(),
+            };
             ParseError {
-                suggestion,
-                ..self.error(value, ParseErrorKind::BadQuantity { keyword, error })
+                suggestion: error.suggestion,
+                ..self.error(value, kind)
             }
         })
     }
