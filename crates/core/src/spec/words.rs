@@ -1,5 +1,6 @@
 //! The words of a specification, one after another, and what can be wrong with one.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -19,7 +20,7 @@ pub struct ParseError {
     /// Which word it is, counted from 0.
     pub index: usize,
     /// The word, shortened if it was very long.
-    pub word: String,
+    pub word: Box<str>,
     /// What is wrong with it.
     pub kind: ParseErrorKind,
     /// What was probably meant in its place.
@@ -167,7 +168,7 @@ impl<'a> Words<'a> {
             qdisc: self.qdisc,
             position: word.position,
             index: word.index,
-            word: shortened(word.text),
+            word: shortened(word.text).into(),
             kind,
             suggestion: None,
         }
