@@ -1,1 +1,29 @@
-//! placeholder
+//! Latency under load: how long a small packet takes while large transfers fill the line.
+//!
+//! One program is both ends. [`server`] sinks, sources and echoes; [`client`] runs a test against it: an idle
+//! baseline, then uploads and downloads at once, with probes through all of it. What comes out is a
+//! [`result::TestResult`], which [`plot`] and [`report`] turn into pictures and pages.
+//!
+//! Three rules make the figures right. Bytes are counted where they arrive: a sender also counts what still sits in
+//! its own buffers. Probes leave on a fixed timetable, whatever became of the ones before. And a reply that comes late
+//! is a late reply: only what never comes back is lost.
+//!
+//! Nothing here spins or watches the clock in a loop. Every wait is a sleep in the kernel, so that a test also runs in
+//! virtual time, where computing takes no time at all.
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod connection;
+mod error;
+mod load;
+pub mod plot;
+mod probe;
+pub mod protocol;
+pub mod report;
+pub mod result;
+pub mod server;
+mod socket;
+pub mod stats;
+mod svg;
+
+pub use error::Error;

@@ -1,6 +1,8 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
 pub(crate) mod lab;
+pub(crate) mod serve;
+pub(crate) mod test;
 
 use std::process::ExitCode;
 
@@ -19,12 +21,16 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Lab(lab::Args),
+    Serve(serve::Args),
+    Test(test::Args),
 }
 
 impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Lab(args) => args.run(),
+            Command::Serve(args) => args.run(),
+            Command::Test(args) => args.run(),
         }
     }
 }

@@ -1,0 +1,108 @@
+//! What can go wrong in a measurement.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failed measurement, in words that say what to do next.
+///
+/// The words include those of the system, so there is no further source to print.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The settings contradict each other or leave the allowed range.
+    #[error("{0}")]
+    Settings(String),
+    /// The name of the server has no address (of the wanted family).
+    #[error("cannot find an address for '{host}'{wanted}: {reason}")]
+    Resolve {
+        /// As the user wrote it.
+        host: String,
+        /// " of the wanted family", or nothing.
+        wanted: &'static str,
+        /// The resolver's words.
+        reason: String,
+    },
+    /// Nobody answers there.
+    #[error(
+        "cannot connect to {host} port {port}: {reason}; start 'sqm serve' there, or open the port (TCP and UDP)"
+    )]
+    Connect {
+        /// As the user wrote it.
+        host: String,
+        /// TCP port.
+        port: u16,
+        /// The last attempt's error.
+        reason: io::Error,
+    },
+    /// The server speaks to us and says no.
+    #[error("{host} refuses the test: {reason}")]
+    Refused {
+        /// As the user wrote it.
+        host: String,
+        /// The server's words.
+        reason: String,
+    },
+    /// The server was there and is not any more.
+    #[error("lost {host} while {during}: {reason}; see whether 'sqm serve' still runs there")]
+    Vanished {
+        /// As the user wrote it.
+        host: String,
+        /// The phase of the test.
+        during: &'static str,
+        /// What was seen.
+        reason: String,
+    },
+    /// TCP works, UDP does not.
+    #[error(
+        "no probe came back from {host} UDP port {port}; open this UDP port for 'sqm serve' in its firewall"
+    )]
+    NoProbes {
+        /// As the user wrote it.
+        host: String,
+        /// UDP port.
+        port: u16,
+    },
+    /// This kernel has no such congestion control, or keeps it for the privileged.
+    #[error(
+        "congestion control '{name}' cannot be chosen on this machine; without privileges there is: {available}"
+    )]
+    Congestion {
+        /// As the user wrote it.
+        name: String,
+        /// The kernel's list.
+        available: String,
+    },
+    /// The operating system refused something.
+    #[error("cannot {action}: {reason}")]
+    System {
+        /// What was tried, with its object.
+        action: String,
+        /// The system's answer.
+        reason: io::Error,
+    },
+    /// A result file cannot be opened.
+    #[error("cannot read {}: {reason}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        reason: io::Error,
+    },
+    /// A file is not a result of ours.
+    #[error("{} is not a test result: {reason}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Where it departs.
+        reason: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn system(action: impl Into<String>, reason: impl Into<io::Error>) -> Self {
+        Self::System {
+            action: action.into(),
+            reason: reason.into(),
+        }
+    }
+}

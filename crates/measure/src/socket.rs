@@ -1,0 +1,76 @@
+//! Options and waits of sockets, alike on both ends.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::sockopt;
+
+/// Sleeps until there is something to read (or the end of it), or until `deadline`; says which.
+pub(crate) fn wait_readable(socket: impl AsFd, deadline: Instant) -> io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A timespec, not milliseconds: rounding a wait down to zero would spin until the deadline.
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as _,
+            tv_nsec: left.subsec_nanos() as _,
+        };
+        match rustix::event::poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Sleeps until `deadline`.
+pub(crate) fn sleep_until(deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left > Duration::ZERO {
+        std::thread::sleep(left);
+    }
+}
+
+/// Marks all packets of a socket with a DSCP (0 to 63).
+///
+/// A dual-stack socket that speaks to an IPv4 peer takes the mark from `IP_TOS` and ignores `IPV6_TCLASS`, so it gets both.
+pub(crate) fn set_dscp(socket: impl AsFd, local: SocketAddr, dscp: u8) -> io::Result<()> {
+    let byte = dscp << 2;
+    let v4 = matches!(local.ip().to_canonical(), IpAddr::V4(_));
+    if local.is_ipv6() {
+        sockopt::set_ipv6_tclass(&socket, u32::from(byte))?;
+    }
+    if v4 {
+        sockopt::set_ip_tos(&socket, byte)?;
+    }
+    Ok(())
+}
+
+/// Closing sends a reset: nothing that is still in the socket's buffer drains through the line for seconds.
+pub(crate) fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+/// Sets a congestion control by name.
+pub(crate) fn set_congestion(socket: impl AsFd, name: &str) -> io::Result<()> {
+    Ok(sockopt::set_tcp_congestion(socket, name)?)
+}
+
+/// The congestion control in use.
+pub(crate) fn congestion(socket: impl AsFd) -> io::Result<String> {
+    Ok(sockopt::tcp_congestion(socket)?)
+}
+
+/// The congestion controls that an unprivileged process may choose here, separated by spaces.
+pub(crate) fn available_congestion() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+        .map_or_else(|_| "(unknown)".to_owned(), |list| list.trim().to_owned())
+}
+
+/// The running kernel's release.
+pub(crate) fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}

@@ -1,0 +1,51 @@
+//! Figures from samples. Pure.
+
+/// The `p`-th percentile (0 to 100) of `values`, in any order; none of an empty set.
+///
+/// Linear interpolation between closest ranks: rank `p/100 · (n − 1)` of the sorted values, counted from zero
+/// (Hyndman & Fan 1996, type 7; the default of NumPy and R). The 50th is the usual median.
+pub fn percentile(values: &[f64], p: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let rank = p.clamp(0.0, 100.0) / 100.0 * last as f64;
+    let (below, above) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
+    Some(below + (above - below) * rank.fract())
+}
+
+/// The middle value; see [`percentile`].
+pub fn median(values: &[f64]) -> Option<f64> {
+    percentile(values, 50.0)
+}
+
+/// Jain's fairness index, `(Σx)² / (n · Σx²)`: 1 when all shares are equal, `1/n` when one takes all
+/// (Jain, Chiu, Hawe 1984). None without shares or when all are zero.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|x| x * x).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_interpolate_between_closest_ranks() {
+        let values = [40.0, 10.0, 30.0, 20.0];
+        assert_eq!(median(&values), Some(25.0));
+        assert_eq!(percentile(&values, 0.0), Some(10.0));
+        assert_eq!(percentile(&values, 100.0), Some(40.0));
+        assert!((percentile(&values, 95.0).unwrap() - 38.5).abs() < 1e-9);
+        assert_eq!(percentile(&[7.0], 99.0), Some(7.0));
+        assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn jain_is_one_for_equal_shares_and_one_nth_for_a_monopoly() {
+        assert_eq!(jain(&[5.0, 5.0, 5.0]), Some(1.0));
+        assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(jain(&[]), None);
+        assert_eq!(jain(&[0.0]), None);
+    }
+}
