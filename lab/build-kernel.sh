@@ -2,8 +2,8 @@
 # Builds the lab's virtual-time kernel: Debian's kernel source as a User Mode Linux binary with time travel.
 #
 # Debian's own user-mode-linux package cannot do virtual time (its RAID6 benchmark at boot excludes it), so the
-# lab builds one. The result is cached outside the source tree under a name made of the source package's version
-# and of kernel.config, so a change of either builds anew. Prints the path of the binary as its last line.
+# lab builds one. The result is cached outside the source tree under a name made of the source package's version,
+# kernel.config and this script, so a change of any builds anew. Prints the path of the binary as its last line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,7 +22,7 @@ for tool in flex bison bc xz gcc make; do
 done
 
 version=$(dpkg-query -W -f '${Version}' linux-source-6.1 2>/dev/null || cksum <"$tarball" | cut -d' ' -f1)
-key=$(printf '%s\n' "$version" | cat - "$here/kernel.config" | sha256sum | cut -c1-12)
+key=$(printf '%s\n' "$version" | cat - "$here/kernel.config" "$0" | sha256sum | cut -c1-12)
 kernel=$cache/linux-virtual-time-$key
 
 if [ ! -x "$kernel" ]; then
@@ -36,16 +36,24 @@ if [ ! -x "$kernel" ]; then
     work=$(mktemp -d "$cache/build.XXXXXX")
     trap 'rm -rf "$work"' EXIT INT TERM
     log=$cache/build.log
-    (
-        cd "$work"
-        tar -xJf "$tarball" --strip-components=1
+    # A shell of its own: in a condition, "set -e" would be off.
+    sh -eu -s "$work" "$tarball" "$here/kernel.config" >"$log" 2>&1 <<'STEPS' || {
+        cd "$1"
+        tar -xJf "$2" --strip-components=1
+        # Room for the register state of processors with AMX (11 KiB instead of 2.7): without it their host kernel
+        # refuses to restore a guest process. The larger stacks in kernel.config are for the same state.
+        sed -i 's/DEFINE_LONGS(HOST_FP_SIZE, 2696)/DEFINE_LONGS(HOST_FP_SIZE, 12288)/' arch/x86/um/user-offsets.c
         make -s ARCH=um defconfig
         # Later words win in Kconfig's own merge: the base first, the lab's needs on top.
-        scripts/kconfig/merge_config.sh -s -m .config "$here/kernel.config"
+        ARCH=um scripts/kconfig/merge_config.sh -m .config "$3"
         make -s ARCH=um olddefconfig
+        if grep '=y$' "$3" | grep -vxF -f .config; then
+            echo "Kconfig dropped these options of $3"
+            exit 1
+        fi
         make -s ARCH=um -j"$(nproc)" linux
         strip linux
-    ) >"$log" 2>&1 </dev/null || {
+STEPS
         echo "lab kernel: the build failed; its last lines, from $log:" >&2
         tail -n 15 "$log" >&2
         exit 1

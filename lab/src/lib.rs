@@ -1,1 +1,31 @@
-//! placeholder
+//! The virtual home network: a real Linux kernel with CAKE in an unprivileged process.
+//!
+//! User Mode Linux boots in a second or two with the host's root file system mounted read-only, and inside it
+//! network namespaces stand for the hosts of a home, its router, its modem with a bloated buffer, and a server.
+//!
+//! ```text
+//! h1, h2 ── br0[router]wan0 ── lan0[modem]wan0 ── c0[core]c1 ── eth0[server]
+//!              the device          the bottleneck    the delay
+//!              under test
+//! ```
+//!
+//! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and talks to it, [`agent`] is the other end of
+//! that conversation inside the guest, [`line`] says what a line is, [`home`] builds the network, [`keeper`] keeps
+//! a lab running between commands.
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod error;
+pub mod guest;
+pub mod home;
+pub mod keeper;
+pub mod kernel;
+mod launch;
+pub mod line;
+pub mod protocol;
+
+pub use error::Error;
+pub use guest::{Guest, Output};
+pub use home::Home;
+pub use kernel::Clock;
+pub use line::Line;

@@ -1,15 +1,186 @@
-//! `sqm lab`.
+//! `sqm lab`: the virtual home network.
 
+use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::{Subcommand, ValueEnum};
+use sqm_lab::protocol::Act;
+use sqm_lab::{Clock, Line, Output, agent, home, keeper};
 
 use crate::failure::Failure;
 
 /// A virtual home network on a real kernel, to try settings in; needs no privileges.
+///
+/// The hosts are h1 and h2 (the home), router (its wan0 is the interface to shape), modem (the bloated line),
+/// core (the delay) and server (10.66.0.2, fd00:66::2). All see the same read-only copy of this machine's
+/// programs; what they write is gone with the lab.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = "Examples:
+  sqm lab up --line cable24
+  sqm lab run server -- sh -c 'sqm serve >/dev/null 2>&1 &'
+  sqm lab run h1 -- sqm test 10.66.0.2
+  sqm lab shell router
+  sqm lab down")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Boot the network and leave it running.
+    Up(Network),
+    /// Run a command on one of its hosts and exit with its code.
+    Run {
+        /// h1, h2, router, modem, core or server.
+        host: String,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        argv: Vec<String>,
+    },
+    /// Type commands on one of its hosts, one a line; `exit` or Ctrl-D ends.
+    Shell {
+        /// h1, h2, router, modem, core or server.
+        #[arg(default_value = "router")]
+        host: String,
+    },
+    /// List the lines that `up --line` knows.
+    Lines,
+    /// End the lab.
+    Down,
+    /// The first process of the guest; of no use elsewhere.
+    #[command(hide = true)]
+    Agent,
+    /// What `up` leaves in the background.
+    #[command(hide = true)]
+    Keep(Network),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Network {
+    /// The access line: see `sqm lab lines`.
+    #[arg(long, default_value = "cable24")]
+    line: String,
+    /// How time passes: as on the wall, or virtually (figures independent of this machine's load).
+    #[arg(long, value_enum, default_value_t = ClockName::Wall)]
+    clock: ClockName,
+}
+
+/// How time passes in the lab.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum ClockName {
+    /// Debian's user-mode-linux.
+    Wall,
+    /// The kernel that `make lab-kernel` builds.
+    Virtual,
+}
+
+impl From<ClockName> for Clock {
+    fn from(name: ClockName) -> Self {
+        match name {
+            ClockName::Wall => Self::Wall,
+            ClockName::Virtual => Self::Virtual,
+        }
+    }
+}
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        Ok(ExitCode::SUCCESS)
+        match self.command {
+            Command::Up(network) => up(&network),
+            Command::Run { host, argv } => run(&host, argv),
+            Command::Shell { host } => shell(&host),
+            Command::Lines => Ok(lines()),
+            Command::Down => {
+                keeper::ask(&Act::PowerOff)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Agent => agent::main().context("the lab's agent")?,
+            Command::Keep(network) => {
+                keeper::keep(network.clock.into(), &std::env::current_exe()?, &line(&network.line)?)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
     }
+}
+
+fn up(network: &Network) -> Result<ExitCode, Failure> {
+    line(&network.line)?;
+    let clock = network.clock.to_possible_value().expect("no value is hidden");
+    let words = ["lab", "keep", "--line", &network.line, "--clock", clock.get_name()];
+    keeper::start(&std::env::current_exe()?, &words.map(String::from))?;
+    println!(
+        "The lab is up: line {}, hosts {}.\nShape {} on the router; the server is {} and {}.",
+        network.line,
+        home::HOSTS.join(" "),
+        home::WAN,
+        home::SERVER_V4,
+        home::SERVER_V6
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(host: &str, argv: Vec<String>) -> Result<ExitCode, Failure> {
+    let act = Act::Run { host: Some(known(host)?), argv, stdin: String::new() };
+    print_output(&keeper::ask(&act)?)
+}
+
+fn shell(host: &str) -> Result<ExitCode, Failure> {
+    let host = known(host)?;
+    let prompt = || {
+        if std::io::stdin().is_terminal() {
+            print!("{host}# ");
+        }
+        std::io::stdout().flush()
+    };
+    prompt()?;
+    let mut code = ExitCode::SUCCESS;
+    for text in std::io::stdin().lock().lines() {
+        let text = text?;
+        if text.trim() == "exit" {
+            break;
+        }
+        let argv = vec!["sh".into(), "-c".into(), text];
+        code = print_output(&keeper::ask(&Act::Run { host: Some(host.clone()), argv, stdin: String::new() })?)?;
+        prompt()?;
+    }
+    Ok(code)
+}
+
+fn print_output(output: &Output) -> Result<ExitCode, Failure> {
+    print!("{}", output.stdout);
+    eprint!("{}", output.stderr);
+    Ok(ExitCode::from(u8::try_from(output.code).unwrap_or(1)))
+}
+
+fn known(host: &str) -> Result<String, Failure> {
+    if home::HOSTS.contains(&host) {
+        return Ok(host.into());
+    }
+    let hosts = home::HOSTS.join(", ");
+    Err(Failure::Usage(anyhow!("the lab has no host `{host}`; its hosts are {hosts}")))
+}
+
+/// The line of that name, or an error that lists the names.
+pub(crate) fn line(name: &str) -> Result<Line, Failure> {
+    Line::named(name).ok_or_else(|| {
+        let names: Vec<_> = Line::all().iter().map(|line| line.name).collect();
+        Failure::Usage(anyhow!("the lab has no line `{name}`; its lines are {}", names.join(", ")))
+    })
+}
+
+fn lines() -> ExitCode {
+    for line in Line::all() {
+        println!(
+            "{:<9} {:>6} kbit/s down, {:>6} up, {:>2} ms, {} bytes of overhead{}",
+            line.name,
+            line.down.kbits_per_sec,
+            line.up.kbits_per_sec,
+            line.base_rtt_ms,
+            line.overhead,
+            if line.atm { " in ATM cells" } else { "" }
+        );
+    }
+    ExitCode::SUCCESS
 }

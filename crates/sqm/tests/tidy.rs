@@ -1,0 +1,102 @@
+//! Rules of the house that no compiler checks.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Dependencies point down only: `sqm` → {kernel, measure, lab} → plan → core. An edge that is not here needs a
+/// reason in ARCHITECTURE.md first.
+const ALLOWED: [(&str, &[&str]); 6] = [
+    ("crates/core", &[]),
+    ("crates/plan", &["sqm-core"]),
+    ("crates/kernel", &["sqm-core", "sqm-plan"]),
+    ("crates/measure", &["sqm-core"]),
+    ("lab", &[]),
+    ("crates/sqm", &["sqm-core", "sqm-plan", "sqm-kernel", "sqm-measure", "sqm-lab"]),
+];
+
+#[test]
+fn dependencies_point_down() {
+    let mut wrong = Vec::new();
+    for member in members() {
+        let manifest = fs::read_to_string(root().join(&member).join("Cargo.toml")).expect("a member has a manifest");
+        let allowed = ALLOWED.iter().find(|(folder, _)| *folder == member);
+        let Some((_, allowed)) = allowed else {
+            wrong.push(format!("{member} is a new crate: give it its place in ALLOWED"));
+            continue;
+        };
+        for used in internal_dependencies(&manifest) {
+            if !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{member} must not depend on {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn core_depends_on_nothing_and_knows_no_std() {
+    let manifest = fs::read_to_string(root().join("crates/core/Cargo.toml")).expect("core has a manifest");
+    let dependencies = manifest.split("[dependencies]").nth(1).expect("the section stands there");
+    let dependencies = dependencies.split('[').next().unwrap_or_default().trim();
+    assert_eq!(dependencies, "", "sqm-core takes no crate");
+    let lib = fs::read_to_string(root().join("crates/core/src/lib.rs")).expect("core has a lib.rs");
+    assert!(lib.contains("#![no_std]") && lib.contains("#![forbid(unsafe_code)]"));
+}
+
+/// In `tc` the word means bytes per second, elsewhere bits: no identifier may use it.
+#[test]
+fn nothing_is_called_bps() {
+    let mut found = Vec::new();
+    for file in rust_files(&root()) {
+        let text = fs::read_to_string(&file).expect("a source file is text");
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let words = code.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '"');
+            if words.into_iter().any(|word| !word.contains('"') && word.split('_').any(|part| part == "bps")) {
+                found.push(format!("{}:{}", file.display(), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "identifiers named bps: {found:?}");
+}
+
+fn members() -> BTreeSet<String> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has a manifest");
+    let list = manifest.split("members = [").nth(1).and_then(|rest| rest.split(']').next());
+    list.expect("the workspace lists its members")
+        .split(',')
+        .map(|member| member.trim().trim_matches('"').to_owned())
+        .filter(|member| !member.is_empty())
+        .collect()
+}
+
+/// Names of the workspace's own crates among the normal dependencies.
+fn internal_dependencies(manifest: &str) -> Vec<String> {
+    let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+    let section = section.split("\n[").next().unwrap_or_default();
+    section
+        .lines()
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| name.starts_with("sqm-"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder can be listed").flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() && name != "target" && !name.to_string_lossy().starts_with('.') {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

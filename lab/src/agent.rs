@@ -1,0 +1,160 @@
+//! The first and only permanent process inside the guest: makes a usable system of the host's read-only files,
+//! then carries out what the host asks over the console.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::mount::{MountFlags, mount};
+use rustix::system::{RebootCommand, reboot};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+use crate::launch;
+use crate::protocol::{Act, MARK, Reply, Request};
+
+/// Runs as process 1 of the guest and does not return while the guest lives.
+pub fn main() -> io::Result<()> {
+    prepare_system()?;
+    let console = File::options().read(true).write(true).open("/dev/console")?;
+    make_raw(&console)?;
+    let out = Arc::new(Mutex::new(console.try_clone()?));
+    answer(&out, &Reply { id: 0, code: 0, stdout: String::new(), stderr: String::new() })?;
+    for line in BufReader::new(console).lines() {
+        let line = line?;
+        let Some(json) = line.strip_prefix(MARK) else { continue };
+        let request: Request = serde_json::from_str(json)?;
+        let out = Arc::clone(&out);
+        // A thread each: a long measurement must not keep a second command waiting.
+        std::thread::spawn(move || {
+            let reply = carry_out(request);
+            answer(&out, &reply).expect("the console outlives the agent");
+        });
+    }
+    power_off()
+}
+
+/// Mounts what a system needs over the host's read-only root: nothing written here reaches the host.
+fn prepare_system() -> io::Result<()> {
+    let none = MountFlags::empty();
+    mount("proc", "/proc", "proc", none, None)?;
+    mount("sysfs", "/sys", "sysfs", none, None)?;
+    for folder in ["/run", "/tmp", "/mnt"] {
+        mount("tmpfs", folder, "tmpfs", none, None)?;
+    }
+    // The kernel may have mounted it already.
+    let _ = mount("devtmpfs", "/dev", "devtmpfs", none, None);
+    fs::create_dir_all("/run/etc/upper")?;
+    fs::create_dir_all("/run/etc/work")?;
+    let layers = c"lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work";
+    load_modules()?;
+    mount("overlay", "/etc", "overlay", none, Some(layers))?;
+
+    fs::create_dir_all("/run/bin")?;
+    symlink(std::env::current_exe()?, "/run/bin/sqm")?;
+    Ok(())
+}
+
+/// Loads the modules of Debian's package, which the kernel would not find by itself: the host's own `/lib/modules`
+/// are for another kernel. The virtual-time kernel has everything built in.
+fn load_modules() -> io::Result<()> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    if !Path::new("/usr/lib/uml/modules").join(release.trim()).is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all("/run/modules/lib")?;
+    symlink("/usr/lib/uml/modules", "/run/modules/lib/modules")?;
+    let status = Command::new("/sbin/modprobe").args(["-d", "/run/modules", "-a"]).args(MODULES).status()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other("the kernel's modules could not be loaded (Debian packages user-mode-linux and kmod)"))
+}
+
+/// What the home network and its queues are made of.
+const MODULES: [&str; 26] = [
+    "overlay", "veth", "bridge", "ifb", "dummy", "ipv6", "sch_cake", "sch_fq_codel", "sch_codel", "sch_pie", "sch_sfq",
+    "sch_htb", "sch_hfsc", "sch_tbf", "sch_netem", "sch_ingress", "cls_u32", "cls_fw", "cls_matchall", "act_mirred",
+    "act_skbedit", "iptable_nat", "iptable_mangle", "xt_MASQUERADE", "nf_conntrack", "tcp_bbr",
+];
+
+/// Without this the terminal would echo requests and change their line ends.
+fn make_raw(console: &File) -> io::Result<()> {
+    let mut settings = tcgetattr(console)?;
+    settings.make_raw();
+    tcsetattr(console, OptionalActions::Now, &settings)?;
+    Ok(())
+}
+
+fn answer(out: &Mutex<File>, reply: &Reply) -> io::Result<()> {
+    let line = format!("{MARK}{}\n", serde_json::to_string(reply)?);
+    out.lock().expect("no holder of this lock panics").write_all(line.as_bytes())
+}
+
+fn carry_out(request: Request) -> Reply {
+    let id = request.id;
+    let result = match request.act {
+        Act::Run { host, argv, stdin } => run(host.as_deref(), &argv, &stdin),
+        Act::Spawn { host, argv } => spawn(host.as_deref(), &argv),
+        Act::Write { path, bytes } => write(Path::new(&path), &bytes),
+        Act::PowerOff => power_off().map(|()| (0, String::new(), String::new())),
+    };
+    let (code, stdout, stderr) = result.unwrap_or_else(|error| (127, String::new(), error.to_string()));
+    Reply { id, code, stdout, stderr }
+}
+
+type Outcome = io::Result<(i32, String, String)>;
+
+fn run(host: Option<&str>, argv: &[String], stdin: &str) -> Outcome {
+    let mut child = command(host, argv)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().expect("standard input is piped");
+    // A program that ends without reading its input closes the pipe: its exit code tells, not this write.
+    let _ = input.write_all(stdin.as_bytes());
+    drop(input);
+    let output = child.wait_with_output()?;
+    let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((code, text(&output.stdout), text(&output.stderr)))
+}
+
+fn spawn(host: Option<&str>, argv: &[String]) -> Outcome {
+    command(host, argv).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    Ok((0, String::new(), String::new()))
+}
+
+fn command(host: Option<&str>, argv: &[String]) -> Command {
+    let mut words = argv.iter().map(String::as_str);
+    let mut command = match host {
+        Some(host) => {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", host]);
+            command
+        }
+        None => Command::new(words.next().unwrap_or("true")),
+    };
+    command.args(words);
+    command.env_clear().env("PATH", GUEST_PATH).env("HOME", "/run").env("LC_ALL", "C.UTF-8");
+    command.envs(std::env::var_os(launch::TUNABLES).map(|value| (launch::TUNABLES, value)));
+    command
+}
+
+const GUEST_PATH: &str = "/run/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+fn write(path: &Path, bytes: &[u8]) -> Outcome {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, bytes)?;
+    Ok((0, String::new(), String::new()))
+}
+
+fn power_off() -> io::Result<()> {
+    Ok(reboot(RebootCommand::PowerOff)?)
+}

@@ -1,0 +1,266 @@
+//! One booted kernel, as the host sees it: a child process with a console.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::protocol::{Act, MARK, Reply, Request};
+use crate::{Clock, Error, launch};
+
+/// A running guest. Dropping it ends the kernel and removes its folder.
+#[derive(Debug)]
+pub struct Guest {
+    kernel: Child,
+    input: Mutex<ChildStdin>,
+    console: Arc<Console>,
+    next_id: AtomicU64,
+    folder: tempfile::TempDir,
+}
+
+/// What a program inside the guest left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Exit code; 128 + n for signal n.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Longest wait, on the host's clock, for one answer of the guest. A minute of a measurement at wall-clock speed
+/// fits several times over; a guest that hangs is found.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// As an ordinary boot takes two seconds, this allows for a machine that is busy.
+const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// User and group `nobody` of Debian: what the guest runs as when root starts it, so that it is never privileged.
+const NOBODY: u32 = 65534;
+
+impl Guest {
+    /// Boots a kernel. `agent` is the `sqm` program, which is the guest's first process.
+    pub fn boot(clock: Clock, agent: &Path) -> Result<Self, Error> {
+        let kernel_file = clock.kernel()?;
+        let folder = private_folder()?;
+        let kernel_file = stage(&kernel_file, "linux", folder.path())?;
+        let agent = stage(agent, "sqm", folder.path())?;
+        let mut command = Command::new(&kernel_file);
+        command
+            .args(["mem=768M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
+            .args(["con=null", "con0=fd:0,fd:1", "umid=sqm-lab"])
+            .arg(format!("uml_dir={}", folder.path().display()))
+            .arg(format!("init={}", agent.display()));
+        if clock == Clock::Virtual {
+            command.arg("time-travel=inf-cpu");
+        }
+        command.args(launch::guest_tunables(clock));
+        // Words unknown to the kernel become its first process's arguments.
+        command.args(["lab", "agent"]);
+        command
+            .env_clear()
+            .env("HOME", folder.path())
+            .env("TMPDIR", memory_folder(folder.path()))
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Its own group, so that Ctrl-C in the terminal reaches the program and not the kernel first.
+            .process_group(0);
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let mut kernel =
+            launch::spawn(command, clock).map_err(|e| Error::host("cannot start the lab's kernel", &kernel_file, e))?;
+        let input = kernel.stdin.take().expect("standard input is piped");
+        let output = kernel.stdout.take().expect("standard output is piped");
+        let console = Arc::new(Console::default());
+        let greeting = console.expect(0);
+        std::thread::spawn({
+            let console = Arc::clone(&console);
+            move || console.follow(output)
+        });
+        let guest =
+            Self { kernel, input: Mutex::new(input), console, next_id: AtomicU64::new(1), folder };
+        guest.wait_for(&greeting, BOOT_PATIENCE)?;
+        Ok(guest)
+    }
+
+    /// Runs a program on a virtual host (a network namespace) to its end, whatever its exit code.
+    pub fn run(&self, host: &str, argv: &[&str]) -> Result<Output, Error> {
+        let (host, argv) = (Some(host.into()), owned(argv));
+        self.ask(Act::Run { host, argv, stdin: String::new() })
+    }
+
+    /// Like [`Guest::run`], and another exit code than 0 is an error. Answers standard output.
+    pub fn run_ok(&self, host: &str, argv: &[&str]) -> Result<String, Error> {
+        let output = self.run(host, argv)?;
+        succeeded(host, &argv.join(" "), output)
+    }
+
+    /// Feeds a script to a shell in the guest's own namespace.
+    pub fn script(&self, text: &str) -> Result<String, Error> {
+        let argv = owned(&["sh", "-eu"]);
+        let output = self.ask(Act::Run { host: None, argv, stdin: text.into() })?;
+        succeeded("the guest", "sh -eu", output)
+    }
+
+    /// Starts a program and leaves it running until the guest ends.
+    pub fn spawn(&self, host: &str, argv: &[&str]) -> Result<(), Error> {
+        let output = self.ask(Act::Spawn { host: Some(host.into()), argv: owned(argv) })?;
+        succeeded(host, &argv.join(" "), output).map(drop)
+    }
+
+    /// Writes a file inside the guest. All virtual hosts share one file system, and none of it is the host's.
+    pub fn write(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
+        let output = self.ask(Act::Write { path: path.into(), bytes: bytes.into() })?;
+        succeeded("the guest", &format!("write {path}"), output).map(drop)
+    }
+
+    /// Carries out one request of the protocol.
+    pub fn ask(&self, act: Act) -> Result<Output, Error> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let answer = self.console.expect(id);
+        let line = serde_json::to_string(&Request { id, act }).expect("a request is plain data");
+        self.input
+            .lock()
+            .expect("no holder of this lock panics")
+            .write_all(format!("{MARK}{line}\n").as_bytes())
+            .map_err(|_| self.silent("ended"))?;
+        let reply = self.wait_for(&answer, PATIENCE)?;
+        Ok(Output { code: reply.code, stdout: reply.stdout, stderr: reply.stderr })
+    }
+
+    /// Ends the kernel at once, with everything in it.
+    pub fn end(&self) {
+        // The guest's processes are in the kernel's process group; it has no state worth a clean end.
+        if let Some(group) = rustix::process::Pid::from_raw(self.kernel.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = fs::remove_dir_all(self.folder.path());
+    }
+
+    fn wait_for(&self, answer: &Receiver<Reply>, patience: Duration) -> Result<Reply, Error> {
+        answer.recv_timeout(patience).map_err(|why| match why {
+            RecvTimeoutError::Disconnected => self.silent("ended"),
+            RecvTimeoutError::Timeout => self.silent(&format!("was silent for {} s", patience.as_secs())),
+        })
+    }
+
+    fn silent(&self, what: &str) -> Error {
+        Error::Guest { what: what.into(), console: self.console.tail() }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
+        let _ = self.kernel.wait();
+    }
+}
+
+/// Everything the guest prints: replies to whoever waits for them, the rest kept for error messages.
+#[derive(Debug, Default)]
+struct Console {
+    waiting: Mutex<Waiting>,
+    log: Mutex<Vec<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    closed: bool,
+    by_id: HashMap<u64, Sender<Reply>>,
+}
+
+impl Console {
+    fn expect(&self, id: u64) -> Receiver<Reply> {
+        let (sender, receiver) = channel();
+        let mut waiting = self.waiting.lock().expect("no holder of this lock panics");
+        if !waiting.closed {
+            waiting.by_id.insert(id, sender);
+        }
+        receiver
+    }
+
+    fn follow(&self, output: ChildStdout) {
+        let mut reader = BufReader::new(output);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            self.on_line(String::from_utf8_lossy(&line).trim_end());
+            line.clear();
+        }
+        let mut waiting = self.waiting.lock().expect("no holder of this lock panics");
+        waiting.closed = true;
+        waiting.by_id.clear();
+    }
+
+    fn on_line(&self, line: &str) {
+        // A kernel message may precede the mark on the same line.
+        let reply = line.find(MARK).and_then(|at| serde_json::from_str::<Reply>(&line[at + 1..]).ok());
+        match reply {
+            Some(reply) => {
+                let waiting = self.waiting.lock().expect("no holder of this lock panics").by_id.remove(&reply.id);
+                if let Some(sender) = waiting {
+                    // Whoever asked may have given up.
+                    let _ = sender.send(reply);
+                }
+            }
+            None => self.log.lock().expect("no holder of this lock panics").push(line.to_owned()),
+        }
+    }
+
+    fn tail(&self) -> String {
+        let log = self.log.lock().expect("no holder of this lock panics");
+        // What follows a panic is a dump of the stack; the reason stands before it.
+        let end = log.iter().position(|line| line.contains("Kernel panic")).map_or(log.len(), |at| at + 1);
+        log[end.saturating_sub(12)..end].join("\n")
+    }
+}
+
+fn private_folder() -> Result<tempfile::TempDir, Error> {
+    tempfile::Builder::new()
+        .prefix("sqm-lab-")
+        .tempdir()
+        .map_err(|e| Error::host("cannot make a folder in", std::env::temp_dir(), e))
+}
+
+/// Puts a copy of a program where the guest's user can read it: a build or cache folder may be closed to `nobody`.
+fn stage(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
+    let staged = folder.join(name);
+    fs::copy(program, &staged).map_err(|e| Error::host("cannot copy", program, e))?;
+    let open = |path: &Path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        if rustix::process::geteuid().is_root() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) }
+    };
+    for path in [&staged, folder] {
+        open(path).map_err(|e| Error::host("cannot set the owner of", path, e))?;
+    }
+    Ok(staged)
+}
+
+/// The guest's memory is a file; on a memory file system it is no disk traffic.
+fn memory_folder(fallback: &Path) -> &Path {
+    let shm = Path::new("/dev/shm");
+    if rustix::fs::access(shm, rustix::fs::Access::WRITE_OK).is_ok() { shm } else { fallback }
+}
+
+fn owned(argv: &[&str]) -> Vec<String> {
+    argv.iter().map(|&word| word.into()).collect()
+}
+
+fn succeeded(host: &str, command: &str, output: Output) -> Result<String, Error> {
+    if output.code == 0 {
+        return Ok(output.stdout);
+    }
+    let stderr = output.stderr.trim().to_owned();
+    Err(Error::Command { host: host.into(), command: command.into(), code: output.code, stderr })
+}

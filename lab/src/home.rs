@@ -1,0 +1,206 @@
+//! Builds the home network inside a guest.
+//!
+//! `ip` and `tc` set up the *surroundings* (hosts, modem, delay): the lab stands for hardware, and what stands for
+//! hardware must not be built with the code that is being tested on it. The router's own queues are left to sqm.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::line::{Boost, Buffer, Direction};
+use crate::{Clock, Error, Guest, Line};
+
+/// A booted guest with a home network in it.
+#[derive(Debug)]
+pub struct Home {
+    guest: Guest,
+}
+
+/// The virtual hosts, by the names that [`Guest::run`] takes.
+pub const HOSTS: [&str; 6] = ["h1", "h2", "router", "modem", "core", "server"];
+
+/// The server's addresses.
+pub const SERVER_V4: &str = "10.66.0.2";
+/// The server's IPv6 address.
+pub const SERVER_V6: &str = "fd00:66::2";
+
+/// The router's interface towards the modem: the one to shape.
+pub const WAN: &str = "wan0";
+
+impl Home {
+    /// Boots a guest and builds the network with this line. `agent` is the `sqm` program.
+    pub fn boot(clock: Clock, agent: &Path, line: &Line) -> Result<Self, Error> {
+        for (program, package) in [
+            ("/sbin/ip", "iproute2"),
+            ("/sbin/tc", "iproute2"),
+            ("/usr/sbin/ethtool", "ethtool"),
+            ("/usr/sbin/iptables-legacy", "iptables"),
+        ] {
+            if !Path::new(program).exists() {
+                let remedy = format!("install the Debian package {package}");
+                return Err(Error::Missing { what: format!("the program {program}"), remedy });
+            }
+        }
+        let guest = Guest::boot(clock, agent)?;
+        guest.script(HOSTS_AND_LINKS)?;
+        guest.script(&bottleneck(line, clock))?;
+        Ok(Self { guest })
+    }
+
+    /// Replaces the line; queues that sqm set up on the router stay.
+    pub fn set_line(&self, line: &Line, clock: Clock) -> Result<(), Error> {
+        self.guest.script(&bottleneck(line, clock)).map(drop)
+    }
+}
+
+impl std::ops::Deref for Home {
+    type Target = Guest;
+
+    fn deref(&self) -> &Guest {
+        &self.guest
+    }
+}
+
+/// Hosts, cables, addresses and routes. `ip -batch` because starting a process is the expensive thing in User Mode
+/// Linux. Offloads are off: a super-packet of 64 KB across the bottleneck would be no packet of a home line.
+const HOSTS_AND_LINKS: &str = r"
+ip -batch - <<BATCH
+netns add h1
+netns add h2
+netns add router
+netns add modem
+netns add core
+netns add server
+link add eth0 netns h1 type veth peer name lan1 netns router
+link add eth0 netns h2 type veth peer name lan2 netns router
+link add wan0 netns router type veth peer name lan0 netns modem
+link add wan0 netns modem type veth peer name c0 netns core
+link add c1 netns core type veth peer name eth0 netns server
+BATCH
+
+for end in h1/eth0 h2/eth0 router/lan1 router/lan2 router/wan0 modem/lan0 modem/wan0 core/c0 core/c1 server/eth0; do
+    ip netns exec ${end%/*} ethtool -K ${end#*/} tso off gso off gro off tx off rx off >/dev/null 2>&1
+done
+
+# A router forwards, everybody uses the same congestion control, and no run inherits what an earlier one learnt.
+for host in h1 h2 router modem core server; do
+    ip netns exec $host sh -c '
+        echo 1 >/proc/sys/net/ipv4/ip_forward
+        echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
+        echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+        echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save
+        echo cubic >/proc/sys/net/ipv4/tcp_congestion_control'
+    ip -n $host link set lo up
+done
+
+ip -n h1 -batch - <<BATCH
+addr add 192.168.1.11/24 dev eth0
+addr add fd00:1::11/64 dev eth0 nodad
+link set eth0 up
+route add default via 192.168.1.1
+route add default via fd00:1::1
+BATCH
+ip -n h2 -batch - <<BATCH
+addr add 192.168.1.12/24 dev eth0
+addr add fd00:1::12/64 dev eth0 nodad
+link set eth0 up
+route add default via 192.168.1.1
+route add default via fd00:1::1
+BATCH
+ip -n router -batch - <<BATCH
+link add br0 type bridge
+link set lan1 master br0
+link set lan2 master br0
+addr add 192.168.1.1/24 dev br0
+addr add fd00:1::1/64 dev br0 nodad
+addr add 10.64.0.1/30 dev wan0
+addr add fd00:64::1/64 dev wan0 nodad
+link set lan1 up
+link set lan2 up
+link set br0 up
+link set wan0 up
+route add default via 10.64.0.2
+route add default via fd00:64::2
+BATCH
+ip -n modem -batch - <<BATCH
+addr add 10.64.0.2/30 dev lan0
+addr add fd00:64::2/64 dev lan0 nodad
+addr add 10.65.0.1/30 dev wan0
+addr add fd00:65::1/64 dev wan0 nodad
+link set lan0 up
+link set wan0 up
+route add default via 10.65.0.2
+route add default via fd00:65::2
+route add fd00:1::/64 via fd00:64::1
+BATCH
+ip -n core -batch - <<BATCH
+addr add 10.65.0.2/30 dev c0
+addr add fd00:65::2/64 dev c0 nodad
+addr add 10.66.0.1/30 dev c1
+addr add fd00:66::1/64 dev c1 nodad
+link set c0 up
+link set c1 up
+route add 10.64.0.0/30 via 10.65.0.1
+route add fd00:64::/64 via fd00:65::1
+route add fd00:1::/64 via fd00:65::1
+BATCH
+ip -n server -batch - <<BATCH
+addr add 10.66.0.2/30 dev eth0
+addr add fd00:66::2/64 dev eth0 nodad
+link set eth0 up
+route add default via 10.66.0.1
+route add default via fd00:66::1
+BATCH
+# Both of the lab's kernels have the legacy tables; Debian's has no nftables for IP. IPv6 is routed, as at home.
+ip netns exec router iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE
+";
+
+/// The modem's two buffers, and the delay of the way to the server. The delay has a queue of its own so that its
+/// limit does not cap the bottleneck's.
+fn bottleneck(line: &Line, clock: Clock) -> String {
+    let mut script = String::new();
+    queue(&mut script, "lan0", &line.down, line, clock);
+    queue(&mut script, "wan0", &line.up, line, clock);
+    let one_way_us = line.base_rtt_ms * 500;
+    for device in ["c0", "c1"] {
+        writeln!(script, "tc -n core qdisc replace dev {device} root netem delay {one_way_us}us limit 200000")
+            .expect("a String takes everything");
+    }
+    script
+}
+
+fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line, clock: Clock) {
+    let kbits_per_sec = direction.kbits_per_sec;
+    let bytes_per_ms = kbits_per_sec / 8;
+    let limit = match direction.buffer {
+        Buffer::Bytes(bytes) => bytes,
+        Buffer::Millis(ms) => bytes_per_ms * u64::from(ms),
+        // The packets are counted by the queue inside.
+        Buffer::Packets(packets) => u64::from(packets) * 2000,
+    };
+    // A token bucket counts the 14 bytes of the Ethernet header that the kernel already knows.
+    let overhead = line.overhead.saturating_sub(14);
+    let cells = if line.atm { " linklayer atm" } else { "" };
+    // On the wall's clock timers come late, and a bucket of one packet loses rate for good.
+    let slack = match clock {
+        Clock::Wall => bytes_per_ms * 2,
+        Clock::Virtual => 0,
+    };
+    let burst = 1600 + slack;
+    let (burst, peak) = match direction.boost {
+        None => (burst, String::new()),
+        Some(Boost { peak_kbits_per_sec, seconds }) => {
+            let credit = (peak_kbits_per_sec - kbits_per_sec) * 1000 / 8 * u64::from(seconds);
+            (credit, format!(" peakrate {peak_kbits_per_sec}kbit mtu {burst}"))
+        }
+    };
+    writeln!(
+        script,
+        "tc -n modem qdisc replace dev {device} root handle 1: tbf rate {kbits_per_sec}kbit burst {burst} \
+         limit {limit}{peak} overhead {overhead}{cells}"
+    )
+    .expect("a String takes everything");
+    if let Buffer::Packets(packets) = direction.buffer {
+        writeln!(script, "tc -n modem qdisc add dev {device} parent 1:1 handle 10: pfifo limit {packets}")
+            .expect("a String takes everything");
+    }
+}

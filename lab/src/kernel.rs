@@ -1,0 +1,45 @@
+//! Which kernel the lab boots, and where it is.
+
+use std::path::PathBuf;
+
+use crate::Error;
+
+/// How time passes in the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// As on the wall: Debian's package `user-mode-linux`. For people who watch, and for CPU cost.
+    Wall,
+    /// Virtually: work takes no time and waiting is skipped, so results do not depend on the machine's load.
+    /// Needs the kernel that `make lab-kernel` builds.
+    Virtual,
+}
+
+impl Clock {
+    /// The kernel's program file, or an error that names what brings it.
+    pub fn kernel(self) -> Result<PathBuf, Error> {
+        let (path, remedy) = match self {
+            Self::Wall => (
+                PathBuf::from(std::env::var_os("SQM_LAB_KERNEL").unwrap_or_else(|| DEBIAN_KERNEL.into())),
+                "install the Debian package user-mode-linux (apt-get install user-mode-linux)",
+            ),
+            Self::Virtual => (cache_dir().join("linux-virtual-time"), "build it once with `make lab-kernel`"),
+        };
+        if path.is_file() {
+            return Ok(path);
+        }
+        Err(Error::Missing { what: format!("the lab's kernel {}", path.display()), remedy: remedy.into() })
+    }
+}
+
+const DEBIAN_KERNEL: &str = "/usr/bin/linux.uml";
+
+/// Where `make lab-kernel` leaves what it built: `SQM_LAB_CACHE`, else `sqm/lab` in the user's cache folder.
+fn cache_dir() -> PathBuf {
+    let from_env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    from_env("SQM_LAB_CACHE").unwrap_or_else(|| {
+        from_env("XDG_CACHE_HOME")
+            .or_else(|| from_env("HOME").map(|home| home.join(".cache")))
+            .unwrap_or_else(|| "/var/cache".into())
+            .join("sqm/lab")
+    })
+}
