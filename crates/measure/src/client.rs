@@ -177,10 +177,10 @@ impl<'a> Test<'a> {
     /// Connects all there is to connect while the line is idle, and starts the probes.
     fn open(target: &'a Target, settings: &'a Settings) -> Result<Self, Error> {
         let stream = connect_any(target, settings.congestion.as_deref())?;
-        let connect_error = |source| Error::Connect {
+        let connect_error = |reason| Error::Connect {
             host: target.host.clone(),
             port: target.port,
-            source,
+            reason,
         };
         let remote = stream.peer_addr().map_err(connect_error)?;
         let local = stream.local_addr().map_err(connect_error)?;
@@ -369,10 +369,10 @@ fn attach(
     direction: Direction,
     flow: u32,
 ) -> Result<Attached, Error> {
-    let connect_error = |source| Error::Connect {
+    let connect_error = |reason| Error::Connect {
         host: target.host.clone(),
         port: target.port,
-        source,
+        reason,
     };
     let dscp = settings
         .dscp

@@ -221,9 +221,9 @@ impl TestResult {
 
     /// Reads a result file.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+        let text = std::fs::read_to_string(path).map_err(|reason| Error::Read {
             path: path.to_owned(),
-            source,
+            reason,
         })?;
         Self::from_json(&text).map_err(|reason| Error::Format {
             path: path.to_owned(),
