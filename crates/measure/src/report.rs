@@ -1,1 +1,168 @@
-//! x
+//! A web page of tests before and after, in one file. Pure.
+
+use std::fmt::Write as _;
+
+use crate::plot;
+use crate::result::{Summary, TestResult};
+use crate::svg::{escape, short};
+
+/// One line with its two tests.
+#[derive(Clone, Debug)]
+pub struct ComparedLine<'a> {
+    /// A short name without spaces; the address of the line's part of the page.
+    pub name: &'a str,
+    /// The heading.
+    pub title: &'a str,
+    /// What kind of line it is, in a sentence or two.
+    pub description: &'a str,
+    /// The test without shaping.
+    pub before: &'a TestResult,
+    /// The test with it.
+    pub after: &'a TestResult,
+    /// What was done in between, as commands.
+    pub plan_text: &'a str,
+}
+
+const STYLE: &str = include_str!("report.css");
+
+/// The page: an overview, then each line with its figures, pictures and commands. It loads nothing from anywhere.
+pub fn html(lines: &[ComparedLine<'_>]) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>Latency under load, before and after</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>Latency under load, before and after</h1>\n\
+         <p class=\"lead\">The round trip of a small packet while downloads and uploads fill the line.</p>\n"
+    );
+    page.push_str(&overview(lines));
+    for line in lines {
+        page.push_str(&section(line));
+    }
+    page.push_str(
+        "<footer>Latency and throughput are of the steady part of the load. Throughput is TCP payload, counted where it \
+         arrived; a line carries more than that, because packets have headers.</footer>\n</main>\n</body>\n</html>\n",
+    );
+    page
+}
+
+fn overview(lines: &[ComparedLine<'_>]) -> String {
+    let mut text = String::from(
+        "<div class=\"wide\"><table>\n<thead><tr><th>Line</th><th class=\"n\">Idle</th><th class=\"n\">Loaded, before</th>\
+         <th class=\"n\">Loaded, after</th><th class=\"n\">Download, after</th><th class=\"n\">Upload, after</th></tr></thead>\n<tbody>\n",
+    );
+    for line in lines {
+        let (before, after) = (&line.before.summary, &line.after.summary);
+        writeln!(
+            text,
+            "<tr><td><a href=\"#{}\">{}</a></td><td class=\"n\">{}</td><td class=\"n bad\">{}</td>\
+             <td class=\"n good\">{}</td><td class=\"n\">{} Mbit/s</td><td class=\"n\">{} Mbit/s</td></tr>",
+            escape(line.name),
+            escape(line.title),
+            plot::latency(before.idle_ms),
+            plot::latency(before.latency_median_ms),
+            plot::latency(after.latency_median_ms),
+            short(after.download_mbit),
+            short(after.upload_mbit)
+        )
+        .expect("a string grows");
+    }
+    text + "</tbody>\n</table></div>\n"
+}
+
+fn section(line: &ComparedLine<'_>) -> String {
+    let title = format!("{}: latency under load", line.title);
+    let mut text = format!(
+        "<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n<figure>{}</figure>\n",
+        escape(line.name),
+        escape(line.title),
+        escape(line.description),
+        plot::latency_comparison(line.before, line.after, &title)
+    );
+    text.push_str(&figures(line));
+    for (when, result) in [("Before", line.before), ("After", line.after)] {
+        write!(
+            text,
+            "<details><summary>{when}: download, upload and latency over time</summary>\n<figure>{}</figure></details>\n",
+            plot::rrul(result)
+        )
+        .expect("a string grows");
+    }
+    if !line.plan_text.is_empty() {
+        write!(
+            text,
+            "<details><summary>What was set</summary>\n<pre>{}</pre></details>\n",
+            escape(line.plan_text)
+        )
+        .expect("a string grows");
+    }
+    text + "</section>\n"
+}
+
+fn figures(line: &ComparedLine<'_>) -> String {
+    type Figure = fn(&Summary) -> String;
+    let rows: [(&str, Figure); 9] = [
+        ("Idle latency, median", |s| plot::latency(s.idle_ms)),
+        ("Loaded latency, median", |s| plot::latency(s.latency_median_ms)),
+        ("95 % are below", |s| plot::latency(s.latency_p95_ms)),
+        ("99 % are below", |s| plot::latency(s.latency_p99_ms)),
+        ("Worst", |s| plot::latency(s.latency_max_ms)),
+        ("Download", |s| format!("{} Mbit/s", short(s.download_mbit))),
+        ("Upload", |s| format!("{} Mbit/s", short(s.upload_mbit))),
+        ("Fairness between flows, down / up", |s| {
+            format!("{} / {}", index(s.jain_down), index(s.jain_up))
+        }),
+        ("Probes lost", |s| {
+            format!("{} of {}", s.probes_lost, s.probes_sent)
+        }),
+    ];
+    let mut text = String::from(
+        "<div class=\"wide\"><table>\n<thead><tr><th></th><th class=\"n\">Before</th><th class=\"n\">After</th></tr></thead>\n<tbody>\n",
+    );
+    for (name, figure) in rows {
+        let (before, after) = (figure(&line.before.summary), figure(&line.after.summary));
+        writeln!(
+            text,
+            "<tr><td>{name}</td><td class=\"n bad\">{before}</td><td class=\"n good\">{after}</td></tr>"
+        )
+        .expect("a string grows");
+    }
+    text + "</tbody>\n</table></div>\n"
+}
+
+fn index(jain: Option<f64>) -> String {
+    jain.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::tests::example;
+
+    #[test]
+    fn a_page_holds_everything_itself() {
+        let (before, after) = (
+            example("before", 1200.0, 20.0, 4.0),
+            example("after", 3.0, 19.0, 3.8),
+        );
+        let page = html(&[ComparedLine {
+            name: "cable",
+            title: "Cable <24/4.4>",
+            description: "A cable modem with a large buffer.",
+            before: &before,
+            after: &after,
+            plan_text: "tc qdisc replace dev wan root cake bandwidth 4400kbit\n",
+        }]);
+        assert!(page.contains("Cable &lt;24/4.4&gt;"));
+        assert!(!page.contains("<24/4.4>"));
+        for request in ["src=", "@import", "url(", "<script", "<link"] {
+            assert!(!page.contains(request), "{request}");
+        }
+        let without_pictures: Vec<_> = page
+            .lines()
+            .skip_while(|line| *line != "</style>")
+            .filter(|line| line.starts_with("<tr>"))
+            .collect();
+        insta::assert_snapshot!(without_pictures.join("\n"));
+    }
+}

@@ -196,7 +196,7 @@ impl TestResult {
     pub fn new(meta: Meta, mut flows: Vec<Flow>, probes: Vec<Probe>) -> Self {
         let (from, to) = meta.settings.steady_ms();
         for flow in &mut flows {
-            flow.mbit = round(mbit_between(&flow.samples, from, to));
+            flow.mbit = round(flow.mbit_between(from, to));
         }
         let summary = Summary::new(&flows, &probes, from, to);
         Self {
@@ -288,7 +288,14 @@ impl Summary {
     }
 }
 
-/// Mean rate between two moments in Mbit/s, as if the bytes of an interval had arrived evenly over it.
+impl Flow {
+    /// Mean goodput between two moments in Mbit/s.
+    pub fn mbit_between(&self, from_ms: f64, to_ms: f64) -> f64 {
+        mbit_between(&self.samples, from_ms, to_ms)
+    }
+}
+
+/// Mean rate in Mbit/s, as if the bytes of an interval had arrived evenly over it.
 fn mbit_between(samples: &[Sample], from_ms: f64, to_ms: f64) -> f64 {
     let mut bytes = 0.0;
     let mut begin = 0.0;
