@@ -1,7 +1,75 @@
 //! From `/etc/config/sqm` to an exact plan of queues.
 //!
 //! Pure functions in a row, no I/O: [`uci`] text → [`settings`] per interface → [`validate`] the whole file →
-//! a recipe in [`recipes`] → [`plan::Plan`].
+//! a recipe in [`recipes`] → [`plan::Plan`]. [`load`] is the row.
 #![forbid(unsafe_code)]
 
+pub mod diagnostic;
 pub mod plan;
+pub mod recipes;
+pub mod settings;
+pub mod uci;
+pub mod validate;
+
+use diagnostic::{Diagnostic, Finding, Report};
+use plan::Plan;
+use recipes::Device;
+use settings::Settings;
+
+/// What a good configuration file asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// One plan for each enabled section, in the order of the file.
+    pub plans: Vec<Plan>,
+    /// What was understood but is not acted upon, or is probably not meant.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads, checks and plans a whole configuration file: all of it, or all its errors.
+///
+/// `file_name` is for the messages only. `mtu_of` answers a device's MTU in bytes (1500 where there is no such
+/// device yet); the burst of a token bucket depends on it.
+pub fn load(text: &[u8], file_name: &str, mtu_of: &dyn Fn(&str) -> u32) -> Result<Loaded, Vec<Diagnostic>> {
+    let mut report = Report::new(file_name);
+    let document = match uci::Document::parse_bytes(text) {
+        Ok(document) => document,
+        Err(errors) => {
+            for uci::Error {
+                line,
+                message,
+                suggestion,
+            } in errors
+            {
+                report.error(Finding::at(line, message).suggest(suggestion));
+            }
+            return Err(report.errors);
+        }
+    };
+
+    let mut planned: Vec<(Settings, Plan)> = Vec::new();
+    for section in validate::queues(&document, &mut report) {
+        let Some(settings) = Settings::read(&section, &mut report) else {
+            continue;
+        };
+        let device = Device {
+            name: settings.interface.clone(),
+            mtu: mtu_of(&settings.interface),
+        };
+        if let Some(plan) = validate::settings(&settings, &device, &mut report)
+            && settings.enabled
+        {
+            planned.push((settings, plan));
+        }
+    }
+    validate::together(&planned, &mut report);
+
+    let Report { errors, warnings, .. } = report;
+    if errors.is_empty() {
+        Ok(Loaded {
+            plans: planned.into_iter().map(|(_, plan)| plan).collect(),
+            warnings,
+        })
+    } else {
+        Err(errors)
+    }
+}

@@ -26,7 +26,9 @@ impl Plan {
     /// 15 bytes a device name may have. Other tools look for this name.
     pub fn ifb(&self) -> String {
         let mut name = format!("ifb4{}", self.interface);
-        name.truncate(15);
+        while name.len() > 15 {
+            name.pop();
+        }
         name
     }
 }

@@ -1,0 +1,90 @@
+//! Parameters that sqm-scripts computes from the rate and the MTU, with its integer arithmetic.
+
+use sqm_core::units::Rate;
+
+/// CoDel's target, microseconds: 5 ms, or on a slow line the time of one large packet, 33 ATM cells of 53 bytes.
+///
+/// Less than a packet's own time would make CoDel drop from a queue of one.
+pub(super) fn target_micros(rate: Rate) -> u64 {
+    /// Microseconds that 33 cells take at 1 kbit/s.
+    const LARGE_PACKET_AT_1_KBIT: u64 = 33 * 53 * 8 * 1000;
+    (LARGE_PACKET_AT_1_KBIT / rate.kbits_per_sec().max(1)).max(5000)
+}
+
+/// CoDel's interval, microseconds: the usual 100 ms, longer by as much as the target is.
+pub(super) const fn interval_micros(target_micros: u64) -> u64 {
+    95_000 + target_micros
+}
+
+/// A token bucket's burst and quantum, bytes: what the rate passes in a millisecond, and one packet with 48 bytes of
+/// overhead in ATM cells at least, or nothing could be sent.
+pub(super) fn burst(rate: Rate, mtu: u32) -> u32 {
+    const MICROS: u64 = 1000;
+    let by_time = MICROS.saturating_mul(rate.kbits_per_sec()) / 8000;
+    let packet = (u64::from(mtu) + 48).div_ceil(48) * 53;
+    u32::try_from(by_time.max(packet)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_and_interval_follow_slow_rates() {
+        for (kbit, target, interval) in [
+            (1, 13_992_000, 14_087_000),
+            (100, 139_920, 234_920),
+            (128, 109_312, 204_312),
+            (256, 54_656, 149_656),
+            (384, 36_437, 131_437),
+            (512, 27_328, 122_328),
+            (768, 18_218, 113_218),
+            (1000, 13_992, 108_992),
+            (1500, 9328, 104_328),
+            (2000, 6996, 101_996),
+            (2500, 5596, 100_596),
+            (2798, 5000, 100_000),
+            (2799, 5000, 100_000),
+            (u64::MAX / 1000, 5000, 100_000),
+        ] {
+            let computed = target_micros(Rate::from_kbits_per_sec(kbit));
+            assert_eq!(
+                (computed, interval_micros(computed)),
+                (target, interval),
+                "{kbit} kbit/s"
+            );
+        }
+    }
+
+    #[test]
+    fn burst_is_a_millisecond_or_a_packet() {
+        for (mtu, floor) in [
+            (576, 689),
+            (1280, 1484),
+            (1400, 1643),
+            (1480, 1696),
+            (1492, 1749),
+            (1500, 1749),
+            (1540, 1802),
+            (9000, 10017),
+        ] {
+            assert_eq!(burst(Rate::from_kbits_per_sec(100), mtu), floor, "MTU {mtu}");
+        }
+        for (kbit, bytes) in [
+            (13_992, 1749),
+            (25_000, 3125),
+            (50_000, 6250),
+            (100_000, 12_500),
+            (250_000, 31_250),
+            (500_000, 62_500),
+            (1_000_000, 125_000),
+        ] {
+            assert_eq!(
+                burst(Rate::from_kbits_per_sec(kbit), 1500),
+                bytes,
+                "{kbit} kbit/s"
+            );
+        }
+        assert_eq!(burst(Rate::from_bits_per_sec(u64::MAX), u32::MAX), u32::MAX);
+    }
+}
