@@ -17,7 +17,7 @@ const STEPS: f64 = 125.0;
 /// One test: download, upload and latency over one time axis, as in RRUL plots. Each flow is a thin line, their sum a
 /// thick one; the grey part is the steady window that the figures are drawn from.
 pub fn rrul(result: &TestResult) -> String {
-    const TOP: f64 = 84.0;
+    const TOP: f64 = 96.0;
     const HEIGHT: f64 = 168.0;
     const GAP: f64 = 30.0;
     let bottom = TOP + 3.0 * HEIGHT + 2.0 * GAP;
@@ -56,6 +56,9 @@ pub fn rrul(result: &TestResult) -> String {
         let ticks = linear_ticks(highest(&total), 4.0);
         let panel = panel(f64::from(index), ticks[ticks.len() - 1]);
         frame(&mut svg, &panel, result, &ticks, &format!("{name} (Mbit/s)"));
+        if index == 0 {
+            name_phases(&mut svg, &panel);
+        }
         for flow in &flows {
             panel.plot(&mut svg, flow, colour, 1.0, 0.55);
         }
@@ -112,7 +115,7 @@ pub fn rrul(result: &TestResult) -> String {
 
 /// The latency of two tests over one time axis, on a logarithmic scale so that both can be read.
 pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) -> String {
-    const HEIGHT: f64 = 440.0;
+    const HEIGHT: f64 = 450.0;
     let mut svg = Svg::new(WIDTH, HEIGHT, title);
     svg.text(
         LEFT,
@@ -156,15 +159,16 @@ pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) 
     };
     let panel = Panel {
         left: LEFT,
-        top: 86.0,
+        top: 98.0,
         width: WIDTH - LEFT - 170.0,
-        height: HEIGHT - 86.0 - 58.0,
+        height: HEIGHT - 98.0 - 58.0,
         x: time_range(&[before, after]),
         y: (low, high.max(low * 10.0)),
         scale: Scale::Log,
     };
     log_grid(&mut svg, &panel);
     load_begin(&mut svg, &panel);
+    name_phases(&mut svg, &panel);
     time_axis(&mut svg, &panel);
 
     let mut labels = Vec::new();
@@ -255,10 +259,12 @@ fn frame(svg: &mut Svg, panel: &Panel, result: &TestResult, ticks: &[f64], name:
 }
 
 fn log_grid(svg: &mut Svg, panel: &Panel) {
+    // Over many decades the steps between them would crowd.
+    let crowded = panel.y.1 / panel.y.0 > 3000.0;
     for decade in decades(panel.y.0, panel.y.1) {
         for (factor, strong) in [(1.0, true), (2.0, false), (5.0, false)] {
             let value = decade * factor;
-            if value < panel.y.0 || value > panel.y.1 {
+            if value < panel.y.0 || value > panel.y.1 || (crowded && !strong) {
                 continue;
             }
             let y = panel.at_y(value);
@@ -280,12 +286,19 @@ fn load_begin(svg: &mut Svg, panel: &Panel) {
     if panel.x.0 < 0.0 {
         let x = panel.at_x(0.0);
         svg.line((x, panel.top), (x, panel.bottom()), GREY, 1.0, "3 3");
+    }
+}
+
+/// Names the two phases, above the uppermost panel.
+fn name_phases(svg: &mut Svg, panel: &Panel) {
+    if panel.x.0 < 0.0 {
+        let (x, y) = (panel.at_x(0.0), panel.top - 7.0);
         let font = Font {
-            size: 11.5,
+            size: 12.0,
             ..Font::LABEL
         };
-        svg.text(x - 5.0, panel.top + 11.0, font.at(Anchor::End), "idle");
-        svg.text(x + 5.0, panel.top + 11.0, font, "load");
+        svg.text(x - 6.0, y, font.at(Anchor::End), "idle");
+        svg.text(x + 6.0, y, font, "load");
     }
 }
 
