@@ -3,4 +3,14 @@
 //! Everything goes through `NETLINK_ROUTE`; `tc` is what we print, never what we run.
 #![forbid(unsafe_code)]
 
+pub mod apply;
+pub mod capability;
+pub mod error;
+pub mod netlink;
+pub mod observe;
 pub mod render;
+pub mod snapshot;
+pub mod state;
+pub mod verify;
+
+pub use error::Error;

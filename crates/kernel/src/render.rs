@@ -3,7 +3,7 @@
 //! The lines, run by a root shell in this order on a device without queues of its own, give what [`apply`](crate)
 //! gives through netlink. They are for reading, teaching and comparing; the program never runs them.
 
-use sqm_core::spec::{HtbClass, LinkLayer, Qdisc, Stab};
+use sqm_core::spec::{HtbClass, LinkLayer, Stab};
 use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 
 /// One command per element, without line ends. Empty for a plan that shapes nothing.
@@ -37,38 +37,135 @@ fn tree(device: &str, tree: &Tree, lines: &mut Vec<String>) {
 }
 
 fn qdisc(device: &str, planned: &PlannedQdisc) -> String {
-    let parent = planned.parent.map_or_else(|| "root".to_owned(), |p| format!("parent {p}"));
-    let stab = planned.stab.as_ref().map(stab).unwrap_or_default();
-    format!("tc qdisc add dev {device} {parent} handle {} {stab}{}", planned.handle, words(&planned.qdisc))
+    let parent = planned
+        .parent
+        .map_or_else(|| "root".to_owned(), |p| format!("parent {p}"));
+    let stab = planned
+        .stab
+        .as_ref()
+        .map(|s| format!("{} ", stab_words(s)))
+        .unwrap_or_default();
+    format!(
+        "tc qdisc add dev {device} {parent} handle {} {stab}{}",
+        planned.handle, planned.qdisc
+    )
 }
 
 fn class(device: &str, planned: &PlannedClass) -> String {
     let PlannedClass { parent, id, class } = planned;
-    let HtbClass { rate, ceil, prio, quantum, burst, cburst } = class;
     format!(
-        "tc class add dev {device} parent {parent} classid {id} htb rate {rate} ceil {ceil} prio {prio} \
-         quantum {quantum} burst {} cburst {}",
-        burst.0, cburst.0
+        "tc class add dev {device} parent {parent} classid {id} htb {}",
+        class_words(class)
     )
 }
 
-fn stab(stab: &Stab) -> String {
-    let Stab { mtu, tsize, mpu, overhead, linklayer } = stab;
+/// The parameters of an HTB class.
+pub(crate) fn class_words(class: &HtbClass) -> String {
+    let HtbClass {
+        rate,
+        ceil,
+        prio,
+        quantum,
+        burst,
+        cburst,
+    } = class;
+    format!("rate {rate} ceil {ceil} prio {prio} quantum {quantum} burst {burst} cburst {cburst}")
+}
+
+/// A size table.
+pub(crate) fn stab_words(stab: &Stab) -> String {
+    let Stab {
+        mtu,
+        tsize,
+        mpu,
+        overhead,
+        linklayer,
+    } = stab;
     let linklayer = match linklayer {
         LinkLayer::Ethernet => "ethernet",
         LinkLayer::Atm => "atm",
     };
-    format!("stab mtu {mtu} tsize {tsize} mpu {mpu} overhead {overhead} linklayer {linklayer} ")
+    format!("stab mtu {mtu} tsize {tsize} mpu {mpu} overhead {overhead} linklayer {linklayer}")
 }
 
-/// The kind and what is always said about it.
-fn words(qdisc: &Qdisc) -> String {
-    match qdisc {
-        Qdisc::Cake(cake) => {
-            let bandwidth = cake.bandwidth.map_or_else(|| "unlimited".to_owned(), |r| format!("bandwidth {r}"));
-            format!("cake {bandwidth}")
+#[cfg(test)]
+mod tests {
+    use sqm_core::spec::Qdisc;
+    use sqm_core::units::{Bytes, Rate};
+    use sqm_plan::plan::Handle;
+
+    use super::*;
+
+    fn qdisc(parent: Option<Handle>, handle: Handle, words: &str) -> PlannedQdisc {
+        PlannedQdisc {
+            parent,
+            handle,
+            stab: None,
+            qdisc: Qdisc::parse(words).unwrap(),
         }
-        Qdisc::FqCodel(codel) => format!("fq_codel limit {} flows {}", codel.limit, codel.flows),
-        Qdisc::Htb(htb) => format!("htb default {:x}", htb.default),
+    }
+
+    #[test]
+    fn one_cake_per_direction() {
+        let tree = |words| Tree {
+            qdiscs: vec![qdisc(None, Handle::new(1, 0), words)],
+            classes: Vec::new(),
+        };
+        let plan = Plan {
+            interface: "eth0".to_owned(),
+            script: "piece_of_cake.qos".to_owned(),
+            egress: Some(tree("cake bandwidth 20mbit besteffort nat")),
+            ingress: Some(tree("cake bandwidth 80mbit besteffort nat wash ingress")),
+        };
+        insta::assert_snapshot!(tc(&plan).join("\n"));
+    }
+
+    #[test]
+    fn htb_with_a_size_table_and_one_leaf() {
+        let rate = Rate::from_kbits_per_sec(4400);
+        let class = HtbClass {
+            rate,
+            ceil: rate,
+            prio: 0,
+            quantum: 1749,
+            burst: Bytes(1749),
+            cburst: Bytes(1749),
+        };
+        let stab = Stab {
+            mtu: 2047,
+            tsize: 512,
+            mpu: 0,
+            overhead: 40,
+            linklayer: LinkLayer::Atm,
+        };
+        let (root, top, leaf) = (Handle::new(1, 0), Handle::new(1, 1), Handle::new(1, 0x10));
+        let egress = Tree {
+            qdiscs: vec![
+                PlannedQdisc {
+                    stab: Some(stab),
+                    ..qdisc(None, root, "htb default 10")
+                },
+                qdisc(Some(leaf), Handle::new(0x110, 0), "fq_codel limit 1001 ecn"),
+            ],
+            classes: vec![
+                PlannedClass {
+                    parent: root,
+                    id: top,
+                    class: class.clone(),
+                },
+                PlannedClass {
+                    parent: top,
+                    id: leaf,
+                    class,
+                },
+            ],
+        };
+        let plan = Plan {
+            interface: "ppp0".to_owned(),
+            script: "simplest.qos".to_owned(),
+            egress: Some(egress),
+            ingress: None,
+        };
+        insta::assert_snapshot!(tc(&plan).join("\n"));
     }
 }

@@ -1,0 +1,180 @@
+//! HTB's options (`TCA_HTB_*`), for the root and for a class.
+
+use sqm_core::spec::{Htb, HtbClass};
+use sqm_core::units::{Bytes, Rate};
+
+use super::attribute::{Attributes, Builder, u32_at};
+
+const PARMS: u16 = 1;
+const INIT: u16 = 2;
+const RATE64: u16 = 6;
+const CEIL64: u16 = 7;
+
+/// Version of the protocol between `tc` and the kernel (`TC_HTB_PROTOVER`).
+const VERSION: u32 = 3;
+/// Divisor of a rate for a quantum that is not given; every class here gives its own.
+const RATE_TO_QUANTUM: u32 = 10;
+/// `TC_LINKLAYER_ETHERNET`. Any value but 0 tells the kernel that no rate table follows: it computes exact costs.
+const LINKLAYER_ETHERNET: u8 = 1;
+/// Length of `struct tc_ratespec`.
+const RATESPEC: usize = 12;
+/// Priorities end here (`TC_HTB_NUMPRIO`); the kernel lowers a higher number to it.
+const PRIO_MAX: u32 = 7;
+/// Nanoseconds in one tick of the packet scheduler (`PSCHED_SHIFT` 6).
+const TICK_NS: u128 = 64;
+const NS_PER_SEC: u128 = 1_000_000_000;
+
+/// Options of the root.
+pub fn encode_root(htb: &Htb) -> Vec<u8> {
+    // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
+    let mut init = Vec::with_capacity(20);
+    for word in [VERSION, RATE_TO_QUANTUM, htb.default, 0, 0] {
+        init.extend_from_slice(&word.to_ne_bytes());
+    }
+    Builder::default().bytes(INIT, &init).finish()
+}
+
+/// Options of the root.
+pub fn decode_root(bytes: &[u8]) -> Option<Htb> {
+    Some(Htb {
+        default: u32_at(Attributes(bytes).get(INIT)?, 8)?,
+    })
+}
+
+/// Options of a class.
+pub fn encode_class(class: &HtbClass) -> Vec<u8> {
+    let (rate, ceil) = (class.rate.bytes_per_sec(), class.ceil.bytes_per_sec());
+    // struct tc_htb_opt: rate, ceil, buffer, cbuffer, quantum, level, prio.
+    let mut parms = Vec::with_capacity(2 * RATESPEC + 20);
+    parms.extend(ratespec(rate));
+    parms.extend(ratespec(ceil));
+    for word in [
+        ticks(class.burst, rate),
+        ticks(class.cburst, ceil),
+        class.quantum,
+        0,
+        class.prio,
+    ] {
+        parms.extend_from_slice(&word.to_ne_bytes());
+    }
+    let mut options = Builder::default();
+    if rate > u32::MAX.into() {
+        options = options.u64(RATE64, rate);
+    }
+    if ceil > u32::MAX.into() {
+        options = options.u64(CEIL64, ceil);
+    }
+    options.bytes(PARMS, &parms).finish()
+}
+
+/// Options of a class.
+pub fn decode_class(bytes: &[u8]) -> Option<HtbClass> {
+    let options = Attributes(bytes);
+    let parms = options.get(PARMS)?;
+    let word = |at| u32_at(parms, at);
+    let rate = options.u64(RATE64).map_or_else(|| word(8).map(u64::from), Some)?;
+    let ceil = options
+        .u64(CEIL64)
+        .map_or_else(|| word(RATESPEC + 8).map(u64::from), Some)?;
+    let of_bytes = |n: u64| Rate::from_bits_per_sec(n.saturating_mul(8));
+    Some(HtbClass {
+        rate: of_bytes(rate),
+        ceil: of_bytes(ceil),
+        burst: size(word(2 * RATESPEC)?, rate),
+        cburst: size(word(2 * RATESPEC + 4)?, ceil),
+        quantum: word(2 * RATESPEC + 8)?,
+        prio: word(2 * RATESPEC + 16)?,
+    })
+}
+
+/// The same parameters as the kernel reports them: rates in whole bytes per second, bursts through ticks of time.
+pub fn held(class: &HtbClass) -> HtbClass {
+    let mut held = decode_class(&encode_class(class)).unwrap_or_else(|| class.clone());
+    held.prio = held.prio.min(PRIO_MAX);
+    held
+}
+
+fn ratespec(bytes_per_sec: u64) -> [u8; RATESPEC] {
+    let mut spec = [0; RATESPEC];
+    spec[1] = LINKLAYER_ETHERNET;
+    spec[8..].copy_from_slice(&u32::try_from(bytes_per_sec).unwrap_or(u32::MAX).to_ne_bytes());
+    spec
+}
+
+/// How long a burst takes at a rate, in ticks, rounded up (`tc_calc_xmittime`). The kernel keeps bursts as time.
+fn ticks(Bytes(size): Bytes, bytes_per_sec: u64) -> u32 {
+    let ns = (u128::from(size) * NS_PER_SEC).div_ceil(u128::from(bytes_per_sec.max(1)));
+    // Rounded up once, from the exact quotient: ceil(ceil(x) / n) is ceil(x / n) for whole n.
+    u32::try_from(ns.div_ceil(TICK_NS)).unwrap_or(u32::MAX)
+}
+
+/// How much passes at a rate in that many ticks, rounded down (`tc_calc_xmitsize`).
+fn size(ticks: u32, bytes_per_sec: u64) -> Bytes {
+    let size = u128::from(ticks) * TICK_NS * u128::from(bytes_per_sec) / NS_PER_SEC;
+    Bytes(u64::try_from(size).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn class(kbits: u64) -> HtbClass {
+        let rate = Rate::from_kbits_per_sec(kbits);
+        HtbClass {
+            rate,
+            ceil: rate,
+            prio: 0,
+            quantum: 1749,
+            burst: Bytes(1749),
+            cburst: Bytes(1749),
+        }
+    }
+
+    #[test]
+    fn parameters_lie_where_the_kernel_expects_them() {
+        // `tc class add dev d parent 1: classid 1:1 htb rate 8mbit burst 1749 quantum 1749`:
+        // 1749 bytes at 1,000,000 bytes/s are 1749 us, 27328.125 ticks.
+        let encoded = encode_class(&class(8000));
+        let parms = Attributes(&encoded).get(PARMS).unwrap();
+        assert_eq!(parms.len(), 44);
+        assert_eq!(&parms[..2], &[0, LINKLAYER_ETHERNET]);
+        assert_eq!(u32_at(parms, 8), Some(1_000_000));
+        assert_eq!(u32_at(parms, 24), Some(27_329));
+        assert_eq!(u32_at(parms, 32), Some(1749));
+    }
+
+    #[test]
+    fn rate_above_32_bits_of_bytes_has_its_own_attribute() {
+        let fast = class(40_000_000);
+        assert_eq!(held(&fast).rate, fast.rate);
+        let encoded = encode_class(&fast);
+        assert_eq!(Attributes(&encoded).u64(RATE64), Some(5_000_000_000));
+    }
+
+    #[test]
+    fn root_reads_back() {
+        assert_eq!(
+            decode_root(&encode_root(&Htb { default: 0x10 })),
+            Some(Htb { default: 0x10 })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_reported_is_held_unchanged_but_for_one_tick(kbits in 8u64..10_000_000, burst in 1u64..1_000_000) {
+            let mut planned = class(kbits);
+            planned.burst = Bytes(burst);
+            let held = held(&planned);
+            // One tick of the rate is the most that rounding can add.
+            let tick_bytes = planned.rate.bytes_per_sec() * 64 / 1_000_000_000 + 1;
+            prop_assert!(held.burst.0 + 1 >= burst && held.burst.0 <= burst + tick_bytes);
+        }
+
+        #[test]
+        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+            let _ = (decode_class(&bytes), decode_root(&bytes));
+        }
+    }
+}

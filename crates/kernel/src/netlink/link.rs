@@ -1,0 +1,121 @@
+//! Network devices (`RTM_*LINK`).
+
+use super::attribute::{Attributes, Builder, i32_at, u32_at};
+use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, Refusal, Socket};
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+/// Administratively up.
+const IFF_UP: u32 = 1;
+
+/// A network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Largest packet, bytes, without the link header.
+    pub mtu: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// Kind of a virtual device: `ifb`, `veth`.
+    pub kind: Option<String>,
+}
+
+/// All devices of the network namespace.
+pub fn list(socket: &mut Socket) -> Result<Vec<Link>, Refusal> {
+    let messages = socket.dump(RTM_GETLINK, &header(0, 0, 0))?;
+    Ok(messages
+        .iter()
+        .filter_map(|Message { body, .. }| decode_link(body))
+        .collect())
+}
+
+/// Makes a virtual device, down.
+pub fn create(socket: &mut Socket, name: &str, kind: &str) -> Result<(), Refusal> {
+    let mut body = header(0, 0, 0);
+    let info = Builder::default().text(IFLA_INFO_KIND, kind);
+    body.extend(
+        Builder::default()
+            .text(IFLA_IFNAME, name)
+            .nested(IFLA_LINKINFO, info)
+            .finish(),
+    );
+    socket.request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &body)
+}
+
+/// Removes a virtual device.
+pub fn delete(socket: &mut Socket, index: u32) -> Result<(), Refusal> {
+    socket.request(RTM_DELLINK, 0, &header(index, 0, 0))
+}
+
+/// Sets a device up or down.
+pub fn set_up(socket: &mut Socket, index: u32, up: bool) -> Result<(), Refusal> {
+    let flags = if up { IFF_UP } else { 0 };
+    socket.request(RTM_NEWLINK, 0, &header(index, flags, IFF_UP))
+}
+
+/// `struct ifinfomsg`: family, padding, type, index, flags, mask of the flags to change.
+fn header(index: u32, flags: u32, change: u32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    for word in [index, flags, change] {
+        body.extend_from_slice(&word.to_ne_bytes());
+    }
+    body
+}
+
+/// Reads the body of an `RTM_NEWLINK` message.
+pub fn decode_link(body: &[u8]) -> Option<Link> {
+    let attributes = Attributes(body.get(16..)?);
+    Some(Link {
+        index: u32::try_from(i32_at(body, 4)?).ok()?,
+        name: attributes.text(IFLA_IFNAME)?,
+        mtu: attributes.u32(IFLA_MTU).unwrap_or(0),
+        up: u32_at(body, 8)? & IFF_UP != 0,
+        kind: attributes.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_a_device() {
+        let mut body = header(5, IFF_UP, 0);
+        let info = Builder::default().text(IFLA_INFO_KIND, "veth");
+        body.extend(
+            Builder::default()
+                .text(IFLA_IFNAME, "eth0")
+                .u32(IFLA_MTU, 1500)
+                .nested(IFLA_LINKINFO, info)
+                .finish(),
+        );
+        let kind = Some("veth".to_owned());
+        assert_eq!(
+            decode_link(&body),
+            Some(Link {
+                index: 5,
+                name: "eth0".to_owned(),
+                mtu: 1500,
+                up: true,
+                kind
+            })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+            let _ = decode_link(&bytes);
+        }
+    }
+}

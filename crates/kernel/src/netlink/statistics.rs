@@ -1,0 +1,235 @@
+//! The counters of a qdisc or class (`TCA_STATS2`), with CAKE's tins and fq_codel's queues.
+
+use serde::Serialize;
+
+use super::attribute::{Attributes, u32_at, u64_at};
+
+const BASIC: u16 = 1;
+const QUEUE: u16 = 3;
+const APP: u16 = 4;
+const PKT64: u16 = 8;
+
+/// What a qdisc or class has done and holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Bytes that left it.
+    pub sent_bytes: u64,
+    /// Packets that left it.
+    pub sent_packets: u64,
+    /// Packets it dropped.
+    pub drops: u32,
+    /// Times it had to hold packets back.
+    pub overlimits: u32,
+    /// Packets the device gave back.
+    pub requeues: u32,
+    /// Bytes it holds.
+    pub backlog_bytes: u32,
+    /// Packets it holds.
+    pub backlog_packets: u32,
+}
+
+/// Reads `TCA_STATS2`. An absent counter is 0.
+pub fn decode_statistics(bytes: &[u8]) -> Statistics {
+    let all = Attributes(bytes);
+    // struct gnet_stats_basic: bytes, packets. struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
+    let basic = all.get(BASIC).unwrap_or_default();
+    let queue = all.get(QUEUE).unwrap_or_default();
+    let word = |at| u32_at(queue, at).unwrap_or(0);
+    Statistics {
+        sent_bytes: u64_at(basic, 0).unwrap_or(0),
+        // The 32-bit count wraps; a kernel since 5.5 adds the whole one.
+        sent_packets: all
+            .u64(PKT64)
+            .unwrap_or_else(|| u32_at(basic, 8).unwrap_or(0).into()),
+        drops: word(8),
+        overlimits: word(16),
+        requeues: word(12),
+        backlog_bytes: word(4),
+        backlog_packets: word(0),
+    }
+}
+
+/// What CAKE tells beyond the common counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CakeStatistics {
+    /// Memory in use at its highest, bytes.
+    pub memory_used_bytes: u32,
+    /// Memory it may use, bytes.
+    pub memory_limit_bytes: u32,
+    /// Estimated capacity, bits per second.
+    pub capacity_estimate_bits_per_sec: u64,
+    /// Least and largest packet seen, from the IP header, bytes. 65535 and 0 before the first.
+    pub network_size_bytes: [u32; 2],
+    /// Least and largest packet as counted on the line, bytes. 65535 and 0 before the first.
+    pub adjusted_size_bytes: [u32; 2],
+    /// Tins, in the kernel's order: lowest priority first.
+    pub tins: Vec<TinStatistics>,
+}
+
+/// One tin of CAKE.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TinStatistics {
+    /// Rate up to which it keeps its priority, bits per second.
+    pub threshold_bits_per_sec: u64,
+    /// Bytes that came in, later drops included.
+    pub sent_bytes: u64,
+    /// Packets that came in, later drops included.
+    pub sent_packets: u32,
+    /// Bytes it holds.
+    pub backlog_bytes: u32,
+    /// CoDel's target in effect.
+    pub target_us: u32,
+    /// CoDel's interval in effect.
+    pub interval_us: u32,
+    /// Delay, following its peaks.
+    pub delay_peak_us: u32,
+    /// Delay, averaged.
+    pub delay_avg_us: u32,
+    /// Delay, following its lows.
+    pub delay_base_us: u32,
+    /// Packets dropped by the queue management or for lack of memory.
+    pub drops: u32,
+    /// Packets marked with ECN.
+    pub marks: u32,
+    /// Acknowledgements filtered out.
+    pub ack_drops: u32,
+    /// Flows that send little.
+    pub sparse_flows: u32,
+    /// Flows that keep a queue.
+    pub bulk_flows: u32,
+    /// Flows that do not react to drops.
+    pub unresponsive_flows: u32,
+    /// Hash collisions that another way of the set resolved.
+    pub way_indirect_hits: u32,
+    /// Flows that found no queue of theirs.
+    pub way_misses: u32,
+    /// Flows that had to share a queue.
+    pub way_collisions: u32,
+    /// Largest packet offered, bytes.
+    pub packet_max_bytes: u32,
+    /// Bytes a flow sends per round.
+    pub flow_quantum_bytes: u32,
+}
+
+/// Reads CAKE's own statistics out of `TCA_STATS2`.
+pub fn decode_cake(bytes: &[u8]) -> CakeStatistics {
+    let cake = Attributes(bytes).nested(APP);
+    let number = |kind| cake.u32(kind).unwrap_or(0);
+    CakeStatistics {
+        capacity_estimate_bits_per_sec: cake.u64(2).unwrap_or(0).saturating_mul(8),
+        memory_limit_bytes: number(3),
+        memory_used_bytes: number(4),
+        network_size_bytes: [number(6), number(7)],
+        adjusted_size_bytes: [number(8), number(9)],
+        tins: cake
+            .nested(10)
+            .map(|(_, tin)| decode_tin(Attributes(tin)))
+            .collect(),
+    }
+}
+
+/// `TCA_CAKE_TIN_STATS_*`.
+fn decode_tin(tin: Attributes<'_>) -> TinStatistics {
+    let number = |kind| tin.u32(kind).unwrap_or(0);
+    TinStatistics {
+        sent_packets: number(2),
+        sent_bytes: tin.u64(3).unwrap_or(0),
+        drops: number(4),
+        ack_drops: number(6),
+        marks: number(8),
+        backlog_bytes: number(11),
+        threshold_bits_per_sec: tin.u64(12).unwrap_or(0).saturating_mul(8),
+        target_us: number(13),
+        interval_us: number(14),
+        way_indirect_hits: number(15),
+        way_misses: number(16),
+        way_collisions: number(17),
+        delay_peak_us: number(18),
+        delay_avg_us: number(19),
+        delay_base_us: number(20),
+        sparse_flows: number(21),
+        bulk_flows: number(22),
+        unresponsive_flows: number(23),
+        packet_max_bytes: number(24),
+        flow_quantum_bytes: number(25),
+    }
+}
+
+/// What fq_codel tells beyond the common counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FqCodelStatistics {
+    /// Largest packet seen, bytes.
+    pub packet_max_bytes: u32,
+    /// Packets dropped because the queue was full.
+    pub drops_overlimit: u32,
+    /// Packets dropped for lack of memory.
+    pub drops_overmemory: u32,
+    /// Packets marked with ECN.
+    pub marks: u32,
+    /// Packets marked above the threshold.
+    pub marks_ce_threshold: u32,
+    /// Times a packet began a new flow.
+    pub new_flows: u32,
+    /// Flows that are new at this moment.
+    pub new_flows_now: u32,
+    /// Flows that keep a queue at this moment.
+    pub old_flows_now: u32,
+    /// Memory in use, bytes.
+    pub memory_used_bytes: u32,
+}
+
+/// Reads fq_codel's own statistics out of `TCA_STATS2`; `None` for those of a class.
+pub fn decode_fq_codel(bytes: &[u8]) -> Option<FqCodelStatistics> {
+    // struct tc_fq_codel_xstats: type (0 for a qdisc), then the words of struct tc_fq_codel_qd_stats.
+    let app = Attributes(bytes).get(APP)?;
+    let word = |n: usize| u32_at(app, 4 * n).unwrap_or(0);
+    (word(0) == 0).then(|| FqCodelStatistics {
+        packet_max_bytes: word(1),
+        drops_overlimit: word(2),
+        marks: word(3),
+        new_flows: word(4),
+        new_flows_now: word(5),
+        old_flows_now: word(6),
+        marks_ce_threshold: word(7),
+        memory_used_bytes: word(8),
+        drops_overmemory: word(9),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::attribute::Builder;
+    use super::*;
+
+    #[test]
+    fn counters_lie_where_the_kernel_puts_them() {
+        let basic = [1500u64.to_ne_bytes().as_slice(), &1u32.to_ne_bytes(), &[0; 4]].concat();
+        let queue: Vec<u8> = [2u32, 3000, 4, 5, 6]
+            .iter()
+            .flat_map(|n| n.to_ne_bytes())
+            .collect();
+        let bytes = Builder::default()
+            .bytes(BASIC, &basic)
+            .bytes(QUEUE, &queue)
+            .finish();
+        let expected = Statistics {
+            sent_bytes: 1500,
+            sent_packets: 1,
+            drops: 4,
+            overlimits: 6,
+            requeues: 5,
+            backlog_bytes: 3000,
+            backlog_packets: 2,
+        };
+        assert_eq!(decode_statistics(&bytes), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+            let _ = (decode_statistics(&bytes), decode_cake(&bytes), decode_fq_codel(&bytes));
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Qdiscs, classes and filters (`RTM_*QDISC`, `RTM_*TCLASS`, `RTM_*TFILTER`): one header, `struct tcmsg`.
+
+use super::attribute::{Attributes, Builder, u32_at};
+use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Refusal, Socket};
+
+/// The parent of a root qdisc (`TC_H_ROOT`).
+pub const ROOT: u32 = 0xffff_ffff;
+/// The parent of the qdisc at the ingress hook (`TC_H_INGRESS`).
+pub const INGRESS: u32 = 0xffff_fff1;
+/// The handle of the qdisc at the ingress hook, `ffff:`.
+pub const INGRESS_HANDLE: u32 = 0xffff_0000;
+
+const RTM_NEWQDISC: u16 = 36;
+const RTM_DELQDISC: u16 = 37;
+const RTM_GETQDISC: u16 = 38;
+const RTM_NEWTCLASS: u16 = 40;
+const RTM_GETTCLASS: u16 = 42;
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_DELTFILTER: u16 = 45;
+const RTM_GETTFILTER: u16 = 46;
+
+const KIND: u16 = 1;
+const OPTIONS: u16 = 2;
+const STATS2: u16 = 7;
+const STAB: u16 = 8;
+const INGRESS_BLOCK: u16 = 13;
+const EGRESS_BLOCK: u16 = 14;
+
+/// `ETH_P_ALL`: a filter that sees every protocol.
+const PROTOCOL_ALL: u16 = 3;
+/// Length of `struct tcmsg`.
+const HEADER: usize = 20;
+
+/// A qdisc, class or filter as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The device it is on.
+    pub device: u32,
+    /// Its own number.
+    pub handle: u32,
+    /// What it hangs on.
+    pub parent: u32,
+    /// Of a filter, preference and protocol; of a class, the qdisc in it.
+    pub info: u32,
+    /// All that is said about it.
+    pub attributes: Vec<u8>,
+}
+
+impl Entry {
+    /// Its kind, such as `htb`.
+    pub fn kind(&self) -> String {
+        Attributes(&self.attributes).text(KIND).unwrap_or_default()
+    }
+
+    /// Its parameters, in the form of its kind; empty if there are none.
+    pub fn options(&self) -> &[u8] {
+        Attributes(&self.attributes).get(OPTIONS).unwrap_or_default()
+    }
+
+    /// Its size table.
+    pub fn stab(&self) -> Option<&[u8]> {
+        Attributes(&self.attributes).get(STAB)
+    }
+
+    /// Its counters (`TCA_STATS2`).
+    pub fn statistics(&self) -> &[u8] {
+        Attributes(&self.attributes).get(STATS2).unwrap_or_default()
+    }
+
+    /// Whether its filters are shared with other devices.
+    pub fn has_shared_block(&self) -> bool {
+        let attributes = Attributes(&self.attributes);
+        [INGRESS_BLOCK, EGRESS_BLOCK]
+            .iter()
+            .any(|kind| attributes.u32(*kind).is_some_and(|block| block != 0))
+    }
+
+    /// Of a filter: its preference.
+    pub fn preference(&self) -> u16 {
+        (self.info >> 16) as u16
+    }
+
+    /// Of a filter: whether it sees every protocol.
+    pub fn sees_all_protocols(&self) -> bool {
+        self.info as u16 == PROTOCOL_ALL.to_be()
+    }
+}
+
+/// Reads the body of a message about a qdisc, a class or a filter.
+pub fn decode_entry(body: &[u8]) -> Option<Entry> {
+    Some(Entry {
+        device: u32_at(body, 4)?,
+        handle: u32_at(body, 8)?,
+        parent: u32_at(body, 12)?,
+        info: u32_at(body, 16)?,
+        attributes: body.get(HEADER..)?.to_vec(),
+    })
+}
+
+/// The qdiscs of a device, without those the kernel hides (the defaults inside classes).
+pub fn qdiscs(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, Refusal> {
+    list(socket, RTM_GETQDISC, device, 0)
+}
+
+/// The classes of a device.
+pub fn classes(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, Refusal> {
+    list(socket, RTM_GETTCLASS, device, 0)
+}
+
+/// The filters on a qdisc or class, and the tables they live in.
+pub fn filters(socket: &mut Socket, device: u32, parent: u32) -> Result<Vec<Entry>, Refusal> {
+    list(socket, RTM_GETTFILTER, device, parent)
+}
+
+fn list(socket: &mut Socket, kind: u16, device: u32, parent: u32) -> Result<Vec<Entry>, Refusal> {
+    let messages = socket.dump(kind, &header(device, 0, parent, 0))?;
+    // The kernel lists the qdiscs of every device, whatever device is asked for.
+    let entries = messages
+        .iter()
+        .filter_map(|Message { body, .. }| decode_entry(body));
+    Ok(entries.filter(|entry| entry.device == device).collect())
+}
+
+/// A qdisc to be made or changed.
+#[derive(Clone, Debug)]
+pub struct NewQdisc<'a> {
+    /// The device.
+    pub device: u32,
+    /// [`ROOT`], [`INGRESS`] or a class.
+    pub parent: u32,
+    /// Its number; 0 lets the kernel choose.
+    pub handle: u32,
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its parameters; empty sends none.
+    pub options: &'a [u8],
+    /// Its size table. A change without it takes the table away.
+    pub stab: Option<&'a [u8]>,
+}
+
+impl NewQdisc<'_> {
+    /// Makes it. A root of another number is replaced in one step; anything of the same number is an error.
+    pub fn create(&self, socket: &mut Socket) -> Result<(), Refusal> {
+        let flags = if self.parent == ROOT {
+            NLM_F_CREATE | NLM_F_REPLACE
+        } else {
+            NLM_F_CREATE | NLM_F_EXCL
+        };
+        socket.request(RTM_NEWQDISC, flags, &self.encode())
+    }
+
+    /// Changes the one that stands there with this number and kind.
+    pub fn change(&self, socket: &mut Socket) -> Result<(), Refusal> {
+        socket.request(RTM_NEWQDISC, 0, &self.encode())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut attributes = Builder::default().text(KIND, self.kind);
+        if !self.options.is_empty() {
+            attributes = attributes.bytes(OPTIONS, self.options);
+        }
+        if let Some(stab) = self.stab {
+            attributes = attributes.bytes(STAB, stab);
+        }
+        let mut body = header(self.device, self.handle, self.parent, 0);
+        body.extend(attributes.finish());
+        body
+    }
+}
+
+/// Removes a qdisc with everything below it.
+pub fn delete_qdisc(socket: &mut Socket, device: u32, handle: u32, parent: u32) -> Result<(), Refusal> {
+    socket.request(RTM_DELQDISC, 0, &header(device, handle, parent, 0))
+}
+
+/// Makes a class, or changes it if it is there.
+pub fn put_class(
+    socket: &mut Socket,
+    device: u32,
+    parent: u32,
+    id: u32,
+    kind: &str,
+    options: &[u8],
+) -> Result<(), Refusal> {
+    let mut body = header(device, id, parent, 0);
+    body.extend(
+        Builder::default()
+            .text(KIND, kind)
+            .bytes(OPTIONS, options)
+            .finish(),
+    );
+    socket.request(RTM_NEWTCLASS, NLM_F_CREATE, &body)
+}
+
+/// Makes a filter for every protocol.
+pub fn create_filter(
+    socket: &mut Socket,
+    device: u32,
+    parent: u32,
+    preference: u16,
+    kind: &str,
+    options: &[u8],
+) -> Result<(), Refusal> {
+    let mut body = header(device, 0, parent, filter_info(preference));
+    body.extend(
+        Builder::default()
+            .text(KIND, kind)
+            .bytes(OPTIONS, options)
+            .finish(),
+    );
+    socket.request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &body)
+}
+
+/// Removes the filters of that preference.
+pub fn delete_filters(socket: &mut Socket, device: u32, parent: u32, preference: u16) -> Result<(), Refusal> {
+    socket.request(
+        RTM_DELTFILTER,
+        0,
+        &header(device, 0, parent, filter_info(preference)),
+    )
+}
+
+/// Preference above, protocol in network byte order below.
+fn filter_info(preference: u16) -> u32 {
+    u32::from(preference) << 16 | u32::from(PROTOCOL_ALL.to_be())
+}
+
+/// `struct tcmsg`: family and padding, device, handle, parent, info.
+fn header(device: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    for word in [device, handle, parent, info] {
+        body.extend_from_slice(&word.to_ne_bytes());
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_qdisc_reads_back() {
+        let new = NewQdisc {
+            device: 3,
+            parent: ROOT,
+            handle: 0x1_0000,
+            kind: "htb",
+            options: &[8, 0, 2, 0, 1, 0, 0, 0],
+            stab: Some(&[4, 0, 1, 0]),
+        };
+        let entry = decode_entry(&new.encode()).unwrap();
+        assert_eq!((entry.device, entry.parent, entry.handle), (3, ROOT, 0x1_0000));
+        assert_eq!(
+            (entry.kind().as_str(), entry.options(), entry.stab()),
+            ("htb", new.options, new.stab)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+            if let Some(entry) = decode_entry(&bytes) {
+                let _ = (entry.kind(), entry.options().len(), entry.statistics().len(), entry.has_shared_block());
+            }
+        }
+    }
+}

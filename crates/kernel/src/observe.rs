@@ -1,0 +1,268 @@
+//! What the kernel holds at this moment, in the plan's own terms, with its counters. Needs no privileges.
+
+use sqm_core::spec::{HtbClass, Qdisc, Stab};
+use sqm_plan::plan::Handle;
+
+use crate::error::Error;
+use crate::netlink::link::{self, Link};
+use crate::netlink::socket::Socket;
+use crate::netlink::statistics::{
+    self, CakeStatistics, FqCodelStatistics, Statistics, decode_cake, decode_fq_codel, decode_statistics,
+};
+use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, ROOT};
+use crate::netlink::{cake, fq_codel, htb, redirect, size_table};
+
+pub use statistics::TinStatistics;
+
+/// A device with everything that queues on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// The device itself.
+    pub link: Link,
+    /// Its qdiscs, root first; the one at the ingress hook is not among them.
+    pub qdiscs: Vec<ObservedQdisc>,
+    /// Its classes.
+    pub classes: Vec<ObservedClass>,
+    /// Kind of the qdisc at the ingress hook.
+    pub hook: Option<String>,
+    /// The device that every arriving packet is sent to.
+    pub redirect: Option<String>,
+}
+
+/// A qdisc as the kernel reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedQdisc {
+    /// What it hangs on; `None` is the root.
+    pub parent: Option<Handle>,
+    /// Its number; 0 for one the kernel made by itself.
+    pub handle: Handle,
+    /// Its kind.
+    pub kind: String,
+    /// Its parameters, if it is of a kind that plans use.
+    pub qdisc: Option<Qdisc>,
+    /// Its size table.
+    pub stab: Option<Stab>,
+    /// Its counters.
+    pub statistics: Statistics,
+    /// The counters of its kind.
+    pub detail: Detail,
+}
+
+/// Counters that only one kind of qdisc has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// None.
+    None,
+    /// Of CAKE.
+    Cake(CakeStatistics),
+    /// Of fq_codel.
+    FqCodel(FqCodelStatistics),
+}
+
+/// An HTB class as the kernel reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedClass {
+    /// The class above; for a class at the top, the root qdisc.
+    pub parent: Handle,
+    /// Its number.
+    pub id: Handle,
+    /// Its parameters.
+    pub class: HtbClass,
+    /// Its counters.
+    pub statistics: Statistics,
+}
+
+/// All devices of the network namespace.
+pub fn links(socket: &mut Socket) -> Result<Vec<Link>, Error> {
+    link::list(socket).map_err(Error::kernel("network", "list the devices"))
+}
+
+/// The device of that name among `links`, or an error that names the most similar one.
+pub fn find<'a>(links: &'a [Link], name: &str) -> Result<&'a Link, Error> {
+    links
+        .iter()
+        .find(|link| link.name == name)
+        .ok_or_else(|| Error::NoInterface {
+            name: name.to_owned(),
+            nearest: sqm_core::nearest::nearest(name, links.iter().map(|l| l.name.as_str()))
+                .map(str::to_owned),
+            existing: links.iter().map(|l| l.name.clone()).collect(),
+        })
+}
+
+/// Everything that queues on one device.
+pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device, Error> {
+    let entries = Entries::read(socket, link)?;
+    let redirect = entries
+        .redirect()
+        .and_then(|(_, index)| links.iter().find(|l| l.index == index));
+    Ok(Device {
+        link: link.clone(),
+        qdiscs: entries.qdiscs.iter().map(decode_qdisc).collect(),
+        classes: entries.classes.iter().filter_map(decode_class).collect(),
+        hook: entries.hook.as_ref().map(Entry::kind),
+        redirect: redirect.map(|l| l.name.clone()),
+    })
+}
+
+/// The same, undecoded: what a snapshot is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Entries {
+    /// Root first, parents before children.
+    pub(crate) qdiscs: Vec<Entry>,
+    /// Parents before children.
+    pub(crate) classes: Vec<Entry>,
+    /// The qdisc at the ingress hook.
+    pub(crate) hook: Option<Entry>,
+    /// Filters at the hook.
+    pub(crate) hook_filters: Vec<Entry>,
+}
+
+impl Entries {
+    pub(crate) fn read(socket: &mut Socket, link: &Link) -> Result<Self, Error> {
+        let context = |what| Error::kernel(&link.name, what);
+        let all = traffic::qdiscs(socket, link.index).map_err(context("list the qdiscs"))?;
+        let (mut hooks, mut qdiscs): (Vec<_>, Vec<_>) = all.into_iter().partition(|q| q.parent == INGRESS);
+        qdiscs.sort_by_key(|q| q.parent != ROOT);
+        // Only a class that plans use has parameters worth reading; others have as many classes as queues.
+        let mut classes = if qdiscs.iter().any(|q| q.kind() == "htb") {
+            traffic::classes(socket, link.index).map_err(context("list the classes"))?
+        } else {
+            Vec::new()
+        };
+        classes.retain(|c| c.kind() == "htb");
+        parents_first(&mut classes);
+        let hook = hooks.pop();
+        // Under clsact, `ffff:` shows the filters of arriving packets, those of leaving ones are under ffff:fff3.
+        let mut hook_filters = Vec::new();
+        for parent in [INGRESS_HANDLE, INGRESS_HANDLE | 0xfff3] {
+            let applies = hook
+                .as_ref()
+                .is_some_and(|h| parent == INGRESS_HANDLE || h.kind() == "clsact");
+            if applies {
+                let filters =
+                    traffic::filters(socket, link.index, parent).map_err(context("list the filters"))?;
+                hook_filters.extend(filters.into_iter().filter(is_filter));
+            }
+        }
+        Ok(Self {
+            qdiscs,
+            classes,
+            hook,
+            hook_filters,
+        })
+    }
+
+    /// The root qdisc, unless it is the kernel's own default.
+    pub(crate) fn root(&self) -> Option<&Entry> {
+        self.qdiscs.first().filter(|q| q.parent == ROOT && q.handle != 0)
+    }
+
+    /// Preference and target of the filter that sends everything away, if it is the only one.
+    pub(crate) fn redirect(&self) -> Option<(u16, u32)> {
+        let [filter] = self.hook_filters.as_slice() else {
+            return None;
+        };
+        if filter.kind() != redirect::KIND || !filter.sees_all_protocols() {
+            return None;
+        }
+        Some((filter.preference(), redirect::decode_redirect(filter.options())?))
+    }
+}
+
+/// The kernel lists, besides a filter, its protocol's entry without options and its hash tables.
+fn is_filter(entry: &Entry) -> bool {
+    if entry.kind() == redirect::KIND {
+        redirect::is_filter(entry.options())
+    } else {
+        entry.handle != 0
+    }
+}
+
+/// A class can only be made below one that exists; the kernel lists them by hash.
+fn parents_first(classes: &mut [Entry]) {
+    let all = classes.to_vec();
+    let depth = |class: &Entry| {
+        let mut parent = class.parent;
+        // HTB is 8 levels deep.
+        (0..8)
+            .take_while(|_| {
+                let above = all.iter().find(|c| c.handle == parent);
+                above.inspect(|c| parent = c.parent).is_some()
+            })
+            .count()
+    };
+    let mut keyed: Vec<_> = classes
+        .iter()
+        .map(|c| ((depth(c), c.handle), c.clone()))
+        .collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    for (slot, (_, class)) in classes.iter_mut().zip(keyed) {
+        *slot = class;
+    }
+}
+
+/// What the kernel says about a qdisc.
+pub fn decode_qdisc(entry: &Entry) -> ObservedQdisc {
+    let (kind, options) = (entry.kind(), entry.options());
+    let (qdisc, detail) = match kind.as_str() {
+        "cake" => (
+            cake::decode_options(options).map(Qdisc::Cake),
+            Detail::Cake(decode_cake(entry.statistics())),
+        ),
+        "fq_codel" => (
+            fq_codel::decode_options(options).map(Qdisc::FqCodel),
+            decode_fq_codel(entry.statistics()).map_or(Detail::None, Detail::FqCodel),
+        ),
+        "htb" => (htb::decode_root(options).map(Qdisc::Htb), Detail::None),
+        _ => (None, Detail::None),
+    };
+    ObservedQdisc {
+        parent: (entry.parent != ROOT).then(|| handle(entry.parent)),
+        handle: handle(entry.handle),
+        kind,
+        qdisc,
+        stab: entry.stab().and_then(size_table::decode_stab),
+        statistics: decode_statistics(entry.statistics()),
+        detail,
+    }
+}
+
+/// What the kernel says about an HTB class; `None` for another class.
+pub fn decode_class(entry: &Entry) -> Option<ObservedClass> {
+    let id = handle(entry.handle);
+    // A class at the top reports "root"; a plan, as `tc`, names the root qdisc.
+    let parent = if entry.parent == ROOT {
+        Handle::new(id.major, 0)
+    } else {
+        handle(entry.parent)
+    };
+    let class = htb::decode_class(entry.options())?;
+    Some(ObservedClass {
+        parent,
+        id,
+        class,
+        statistics: decode_statistics(entry.statistics()),
+    })
+}
+
+/// What a plan's qdisc will look like once the kernel holds it.
+///
+/// The kernel keeps rates in whole bytes per second, CoDel's times in units of 1024 ns, bursts as time. The quantum
+/// of an fq_codel that names none is the device's own and stays `None` here.
+pub fn held(qdisc: &Qdisc) -> Qdisc {
+    match qdisc {
+        Qdisc::Cake(c) => Qdisc::Cake(cake::held(c)),
+        Qdisc::FqCodel(c) => Qdisc::FqCodel(fq_codel::held(c)),
+        Qdisc::Htb(h) => Qdisc::Htb(h.clone()),
+    }
+}
+
+/// A `tc` handle as 32 bits.
+pub(crate) fn number(handle: Handle) -> u32 {
+    u32::from(handle.major) << 16 | u32::from(handle.minor)
+}
+
+pub(crate) fn handle(number: u32) -> Handle {
+    Handle::new((number >> 16) as u16, number as u16)
+}

@@ -1,0 +1,505 @@
+//! What stands on a device, raw, so that it can be put back.
+//!
+//! A snapshot is taken before anything is touched, and refused if what is there could not be put back: better not
+//! to start than to take away what cannot be returned. The kernel's own defaults need no record; removing the root
+//! brings them back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::netlink::link::{self, Link};
+use crate::netlink::socket::Socket;
+use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, NewQdisc, ROOT};
+use crate::netlink::{fq_codel, redirect, size_table};
+use crate::observe::{self, Entries, handle};
+use crate::verify::Difference;
+
+/// Kinds whose reported options, sent back, make the same qdisc, with their attributes that hold CoDel times.
+const RESTORABLE: [(&str, &[u16]); 11] = [
+    ("bfifo", &[]),
+    ("cake", &[]),
+    // TCA_CODEL_TARGET, TCA_CODEL_INTERVAL, TCA_CODEL_CE_THRESHOLD.
+    ("codel", &[1, 3, 5]),
+    ("fq", &[]),
+    ("fq_codel", &fq_codel::TIMES),
+    ("htb", &[]),
+    ("noqueue", &[]),
+    ("pfifo", &[]),
+    ("pfifo_fast", &[]),
+    ("sfq", &[]),
+    ("tbf", &[]),
+];
+
+/// The state of the directions that a change touches; `None` is a direction it does not touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Queues on the device.
+    pub egress: Option<Queues>,
+    /// What happens to arriving packets.
+    pub ingress: Option<Arrivals>,
+}
+
+/// The queues of one device. Empty is the kernel's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queues {
+    qdiscs: Vec<Raw>,
+    classes: Vec<Raw>,
+}
+
+/// What happens to arriving packets, and the IFB of the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    hook: Option<Hook>,
+    /// `None` if there is no such device.
+    ifb: Option<Ifb>,
+}
+
+/// The qdisc at the ingress hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Hook {
+    kind: String,
+    redirect: Option<Redirect>,
+}
+
+/// A filter that sends everything to another device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Redirect {
+    preference: u16,
+    target: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Ifb {
+    up: bool,
+    queues: Queues,
+}
+
+/// A qdisc or class as reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Raw {
+    handle: u32,
+    parent: u32,
+    kind: String,
+    #[serde(with = "hexadecimal")]
+    options: Vec<u8>,
+    /// Content of `TCA_STAB` with its table.
+    #[serde(with = "hexadecimal")]
+    stab: Vec<u8>,
+}
+
+impl Snapshot {
+    /// Records the directions asked for. Fails, without touching anything, on what could not be put back.
+    pub(crate) fn take(
+        socket: &mut Socket,
+        interface: &str,
+        ifb: &str,
+        egress: bool,
+        ingress: bool,
+    ) -> Result<Self, Error> {
+        let links = observe::links(socket)?;
+        let device = observe::find(&links, interface)?;
+        let entries = Entries::read(socket, device)?;
+        Ok(Self {
+            egress: if egress {
+                Some(Queues::of(socket, device, &entries)?)
+            } else {
+                None
+            },
+            ingress: if ingress {
+                Some(Arrivals::of(socket, &links, device, &entries, ifb)?)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// Puts everything back, and makes sure that it is. A part that fails does not keep the others from being
+    /// tried; the first failure is reported.
+    pub(crate) fn restore(&self, socket: &mut Socket, interface: &str, ifb: &str) -> Result<(), Error> {
+        let arrivals = self
+            .ingress
+            .as_ref()
+            .map_or(Ok(()), |arrivals| arrivals.restore(socket, interface, ifb));
+        let queues = self
+            .egress
+            .as_ref()
+            .map_or(Ok(()), |queues| queues.restore(socket, interface));
+        arrivals.and(queues)?;
+        let now = Self::take(
+            socket,
+            interface,
+            ifb,
+            self.egress.is_some(),
+            self.ingress.is_some(),
+        )?;
+        if now == *self {
+            return Ok(());
+        }
+        let difference = Difference {
+            at: interface.to_owned(),
+            planned: format!("as before: {}", self.words()),
+            found: now.words(),
+        };
+        Err(Error::Differs {
+            interface: interface.to_owned(),
+            differences: vec![difference],
+        })
+    }
+
+    fn words(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Queues {
+    fn of(socket: &mut Socket, link: &Link, entries: &Entries) -> Result<Self, Error> {
+        // Handle 0 is a default of the kernel, whatever hangs below it.
+        if entries.root().is_none() {
+            return Ok(Self::default());
+        }
+        let qdiscs: Vec<&Entry> = entries.qdiscs.iter().filter(|q| q.handle != 0).collect();
+        for qdisc in &qdiscs {
+            let kind = qdisc.kind();
+            let what = || format!("the qdisc {kind} {}", handle(qdisc.handle));
+            let restorable = RESTORABLE.iter().any(|(name, _)| *name == kind) && !qdisc.has_shared_block();
+            if !restorable || !has_exact_table(qdisc) {
+                return Err(in_the_way(link, what()));
+            }
+            let filters = traffic::filters(socket, link.index, qdisc.handle)
+                .map_err(Error::kernel(&link.name, "list the filters"))?;
+            if !filters.is_empty() {
+                return Err(in_the_way(link, format!("{} with filters", what())));
+            }
+        }
+        Ok(Self {
+            qdiscs: qdiscs.into_iter().map(Raw::of).collect(),
+            classes: entries.classes.iter().map(Raw::of).collect(),
+        })
+    }
+
+    pub(crate) fn restore(&self, socket: &mut Socket, device: &str) -> Result<(), Error> {
+        let links = observe::links(socket)?;
+        let link = observe::find(&links, device)?;
+        let entries = Entries::read(socket, link)?;
+        let now = Self {
+            qdiscs: entries
+                .root()
+                .map_or_else(Vec::new, |_| entries.qdiscs.iter().map(Raw::of).collect()),
+            classes: entries.classes.iter().map(Raw::of).collect(),
+        };
+        if now == *self || (self.has_shape_of(&now) && self.change_back(socket, link).is_ok()) {
+            return Ok(());
+        }
+        if let Some(root) = entries.root() {
+            traffic::delete_qdisc(socket, link.index, root.handle, ROOT)
+                .map_err(Error::kernel(device, "remove the root qdisc"))?;
+        }
+        self.build(socket, link)
+    }
+
+    /// Same numbers and kinds in the same places: then parameters can be changed back under running traffic.
+    fn has_shape_of(&self, other: &Self) -> bool {
+        let places = |list: &[Raw]| -> Vec<_> {
+            list.iter()
+                .map(|r| (r.parent, r.handle, r.kind.clone()))
+                .collect()
+        };
+        !self.qdiscs.is_empty()
+            && places(&self.qdiscs) == places(&other.qdiscs)
+            && places(&self.classes) == places(&other.classes)
+    }
+
+    fn change_back(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
+        for qdisc in &self.qdiscs {
+            let options = match qdisc.kind.as_str() {
+                // HTB's own parameters cannot be changed, so they still are what they were.
+                "htb" => Vec::new(),
+                "fq_codel" => fq_codel::without_flows(&qdisc.replayable()),
+                _ => qdisc.replayable(),
+            };
+            let new = qdisc.request(link, &options);
+            new.change(socket)
+                .map_err(Error::kernel(&link.name, format!("change back {}", qdisc.kind)))?;
+        }
+        self.classes
+            .iter()
+            .try_for_each(|class| class.put_class(socket, link))
+    }
+
+    fn build(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
+        let (roots, leaves): (Vec<_>, Vec<_>) = self.qdiscs.iter().partition(|q| q.parent == ROOT);
+        let create = |socket: &mut Socket, qdisc: &Raw| {
+            let options = qdisc.replayable();
+            let new = qdisc.request(link, &options);
+            new.create(socket)
+                .map_err(Error::kernel(&link.name, format!("add back {}", qdisc.kind)))
+        };
+        roots.into_iter().try_for_each(|root| create(socket, root))?;
+        self.classes
+            .iter()
+            .try_for_each(|class| class.put_class(socket, link))?;
+        leaves.into_iter().try_for_each(|leaf| create(socket, leaf))
+    }
+}
+
+impl Arrivals {
+    fn of(
+        socket: &mut Socket,
+        links: &[Link],
+        device: &Link,
+        entries: &Entries,
+        ifb: &str,
+    ) -> Result<Self, Error> {
+        let redirect = entries.redirect().and_then(|(preference, index)| {
+            let target = links.iter().find(|l| l.index == index)?.name.clone();
+            Some(Redirect { preference, target })
+        });
+        let hook = match &entries.hook {
+            None => None,
+            Some(hook) => {
+                let kind = hook.kind();
+                if hook.has_shared_block() || (!entries.hook_filters.is_empty() && redirect.is_none()) {
+                    return Err(in_the_way(device, format!("the {kind} hook with filters")));
+                }
+                Some(Hook { kind, redirect })
+            }
+        };
+        let ifb = match links.iter().find(|l| l.name == ifb) {
+            None => None,
+            Some(link) if link.kind.as_deref() != Some("ifb") => {
+                return Err(in_the_way(device, format!("{ifb}, a device of another kind,")));
+            }
+            Some(link) => {
+                let entries = Entries::read(socket, link)?;
+                Some(Ifb {
+                    up: link.up,
+                    queues: Queues::of(socket, link, &entries)?,
+                })
+            }
+        };
+        Ok(Self { hook, ifb })
+    }
+
+    /// Whether the IFB was not there: then whoever shapes made it, and removes it.
+    pub(crate) fn has_no_ifb(&self) -> bool {
+        self.ifb.is_none()
+    }
+
+    pub(crate) fn restore(&self, socket: &mut Socket, interface: &str, ifb: &str) -> Result<(), Error> {
+        let links = observe::links(socket)?;
+        let device = observe::find(&links, interface)?;
+        let entries = Entries::read(socket, device)?;
+        let now = entries.hook.as_ref().map(|hook| Hook {
+            kind: hook.kind(),
+            redirect: entries.redirect().and_then(|(preference, index)| {
+                let target = links.iter().find(|l| l.index == index)?.name.clone();
+                Some(Redirect { preference, target })
+            }),
+        });
+        // The redirect goes before its target does: packets sent to a device that is gone are lost.
+        if now != self.hook && now.is_some() {
+            remove_hook(socket, device)?;
+        }
+        self.restore_ifb(socket, &links, ifb)?;
+        match &self.hook {
+            Some(hook) if now.as_ref() != Some(hook) => {
+                let links = observe::links(socket)?;
+                let target = hook
+                    .redirect
+                    .as_ref()
+                    .map(|r| Ok((r.preference, observe::find(&links, &r.target)?.index)));
+                make_hook(socket, device, &hook.kind, target.transpose()?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn restore_ifb(&self, socket: &mut Socket, links: &[Link], ifb: &str) -> Result<(), Error> {
+        let now = links.iter().find(|l| l.name == ifb);
+        match (&self.ifb, now) {
+            (None, None) => Ok(()),
+            (None, Some(link)) => {
+                link::delete(socket, link.index).map_err(Error::kernel(ifb, "remove the device"))
+            }
+            (Some(before), now) => {
+                if now.is_none() {
+                    link::create(socket, ifb, "ifb").map_err(Error::kernel(ifb, "add the device"))?;
+                }
+                before.queues.restore(socket, ifb)?;
+                let links = observe::links(socket)?;
+                let link = observe::find(&links, ifb)?;
+                if link.up == before.up {
+                    return Ok(());
+                }
+                link::set_up(socket, link.index, before.up)
+                    .map_err(Error::kernel(ifb, "set the device up or down"))
+            }
+        }
+    }
+}
+
+impl Raw {
+    fn of(entry: &Entry) -> Self {
+        let stab = entry.stab().and_then(size_table::decode_stab);
+        Self {
+            handle: entry.handle,
+            parent: entry.parent,
+            kind: entry.kind(),
+            options: entry.options().to_vec(),
+            stab: stab.map(|stab| size_table::encode(&stab)).unwrap_or_default(),
+        }
+    }
+
+    fn replayable(&self) -> Vec<u8> {
+        match RESTORABLE.iter().find(|(kind, _)| *kind == self.kind) {
+            Some((_, times)) if !times.is_empty() => fq_codel::replayable(&self.options, times),
+            _ => self.options.clone(),
+        }
+    }
+
+    fn request<'a>(&'a self, link: &Link, options: &'a [u8]) -> NewQdisc<'a> {
+        NewQdisc {
+            device: link.index,
+            parent: self.parent,
+            handle: self.handle,
+            kind: &self.kind,
+            options,
+            stab: (!self.stab.is_empty()).then_some(&self.stab),
+        }
+    }
+
+    fn put_class(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
+        traffic::put_class(
+            socket,
+            link.index,
+            self.parent,
+            self.handle,
+            &self.kind,
+            &self.options,
+        )
+        .map_err(Error::kernel(
+            &link.name,
+            format!("add back the class {}", handle(self.handle)),
+        ))
+    }
+}
+
+/// Takes the qdisc at the ingress hook away, with its filters.
+pub(crate) fn remove_hook(socket: &mut Socket, device: &Link) -> Result<(), Error> {
+    traffic::delete_qdisc(socket, device.index, INGRESS_HANDLE, INGRESS)
+        .map_err(Error::kernel(&device.name, "remove the ingress qdisc"))
+}
+
+/// Sets up the ingress hook, with a redirect of that preference to that device.
+pub(crate) fn make_hook(
+    socket: &mut Socket,
+    device: &Link,
+    kind: &str,
+    target: Option<(u16, u32)>,
+) -> Result<(), Error> {
+    let hook = NewQdisc {
+        device: device.index,
+        parent: INGRESS,
+        handle: INGRESS_HANDLE,
+        kind,
+        options: &[],
+        stab: None,
+    };
+    hook.create(socket)
+        .map_err(Error::kernel(&device.name, format!("add the {kind} qdisc")))?;
+    let Some((preference, index)) = target else {
+        return Ok(());
+    };
+    let options = redirect::encode(index);
+    traffic::create_filter(
+        socket,
+        device.index,
+        INGRESS_HANDLE,
+        preference,
+        redirect::KIND,
+        &options,
+    )
+    .map_err(Error::kernel(&device.name, "redirect arriving packets"))
+}
+
+/// Whether the size table can be computed again from what the kernel tells of it.
+fn has_exact_table(qdisc: &Entry) -> bool {
+    qdisc.stab().is_none_or(|stab| {
+        let again = size_table::decode_stab(stab).map(|decoded| size_table::encode(&decoded));
+        again.is_some_and(|again| size_table::base(&again) == size_table::base(stab))
+    })
+}
+
+fn in_the_way(link: &Link, what: String) -> Error {
+    Error::InTheWay {
+        interface: link.name.clone(),
+        what,
+        remedy: "Remove it with tc first, or leave this direction unshaped.",
+    }
+}
+
+/// Bytes as text in the state file, readable beside `strace` and `nlmon`.
+mod hexadecimal {
+    use std::fmt::Write;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        let text = bytes.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        serializer.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+        match digits {
+            Some(digits) if digits.len() % 2 == 0 => {
+                Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+            }
+            _ => Err(D::Error::custom("expected pairs of hexadecimal digits")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_the_state_file() {
+        let root = Raw {
+            handle: 0x1_0000,
+            parent: ROOT,
+            kind: "tbf".to_owned(),
+            options: vec![0, 0xff, 7],
+            stab: Vec::new(),
+        };
+        let redirect = Redirect {
+            preference: 10,
+            target: "ifb4eth0".to_owned(),
+        };
+        let snapshot = Snapshot {
+            egress: Some(Queues {
+                qdiscs: vec![root],
+                classes: Vec::new(),
+            }),
+            ingress: Some(Arrivals {
+                hook: Some(Hook {
+                    kind: "ingress".to_owned(),
+                    redirect: Some(redirect),
+                }),
+                ifb: Some(Ifb {
+                    up: true,
+                    queues: Queues::default(),
+                }),
+            }),
+        };
+        let text = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
+        assert!(serde_json::from_str::<Snapshot>(&text.replace("00ff07", "00ff0")).is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! What `stop` must put back, kept in a file per interface.
+//!
+//! The file is written before the kernel is touched, so that a machine that loses power, or a process that is
+//! killed, half-way leaves the way back on record. The directory is on a file system that a restart empties, as it
+//! empties the kernel's queues.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::snapshot::Snapshot;
+
+/// Where the files are unless the user says otherwise.
+pub const DIRECTORY: &str = "/run/sqm";
+
+/// The state files, locked for this process.
+#[derive(Debug)]
+pub struct Store {
+    directory: PathBuf,
+    /// Held until the store is dropped: two programs must not change the same queues at once.
+    _lock: File,
+}
+
+/// One interface that is shaped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The shaped device.
+    pub interface: String,
+    /// Its number; another one under the same name is a new device without our queues.
+    pub index: u32,
+    /// The device that carries the ingress queues.
+    pub ifb: String,
+    /// Kind and handle of our root qdisc, if egress is shaped.
+    pub egress: Option<(String, u32)>,
+    /// Whether ingress is shaped.
+    pub ingress: bool,
+    /// What was there before.
+    pub previous: Snapshot,
+}
+
+impl Store {
+    /// Opens the directory, making it if needed, and waits for another process that holds it.
+    pub fn open(directory: &Path) -> Result<Self, Error> {
+        let at = |operation, path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::State {
+                path,
+                operation,
+                source,
+            }
+        };
+        fs::create_dir_all(directory).map_err(at("make the directory of", directory))?;
+        let path = directory.join("lock");
+        let lock = File::create(&path).map_err(at("lock", &path))?;
+        flock(&lock, FlockOperation::LockExclusive)
+            .map_err(io::Error::from)
+            .map_err(at("lock", &path))?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// The record of an interface, if it is shaped.
+    pub fn read(&self, interface: &str) -> Result<Option<Record>, Error> {
+        let path = self.path(interface);
+        let fail = |source| Error::State {
+            path: path.clone(),
+            operation: "read",
+            source,
+        };
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|e| fail(e.into())),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(fail(e)),
+        }
+    }
+
+    /// Replaces the record in one step; on disk before this returns.
+    pub fn write(&self, record: &Record) -> Result<(), Error> {
+        let path = self.path(&record.interface);
+        let fresh = path.with_extension("json.new");
+        let write = || {
+            let mut file = File::create(&fresh)?;
+            file.write_all(&serde_json::to_vec_pretty(record)?)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &path)
+        };
+        write().map_err(|source| Error::State {
+            path: path.clone(),
+            operation: "write",
+            source,
+        })
+    }
+
+    /// Forgets an interface.
+    pub fn remove(&self, interface: &str) -> Result<(), Error> {
+        let path = self.path(interface);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::State {
+                path,
+                operation: "remove",
+                source: e,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The interfaces that have a record, sorted.
+    pub fn interfaces(&self) -> Result<Vec<String>, Error> {
+        let fail = |source| Error::State {
+            path: self.directory.clone(),
+            operation: "look for",
+            source,
+        };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.directory).map_err(fail)? {
+            let name = entry.map_err(fail)?.file_name();
+            names.extend(
+                name.to_str()
+                    .and_then(|n| n.strip_suffix(".json"))
+                    .map(str::to_owned),
+            );
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// No device has a slash in its name, so no name leads out of the directory.
+    fn path(&self, interface: &str) -> PathBuf {
+        self.directory
+            .join(format!("{}.json", interface.replace('/', "_")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_replaced_and_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("sqm")).unwrap();
+        let mut record = Record {
+            interface: "eth0".to_owned(),
+            index: 2,
+            ifb: "ifb4eth0".to_owned(),
+            egress: None,
+            ingress: true,
+            previous: Snapshot::default(),
+        };
+        assert_eq!(store.read("eth0").unwrap(), None);
+        store.write(&record).unwrap();
+        record.egress = Some(("cake".to_owned(), 0x1_0000));
+        store.write(&record).unwrap();
+        assert_eq!(store.read("eth0").unwrap(), Some(record));
+        assert_eq!(store.interfaces().unwrap(), ["eth0"]);
+        store.remove("eth0").unwrap();
+        store.remove("eth0").unwrap();
+        assert_eq!(store.read("eth0").unwrap(), None);
+    }
+
+    #[test]
+    fn a_broken_file_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        fs::write(directory.path().join("eth0.json"), "{").unwrap();
+        let message = store.read("eth0").unwrap_err().to_string();
+        assert!(
+            message.contains("eth0.json: cannot read the state file"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The plan against the kernel's answer, parameter by parameter.
+//!
+//! Only the kernel's own rounding is allowed for, computed by the same functions that encode a plan
+//! ([`observe::held`](crate::observe::held)); any other deviation is a difference.
+
+use std::fmt;
+
+use serde::Serialize;
+use sqm_core::spec::{Qdisc, Stab};
+use sqm_plan::plan::{Plan, Tree};
+
+use crate::error::Error;
+use crate::netlink::socket::Socket;
+use crate::netlink::{htb, size_table};
+use crate::observe::{self, Device, ObservedQdisc};
+use crate::render::{class_words, stab_words};
+
+/// Longest link header that a device adds to its MTU when the kernel chooses fq_codel's quantum, bytes.
+const LINK_HEADER_MAX: u32 = 64;
+
+/// Something that is not as planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The object: device and number.
+    pub at: String,
+    /// What the plan says.
+    pub planned: String,
+    /// What the kernel says.
+    pub found: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: planned {}, found {}", self.at, self.planned, self.found)
+    }
+}
+
+/// Every difference between a plan and what the kernel holds; none if all is as planned.
+///
+/// A direction that the plan leaves alone is not looked at, except that a leftover redirect to the plan's IFB is a
+/// difference.
+pub fn verify(socket: &mut Socket, plan: &Plan) -> Result<Vec<Difference>, Error> {
+    let links = observe::links(socket)?;
+    let device = observe::device(socket, &links, observe::find(&links, &plan.interface)?)?;
+    let ifb = match links.iter().find(|l| l.name == plan.ifb()) {
+        Some(link) => Some(observe::device(socket, &links, link)?),
+        None => None,
+    };
+    Ok(compare(plan, &device, ifb.as_ref()))
+}
+
+/// The same for observations made before.
+pub fn compare(plan: &Plan, device: &Device, ifb: Option<&Device>) -> Vec<Difference> {
+    let mut differences = Differences(Vec::new());
+    if let Some(tree) = &plan.egress {
+        differences.tree(tree, device);
+    }
+    let ifb_name = plan.ifb();
+    let redirect = device.redirect.as_deref();
+    let at = format!("{} ingress", plan.interface);
+    match (&plan.ingress, ifb) {
+        (None, _) if redirect == Some(&ifb_name) => {
+            differences.add(&at, "no redirect", format!("redirect to {ifb_name}"));
+        }
+        (None, _) => {}
+        (Some(tree), Some(ifb)) => {
+            if !ifb.link.up {
+                differences.add(&ifb_name, "up", "down");
+            }
+            differences.tree(tree, ifb);
+        }
+        (Some(_), None) => differences.add(&ifb_name, "an ifb device", "no such device"),
+    }
+    if plan.ingress.is_some() && redirect != Some(&ifb_name) {
+        let found = redirect.map_or_else(|| "no redirect".to_owned(), |name| format!("redirect to {name}"));
+        differences.add(&at, format!("redirect to {ifb_name}"), found);
+    }
+    differences.0
+}
+
+/// Whether a device's queues have the plan's shape: same kinds and numbers in the same places, and nothing else.
+/// Such queues can be brought to the plan by changing parameters alone.
+pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
+    let found = |q: &ObservedQdisc| (q.parent, q.handle, q.kind.clone());
+    let mut planned: Vec<_> = tree
+        .qdiscs
+        .iter()
+        .map(|q| (q.parent, q.handle, q.qdisc.kind().to_owned()))
+        .collect();
+    let mut there: Vec<_> = device.qdiscs.iter().map(found).collect();
+    planned.sort();
+    there.sort();
+    let mut planned_classes: Vec<_> = tree.classes.iter().map(|c| (c.parent, c.id)).collect();
+    let mut there_classes: Vec<_> = device.classes.iter().map(|c| (c.parent, c.id)).collect();
+    planned_classes.sort();
+    there_classes.sort();
+    planned == there && planned_classes == there_classes
+}
+
+/// Whether one qdisc is as planned.
+pub(crate) fn same_qdisc(planned: &Qdisc, found: &Qdisc, mtu: u32) -> bool {
+    let expected = with_default_quantum(observe::held(planned), found, mtu);
+    expected == *found
+}
+
+/// Whether a size table is as planned.
+pub(crate) fn same_stab(planned: Option<&Stab>, found: Option<&Stab>) -> bool {
+    planned.map(size_table::held).as_ref() == found
+}
+
+fn with_default_quantum(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
+    if let (Qdisc::FqCodel(expected), Qdisc::FqCodel(found)) = (&mut expected, found)
+        && expected.quantum.is_none()
+        && is_default_quantum(found.quantum, mtu)
+    {
+        expected.quantum = found.quantum;
+    }
+    expected
+}
+
+/// A quantum left to the kernel is the device's MTU with its link header, whose length no message tells.
+pub(crate) fn is_default_quantum(found: Option<u32>, mtu: u32) -> bool {
+    found.is_some_and(|quantum| (mtu..=mtu.saturating_add(LINK_HEADER_MAX)).contains(&quantum))
+}
+
+struct Differences(Vec<Difference>);
+
+impl Differences {
+    fn add(&mut self, at: &str, planned: impl Into<String>, found: impl Into<String>) {
+        self.0.push(Difference {
+            at: at.to_owned(),
+            planned: planned.into(),
+            found: found.into(),
+        });
+    }
+
+    fn tree(&mut self, tree: &Tree, device: &Device) {
+        let name = &device.link.name;
+        for planned in &tree.qdiscs {
+            let at = format!("{name} {}", planned.handle);
+            let place = |q: &&ObservedQdisc| q.parent == planned.parent;
+            let Some(found) = device.qdiscs.iter().find(place) else {
+                self.add(&at, planned.qdisc.to_string(), "no qdisc");
+                continue;
+            };
+            if found.handle != planned.handle {
+                self.add(
+                    &at,
+                    format!("handle {}", planned.handle),
+                    format!("handle {}", found.handle),
+                );
+            }
+            match &found.qdisc {
+                Some(qdisc) if same_qdisc(&planned.qdisc, qdisc, device.link.mtu) => {}
+                Some(qdisc) => self.add(&at, planned.qdisc.to_string(), qdisc.to_string()),
+                None => self.add(&at, planned.qdisc.to_string(), found.kind.clone()),
+            }
+            if !same_stab(planned.stab.as_ref(), found.stab.as_ref()) {
+                self.add(&at, table(planned.stab.as_ref()), table(found.stab.as_ref()));
+            }
+        }
+        for planned in &tree.classes {
+            let at = format!("{name} {}", planned.id);
+            match device.classes.iter().find(|c| c.id == planned.id) {
+                None => self.add(&at, class_words(&planned.class), "no class"),
+                Some(found) => {
+                    if found.parent != planned.parent {
+                        self.add(
+                            &at,
+                            format!("parent {}", planned.parent),
+                            format!("parent {}", found.parent),
+                        );
+                    }
+                    if found.class != htb::held(&planned.class) {
+                        self.add(&at, class_words(&planned.class), class_words(&found.class));
+                    }
+                }
+            }
+        }
+        for extra in device
+            .classes
+            .iter()
+            .filter(|c| tree.classes.iter().all(|p| p.id != c.id))
+        {
+            self.add(
+                &format!("{name} {}", extra.id),
+                "no class",
+                class_words(&extra.class),
+            );
+        }
+        for extra in device
+            .qdiscs
+            .iter()
+            .filter(|q| tree.qdiscs.iter().all(|p| p.parent != q.parent))
+        {
+            self.add(
+                &format!("{name} {}", extra.handle),
+                "no qdisc",
+                extra.kind.clone(),
+            );
+        }
+    }
+}
+
+fn table(stab: Option<&Stab>) -> String {
+    stab.map_or_else(|| "no size table".to_owned(), stab_words)
+}
