@@ -63,7 +63,13 @@ pub fn load(text: &[u8], file_name: &str, mtu_of: &dyn Fn(&str) -> u32) -> Resul
     }
     validate::together(&planned, &mut report);
 
-    let Report { errors, warnings, .. } = report;
+    let Report {
+        mut errors,
+        mut warnings,
+        ..
+    } = report;
+    errors.sort_by_key(|error| error.line);
+    warnings.sort_by_key(|warning| warning.line);
     if errors.is_empty() {
         Ok(Loaded {
             plans: planned.into_iter().map(|(_, plan)| plan).collect(),

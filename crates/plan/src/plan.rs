@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use sqm_core::spec::{HtbClass, Qdisc, Stab};
+use sqm_core::spec::{HtbClass, LinkLayer, Qdisc, Stab};
 
 /// Everything that shapes one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,23 @@ impl Plan {
     }
 }
 
+/// Prints the plan for people: what stands where, in lines that belong together.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} by {}", self.interface, self.script)?;
+        for (direction, device, tree) in [
+            ("egress", &self.interface, &self.egress),
+            ("ingress", &self.ifb(), &self.ingress),
+        ] {
+            match tree {
+                Some(tree) => write!(f, "  {direction} on {device}\n{tree}")?,
+                None => writeln!(f, "  {direction} is not shaped")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The queues of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
@@ -40,6 +57,17 @@ pub struct Tree {
     pub qdiscs: Vec<PlannedQdisc>,
     /// Parents before children. Created after the root qdisc and before the leaves.
     pub classes: Vec<PlannedClass>,
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (roots, leaves): (Vec<_>, Vec<_>) = self.qdiscs.iter().partition(|qdisc| qdisc.parent.is_none());
+        roots.iter().try_for_each(|root| writeln!(f, "    {root}"))?;
+        self.classes
+            .iter()
+            .try_for_each(|class| writeln!(f, "    {class}"))?;
+        leaves.iter().try_for_each(|leaf| writeln!(f, "    {leaf}"))
+    }
 }
 
 /// A qdisc and its place.
@@ -55,6 +83,34 @@ pub struct PlannedQdisc {
     pub qdisc: Qdisc,
 }
 
+impl fmt::Display for PlannedQdisc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.handle)?;
+        match self.parent {
+            Some(parent) => write!(f, " parent {parent} ")?,
+            None => f.write_str(" root ")?,
+        }
+        if let Some(Stab {
+            mtu,
+            tsize,
+            mpu,
+            overhead,
+            linklayer,
+        }) = &self.stab
+        {
+            let linklayer = match linklayer {
+                LinkLayer::Ethernet => "ethernet",
+                LinkLayer::Atm => "atm",
+            };
+            write!(
+                f,
+                "stab mtu {mtu} tsize {tsize} mpu {mpu} overhead {overhead} linklayer {linklayer} "
+            )?;
+        }
+        self.qdisc.fmt(f)
+    }
+}
+
 /// An HTB class and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedClass {
@@ -64,6 +120,25 @@ pub struct PlannedClass {
     pub id: Handle,
     /// Its parameters.
     pub class: HtbClass,
+}
+
+impl fmt::Display for PlannedClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HtbClass {
+            rate,
+            ceil,
+            prio,
+            quantum,
+            burst,
+            cburst,
+        } = &self.class;
+        write!(
+            f,
+            "{} parent {} htb rate {rate} ceil {ceil} prio {prio} ",
+            self.id, self.parent
+        )?;
+        write!(f, "quantum {quantum} burst {burst} cburst {cburst}")
+    }
 }
 
 /// A `tc` handle, `major:minor`, both hexadecimal.

@@ -207,11 +207,13 @@ const LATER_SCRIPTS: [&str; 4] = [
 impl Settings {
     /// Reads a section, reporting what is wrong with it.
     ///
-    /// A value that cannot be read stands at its default in the answer, so that the rest can still be checked; the
+    /// A value that cannot be read is replaced by a plain one in the answer, so that the rest can still be checked; the
     /// error in the report keeps it from being used. `None` if nothing more can be said without the value.
     pub(crate) fn read(section: &uci::Section<'_>, report: &mut Report) -> Option<Self> {
+        report.disabled = false;
         let mut reader = Reader::of(section, report);
-        let enabled = reader.flag("enabled", false);
+        // What is neither on nor off is an error; the rest of such a section is then checked as if it were on.
+        let enabled = reader.flag("enabled", reader.text("enabled").is_some());
         reader.report.disabled = !enabled;
         reader.report_foreign(section);
 
@@ -473,11 +475,14 @@ impl<'a, 'r> Reader<'a, 'r> {
 
     /// Kilobits per second without a unit, as in sqm-scripts; anything `tc` understands with one.
     fn rate(&mut self, option: &str) -> Option<Rate> {
+        /// Stands in for a rate in error, so that the direction counts as shaped and its other options are checked.
+        const UNREADABLE: Option<Rate> = Some(Rate::from_kbits_per_sec(1000));
+
         let Some(text) = self.text(option).map(str::to_owned) else {
             let message = "missing, and there is no default: give the line's rate, such as '85mbit', or 0 not to \
                            shape this direction";
             self.error(option, message.to_owned(), None::<String>);
-            return None;
+            return UNREADABLE;
         };
         let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         if bare && text.contains('.') {
@@ -486,20 +491,20 @@ impl<'a, 'r> Reader<'a, 'r> {
                 shortened(&text)
             );
             self.error(option, message, (text.len() < 20).then(|| format!("{text}mbit")));
-            return None;
+            return UNREADABLE;
         }
         let with_unit = if bare { format!("{text}kbit") } else { text.clone() };
         let rate = match Rate::parse_tc(&with_unit) {
             Ok(rate) => rate,
             Err(error) => {
                 self.error(option, error.reason(), error.suggestion);
-                return None;
+                return UNREADABLE;
             }
         };
         if (1..1000).contains(&rate.bits_per_sec()) {
             let message = format!("'{text}' is less than 1 kbit/s, too little to shape to");
             self.error(option, message, None::<String>);
-            return None;
+            return UNREADABLE;
         }
         if let Some(number) = text.to_ascii_lowercase().strip_suffix("bps") {
             let message = format!("'{text}' counts bytes, as in tc: it is {rate}");

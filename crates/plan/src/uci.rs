@@ -72,7 +72,7 @@ impl Document {
         let mut in_section = false;
         let mut lexer = Lexer { text, at: 0, line: 1 };
         while lexer.at < text.len() && errors.len() < MOST_ERRORS {
-            let start = lexer.at;
+            let (start, first_line) = (lexer.at, lexer.line);
             let words = match lexer.statement() {
                 Ok(words) => words,
                 Err(error) => {
@@ -80,12 +80,13 @@ impl Document {
                     break;
                 }
             };
-            let line = words.first().map_or(lexer.line, |word| word.line);
+            let line = words.first().map_or(first_line, |word| word.line);
             match Content::of(words, start, in_section) {
                 Ok(content) => {
                     in_section |= matches!(content, Content::Config { .. });
                     statements.push(Statement {
                         raw: text[start..lexer.at].to_owned(),
+                        lead: line - first_line,
                         line,
                         content,
                     });
@@ -189,6 +190,7 @@ impl Document {
             raw.replace_range(place.clone(), &quoted);
             place.end = place.start + quoted.len();
             value.clone_into(old);
+            self.number_lines();
             return true;
         }
 
@@ -210,6 +212,7 @@ impl Document {
             start + last + 1,
             Statement {
                 raw: format!("{before}{quoted}\n"),
+                lead: 0,
                 line: 0,
                 content,
             },
@@ -218,13 +221,11 @@ impl Document {
         true
     }
 
-    /// Counts the lines anew after an insertion.
+    /// Counts the lines anew after a change.
     fn number_lines(&mut self) {
         let mut line = 1;
         for statement in &mut self.statements {
-            // A statement may begin below the line where its text begins, after escaped line ends only; those
-            // are rare enough to let the number point to the first.
-            statement.line = line;
+            statement.line = line + statement.lead;
             line += statement.raw.bytes().filter(|b| *b == b'\n').count();
         }
     }
@@ -243,6 +244,8 @@ impl fmt::Display for Document {
 struct Statement {
     /// Its text in the file, with everything up to the next statement.
     raw: String,
+    /// Escaped line ends in that text before its first word.
+    lead: usize,
     line: usize,
     content: Content,
 }

@@ -24,7 +24,7 @@ pub struct ParseError {
     /// What is wrong with it.
     pub kind: ParseErrorKind,
     /// What was probably meant in its place.
-    pub suggestion: Option<String>,
+    pub suggestion: Option<Box<str>>,
 }
 
 /// What is wrong with a word of a specification.
@@ -181,7 +181,7 @@ impl<'a> Words<'a> {
         kind: ParseErrorKind,
         known: impl Iterator<Item = &'static str>,
     ) -> ParseError {
-        let suggestion = nearest(word.text, known).map(String::from);
+        let suggestion = nearest(word.text, known).map(Box::from);
         ParseError {
             suggestion,
             ..self.error(word, kind)
@@ -294,7 +294,7 @@ impl<'a> Words<'a> {
                 reason: error.reason(),
             };
             ParseError {
-                suggestion: error.suggestion,
+                suggestion: error.suggestion.map(String::into_boxed_str),
                 ..self.error(value, kind)
             }
         })

@@ -1,1 +1,276 @@
+//! Settings in, plans out, as snapshots that a person can compare with what sqm-scripts would build.
 
+use crate::load;
+
+/// The plans (or errors) of a file and its warnings, as one text.
+fn planned(text: &str) -> String {
+    let lines = |diagnostics: &[crate::diagnostic::Diagnostic], what: &str| -> String {
+        diagnostics.iter().map(|d| format!("{what}: {d}\n")).collect()
+    };
+    match load(text.as_bytes(), "sqm", &|_| 1500) {
+        Ok(loaded) => {
+            let plans: String = loaded.plans.iter().map(ToString::to_string).collect();
+            plans + &lines(&loaded.warnings, "warning")
+        }
+        Err(errors) => lines(&errors, "error"),
+    }
+}
+
+/// A section for a script with further options, each `name value`.
+fn section(script: &str, options: &[&str]) -> String {
+    let mut text = format!(
+        "config queue\n\toption enabled 1\n\toption interface eth0\n\toption download 85000\n\toption upload 10000\n\
+         \toption script {script}.qos\n"
+    );
+    for option in options {
+        let (name, value) = option.split_once(' ').unwrap();
+        text.push_str(&format!("\toption {name} '{value}'\n"));
+    }
+    text
+}
+
+macro_rules! snapshot {
+    ($name:ident, $script:literal $(, $option:literal)*) => {
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(planned(&section($script, &[$($option),*])));
+        }
+    };
+}
+
+snapshot!(piece_of_cake, "piece_of_cake");
+snapshot!(
+    piece_of_cake_on_vdsl,
+    "piece_of_cake",
+    "qdisc cake",
+    "linklayer ethernet",
+    "overhead 34",
+    "tcMPU 68"
+);
+snapshot!(
+    piece_of_cake_on_adsl_without_wash,
+    "piece_of_cake",
+    "linklayer atm",
+    "overhead 44",
+    "squash_dscp 0"
+);
+snapshot!(
+    piece_of_cake_with_words,
+    "piece_of_cake",
+    "iqdisc_opts nat dual-dsthost ingress",
+    "eqdisc_opts nat dual-srchost ack-filter rtt 50ms"
+);
+snapshot!(
+    piece_of_cake_with_a_size_table,
+    "piece_of_cake",
+    "linklayer ethernet",
+    "overhead 26",
+    "linklayer_adaptation_mechanism tc_stab"
+);
+snapshot!(download_only, "piece_of_cake", "upload 0");
+snapshot!(layer_cake, "layer_cake", "qdisc cake");
+snapshot!(
+    layer_cake_with_layers_both_ways,
+    "layer_cake",
+    "squash_ingress 0",
+    "squash_dscp 0",
+    "iqdisc_opts diffserv4"
+);
+snapshot!(simplest, "simplest");
+snapshot!(
+    simplest_on_slow_adsl,
+    "simplest",
+    "download 2000",
+    "upload 256kbit",
+    "linklayer adsl",
+    "overhead 40",
+    "tcTSIZE 128",
+    "egress_ecn NOECN",
+    "ilimit 600",
+    "itarget 15ms",
+    "etarget default"
+);
+snapshot!(
+    simplest_with_cake,
+    "simplest",
+    "qdisc cake",
+    "linklayer ethernet",
+    "overhead 22",
+    "squash_dscp 0"
+);
+snapshot!(
+    simplest_with_words,
+    "simplest",
+    "elimit 300",
+    "eqdisc_opts limit 400 quantum 300",
+    "squash_dscp 0"
+);
+
+snapshot!(
+    ignored_by_cake,
+    "piece_of_cake",
+    "qdisc fq_codel",
+    "ilimit 100",
+    "etarget 5ms",
+    "egress_ecn NOECN",
+    "use_mq 1",
+    "target 5ms",
+    "overhead 44",
+    "squash_ingress 0",
+    "verbosity 8",
+    "qdisc_advanced 0",
+    "overhed 3",
+    "autorate 1",
+    "reflector_ping_interval_s 3"
+);
+snapshot!(
+    words_that_undo_options,
+    "piece_of_cake",
+    "linklayer ethernet",
+    "overhead 22",
+    "iqdisc_opts bandwidth 20mbit bridged-ptm",
+    "eqdisc_opts autorate-ingress via-ethernet raw mpu 64"
+);
+snapshot!(
+    mechanisms_that_do_nothing,
+    "simplest",
+    "linklayer ethernet",
+    "overhead 22",
+    "linklayer_adaptation_mechanism htb_private",
+    "squash_dscp 0"
+);
+snapshot!(
+    several_errors_at_once,
+    "piece_of_cake",
+    "download 10mbits",
+    "iqdisc_opts besteffrot",
+    "eqdisc_opts nat rtt",
+    "linklayer ehternet",
+    "egress_ecn on",
+    "enabled maybe",
+    "itarget 5",
+    "tcMPU -1"
+);
+snapshot!(
+    too_much_overhead_for_cake,
+    "layer_cake",
+    "linklayer atm",
+    "overhead 300",
+    "tcMPU 300"
+);
+snapshot!(leaf_of_later, "simplest", "qdisc pie");
+snapshot!(leaf_unknown, "simplest", "qdisc fqcodel");
+snapshot!(script_of_later, "simple");
+snapshot!(script_unknown, "piece_of_cke");
+
+/// The file that sqm-scripts ships, with the section switched on.
+#[test]
+fn shipped_file() {
+    let text = include_str!("tests/shipped.uci");
+    insta::assert_snapshot!("shipped_disabled", planned(text));
+    insta::assert_snapshot!(
+        "shipped_enabled",
+        planned(&text.replace("enabled '0'", "enabled 'yes'"))
+    );
+}
+
+#[test]
+fn a_file_is_checked_as_a_whole() {
+    let one = section("piece_of_cake", &[]);
+    let on = |interface: &str| one.replace("eth0", interface);
+    let off = on("eth0").replace("enabled 1", "enabled 0");
+    let missing = "config queue\n\toption enabled 1\n";
+    insta::assert_snapshot!("one_interface_twice", planned(&format!("{one}{one}")));
+    insta::assert_snapshot!(
+        "one_interface_twice_but_disabled",
+        planned(&format!("{one}{off}"))
+    );
+    insta::assert_snapshot!(
+        "one_ifb_twice",
+        planned(&format!("{}{}", on("enx00112233aabb"), on("enx00112233aacc")))
+    );
+    insta::assert_snapshot!("all_missing", planned(missing));
+    insta::assert_snapshot!("disabled_and_wrong", planned(&off.replace("85000", "fast")));
+    insta::assert_snapshot!(
+        "misspelt_section",
+        planned("config qeue\n\nconfig timeserver ntp\n")
+    );
+    for name in ["a/b", "a b", "..", "sixteen-letters-", "eth0:1"] {
+        insta::assert_snapshot!(planned(&on(&format!("'{name}'"))));
+    }
+}
+
+#[test]
+fn rates_are_kbit_or_carry_their_unit() {
+    for (text, expected) in [
+        ("85000", "bandwidth 85mbit"),
+        ("85mbit", "bandwidth 85mbit"),
+        ("4.4mbit", "bandwidth 4400kbit"),
+        ("1gbit", "bandwidth 1gbit"),
+        (
+            "10mbits",
+            "sqm:4: option 'download': '10mbits' is not a rate: unknown unit 'mbits'; did you mean '10mbit'?",
+        ),
+        (
+            "4.4",
+            "sqm:4: option 'download': '4.4' needs a unit: only whole numbers are kbit/s; did you mean '4.4mbit'?",
+        ),
+        ("-1", "sqm:4: option 'download': '-1' is not a rate"),
+        (
+            "500bit",
+            "sqm:4: option 'download': '500bit' is less than 1 kbit/s, too little to shape to",
+        ),
+        (
+            "1mbps",
+            "sqm:4: option 'download': '1mbps' counts bytes, as in tc: it is 8mbit; did you mean '1mbit'?",
+        ),
+        ("99999999999999999999", "is too large for a rate"),
+    ] {
+        let text = section("piece_of_cake", &[]).replace("85000", text);
+        let answer = planned(&text);
+        assert!(answer.contains(expected), "{answer}");
+    }
+}
+
+mod mutations {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// Whatever happens to a good file, the answer is plans or errors with lines inside it, never a panic.
+        #[test]
+        fn a_damaged_file_is_answered(
+            cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..6usize, prop_oneof![
+                Just(""), Just("'"), Just("\""), Just("\n"), Just("\\"), Just("config queue\n"), Just("99999999999"),
+                Just("-"), Just("ü"), Just("simplest.qos"), Just("cake"), Just("mbit"), Just(" raw "), Just("\0"),
+            ]), 1..8),
+            words in "[a-z0-9. -]{0,40}",
+        ) {
+            let mut bytes = section("simplest", &[
+                "linklayer atm", "overhead 40", "itarget 5ms", "eqdisc_opts limit 400", "ilimit 7", "qdisc fq_codel",
+            ]).into_bytes();
+            bytes.extend(section("piece_of_cake", &[&format!("iqdisc_opts {words}.")]).replace("eth0", "eth1").bytes());
+            for (at, length, piece) in cuts {
+                let start = at.index(bytes.len());
+                let end = (start + length).min(bytes.len());
+                bytes.splice(start..end, piece.bytes());
+            }
+            let lines = 1 + bytes.iter().filter(|b| **b == b'\n').count();
+            match load(&bytes, "sqm", &|_| 1500) {
+                Ok(loaded) => prop_assert!(loaded.warnings.iter().all(|d| (1..=lines).contains(&d.line))),
+                Err(errors) => {
+                    prop_assert!(!errors.is_empty());
+                    prop_assert!(errors.iter().all(|d| (1..=lines).contains(&d.line) && d.to_string().len() < 1000));
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = load(&bytes, "sqm", &|_| 0);
+        }
+    }
+}

@@ -1,1 +1,200 @@
+use proptest::prelude::*;
 
+use super::*;
+
+const FILE: &str = "\
+# shaping
+package sqm
+
+config queue 'eth1'
+\toption enabled '1'   # on
+\toption\tinterface \"eth1\"
+  option download 85000
+\tlist note 'it'\\''s here'
+
+\toption eqdisc_opts \"nat \\\"quoted\\\" dual-srchost\"
+config queue; option upload 5; # ; not this
+\toption folded 'two
+lines'
+c queue third";
+
+fn values(document: &Document, section: usize) -> Vec<(usize, String, String)> {
+    let sections = document.sections();
+    sections[section]
+        .settings
+        .iter()
+        .map(|s| (s.line, s.name.to_owned(), s.value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn reads_sections_names_and_values() {
+    let document = Document::parse(FILE).unwrap();
+    let sections = document.sections();
+    let heads: Vec<_> = sections
+        .iter()
+        .map(|s| (s.index, s.line, s.kind, s.name))
+        .collect();
+    assert_eq!(
+        heads,
+        [
+            (0, 4, "queue", Some("eth1")),
+            (1, 11, "queue", None),
+            (2, 14, "queue", Some("third"))
+        ]
+    );
+    let expected = [
+        (5, "enabled", "1"),
+        (6, "interface", "eth1"),
+        (7, "download", "85000"),
+        (8, "note", "it's here"),
+        (10, "eqdisc_opts", "nat \"quoted\" dual-srchost"),
+    ];
+    assert_eq!(
+        values(&document, 0),
+        expected.map(|(line, name, value)| (line, name.into(), value.into()))
+    );
+    assert!(sections[0].settings[3].is_list);
+    assert_eq!(
+        values(&document, 1)[1],
+        (12, "folded".into(), "two\nlines".into())
+    );
+}
+
+#[test]
+fn errors_name_the_line() {
+    for (text, errors) in [
+        (
+            "option a b",
+            vec!["line 1: 'option' stands before the first 'config' line"],
+        ),
+        (
+            "config queue\n\noptoin a b\n",
+            vec!["line 3: unknown keyword 'optoin'"],
+        ),
+        ("config queue\noption a", vec!["line 2: 'option a' has no value"]),
+        (
+            "config\n",
+            vec!["line 1: 'config' stands alone: a name must follow"],
+        ),
+        (
+            "config queue\noption opts nat wash\noption 'b c' 1",
+            vec![
+                "line 2: 'option opts' has several values; put quotes around a value with blanks",
+                "line 3: 'b c' is not a name: only letters, digits, '_' and '-' may stand in one",
+            ],
+        ),
+        (
+            "config queue\noption a 'b\noption c d\n",
+            vec!["line 2: the quote ' that begins here never ends"],
+        ),
+        (
+            "config queue one two",
+            vec!["line 1: too many words after 'config'"],
+        ),
+    ] {
+        let found: Vec<String> = Document::parse(text)
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(found, errors, "{text}");
+    }
+    let error = &Document::parse("config queue\noptoin a b").unwrap_err()[0];
+    assert_eq!(error.suggestion.as_deref(), Some("option"));
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_with_their_line() {
+    let error = |bytes: &[u8]| Document::parse_bytes(bytes).unwrap_err()[0].to_string();
+    assert_eq!(
+        error(b"config queue\n\xff"),
+        "line 2: invalid UTF-8 at byte 13: this is not a text file"
+    );
+    assert_eq!(
+        error(b"\n\n\0"),
+        "line 3: zero byte at byte 2: this is not a text file"
+    );
+}
+
+#[test]
+fn a_change_touches_one_line() {
+    let mut document = Document::parse(FILE).unwrap();
+    assert!(document.set(0, "download", "10mbit"));
+    assert_eq!(
+        document.to_string(),
+        FILE.replace("download 85000", "download '10mbit'")
+    );
+    assert!(document.set(0, "enabled", "0"));
+    assert!(document.to_string().contains("\toption enabled '0'   # on\n"));
+    assert!(document.set(1, "upload", "6"));
+    assert!(
+        document
+            .to_string()
+            .contains("config queue; option upload '6'; # ; not this\n")
+    );
+    assert!(document.set(0, "overhead", "it's"));
+    assert!(
+        document
+            .to_string()
+            .contains("dual-srchost\"\n\toption overhead 'it'\\''s'\nconfig queue;")
+    );
+    assert!(document.set(2, "enabled", "1"));
+    assert!(
+        document
+            .to_string()
+            .ends_with("c queue third\n\toption enabled '1'\n")
+    );
+    assert!(!document.set(3, "enabled", "1"));
+    assert!(!document.set(0, "not a name", "1"));
+    let again = Document::parse(&document.to_string()).unwrap();
+    assert_eq!(again.sections(), document.sections());
+}
+
+#[test]
+fn a_huge_line_is_read_in_one_pass() {
+    for piece in [
+        "x",
+        "'",
+        "\"",
+        "\\",
+        "a ",
+        "config a ",
+        "option ",
+        "# ",
+        "\\'",
+        "''",
+        ";",
+    ] {
+        let text = piece.repeat((1 << 20) / piece.len());
+        let errors = Document::parse(&text).err().unwrap_or_default();
+        assert!(errors.iter().all(|error| error.message.len() < 400), "{piece}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_read_is_written_back(text in "((config|option|list|package|#|;|\\\\|\n|'|\"| |a|b|é){0,40})") {
+        if let Ok(document) = Document::parse(&text) {
+            prop_assert_eq!(document.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Document::parse_bytes(&bytes);
+    }
+
+    #[test]
+    fn any_value_can_be_set(value in "[^\0]*") {
+        let mut document = Document::parse(FILE).unwrap();
+        for option in ["eqdisc_opts", "new"] {
+            prop_assert!(document.set(0, option, &value));
+            let again = Document::parse(&document.to_string()).unwrap();
+            let sections = again.sections();
+            let stands = sections[0].settings.iter().find(|s| s.name == option).unwrap();
+            prop_assert_eq!(stands.value, value.as_str());
+            prop_assert_eq!(again.sections(), document.sections());
+        }
+    }
+}
