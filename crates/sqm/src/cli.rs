@@ -1,6 +1,7 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
 pub(crate) mod lab;
+pub(crate) mod plan;
 pub(crate) mod serve;
 pub(crate) mod test;
 
@@ -21,6 +22,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Lab(lab::Args),
+    Plan(plan::Args),
     Serve(serve::Args),
     Test(test::Args),
 }
@@ -29,6 +31,7 @@ impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Lab(args) => args.run(),
+            Command::Plan(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::Test(args) => args.run(),
         }

@@ -1,0 +1,179 @@
+//! `sqm plan` as a user meets it: files in, commands or exact complaints out.
+
+use std::io::Write;
+use std::process::{Command, Output};
+
+const GOOD: &str = "config queue 'wan'
+	option enabled '1'
+	option interface 'sqm-none0'
+	option download '85000'
+	option upload '10mbit'
+	option script 'piece_of_cake.qos'
+";
+
+/// Runs `sqm plan` with a file of this content, and answers that file's name too.
+fn plan(content: &[u8], arguments: &[&str]) -> (String, Output) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(content).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .arg("plan")
+        .arg("--config")
+        .arg(file.path())
+        .args(arguments)
+        .output()
+        .unwrap();
+    (file.path().display().to_string(), output)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn prints_the_plan_in_each_format() {
+    let (_, output) = plan(GOOD.as_bytes(), &[]);
+    assert!(output.status.success());
+    assert!(
+        text(&output.stdout)
+            .starts_with("sqm-none0 by piece_of_cake.qos\n  egress on sqm-none0\n    1: root cake")
+    );
+    assert_eq!(text(&output.stderr), "");
+
+    let (_, output) = plan(GOOD.as_bytes(), &["--format", "tc", "sqm-none0"]);
+    let commands = text(&output.stdout);
+    assert!(
+        commands.starts_with("tc qdisc add dev sqm-none0 root handle 1: cake bandwidth 10mbit"),
+        "{commands}"
+    );
+    assert!(
+        commands.contains("tc qdisc add dev ifb4sqm-none0 root handle 1: cake bandwidth 85mbit"),
+        "{commands}"
+    );
+
+    let (_, output) = plan(GOOD.as_bytes(), &["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json[0]["ingress"]["device"], "ifb4sqm-none0");
+    assert_eq!(json[0]["egress"]["qdiscs"][0]["kind"], "cake");
+
+    let simplest = GOOD.replace("piece_of_cake", "simplest");
+    let (_, output) = plan(simplest.as_bytes(), &["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json[0]["egress"]["classes"][1]["id"], "1:10");
+    assert_eq!(json[0]["egress"]["classes"][1]["rate_bits_per_sec"], 10_000_000);
+    assert_eq!(json[0]["egress"]["classes"][1]["burst_bytes"], 1749);
+}
+
+#[test]
+fn names_the_line_and_the_word_of_an_error() {
+    let with = |option: &str| format!("{GOOD}\toption {option}\n");
+    for (content, line, words) in [
+        (
+            with("iqdisc_opts 'nat besteffrot'"),
+            7,
+            &["besteffrot", "did you mean 'besteffort'?"][..],
+        ),
+        (
+            GOOD.replace("10mbit", "10mbits"),
+            5,
+            &["10mbits", "did you mean '10mbit'?"],
+        ),
+        (
+            GOOD.replace("piece_of_cake.qos", "piece_of_pie.qos"),
+            6,
+            &["piece_of_pie.qos", "layer_cake.qos"],
+        ),
+        (
+            GOOD.replace("piece_of_cake", "simple"),
+            6,
+            &["simple.qos", "simplest.qos"],
+        ),
+        (
+            GOOD.replace("option upload '10mbit'", ""),
+            1,
+            &["upload", "no default"],
+        ),
+        (with("overhead 'x"), 7, &["quote", "never ends"]),
+    ] {
+        let (file, output) = plan(content.as_bytes(), &[]);
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        assert!(complaint.contains(&format!("{file}:{line}: ")), "{complaint}");
+        assert!(words.iter().all(|word| complaint.contains(word)), "{complaint}");
+        assert_eq!(text(&output.stdout), "");
+    }
+}
+
+#[test]
+fn tells_all_errors_of_a_file_together() {
+    let content = GOOD.replace("10mbit", "10mbits").replace("85000", "fast");
+    let (file, output) = plan(content.as_bytes(), &[]);
+    let complaint = text(&output.stderr);
+    assert!(
+        complaint.contains(":4: ") && complaint.contains(":5: "),
+        "{complaint}"
+    );
+    assert!(
+        complaint.ends_with(&format!("{file} has 2 errors; nothing was planned\n")),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn warns_of_what_has_no_effect() {
+    let (file, output) = plan(format!("{GOOD}\toption ilimit 100\n").as_bytes(), &[]);
+    assert!(output.status.success());
+    let warning = text(&output.stderr);
+    assert!(
+        warning.starts_with(&format!("warning: {file}:7: option 'ilimit': ignored: ")),
+        "{warning}"
+    );
+}
+
+#[test]
+fn refuses_what_is_no_configuration() {
+    // A small generator, so that the bytes are the same in every run.
+    let mut state = 0x5eed_u32;
+    let mut random = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let noise: Vec<u8> = (0..100_000).map(|_| random()).collect();
+    for content in [
+        noise,
+        vec![b'x'; 10 << 20],
+        [b"config queue '".to_vec(), vec![b'y'; 10 << 20]].concat(),
+    ] {
+        let (file, output) = plan(&content, &[]);
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(complaint.contains(&format!("{file}:1: ")), "{complaint}");
+        assert!(complaint.len() < 5000);
+    }
+}
+
+#[test]
+fn says_what_is_missing() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["plan", "--config", "/nonexistent/sqm"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot read the configuration /nonexistent/sqm"));
+
+    let (_, output) = plan(GOOD.as_bytes(), &["eth7"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no enabled section for 'eth7'; it has sqm-none0"));
+
+    let (_, output) = plan(GOOD.replace("'1'", "'0'").as_bytes(), &[]);
+    assert!(output.status.success());
+    assert!(text(&output.stderr).contains("nothing would be shaped"));
+}
+
+#[test]
+fn help_shows_examples() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["plan", "--help"])
+        .output()
+        .unwrap();
+    assert!(text(&output.stdout).contains("sqm plan --format tc eth0"));
+}
