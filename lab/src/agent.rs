@@ -42,7 +42,11 @@ fn prepare_system() -> io::Result<()> {
     let none = MountFlags::empty();
     mount("proc", "/proc", "proc", none, None)?;
     mount("sysfs", "/sys", "sysfs", none, None)?;
-    for folder in ["/run", "/tmp", "/mnt"] {
+    mount("tmpfs", "/run", "tmpfs", none, None)?;
+    // Before /tmp is covered: the program usually lies there.
+    fs::create_dir("/run/bin")?;
+    fs::copy(std::env::current_exe()?, "/run/bin/sqm")?;
+    for folder in ["/tmp", "/mnt"] {
         mount("tmpfs", folder, "tmpfs", none, None)?;
     }
     // The kernel may have mounted it already.
@@ -52,9 +56,6 @@ fn prepare_system() -> io::Result<()> {
     let layers = c"lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work";
     load_modules()?;
     mount("overlay", "/etc", "overlay", none, Some(layers))?;
-
-    fs::create_dir_all("/run/bin")?;
-    symlink(std::env::current_exe()?, "/run/bin/sqm")?;
     Ok(())
 }
 

@@ -18,9 +18,10 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 const WRITE_SIZE: usize = 128 << 10;
 /// Bytes taken from the kernel at once.
 const READ_SIZE: usize = 256 << 10;
-/// The pause between two reads of a flow. A reader that sleeps is not woken for every packet, which is what lets one slow core
-/// take in a gigabit per second; 10 ms of that fit into the socket's buffer many times.
-const READ_PAUSE: Duration = Duration::from_millis(10);
+/// The pause between two reads of a flow, so that a fast one does not wake its reader for every packet. Not longer:
+/// the kernel acknowledges every second packet only while the reader keeps up, and a load with fewer acknowledgements
+/// than other programs send would leave more of the opposite direction to its data.
+const READ_PAUSE: Duration = Duration::from_millis(1);
 
 /// A running load. Dropping it ends it.
 pub(crate) struct Load {

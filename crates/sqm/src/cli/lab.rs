@@ -8,6 +8,7 @@ use clap::{Subcommand, ValueEnum};
 use sqm_lab::protocol::Act;
 use sqm_lab::{Clock, Line, Output, agent, home, keeper};
 
+use super::demo;
 use crate::failure::Failure;
 
 /// A virtual home network on a real kernel, to try settings in; needs no privileges.
@@ -45,6 +46,7 @@ enum Command {
         #[arg(default_value = "router")]
         host: String,
     },
+    Demo(demo::Args),
     /// List the lines that `up --line` knows.
     Lines,
     /// End the lab.
@@ -91,12 +93,16 @@ impl Args {
             Command::Up(network) => up(&network),
             Command::Run { host, argv } => run(&host, argv),
             Command::Shell { host } => shell(&host),
+            Command::Demo(args) => args.run(),
             Command::Lines => Ok(lines()),
             Command::Down => {
                 keeper::ask(&Act::PowerOff)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Agent => agent::main().context("the lab's agent")?,
+            Command::Agent => {
+                agent::main().context("the lab's agent")?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Keep(network) => {
                 keeper::keep(network.clock.into(), &std::env::current_exe()?, &line(&network.line)?)?;
                 Ok(ExitCode::SUCCESS)

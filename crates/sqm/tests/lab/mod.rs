@@ -1,0 +1,73 @@
+//! What the tests in the lab share: a home, a load, and its figures. A lab that cannot start fails the test.
+#![allow(dead_code, reason = "each test file uses its part of this module")]
+
+use std::fmt::Write;
+use std::path::Path;
+
+use sqm_lab::{Clock, Home, Line, home};
+use sqm_measure::result::TestResult;
+
+/// Boots a home network with this line and starts `sqm serve` on its server.
+pub fn home(clock: Clock, line: &Line) -> Home {
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let home = Home::boot(clock, program, line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+    home.spawn("server", &["sqm", "serve"]).expect("sqm serve starts");
+    home
+}
+
+/// The figures of one measurement.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    pub idle_ms: f64,
+    pub median_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub down: f64,
+    pub up: f64,
+}
+
+impl Figures {
+    /// The mean of each figure over several runs.
+    pub fn mean(runs: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len() as f64;
+        Self {
+            idle_ms: of(|f| f.idle_ms),
+            median_ms: of(|f| f.median_ms),
+            p95_ms: of(|f| f.p95_ms),
+            p99_ms: of(|f| f.p99_ms),
+            down: of(|f| f.down),
+            up: of(|f| f.up),
+        }
+    }
+}
+
+/// Runs `sqm test` from h1 to the server.
+pub fn load(home: &Home, options: &[&str]) -> Figures {
+    let words = [&["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"], options].concat();
+    let json = home.run_ok("h1", &words).expect("sqm test measures");
+    let result = TestResult::from_json(&json).expect("sqm test prints a result");
+    let summary = result.summary;
+    let known = |figure: Option<f64>| figure.expect("a loaded line has latency samples");
+    Figures {
+        idle_ms: known(summary.idle_ms),
+        median_ms: known(summary.latency_median_ms),
+        p95_ms: known(summary.latency_p95_ms),
+        p99_ms: known(summary.latency_p99_ms),
+        down: summary.download_mbit,
+        up: summary.upload_mbit,
+    }
+}
+
+/// The figures as text, for whoever reads a failure.
+pub fn table(rows: &[(String, Figures)]) -> String {
+    let mut text = format!("{:<24} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "", "idle ms", "median", "p95", "p99", "down", "up");
+    for (name, f) in rows {
+        writeln!(
+            text,
+            "{name:<24} {:>7.1} {:>8.1} {:>8.1} {:>8.1} {:>8.2} {:>8.2}",
+            f.idle_ms, f.median_ms, f.p95_ms, f.p99_ms, f.down, f.up
+        )
+        .expect("a String takes everything");
+    }
+    text
+}
