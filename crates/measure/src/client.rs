@@ -282,7 +282,9 @@ impl<'a> Test<'a> {
                 .map_err(|e| self.vanished("loading the line", &e))?
             {
                 match reply {
-                    Reply::Progress { received } => uploaded = (start.elapsed(), received),
+                    Reply::Progress { elapsed_ms, received } => {
+                        uploaded = (Duration::from_millis(elapsed_ms), received);
+                    }
                     other => return Err(unexpected(self.target, other)),
                 }
             }

@@ -101,7 +101,9 @@ pub enum Reply {
     },
     /// The load runs.
     Progress {
-        /// Bytes received from the client so far, all flows together.
+        /// Since the beginning of the load, on the server's clock.
+        elapsed_ms: u64,
+        /// Bytes received from the client until then, all flows together.
         received: u64,
     },
     /// The load is over.

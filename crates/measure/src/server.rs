@@ -405,7 +405,9 @@ fn conduct(mut control: Connection, admission: &Admission<'_>, length: Duration)
     while next < end {
         // The client has nothing to say here; if it leaves, this is where it shows.
         if control.receive::<Request>(next)?.is_none() {
+            let elapsed_ms = start.elapsed().as_millis() as u64;
             control.send(&Reply::Progress {
+                elapsed_ms,
                 received: load.received(),
             })?;
             next += PROGRESS_INTERVAL;
