@@ -379,10 +379,7 @@ impl Lexer<'_> {
                     }
                 }
                 _ if is_blank(byte) => self.advance(),
-                b'\\' if self.text[self.at..].starts_with("\\\n") => {
-                    self.advance();
-                    self.advance();
-                }
+                b'\\' if self.text[self.at..].starts_with("\\\n") => self.escaped(&mut String::new())?,
                 _ => words.push(self.word()?),
             }
         }
@@ -395,7 +392,7 @@ impl Lexer<'_> {
         while let Some(byte) = self.peek() {
             match byte {
                 b'\'' | b'"' => self.quoted(byte, &mut text)?,
-                b'\\' => self.escaped(&mut text),
+                b'\\' => self.escaped(&mut text)?,
                 b'\n' | b';' | b'#' => break,
                 _ if is_blank(byte) => break,
                 _ => self.plain(&mut text, |b| is_blank(b) || b"'\"\\\n;#".contains(&b)),
@@ -417,7 +414,7 @@ impl Lexer<'_> {
                     self.advance();
                     return Ok(());
                 }
-                b'\\' if quote == b'"' => self.escaped(text),
+                b'\\' if quote == b'"' => self.escaped(text)?,
                 _ => self.plain(text, |b| b == quote || (b == b'\\' && quote == b'"')),
             }
         }
@@ -439,10 +436,16 @@ impl Lexer<'_> {
     }
 
     /// A backslash and what it protects; one before a line end joins the lines.
-    fn escaped(&mut self, text: &mut String) {
+    fn escaped(&mut self, text: &mut String) -> Result<(), Error> {
         self.advance();
-        let Some(next) = self.text[self.at..].chars().next() else {
-            return;
+        let rest = &self.text[self.at..];
+        let Some(next) = rest.chars().next().filter(|_| rest != "\n") else {
+            let message = "the file ends in a backslash".to_owned();
+            return Err(Error {
+                line: self.line,
+                message,
+                suggestion: None,
+            });
         };
         if next != '\n' {
             text.push(next);
@@ -450,6 +453,7 @@ impl Lexer<'_> {
         for _ in 0..next.len_utf8() {
             self.advance();
         }
+        Ok(())
     }
 }
 

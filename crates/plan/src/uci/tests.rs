@@ -174,9 +174,16 @@ fn a_huge_line_is_read_in_one_pass() {
 
 proptest! {
     #[test]
-    fn what_is_read_is_written_back(text in "((config|option|list|package|#|;|\\\\|\n|'|\"| |a|b|é){0,40})") {
-        if let Ok(document) = Document::parse(&text) {
+    fn what_is_read_is_written_back_and_can_be_changed(
+        text in "(config a|option b|list b|package c| |;|\n){0,6}((config|option|list|#|;|\\\\|\n|'|\"| |a|b|é){0,30})"
+    ) {
+        if let Ok(mut document) = Document::parse(&text) {
             prop_assert_eq!(document.to_string(), text);
+            if document.set(0, "b", "it's\nnew") {
+                let again = Document::parse(&document.to_string()).unwrap();
+                prop_assert_eq!(again.sections(), document.sections());
+                prop_assert!(again.sections()[0].settings.iter().any(|s| s.name == "b" && s.value == "it's\nnew"));
+            }
         }
     }
 
