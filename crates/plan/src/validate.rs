@@ -3,6 +3,8 @@
 //! A set-up acts on some options and not on others. What is asked for and not done is never passed over: it becomes
 //! a warning that begins with `ignored`.
 
+use std::collections::BTreeMap;
+
 use sqm_core::nearest::nearest;
 use sqm_core::spec::cake::{Cake, Cells, MPU, OVERHEAD};
 use sqm_core::spec::fq_codel::FqCodel;
@@ -18,19 +20,19 @@ use crate::uci;
 /// The sections of the file that describe interfaces.
 pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Vec<uci::Section<'a>> {
     let sections = document.sections();
-    let mut named: Vec<(&str, usize)> = Vec::new();
+    let mut named: BTreeMap<&str, usize> = BTreeMap::new();
     for section in &sections {
         let Some(name) = section.name else { continue };
-        match named.iter().find(|(earlier, _)| *earlier == name) {
-            Some((_, line)) => {
+        match named.get(name) {
+            Some(line) => {
                 let name = shortened(name);
                 let message =
                     format!("section '{name}' is on line {line} already; give each its own name, or none");
                 report.error(Finding::at(section.line, message));
             }
-            // Far more interfaces than a machine has; comparing each with all must not take forever.
-            None if named.len() < 10_000 => named.push((name, section.line)),
-            None => {}
+            None => {
+                named.insert(name, section.line);
+            }
         }
     }
 
@@ -103,25 +105,28 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
 /// Checks what several interfaces must not share.
 pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
     report.disabled = false;
-    for (i, (settings, plan)) in planned.iter().enumerate().take(1000) {
-        for (earlier, other) in &planned[..i] {
-            let line = settings.line_of("interface");
-            if plan.interface == other.interface {
-                let message = format!(
-                    "'{}' is shaped by the section on line {} already; disable one of the two",
-                    plan.interface, earlier.line
-                );
-                report.error(Finding::at(line, message).option("interface"));
-            } else if plan.ingress.is_some() && other.ingress.is_some() && plan.ifb() == other.ifb() {
-                let message = format!(
-                    "'{}' and '{}' would share the device '{}', because a name holds 15 bytes; rename one, or give \
-                     one of them download 0",
-                    plan.interface,
-                    other.interface,
-                    plan.ifb()
-                );
-                report.error(Finding::at(line, message).option("interface"));
-            }
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut blocks: BTreeMap<String, &str> = BTreeMap::new();
+    for (settings, plan) in planned {
+        let interface = plan.interface.as_str();
+        let at = |message: String| Finding::at(settings.line_of("interface"), message).option("interface");
+        if let Some(line) = lines.get(interface) {
+            let message = format!(
+                "'{interface}' is shaped by the section on line {line} already; disable one of the two"
+            );
+            report.error(at(message));
+            continue;
+        }
+        lines.insert(interface, settings.line);
+        if plan.ingress.is_some()
+            && let Some(other) = blocks.insert(plan.ifb(), interface)
+        {
+            let message = format!(
+                "'{interface}' and '{other}' would share the device '{}', because a name holds 15 bytes; rename one, \
+                 or give one of them download 0",
+                plan.ifb()
+            );
+            report.error(at(message));
         }
     }
 }
