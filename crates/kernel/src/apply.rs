@@ -18,7 +18,7 @@ use crate::netlink::{cake, fq_codel, htb, size_table};
 use crate::observe::{self, Entries, ObservedQdisc, handle, number};
 use crate::snapshot::{Arrivals, Queues, Snapshot, make_hook, remove_hook};
 use crate::state::{Record, Store};
-use crate::verify::{is_default_quantum, same_qdisc, same_shape, same_stab, verify};
+use crate::verify::{is_default_quantum, same_class, same_qdisc, same_shape, same_stab, verify};
 
 /// A plan that is in force, and the way back from it.
 #[derive(Debug)]
@@ -250,7 +250,7 @@ fn realise(socket: &mut Socket, device: &str, tree: &Tree, changes: &mut Vec<Str
         let there = now
             .classes
             .iter()
-            .any(|c| c.id == planned.id && c.class == htb::held(&planned.class));
+            .any(|c| c.id == planned.id && same_class(&planned.class, &c.class));
         if !there {
             put_class(socket, link, planned, changes)?;
         }

@@ -133,17 +133,17 @@ impl Entries {
         classes.retain(|c| c.kind() == "htb");
         parents_first(&mut classes);
         let hook = hooks.pop();
-        // Under clsact, `ffff:` shows the filters of arriving packets, those of leaving ones are under ffff:fff3.
+        // clsact keeps the filters of arriving and of leaving packets apart, under two parents of its own.
+        let parents: &[u32] = match hook.as_ref().map(Entry::kind).as_deref() {
+            None => &[],
+            Some("clsact") => &[INGRESS_HANDLE | 0xfff2, INGRESS_HANDLE | 0xfff3],
+            Some(_) => &[INGRESS_HANDLE],
+        };
         let mut hook_filters = Vec::new();
-        for parent in [INGRESS_HANDLE, INGRESS_HANDLE | 0xfff3] {
-            let applies = hook
-                .as_ref()
-                .is_some_and(|h| parent == INGRESS_HANDLE || h.kind() == "clsact");
-            if applies {
-                let filters =
-                    traffic::filters(socket, link.index, parent).map_err(context("list the filters"))?;
-                hook_filters.extend(filters.into_iter().filter(is_filter));
-            }
+        for parent in parents {
+            let filters =
+                traffic::filters(socket, link.index, *parent).map_err(context("list the filters"))?;
+            hook_filters.extend(filters.into_iter().filter(is_filter));
         }
         Ok(Self {
             qdiscs,
@@ -158,12 +158,14 @@ impl Entries {
         self.qdiscs.first().filter(|q| q.parent == ROOT && q.handle != 0)
     }
 
-    /// Preference and target of the filter that sends everything away, if it is the only one.
+    /// Preference and target of the filter that sends everything away, if it is the only one and stands where we
+    /// put it, under `ingress`.
     pub(crate) fn redirect(&self) -> Option<(u16, u32)> {
         let [filter] = self.hook_filters.as_slice() else {
             return None;
         };
-        if filter.kind() != redirect::KIND || !filter.sees_all_protocols() {
+        let under_ingress = self.hook.as_ref().is_some_and(|hook| hook.kind() == "ingress");
+        if !under_ingress || filter.kind() != redirect::KIND || !filter.sees_all_protocols() {
             return None;
         }
         Some((filter.preference(), redirect::decode_redirect(filter.options())?))

@@ -1,6 +1,6 @@
 //! The plan as the commands a person would type.
 //!
-//! The lines, run by a root shell in this order on a device without queues of its own, give what [`apply`](crate)
+//! The lines, run by a root shell in this order on a device without queues of its own, give what [`apply`](crate::apply)
 //! gives through netlink. They are for reading, teaching and comparing; the program never runs them.
 
 use sqm_core::spec::{HtbClass, LinkLayer, Stab};

@@ -10,25 +10,27 @@ use crate::error::Error;
 use crate::netlink::link::{self, Link};
 use crate::netlink::socket::Socket;
 use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, NewQdisc, ROOT};
-use crate::netlink::{fq_codel, redirect, size_table};
+use crate::netlink::{fq_codel, htb, redirect, size_table};
 use crate::observe::{self, Entries, handle};
 use crate::verify::Difference;
 
-/// Kinds whose reported options, sent back, make the same qdisc, with their attributes that hold CoDel times.
-const RESTORABLE: [(&str, &[u16]); 11] = [
-    ("bfifo", &[]),
-    ("cake", &[]),
-    // TCA_CODEL_TARGET, TCA_CODEL_INTERVAL, TCA_CODEL_CE_THRESHOLD.
-    ("codel", &[1, 3, 5]),
-    ("fq", &[]),
-    ("fq_codel", &fq_codel::TIMES),
-    ("htb", &[]),
-    ("noqueue", &[]),
-    ("pfifo", &[]),
-    ("pfifo_fast", &[]),
-    ("sfq", &[]),
-    ("tbf", &[]),
+/// Kinds that can be made again from what the kernel reports about them. (Not sfq: it reports its number of flows
+/// where it expects its number of slots.)
+const RESTORABLE: [&str; 10] = [
+    "bfifo",
+    "cake",
+    "codel",
+    "fq",
+    "fq_codel",
+    "htb",
+    "noqueue",
+    "pfifo",
+    "pfifo_fast",
+    "tbf",
 ];
+
+/// `TCA_CODEL_TARGET`, `TCA_CODEL_INTERVAL` and `TCA_CODEL_CE_THRESHOLD`.
+const CODEL_TIMES: [u16; 3] = [1, 3, 5];
 
 /// The state of the directions that a change touches; `None` is a direction it does not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,15 +162,19 @@ impl Queues {
         let qdiscs: Vec<&Entry> = entries.qdiscs.iter().filter(|q| q.handle != 0).collect();
         for qdisc in &qdiscs {
             let kind = qdisc.kind();
-            let what = || format!("the qdisc {kind} {}", handle(qdisc.handle));
-            let restorable = RESTORABLE.iter().any(|(name, _)| *name == kind) && !qdisc.has_shared_block();
+
+            let restorable = RESTORABLE.contains(&kind.as_str()) && !qdisc.has_shared_block();
             if !restorable || !has_exact_table(qdisc) {
-                return Err(in_the_way(link, what()));
+                let what = format!("the qdisc \"{kind} {}\"", handle(qdisc.handle));
+                return Err(in_the_way(link, what));
             }
-            let filters = traffic::filters(socket, link.index, qdisc.handle)
+        }
+        for parent in qdiscs.iter().copied().chain(&entries.classes) {
+            let filters = traffic::filters(socket, link.index, parent.handle)
                 .map_err(Error::kernel(&link.name, "list the filters"))?;
             if !filters.is_empty() {
-                return Err(in_the_way(link, format!("{} with filters", what())));
+                let what = format!("\"{} {}\" with filters", parent.kind(), handle(parent.handle));
+                return Err(in_the_way(link, what));
             }
         }
         Ok(Self {
@@ -350,9 +356,12 @@ impl Raw {
         }
     }
 
+    /// Options that make the kernel report the recorded ones again.
     fn replayable(&self) -> Vec<u8> {
-        match RESTORABLE.iter().find(|(kind, _)| *kind == self.kind) {
-            Some((_, times)) if !times.is_empty() => fq_codel::replayable(&self.options, times),
+        match self.kind.as_str() {
+            "htb" => htb::replayable_root(&self.options),
+            "codel" => fq_codel::replayable(&self.options, &CODEL_TIMES),
+            "fq_codel" => fq_codel::replayable(&self.options, &fq_codel::TIMES),
             _ => self.options.clone(),
         }
     }

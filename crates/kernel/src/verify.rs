@@ -1,12 +1,13 @@
 //! The plan against the kernel's answer, parameter by parameter.
 //!
 //! Only the kernel's own rounding is allowed for, computed by the same functions that encode a plan
-//! ([`observe::held`](crate::observe::held)); any other deviation is a difference.
+//! ([`observe::held`]); any other deviation is a difference.
 
 use std::fmt;
 
 use serde::Serialize;
-use sqm_core::spec::{Qdisc, Stab};
+use sqm_core::spec::{HtbClass, Qdisc, Stab};
+use sqm_core::units::{Bytes, Rate};
 use sqm_plan::plan::{Plan, Tree};
 
 use crate::error::Error;
@@ -31,7 +32,7 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: planned {}, found {}", self.at, self.planned, self.found)
+        write!(f, "{} planned {}, found {}", self.at, self.planned, self.found)
     }
 }
 
@@ -118,6 +119,24 @@ fn with_default_quantum(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
     expected
 }
 
+/// Whether a class is as planned. iproute2 counts the time of a burst in whole microseconds, so what it set up by
+/// [`render`](crate::render)'s commands may hold what passes in one microsecond less.
+pub(crate) fn same_class(planned: &HtbClass, found: &HtbClass) -> bool {
+    let held = htb::held(planned);
+    let near = |Bytes(held): Bytes, Bytes(found): Bytes, rate: Rate| {
+        let microsecond_bytes = rate.bytes_per_sec() / 1_000_000 + 1;
+        found <= held && held - found <= microsecond_bytes
+    };
+    near(held.burst, found.burst, held.rate)
+        && near(held.cburst, found.cburst, held.ceil)
+        && *found
+            == HtbClass {
+                burst: found.burst,
+                cburst: found.cburst,
+                ..held
+            }
+}
+
 /// A quantum left to the kernel is the device's MTU with its link header, whose length no message tells.
 pub(crate) fn is_default_quantum(found: Option<u32>, mtu: u32) -> bool {
     found.is_some_and(|quantum| (mtu..=mtu.saturating_add(LINK_HEADER_MAX)).contains(&quantum))
@@ -171,7 +190,7 @@ impl Differences {
                             format!("parent {}", found.parent),
                         );
                     }
-                    if found.class != htb::held(&planned.class) {
+                    if !same_class(&planned.class, &found.class) {
                         self.add(&at, class_words(&planned.class), class_words(&found.class));
                     }
                 }

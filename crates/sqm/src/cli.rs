@@ -1,8 +1,10 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
+pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod serve;
+pub(crate) mod shape;
 pub(crate) mod test;
 
 use std::process::ExitCode;
@@ -23,8 +25,13 @@ pub(crate) struct Cli {
 enum Command {
     Lab(lab::Args),
     Plan(plan::Args),
+    Reload(shape::Reload),
     Serve(serve::Args),
+    Start(shape::Start),
+    Status(shape::Status),
+    Stop(shape::Stop),
     Test(test::Args),
+    Verify(shape::Verify),
 }
 
 impl Cli {
@@ -32,8 +39,13 @@ impl Cli {
         match self.command {
             Command::Lab(args) => args.run(),
             Command::Plan(args) => args.run(),
+            Command::Reload(args) => args.run(),
             Command::Serve(args) => args.run(),
+            Command::Start(args) => args.run(),
+            Command::Status(args) => args.run(),
+            Command::Stop(args) => args.run(),
             Command::Test(args) => args.run(),
+            Command::Verify(args) => args.run(),
         }
     }
 }

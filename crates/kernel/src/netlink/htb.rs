@@ -41,6 +41,21 @@ pub fn decode_root(bytes: &[u8]) -> Option<Htb> {
     })
 }
 
+/// Options of a root as reported, turned into options that make the same root: the kernel reports its full version
+/// number, and takes only the major half of it.
+pub(crate) fn replayable_root(options: &[u8]) -> Vec<u8> {
+    let with_protocol_version = |init: &[u8]| match init.get(4..) {
+        Some(rest) => [&VERSION.to_ne_bytes(), rest].concat(),
+        None => init.to_vec(),
+    };
+    Attributes(options)
+        .fold(Builder::default(), |built, (kind, payload)| match kind {
+            INIT => built.bytes(kind, &with_protocol_version(payload)),
+            _ => built.bytes(kind, payload),
+        })
+        .finish()
+}
+
 /// Options of a class.
 pub fn encode_class(class: &HtbClass) -> Vec<u8> {
     let (rate, ceil) = (class.rate.bytes_per_sec(), class.ceil.bytes_per_sec());
