@@ -280,8 +280,8 @@ impl Summary {
             latency_max_ms: stats::percentile(&loaded, 100.0).map(round),
             probes_sent: probes.len() as u64,
             probes_lost: probes.iter().filter(|p| p.rtt_ms.is_none()).count() as u64,
-            download_mbit: round(down.iter().sum()),
-            upload_mbit: round(up.iter().sum()),
+            download_mbit: round(total(&down)),
+            upload_mbit: round(total(&up)),
             jain_down: stats::jain(&down).map(round),
             jain_up: stats::jain(&up).map(round),
         }
@@ -311,6 +311,11 @@ fn mbit_between(samples: &[Sample], from_ms: f64, to_ms: f64) -> f64 {
     } else {
         0.0
     }
+}
+
+/// A plain sum of no flows is -0.0, which would be printed so.
+fn total(rates: &[f64]) -> f64 {
+    rates.iter().fold(0.0, |sum, rate| sum + rate)
 }
 
 /// Three decimals: microseconds, kilobits.

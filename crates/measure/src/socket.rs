@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::sockopt::SetUsize;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
 
@@ -52,6 +53,17 @@ pub(crate) fn set_dscp(socket: impl AsFd, local: SocketAddr, dscp: u8) -> io::Re
 /// Closing sends a reset: nothing that is still in the socket's buffer drains through the line for seconds.
 pub(crate) fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+nix::setsockopt_impl!(ReceiveLowWater, libc::SOL_SOCKET, libc::SO_RCVLOWAT, usize, SetUsize);
+
+/// `SO_RCVLOWAT`: how many bytes wake a reader.
+#[derive(Clone, Copy, Debug)]
+struct ReceiveLowWater;
+
+/// Lets a reader sleep until so many bytes are there, and has the kernel acknowledge every second packet meanwhile.
+pub(crate) fn wake_reader_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    Ok(nix::sys::socket::setsockopt(&socket, ReceiveLowWater, &bytes)?)
 }
 
 /// Sets a congestion control by name.
