@@ -14,7 +14,7 @@ use rustix::system::{RebootCommand, reboot};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use crate::launch;
-use crate::protocol::{Act, MARK, Reply, Request};
+use crate::protocol::{Act, LAST, MARK, MORE, RECEIVED, Reply, Request};
 
 /// Runs as process 1 of the guest and does not return while the guest lives.
 pub fn main() -> io::Result<()> {
@@ -22,15 +22,29 @@ pub fn main() -> io::Result<()> {
     let console = File::options().read(true).write(true).open("/dev/console")?;
     make_raw(&console)?;
     let out = Arc::new(Mutex::new(console.try_clone()?));
-    answer(&out, &Reply { id: 0, code: 0, stdout: String::new(), stderr: String::new() })?;
-    for line in BufReader::new(console).lines() {
+    answer(&out, &Reply::default())?;
+    let mut request = Vec::new();
+    for line in BufReader::new(console).split(b'\n') {
         let line = line?;
-        let Some(json) = line.strip_prefix(MARK) else { continue };
-        let request: Request = serde_json::from_str(json)?;
+        let [MARK, kind @ (MORE | LAST), piece @ ..] = &line[..] else {
+            continue;
+        };
+        request.extend_from_slice(piece);
+        answer(
+            &out,
+            &Reply {
+                id: RECEIVED,
+                ..Reply::default()
+            },
+        )?;
+        if *kind == MORE {
+            continue;
+        }
+        let complete: Request = serde_json::from_slice(&std::mem::take(&mut request))?;
         let out = Arc::clone(&out);
         // A thread each: a long measurement must not keep a second command waiting.
         std::thread::spawn(move || {
-            let reply = carry_out(request);
+            let reply = carry_out(complete);
             answer(&out, &reply).expect("the console outlives the agent");
         });
     }
@@ -68,18 +82,46 @@ fn load_modules() -> io::Result<()> {
     }
     fs::create_dir_all("/run/modules/lib")?;
     symlink("/usr/lib/uml/modules", "/run/modules/lib/modules")?;
-    let status = Command::new("/sbin/modprobe").args(["-d", "/run/modules", "-a"]).args(MODULES).status()?;
+    let status = Command::new("/sbin/modprobe")
+        .args(["-d", "/run/modules", "-a"])
+        .args(MODULES)
+        .status()?;
     if status.success() {
         return Ok(());
     }
-    Err(io::Error::other("the kernel's modules could not be loaded (Debian packages user-mode-linux and kmod)"))
+    Err(io::Error::other(
+        "the kernel's modules could not be loaded (Debian packages user-mode-linux and kmod)",
+    ))
 }
 
 /// What the home network and its queues are made of.
 const MODULES: [&str; 26] = [
-    "overlay", "veth", "bridge", "ifb", "dummy", "ipv6", "sch_cake", "sch_fq_codel", "sch_codel", "sch_pie", "sch_sfq",
-    "sch_htb", "sch_hfsc", "sch_tbf", "sch_netem", "sch_ingress", "cls_u32", "cls_fw", "cls_matchall", "act_mirred",
-    "act_skbedit", "iptable_nat", "iptable_mangle", "xt_MASQUERADE", "nf_conntrack", "tcp_bbr",
+    "overlay",
+    "veth",
+    "bridge",
+    "ifb",
+    "dummy",
+    "ipv6",
+    "sch_cake",
+    "sch_fq_codel",
+    "sch_codel",
+    "sch_pie",
+    "sch_sfq",
+    "sch_htb",
+    "sch_hfsc",
+    "sch_tbf",
+    "sch_netem",
+    "sch_ingress",
+    "cls_u32",
+    "cls_fw",
+    "cls_matchall",
+    "act_mirred",
+    "act_skbedit",
+    "iptable_nat",
+    "iptable_mangle",
+    "xt_MASQUERADE",
+    "nf_conntrack",
+    "tcp_bbr",
 ];
 
 /// Without this the terminal would echo requests and change their line ends.
@@ -91,8 +133,12 @@ fn make_raw(console: &File) -> io::Result<()> {
 }
 
 fn answer(out: &Mutex<File>, reply: &Reply) -> io::Result<()> {
-    let line = format!("{MARK}{}\n", serde_json::to_string(reply)?);
-    out.lock().expect("no holder of this lock panics").write_all(line.as_bytes())
+    let mut line = vec![MARK];
+    serde_json::to_writer(&mut line, reply)?;
+    line.push(b'\n');
+    out.lock()
+        .expect("no holder of this lock panics")
+        .write_all(&line)
 }
 
 fn carry_out(request: Request) -> Reply {
@@ -104,7 +150,12 @@ fn carry_out(request: Request) -> Reply {
         Act::PowerOff => power_off().map(|()| (0, String::new(), String::new())),
     };
     let (code, stdout, stderr) = result.unwrap_or_else(|error| (127, String::new(), error.to_string()));
-    Reply { id, code, stdout, stderr }
+    Reply {
+        id,
+        code,
+        stdout,
+        stderr,
+    }
 }
 
 type Outcome = io::Result<(i32, String, String)>;
@@ -120,13 +171,20 @@ fn run(host: Option<&str>, argv: &[String], stdin: &str) -> Outcome {
     let _ = input.write_all(stdin.as_bytes());
     drop(input);
     let output = child.wait_with_output()?;
-    let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+    let code = output
+        .status
+        .code()
+        .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok((code, text(&output.stdout), text(&output.stderr)))
 }
 
 fn spawn(host: Option<&str>, argv: &[String]) -> Outcome {
-    command(host, argv).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    command(host, argv)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
     Ok((0, String::new(), String::new()))
 }
 
@@ -141,7 +199,11 @@ fn command(host: Option<&str>, argv: &[String]) -> Command {
         None => Command::new(words.next().unwrap_or("true")),
     };
     command.args(words);
-    command.env_clear().env("PATH", GUEST_PATH).env("HOME", "/run").env("LC_ALL", "C.UTF-8");
+    command
+        .env_clear()
+        .env("PATH", GUEST_PATH)
+        .env("HOME", "/run")
+        .env("LC_ALL", "C.UTF-8");
     command.envs(std::env::var_os(launch::TUNABLES).map(|value| (launch::TUNABLES, value)));
     command
 }

@@ -51,6 +51,10 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn host(what: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        Self::Host { what, path: path.into(), source }
+        Self::Host {
+            what,
+            path: path.into(),
+            source,
+        }
     }
 }

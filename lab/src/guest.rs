@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::protocol::{Act, MARK, Reply, Request};
+use crate::protocol::{Act, LAST, MARK, MORE, PIECE, RECEIVED, Reply, Request};
 use crate::{Clock, Error, launch};
 
 /// A running guest. Dropping it ends the kernel and removes its folder.
@@ -55,7 +55,14 @@ impl Guest {
         let agent = stage(agent, "sqm", folder.path())?;
         let mut command = Command::new(&kernel_file);
         command
-            .args(["mem=768M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
+            .args([
+                "mem=768M",
+                "root=/dev/root",
+                "rootfstype=hostfs",
+                "rootflags=/",
+                "ro",
+                "quiet",
+            ])
             .args(["con=null", "con0=fd:0,fd:1", "umid=sqm-lab"])
             .arg(format!("uml_dir={}", folder.path().display()))
             .arg(format!("init={}", agent.display()));
@@ -79,8 +86,8 @@ impl Guest {
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        let mut kernel =
-            launch::spawn(command, clock).map_err(|e| Error::host("cannot start the lab's kernel", &kernel_file, e))?;
+        let mut kernel = launch::spawn(command, clock)
+            .map_err(|e| Error::host("cannot start the lab's kernel", &kernel_file, e))?;
         let input = kernel.stdin.take().expect("standard input is piped");
         let output = kernel.stdout.take().expect("standard output is piped");
         let console = Arc::new(Console::default());
@@ -89,8 +96,13 @@ impl Guest {
             let console = Arc::clone(&console);
             move || console.follow(output)
         });
-        let guest =
-            Self { kernel, input: Mutex::new(input), console, next_id: AtomicU64::new(1), folder };
+        let guest = Self {
+            kernel,
+            input: Mutex::new(input),
+            console,
+            next_id: AtomicU64::new(1),
+            folder,
+        };
         guest.wait_for(&greeting, BOOT_PATIENCE)?;
         Ok(guest)
     }
@@ -98,7 +110,11 @@ impl Guest {
     /// Runs a program on a virtual host (a network namespace) to its end, whatever its exit code.
     pub fn run(&self, host: &str, argv: &[&str]) -> Result<Output, Error> {
         let (host, argv) = (Some(host.into()), owned(argv));
-        self.ask(Act::Run { host, argv, stdin: String::new() })
+        self.ask(Act::Run {
+            host,
+            argv,
+            stdin: String::new(),
+        })
     }
 
     /// Like [`Guest::run`], and another exit code than 0 is an error. Answers standard output.
@@ -110,19 +126,29 @@ impl Guest {
     /// Feeds a script to a shell in the guest's own namespace.
     pub fn script(&self, text: &str) -> Result<String, Error> {
         let argv = owned(&["sh", "-eu"]);
-        let output = self.ask(Act::Run { host: None, argv, stdin: text.into() })?;
+        let output = self.ask(Act::Run {
+            host: None,
+            argv,
+            stdin: text.into(),
+        })?;
         succeeded("the guest", "sh -eu", output)
     }
 
     /// Starts a program and leaves it running until the guest ends.
     pub fn spawn(&self, host: &str, argv: &[&str]) -> Result<(), Error> {
-        let output = self.ask(Act::Spawn { host: Some(host.into()), argv: owned(argv) })?;
+        let output = self.ask(Act::Spawn {
+            host: Some(host.into()),
+            argv: owned(argv),
+        })?;
         succeeded(host, &argv.join(" "), output).map(drop)
     }
 
     /// Writes a file inside the guest. All virtual hosts share one file system, and none of it is the host's.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
-        let output = self.ask(Act::Write { path: path.into(), bytes: bytes.into() })?;
+        let output = self.ask(Act::Write {
+            path: path.into(),
+            bytes: bytes.into(),
+        })?;
         succeeded("the guest", &format!("write {path}"), output).map(drop)
     }
 
@@ -130,14 +156,27 @@ impl Guest {
     pub fn ask(&self, act: Act) -> Result<Output, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let answer = self.console.expect(id);
-        let line = serde_json::to_string(&Request { id, act }).expect("a request is plain data");
-        self.input
-            .lock()
-            .expect("no holder of this lock panics")
-            .write_all(format!("{MARK}{line}\n").as_bytes())
-            .map_err(|_| self.silent("ended"))?;
+        self.send(&Request { id, act })?;
         let reply = self.wait_for(&answer, PATIENCE)?;
-        Ok(Output { code: reply.code, stdout: reply.stdout, stderr: reply.stderr })
+        Ok(Output {
+            code: reply.code,
+            stdout: reply.stdout,
+            stderr: reply.stderr,
+        })
+    }
+
+    fn send(&self, request: &Request) -> Result<(), Error> {
+        let json = serde_json::to_vec(request).expect("a request is plain data");
+        let mut input = self.input.lock().expect("no holder of this lock panics");
+        let mut pieces = json.chunks(PIECE).peekable();
+        while let Some(piece) = pieces.next() {
+            let received = self.console.expect(RECEIVED);
+            let kind = if pieces.peek().is_some() { MORE } else { LAST };
+            let line = [&[MARK, kind], piece, b"\n"].concat();
+            input.write_all(&line).map_err(|_| self.silent("ended"))?;
+            self.wait_for(&received, BOOT_PATIENCE)?;
+        }
+        Ok(())
     }
 
     /// Ends the kernel at once, with everything in it.
@@ -157,7 +196,10 @@ impl Guest {
     }
 
     fn silent(&self, what: &str) -> Error {
-        Error::Guest { what: what.into(), console: self.console.tail() }
+        Error::Guest {
+            what: what.into(),
+            console: self.console.tail(),
+        }
     }
 }
 
@@ -195,7 +237,7 @@ impl Console {
         let mut reader = BufReader::new(output);
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            self.on_line(String::from_utf8_lossy(&line).trim_end());
+            self.on_line(&line);
             line.clear();
         }
         let mut waiting = self.waiting.lock().expect("no holder of this lock panics");
@@ -203,25 +245,37 @@ impl Console {
         waiting.by_id.clear();
     }
 
-    fn on_line(&self, line: &str) {
+    fn on_line(&self, line: &[u8]) {
         // A kernel message may precede the mark on the same line.
-        let reply = line.find(MARK).and_then(|at| serde_json::from_str::<Reply>(&line[at + 1..]).ok());
+        let mark = line.iter().position(|&byte| byte == MARK);
+        let reply = mark.and_then(|at| serde_json::from_slice::<Reply>(&line[at + 1..]).ok());
         match reply {
             Some(reply) => {
-                let waiting = self.waiting.lock().expect("no holder of this lock panics").by_id.remove(&reply.id);
+                let waiting = self
+                    .waiting
+                    .lock()
+                    .expect("no holder of this lock panics")
+                    .by_id
+                    .remove(&reply.id);
                 if let Some(sender) = waiting {
                     // Whoever asked may have given up.
                     let _ = sender.send(reply);
                 }
             }
-            None => self.log.lock().expect("no holder of this lock panics").push(line.to_owned()),
+            None => {
+                let text = String::from_utf8_lossy(line).trim_end().to_owned();
+                self.log.lock().expect("no holder of this lock panics").push(text);
+            }
         }
     }
 
     fn tail(&self) -> String {
         let log = self.log.lock().expect("no holder of this lock panics");
         // What follows a panic is a dump of the stack; the reason stands before it.
-        let end = log.iter().position(|line| line.contains("Kernel panic")).map_or(log.len(), |at| at + 1);
+        let end = log
+            .iter()
+            .position(|line| line.contains("Kernel panic"))
+            .map_or(log.len(), |at| at + 1);
         log[end.saturating_sub(12)..end].join("\n")
     }
 }
@@ -239,7 +293,11 @@ fn stage(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
     fs::copy(program, &staged).map_err(|e| Error::host("cannot copy", program, e))?;
     let open = |path: &Path| {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-        if rustix::process::geteuid().is_root() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) }
+        if rustix::process::geteuid().is_root() {
+            chown(path, Some(NOBODY), Some(NOBODY))
+        } else {
+            Ok(())
+        }
     };
     for path in [&staged, folder] {
         open(path).map_err(|e| Error::host("cannot set the owner of", path, e))?;
@@ -250,7 +308,11 @@ fn stage(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
 /// The guest's memory is a file; on a memory file system it is no disk traffic.
 fn memory_folder(fallback: &Path) -> &Path {
     let shm = Path::new("/dev/shm");
-    if rustix::fs::access(shm, rustix::fs::Access::WRITE_OK).is_ok() { shm } else { fallback }
+    if rustix::fs::access(shm, rustix::fs::Access::WRITE_OK).is_ok() {
+        shm
+    } else {
+        fallback
+    }
 }
 
 fn owned(argv: &[&str]) -> Vec<String> {
@@ -262,5 +324,10 @@ fn succeeded(host: &str, command: &str, output: Output) -> Result<String, Error>
         return Ok(output.stdout);
     }
     let stderr = output.stderr.trim().to_owned();
-    Err(Error::Command { host: host.into(), command: command.into(), code: output.code, stderr })
+    Err(Error::Command {
+        host: host.into(),
+        command: command.into(),
+        code: output.code,
+        stderr,
+    })
 }

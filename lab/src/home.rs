@@ -37,7 +37,10 @@ impl Home {
         ] {
             if !Path::new(program).exists() {
                 let remedy = format!("install the Debian package {package}");
-                return Err(Error::Missing { what: format!("the program {program}"), remedy });
+                return Err(Error::Missing {
+                    what: format!("the program {program}"),
+                    remedy,
+                });
             }
         }
         let guest = Guest::boot(clock, agent)?;
@@ -162,8 +165,11 @@ fn bottleneck(line: &Line, clock: Clock) -> String {
     queue(&mut script, "wan0", &line.up, line, clock);
     let one_way_us = line.base_rtt_ms * 500;
     for device in ["c0", "c1"] {
-        writeln!(script, "tc -n core qdisc replace dev {device} root netem delay {one_way_us}us limit 200000")
-            .expect("a String takes everything");
+        writeln!(
+            script,
+            "tc -n core qdisc replace dev {device} root netem delay {one_way_us}us limit 200000"
+        )
+        .expect("a String takes everything");
     }
     script
 }
@@ -188,7 +194,10 @@ fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line, 
     let burst = 1600 + slack;
     let (burst, peak) = match direction.boost {
         None => (burst, String::new()),
-        Some(Boost { peak_kbits_per_sec, seconds }) => {
+        Some(Boost {
+            peak_kbits_per_sec,
+            seconds,
+        }) => {
             let credit = (peak_kbits_per_sec - kbits_per_sec) * 1000 / 8 * u64::from(seconds);
             (credit, format!(" peakrate {peak_kbits_per_sec}kbit mtu {burst}"))
         }
@@ -200,7 +209,10 @@ fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line, 
     )
     .expect("a String takes everything");
     if let Buffer::Packets(packets) = direction.buffer {
-        writeln!(script, "tc -n modem qdisc add dev {device} parent 1:1 handle 10: pfifo limit {packets}")
-            .expect("a String takes everything");
+        writeln!(
+            script,
+            "tc -n modem qdisc add dev {device} parent 1:1 handle 10: pfifo limit {packets}"
+        )
+        .expect("a String takes everything");
     }
 }

@@ -19,7 +19,11 @@ use crate::{Clock, Error, Home, Line, Output};
 /// What the keeper answers: the outcome, or why there is none.
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    Done { code: i32, stdout: String, stderr: String },
+    Done {
+        code: i32,
+        stdout: String,
+        stderr: String,
+    },
     Failed(String),
 }
 
@@ -27,7 +31,9 @@ enum Answer {
 /// that make it call [`keep`].
 pub fn start(program: &Path, words: &[String]) -> Result<(), Error> {
     if is_running() {
-        return Err(Error::State("a lab is running already; end it with `sqm lab down`".into()));
+        return Err(Error::State(
+            "a lab is running already; end it with `sqm lab down`".into(),
+        ));
     }
     let mut keeper = Command::new(program)
         .args(words)
@@ -40,12 +46,18 @@ pub fn start(program: &Path, words: &[String]) -> Result<(), Error> {
     let mut ready = String::new();
     let output = keeper.stdout.take().expect("standard output is piped");
     // The keeper prints one line once all is up, or ends.
-    BufReader::new(output).read_line(&mut ready).map_err(|e| Error::host("cannot read from", program, e))?;
+    BufReader::new(output)
+        .read_line(&mut ready)
+        .map_err(|e| Error::host("cannot read from", program, e))?;
     if ready == READY {
         return Ok(());
     }
-    let output = keeper.wait_with_output().map_err(|e| Error::host("cannot wait for", program, e))?;
-    Err(Error::State(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    let output = keeper
+        .wait_with_output()
+        .map_err(|e| Error::host("cannot wait for", program, e))?;
+    Err(Error::State(
+        String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    ))
 }
 
 const READY: &str = "ready\n";
@@ -57,7 +69,9 @@ pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|e| Error::host("cannot listen on", &socket, e))?;
     print!("{READY}");
-    std::io::stdout().flush().map_err(|e| Error::host("cannot write to", "standard output", e))?;
+    std::io::stdout()
+        .flush()
+        .map_err(|e| Error::host("cannot write to", "standard output", e))?;
     let (end, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
@@ -73,7 +87,9 @@ pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
 
 fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<()>) {
     let mut line = String::new();
-    let Ok(reader) = connection.try_clone() else { return };
+    let Ok(reader) = connection.try_clone() else {
+        return;
+    };
     if BufReader::new(reader).read_line(&mut line).is_err() {
         return;
     }
@@ -82,7 +98,11 @@ fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<
     let answer = match act {
         Ok(Act::PowerOff) => {
             home.end();
-            Answer::Done { code: 0, stdout: String::new(), stderr: String::new() }
+            Answer::Done {
+                code: 0,
+                stdout: String::new(),
+                stderr: String::new(),
+            }
         }
         Ok(act) => match home.ask(act) {
             Ok(Output { code, stdout, stderr }) => Answer::Done { code, stdout, stderr },
@@ -132,9 +152,14 @@ fn socket_path() -> Result<PathBuf, Error> {
         .mode(0o700)
         .create(&folder)
         .map_err(|e| Error::host("cannot make", &folder, e))?;
-    let owner = rustix::fs::stat(&folder).map_err(|e| Error::host("cannot look at", &folder, e.into()))?.st_uid;
+    let owner = rustix::fs::stat(&folder)
+        .map_err(|e| Error::host("cannot look at", &folder, e.into()))?
+        .st_uid;
     if owner != uid {
-        return Err(Error::State(format!("{} belongs to another user", folder.display())));
+        return Err(Error::State(format!(
+            "{} belongs to another user",
+            folder.display()
+        )));
     }
     Ok(folder.join("socket"))
 }

@@ -22,12 +22,18 @@ impl Clock {
                 PathBuf::from(std::env::var_os("SQM_LAB_KERNEL").unwrap_or_else(|| DEBIAN_KERNEL.into())),
                 "install the Debian package user-mode-linux (apt-get install user-mode-linux)",
             ),
-            Self::Virtual => (cache_dir().join("linux-virtual-time"), "build it once with `make lab-kernel`"),
+            Self::Virtual => (
+                cache_dir().join("linux-virtual-time"),
+                "build it once with `make lab-kernel`",
+            ),
         };
         if path.is_file() {
             return Ok(path);
         }
-        Err(Error::Missing { what: format!("the lab's kernel {}", path.display()), remedy: remedy.into() })
+        Err(Error::Missing {
+            what: format!("the lab's kernel {}", path.display()),
+            remedy: remedy.into(),
+        })
     }
 }
 
@@ -35,7 +41,11 @@ const DEBIAN_KERNEL: &str = "/usr/bin/linux.uml";
 
 /// Where `make lab-kernel` leaves what it built: `SQM_LAB_CACHE`, else `sqm/lab` in the user's cache folder.
 fn cache_dir() -> PathBuf {
-    let from_env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let from_env = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     from_env("SQM_LAB_CACHE").unwrap_or_else(|| {
         from_env("XDG_CACHE_HOME")
             .or_else(|| from_env("HOME").map(|home| home.join(".cache")))

@@ -42,22 +42,34 @@ pub(crate) fn spawn(mut command: Command, clock: Clock) -> io::Result<Child> {
 /// (see its manual, "Tunables"). `None` where nothing needs them.
 pub(crate) fn guest_tunables(clock: Clock) -> Option<String> {
     let needed = clock == Clock::Wall && has_amx();
-    needed.then(|| format!("{TUNABLES}=glibc.cpu.hwcaps={}", AVX.map(|feature| format!("-{feature}")).join(",")))
+    needed.then(|| {
+        format!(
+            "{TUNABLES}=glibc.cpu.hwcaps={}",
+            AVX.map(|feature| format!("-{feature}")).join(",")
+        )
+    })
 }
 
 /// The environment variable, which the agent hands on to what it starts.
 pub(crate) const TUNABLES: &str = "GLIBC_TUNABLES";
 
-const AVX: [&str; 7] = ["AVX", "AVX2", "AVX512F", "AVX512VL", "AVX512BW", "AVX_Fast_Unaligned_Load", "XSAVEC"];
+const AVX: [&str; 7] = [
+    "AVX",
+    "AVX2",
+    "AVX512F",
+    "AVX512VL",
+    "AVX512BW",
+    "AVX_Fast_Unaligned_Load",
+    "XSAVEC",
+];
 
 fn has_amx() -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|info| info.contains(" amx_tile"))
 }
 
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
-    let is = |argument, value| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value)
-    };
+    let is =
+        |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value);
     let reads_extended_state = SeccompRule::new(vec![is(0, PTRACE_GETREGSET)?, is(2, NT_X86_XSTATE)?])?;
     SeccompFilter::new(
         BTreeMap::from([(SYS_PTRACE, vec![reads_extended_state])]),

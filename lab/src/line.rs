@@ -55,9 +55,19 @@ impl Line {
         use Buffer::{Bytes, Millis, Packets};
         let up_1m = Self::new("up1m", (15_000, Bytes(400_000)), (1000, Packets(250)), 14, 18);
         let cable24 = Self::new("cable24", (28_000, Millis(1200)), (4800, Millis(1200)), 65, 18);
-        let boost = Boost { peak_kbits_per_sec: 42_000, seconds: 10 };
-        let boosted = Direction { boost: Some(boost), ..cable24.down.clone() };
-        let boost24 = Self { name: "boost24", down: boosted, ..cable24.clone() };
+        let boost = Boost {
+            peak_kbits_per_sec: 42_000,
+            seconds: 10,
+        };
+        let boosted = Direction {
+            boost: Some(boost),
+            ..cable24.down.clone()
+        };
+        let boost24 = Self {
+            name: "boost24",
+            down: boosted,
+            ..cable24.clone()
+        };
         let adsl8 = Self::new("adsl8", (8000, Millis(500)), (800, Millis(1500)), 30, 40);
         vec![
             up_1m,
@@ -82,12 +92,33 @@ impl Line {
         const PACKET: f64 = 1500.0;
         const HEADERS: f64 = 20.0 + 20.0 + 12.0;
         let counted = PACKET + f64::from(self.overhead);
-        let on_the_line = if self.atm { (counted / 48.0).ceil() * 53.0 } else { counted };
+        let on_the_line = if self.atm {
+            (counted / 48.0).ceil() * 53.0
+        } else {
+            counted
+        };
         gross_kbits_per_sec as f64 / 1000.0 * (PACKET - HEADERS) / on_the_line
     }
 
-    fn new(name: &'static str, down: (u64, Buffer), up: (u64, Buffer), base_rtt_ms: u32, overhead: u16) -> Self {
-        let direction = |(kbits_per_sec, buffer)| Direction { kbits_per_sec, buffer, boost: None };
-        Self { name, down: direction(down), up: direction(up), base_rtt_ms, overhead, atm: false }
+    fn new(
+        name: &'static str,
+        down: (u64, Buffer),
+        up: (u64, Buffer),
+        base_rtt_ms: u32,
+        overhead: u16,
+    ) -> Self {
+        let direction = |(kbits_per_sec, buffer)| Direction {
+            kbits_per_sec,
+            buffer,
+            boost: None,
+        };
+        Self {
+            name,
+            down: direction(down),
+            up: direction(up),
+            base_rtt_ms,
+            overhead,
+            atm: false,
+        }
     }
 }

@@ -6,7 +6,17 @@
 use serde::{Deserialize, Serialize};
 
 /// Begins each line of the protocol. A control character, so that no kernel message can start with it.
-pub const MARK: char = '\u{1}';
+pub const MARK: u8 = 1;
+
+/// A request may be longer than a terminal takes in one go (4 KiB), so it is sent in pieces: [`MARK`], then [`MORE`]
+/// or [`LAST`], then the piece, and the next one only after a [`Reply`] numbered [`RECEIVED`].
+pub const PIECE: usize = 1024;
+/// Another piece follows.
+pub const MORE: u8 = b'+';
+/// The request is complete.
+pub const LAST: u8 = b'.';
+/// The number that acknowledges a piece.
+pub const RECEIVED: u64 = u64::MAX;
 
 /// What the host asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,9 +59,9 @@ pub enum Act {
 }
 
 /// What the agent answers.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Reply {
-    /// The number of the request; 0 is the greeting after boot.
+    /// The number of the request; 0 is the greeting after boot, [`RECEIVED`] acknowledges a piece.
     pub id: u64,
     /// Exit code; for [`Act::Spawn`] 0; 128 + n for signal n; 127 when the program could not be started.
     pub code: i32,

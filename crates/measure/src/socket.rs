@@ -55,7 +55,13 @@ pub(crate) fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
-nix::setsockopt_impl!(ReceiveLowWater, libc::SOL_SOCKET, libc::SO_RCVLOWAT, usize, SetUsize);
+nix::setsockopt_impl!(
+    ReceiveLowWater,
+    libc::SOL_SOCKET,
+    libc::SO_RCVLOWAT,
+    usize,
+    SetUsize
+);
 
 /// `SO_RCVLOWAT`: how many bytes wake a reader.
 #[derive(Clone, Copy, Debug)]

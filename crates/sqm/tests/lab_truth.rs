@@ -21,7 +21,13 @@ struct Row {
 }
 
 const fn row(line: &'static str, sqm: &'static str, down: f64, up: f64, median_ms: f64) -> Row {
-    Row { line, sqm, down, up, median_ms }
+    Row {
+        line,
+        sqm,
+        down,
+        up,
+        median_ms,
+    }
 }
 
 const TRUTH: [Row; 12] = [
@@ -63,11 +69,20 @@ fn measured_latency_and_goodput_agree_with_the_truth() {
         {
             wrong.push(name.clone());
         }
-        let truth = Figures { down: row.down, up: row.up, median_ms: row.median_ms, ..figures.clone() };
+        let truth = Figures {
+            down: row.down,
+            up: row.up,
+            median_ms: row.median_ms,
+            ..figures.clone()
+        };
         found.insert(at + 1, ("  truth".into(), truth));
     }
     println!("{}", table(&found));
-    assert!(wrong.is_empty(), "differ from the truth: {wrong:?}\n{}", table(&found));
+    assert!(
+        wrong.is_empty(),
+        "differ from the truth: {wrong:?}\n{}",
+        table(&found)
+    );
 }
 
 fn measure(row: &Row) -> (String, Figures) {
@@ -99,9 +114,22 @@ fn by_tc(line: &Line, sqm: &str) -> String {
     match sqm {
         "none" => String::new(),
         "recipe" => {
-            recipe("br0", down, "fq_codel") + &recipe("wan0", up, if up < 4000 { "fq_codel target 15ms noecn" } else { "fq_codel" })
+            recipe("br0", down, "fq_codel")
+                + &recipe(
+                    "wan0",
+                    up,
+                    if up < 4000 {
+                        "fq_codel target 15ms noecn"
+                    } else {
+                        "fq_codel"
+                    },
+                )
         }
-        "simplest" => ifb.to_owned() + &simplest("wan0", up, overhead, "noecn") + &simplest("ifb0", down, overhead, "ecn"),
+        "simplest" => {
+            ifb.to_owned()
+                + &simplest("wan0", up, overhead, "noecn")
+                + &simplest("ifb0", down, overhead, "ecn")
+        }
         "piece_of_cake" => {
             let cake = |device, rate| {
                 format!(

@@ -87,14 +87,18 @@ struct Measured {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        fs::create_dir_all(&self.out).with_context(|| format!("cannot make the folder {}", self.out.display()))?;
+        fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot make the folder {}", self.out.display()))?;
         let mut measured = Vec::new();
         for scene in &SCENES {
             measured.push(measure(scene, self.clock.into())?);
         }
         write_results(&self.out, &measured)?;
         print_table(&measured);
-        println!("\nPictures and all figures: {}", self.out.join("index.html").display());
+        println!(
+            "\nPictures and all figures: {}",
+            self.out.join("index.html").display()
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -114,12 +118,28 @@ fn measure(scene: &'static Scene, clock: Clock) -> Result<Measured, Failure> {
     eprintln!("{}: measuring again", scene.name);
     let after = test(&home, scene, "with SQM")?;
     home.run_ok("router", &["sqm", "stop"])?;
-    Ok(Measured { scene, before, after, plan })
+    Ok(Measured {
+        scene,
+        before,
+        after,
+        plan,
+    })
 }
 
 fn test(home: &Home, scene: &Scene, what: &str) -> Result<TestResult, Failure> {
     let title = format!("{}, {what}", scene.title);
-    let words = ["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-", "--settle", "7", "--title", &title];
+    let words = [
+        "sqm",
+        "test",
+        home::SERVER_V4,
+        "--quiet",
+        "--json",
+        "-",
+        "--settle",
+        "7",
+        "--title",
+        &title,
+    ];
     let json = home.run_ok("h1", &[&words[..], scene.load].concat())?;
     Ok(TestResult::from_json(&json).map_err(anyhow::Error::msg)?)
 }
@@ -129,28 +149,47 @@ fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
         let file = out.join(name);
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
     };
-    for Measured { scene, before, after, plan } in measured {
+    for Measured {
+        scene,
+        before,
+        after,
+        plan,
+    } in measured
+    {
         let name = scene.name;
         write(format!("{name}-before.json"), before.to_json())?;
         write(format!("{name}-after.json"), after.to_json())?;
         write(format!("{name}-before.svg"), plot::rrul(before))?;
         write(format!("{name}-after.svg"), plot::rrul(after))?;
-        write(format!("{name}-latency.svg"), plot::latency_comparison(before, after, scene.title))?;
+        write(
+            format!("{name}-latency.svg"),
+            plot::latency_comparison(before, after, scene.title),
+        )?;
         write(format!("{name}-plan.txt"), plan.clone())?;
     }
     let lines: Vec<_> = measured
         .iter()
-        .map(|Measured { scene, before, after, plan }| ComparedLine {
-            name: scene.name,
-            title: scene.title,
-            description: scene.description,
-            before,
-            after,
-            plan_text: plan,
-        })
+        .map(
+            |Measured {
+                 scene,
+                 before,
+                 after,
+                 plan,
+             }| ComparedLine {
+                name: scene.name,
+                title: scene.title,
+                description: scene.description,
+                before,
+                after,
+                plan_text: plan,
+            },
+        )
         .collect();
     write("index.html".into(), html(&lines))?;
-    write("summary.json".into(), serde_json::to_string_pretty(&Summary::of(measured))? + "\n")?;
+    write(
+        "summary.json".into(),
+        serde_json::to_string_pretty(&Summary::of(measured))? + "\n",
+    )?;
     Ok(())
 }
 
@@ -180,12 +219,16 @@ impl Summary {
     fn of(measured: &[Measured]) -> Self {
         let lines = measured
             .iter()
-            .map(|Measured { scene, before, after, .. }| LineSummary {
-                name: scene.name,
-                idle_ms: before.summary.idle_ms,
-                before: Figures::of(before),
-                after: Figures::of(after),
-            })
+            .map(
+                |Measured {
+                     scene, before, after, ..
+                 }| LineSummary {
+                    name: scene.name,
+                    idle_ms: before.summary.idle_ms,
+                    before: Figures::of(before),
+                    after: Figures::of(after),
+                },
+            )
             .collect();
         Self { lines }
     }
@@ -208,7 +251,10 @@ fn print_table(measured: &[Measured]) {
         "\n{:<26} {:>9} {:>11} {:>9} {:>14} {:>12}",
         "", "idle ms", "median ms", "p95 ms", "down Mbit/s", "up Mbit/s"
     );
-    for Measured { scene, before, after, .. } in measured {
+    for Measured {
+        scene, before, after, ..
+    } in measured
+    {
         for (what, result) in [("before", before), ("after", after)] {
             let s = &result.summary;
             let ms = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |ms| format!("{ms:.1}"));

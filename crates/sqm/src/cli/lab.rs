@@ -104,7 +104,11 @@ impl Args {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Keep(network) => {
-                keeper::keep(network.clock.into(), &std::env::current_exe()?, &line(&network.line)?)?;
+                keeper::keep(
+                    network.clock.into(),
+                    &std::env::current_exe()?,
+                    &line(&network.line)?,
+                )?;
                 Ok(ExitCode::SUCCESS)
             }
         }
@@ -114,7 +118,14 @@ impl Args {
 fn up(network: &Network) -> Result<ExitCode, Failure> {
     line(&network.line)?;
     let clock = network.clock.to_possible_value().expect("no value is hidden");
-    let words = ["lab", "keep", "--line", &network.line, "--clock", clock.get_name()];
+    let words = [
+        "lab",
+        "keep",
+        "--line",
+        &network.line,
+        "--clock",
+        clock.get_name(),
+    ];
     keeper::start(&std::env::current_exe()?, &words.map(String::from))?;
     println!(
         "The lab is up: line {}, hosts {}.\nShape {} on the router; the server is {} and {}.",
@@ -128,7 +139,11 @@ fn up(network: &Network) -> Result<ExitCode, Failure> {
 }
 
 fn run(host: &str, argv: Vec<String>) -> Result<ExitCode, Failure> {
-    let act = Act::Run { host: Some(known(host)?), argv, stdin: String::new() };
+    let act = Act::Run {
+        host: Some(known(host)?),
+        argv,
+        stdin: String::new(),
+    };
     print_output(&keeper::ask(&act)?)
 }
 
@@ -148,7 +163,11 @@ fn shell(host: &str) -> Result<ExitCode, Failure> {
             break;
         }
         let argv = vec!["sh".into(), "-c".into(), text];
-        code = print_output(&keeper::ask(&Act::Run { host: Some(host.clone()), argv, stdin: String::new() })?)?;
+        code = print_output(&keeper::ask(&Act::Run {
+            host: Some(host.clone()),
+            argv,
+            stdin: String::new(),
+        })?)?;
         prompt()?;
     }
     Ok(code)
@@ -165,14 +184,19 @@ fn known(host: &str) -> Result<String, Failure> {
         return Ok(host.into());
     }
     let hosts = home::HOSTS.join(", ");
-    Err(Failure::Usage(anyhow!("the lab has no host `{host}`; its hosts are {hosts}")))
+    Err(Failure::Usage(anyhow!(
+        "the lab has no host `{host}`; its hosts are {hosts}"
+    )))
 }
 
 /// The line of that name, or an error that lists the names.
 pub(crate) fn line(name: &str) -> Result<Line, Failure> {
     Line::named(name).ok_or_else(|| {
         let names: Vec<_> = Line::all().iter().map(|line| line.name).collect();
-        Failure::Usage(anyhow!("the lab has no line `{name}`; its lines are {}", names.join(", ")))
+        Failure::Usage(anyhow!(
+            "the lab has no line `{name}`; its lines are {}",
+            names.join(", ")
+        ))
     })
 }
 

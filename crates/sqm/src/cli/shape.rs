@@ -42,8 +42,12 @@ pub(crate) struct Start {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm stop
-  sqm stop eth0")]
+  sqm stop eth0
+  sqm stop --config ./sqm.conf")]
 pub(crate) struct Stop {
+    /// Only the interfaces that this configuration shapes.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Only these interfaces; else all that are shaped.
     #[arg(value_name = "INTERFACE")]
     interfaces: Vec<String>,
@@ -158,7 +162,15 @@ impl Stop {
         capability::require_privileges("sqm stop").map_err(failure)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let store = Store::open(&self.state.state_dir).map_err(failure)?;
-        let interfaces = if self.interfaces.is_empty() {
+        let interfaces = if let Some(config) = self.config {
+            let which = Which {
+                config,
+                interfaces: self.interfaces,
+                json: self.json,
+            };
+            let plans = which.plans(&observe::links(&mut socket).map_err(failure)?)?;
+            plans.into_iter().map(|plan| plan.interface).collect()
+        } else if self.interfaces.is_empty() {
             store.interfaces().map_err(failure)?
         } else {
             self.interfaces

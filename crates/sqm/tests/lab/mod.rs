@@ -8,7 +8,7 @@ use sqm_lab::{Clock, Home, Line, home};
 use sqm_measure::result::TestResult;
 
 /// Boots a home network with this line and starts `sqm serve` on its server.
-pub fn home(clock: Clock, line: &Line) -> Home {
+pub(crate) fn home(clock: Clock, line: &Line) -> Home {
     let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
     let home = Home::boot(clock, program, line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     home.spawn("server", &["sqm", "serve"]).expect("sqm serve starts");
@@ -17,18 +17,18 @@ pub fn home(clock: Clock, line: &Line) -> Home {
 
 /// The figures of one measurement.
 #[derive(Clone, Debug)]
-pub struct Figures {
-    pub idle_ms: f64,
-    pub median_ms: f64,
-    pub p95_ms: f64,
-    pub p99_ms: f64,
-    pub down: f64,
-    pub up: f64,
+pub(crate) struct Figures {
+    pub(crate) idle_ms: f64,
+    pub(crate) median_ms: f64,
+    pub(crate) p95_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) down: f64,
+    pub(crate) up: f64,
 }
 
 impl Figures {
     /// The mean of each figure over several runs.
-    pub fn mean(runs: &[Self]) -> Self {
+    pub(crate) fn mean(runs: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| runs.iter().map(figure).sum::<f64>() / runs.len() as f64;
         Self {
             idle_ms: of(|f| f.idle_ms),
@@ -42,8 +42,12 @@ impl Figures {
 }
 
 /// Runs `sqm test` from h1 to the server.
-pub fn load(home: &Home, options: &[&str]) -> Figures {
-    let words = [&["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"], options].concat();
+pub(crate) fn load(home: &Home, options: &[&str]) -> Figures {
+    let words = [
+        &["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"],
+        options,
+    ]
+    .concat();
     let json = home.run_ok("h1", &words).expect("sqm test measures");
     let result = TestResult::from_json(&json).expect("sqm test prints a result");
     let summary = result.summary;
@@ -59,8 +63,11 @@ pub fn load(home: &Home, options: &[&str]) -> Figures {
 }
 
 /// The figures as text, for whoever reads a failure.
-pub fn table(rows: &[(String, Figures)]) -> String {
-    let mut text = format!("{:<24} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "", "idle ms", "median", "p95", "p99", "down", "up");
+pub(crate) fn table(rows: &[(String, Figures)]) -> String {
+    let mut text = format!(
+        "{:<24} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}\n",
+        "", "idle ms", "median", "p95", "p99", "down", "up"
+    );
     for (name, f) in rows {
         writeln!(
             text,
