@@ -49,9 +49,10 @@ pub(crate) struct Args {
     /// The figures leave out this much of the load's beginning, and its last second
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_ms)]
     settle: u64,
-    /// Congestion control of all senders at both ends; 'system' keeps each system's own
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
-    congestion: String,
+    /// Congestion control of all senders at both ends; 'system' keeps each system's own. Unless given: cubic, or
+    /// the system's own (with a warning) where only root may choose cubic
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// DSCP of the flows in turn, as numbers or names (ef, cs1, af41)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = parse_dscp)]
     dscp: Vec<u8>,
@@ -118,7 +119,7 @@ fn parse_dscp(text: &str) -> Result<u8, String> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let settings = self.settings();
+        let mut settings = self.settings();
         let family = if self.v4 {
             Some(Family::V4)
         } else if self.v6 {
@@ -132,9 +133,13 @@ impl Args {
             family,
         };
         let mut display = Display::new(&settings, self.quiet);
-        let outcome = client::run(&target, &settings, self.title.as_deref(), &mut |p| {
-            display.show(p)
-        });
+        let title = self.title.as_deref();
+        let mut outcome = client::run(&target, &settings, title, &mut |p| display.show(p));
+        if let (Err(error @ Error::Congestion { .. }), None) = (&outcome, &self.congestion) {
+            eprintln!("sqm: warning: {error}; measuring with the system's own, which the result names");
+            settings.congestion = None;
+            outcome = client::run(&target, &settings, title, &mut |p| display.show(p));
+        }
         display.finish();
         let result = outcome.map_err(|error| match error {
             Error::Settings(_) | Error::Congestion { .. } => Failure::Usage(error.into()),
@@ -152,7 +157,11 @@ impl Args {
             load_ms: self.duration,
             settle_ms: self.settle,
             probe_interval_ms: self.probe_interval,
-            congestion: (self.congestion != "system").then(|| self.congestion.clone()),
+            congestion: match self.congestion.as_deref() {
+                None => Some("cubic".to_owned()),
+                Some("system") => None,
+                Some(name) => Some(name.to_owned()),
+            },
             dscp: self.dscp.clone(),
         }
     }
