@@ -1,5 +1,6 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
+mod config;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod plan;

@@ -113,7 +113,7 @@ fn tells_all_errors_of_a_file_together() {
         "{complaint}"
     );
     assert!(
-        complaint.ends_with(&format!("{file} has 2 errors; nothing was planned\n")),
+        complaint.ends_with(&format!("{file} has 2 errors; nothing was done\n")),
         "{complaint}"
     );
 }
@@ -162,11 +162,11 @@ fn says_what_is_missing() {
 
     let (_, output) = plan(GOOD.as_bytes(), &["eth7"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no enabled section for 'eth7'; it has sqm-none0"));
+    assert!(text(&output.stderr).contains("no enabled section for eth7; enabled are: sqm-none0"));
 
     let (_, output) = plan(GOOD.replace("'1'", "'0'").as_bytes(), &[]);
     assert!(output.status.success());
-    assert!(text(&output.stderr).contains("nothing would be shaped"));
+    assert!(text(&output.stderr).contains("nothing is to be shaped"));
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn a_wrong_file_is_refused_before_anything_else() {
     for command in ["start", "reload", "verify", "status"] {
         let (code, message) = failure(&[command, "--config", file.path().to_str().unwrap()]);
         assert_eq!(code, 2, "{command}: {message}");
-        assert!(message.contains("nothing was touched"), "{command}: {message}");
+        assert!(message.contains("nothing was done"), "{command}: {message}");
     }
     let (code, message) = failure(&["start", "--config", "/nonexistent/sqm"]);
     assert_eq!(code, 2, "{message}");

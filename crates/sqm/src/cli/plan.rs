@@ -1,15 +1,17 @@
 //! `sqm plan`: what the configuration would build, without building it.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
 use sqm_core::spec::{HtbClass, LinkLayer};
-use sqm_kernel::render;
+use sqm_kernel::netlink::link::Link;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::{observe, render};
 use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 
+use super::config::Which;
 use crate::failure::Failure;
 
 /// Show what the configuration would build, without building it; needs no privileges.
@@ -22,14 +24,11 @@ use crate::failure::Failure;
   sqm plan --format tc eth0
   sqm plan --config ./sqm.conf --format json")]
 pub(crate) struct Args {
-    /// The configuration, in the format of OpenWrt's sqm.
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
-    config: PathBuf,
+    #[command(flatten)]
+    which: Which,
     /// A summary, the commands a person would type, or data for programs.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Only this interface.
-    interface: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -41,7 +40,7 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let plans = self.plans()?;
+        let plans = self.which.plans(&links())?;
         match self.format {
             Format::Text => print!(
                 "{}",
@@ -65,56 +64,14 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
-
-    /// The plans that are asked for; warnings are printed on the way.
-    fn plans(&self) -> Result<Vec<Plan>, Failure> {
-        let file = self.config.display().to_string();
-        let text = std::fs::read(&self.config)
-            .with_context(|| format!("cannot read the configuration {file}"))
-            .map_err(Failure::Usage)?;
-        let loaded = sqm_plan::load(&text, &file, &mtu).map_err(|errors| {
-            let count = errors.len();
-            errors.iter().for_each(|error| eprintln!("error: {error}"));
-            let errors = if count == 1 {
-                "an error".to_owned()
-            } else {
-                format!("{count} errors")
-            };
-            Failure::Usage(anyhow!("{file} has {errors}; nothing was planned"))
-        })?;
-        loaded
-            .warnings
-            .iter()
-            .for_each(|warning| eprintln!("warning: {warning}"));
-
-        let Some(interface) = &self.interface else {
-            if loaded.plans.is_empty() {
-                eprintln!("sqm: {file} has no enabled section: nothing would be shaped");
-            }
-            return Ok(loaded.plans);
-        };
-        let planned: Vec<String> = loaded.plans.iter().map(|plan| plan.interface.clone()).collect();
-        match loaded.plans.into_iter().find(|plan| plan.interface == *interface) {
-            Some(plan) => Ok(vec![plan]),
-            None if planned.is_empty() => Err(Failure::Usage(anyhow!(
-                "{file} has no enabled section for '{interface}', nor any other"
-            ))),
-            None => Err(Failure::Usage(anyhow!(
-                "{file} has no enabled section for '{interface}'; it has {}",
-                planned.join(", ")
-            ))),
-        }
-    }
 }
 
-/// A device's MTU in bytes; Ethernet's where the device does not exist yet.
-fn mtu(device: &str) -> u32 {
-    const ETHERNET: u32 = 1500;
-    let file = format!("/sys/class/net/{device}/mtu");
-    std::fs::read_to_string(file)
+/// This machine's devices, for their MTU. None where the kernel does not tell: a plan can be made on any machine.
+fn links() -> Vec<Link> {
+    Socket::open()
         .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(ETHERNET)
+        .and_then(|mut socket| observe::links(&mut socket).ok())
+        .unwrap_or_default()
 }
 
 /// A plan for programs. Rates and sizes are in the units their names end in; `spec` is in `tc`'s words.

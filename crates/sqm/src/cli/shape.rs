@@ -1,10 +1,9 @@
 //! `sqm start | stop | reload | status | verify`: the configured queues in the kernel.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use serde::Serialize;
 use sqm_core::spec::Qdisc;
 use sqm_core::spec::cake::Tins;
@@ -17,6 +16,7 @@ use sqm_kernel::state::{self, Store};
 use sqm_kernel::{Error, capability, verify};
 use sqm_plan::plan::Plan;
 
+use super::config::Which;
 use crate::failure::Failure;
 
 /// Shape the configured interfaces.
@@ -34,6 +34,9 @@ Exit codes: 0 done, 1 failed (everything is as before), 2 wrong configuration,
 pub(crate) struct Start {
     #[command(flatten)]
     which: Which,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     state: State,
 }
@@ -76,6 +79,9 @@ pub(crate) struct Reload {
 pub(crate) struct Status {
     #[command(flatten)]
     which: Which,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Compare every parameter of the configuration with what the kernel holds; needs no privileges.
@@ -88,16 +94,6 @@ Exit codes: 0 no difference, 1 differences")]
 pub(crate) struct Verify {
     #[command(flatten)]
     which: Which,
-}
-
-#[derive(clap::Args)]
-struct Which {
-    /// The configuration, in the format of OpenWrt's sqm.
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
-    config: PathBuf,
-    /// Only these interfaces; else all that are configured.
-    #[arg(value_name = "INTERFACE")]
-    interfaces: Vec<String>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -147,7 +143,7 @@ impl Start {
                 }
             }
         }
-        print_outcomes(&outcomes, self.which.json)
+        print_outcomes(&outcomes, self.json)
     }
 }
 
@@ -166,7 +162,6 @@ impl Stop {
             let which = Which {
                 config,
                 interfaces: self.interfaces,
-                json: self.json,
             };
             let plans = which.plans(&observe::links(&mut socket).map_err(failure)?)?;
             plans.into_iter().map(|plan| plan.interface).collect()
@@ -218,7 +213,7 @@ impl Status {
                 ingress: ingress.as_ref().map(Direction::of),
             });
         }
-        if self.which.json {
+        if self.json {
             println!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
         } else {
             all.iter().for_each(InterfaceStatus::print);
@@ -235,7 +230,7 @@ impl Verify {
         for plan in self.which.plans(&links)? {
             differences.extend(verify::verify(&mut socket, &plan).map_err(failure)?);
         }
-        if self.which.json {
+        if self.json {
             println!(
                 "{}",
                 serde_json::to_string_pretty(&differences).context("writing JSON")?
@@ -250,57 +245,6 @@ impl Verify {
         } else {
             ExitCode::FAILURE
         })
-    }
-}
-
-impl Which {
-    /// The plans asked for, after the whole file has been found good.
-    fn plans(&self, links: &[Link]) -> Result<Vec<Plan>, Failure> {
-        let file = self.config.display().to_string();
-        let text = std::fs::read(&self.config)
-            .with_context(|| format!("cannot read the configuration {file}"))
-            .map_err(Failure::Usage)?;
-        // An interface that does not exist is an error later; until then its MTU is Ethernet's.
-        let mtu = |name: &str| {
-            links
-                .iter()
-                .find(|link| link.name == name)
-                .map_or(1500, |link| link.mtu)
-        };
-        let loaded = sqm_plan::load(&text, &file, &mtu).map_err(|errors| {
-            errors.iter().for_each(|error| eprintln!("error: {error}"));
-            let count = if errors.len() == 1 {
-                "an error".to_owned()
-            } else {
-                format!("{} errors", errors.len())
-            };
-            Failure::Usage(anyhow!("{file} has {count}; nothing was touched"))
-        })?;
-        loaded
-            .warnings
-            .iter()
-            .for_each(|warning| eprintln!("warning: {warning}"));
-        if loaded.plans.is_empty() {
-            eprintln!("sqm: {file} has no enabled section");
-        }
-        let configured: BTreeSet<&str> = loaded.plans.iter().map(|plan| plan.interface.as_str()).collect();
-        if let Some(unknown) = self
-            .interfaces
-            .iter()
-            .find(|name| !configured.contains(name.as_str()))
-        {
-            let known = configured.into_iter().collect::<Vec<_>>().join(", ");
-            let known = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known
-            };
-            return Err(Failure::Usage(anyhow!(
-                "{file} has no enabled section for {unknown}; enabled are: {known}"
-            )));
-        }
-        let asked = |plan: &Plan| self.interfaces.is_empty() || self.interfaces.contains(&plan.interface);
-        Ok(loaded.plans.into_iter().filter(asked).collect())
     }
 }
 

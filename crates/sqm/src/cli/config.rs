@@ -1,0 +1,75 @@
+//! The configuration file as every command reads it: whole and found good, then narrowed to what is asked for.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use sqm_kernel::netlink::link::Link;
+use sqm_plan::plan::Plan;
+
+use crate::failure::Failure;
+
+/// Which sections of which file.
+#[derive(clap::Args)]
+pub(super) struct Which {
+    /// The configuration, in the format of OpenWrt's sqm.
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    pub(super) config: PathBuf,
+    /// Only these interfaces; else all that are configured.
+    #[arg(value_name = "INTERFACE")]
+    pub(super) interfaces: Vec<String>,
+}
+
+impl Which {
+    /// The plans asked for. All errors of the file go to standard error, and so do warnings.
+    pub(super) fn plans(&self, links: &[Link]) -> Result<Vec<Plan>, Failure> {
+        let file = self.config.display().to_string();
+        let text = std::fs::read(&self.config)
+            .with_context(|| format!("cannot read the configuration {file}"))
+            .map_err(Failure::Usage)?;
+        let loaded = sqm_plan::load(&text, &file, &|name| mtu(links, name)).map_err(|errors| {
+            errors.iter().for_each(|error| eprintln!("error: {error}"));
+            let count = match errors.len() {
+                1 => "an error".to_owned(),
+                n => format!("{n} errors"),
+            };
+            Failure::Usage(anyhow!("{file} has {count}; nothing was done"))
+        })?;
+        loaded
+            .warnings
+            .iter()
+            .for_each(|warning| eprintln!("warning: {warning}"));
+        self.narrow(loaded.plans, &file)
+    }
+
+    fn narrow(&self, plans: Vec<Plan>, file: &str) -> Result<Vec<Plan>, Failure> {
+        if plans.is_empty() {
+            eprintln!("sqm: {file} has no enabled section: nothing is to be shaped");
+        }
+        if self.interfaces.is_empty() {
+            return Ok(plans);
+        }
+        let enabled: Vec<_> = plans.iter().map(|plan| plan.interface.clone()).collect();
+        if let Some(unknown) = self.interfaces.iter().find(|name| !enabled.contains(name)) {
+            let enabled = match &enabled[..] {
+                [] => "none".to_owned(),
+                names => names.join(", "),
+            };
+            return Err(Failure::Usage(anyhow!(
+                "{file} has no enabled section for {unknown}; enabled are: {enabled}"
+            )));
+        }
+        Ok(plans
+            .into_iter()
+            .filter(|plan| self.interfaces.contains(&plan.interface))
+            .collect())
+    }
+}
+
+/// A device's MTU in bytes; Ethernet's where the device does not exist (yet).
+fn mtu(links: &[Link], name: &str) -> u32 {
+    const ETHERNET: u32 = 1500;
+    links
+        .iter()
+        .find(|link| link.name == name)
+        .map_or(ETHERNET, |link| link.mtu)
+}
