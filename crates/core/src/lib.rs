@@ -3,7 +3,10 @@
 //! This crate knows no clock and no I/O: time and randomness are arguments, and `no_std` makes that a compile
 //! error rather than a review comment.
 //!
+//! * [`packet`], [`qdisc`]: what a queue may know of a packet, and the contract of all queues.
+//! * [`profile`]: the kernel's known defects, reproduced or repaired.
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
+//! * [`flow_hash`], [`rng`]: keyed hashes and seeded randomness.
 //! * [`spec`]: the typed `tc` grammar, words in and words out.
 //! * [`nearest`]: the word that was probably meant, for messages.
 #![no_std]
@@ -11,6 +14,12 @@
 
 extern crate alloc;
 
+pub mod flow_hash;
 pub mod nearest;
+pub mod packet;
+mod packet_list;
+pub mod profile;
+pub mod qdisc;
+pub mod rng;
 pub mod spec;
 pub mod units;

@@ -128,6 +128,28 @@ impl fmt::Display for Nanos {
     }
 }
 
+/// A moment, in nanoseconds of whatever clock the caller keeps. The algorithms never read a clock.
+///
+/// Zero is the far past: kernel timers that were never set hold it, so a simulated clock begins at a second or later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// Time from `earlier` to here; none if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Saturates at the end of time.
+impl core::ops::Add<Nanos> for Instant {
+    type Output = Self;
+
+    fn add(self, span: Nanos) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
 /// Why a text is not the quantity that was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {

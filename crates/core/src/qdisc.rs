@@ -1,0 +1,125 @@
+//! The contract between a queueing discipline and whoever calls it.
+//!
+//! * Time is an argument. Every decision in one call uses the same `now`; later calls may bring the same value again.
+//! * A queue owns its packets. Each comes back once: sent by [`dequeue`](Qdisc::dequeue), or dropped into the
+//!   [`Drops`] of the call that decided so. The victim of an enqueue may be another packet than the one offered.
+//! * After [`Dequeued::NotBefore`] the caller comes back at that time, or earlier after an enqueue. Coming too early is
+//!   harmless.
+
+use alloc::vec::Vec;
+
+use crate::flow_hash::HashKey;
+use crate::packet::Packet;
+use crate::profile::Profile;
+use crate::units::Instant;
+
+/// What a queue is told of its surroundings, besides its specification.
+#[derive(Clone, Copy, Debug)]
+pub struct Environment {
+    /// The device's MTU with its link header: 1514 on Ethernet, 1500 on a tunnel without one. Bytes.
+    pub mtu: u32,
+    /// The device's `txqueuelen`, packets; 1000 on Ethernet.
+    pub tx_queue_len: u32,
+    /// When the queue is created.
+    pub now: Instant,
+    /// Which of the kernel's defects it has.
+    pub profile: Profile,
+    /// The secret of its flow hash.
+    pub hash_key: HashKey,
+}
+
+impl Environment {
+    /// An Ethernet device at `now`, defects repaired.
+    pub const fn ethernet(now: Instant, hash_key: HashKey) -> Self {
+        Self {
+            mtu: 1514,
+            tx_queue_len: 1000,
+            now,
+            profile: Profile::FIXED,
+            hash_key,
+        }
+    }
+}
+
+/// A whole queueing discipline.
+pub trait Qdisc<P: Packet> {
+    /// Takes a packet in. Whatever is given up for it goes to `drops`.
+    fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>);
+
+    /// Asks for the next packet to send.
+    fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<P>;
+
+    /// What is queued.
+    fn backlog(&self) -> Backlog;
+}
+
+/// The answer to "what may be sent now?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dequeued<P> {
+    /// This packet.
+    Packet(P),
+    /// Something is queued, and nothing may leave before this time, which is later than now.
+    NotBefore(Instant),
+    /// Nothing is queued.
+    Empty,
+}
+
+/// What is queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Packets.
+    pub packets: u32,
+    /// Their bytes, as the discipline counts them.
+    pub bytes: u64,
+}
+
+/// Receives what a queue drops.
+pub trait Drops<P> {
+    /// Takes `packet` back.
+    fn dropped(&mut self, packet: P, reason: DropReason);
+}
+
+/// Lets dropped packets go.
+impl<P> Drops<P> for () {
+    fn dropped(&mut self, _: P, _: DropReason) {}
+}
+
+impl<P> Drops<P> for Vec<(P, DropReason)> {
+    fn dropped(&mut self, packet: P, reason: DropReason) {
+        self.push((packet, reason));
+    }
+}
+
+/// Why a packet was dropped. The names are those of the trace files and of JSON output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DropReason {
+    /// CoDel, COBALT or BLUE: it waited too long.
+    Aqm,
+    /// The queue's memory or packet limit, and it was the victim.
+    Overflow,
+    /// A later acknowledgement says all that it said.
+    Ack,
+    /// The queue it should have joined was full.
+    Tail,
+    /// Longer than the token bucket ever holds.
+    Oversize,
+    /// No class takes it.
+    Unclassified,
+    /// Its queue went away in a reconfiguration.
+    Reconfigure,
+}
+
+impl DropReason {
+    /// The name in files and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aqm => "aqm",
+            Self::Overflow => "overflow",
+            Self::Ack => "ack",
+            Self::Tail => "tail",
+            Self::Oversize => "oversize",
+            Self::Unclassified => "unclassified",
+            Self::Reconfigure => "reconfigure",
+        }
+    }
+}
