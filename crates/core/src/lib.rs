@@ -17,6 +17,7 @@ extern crate alloc;
 pub mod flow_hash;
 pub mod nearest;
 pub mod packet;
+#[allow(dead_code, reason = "the queues that use it follow")]
 mod packet_list;
 pub mod profile;
 pub mod qdisc;
