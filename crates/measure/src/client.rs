@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Socket, Type};
 
@@ -11,8 +11,8 @@ use crate::connection::Connection;
 use crate::load::Load;
 use crate::probe::Prober;
 use crate::protocol::{self, Hello, MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, MAX_REPLY, Reply, Request, Token};
-use crate::result::{Direction, Flow, Meta, Sample, Settings, TAIL_MS, TestResult, rfc3339};
-use crate::socket;
+use crate::result::{Direction, Flow, Meta, ProbeSeries, Sample, Settings, TAIL_MS, TestResult, rfc3339};
+use crate::{names, socket};
 
 /// Until a connection stands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,7 +81,9 @@ pub fn run(
     let mut test = Test::open(target, settings)?;
     test.idle(progress)?;
     let (load, start) = test.start()?;
-    let time = rfc3339(SystemTime::now());
+    let now = SystemTime::now();
+    let time = rfc3339(now);
+    let start_unix = now.duration_since(UNIX_EPOCH).ok().map(|t| t.as_secs_f64());
     let early = test.load(&load, start, progress)?;
     let downloads = load.finish();
     progress(Progress::Collect);
@@ -92,15 +94,23 @@ pub fn run(
         .flows
         .into_iter()
         .zip(samples)
-        .map(|(flow, samples)| Flow {
-            direction: flow.direction,
+        .enumerate()
+        .map(|(index, (flow, samples))| Flow {
             congestion: flow.congestion,
             dscp: flow.dscp,
-            mbit: 0.0,
             samples,
+            ..Flow::new(&names::flow(settings, index as u32), flow.direction)
         })
         .collect();
+    let probes = ProbeSeries {
+        name: names::probes(settings).to_owned(),
+        interval_ms: settings.probe_interval_ms as f64,
+        bytes: Some(protocol::Probe::LENGTH as u32),
+        samples: probes,
+        ..ProbeSeries::default()
+    };
     let meta = Meta {
+        test: names::test(settings).to_owned(),
         title: title.map(str::to_owned),
         time,
         host: target.host.clone(),
@@ -111,8 +121,10 @@ pub fn run(
         kernel: socket::kernel_release(),
         server_kernel: test.server_kernel,
         settings: settings.clone(),
+        start_unix,
+        ..Meta::default()
     };
-    Ok(TestResult::new(meta, flows, probes))
+    Ok(TestResult::new(meta, Vec::new(), flows, vec![probes]))
 }
 
 /// Refuses settings that cannot give a result.

@@ -16,6 +16,7 @@ pub mod client;
 mod connection;
 mod error;
 mod load;
+pub mod names;
 pub mod plot;
 mod probe;
 pub mod protocol;

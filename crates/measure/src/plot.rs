@@ -204,11 +204,9 @@ fn time_range(results: &[&TestResult]) -> (f64, f64) {
 
 /// (seconds, ms or lost) of every probe.
 fn latencies(result: &TestResult) -> Vec<(f64, Option<f64>)> {
-    result
-        .probes
-        .iter()
-        .map(|probe| (probe.t_ms / 1000.0, probe.rtt_ms))
-        .collect()
+    let series = result.probes.first();
+    let samples = series.iter().flat_map(|series| &series.samples);
+    samples.map(|probe| (probe.t_ms / 1000.0, probe.rtt_ms)).collect()
 }
 
 /// (seconds, Mbit/s) of a flow, in [`STEPS`] even steps of the load.
@@ -240,9 +238,10 @@ fn highest(data: &[(f64, Option<f64>)]) -> f64 {
 
 /// Ground, grid and name of a panel with a linear scale.
 fn frame(svg: &mut Svg, panel: &Panel, result: &TestResult, ticks: &[f64], name: &str) {
-    let (from, to) = result.meta.settings.steady_ms();
-    let (from, to) = (panel.at_x(from / 1000.0), panel.at_x(to / 1000.0));
-    svg.rect(from, panel.top, (to - from).max(0.0), panel.height, SHADE);
+    for (from, to) in result.steady() {
+        let (from, to) = (panel.at_x(from / 1000.0), panel.at_x(to / 1000.0));
+        svg.rect(from, panel.top, (to - from).max(0.0), panel.height, SHADE);
+    }
     for tick in ticks {
         let y = panel.at_y(*tick);
         svg.line((panel.left, y), (panel.right(), y), GRID, 1.0, "");
@@ -444,7 +443,7 @@ mod tests {
         let mut result = example("nothing", 0.0, 0.0, 0.0);
         result.probes.clear();
         result.flows.clear();
-        let empty = TestResult::new(result.meta, Vec::new(), Vec::new());
+        let empty = TestResult::new(result.meta, Vec::new(), Vec::new(), Vec::new());
         assert!(!rrul(&empty).contains("NaN"));
         assert!(!latency_comparison(&empty, &empty, "nothing").contains("NaN"));
     }

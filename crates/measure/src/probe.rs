@@ -99,6 +99,7 @@ impl Prober {
                 t_ms: since_load(echo.sent),
                 rtt_ms: echo.rtt.map(millis),
                 server_ms: echo.rtt.map(|_| millis(echo.server)),
+                ..Probe::default()
             })
             .collect()
     }

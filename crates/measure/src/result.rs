@@ -1,22 +1,27 @@
-//! The result of one test: the file format, and the figures drawn from its samples.
+//! The result of one test: everything that was measured, and the file it is kept in.
 //!
 //! Times are milliseconds since the load began, so the idle phase has negative ones. Bytes are TCP payload, counted
-//! where they arrived. Mbit/s are 10^6 bits per second.
+//! where they arrived. Mbit/s are 10^6 bits per second. Series bear the names that Flent gives them, so that the same
+//! thing has one name in either program.
 
+mod summary;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, stats};
+use crate::Error;
+pub use summary::{DirectionFigures, Latency, ProbeFigures, Summary};
 
-/// Version of the file format; a reader refuses a newer one.
-pub const VERSION: u32 = 1;
+/// Version of the file format; a reader refuses any other.
+pub const VERSION: u32 = 2;
 const FORMAT: &str = "sqm-test";
 /// The steady window ends this long before the load does: the ends of the two sides' clocks and of the flows differ a little.
 pub const TAIL_MS: u64 = 1000;
 
-/// One test, complete.
+/// One test, complete or cut short.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestResult {
     /// Always `sqm-test`.
@@ -27,21 +32,41 @@ pub struct TestResult {
     pub meta: Meta,
     /// The figures to quote.
     pub summary: Summary,
-    /// Every TCP flow: downloads first, each direction in order.
+    /// What was going on when, in order of time.
+    pub phases: Vec<Phase>,
+    /// Every flow of the load: downloads first, each direction in order.
     pub flows: Vec<Flow>,
-    /// Every probe, in order of sending.
-    pub probes: Vec<Probe>,
+    /// Every series of probes.
+    pub probes: Vec<ProbeSeries>,
+    /// Anything else with a value over time: processor load, counters of interfaces and queues. Flent's names where it
+    /// has one (`cpu_stats_router::load`), and its units.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Series>,
+    /// Texts taken down before, during or after the test, by name: `qdisc before`, `qdisc after`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshots: BTreeMap<String, String>,
+    /// What is wrong or noteworthy about the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
 }
 
 /// The circumstances of a test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
+    /// Flent's name of the test: `rrul`, `rrul_be`, `tcp_8down`.
+    pub test: String,
     /// The user's own words.
     pub title: Option<String>,
     /// When the load began: RFC 3339, UTC, to the second.
     pub time: String,
+    /// The same moment in seconds since 1970, as exactly as it is known; none if the file does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_unix: Option<f64>,
     /// The server as the user named it.
     pub host: String,
+    /// Name of this machine.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub local_host: String,
     /// This end's address of the control connection.
     pub local: String,
     /// The server's address of the control connection.
@@ -56,6 +81,27 @@ pub struct Meta {
     pub server_kernel: String,
     /// What was asked for.
     pub settings: Settings,
+    /// The server's clock against the client's, if it was estimated; one-way delays rest on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Clock>,
+    /// Why the test ended before its time; none if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// Anything else worth knowing, by name; settings of other programs' tests among it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// How far the server's clock is ahead, and how well that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Clock {
+    /// The server's clock minus the client's, when the load began.
+    pub offset_ms: f64,
+    /// The true offset lies within this of the estimate: half of the smallest round trip, because nothing tells how
+    /// that divides between the two ways.
+    pub error_ms: f64,
+    /// How fast the offset grows, in parts per million.
+    pub drift_ppm: f64,
 }
 
 /// How a test is run.
@@ -69,6 +115,9 @@ pub struct Settings {
     pub idle_ms: u64,
     /// Length of the load in milliseconds.
     pub load_ms: u64,
+    /// Idle time measured after the load, in milliseconds.
+    #[serde(default)]
+    pub after_ms: u64,
     /// The figures leave out this much of the load's beginning, in milliseconds; [`TAIL_MS`] of its end are left out too.
     pub settle_ms: u64,
     /// Time between two probes in milliseconds.
@@ -77,6 +126,12 @@ pub struct Settings {
     pub congestion: Option<String>,
     /// DSCP of the flows of each direction, 0 to 63: the first flow takes the first, and so on, again from the start when they run out.
     pub dscp: Vec<u8>,
+    /// Largest TCP segment in bytes, options included; none keeps the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mss: Option<u32>,
+    /// Whether ECN was asked for; none keeps the system's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
 }
 
 impl Default for Settings {
@@ -87,18 +142,62 @@ impl Default for Settings {
             up: 4,
             idle_ms: 3000,
             load_ms: 25_000,
+            after_ms: 0,
             settle_ms: 4000,
             probe_interval_ms: 100,
             congestion: Some("cubic".to_owned()),
             dscp: vec![0],
+            mss: None,
+            ecn: None,
         }
     }
 }
 
 impl Settings {
-    /// The part of the load that the figures are drawn from: first and last millisecond.
-    pub fn steady_ms(&self) -> (f64, f64) {
-        (self.settle_ms as f64, self.load_ms.saturating_sub(TAIL_MS) as f64)
+    /// The phases of a test that loads the line once: idle, load, idle.
+    pub fn phases(&self) -> Vec<Phase> {
+        let (idle, load, after) = (self.idle_ms as f64, self.load_ms as f64, self.after_ms as f64);
+        let loaded = [(Direction::Down, self.down), (Direction::Up, self.up)];
+        let loaded = loaded
+            .into_iter()
+            .filter(|(_, flows)| *flows > 0)
+            .map(|(d, _)| d)
+            .collect();
+        let phase = |loaded, from_ms, to_ms| Phase {
+            loaded,
+            from_ms,
+            to_ms,
+        };
+        let phases = [
+            phase(Vec::new(), -idle, 0.0),
+            phase(loaded, 0.0, load),
+            phase(Vec::new(), load, load + after),
+        ];
+        phases.into_iter().filter(|p| p.to_ms > p.from_ms).collect()
+    }
+}
+
+/// A part of a test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// The directions that carry load; none on an idle line.
+    pub loaded: Vec<Direction>,
+    /// Its beginning.
+    pub from_ms: f64,
+    /// Its end.
+    pub to_ms: f64,
+}
+
+impl Phase {
+    /// Whether the line carries nothing but probes.
+    pub fn is_idle(&self) -> bool {
+        self.loaded.is_empty()
+    }
+
+    /// The part of a load that figures are drawn from: without its beginning and its last second.
+    pub fn steady(&self, settle_ms: u64) -> (f64, f64) {
+        let from = self.from_ms + settle_ms as f64;
+        (from, (self.to_ms - TAIL_MS as f64).max(from))
     }
 }
 
@@ -112,19 +211,106 @@ pub enum Direction {
     Up,
 }
 
-/// One TCP flow.
+/// What carries a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// As much as congestion control allows.
+    #[default]
+    Tcp,
+    /// At a fixed rate.
+    Udp,
+}
+
+/// One flow of the load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
+    /// Flent's name of it: `TCP download BE`, `TCP upload::3`.
+    pub name: String,
     /// Which way it goes.
     pub direction: Direction,
+    /// TCP or UDP.
+    #[serde(default)]
+    pub transport: Transport,
     /// The sender's congestion control, as its kernel reported it.
     pub congestion: String,
     /// DSCP that the sender put on its packets, 0 to 63.
     pub dscp: u8,
-    /// Goodput in the steady window, in Mbit/s.
+    /// DSCP that was seen where the packets arrived; none if nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dscp_arrived: Option<u8>,
+    /// Whether both ends agreed on ECN; none if nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
+    /// The sender's segment size in bytes of payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mss: Option<u32>,
+    /// The other end, if it is not the test's server: address, or `IPv4` and `IPv6` where one test uses both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// Goodput in the steady part of the phases that load this direction, in Mbit/s.
     pub mbit: f64,
     /// What arrived, interval by interval.
     pub samples: Vec<Sample>,
+    /// The sender's kernel about the connection, over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sender: Vec<TcpSample>,
+    /// The receiver's kernel about it; most of what TCP knows, only the sender knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receiver: Vec<TcpSample>,
+    /// The sender's account of the whole connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totals: Option<TcpTotals>,
+}
+
+/// A kernel's view of a TCP connection at one moment (Linux `TCP_INFO`); what is not known is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TcpSample {
+    /// When.
+    pub t_ms: f64,
+    /// Smoothed round trip (RFC 6298): good for the trend, not for percentiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<f64>,
+    /// Its mean deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rttvar_ms: Option<f64>,
+    /// The smallest round trip lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rtt_ms: Option<f64>,
+    /// Congestion window in segments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwnd: Option<f64>,
+    /// Segments sent again, since the connection began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u64>,
+    /// The rate at which data was lately delivered, in Mbit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery_mbit: Option<f64>,
+    /// The rate at which the sender spaces its packets, in Mbit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pacing_mbit: Option<f64>,
+    /// Segments acknowledged as marked by ECN, since the connection began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_ce: Option<u64>,
+}
+
+/// What a sender's kernel counted over a whole connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TcpTotals {
+    /// Payload sent, repeats included.
+    pub bytes_sent: u64,
+    /// Payload sent again.
+    pub bytes_retransmitted: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Segments acknowledged as marked by ECN.
+    pub delivered_ce: u64,
+    /// Time with data under way.
+    pub busy_ms: f64,
+    /// Of that, waiting for the receiver's window.
+    pub rwnd_limited_ms: f64,
+    /// Of that, waiting for the sender's own buffer.
+    pub sndbuf_limited_ms: f64,
 }
 
 /// What arrived of one flow since the sample before. In a file: `[t_ms, bytes]`.
@@ -149,8 +335,52 @@ impl From<Sample> for (f64, u64) {
     }
 }
 
+/// How a probe travels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeKind {
+    /// A UDP packet and its echo.
+    #[default]
+    Udp,
+    /// An ICMP echo.
+    Icmp,
+    /// The handshake of a new TCP connection.
+    Tcp,
+    /// A small HTTP request and its answer.
+    Http,
+    /// A UDP packet of the size and spacing of a call (G.711: 172 bytes every 20 ms) and its echo.
+    Voip,
+}
+
+/// One timetable of probes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeSeries {
+    /// Flent's name of it: `Ping (ms) UDP EF`.
+    pub name: String,
+    /// How they travel.
+    pub kind: ProbeKind,
+    /// DSCP of the probes both ways, 0 to 63.
+    pub dscp: u8,
+    /// Whom they ask, if not the test's server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// Time between two.
+    pub interval_ms: f64,
+    /// Payload of one, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u32>,
+    /// Traffic class bytes (DSCP and ECN) of the probes as they reached the server, with the number of probes that bore each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arrived_up: BTreeMap<u8, u64>,
+    /// The same of the replies as they came back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arrived_down: BTreeMap<u8, u64>,
+    /// Every probe, in order of sending.
+    pub samples: Vec<Probe>,
+}
+
 /// One probe.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// When the timetable wanted it sent.
     pub due_ms: f64,
@@ -158,55 +388,93 @@ pub struct Probe {
     pub t_ms: f64,
     /// From sending to the reply's arrival; null if none ever came.
     pub rtt_ms: Option<f64>,
+    /// From here to the server, by clocks that agree within [`Clock::error_ms`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_ms: Option<f64>,
+    /// From the server to here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_ms: Option<f64>,
     /// When the server had it, on the server's clock, whose origin means nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_ms: Option<f64>,
+    /// The way on which it was lost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Direction>,
 }
 
-/// The figures to quote. Latency and goodput are of the steady window; a figure without samples is null.
+/// A value over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Median round trip before the load.
-    pub idle_ms: Option<f64>,
-    /// 95th percentile before the load.
-    pub idle_p95_ms: Option<f64>,
-    /// Median round trip under load.
-    pub latency_median_ms: Option<f64>,
-    /// 95th percentile under load.
-    pub latency_p95_ms: Option<f64>,
-    /// 99th percentile under load.
-    pub latency_p99_ms: Option<f64>,
-    /// The worst round trip under load.
-    pub latency_max_ms: Option<f64>,
-    /// Probes sent in the whole test.
-    pub probes_sent: u64,
-    /// Probes whose reply never came.
-    pub probes_lost: u64,
-    /// Sum of the download flows.
-    pub download_mbit: f64,
-    /// Sum of the upload flows.
-    pub upload_mbit: f64,
-    /// Jain's index over the download flows.
-    pub jain_down: Option<f64>,
-    /// Jain's index over the upload flows.
-    pub jain_up: Option<f64>,
+pub struct Series {
+    /// What it is of.
+    pub name: String,
+    /// Unit of its values: `ms`, `Mbits/s`, `bytes`; empty for a share from 0 to 1.
+    pub unit: String,
+    /// Moment in milliseconds, and value; null where there was none.
+    pub samples: Vec<(f64, Option<f64>)>,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing.
+    Note,
+    /// The figures may mean something else than they seem to.
+    Warning,
+    /// The figures do not tell about the line: no grade may be drawn from them.
+    Invalid,
+}
+
+/// Something that a reader of the figures must know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it is, for programs: `cpu_saturated`, `too_few_probes`, `load_not_reached`, `cross_traffic`, `marks_changed`.
+    pub code: String,
+    /// What was seen, with figures, and what to do.
+    pub text: String,
 }
 
 impl TestResult {
-    /// Puts samples together and draws the figures from them.
-    pub fn new(meta: Meta, mut flows: Vec<Flow>, probes: Vec<Probe>) -> Self {
-        let (from, to) = meta.settings.steady_ms();
+    /// Puts a test together and draws the figures from it; `phases` empty means those of the settings.
+    pub fn new(meta: Meta, phases: Vec<Phase>, mut flows: Vec<Flow>, probes: Vec<ProbeSeries>) -> Self {
+        let phases = if phases.is_empty() {
+            meta.settings.phases()
+        } else {
+            phases
+        };
+        let settle_ms = meta.settings.settle_ms;
         for flow in &mut flows {
-            flow.mbit = round(flow.mbit_between(from, to));
+            flow.mbit = summary::goodput(flow, &phases, settle_ms);
         }
-        let summary = Summary::new(&flows, &probes, from, to);
+        let summary = Summary::new(&flows, &probes, &phases, settle_ms);
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
             meta,
             summary,
+            phases,
             flows,
             probes,
+            evidence: Vec::new(),
+            snapshots: BTreeMap::new(),
+            findings: Vec::new(),
         }
+    }
+
+    /// Whether the figures tell about the line.
+    pub fn is_valid(&self) -> bool {
+        self.findings.iter().all(|f| f.severity < Severity::Invalid)
+    }
+
+    /// The steady windows of the load, from first to last millisecond each.
+    pub fn steady(&self) -> impl Iterator<Item = (f64, f64)> {
+        let settle_ms = self.meta.settings.settle_ms;
+        self.phases
+            .iter()
+            .filter(|p| !p.is_idle())
+            .map(move |p| p.steady(settle_ms))
     }
 
     /// The flows of one direction.
@@ -253,42 +521,27 @@ impl TestResult {
     }
 }
 
-impl Summary {
-    fn new(flows: &[Flow], probes: &[Probe], from: f64, to: f64) -> Self {
-        let rtts = |from: f64, to: f64| -> Vec<f64> {
-            probes
-                .iter()
-                .filter(|p| p.t_ms >= from && p.t_ms < to)
-                .filter_map(|p| p.rtt_ms)
-                .collect()
-        };
-        let (idle, loaded) = (rtts(f64::NEG_INFINITY, 0.0), rtts(from, to));
-        let rates = |direction| -> Vec<f64> {
-            flows
-                .iter()
-                .filter(|f| f.direction == direction)
-                .map(|f| f.mbit)
-                .collect()
-        };
-        let (down, up) = (rates(Direction::Down), rates(Direction::Up));
+impl Flow {
+    /// A flow of which nothing is known yet.
+    pub fn new(name: &str, direction: Direction) -> Self {
         Self {
-            idle_ms: stats::median(&idle).map(round),
-            idle_p95_ms: stats::percentile(&idle, 95.0).map(round),
-            latency_median_ms: stats::median(&loaded).map(round),
-            latency_p95_ms: stats::percentile(&loaded, 95.0).map(round),
-            latency_p99_ms: stats::percentile(&loaded, 99.0).map(round),
-            latency_max_ms: stats::percentile(&loaded, 100.0).map(round),
-            probes_sent: probes.len() as u64,
-            probes_lost: probes.iter().filter(|p| p.rtt_ms.is_none()).count() as u64,
-            download_mbit: round(total(&down)),
-            upload_mbit: round(total(&up)),
-            jain_down: stats::jain(&down).map(round),
-            jain_up: stats::jain(&up).map(round),
+            name: name.to_owned(),
+            direction,
+            transport: Transport::Tcp,
+            congestion: String::new(),
+            dscp: 0,
+            dscp_arrived: None,
+            ecn: None,
+            mss: None,
+            peer: None,
+            mbit: 0.0,
+            samples: Vec::new(),
+            sender: Vec::new(),
+            receiver: Vec::new(),
+            totals: None,
         }
     }
-}
 
-impl Flow {
     /// Mean goodput between two moments in Mbit/s.
     pub fn mbit_between(&self, from_ms: f64, to_ms: f64) -> f64 {
         mbit_between(&self.samples, from_ms, to_ms)
@@ -311,16 +564,6 @@ fn mbit_between(samples: &[Sample], from_ms: f64, to_ms: f64) -> f64 {
     } else {
         0.0
     }
-}
-
-/// A plain sum of no flows is -0.0, which would be printed so.
-fn total(rates: &[f64]) -> f64 {
-    rates.iter().fold(0.0, |sum, rate| sum + rate)
-}
-
-/// Three decimals: microseconds, kilobits.
-fn round(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
 }
 
 /// RFC 3339 in UTC, to the second.
@@ -367,17 +610,15 @@ pub(crate) mod tests {
             probe_interval_ms: 500,
             ..Settings::default()
         };
-        let flow = |direction, share: f64, mbit: f64| Flow {
-            direction,
+        let flow = |name: &str, direction, share: f64, mbit: f64| Flow {
             congestion: "cubic".to_owned(),
-            dscp: 0,
-            mbit: 0.0,
             samples: (1..=8)
                 .map(|i| Sample {
                     t_ms: f64::from(i) * 1000.0,
                     bytes: (mbit * share * 125_000.0 * if i == 1 { 0.5 } else { 1.0 }) as u64,
                 })
                 .collect(),
+            ..Flow::new(name, direction)
         };
         let probes = (-4..16)
             .map(|i| {
@@ -389,11 +630,12 @@ pub(crate) mod tests {
                     due_ms: t_ms,
                     t_ms,
                     rtt_ms: (i != 9).then_some(rtt),
-                    server_ms: None,
+                    ..Probe::default()
                 }
             })
             .collect();
         let meta = Meta {
+            test: "rrul_be_nflows".to_owned(),
             title: Some(title.to_owned()),
             time: "2026-01-02T03:04:05Z".to_owned(),
             host: "server.example".to_owned(),
@@ -404,14 +646,21 @@ pub(crate) mod tests {
             kernel: "6.1.0".to_owned(),
             server_kernel: "6.1.0".to_owned(),
             settings,
+            ..Meta::default()
         };
         let flows = vec![
-            flow(Direction::Down, 0.6, down_mbit),
-            flow(Direction::Down, 0.4, down_mbit),
-            flow(Direction::Up, 0.5, up_mbit),
-            flow(Direction::Up, 0.5, up_mbit),
+            flow("TCP download BE::1", Direction::Down, 0.6, down_mbit),
+            flow("TCP download BE::2", Direction::Down, 0.4, down_mbit),
+            flow("TCP upload BE::1", Direction::Up, 0.5, up_mbit),
+            flow("TCP upload BE::2", Direction::Up, 0.5, up_mbit),
         ];
-        TestResult::new(meta, flows, probes)
+        let probes = ProbeSeries {
+            name: "Ping (ms) UDP BE".to_owned(),
+            interval_ms: 500.0,
+            samples: probes,
+            ..ProbeSeries::default()
+        };
+        TestResult::new(meta, Vec::new(), flows, vec![probes])
     }
 
     #[test]
@@ -456,10 +705,10 @@ pub(crate) mod tests {
     fn other_files_are_refused_in_words() {
         let newer = example("x", 1.0, 1.0, 1.0)
             .to_json()
-            .replacen("\"version\":1", "\"version\":2", 1);
+            .replacen("\"version\":2", "\"version\":3", 1);
         assert_eq!(
             TestResult::from_json(&newer).unwrap_err(),
-            "its version is 2; this program reads version 1"
+            "its version is 3; this program reads version 2"
         );
         let other = r#"{"format":"flent","version":4}"#;
         assert_eq!(

@@ -18,6 +18,11 @@ pub fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 50.0)
 }
 
+/// Arithmetic mean; none of an empty set.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 /// Jain's fairness index, `(Σx)² / (n · Σx²)`: 1 when all shares are equal, `1/n` when one takes all
 /// (Jain, Chiu, Hawe 1984). None without shares or when all are zero.
 pub fn jain(shares: &[f64]) -> Option<f64> {

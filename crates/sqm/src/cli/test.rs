@@ -163,6 +163,7 @@ impl Args {
                 Some(name) => Some(name.to_owned()),
             },
             dscp: self.dscp.clone(),
+            ..Settings::default()
         }
     }
 
@@ -291,7 +292,7 @@ fn table(result: &TestResult) -> String {
         _ => format!("{flows} flows"),
     };
     let settings = &result.meta.settings;
-    let (from, to) = settings.steady_ms();
+    let (from, to) = result.steady().next().unwrap_or_default();
     let window = format!(
         "median, from {:.0} s to {:.0} s of the load",
         from / 1000.0,

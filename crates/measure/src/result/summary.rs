@@ -1,0 +1,244 @@
+//! The figures of a test, drawn from its samples. Pure.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Direction, Flow, Phase, Probe, ProbeKind, ProbeSeries};
+use crate::stats;
+
+/// The figures to quote. Latency and goodput are of the steady parts of the load; a figure without samples is null.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Median round trip before the load.
+    pub idle_ms: Option<f64>,
+    /// 95th percentile before the load.
+    pub idle_p95_ms: Option<f64>,
+    /// Median round trip under load.
+    pub latency_median_ms: Option<f64>,
+    /// 95th percentile under load.
+    pub latency_p95_ms: Option<f64>,
+    /// 99th percentile under load.
+    pub latency_p99_ms: Option<f64>,
+    /// The worst round trip under load.
+    pub latency_max_ms: Option<f64>,
+    /// Probes sent in the whole test, of the series that these figures are of.
+    pub probes_sent: u64,
+    /// Those whose reply never came.
+    pub probes_lost: u64,
+    /// Sum of the download flows.
+    pub download_mbit: f64,
+    /// Sum of the upload flows.
+    pub upload_mbit: f64,
+    /// Jain's index over the download flows.
+    pub jain_down: Option<f64>,
+    /// Jain's index over the upload flows.
+    pub jain_up: Option<f64>,
+    /// The download on its own.
+    #[serde(default)]
+    pub down: Option<DirectionFigures>,
+    /// The upload on its own.
+    #[serde(default)]
+    pub up: Option<DirectionFigures>,
+    /// The latency of each series of probes.
+    #[serde(default)]
+    pub probes: Vec<ProbeFigures>,
+}
+
+/// What load in one direction does to latency.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DirectionFigures {
+    /// Sum of the flows.
+    pub mbit: f64,
+    /// Loaded minus idle, of the medians.
+    pub added_median_ms: Option<f64>,
+    /// 95th percentile under load minus the idle median.
+    pub added_p95_ms: Option<f64>,
+    /// Whether these are of one-way delays, because both directions were loaded at once; else of round trips while
+    /// only this direction was.
+    pub one_way: bool,
+}
+
+/// The latency of one series of probes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeFigures {
+    /// Name of the series.
+    pub name: String,
+    /// Before the load.
+    pub idle: Latency,
+    /// Under load.
+    pub loaded: Latency,
+}
+
+/// A distribution of round trips in milliseconds. Probes without a reply are not in the percentiles but counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes without a reply.
+    pub lost: u64,
+    /// The fastest.
+    pub min_ms: Option<f64>,
+    /// Half are below.
+    pub median_ms: Option<f64>,
+    /// Arithmetic mean.
+    pub mean_ms: Option<f64>,
+    /// 95 of 100 are below.
+    pub p95_ms: Option<f64>,
+    /// 99 of 100 are below.
+    pub p99_ms: Option<f64>,
+    /// The slowest.
+    pub max_ms: Option<f64>,
+}
+
+impl Summary {
+    pub(super) fn new(flows: &[Flow], probes: &[ProbeSeries], phases: &[Phase], settle_ms: u64) -> Self {
+        let idle_window = idle_windows(phases);
+        let loaded_window: Vec<_> = steady(phases, settle_ms, |p| !p.is_idle()).collect();
+        let main = main_series(probes);
+        let (idle, loaded) = (
+            Latency::of(&within(&main, &idle_window)),
+            Latency::of(&within(&main, &loaded_window)),
+        );
+        let (down, up) = (rates(flows, Direction::Down), rates(flows, Direction::Up));
+        let direction = |direction, rates: &[f64]| {
+            let measured = || DirectionFigures::new(direction, total(rates), &main, phases, settle_ms);
+            (!rates.is_empty()).then(measured)
+        };
+        let all = main.iter().flat_map(|series| &series.samples);
+        Self {
+            idle_ms: idle.median_ms,
+            idle_p95_ms: idle.p95_ms,
+            latency_median_ms: loaded.median_ms,
+            latency_p95_ms: loaded.p95_ms,
+            latency_p99_ms: loaded.p99_ms,
+            latency_max_ms: loaded.max_ms,
+            probes_sent: all.clone().count() as u64,
+            probes_lost: all.filter(|p| p.rtt_ms.is_none()).count() as u64,
+            download_mbit: round(total(&down)),
+            upload_mbit: round(total(&up)),
+            jain_down: stats::jain(&down).map(round),
+            jain_up: stats::jain(&up).map(round),
+            down: direction(Direction::Down, &down),
+            up: direction(Direction::Up, &up),
+            probes: probes
+                .iter()
+                .map(|series| ProbeFigures {
+                    name: series.name.clone(),
+                    idle: Latency::of(&within(&[series], &idle_window)),
+                    loaded: Latency::of(&within(&[series], &loaded_window)),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl DirectionFigures {
+    fn new(direction: Direction, mbit: f64, main: &[&ProbeSeries], phases: &[Phase], settle_ms: u64) -> Self {
+        let alone: Vec<_> = steady(phases, settle_ms, |p| p.loaded == [direction]).collect();
+        let together: Vec<_> = steady(phases, settle_ms, |p| p.loaded.contains(&direction)).collect();
+        let one_way = alone.is_empty();
+        let delay = |probe: &Probe| match direction {
+            _ if !one_way => probe.rtt_ms,
+            Direction::Down => probe.down_ms,
+            Direction::Up => probe.up_ms,
+        };
+        let delays = |windows: &[(f64, f64)]| -> Vec<f64> {
+            within(main, windows).into_iter().filter_map(delay).collect()
+        };
+        let base = stats::median(&delays(&idle_windows(phases)));
+        let loaded = delays(if one_way { &together } else { &alone });
+        let added = |p| Some(round(stats::percentile(&loaded, p)? - base?));
+        Self {
+            mbit: round(mbit),
+            added_median_ms: added(50.0),
+            added_p95_ms: added(95.0),
+            one_way,
+        }
+    }
+}
+
+impl Latency {
+    /// The figures of these probes.
+    pub fn of(probes: &[&Probe]) -> Self {
+        let rtts: Vec<f64> = probes.iter().filter_map(|p| p.rtt_ms).collect();
+        let at = |p| stats::percentile(&rtts, p).map(round);
+        Self {
+            sent: probes.len() as u64,
+            lost: (probes.len() - rtts.len()) as u64,
+            min_ms: at(0.0),
+            median_ms: at(50.0),
+            mean_ms: stats::mean(&rtts).map(round),
+            p95_ms: at(95.0),
+            p99_ms: at(99.0),
+            max_ms: at(100.0),
+        }
+    }
+}
+
+/// Mean goodput of a flow in Mbit/s over the steady parts of the phases that load its direction.
+pub(super) fn goodput(flow: &Flow, phases: &[Phase], settle_ms: u64) -> f64 {
+    let windows = steady(phases, settle_ms, |p| p.loaded.contains(&flow.direction));
+    let (mut length, mut amount) = (0.0, 0.0);
+    for (from, to) in windows {
+        length += to - from;
+        amount += flow.mbit_between(from, to) * (to - from);
+    }
+    round(if length > 0.0 { amount / length } else { 0.0 })
+}
+
+/// Three decimals: microseconds, kilobits.
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// The series that the headline figures are of: UDP echoes if there are any, because some networks treat ICMP and new
+/// connections apart; else the first kind present.
+fn main_series(probes: &[ProbeSeries]) -> Vec<&ProbeSeries> {
+    let kind = probes
+        .iter()
+        .map(|series| series.kind)
+        .filter(|kind| *kind != ProbeKind::Voip)
+        .min();
+    probes
+        .iter()
+        .filter(|series| series.peer.is_none() && Some(series.kind) == kind)
+        .collect()
+}
+
+/// Idle phases before the first load; behind a load, queues may still be draining.
+fn idle_windows(phases: &[Phase]) -> Vec<(f64, f64)> {
+    let before = phases.iter().take_while(|p| p.is_idle());
+    before.map(|p| (p.from_ms, p.to_ms)).collect()
+}
+
+fn steady(
+    phases: &[Phase],
+    settle_ms: u64,
+    wanted: impl Fn(&Phase) -> bool,
+) -> impl Iterator<Item = (f64, f64)> {
+    phases
+        .iter()
+        .filter(move |p| wanted(p))
+        .map(move |p| p.steady(settle_ms))
+}
+
+fn within<'a>(series: &[&'a ProbeSeries], windows: &[(f64, f64)]) -> Vec<&'a Probe> {
+    let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t < *to);
+    series
+        .iter()
+        .flat_map(|series| &series.samples)
+        .filter(|probe| inside(probe.t_ms))
+        .collect()
+}
+
+fn rates(flows: &[Flow], direction: Direction) -> Vec<f64> {
+    flows
+        .iter()
+        .filter(|flow| flow.direction == direction)
+        .map(|flow| flow.mbit)
+        .collect()
+}
+
+/// A plain sum of no flows is -0.0, which would be printed so.
+fn total(rates: &[f64]) -> f64 {
+    rates.iter().fold(0.0, |sum, rate| sum + rate)
+}
