@@ -5,16 +5,28 @@
 //! be compared with the plan. Words come in through `parse`, in `tc`'s order semantics (a later word wins), and go
 //! out through `Display` in a canonical order that parses back to the same value.
 //!
-//! The grammar is iproute2's (`tc/q_cake.c`, `tc/q_fq_codel.c`, `tc/q_htb.c`), stricter in one respect: a value
-//! that the kernel would refuse, bend or quietly leave out is an error here.
+//! The grammar is iproute2's (`tc/q_cake.c`, `tc/q_fq_codel.c`, `tc/q_htb.c` and their neighbours), stricter in one
+//! respect: a value that the kernel would refuse, bend or quietly leave out is an error here. What the kernel takes
+//! from the device (its MTU, its queue length) stays `None`.
 
 pub mod cake;
+pub mod codel;
+pub mod fifo;
 pub mod fq_codel;
+pub mod hfsc;
+pub mod htb;
+pub mod pie;
+pub mod sfq;
+pub mod size_table;
+pub mod tbf;
 mod words;
 
 use core::fmt;
 use core::str::FromStr;
 
+pub use hfsc::{Hfsc, HfscClass};
+pub use htb::{Htb, HtbClass};
+pub use size_table::{LinkLayer, Stab};
 use words::Words;
 pub use words::{ParseError, ParseErrorKind};
 
@@ -25,9 +37,40 @@ pub enum Qdisc {
     Cake(cake::Cake),
     /// Flow Queue CoDel (RFC 8290).
     FqCodel(fq_codel::FqCodel),
+    /// Controlled Delay on one queue (RFC 8289).
+    Codel(codel::Codel),
+    /// Proportional Integral controller Enhanced (RFC 8033).
+    Pie(pie::Pie),
+    /// Stochastic Fairness Queueing.
+    Sfq(sfq::Sfq),
+    /// First in, first out, limited in packets.
+    Pfifo(fifo::Fifo),
+    /// First in, first out, limited in bytes.
+    Bfifo(fifo::Fifo),
+    /// First in, first out, limited in packets; a full queue drops its oldest.
+    PfifoHeadDrop(fifo::Fifo),
+    /// Token bucket filter: a shaper without classes.
+    Tbf(tbf::Tbf),
     /// Hierarchical token bucket: the root that carries [`HtbClass`]es.
     Htb(Htb),
+    /// Hierarchical fair service curve: the root that carries [`HfscClass`]es.
+    Hfsc(Hfsc),
 }
+
+/// Every kind, for suggestions.
+const KINDS: [&str; 11] = [
+    cake::KIND,
+    fq_codel::KIND,
+    codel::KIND,
+    pie::KIND,
+    sfq::KIND,
+    fifo::PFIFO,
+    fifo::BFIFO,
+    fifo::PFIFO_HEAD_DROP,
+    tbf::KIND,
+    htb::KIND,
+    hfsc::KIND,
+];
 
 impl Qdisc {
     /// Reads a whole specification, its kind first: `cake bandwidth 20mbit nat`.
@@ -45,25 +88,44 @@ impl Qdisc {
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut words = Words::of(text);
         let Some(kind) = words.next() else {
-            return Err(words.nothing());
+            return Err(words.at_end(ParseErrorKind::UnknownQdisc));
         };
-        match kind.text {
+        Ok(match kind.text {
             cake::KIND => {
                 let mut cake = cake::Cake::default();
                 cake.read(words.within(cake::KIND))?;
-                Ok(Self::Cake(cake))
+                Self::Cake(cake)
             }
             fq_codel::KIND => {
                 let mut fq_codel = fq_codel::FqCodel::default();
                 fq_codel.read(words.within(fq_codel::KIND))?;
-                Ok(Self::FqCodel(fq_codel))
+                Self::FqCodel(fq_codel)
             }
-            Htb::KIND => Ok(Self::Htb(Htb::read(words.within(Htb::KIND))?)),
-            _ => {
-                let known = [cake::KIND, fq_codel::KIND, Htb::KIND];
-                Err(words.unknown(kind, ParseErrorKind::UnknownQdisc, known.into_iter()))
+            codel::KIND => {
+                let mut codel = codel::Codel::default();
+                codel.read(words.within(codel::KIND))?;
+                Self::Codel(codel)
             }
-        }
+            pie::KIND => {
+                let mut pie = pie::Pie::default();
+                pie.read(words.within(pie::KIND))?;
+                Self::Pie(pie)
+            }
+            sfq::KIND => {
+                let mut sfq = sfq::Sfq::default();
+                sfq.read(words.within(sfq::KIND))?;
+                Self::Sfq(sfq)
+            }
+            fifo::PFIFO => Self::Pfifo(fifo::Fifo::read(words.within(fifo::PFIFO))?),
+            fifo::BFIFO => Self::Bfifo(fifo::Fifo::read_bytes(words.within(fifo::BFIFO))?),
+            fifo::PFIFO_HEAD_DROP => {
+                Self::PfifoHeadDrop(fifo::Fifo::read(words.within(fifo::PFIFO_HEAD_DROP))?)
+            }
+            tbf::KIND => Self::Tbf(tbf::Tbf::read(words.within(tbf::KIND))?),
+            htb::KIND => Self::Htb(Htb::read(words.within(htb::KIND))?),
+            hfsc::KIND => Self::Hfsc(Hfsc::read(words.within(hfsc::KIND))?),
+            _ => return Err(words.unknown(kind, ParseErrorKind::UnknownQdisc, KINDS.into_iter())),
+        })
     }
 
     /// The name by which the kernel knows the kind: `cake`, `fq_codel`, `htb`.
@@ -71,7 +133,15 @@ impl Qdisc {
         match self {
             Self::Cake(_) => cake::KIND,
             Self::FqCodel(_) => fq_codel::KIND,
-            Self::Htb(_) => Htb::KIND,
+            Self::Codel(_) => codel::KIND,
+            Self::Pie(_) => pie::KIND,
+            Self::Sfq(_) => sfq::KIND,
+            Self::Pfifo(_) => fifo::PFIFO,
+            Self::Bfifo(_) => fifo::BFIFO,
+            Self::PfifoHeadDrop(_) => fifo::PFIFO_HEAD_DROP,
+            Self::Tbf(_) => tbf::KIND,
+            Self::Htb(_) => htb::KIND,
+            Self::Hfsc(_) => hfsc::KIND,
         }
     }
 }
@@ -89,91 +159,14 @@ impl fmt::Display for Qdisc {
         match self {
             Self::Cake(cake) => cake.fmt(f),
             Self::FqCodel(fq_codel) => fq_codel.fmt(f),
+            Self::Codel(codel) => codel.fmt(f),
+            Self::Pie(pie) => pie.fmt(f),
+            Self::Sfq(sfq) => sfq.fmt(f),
+            Self::Pfifo(fifo) | Self::PfifoHeadDrop(fifo) => fifo.print(f, self.kind(), ""),
+            Self::Bfifo(fifo) => fifo.print(f, self.kind(), "b"),
+            Self::Tbf(tbf) => tbf.fmt(f),
             Self::Htb(htb) => htb.fmt(f),
+            Self::Hfsc(hfsc) => hfsc.fmt(f),
         }
     }
-}
-
-/// The root of an HTB hierarchy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Htb {
-    /// Minor number of the class that takes unclassified packets (`default 10` is class `1:10`, hexadecimal).
-    pub default: u32,
-}
-
-impl Htb {
-    const KIND: &str = "htb";
-
-    fn read(mut words: Words<'_>) -> Result<Self, ParseError> {
-        const EXPECTED: &str = "a class's minor number in hexadecimal, such as 10";
-        let mut htb = Self { default: 0 };
-        while let Some(word) = words.next() {
-            if word.text != "default" {
-                return Err(words.unknown(word, ParseErrorKind::UnknownWord, ["default"].into_iter()));
-            }
-            let value = words.value(word, EXPECTED)?;
-            let digits = value.text.strip_prefix("0x").unwrap_or(value.text);
-            // Minor numbers have 16 bits; a sign, which the standard library would take, is no digit.
-            let number = u16::from_str_radix(digits, 16)
-                .ok()
-                .filter(|_| !digits.starts_with('+'));
-            htb.default = number.map(u32::from).ok_or_else(|| {
-                words.error(
-                    value,
-                    ParseErrorKind::BadValue {
-                        keyword: "default",
-                        expected: EXPECTED,
-                    },
-                )
-            })?;
-        }
-        Ok(htb)
-    }
-}
-
-impl fmt::Display for Htb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} default {:x}", Self::KIND, self.default)
-    }
-}
-
-/// One HTB class.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HtbClass {
-    /// Guaranteed rate.
-    pub rate: crate::units::Rate,
-    /// Rate up to which it may borrow.
-    pub ceil: crate::units::Rate,
-    /// Priority among siblings that borrow; lower goes first.
-    pub prio: u32,
-    /// Bytes served per round when borrowing.
-    pub quantum: u32,
-    /// Bytes that may leave at once at `rate`.
-    pub burst: crate::units::Bytes,
-    /// Bytes that may leave at once at `ceil`.
-    pub cburst: crate::units::Bytes,
-}
-
-/// A size table on a root qdisc (`tc-stab`): how many bytes a packet really costs on the line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stab {
-    /// Largest packet the table covers, bytes.
-    pub mtu: u32,
-    /// Entries in the table.
-    pub tsize: u32,
-    /// Least size a packet is counted with, bytes.
-    pub mpu: u32,
-    /// Bytes added to each packet, on top of the length the kernel knows.
-    pub overhead: i32,
-    /// Cell framing of the line.
-    pub linklayer: LinkLayer,
-}
-
-/// The cell framing that a size table or an HTB class can express.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// Whole packets.
-    Ethernet,
-    /// 48 bytes of payload in 53-byte cells.
-    Atm,
 }

@@ -67,6 +67,16 @@ pub enum ParseErrorKind {
         /// The one that came first.
         first: &'static str,
     },
+    /// The text ends and this was never said.
+    Incomplete {
+        /// What is missing, such as `'rate'`.
+        missing: &'static str,
+    },
+    /// The words are good one by one and contradict each other.
+    Contradiction {
+        /// What is wrong.
+        reason: &'static str,
+    },
 }
 
 impl ParseError {
@@ -96,6 +106,8 @@ impl ParseError {
             ParseErrorKind::SecondPreset { first } => {
                 format!("{qdisc} takes one round-trip preset, and '{word}' comes after '{first}'")
             }
+            ParseErrorKind::Incomplete { missing } => format!("{qdisc} needs {missing}"),
+            ParseErrorKind::Contradiction { reason } => format!("{qdisc}: {reason}"),
         }
     }
 }
@@ -121,7 +133,7 @@ pub(super) struct Word<'a> {
 }
 
 /// Hands out the words of a text and reads their values.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Words<'a> {
     qdisc: &'static str,
     text: &'a str,
@@ -188,16 +200,22 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The error that the text names no discipline at all.
-    pub(super) fn nothing(&self) -> ParseError {
-        self.error(
-            Word {
-                text: "",
-                position: self.position,
-                index: 0,
-            },
-            ParseErrorKind::UnknownQdisc,
-        )
+    /// The error that the text ends too early, or does not fit together as a whole.
+    pub(super) fn at_end(&self, kind: ParseErrorKind) -> ParseError {
+        let end = Word {
+            text: "",
+            position: self.position,
+            index: self.index,
+        };
+        self.error(end, kind)
+    }
+
+    /// The next word, if it is this one.
+    pub(super) fn take(&mut self, text: &str) -> Option<Word<'a>> {
+        let mut ahead = self.clone();
+        let word = ahead.next().filter(|word| word.text == text)?;
+        *self = ahead;
+        Some(word)
     }
 
     /// The word after `keyword`.
@@ -219,6 +237,40 @@ impl<'a> Words<'a> {
             return Err(self.error(value, ParseErrorKind::OutOfRange { keyword, range }));
         }
         Ok(rate)
+    }
+
+    /// A rate above 0.
+    pub(super) fn shaped_rate(&mut self, word: Word<'_>, keyword: &'static str) -> Result<Rate, ParseError> {
+        let ahead = self.clone().next();
+        let rate = self.rate(word, keyword)?;
+        if rate.bits_per_sec() == 0 {
+            let range = "8bit and more".into();
+            return Err(self.error(
+                ahead.unwrap_or(word),
+                ParseErrorKind::OutOfRange { keyword, range },
+            ));
+        }
+        Ok(rate)
+    }
+
+    /// A class's minor number: up to 16 bits in hexadecimal.
+    pub(super) fn minor(&mut self, word: Word<'_>, keyword: &'static str) -> Result<u32, ParseError> {
+        const EXPECTED: &str = "a class's minor number in hexadecimal, such as 10";
+        let value = self.value(word, EXPECTED)?;
+        let digits = value.text.strip_prefix("0x").unwrap_or(value.text);
+        // A sign, which the standard library would take, is no digit.
+        let number = u16::from_str_radix(digits, 16)
+            .ok()
+            .filter(|_| !digits.starts_with('+'));
+        number.map(u32::from).ok_or_else(|| {
+            self.error(
+                value,
+                ParseErrorKind::BadValue {
+                    keyword,
+                    expected: EXPECTED,
+                },
+            )
+        })
     }
 
     /// A time that fits the 32-bit count of microseconds in which `tc` sends it.
