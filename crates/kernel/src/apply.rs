@@ -302,7 +302,7 @@ fn can_change(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> boo
     match (&planned.qdisc, &found.qdisc) {
         (Qdisc::Cake(_), Some(Qdisc::Cake(_))) => true,
         // HTB has no change operation; its size table is not its own and can change.
-        (Qdisc::Htb(planned), Some(Qdisc::Htb(found))) => planned == found,
+        (Qdisc::Htb(_), Some(found)) => same_qdisc(&planned.qdisc, found, link.mtu),
         // The number of flows is fixed, and a threshold or quantum once given cannot be taken back.
         (Qdisc::FqCodel(planned), Some(Qdisc::FqCodel(found))) => {
             let quantum_can = planned.quantum.is_some() || is_default_quantum(found.quantum, link.mtu);
@@ -377,11 +377,7 @@ fn put_class(
         &link.name,
         format!("set the class {id} below {parent}"),
     ))?;
-    changes.push(format!(
-        "{}: class {id} {}",
-        link.name,
-        crate::render::class_words(class)
-    ));
+    changes.push(format!("{}: class {id} {}", link.name, class));
     Ok(())
 }
 
@@ -410,5 +406,6 @@ fn options(qdisc: &Qdisc, purpose: Purpose) -> Vec<u8> {
         Qdisc::Cake(c) => cake::encode(c),
         Qdisc::FqCodel(c) => fq_codel::encode(c, purpose),
         Qdisc::Htb(h) => htb::encode_root(h),
+        _ => Vec::new(),
     }
 }

@@ -152,12 +152,7 @@ fn probe(socket: &mut Socket, name: &str, index: u32, feature: Feature) -> Resul
             "fq_codel",
             &fq_codel::encode(&Default::default(), fq_codel::Purpose::Create),
         ),
-        Feature::Htb => root(
-            socket,
-            0x3_0000,
-            "htb",
-            &htb::encode_root(&sqm_core::spec::Htb { default: 0 }),
-        ),
+        Feature::Htb => root(socket, 0x3_0000, "htb", &htb::encode_root(&Default::default())),
         Feature::Ingress => {
             let (parent, handle) = (INGRESS, INGRESS_HANDLE);
             NewQdisc {

@@ -256,7 +256,7 @@ pub fn held(qdisc: &Qdisc) -> Qdisc {
     match qdisc {
         Qdisc::Cake(c) => Qdisc::Cake(cake::held(c)),
         Qdisc::FqCodel(c) => Qdisc::FqCodel(fq_codel::held(c)),
-        Qdisc::Htb(h) => Qdisc::Htb(h.clone()),
+        _ => qdisc.clone(),
     }
 }
 

@@ -3,7 +3,6 @@
 //! The lines, run by a root shell in this order on a device without queues of its own, give what [`apply`](crate::apply)
 //! gives through netlink. They are for reading, teaching and comparing; the program never runs them.
 
-use sqm_core::spec::{HtbClass, LinkLayer, Stab};
 use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 
 /// One command per element, without line ends. Empty for a plan that shapes nothing.
@@ -43,7 +42,7 @@ fn qdisc(device: &str, planned: &PlannedQdisc) -> String {
     let stab = planned
         .stab
         .as_ref()
-        .map(|s| format!("{} ", stab_words(s)))
+        .map(|s| format!("stab {s} "))
         .unwrap_or_default();
     format!(
         "tc qdisc add dev {device} {parent} handle {} {stab}{}",
@@ -53,44 +52,12 @@ fn qdisc(device: &str, planned: &PlannedQdisc) -> String {
 
 fn class(device: &str, planned: &PlannedClass) -> String {
     let PlannedClass { parent, id, class } = planned;
-    format!(
-        "tc class add dev {device} parent {parent} classid {id} htb {}",
-        class_words(class)
-    )
-}
-
-/// The parameters of an HTB class.
-pub(crate) fn class_words(class: &HtbClass) -> String {
-    let HtbClass {
-        rate,
-        ceil,
-        prio,
-        quantum,
-        burst,
-        cburst,
-    } = class;
-    format!("rate {rate} ceil {ceil} prio {prio} quantum {quantum} burst {burst} cburst {cburst}")
-}
-
-/// A size table.
-pub(crate) fn stab_words(stab: &Stab) -> String {
-    let Stab {
-        mtu,
-        tsize,
-        mpu,
-        overhead,
-        linklayer,
-    } = stab;
-    let linklayer = match linklayer {
-        LinkLayer::Ethernet => "ethernet",
-        LinkLayer::Atm => "atm",
-    };
-    format!("stab mtu {mtu} tsize {tsize} mpu {mpu} overhead {overhead} linklayer {linklayer}")
+    format!("tc class add dev {device} parent {parent} classid {id} htb {class}")
 }
 
 #[cfg(test)]
 mod tests {
-    use sqm_core::spec::Qdisc;
+    use sqm_core::spec::{HtbClass, LinkLayer, Qdisc, Stab};
     use sqm_core::units::{Bytes, Rate};
     use sqm_plan::plan::Handle;
 
@@ -127,9 +94,10 @@ mod tests {
             rate,
             ceil: rate,
             prio: 0,
-            quantum: 1749,
+            quantum: Some(1749),
             burst: Bytes(1749),
             cburst: Bytes(1749),
+            framing: Default::default(),
         };
         let stab = Stab {
             mtu: 2047,

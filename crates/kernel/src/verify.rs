@@ -14,7 +14,6 @@ use crate::error::Error;
 use crate::netlink::socket::Socket;
 use crate::netlink::{htb, size_table};
 use crate::observe::{self, Device, ObservedQdisc};
-use crate::render::{class_words, stab_words};
 
 /// Longest link header that a device adds to its MTU when the kernel chooses fq_codel's quantum, bytes.
 const LINK_HEADER_MAX: u32 = 64;
@@ -100,7 +99,7 @@ pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
 
 /// Whether one qdisc is as planned.
 pub(crate) fn same_qdisc(planned: &Qdisc, found: &Qdisc, mtu: u32) -> bool {
-    let expected = with_default_quantum(observe::held(planned), found, mtu);
+    let expected = with_the_devices_own(observe::held(planned), found, mtu);
     expected == *found
 }
 
@@ -109,12 +108,28 @@ pub(crate) fn same_stab(planned: Option<&Stab>, found: Option<&Stab>) -> bool {
     planned.map(size_table::held).as_ref() == found
 }
 
-fn with_default_quantum(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
-    if let (Qdisc::FqCodel(expected), Qdisc::FqCodel(found)) = (&mut expected, found)
-        && expected.quantum.is_none()
-        && is_default_quantum(found.quantum, mtu)
-    {
-        expected.quantum = found.quantum;
+/// What a plan leaves to the device is as the kernel found it there.
+fn with_the_devices_own(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
+    match (&mut expected, found) {
+        (Qdisc::FqCodel(expected), Qdisc::FqCodel(found))
+            if expected.quantum.is_none() && is_default_quantum(found.quantum, mtu) =>
+        {
+            expected.quantum = found.quantum;
+        }
+        (Qdisc::Sfq(expected), Qdisc::Sfq(found))
+            if expected.quantum.is_none() && is_default_quantum(found.quantum, mtu) =>
+        {
+            expected.quantum = found.quantum;
+        }
+        (Qdisc::Htb(expected), Qdisc::Htb(found)) => {
+            expected.direct_qlen = expected.direct_qlen.or(found.direct_qlen);
+        }
+        (Qdisc::Pfifo(expected), Qdisc::Pfifo(found))
+        | (Qdisc::Bfifo(expected), Qdisc::Bfifo(found))
+        | (Qdisc::PfifoHeadDrop(expected), Qdisc::PfifoHeadDrop(found)) => {
+            expected.limit = expected.limit.or(found.limit);
+        }
+        _ => {}
     }
     expected
 }
@@ -131,6 +146,7 @@ pub(crate) fn same_class(planned: &HtbClass, found: &HtbClass) -> bool {
         && near(held.cburst, found.cburst, held.ceil)
         && *found
             == HtbClass {
+                quantum: planned.quantum.or(found.quantum),
                 burst: found.burst,
                 cburst: found.cburst,
                 ..held
@@ -181,7 +197,7 @@ impl Differences {
         for planned in &tree.classes {
             let at = format!("{name} {}", planned.id);
             match device.classes.iter().find(|c| c.id == planned.id) {
-                None => self.add(&at, class_words(&planned.class), "no class"),
+                None => self.add(&at, planned.class.to_string(), "no class"),
                 Some(found) => {
                     if found.parent != planned.parent {
                         self.add(
@@ -191,7 +207,7 @@ impl Differences {
                         );
                     }
                     if !same_class(&planned.class, &found.class) {
-                        self.add(&at, class_words(&planned.class), class_words(&found.class));
+                        self.add(&at, planned.class.to_string(), found.class.to_string());
                     }
                 }
             }
@@ -204,7 +220,7 @@ impl Differences {
             self.add(
                 &format!("{name} {}", extra.id),
                 "no class",
-                class_words(&extra.class),
+                extra.class.to_string(),
             );
         }
         for extra in device
@@ -222,5 +238,5 @@ impl Differences {
 }
 
 fn table(stab: Option<&Stab>) -> String {
-    stab.map_or_else(|| "no size table".to_owned(), stab_words)
+    stab.map_or_else(|| "no size table".to_owned(), |stab| format!("stab {stab}"))
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use sqm_core::spec::{HtbClass, LinkLayer, Qdisc, Stab};
+use sqm_core::spec::{HtbClass, Qdisc, Stab};
 
 /// Everything that shapes one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,22 +90,8 @@ impl fmt::Display for PlannedQdisc {
             Some(parent) => write!(f, " parent {parent} ")?,
             None => f.write_str(" root ")?,
         }
-        if let Some(Stab {
-            mtu,
-            tsize,
-            mpu,
-            overhead,
-            linklayer,
-        }) = &self.stab
-        {
-            let linklayer = match linklayer {
-                LinkLayer::Ethernet => "ethernet",
-                LinkLayer::Atm => "atm",
-            };
-            write!(
-                f,
-                "stab mtu {mtu} tsize {tsize} mpu {mpu} overhead {overhead} linklayer {linklayer} "
-            )?;
+        if let Some(stab) = &self.stab {
+            write!(f, "stab {stab} ")?;
         }
         self.qdisc.fmt(f)
     }
@@ -124,20 +110,7 @@ pub struct PlannedClass {
 
 impl fmt::Display for PlannedClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HtbClass {
-            rate,
-            ceil,
-            prio,
-            quantum,
-            burst,
-            cburst,
-        } = &self.class;
-        write!(
-            f,
-            "{} parent {} htb rate {rate} ceil {ceil} prio {prio} ",
-            self.id, self.parent
-        )?;
-        write!(f, "quantum {quantum} burst {burst} cburst {cburst}")
+        write!(f, "{} parent {} htb {}", self.id, self.parent, self.class)
     }
 }
 

@@ -1,23 +1,24 @@
 //! HTB's options (`TCA_HTB_*`), for the root and for a class.
 
-use sqm_core::spec::{Htb, HtbClass};
+use sqm_core::spec::size_table::RateFraming;
+use sqm_core::spec::{Htb, HtbClass, LinkLayer};
 use sqm_core::units::{Bytes, Rate};
 
-use super::attribute::{Attributes, Builder, u32_at};
+use super::attribute::{Attributes, Builder, u16_at, u32_at};
 
 const PARMS: u16 = 1;
 const INIT: u16 = 2;
+const DIRECT_QLEN: u16 = 5;
 const RATE64: u16 = 6;
 const CEIL64: u16 = 7;
 
 /// Version of the protocol between `tc` and the kernel (`TC_HTB_PROTOVER`).
 const VERSION: u32 = 3;
-/// Divisor of a rate for a quantum that is not given; every class here gives its own.
-const RATE_TO_QUANTUM: u32 = 10;
-/// `TC_LINKLAYER_ETHERNET`. Any value but 0 tells the kernel that no rate table follows: it computes exact costs.
+/// `TC_LINKLAYER_*`. Any value but 0 tells the kernel that no rate table follows: it computes exact costs.
 const LINKLAYER_ETHERNET: u8 = 1;
+const LINKLAYER_ATM: u8 = 2;
 /// Length of `struct tc_ratespec`.
-const RATESPEC: usize = 12;
+pub(super) const RATESPEC: usize = 12;
 /// Priorities end here (`TC_HTB_NUMPRIO`); the kernel lowers a higher number to it.
 const PRIO_MAX: u32 = 7;
 /// Nanoseconds in one tick of the packet scheduler (`PSCHED_SHIFT` 6).
@@ -28,16 +29,25 @@ const NS_PER_SEC: u128 = 1_000_000_000;
 pub fn encode_root(htb: &Htb) -> Vec<u8> {
     // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
     let mut init = Vec::with_capacity(20);
-    for word in [VERSION, RATE_TO_QUANTUM, htb.default, 0, 0] {
+    for word in [VERSION, htb.r2q, htb.default, 0, 0] {
         init.extend_from_slice(&word.to_ne_bytes());
     }
-    Builder::default().bytes(INIT, &init).finish()
+    let options = Builder::default().bytes(INIT, &init);
+    match htb.direct_qlen {
+        Some(limit) => options.u32(DIRECT_QLEN, limit),
+        None => options,
+    }
+    .finish()
 }
 
-/// Options of the root.
+/// Options of the root. The limit of unshaped packets is always reported.
 pub fn decode_root(bytes: &[u8]) -> Option<Htb> {
+    let options = Attributes(bytes);
+    let init = options.get(INIT)?;
     Some(Htb {
-        default: u32_at(Attributes(bytes).get(INIT)?, 8)?,
+        default: u32_at(init, 8)?,
+        r2q: u32_at(init, 4)?,
+        direct_qlen: options.u32(DIRECT_QLEN),
     })
 }
 
@@ -61,12 +71,13 @@ pub fn encode_class(class: &HtbClass) -> Vec<u8> {
     let (rate, ceil) = (class.rate.bytes_per_sec(), class.ceil.bytes_per_sec());
     // struct tc_htb_opt: rate, ceil, buffer, cbuffer, quantum, level, prio.
     let mut parms = Vec::with_capacity(2 * RATESPEC + 20);
-    parms.extend(ratespec(rate));
-    parms.extend(ratespec(ceil));
+    parms.extend(ratespec(rate, class.framing));
+    parms.extend(ratespec(ceil, class.framing));
     for word in [
         ticks(class.burst, rate),
         ticks(class.cburst, ceil),
-        class.quantum,
+        // 0 lets the kernel divide the rate.
+        class.quantum.unwrap_or(0),
         0,
         class.prio,
     ] {
@@ -97,8 +108,9 @@ pub fn decode_class(bytes: &[u8]) -> Option<HtbClass> {
         ceil: of_bytes(ceil),
         burst: size(word(2 * RATESPEC)?, rate),
         cburst: size(word(2 * RATESPEC + 4)?, ceil),
-        quantum: word(2 * RATESPEC + 8)?,
+        quantum: Some(word(2 * RATESPEC + 8)?),
         prio: word(2 * RATESPEC + 16)?,
+        framing: framing(parms)?,
     })
 }
 
@@ -109,22 +121,40 @@ pub fn held(class: &HtbClass) -> HtbClass {
     held
 }
 
-fn ratespec(bytes_per_sec: u64) -> [u8; RATESPEC] {
+/// `struct tc_ratespec`: cell_log, linklayer, overhead, cell_align, mpu, rate.
+pub(super) fn ratespec(bytes_per_sec: u64, framing: RateFraming) -> [u8; RATESPEC] {
     let mut spec = [0; RATESPEC];
-    spec[1] = LINKLAYER_ETHERNET;
+    spec[1] = match framing.linklayer {
+        LinkLayer::Ethernet => LINKLAYER_ETHERNET,
+        LinkLayer::Atm => LINKLAYER_ATM,
+    };
+    spec[2..4].copy_from_slice(&framing.overhead.to_ne_bytes());
+    spec[6..8].copy_from_slice(&framing.mpu.to_ne_bytes());
     spec[8..].copy_from_slice(&u32::try_from(bytes_per_sec).unwrap_or(u32::MAX).to_ne_bytes());
     spec
 }
 
+/// The accounting in a `struct tc_ratespec`.
+pub(super) fn framing(spec: &[u8]) -> Option<RateFraming> {
+    Some(RateFraming {
+        overhead: u16_at(spec, 2)?,
+        mpu: u16_at(spec, 6)?,
+        linklayer: match *spec.get(1)? {
+            LINKLAYER_ATM => LinkLayer::Atm,
+            _ => LinkLayer::Ethernet,
+        },
+    })
+}
+
 /// How long a burst takes at a rate, in ticks, rounded up (`tc_calc_xmittime`). The kernel keeps bursts as time.
-fn ticks(Bytes(size): Bytes, bytes_per_sec: u64) -> u32 {
+pub(super) fn ticks(Bytes(size): Bytes, bytes_per_sec: u64) -> u32 {
     let ns = (u128::from(size) * NS_PER_SEC).div_ceil(u128::from(bytes_per_sec.max(1)));
     // Rounded up once, from the exact quotient: ceil(ceil(x) / n) is ceil(x / n) for whole n.
     u32::try_from(ns.div_ceil(TICK_NS)).unwrap_or(u32::MAX)
 }
 
 /// How much passes at a rate in that many ticks, rounded down (`tc_calc_xmitsize`).
-fn size(ticks: u32, bytes_per_sec: u64) -> Bytes {
+pub(super) fn size(ticks: u32, bytes_per_sec: u64) -> Bytes {
     let size = u128::from(ticks) * TICK_NS * u128::from(bytes_per_sec) / NS_PER_SEC;
     Bytes(u64::try_from(size).unwrap_or(u64::MAX))
 }
@@ -141,9 +171,10 @@ mod tests {
             rate,
             ceil: rate,
             prio: 0,
-            quantum: 1749,
+            quantum: Some(1749),
             burst: Bytes(1749),
             cburst: Bytes(1749),
+            framing: Default::default(),
         }
     }
 
@@ -171,8 +202,8 @@ mod tests {
     #[test]
     fn root_reads_back() {
         assert_eq!(
-            decode_root(&encode_root(&Htb { default: 0x10 })),
-            Some(Htb { default: 0x10 })
+            decode_root(&encode_root(&Htb::with_default(0x10))),
+            Some(Htb::with_default(0x10))
         );
     }
 

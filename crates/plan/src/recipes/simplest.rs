@@ -33,13 +33,12 @@ pub fn tree(settings: &Settings, side: Side, device: &Device) -> Result<Tree, Pa
         rate,
         ceil: rate,
         prio: 0,
-        quantum: burst,
+        quantum: Some(burst),
+        framing: Default::default(),
         burst: Bytes(burst.into()),
         cburst: Bytes(burst.into()),
     };
-    let htb = Qdisc::Htb(Htb {
-        default: ONLY.minor.into(),
-    });
+    let htb = Qdisc::Htb(Htb::with_default(ONLY.minor));
     let leaf = Qdisc::FqCodel(leaf(direction, rate)?);
     Ok(Tree {
         qdiscs: vec![

@@ -118,7 +118,7 @@ struct ClassJson {
     rate_bits_per_sec: u64,
     ceil_bits_per_sec: u64,
     prio: u32,
-    quantum_bytes: u32,
+    quantum_bytes: Option<u32>,
     burst_bytes: u64,
     cburst_bytes: u64,
 }
@@ -178,6 +178,7 @@ impl From<&PlannedClass> for ClassJson {
             quantum,
             burst,
             cburst,
+            ..
         } = class;
         Self {
             id: id.to_string(),
