@@ -22,7 +22,10 @@ impl HashKey {
     /// Over the whole tuple; 0 if it is not IP. An IPv6 flow label stands for the ports where there is one.
     #[inline]
     pub fn flow(&self, tuple: &Tuple) -> u32 {
-        let ports = u64::from(tuple.source_port) << 16 | u64::from(tuple.destination_port);
+        let ports = match tuple.flow_label {
+            0 => u64::from(tuple.source_port) << 16 | u64::from(tuple.destination_port),
+            _ => 0,
+        };
         let transport = u64::from(tuple.protocol) << 52 | u64::from(tuple.flow_label) << 32 | ports;
         match tuple.addresses {
             Addresses::V4 { source, destination } => {
@@ -127,6 +130,17 @@ mod tests {
         assert_ne!(a.flow, b.flow);
         assert_eq!((a.source, a.destination), (b.source, b.destination));
         assert_ne!(a.source, a.destination);
+    }
+
+    #[test]
+    fn a_flow_label_stands_for_the_ports() {
+        let labelled = |port, flow_label| Tuple {
+            flow_label,
+            ..tuple(port)
+        };
+        let key = HashKey(1, 2);
+        assert_eq!(key.flow(&labelled(1024, 7)), key.flow(&labelled(0, 7)));
+        assert_ne!(key.flow(&labelled(1024, 7)), key.flow(&labelled(1024, 8)));
     }
 
     #[test]

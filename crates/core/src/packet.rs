@@ -156,6 +156,9 @@ pub struct Tcp<'a> {
     pub payload: u32,
     /// Option bytes, as they stand.
     pub options: &'a [u8],
+    /// These bytes are from the middle of an IPv4 datagram: only who takes later fragments for headers, as Linux's ACK
+    /// filter does, reads a header here.
+    pub later_fragment: bool,
 }
 
 /// A super-packet's segments.
