@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,14 +15,14 @@ use std::time::Duration;
 use crate::protocol::{Act, LAST, MARK, MORE, PIECE, RECEIVED, Reply, Request};
 use crate::{Clock, Error, launch};
 
-/// A running guest. Dropping it ends the kernel and removes its folder.
+/// A running guest. Dropping it ends the kernel; so does the end of this process, however it comes, because the guest
+/// powers off when its console is closed.
 #[derive(Debug)]
 pub struct Guest {
     kernel: Child,
     input: Mutex<ChildStdin>,
     console: Arc<Console>,
     next_id: AtomicU64,
-    folder: tempfile::TempDir,
 }
 
 /// What a program inside the guest left behind.
@@ -51,8 +51,8 @@ impl Guest {
     pub fn boot(clock: Clock, agent: &Path) -> Result<Self, Error> {
         let kernel_file = clock.kernel()?;
         let folder = private_folder()?;
-        let kernel_file = stage(&kernel_file, "linux", folder.path())?;
-        let agent = stage(agent, "sqm", folder.path())?;
+        let kernel_file = staged(&kernel_file, "linux", folder.path())?;
+        let agent = staged(agent, "sqm", folder.path())?;
         let mut command = Command::new(&kernel_file);
         command
             .args([
@@ -101,9 +101,10 @@ impl Guest {
             input: Mutex::new(input),
             console,
             next_id: AtomicU64::new(1),
-            folder,
         };
         guest.wait_for(&greeting, BOOT_PATIENCE)?;
+        // A running guest needs its folder no more: nothing is left behind if this process is killed later.
+        drop(folder);
         Ok(guest)
     }
 
@@ -185,7 +186,6 @@ impl Guest {
         if let Some(group) = rustix::process::Pid::from_raw(self.kernel.id() as i32) {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
-        let _ = fs::remove_dir_all(self.folder.path());
     }
 
     fn wait_for(&self, answer: &Receiver<Reply>, patience: Duration) -> Result<Reply, Error> {
@@ -280,27 +280,61 @@ impl Console {
     }
 }
 
+/// A folder for the time of the boot, named after this process so that [`remove_orphans`] knows whose it is.
 fn private_folder() -> Result<tempfile::TempDir, Error> {
+    let parent = temporary_folder();
+    remove_orphans(&parent);
     tempfile::Builder::new()
-        .prefix("sqm-lab-")
-        .tempdir()
-        .map_err(|e| Error::host("cannot make a folder in", std::env::temp_dir(), e))
+        .prefix(&format!("{FOLDER}{}-", std::process::id()))
+        .tempdir_in(&parent)
+        .map_err(|e| Error::host("cannot make a folder in", parent, e))
 }
 
-/// Puts a copy of a program where the guest's user can read it: a build or cache folder may be closed to `nobody`.
-fn stage(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
-    let staged = folder.join(name);
-    fs::copy(program, &staged).map_err(|e| Error::host("cannot copy", program, e))?;
-    let open = |path: &Path| {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-        if rustix::process::geteuid().is_root() {
-            chown(path, Some(NOBODY), Some(NOBODY))
-        } else {
-            Ok(())
-        }
+const FOLDER: &str = "sqm-lab-";
+
+/// Removes what a process that was killed while its guest booted could not remove itself.
+fn remove_orphans(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
     };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(FOLDER)?.split_once('-'));
+        if owner.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
+        {
+            // Another user's stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Root's own folder for temporary files may be closed to the user that the guest runs as.
+fn temporary_folder() -> PathBuf {
+    let usual = std::env::temp_dir();
+    let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|m| m.permissions().mode() & 0o001 != 0);
+    if rustix::process::geteuid().is_root() && !usual.ancestors().all(is_open) {
+        return "/tmp".into();
+    }
+    usual
+}
+
+/// A path to a program that the guest's user can read and the kernel's command line can carry (no spaces): a link, or
+/// for root a copy, because root's build and cache folders may be closed to `nobody`.
+fn staged(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
+    let staged = folder.join(name);
+    if !rustix::process::geteuid().is_root() {
+        fs::canonicalize(program)
+            .and_then(|program| symlink(program, &staged))
+            .map_err(|e| Error::host("cannot link to", program, e))?;
+        return Ok(staged);
+    }
+    fs::copy(program, &staged).map_err(|e| Error::host("cannot copy", program, e))?;
     for path in [&staged, folder] {
-        open(path).map_err(|e| Error::host("cannot set the owner of", path, e))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+            .and_then(|()| chown(path, Some(NOBODY), Some(NOBODY)))
+            .map_err(|e| Error::host("cannot set the owner of", path, e))?;
     }
     Ok(staged)
 }

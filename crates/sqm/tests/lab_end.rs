@@ -1,0 +1,181 @@
+//! However the program ends, its guest ends with it and leaves nothing on the host.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tempfile::TempDir;
+
+/// `sqm` with its own folder for temporary files, which must be empty in the end.
+struct Program {
+    child: Ending,
+    temporary: TempDir,
+}
+
+/// A child process that does not outlive a failed test.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Program {
+    fn start(words: &[&str], temporary: TempDir) -> Self {
+        // Open to the user that a guest of root runs as.
+        fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_sqm"))
+            .args(words)
+            .current_dir(temporary.path())
+            .env("TMPDIR", temporary.path())
+            .env("XDG_RUNTIME_DIR", temporary.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            child: Ending(child),
+            temporary,
+        }
+    }
+
+    /// Waits for this on standard error.
+    fn says(&mut self, words: &str) {
+        let lines = BufReader::new(self.child.0.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let found = lines.map(Result::unwrap).any(|line| {
+            let is_it = line.contains(words);
+            said.push(line);
+            is_it
+        });
+        assert!(found, "`{words}` was never said: {said:?}");
+    }
+
+    /// Sends the signal and waits for the end of the program and of every process of its guest.
+    fn end_by(mut self, signal: Signal) -> TempDir {
+        let guest = processes_of_guest(self.child.0.id());
+        assert!(!guest.is_empty(), "the guest runs");
+        kill_process(Pid::from_child(&self.child.0), signal).unwrap();
+        let status = self.child.0.wait().unwrap();
+        assert_eq!(status.signal(), Some(signal.as_raw()));
+        for process in &guest {
+            wait_for_end(process);
+        }
+        self.temporary
+    }
+
+    fn files(&self) -> Vec<String> {
+        files(&self.temporary)
+    }
+}
+
+fn files(folder: &TempDir) -> Vec<String> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// The kernels that this process started, and everything in their process groups.
+fn processes_of_guest(parent: u32) -> Vec<OwnedFd> {
+    let processes: Vec<_> = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // The name in parentheses may hold anything; after it: state, parent, process group.
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
+            Some((
+                pid,
+                fields.next()?.parse::<u32>().ok()?,
+                fields.next()?.parse::<i32>().ok()?,
+            ))
+        })
+        .collect();
+    let kernels: Vec<_> = processes
+        .iter()
+        .filter(|(_, of, _)| *of == parent)
+        .map(|(pid, ..)| *pid)
+        .collect();
+    let in_guest = processes.iter().filter(|(.., group)| kernels.contains(group));
+    in_guest
+        // One that has ended since is no concern.
+        .filter_map(|(pid, ..)| pidfd_open(Pid::from_raw(*pid)?, PidfdFlags::empty()).ok())
+        .collect()
+}
+
+fn wait_for_end(process: &OwnedFd) {
+    let patience = Timespec {
+        tv_sec: 120,
+        tv_nsec: 0,
+    };
+    let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)).unwrap();
+    assert_eq!(ended, 1, "a process of the guest outlives the program");
+}
+
+#[test]
+fn a_killed_demo_takes_its_guest_along() {
+    for (clock, moment) in [
+        ("wall", "measuring the bloated line"),
+        ("virtual", "measuring again"),
+    ] {
+        let mut demo = Program::start(&["lab", "demo", "--clock", clock], tempfile::tempdir().unwrap());
+        demo.says(moment);
+        let left = files(&demo.end_by(Signal::KILL));
+        assert!(left.iter().all(|file| file == "demo-out"), "{left:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_demo_leaves_no_results() {
+    let mut demo = Program::start(
+        &["lab", "demo", "--clock", "virtual"],
+        tempfile::tempdir().unwrap(),
+    );
+    demo.says("measuring");
+    let temporary = demo.end_by(Signal::INT);
+    assert_eq!(
+        fs::read_dir(temporary.path().join("demo-out")).unwrap().count(),
+        0
+    );
+}
+
+#[test]
+fn a_killed_keeper_takes_its_guest_along_and_does_not_block_the_next() {
+    let keep = ["lab", "keep", "--clock", "virtual"];
+    let mut temporary = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let mut keeper = Program::start(&keep, temporary);
+        let mut ready = String::new();
+        BufReader::new(keeper.child.0.stdout.take().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        assert_eq!(ready, "ready\n");
+        assert_eq!(keeper.files(), ["sqm-lab"]);
+        temporary = keeper.end_by(Signal::KILL);
+    }
+}
+
+#[test]
+fn the_next_lab_removes_what_one_killed_while_booting_left() {
+    let temporary = tempfile::tempdir().unwrap();
+    // No process ever has this number: it is beyond the kernel's largest.
+    fs::create_dir(temporary.path().join("sqm-lab-4194305-abcdef")).unwrap();
+    let living = format!("sqm-lab-{}-abcdef", std::process::id());
+    fs::create_dir(temporary.path().join(&living)).unwrap();
+    let mut keeper = Program::start(&["lab", "keep", "--clock", "virtual"], temporary);
+    let mut ready = String::new();
+    BufReader::new(keeper.child.0.stdout.take().unwrap())
+        .read_line(&mut ready)
+        .unwrap();
+    let mut left = files(&keeper.end_by(Signal::TERM));
+    left.sort();
+    assert_eq!(left, ["sqm-lab", living.as_str()]);
+}
