@@ -20,6 +20,9 @@ pub struct Profile {
     pub buffer_limit_32_bits: bool,
     /// CAKE: the overflow heap sinks an entry by one level only, so that the victim is not always the fattest queue.
     pub overflow_heap_shallow: bool,
+    /// CAKE: a flow whose share of the quantum is small is visited and credited once per round until it may send. Repaired,
+    /// it is credited for all those rounds at once and sits them out.
+    pub round_by_round: bool,
     /// CAKE's ACK filter takes later fragments of a datagram for TCP headers.
     pub ack_filter_fragments: bool,
     /// CoDel: times are 32 bits of 1.024 µs, so that "recently" comes again every 2200 s.
@@ -36,6 +39,7 @@ impl Profile {
         tin_deficit_unbounded: true,
         buffer_limit_32_bits: true,
         overflow_heap_shallow: true,
+        round_by_round: true,
         ack_filter_fragments: true,
         codel_clock_32_bits: true,
     };
@@ -49,6 +53,7 @@ impl Profile {
         tin_deficit_unbounded: false,
         buffer_limit_32_bits: false,
         overflow_heap_shallow: false,
+        round_by_round: false,
         ack_filter_fragments: false,
         codel_clock_32_bits: false,
     };

@@ -20,6 +20,9 @@ pub struct Environment {
     pub mtu: u32,
     /// The device's `txqueuelen`, packets; 1000 on Ethernet.
     pub tx_queue_len: u32,
+    /// The queue's own number, the major part of its handle: a packet whose priority names it chooses its class. 0: none
+    /// can.
+    pub handle: u16,
     /// When the queue is created.
     pub now: Instant,
     /// Which of the kernel's defects it has.
@@ -34,6 +37,7 @@ impl Environment {
         Self {
             mtu: 1514,
             tx_queue_len: 1000,
+            handle: 0,
             now,
             profile: Profile::FIXED,
             hash_key,
