@@ -7,6 +7,7 @@
 //! * [`profile`]: the kernel's known defects, reproduced or repaired.
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
 //! * [`flow_hash`], [`rng`]: keyed hashes and seeded randomness.
+//! * [`fifo`], [`codel`], [`fq_codel`]: the queues; [`tree`] puts them together.
 //! * [`spec`]: the typed `tc` grammar, words in and words out.
 //! * [`nearest`]: the word that was probably meant, for messages.
 #![no_std]
@@ -14,13 +15,20 @@
 
 extern crate alloc;
 
+pub mod codel;
+pub mod fifo;
 pub mod flow_hash;
+pub mod fq_codel;
+pub mod handle;
 pub mod nearest;
 pub mod packet;
-#[allow(dead_code, reason = "the queues that use it follow")]
+#[allow(dead_code, reason = "CAKE, which removes from the middle, follows")]
 mod packet_list;
 pub mod profile;
 pub mod qdisc;
 pub mod rng;
 pub mod spec;
+#[cfg(test)]
+mod test_packet;
+pub mod tree;
 pub mod units;

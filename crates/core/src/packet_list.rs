@@ -65,6 +65,11 @@ impl<T> Store<T> {
         slot.entry.take()
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot<T>>()
+    }
+
     pub(crate) fn front(&self, list: List) -> Option<&T> {
         self.slots.get(list.head as usize)?.entry.as_ref()
     }

@@ -57,6 +57,43 @@ pub trait Qdisc<P: Packet> {
     fn backlog(&self) -> Backlog;
 }
 
+/// A queue that can say what it would send. A shaper above it needs that, because a packet costs tokens by its length.
+pub trait Peek<P: Packet>: Qdisc<P> {
+    /// Decides which packet leaves next, and answers with its length: the next [`dequeue`](Qdisc::dequeue) gives that
+    /// very packet, whenever it comes. An AQM judges the packet now, not then.
+    fn peek(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<u32>;
+}
+
+/// What every discipline counts (`tc -s qdisc`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets sent.
+    pub packets: u64,
+    /// Their bytes, as the discipline counts them.
+    pub bytes: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Times that a limit was met: a shaper made a packet wait, a queue was full.
+    pub overlimits: u64,
+}
+
+impl Counters {
+    /// Nothing yet.
+    pub const NONE: Self = Self {
+        packets: 0,
+        bytes: 0,
+        dropped: 0,
+        overlimits: 0,
+    };
+
+    /// A packet of `length` bytes was sent.
+    #[inline]
+    pub(crate) const fn sent(&mut self, length: u32) {
+        self.packets += 1;
+        self.bytes += length as u64;
+    }
+}
+
 /// The answer to "what may be sent now?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dequeued<P> {
