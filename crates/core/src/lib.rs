@@ -6,6 +6,7 @@
 //! * [`packet`], [`qdisc`]: what a queue may know of a packet, and the contract of all queues.
 //! * [`profile`]: the kernel's known defects, reproduced or repaired.
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
+//! * [`frame`]: packets that are bytes, parsed as far as queues need them.
 //! * [`flow_hash`], [`rng`]: keyed hashes and seeded randomness.
 //! * [`fifo`], [`codel`], [`fq_codel`]: the queues; [`tree`] puts them together.
 //! * [`spec`]: the typed `tc` grammar, words in and words out.
@@ -19,6 +20,7 @@ pub mod codel;
 pub mod fifo;
 pub mod flow_hash;
 pub mod fq_codel;
+pub mod frame;
 pub mod handle;
 pub mod nearest;
 pub mod packet;
