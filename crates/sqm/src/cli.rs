@@ -4,6 +4,7 @@ mod config;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod plan;
+pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod shape;
 pub(crate) mod test;
@@ -27,6 +28,7 @@ enum Command {
     Lab(lab::Args),
     Plan(plan::Args),
     Reload(shape::Reload),
+    Replay(replay::Args),
     Serve(serve::Args),
     Start(shape::Start),
     Status(shape::Status),
@@ -41,6 +43,7 @@ impl Cli {
             Command::Lab(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Reload(args) => args.run(),
+            Command::Replay(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::Start(args) => args.run(),
             Command::Status(args) => args.run(),

@@ -2,6 +2,7 @@
 
 mod cli;
 mod failure;
+mod replay;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,3 @@
+//! Packets that were recorded, sent through a queue in virtual time.
+
+pub(crate) mod vector;

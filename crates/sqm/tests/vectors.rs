@@ -1,0 +1,230 @@
+//! What Linux's queues did in recorded scenarios, ours must do too: the same packets at the same nanosecond, the same
+//! marks, drops, reasons and counters. And a difference is found and explained.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+#[test]
+fn codel_does_what_linux_did() {
+    all_of("codel", 11);
+}
+
+#[test]
+fn fq_codel_does_what_linux_did() {
+    all_of("fq_codel", 23);
+}
+
+#[test]
+fn a_difference_is_found_counted_and_explained() {
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut vector = recorded("fq_codel-a000");
+        change(&mut vector);
+        let output = replay(&vector, &[]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let verdict: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (verdict["mismatches"].as_u64().unwrap(), text(&output.stderr))
+    };
+    let recorded = recorded("fq_codel-a000");
+    let Value::Array(sent) = &recorded["expect"]["sent"] else {
+        panic!()
+    };
+    let (id, t) = (sent[2][0].as_u64().unwrap(), sent[2][1].as_u64().unwrap());
+
+    let (count, explained) = changed(&|vector| vector["expect"]["sent"][2][1] = json!(t + 1));
+    let expected = format!(
+        "fq_codel-a000: sent[2]: expected id {id} at {} ns, CE 0; our queue: id {id} at {t} ns, CE 0\n",
+        t + 1
+    );
+    assert_eq!((count, explained), (1, expected));
+
+    let (count, explained) = changed(&|vector| vector["expect"]["dropped"][0][2] = json!("tail"));
+    assert_eq!(count, 1);
+    assert!(
+        explained.contains("dropped[0]: ") && explained.contains(", tail; our queue: "),
+        "{explained}"
+    );
+
+    let (count, explained) = changed(&|vector| vector["expect"]["final"]["maxpacket"] = json!(7));
+    assert_eq!(count, 1);
+    assert!(
+        explained.contains("final.maxpacket: expected 7; our queue: 1514"),
+        "{explained}"
+    );
+
+    let (count, _) = changed(&|vector| {
+        vector["packets"].as_array_mut().unwrap().truncate(2);
+        vector["expect"]["sent"].as_array_mut().unwrap().truncate(3);
+        vector["expect"]["dropped"] = json!([]);
+        vector["expect"]["final"] = json!({});
+    });
+    assert_eq!(count, 1, "a packet too few is a difference");
+}
+
+#[test]
+fn events_are_told_whatever_was_expected() {
+    let mut vector = recorded("fq_codel-a000");
+    let whole = replay(&vector, &["--events"]);
+    assert!(whole.status.success());
+    let events: Vec<Value> = text(&whole.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let sent = |event: &&Value| event["ev"] == "sent";
+    let told: Vec<_> = events
+        .iter()
+        .filter(sent)
+        .map(|event| json!([event["id"], event["t_ns"], event["ce"]]))
+        .collect();
+    assert_eq!(Value::from(told), vector["expect"]["sent"]);
+    let told: Vec<_> = events
+        .iter()
+        .filter(|event| event["ev"] == "drop")
+        .map(|event| json!([event["id"], event["t_ns"], event["reason"]]))
+        .collect();
+    assert_eq!(Value::from(told), vector["expect"]["dropped"]);
+    for event in &events {
+        let keys: Vec<_> = event.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["ce", "ev", "id", "reason", "t_ns"]);
+    }
+
+    vector["expect"]["sent"] = json!([]);
+    assert_eq!(replay(&vector, &["--events"]).stdout, whole.stdout);
+    vector.as_object_mut().unwrap().remove("expect");
+    assert_eq!(replay(&vector, &["--events"]).stdout, whole.stdout);
+
+    let output = replay(&vector, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("says nothing of what to expect"));
+}
+
+#[test]
+fn what_is_no_vector_is_refused_with_the_place() {
+    type Change = fn(&mut Value);
+    let changes: [(Change, &str); 12] = [
+        (|v| v["packets"][1]["t_ns"] = json!(0), "packets[1] comes at 0"),
+        (
+            |v| v["packets"][1]["id"] = json!(0),
+            "packets[1]: id 0 comes twice",
+        ),
+        (|v| v["packets"][1]["dscp"] = json!(64), "dscp 64 is more than 63"),
+        (
+            |v| v["packets"][1]["len"] = json!(-1),
+            "invalid value: integer `-1`",
+        ),
+        (
+            |v| v["packets"][1]["proto"] = json!("ipx"),
+            "unknown variant `ipx`",
+        ),
+        (|v| v["packets"][1]["class"] = json!("ten"), "'ten' is no class"),
+        (
+            |v| v["packets"][1]["tcp"] = json!({"src": "10.0.0.1", "dst": "::1", "sport": 1, "dport": 1, "seq": 1, "ack": 1, "flags": 16, "payload": 0}),
+            "not addresses of its proto",
+        ),
+        (
+            |v| v["dequeue"] = json!({"kind": "link", "rate_bps": 0}),
+            "needs a rate_bps above 0",
+        ),
+        (
+            |v| v["dequeue"] = json!({"kind": "sometimes"}),
+            "unknown variant `sometimes`",
+        ),
+        (
+            |v| v["truesize"] = json!("len*2"),
+            "unknown truesize model 'len*2'",
+        ),
+        (
+            |v| v["tc"] = json!("limit many"),
+            "fq_codel keyword 'limit': 'many' is not a whole number",
+        ),
+        (
+            |v| v["qdisc"] = json!("cakes"),
+            "unknown queueing discipline 'cakes'; did you mean 'cake'?",
+        ),
+    ];
+    for (change, complaint) in changes {
+        let mut vector = recorded("fq_codel-a000");
+        change(&mut vector);
+        let output = replay(&vector, &[]);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{complaint}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(complaint),
+            "{}",
+            text(&output.stderr)
+        );
+        assert_eq!(text(&output.stdout), "");
+    }
+    let missing = run(&[Path::new("/nonexistent.json").to_owned()], &[]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("cannot read the vector /nonexistent.json"));
+}
+
+/// A wrong file among good ones does not hide what came of them.
+#[test]
+fn good_files_are_played_beside_bad_ones() {
+    let (good, bad) = (folder().join("codel-a000.json"), folder().join("README.md"));
+    let output = run(&[bad.clone(), good, bad], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stdout).lines().count(), 1);
+    assert_eq!(text(&output.stderr).lines().count(), 2);
+}
+
+/// Plays every recorded scenario of a kind.
+fn all_of(kind: &str, count: usize) {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|file| {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            name.ends_with(".json") && name.split('-').next() == Some(kind)
+        })
+        .collect();
+    files.sort();
+    assert_eq!(files.len(), count, "recorded scenarios of {kind}");
+    let output = run(&files, &[]);
+    let wrong = text(&output.stdout)
+        .lines()
+        .filter(|line| !line.ends_with("\"mismatches\":0}"))
+        .count();
+    assert!(
+        output.status.success(),
+        "{wrong} of {count} differ:\n{}",
+        text(&output.stderr)
+    );
+    assert_eq!((text(&output.stdout).lines().count(), wrong), (count, 0));
+}
+
+fn recorded(name: &str) -> Value {
+    let file = fs::read(folder().join(name).with_extension("json")).unwrap();
+    serde_json::from_slice(&file).unwrap()
+}
+
+fn replay(vector: &Value, arguments: &[&str]) -> Output {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    serde_json::to_writer(&file, vector).unwrap();
+    run(&[file.path().to_owned()], arguments)
+}
+
+fn run(files: &[PathBuf], arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["replay", "--vector"])
+        .args(files)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/testdata/vectors")
+}
