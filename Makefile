@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test lint lab-kernel fuzz
+.PHONY: demo test lint lab-kernel flent fuzz
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -9,7 +9,7 @@ demo:
 	target/release/sqm lab demo --out demo-out
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
-test: lint lab-kernel
+test: lint lab-kernel flent
 	cargo test --workspace --no-fail-fast
 
 lint:
@@ -19,6 +19,10 @@ lint:
 lab-kernel:
 	lab/deps.sh build
 	lab/build-kernel.sh
+
+# The real Flent, which tests open our files with; about a minute, once.
+flent:
+	lab/flent.sh
 
 # Each target for a minute; needs a nightly toolchain and `cargo install cargo-fuzz`.
 fuzz:

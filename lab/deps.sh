@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs the Debian packages that the lab needs, if any is missing, and says so beforehand.
-# Usage: deps.sh run | build      (to run the lab; to build its virtual-time kernel as well)
+# Usage: deps.sh run | build | flent      (to run the lab; to build its virtual-time kernel as well; to install Flent)
 set -eu
 
 packages="user-mode-linux kmod iproute2 ethtool iptables"
 case "${1:-}" in
     run) ;;
     build) packages="$packages linux-source-6.1 gcc libc6-dev make flex bison bc xz-utils" ;;
-    *) echo "usage: $0 run|build" >&2; exit 2 ;;
+    flent) packages="python3 python3-venv" ;;
+    *) echo "usage: $0 run|build|flent" >&2; exit 2 ;;
 esac
 
 missing=

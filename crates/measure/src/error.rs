@@ -88,7 +88,15 @@ pub enum Error {
         /// The system's answer.
         reason: io::Error,
     },
-    /// A file is not a result of ours.
+    /// A result file cannot be written.
+    #[error("cannot write {}: {reason}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        reason: io::Error,
+    },
+    /// A file is not a result that we read.
     #[error("{} is not a test result: {reason}", path.display())]
     Format {
         /// The file.

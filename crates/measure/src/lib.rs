@@ -12,9 +12,13 @@
 //! virtual time, where computing takes no time at all.
 #![forbid(unsafe_code)]
 
+mod calendar;
 pub mod client;
 mod connection;
 mod error;
+mod file;
+pub mod flent;
+pub mod grade;
 mod load;
 pub mod names;
 pub mod plot;
@@ -26,5 +30,6 @@ pub mod server;
 mod socket;
 pub mod stats;
 mod svg;
+pub mod validity;
 
 pub use error::Error;

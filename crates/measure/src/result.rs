@@ -8,11 +8,11 @@ mod summary;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+pub(crate) use crate::calendar::rfc3339;
+use crate::{Error, file, flent};
 pub use summary::{DirectionFigures, Latency, ProbeFigures, Summary};
 
 /// Version of the file format; a reader refuses any other.
@@ -487,16 +487,23 @@ impl TestResult {
         serde_json::to_string(self).expect("a result has no keys but strings and no failing serializers")
     }
 
-    /// Reads a result file.
+    /// Reads a result file: one of ours or of Flent's, compressed or not.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|reason| Error::Read {
-            path: path.to_owned(),
-            reason,
-        })?;
-        Self::from_json(&text).map_err(|reason| Error::Format {
+        let text = file::read(path)?;
+        let read = if file::is_flent(&text) {
+            flent::from_json(&text)
+        } else {
+            Self::from_json(&text)
+        };
+        read.map_err(|reason| Error::Format {
             path: path.to_owned(),
             reason,
         })
+    }
+
+    /// Writes a result file, as its name says: `.flent.gz` for Flent and us, else our plain JSON.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        file::write(path, self)
     }
 
     /// Reads a result; the error says in words where the text departs from one.
@@ -564,35 +571,6 @@ fn mbit_between(samples: &[Sample], from_ms: f64, to_ms: f64) -> f64 {
     } else {
         0.0
     }
-}
-
-/// RFC 3339 in UTC, to the second.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let seconds = time
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO)
-        .as_secs();
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Gregorian calendar from a day count, in years that begin in March so that the leap day comes last
-    // (Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
 }
 
 #[cfg(test)]
@@ -663,6 +641,28 @@ pub(crate) mod tests {
         TestResult::new(meta, Vec::new(), flows, vec![probes])
     }
 
+    /// The same with probes this often, so that there are enough for a grade.
+    pub(crate) fn with_probes_every(interval_ms: f64, bloat_ms: f64) -> TestResult {
+        let made = example("x", bloat_ms, 20.0, 4.0);
+        let samples = (0..(10_000.0 / interval_ms) as u32).map(|i| {
+            let t_ms = f64::from(i) * interval_ms - 2000.0;
+            let filled = (t_ms / 2000.0).clamp(0.0, 1.0);
+            let wobble = f64::from(i * i % 5) / 20.0;
+            Probe {
+                due_ms: t_ms,
+                t_ms,
+                rtt_ms: Some(20.0 + bloat_ms * filled * (1.0 + wobble)),
+                ..Probe::default()
+            }
+        });
+        let series = ProbeSeries {
+            interval_ms,
+            samples: samples.collect(),
+            ..made.probes[0].clone()
+        };
+        TestResult::new(made.meta, made.phases, made.flows, vec![series])
+    }
+
     #[test]
     fn figures_are_of_the_steady_window() {
         let summary = example("x", 1000.0, 20.0, 4.0).summary;
@@ -721,13 +721,5 @@ pub(crate) mod tests {
                 .to_string()
                 .contains("/nonexistent")
         );
-    }
-
-    #[test]
-    fn times_are_written_in_utc() {
-        let at = |seconds| rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!(at(0), "1970-01-01T00:00:00Z");
-        assert_eq!(at(951_827_696), "2000-02-29T12:34:56Z");
-        assert_eq!(at(1_767_225_599), "2025-12-31T23:59:59Z");
     }
 }

@@ -23,6 +23,23 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// Mean without this share of the greatest values; none of an empty set.
+pub fn mean_without_slowest(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let kept = (sorted.len() as f64 * (1.0 - share)).ceil() as usize;
+    mean(&sorted[..kept.min(sorted.len())])
+}
+
+/// `part` of `whole`, from 0 to 1; of nothing, nothing.
+pub fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
 /// Jain's fairness index, `(Σx)² / (n · Σx²)`: 1 when all shares are equal, `1/n` when one takes all
 /// (Jain, Chiu, Hawe 1984). None without shares or when all are zero.
 pub fn jain(shares: &[f64]) -> Option<f64> {

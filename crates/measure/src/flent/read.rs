@@ -1,0 +1,617 @@
+//! A result of Flent's as one of ours.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{DELAY_S, OWN_KEY, VERSION};
+use crate::calendar;
+use crate::result::{
+    Direction, Finding, Flow, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings, Severity,
+    TcpSample, TestResult, Transport,
+};
+
+/// Values beyond are no times, rates or delays of any test, and would only upset the arithmetic.
+const SANE: f64 = 1e9;
+/// Flent bridges gaps of up to five steps; a flow silent for longer is taken as carrying nothing.
+const BRIDGED_STEPS: f64 = 5.0;
+/// Probes that are missing from a numbered series are counted as lost, up to this many in a row.
+const MAX_GAP: f64 = 10_000.0;
+
+/// Reads a file's text; the error says in words where it departs from the format.
+pub fn from_json(text: &str) -> Result<TestResult, String> {
+    let file: File<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    if let Some(own) = file.metadata.get(OWN_KEY) {
+        return TestResult::from_json(own.get()).map_err(|e| format!("its part '{OWN_KEY}': {e}"));
+    }
+    let version = file.version.as_ref().and_then(Value::as_u64).unwrap_or(1);
+    if version > VERSION {
+        return Err(format!(
+            "its version is {version}; this program reads Flent's versions 1 to {VERSION}"
+        ));
+    }
+    Reader::new(&file, version)?.read()
+}
+
+/// The object; its parts are looked into when they are needed.
+#[derive(Deserialize)]
+struct File<'a> {
+    #[serde(borrow)]
+    metadata: BTreeMap<String, &'a RawValue>,
+    version: Option<Value>,
+    #[serde(borrow)]
+    x_values: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    results: BTreeMap<String, &'a RawValue>,
+    #[serde(default, borrow)]
+    raw_values: BTreeMap<String, &'a RawValue>,
+}
+
+/// A sample of a flow or of probes; series of other kinds have other members.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Raw {
+    t: Option<f64>,
+    val: Option<f64>,
+    dur: Option<f64>,
+    seq: Option<f64>,
+    lost: Option<bool>,
+    lost_dir: Option<String>,
+    owd_up: Option<f64>,
+    owd_down: Option<f64>,
+    tcp_cwnd: Option<f64>,
+    tcp_rtt: Option<f64>,
+    tcp_rtt_var: Option<f64>,
+    tcp_pacing_rate: Option<f64>,
+    tcp_delivery_rate: Option<f64>,
+}
+
+/// What Flent notes about a series.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SeriesMeta {
+    #[serde(rename = "COMMAND")]
+    command: Option<String>,
+    #[serde(rename = "CONG_CONTROL")]
+    congestion: Option<String>,
+    /// A number or a text, as the tool behind it printed it.
+    #[serde(rename = "TCP_MSS")]
+    mss: Option<Value>,
+    #[serde(rename = "UNITS")]
+    units: Option<String>,
+    /// Where the samples were in version 1.
+    #[serde(rename = "RAW_VALUES")]
+    raw_values: Option<Vec<Value>>,
+}
+
+/// What a series is of.
+enum Kind {
+    Flow(Direction, Transport),
+    Probes(ProbeKind),
+    /// Computed from others: sums, means.
+    Computed,
+    Other,
+}
+
+struct Reader<'a> {
+    file: &'a File<'a>,
+    version: u64,
+    series_meta: BTreeMap<String, SeriesMeta>,
+    step_s: f64,
+    /// Idle time before the load and after it, in seconds.
+    delay_s: f64,
+    length_s: f64,
+    /// When the load began, in seconds since 1970.
+    start: f64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(file: &'a File<'a>, version: u64) -> Result<Self, String> {
+        let series_meta = match file.metadata.get("SERIES_META") {
+            Some(raw) => parse(raw, "SERIES_META")?,
+            None => BTreeMap::new(),
+        };
+        let number = |key| -> Option<f64> {
+            let value: Value = serde_json::from_str(file.metadata.get(key)?.get()).ok()?;
+            value.as_f64().filter(|n| (0.0..SANE).contains(n))
+        };
+        let length_s = number("LENGTH").ok_or("metadata has no LENGTH")?;
+        let delay_s = match number("TOTAL_LENGTH") {
+            Some(total) if total >= length_s => (total - length_s) / 2.0,
+            _ => DELAY_S,
+        };
+        let step_s = number("STEP_SIZE").filter(|step| *step > 0.0).unwrap_or(0.2);
+        let mut reader = Self {
+            file,
+            version,
+            series_meta,
+            step_s,
+            delay_s,
+            length_s,
+            start: 0.0,
+        };
+        reader.start = reader.t0()? + delay_s;
+        Ok(reader)
+    }
+
+    fn read(self) -> Result<TestResult, String> {
+        let mut flows = Vec::new();
+        let mut probes = Vec::new();
+        let mut evidence = Vec::new();
+        for name in self.names() {
+            match self.kind(&name) {
+                Kind::Flow(direction, transport) => {
+                    flows.push(self.flow(&name, direction, transport)?);
+                }
+                Kind::Probes(kind) => probes.push(self.probes(&name, kind)?),
+                Kind::Computed => {}
+                Kind::Other => evidence.extend(self.other(&name)?),
+            }
+        }
+        flows.retain(|flow| !flow.samples.is_empty());
+        probes.retain(|series| !series.samples.is_empty());
+        if flows.is_empty() && probes.is_empty() && evidence.is_empty() {
+            return Err("it holds no samples".to_owned());
+        }
+        flows.sort_by_key(|flow| flow.direction);
+        let meta = self.meta(&flows, &probes)?;
+        let mut result = TestResult::new(meta, Vec::new(), flows, probes);
+        result.evidence = evidence;
+        if result.flows(Direction::Up).next().is_some() {
+            result.findings.push(Finding {
+                severity: Severity::Note,
+                code: "counted_at_sender".to_owned(),
+                text: "Flent counts uploads where they are sent: what still sat in buffers at the end is included"
+                    .to_owned(),
+            });
+        }
+        Ok(result)
+    }
+
+    fn meta(&self, flows: &[Flow], probes: &[ProbeSeries]) -> Result<Meta, String> {
+        let test = self.text("NAME").ok_or("metadata has no NAME")?;
+        let count = |direction| flows.iter().filter(|flow| flow.direction == direction).count() as u32;
+        let ms = |seconds: f64| (seconds * 1000.0).round() as u64;
+        let load_ms = ms(self.length_s);
+        let mut congestion: Vec<_> = flows.iter().map(|flow| flow.congestion.clone()).collect();
+        congestion.dedup();
+        let settings = Settings {
+            down: count(Direction::Down),
+            up: count(Direction::Up),
+            idle_ms: ms(self.delay_s),
+            load_ms,
+            after_ms: ms(self.delay_s),
+            // A fifth of the load, at most two seconds, for the flows to find their rate.
+            settle_ms: (load_ms / 5).min(2000),
+            probe_interval_ms: probes
+                .first()
+                .map_or(0, |series| series.interval_ms.round() as u64),
+            congestion: match congestion.as_slice() {
+                [one] if !one.is_empty() => Some(one.clone()),
+                _ => None,
+            },
+            dscp: marks(flows),
+            mss: None,
+            ecn: None,
+        };
+        let program = self
+            .text("FLENT_VERSION")
+            .or_else(|| self.text("NETPERF_WRAPPER_VERSION"));
+        Ok(Meta {
+            test,
+            title: self.text("TITLE").filter(|title| !title.is_empty()),
+            time: calendar::iso_seconds(self.start),
+            start_unix: Some(self.start),
+            host: self.text("HOST").unwrap_or_default(),
+            local_host: self.text("LOCAL_HOST").unwrap_or_default(),
+            program: format!("Flent {}", program.unwrap_or_default())
+                .trim_end()
+                .to_owned(),
+            kernel: self.text("KERNEL_RELEASE").unwrap_or_default(),
+            settings,
+            parameters: self.parameters(),
+            ..Meta::default()
+        })
+    }
+
+    /// The test's parameters and a person's note; the rest of the metadata stays in the file.
+    fn parameters(&self) -> BTreeMap<String, String> {
+        let raw = self.file.metadata.get("TEST_PARAMETERS");
+        let given: BTreeMap<String, Value> = raw
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let plain = |value: Value| match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let given = given.into_iter().map(|(key, value)| (key, plain(value)));
+        let note = self.text("NOTE").map(|note| ("note".to_owned(), note));
+        let version = self
+            .text("IP_VERSION")
+            .map(|version| ("ip_version".to_owned(), version));
+        given.chain(note).chain(version).collect()
+    }
+
+    /// A text or number of the metadata.
+    fn text(&self, key: &str) -> Option<String> {
+        match serde_json::from_str(self.file.metadata.get(key)?.get()).ok()? {
+            Value::String(text) => Some(text),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The moment of x = 0.
+    fn t0(&self) -> Result<f64, String> {
+        let noted = self.text("T0").or_else(|| self.text("TIME"));
+        let first = self.first_sample()?;
+        let Some((time, utc)) = noted.as_deref().and_then(calendar::parse) else {
+            return first
+                .ok_or_else(|| "it tells neither when it began nor when its samples were taken".to_owned());
+        };
+        match first {
+            // Older files hold local time and do not say which: whole hours apart from the samples.
+            Some(first) if !utc => Ok(time + ((first - time) / 3600.0).round() * 3600.0),
+            _ => Ok(time),
+        }
+    }
+
+    fn first_sample(&self) -> Result<Option<f64>, String> {
+        let mut first: Option<f64> = None;
+        for name in self.names() {
+            let times = self.raw_only(&name)?.into_iter().filter_map(|raw| raw.t);
+            let times = times.filter(|t| (0.0..1e11).contains(t));
+            first = times.chain(first).reduce(f64::min);
+        }
+        Ok(first)
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> = self.file.raw_values.keys().cloned().collect();
+        if self.version == 1 {
+            names.extend(self.file.results.keys().cloned());
+            names.extend(self.series_meta.keys().cloned());
+        }
+        names
+    }
+
+    fn kind(&self, name: &str) -> Kind {
+        let lower = name.to_lowercase();
+        let meta = self.series_meta.get(name);
+        let computed = [" avg", " sum", " fairness", "totals"];
+        if computed.iter().any(|end| lower.ends_with(end)) || name.contains("::tcp_") {
+            return Kind::Computed;
+        }
+        if lower.starts_with("ping (ms)") {
+            return Kind::Probes(if lower.contains("udp") {
+                ProbeKind::Udp
+            } else {
+                ProbeKind::Icmp
+            });
+        }
+        match lower.as_str() {
+            "voip" => return Kind::Probes(ProbeKind::Voip),
+            "http latency" => return Kind::Probes(ProbeKind::Http),
+            _ => {}
+        }
+        let is_rate = meta
+            .and_then(|m| m.units.as_deref())
+            .is_none_or(|units| units == "Mbits/s");
+        let transport = match lower.split(' ').next() {
+            Some("tcp" | "sctp") => Transport::Tcp,
+            Some("udp") => Transport::Udp,
+            _ => return Kind::Other,
+        };
+        let command = meta.and_then(|m| m.command.as_deref()).unwrap_or_default();
+        let direction = if lower.contains("download") || command.contains("_MAERTS") {
+            Direction::Down
+        } else if lower.contains("upload") || command.contains("_STREAM") {
+            Direction::Up
+        } else {
+            return Kind::Other;
+        };
+        if is_rate {
+            Kind::Flow(direction, transport)
+        } else {
+            Kind::Other
+        }
+    }
+
+    fn flow(&self, name: &str, direction: Direction, transport: Transport) -> Result<Flow, String> {
+        let raw = self.raw(name)?;
+        let meta = self.series_meta.get(name);
+        let mss = meta.and_then(|m| m.mss.as_ref());
+        Ok(Flow {
+            transport,
+            congestion: meta.and_then(|m| m.congestion.clone()).unwrap_or_default(),
+            dscp: mark(name),
+            mss: mss
+                .and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()))
+                .and_then(|n| u32::try_from(n).ok()),
+            samples: self.intervals(&raw),
+            sender: raw.iter().filter_map(|r| self.tcp(r)).collect(),
+            ..Flow::new(name, direction)
+        })
+    }
+
+    /// Rates of intervals as bytes of intervals that follow each other without a gap.
+    fn intervals(&self, raw: &[Raw]) -> Vec<Sample> {
+        let bridged_ms = BRIDGED_STEPS * self.step_s * 1000.0;
+        let mut samples: Vec<Sample> = Vec::new();
+        for raw in raw {
+            let (Some(t), Some(mbit)) = (raw.t, raw.val.filter(|v| (0.0..SANE).contains(v))) else {
+                continue;
+            };
+            let t_ms = self.ms(t);
+            let dur_ms = raw.dur.unwrap_or(self.step_s).clamp(0.0, SANE) * 1000.0;
+            let last = samples.last().map(|sample| sample.t_ms);
+            let mut begin = last.unwrap_or_else(|| (t_ms - dur_ms).max(0.0));
+            if t_ms <= begin || t_ms.abs() > SANE * 1000.0 {
+                continue;
+            }
+            let silent_until = t_ms - dur_ms;
+            if silent_until - last.unwrap_or(0.0) > if last.is_some() { bridged_ms } else { 0.0 } {
+                samples.push(Sample {
+                    t_ms: silent_until,
+                    bytes: 0,
+                });
+                begin = silent_until;
+            }
+            let bytes = (mbit * (t_ms - begin) * 125.0).round() as u64;
+            samples.push(Sample { t_ms, bytes });
+        }
+        samples
+    }
+
+    fn tcp(&self, raw: &Raw) -> Option<TcpSample> {
+        let known = [
+            raw.tcp_cwnd,
+            raw.tcp_rtt,
+            raw.tcp_delivery_rate,
+            raw.tcp_pacing_rate,
+        ];
+        known.iter().any(Option::is_some).then_some(())?;
+        Some(TcpSample {
+            t_ms: self.ms(raw.t?),
+            rtt_ms: sane(raw.tcp_rtt),
+            rttvar_ms: sane(raw.tcp_rtt_var),
+            cwnd: sane(raw.tcp_cwnd),
+            delivery_mbit: sane(raw.tcp_delivery_rate),
+            pacing_mbit: sane(raw.tcp_pacing_rate),
+            ..TcpSample::default()
+        })
+    }
+
+    fn probes(&self, name: &str, kind: ProbeKind) -> Result<ProbeSeries, String> {
+        let interval_ms = match kind {
+            ProbeKind::Voip => 20.0,
+            _ => self.step_s * 1000.0,
+        };
+        let mut samples = Vec::new();
+        let mut last_seq: Option<f64> = None;
+        for raw in self.raw(name)? {
+            let Some(t) = raw.t else { continue };
+            let lost = raw.lost == Some(true);
+            let Some(rtt) = sane(raw.val).or_else(|| lost.then_some(0.0)) else {
+                continue;
+            };
+            // Replies bear the time of their arrival, the lost that of their sending.
+            let t_ms = round(self.ms(t) - rtt);
+            if t_ms.abs() > SANE * 1000.0 {
+                continue;
+            }
+            if let (Some(last), Some(seq)) = (last_seq, raw.seq) {
+                let missing = seq - last - 1.0;
+                let missing = if (0.0..MAX_GAP).contains(&missing) {
+                    missing as u32
+                } else {
+                    0
+                };
+                samples.extend((1..=missing).rev().map(|n| at(t_ms - f64::from(n) * interval_ms)));
+            }
+            last_seq = raw.seq.or(last_seq);
+            samples.push(Probe {
+                rtt_ms: (!lost).then_some(rtt),
+                up_ms: delay(raw.owd_up),
+                down_ms: delay(raw.owd_down),
+                lost: match raw.lost_dir.as_deref() {
+                    Some("up") => Some(Direction::Up),
+                    Some("down") => Some(Direction::Down),
+                    _ => None,
+                },
+                ..at(t_ms)
+            });
+        }
+        samples.sort_by(|a, b| a.t_ms.total_cmp(&b.t_ms));
+        Ok(ProbeSeries {
+            name: name.to_owned(),
+            kind,
+            dscp: mark(name),
+            interval_ms,
+            samples,
+            ..ProbeSeries::default()
+        })
+    }
+
+    /// Every number of the samples as a series of its own: `name` for the value, `name::key` for the others.
+    fn other(&self, name: &str) -> Result<Vec<Series>, String> {
+        let Some(raw) = self.file.raw_values.get(name) else {
+            return Ok(Vec::new());
+        };
+        let samples: Vec<BTreeMap<String, Value>> = parse(raw, name)?;
+        let units = self
+            .series_meta
+            .get(name)
+            .and_then(|m| m.units.clone())
+            .unwrap_or_default();
+        let mut found: BTreeMap<String, Vec<(f64, Option<f64>)>> = BTreeMap::new();
+        for sample in &samples {
+            let Some(t) = sample.get("t").and_then(Value::as_f64) else {
+                continue;
+            };
+            let t_ms = self.ms(t);
+            for (key, value) in sample
+                .iter()
+                .filter(|(key, _)| !matches!(key.as_str(), "t" | "dur" | "seq"))
+            {
+                let key = if key == "val" {
+                    name.to_owned()
+                } else {
+                    format!("{name}::{key}")
+                };
+                numbers(&key, value, &mut |key, value| {
+                    found.entry(key.to_owned()).or_default().push((t_ms, Some(value)));
+                });
+            }
+        }
+        if self.version < 4 {
+            for (key, samples) in &mut found {
+                if key.ends_with("::dropped") || key.ends_with("::ecn_mark") {
+                    differences(samples);
+                }
+            }
+        }
+        let series = |(name, samples)| Series {
+            name,
+            unit: units.clone(),
+            samples,
+        };
+        Ok(found.into_iter().map(series).collect())
+    }
+
+    /// The samples of a series in the units of version 4.
+    fn raw(&self, name: &str) -> Result<Vec<Raw>, String> {
+        let mut samples = self.raw_only(name)?;
+        if samples.is_empty() && self.version == 1 {
+            return self.on_grid(name);
+        }
+        if self.version < 4 {
+            for raw in &mut samples {
+                if name.contains("UDP") && raw.dur.is_some() {
+                    // Transactions per second, one after the other.
+                    raw.val = raw.val.filter(|rate| *rate > 0.0).map(|rate| 1000.0 / rate);
+                } else if name == "HTTP latency" {
+                    raw.val = raw.val.map(|seconds| seconds * 1000.0);
+                }
+            }
+        }
+        Ok(samples)
+    }
+
+    fn raw_only(&self, name: &str) -> Result<Vec<Raw>, String> {
+        if let Some(raw) = self.file.raw_values.get(name) {
+            return parse(raw, name);
+        }
+        let moved = self
+            .series_meta
+            .get(name)
+            .and_then(|meta| meta.raw_values.clone());
+        let read = |value| serde_json::from_value(value).map_err(|e| format!("{name}: {e}"));
+        moved.unwrap_or_default().into_iter().map(read).collect()
+    }
+
+    /// Version 1 may have kept only the values on the grid.
+    fn on_grid(&self, name: &str) -> Result<Vec<Raw>, String> {
+        let (Some(values), Some(x_values)) = (self.file.results.get(name), self.file.x_values) else {
+            return Ok(Vec::new());
+        };
+        let values: Vec<Option<f64>> = parse(values, name)?;
+        let x_values: Vec<f64> = parse(x_values, "x_values")?;
+        let t0 = self.start - self.delay_s;
+        let raw = |(x, val): (f64, Option<f64>)| Raw {
+            t: Some(t0 + x),
+            val,
+            ..Raw::default()
+        };
+        Ok(x_values.into_iter().zip(values).map(raw).collect())
+    }
+
+    /// Seconds since 1970 in the test's own milliseconds.
+    fn ms(&self, t: f64) -> f64 {
+        round((t - self.start) * 1000.0)
+    }
+}
+
+/// The marks of one direction's flows in turn.
+fn marks(flows: &[Flow]) -> Vec<u8> {
+    let direction = flows.first().map(|flow| flow.direction);
+    let flows = flows.iter().filter(|flow| Some(flow.direction) == direction);
+    let mut marks: Vec<u8> = flows.map(|flow| flow.dscp).collect();
+    marks.dedup();
+    marks
+}
+
+fn parse<T: DeserializeOwned>(raw: &RawValue, name: &str) -> Result<T, String> {
+    serde_json::from_str(raw.get()).map_err(|e| format!("{name}: {e}"))
+}
+
+/// The mark that a series is named after.
+fn mark(name: &str) -> u8 {
+    let word = name.rsplit(' ').next().unwrap_or_default();
+    let word = word.split("::").next().unwrap_or_default();
+    match word {
+        "BK" => 8,
+        "EF" => 46,
+        _ => match word.as_bytes() {
+            [b'C', b'S', class @ b'0'..=b'7'] => (class - b'0') * 8,
+            _ => 0,
+        },
+    }
+}
+
+/// A probe without a reply.
+fn at(t_ms: f64) -> Probe {
+    Probe {
+        due_ms: t_ms,
+        t_ms,
+        ..Probe::default()
+    }
+}
+
+fn sane(value: Option<f64>) -> Option<f64> {
+    value.filter(|v| (0.0..SANE).contains(v))
+}
+
+/// One-way delays may be negative where clocks disagree.
+fn delay(value: Option<f64>) -> Option<f64> {
+    value.filter(|v| v.abs() < SANE * 1000.0)
+}
+
+/// Calls `found` with every number inside `value`, named by the way to it.
+fn numbers(name: &str, value: &Value, found: &mut dyn FnMut(&str, f64)) {
+    match value {
+        Value::Number(number) => {
+            if let Some(number) = number.as_f64() {
+                found(name, number);
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                // Recursion is as deep as the JSON, which the parser limits.
+                numbers(&format!("{name}::{key}"), value, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What was counted up since the beginning, as steps.
+fn differences(samples: &mut [(f64, Option<f64>)]) {
+    let mut last = None;
+    for (_, value) in samples {
+        let now = *value;
+        *value = now
+            .zip(last)
+            .map(|(now, last): (f64, f64)| now - last)
+            .or(Some(0.0));
+        last = now.or(last);
+    }
+}
+
+/// To the microsecond.
+fn round(ms: f64) -> f64 {
+    (ms * 1000.0).round() / 1000.0
+}

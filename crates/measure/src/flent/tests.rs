@@ -1,0 +1,261 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::result::tests::example;
+use crate::result::{Direction, ProbeKind, TcpSample, TestResult};
+use crate::stats;
+
+/// A file that Flent 2.3.0 itself wrote; `tests/flent/README.md` says how.
+fn fixture(name: &str) -> TestResult {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/flent/{name}.flent.gz"));
+    TestResult::load(&path).unwrap()
+}
+
+fn mean_rtt(result: &TestResult, name: &str) -> f64 {
+    let series = result.probes.iter().find(|series| series.name == name).unwrap();
+    stats::mean(&series.samples.iter().filter_map(|p| p.rtt_ms).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn files_of_flent_open_with_their_series() {
+    // Flows down, flows up, series of probes.
+    for (name, down, up, probes) in [
+        ("rrul-deep", 4, 4, 4),
+        ("rrul-short", 4, 4, 4),
+        ("rrul_be-deep", 4, 4, 4),
+        ("rrul_be-short", 4, 4, 4),
+        ("rrul_be_nflows-short", 3, 2, 2),
+        ("rrul_noclassification-deep", 4, 4, 4),
+        ("tcp_download-deep", 1, 0, 1),
+        ("tcp_ndown-deep", 4, 0, 1),
+        ("tcp_nup-short", 0, 2, 1),
+        ("tcp_upload-short", 0, 1, 1),
+        ("rtt_fair4be-short", 4, 4, 4),
+        ("ping", 0, 0, 2),
+        ("voip", 0, 0, 1),
+    ] {
+        let result = fixture(name);
+        let flows = [Direction::Down, Direction::Up].map(|d| result.flows(d).count());
+        assert_eq!((flows, result.probes.len()), ([down, up], probes), "{name}");
+        assert_eq!(result.meta.local_host, "h1", "{name}");
+        assert!(
+            result.probes.iter().all(|series| series.samples.len() > 10),
+            "{name}"
+        );
+        let summary = &result.summary;
+        if down > 0 {
+            assert!(
+                (10.0..20.0).contains(&summary.download_mbit),
+                "{name} {}",
+                summary.download_mbit
+            );
+        }
+        if up > 0 {
+            assert!(
+                (3.0..6.0).contains(&summary.upload_mbit),
+                "{name} {}",
+                summary.upload_mbit
+            );
+        }
+    }
+}
+
+#[test]
+fn what_flent_measured_is_read_as_it_says() {
+    let result = fixture("rrul-deep");
+    let meta = &result.meta;
+    assert_eq!(
+        (meta.test.as_str(), meta.title.as_deref()),
+        ("rrul", Some("deep FIFO 20/5"))
+    );
+    assert_eq!(
+        (meta.host.as_str(), meta.program.as_str()),
+        ("10.77.0.2", "Flent 2.3.0")
+    );
+    assert_eq!(meta.time, "2026-11-21T16:23:46Z");
+    let settings = &meta.settings;
+    assert_eq!(
+        (settings.idle_ms, settings.load_ms, settings.after_ms),
+        (5000, 6000, 5000)
+    );
+    assert_eq!(settings.dscp, [0, 8, 40, 46]);
+    // Flent's own note of the mean of all samples.
+    assert!((mean_rtt(&result, "Ping (ms) UDP BE") - 51.371_874).abs() < 1e-5);
+    assert!((mean_rtt(&result, "Ping (ms) ICMP") - 51.3).abs() < 0.1);
+    let upload = result.flows(Direction::Up).next().unwrap();
+    assert_eq!(
+        (upload.name.as_str(), upload.congestion.as_str()),
+        ("TCP upload BE", "bbr")
+    );
+    let tcp: Vec<_> = upload.sender.iter().filter_map(|s| s.rtt_ms).collect();
+    assert_eq!(tcp[0], 44.006);
+    // Idle before the load, bloated by it.
+    assert!(result.summary.idle_ms.unwrap() < 1.0);
+    assert!(result.summary.latency_median_ms.unwrap() > 30.0);
+    // Both directions at once: told apart by one-way delays.
+    let up = result.summary.up.as_ref().unwrap();
+    let down = result.summary.down.as_ref().unwrap();
+    assert!(
+        up.one_way && up.added_median_ms > down.added_median_ms,
+        "{up:?} {down:?}"
+    );
+}
+
+#[test]
+fn a_call_is_probes_every_20_ms() {
+    let result = fixture("voip");
+    assert_eq!(result.probes[0].kind, ProbeKind::Voip);
+    assert_eq!(result.probes[0].interval_ms, 20.0);
+}
+
+#[test]
+fn our_own_result_comes_back_complete() {
+    let mut result = example("Cable, \"24/4.4\"", 300.0, 20.0, 4.0);
+    result.meta.start_unix = Some(1_767_323_045.123_456);
+    result.flows[0].sender = vec![TcpSample {
+        t_ms: 100.0,
+        rtt_ms: Some(25.0),
+        cwnd: Some(10.0),
+        ..TcpSample::default()
+    }];
+    result.probes[0].arrived_up.insert(184, 12);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(file_name(&result));
+    assert!(
+        path.ends_with("rrul_be_nflows-2026-01-02T030405.123456.Cable___24_4_4_.flent.gz"),
+        "{}",
+        path.display()
+    );
+    result.save(&path).unwrap();
+    assert_eq!(TestResult::load(&path).unwrap(), result);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn without_our_part_the_series_are_read_as_flents() {
+    let mut written = example("x", 300.0, 20.0, 4.0);
+    written.meta.start_unix = Some(1_767_323_045.0);
+    let mut file: serde_json::Value = serde_json::from_str(&to_json(&written)).unwrap();
+    file["metadata"].as_object_mut().unwrap().remove(OWN_KEY);
+    let read = from_json(&file.to_string()).unwrap();
+    assert_eq!(read.flows.len(), 4);
+    // The reader takes the idle phases for equally long, as Flent makes them: one second where there were two and none.
+    let sum: f64 = read
+        .flows(Direction::Down)
+        .map(|f| f.mbit_between(3000.0, 8000.0))
+        .sum();
+    assert!((sum - 20.0).abs() < 0.5, "{sum}");
+    let rtts = |result: &TestResult| -> Vec<f64> {
+        result.probes[0].samples.iter().filter_map(|p| p.rtt_ms).collect()
+    };
+    assert_eq!(rtts(&read), rtts(&written));
+}
+
+#[test]
+fn the_sum_is_of_all_flows_at_every_moment() {
+    let mut result = example("x", 0.0, 20.0, 4.0);
+    result.meta.start_unix = Some(0.0);
+    let file: serde_json::Value = serde_json::from_str(&to_json(&result)).unwrap();
+    let sums: Vec<f64> = file["results"]["TCP download sum"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|v| v.as_f64())
+        .collect();
+    // Eight seconds of load: half the rate in the first, all of it in the others.
+    assert_eq!(sums.len(), 40);
+    assert!(
+        sums[..5].iter().all(|rate| (rate - 10.0).abs() < 1e-6),
+        "{sums:?}"
+    );
+    assert!(
+        sums[5..].iter().all(|rate| (rate - 20.0).abs() < 1e-6),
+        "{sums:?}"
+    );
+    assert_eq!(file["raw_values"]["TCP download sum"], serde_json::json!([]));
+}
+
+fn old(version: u64, raw: &str, extra: &str) -> String {
+    format!(
+        r#"{{"version":{version},"x_values":[0,0.2,0.4],"results":{{"Ping (ms) UDP BE":[10,null,30]}},
+        "raw_values":{{{raw}}},"metadata":{{"NAME":"rrul","LENGTH":10,"TOTAL_LENGTH":20,"STEP_SIZE":0.2,"TITLE":"t",
+        "HOST":"h","LOCAL_HOST":"l",{extra}"T0":"2020-01-01T12:00:00.000000"}}}}"#
+    )
+}
+
+#[test]
+fn older_versions_are_converted() {
+    // Transactions per second are round trips; seconds are milliseconds; what was counted up becomes steps. Local
+    // time, here two hours ahead, is found out from the samples.
+    let raw = r#""Ping (ms) UDP BE":[{"t":1577872800.5,"dur":0.2,"val":50.0}],"HTTP latency":[{"t":1577872801,"val":0.25}],
+        "qdisc_stats_r":[{"t":1577872801,"dropped":5},{"t":1577872802,"dropped":9,"cake":{"Bulk":1.5}}]"#;
+    let result = from_json(&old(3, raw, "")).unwrap();
+    let rtt = |name: &str| result.probes.iter().find(|s| s.name == name).unwrap().samples[0];
+    assert_eq!(rtt("Ping (ms) UDP BE").rtt_ms, Some(20.0));
+    assert_eq!(rtt("Ping (ms) UDP BE").t_ms, -4520.0);
+    assert_eq!(rtt("HTTP latency").rtt_ms, Some(250.0));
+    let dropped = result
+        .evidence
+        .iter()
+        .find(|s| s.name == "qdisc_stats_r::dropped")
+        .unwrap();
+    assert_eq!(
+        dropped
+            .samples
+            .iter()
+            .map(|(_, v)| v.unwrap())
+            .collect::<Vec<_>>(),
+        [0.0, 4.0]
+    );
+    assert!(
+        result
+            .evidence
+            .iter()
+            .any(|s| s.name == "qdisc_stats_r::cake::Bulk")
+    );
+    // The oldest files have the values on the grid only, or the samples elsewhere.
+    let result = from_json(&old(1, "", "")).unwrap();
+    let samples = &result.probes[0].samples;
+    assert_eq!(
+        samples.iter().map(|p| p.rtt_ms.unwrap()).collect::<Vec<_>>(),
+        [10.0, 30.0]
+    );
+    let moved = r#""SERIES_META":{"Ping (ms) ICMP":{"RAW_VALUES":[{"t":1577880001,"val":7}]}},"#;
+    let result = from_json(&old(1, "", moved)).unwrap();
+    let icmp = result.probes.iter().find(|s| s.name == "Ping (ms) ICMP").unwrap();
+    assert_eq!(icmp.samples[0].rtt_ms, Some(7.0));
+}
+
+#[test]
+fn probes_that_never_came_back_are_counted() {
+    let raw = r#""Ping (ms) ICMP":[{"t":1577880000,"seq":0,"val":1},{"t":1577880000.8,"seq":4,"val":1}],
+        "Ping (ms) UDP BE":[{"t":1577880000,"seq":0,"lost":true,"lost_dir":"up"},{"t":1577880001,"seq":1,"val":3}]"#;
+    let result = from_json(&old(4, raw, "").replace("12:00:00.000000", "12:00:00.000000Z")).unwrap();
+    let icmp = &result.probes[0];
+    assert_eq!(icmp.samples.len(), 5);
+    assert_eq!(icmp.samples.iter().filter(|p| p.rtt_ms.is_none()).count(), 3);
+    assert_eq!(result.probes[1].samples[0].lost, Some(Direction::Up));
+    assert_eq!(result.summary.probes_lost, 1);
+}
+
+#[test]
+fn damaged_files_are_refused_in_words() {
+    let good = old(4, r#""Ping (ms) ICMP":[{"t":1577880000,"val":1}]"#, "");
+    assert!(from_json(&good).is_ok());
+    for (damage, with, words) in [
+        (r#""version":4"#, r#""version":5"#, "versions 1 to 4"),
+        (r#""LENGTH":10"#, r#""LENGTH":"ten""#, "LENGTH"),
+        (r#""NAME":"rrul","#, "", "NAME"),
+        (r#"[{"t":1577880000,"val":1}]"#, "[]", "no samples"),
+        (r#"[{"t":1577880000,"val":1}]"#, "[7]", "Ping (ms) ICMP"),
+        (r#"[{"t":1577880000,"val":1}]"#, r#"[{"t":1e400}]"#, "range"),
+        (r#""metadata""#, r#""data""#, "metadata"),
+    ] {
+        assert!(good.contains(damage));
+        let error = from_json(&good.replacen(damage, with, 1)).unwrap_err();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let deep = "[".repeat(100_000);
+    assert!(from_json(&deep).is_err());
+    assert!(from_json(&good.replace("\"t\"", &format!("\"x\":{deep}"))).is_err());
+}

@@ -1,0 +1,263 @@
+//! Whether a test tells about the line at all. Pure.
+//!
+//! A figure from a run in which the computer was the bottleneck, or the line was never full, is worse than none: it is
+//! believed.
+
+use std::collections::BTreeMap;
+
+use crate::result::{Direction, Finding, ProbeSeries, Series, Severity, TestResult};
+use crate::stats;
+
+/// Fewer probes under load than this, and the 99th percentile is one probe's luck.
+pub const MIN_PROBES: u64 = 100;
+/// A core busier than this for [`BUSY_SHARE`] of the load has nothing left for bursts.
+const BUSY: f64 = 0.95;
+const BUSY_SHARE: f64 = 0.1;
+/// An idle line's round trips that spread more than this, in milliseconds and as a share of the median, are not idle.
+const IDLE_SPREAD_MS: f64 = 10.0;
+const IDLE_SPREAD: f64 = 0.5;
+/// Lost probes beyond this share.
+const LOSS: f64 = 0.1;
+
+/// Everything that speaks against the figures: what the test itself noted, and what its samples show.
+pub fn findings(result: &TestResult) -> Vec<Finding> {
+    let checks = [partial, loaded, probes, idle, processor, marks, loss];
+    let mut findings = result.findings.clone();
+    for finding in checks.iter().flat_map(|check| check(result)) {
+        // The test itself may have known better.
+        if findings.iter().all(|known| known.code != finding.code) {
+            findings.push(finding);
+        }
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+fn finding(severity: Severity, code: &str, text: String) -> Vec<Finding> {
+    vec![Finding {
+        severity,
+        code: code.to_owned(),
+        text,
+    }]
+}
+
+fn partial(result: &TestResult) -> Vec<Finding> {
+    match &result.meta.partial {
+        Some(reason) => finding(
+            Severity::Invalid,
+            "partial",
+            format!("the test was cut short: {reason}"),
+        ),
+        None => Vec::new(),
+    }
+}
+
+fn loaded(result: &TestResult) -> Vec<Finding> {
+    if result.phases.iter().all(|phase| phase.is_idle()) || result.flows.is_empty() {
+        let text = "nothing loaded the line: this is latency of an idle line only".to_owned();
+        return finding(Severity::Invalid, "no_load", text);
+    }
+    let silent = |direction| {
+        let mut flows = result.flows(direction).peekable();
+        flows.peek().is_some() && flows.all(|flow| flow.mbit <= 0.0)
+    };
+    for (direction, name) in [(Direction::Down, "download"), (Direction::Up, "upload")] {
+        if silent(direction) {
+            let text = format!("no {name} got anything through in the steady part of the load");
+            return finding(Severity::Invalid, "load_not_reached", text);
+        }
+    }
+    Vec::new()
+}
+
+fn probes(result: &TestResult) -> Vec<Finding> {
+    // Between the runs of one kind the summary's first series stands for all: they share a timetable.
+    let answered: u64 = result
+        .summary
+        .probes
+        .iter()
+        .map(|p| p.loaded.sent - p.loaded.lost)
+        .sum();
+    if answered >= MIN_PROBES {
+        return Vec::new();
+    }
+    let text = format!(
+        "only {answered} probes came back under load, where {MIN_PROBES} are needed: test for longer, or with a \
+         shorter probe interval"
+    );
+    finding(Severity::Invalid, "too_few_probes", text)
+}
+
+fn idle(result: &TestResult) -> Vec<Finding> {
+    let (Some(median), Some(p95)) = (result.summary.idle_ms, result.summary.idle_p95_ms) else {
+        let text = "no probe came back before the load: what the load adds cannot be told".to_owned();
+        return finding(Severity::Invalid, "no_baseline", text);
+    };
+    if p95 - median <= IDLE_SPREAD_MS.max(median * IDLE_SPREAD) {
+        return Vec::new();
+    }
+    let text = format!(
+        "before the load the line was not idle, or is not steady: half of the probes took {median:.1} ms, one in \
+         twenty more than {p95:.1} ms; look for other traffic, and for Wi-Fi"
+    );
+    finding(Severity::Warning, "cross_traffic", text)
+}
+
+fn processor(result: &TestResult) -> Vec<Finding> {
+    let windows: Vec<_> = result.steady().collect();
+    let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t < *to);
+    let busiest = |series: &Series| -> f64 {
+        let loads: Vec<f64> = series
+            .samples
+            .iter()
+            .filter(|(t, _)| inside(*t))
+            .filter_map(|(_, v)| *v)
+            .collect();
+        let busy = loads.iter().filter(|load| **load > BUSY).count();
+        if loads.is_empty() {
+            0.0
+        } else {
+            busy as f64 / loads.len() as f64
+        }
+    };
+    let cores = result
+        .evidence
+        .iter()
+        .filter(|series| series.name.starts_with("cpu_stats_"));
+    let worst = cores
+        .map(|series| (busiest(series), &series.name))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match worst {
+        Some((share, name)) if share > BUSY_SHARE => {
+            let text = format!(
+                "{name} was above {:.0} % for {:.0} % of the load: the computer was the bottleneck, not the line",
+                BUSY * 100.0,
+                share * 100.0
+            );
+            finding(Severity::Invalid, "cpu_saturated", text)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn marks(result: &TestResult) -> Vec<Finding> {
+    let mut changed: BTreeMap<(u8, u8), u64> = BTreeMap::new();
+    for flow in &result.flows {
+        if let Some(arrived) = flow.dscp_arrived.filter(|arrived| *arrived != flow.dscp) {
+            *changed.entry((flow.dscp, arrived)).or_default() += 1;
+        }
+    }
+    for series in &result.probes {
+        for arrived in arrived(series).filter(|arrived| *arrived != series.dscp) {
+            *changed.entry((series.dscp, arrived)).or_default() += 1;
+        }
+    }
+    if changed.is_empty() {
+        return Vec::new();
+    }
+    let list: Vec<String> = changed
+        .keys()
+        .map(|(sent, arrived)| format!("{sent} as {arrived}"))
+        .collect();
+    let text = format!(
+        "the network changes marks: DSCP {} arrive; figures per class say nothing about classes",
+        list.join(", ")
+    );
+    finding(Severity::Warning, "marks_changed", text)
+}
+
+/// The code points that a series' probes bore on arrival, both ways.
+fn arrived(series: &ProbeSeries) -> impl Iterator<Item = u8> {
+    series
+        .arrived_up
+        .keys()
+        .chain(series.arrived_down.keys())
+        .map(|class| class >> 2)
+}
+
+fn loss(result: &TestResult) -> Vec<Finding> {
+    let (sent, lost) = (result.summary.probes_sent, result.summary.probes_lost);
+    let share = stats::share(lost, sent);
+    if share <= LOSS {
+        return Vec::new();
+    }
+    let text = format!(
+        "{lost} of {sent} probes never came back: the percentiles are of those that did, and flatter the line"
+    );
+    finding(Severity::Warning, "probes_lost", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::tests::{example, with_probes_every};
+
+    fn codes(result: &TestResult) -> Vec<(String, Severity)> {
+        findings(result)
+            .into_iter()
+            .map(|f| (f.code, f.severity))
+            .collect()
+    }
+
+    #[test]
+    fn a_sound_test_has_no_findings() {
+        assert_eq!(codes(&with_probes_every(20.0, 300.0)), []);
+    }
+
+    #[test]
+    fn too_few_probes_are_invalid() {
+        assert_eq!(
+            codes(&example("x", 300.0, 20.0, 4.0)),
+            [("too_few_probes".to_owned(), Severity::Invalid)]
+        );
+    }
+
+    #[test]
+    fn a_saturated_core_is_invalid() {
+        let mut result = with_probes_every(20.0, 300.0);
+        let load = |busy: f64| -> Vec<(f64, Option<f64>)> {
+            (0..80)
+                .map(|i| {
+                    (
+                        f64::from(i) * 100.0,
+                        Some(if f64::from(i) < 80.0 * busy { 1.0 } else { 0.5 }),
+                    )
+                })
+                .collect()
+        };
+        let series = |samples| Series {
+            name: "cpu_stats_h1::cpu1".to_owned(),
+            unit: String::new(),
+            samples,
+        };
+        result.evidence = vec![series(load(0.3))];
+        assert_eq!(codes(&result), []);
+        result.evidence = vec![series(load(0.6))];
+        assert_eq!(codes(&result), [("cpu_saturated".to_owned(), Severity::Invalid)]);
+    }
+
+    #[test]
+    fn changed_marks_lost_probes_and_a_restless_idle_line_are_warned_of() {
+        let mut result = with_probes_every(20.0, 300.0);
+        result.flows[0].dscp = 46;
+        result.flows[0].dscp_arrived = Some(0);
+        result.summary.probes_lost = result.summary.probes_sent / 2;
+        result.summary.idle_p95_ms = Some(100.0);
+        let codes: Vec<_> = codes(&result).into_iter().map(|(code, _)| code).collect();
+        assert_eq!(codes, ["cross_traffic", "marks_changed", "probes_lost"]);
+    }
+
+    #[test]
+    fn a_cut_or_silent_or_unloaded_test_is_invalid() {
+        let mut result = with_probes_every(20.0, 300.0);
+        result.meta.partial = Some("interrupted".to_owned());
+        assert_eq!(codes(&result)[0].0, "partial");
+        let mut result = with_probes_every(20.0, 300.0);
+        for flow in &mut result.flows {
+            flow.mbit = 0.0;
+        }
+        assert_eq!(codes(&result)[0].0, "load_not_reached");
+        result.flows.clear();
+        assert_eq!(codes(&result)[0].0, "no_load");
+    }
+}

@@ -1,0 +1,264 @@
+//! The real Flent opens our files, and draws from them without a word of warning. `make flent` installs it.
+
+use std::f64::consts::TAU;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sqm_measure::names;
+use sqm_measure::result::{
+    Direction, Flow, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings, TcpSample, TestResult,
+};
+
+/// That of Debian 12, and the newest.
+const VERSIONS: [&str; 2] = ["2.1.1", "2.3.0"];
+
+/// Flent 2.1.1 says so of every file, its own too, with any Matplotlib that runs on today's Python.
+const OWN_TROUBLE: &str = "'Figure' object has no attribute '_cachedRenderer'";
+
+#[test]
+fn rrul_in_every_picture() {
+    let settings = Settings {
+        dscp: names::RRUL_DSCP.to_vec(),
+        ..rrul_times()
+    };
+    let files = Files::of(&[("before", 300.0, settings.clone()), ("after", 5.0, settings)]);
+    for version in VERSIONS {
+        for plot in ["all_scaled", "totals"] {
+            files.draw(version, plot, 1);
+        }
+        for plot in ["box_combine", "ping_cdf"] {
+            files.draw(version, plot, 2);
+        }
+    }
+    files.draw(VERSIONS[1], "tcp_cwnd", 1);
+    files.draw(VERSIONS[1], "tcp_rtt", 1);
+}
+
+#[test]
+fn plain_tests_with_their_own_pictures() {
+    let times = rrul_times();
+    for (down, up, plots) in [
+        (4, 4, &["all_scaled", "box_combine"][..]),
+        (8, 2, &["all_scaled", "box_combine"]),
+        (8, 0, &["totals", "ping_cdf"]),
+        (1, 0, &["totals"]),
+    ] {
+        let settings = Settings {
+            down,
+            up,
+            ..times.clone()
+        };
+        let files = Files::of(&[("one", 100.0, settings)]);
+        for plot in plots {
+            files.draw(VERSIONS[1], plot, 1);
+        }
+    }
+}
+
+/// Three seconds of idle line and nothing behind the load is what a quick test has, where Flent cuts off five and five.
+#[test]
+fn a_short_test_has_pictures_too() {
+    let settings = Settings {
+        idle_ms: 3000,
+        load_ms: 25_000,
+        after_ms: 0,
+        ..rrul_times()
+    };
+    let files = Files::of(&[("short", 100.0, settings)]);
+    for plot in ["all_scaled", "box_combine"] {
+        files.draw(VERSIONS[1], plot, 1);
+    }
+}
+
+#[test]
+fn the_text_summary_has_our_figures() {
+    let files = Files::of(&[("x", 100.0, rrul_times())]);
+    for version in VERSIONS {
+        let text = flent(
+            version,
+            &["-f", "summary", "-i", files.paths[0].to_str().unwrap()],
+        );
+        let sum = text
+            .lines()
+            .find(|line| line.contains("TCP download sum"))
+            .expect("a line of the sum");
+        let mean: f64 = sum
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .next()
+            .expect("a figure");
+        // Flent's mean of our grid, the start of the flows included.
+        assert!((mean - 20.0).abs() < 0.5, "{sum}");
+    }
+}
+
+fn rrul_times() -> Settings {
+    Settings {
+        idle_ms: 5000,
+        load_ms: 20_000,
+        after_ms: 5000,
+        ..Settings::default()
+    }
+}
+
+/// Result files in a folder of their own.
+struct Files {
+    dir: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    fn of(tests: &[(&str, f64, Settings)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let save = |(title, bloat_ms, settings): &(&str, f64, Settings)| {
+            let path = dir.path().join(format!("{title}.flent.gz"));
+            made_up(title, *bloat_ms, settings).save(&path).unwrap();
+            path
+        };
+        let paths = tests.iter().map(save).collect();
+        Self { dir, paths }
+    }
+
+    /// Draws a picture of the first `count` files.
+    fn draw(&self, version: &str, plot: &str, count: usize) {
+        let picture = self.dir.path().join("picture.png");
+        let mut words = vec!["-f", "plot", "-p", plot, "-o", picture.to_str().unwrap()];
+        for path in &self.paths[..count] {
+            words.extend(["-i", path.to_str().unwrap()]);
+        }
+        flent(version, &words);
+        let size = std::fs::metadata(&picture)
+            .unwrap_or_else(|e| panic!("{version} {plot}: {e}"))
+            .len();
+        assert!(
+            size > 5000,
+            "{version} {plot}: a picture of {size} bytes is empty"
+        );
+        std::fs::remove_file(picture).unwrap();
+    }
+}
+
+/// Runs Flent and answers what it printed; a warning or an error fails the test.
+fn flent(version: &str, words: &[&str]) -> String {
+    let program = installed(version);
+    let output = Command::new(&program)
+        .args(words)
+        .env("MPLBACKEND", "Agg")
+        .output()
+        .unwrap_or_else(|e| panic!("{}: {e}; 'make flent' installs it", program.display()));
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let complaint = said.lines().find(|line| {
+        let words = ["WARN", "ERROR", "Traceback", "Warning"];
+        words.iter().any(|word| line.contains(word)) && !line.ends_with(OWN_TROUBLE)
+    });
+    assert!(
+        output.status.success() && complaint.is_none(),
+        "Flent {version} {words:?}: {said}"
+    );
+    said.into_owned()
+}
+
+fn installed(version: &str) -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache =
+        cache.unwrap_or_else(|| Path::new(&std::env::var_os("HOME").expect("HOME is set")).join(".cache"));
+    cache.join("sqm/flent").join(version).join("bin/flent")
+}
+
+/// A test with plausible figures: 20 Mbit/s down, 4 up, `bloat_ms` of queue.
+fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
+    let flows = (0..settings.down + settings.up).map(|index| {
+        let (direction, mbit, flows) = if index < settings.down {
+            (Direction::Down, 20.0, settings.down)
+        } else {
+            (Direction::Up, 4.0, settings.up)
+        };
+        let count = settings.load_ms / 100;
+        let t = move |i: u64| i as f64 * 100.0;
+        Flow {
+            congestion: "cubic".to_owned(),
+            mss: Some(1448),
+            samples: (1..=count)
+                .map(|i| {
+                    let wave = 1.0 + 0.1 * (i as f64 / 20.0 * TAU + f64::from(index)).sin();
+                    Sample {
+                        t_ms: t(i),
+                        bytes: (mbit / f64::from(flows) * 12_500.0 * wave) as u64,
+                    }
+                })
+                .collect(),
+            sender: (1..=count / 2)
+                .map(|i| TcpSample {
+                    t_ms: t(2 * i),
+                    rtt_ms: Some(20.0 + bloat_ms * (i as f64 / 9.0).sin().abs()),
+                    rttvar_ms: Some(2.0),
+                    cwnd: Some(10.0 + (i % 50) as f64),
+                    delivery_mbit: Some(mbit / f64::from(flows)),
+                    pacing_mbit: Some(mbit),
+                    ..TcpSample::default()
+                })
+                .collect(),
+            ..Flow::new(&names::flow(settings, index), direction)
+        }
+    });
+    let first = -(settings.idle_ms as i64) / 50;
+    let last = (settings.load_ms + settings.after_ms) as i64 / 50;
+    let series = |name: &str, kind| ProbeSeries {
+        name: name.to_owned(),
+        kind,
+        interval_ms: 50.0,
+        samples: (first..last)
+            .map(|i| {
+                let t_ms = i as f64 * 50.0;
+                let loaded = t_ms > 0.0 && t_ms < settings.load_ms as f64;
+                let queue = if loaded {
+                    bloat_ms * (0.8 + 0.2 * (t_ms / 1700.0).sin())
+                } else {
+                    0.0
+                };
+                let answered = i % 97 != 0;
+                Probe {
+                    due_ms: t_ms,
+                    t_ms,
+                    rtt_ms: answered.then_some(20.0 + queue + (i % 7) as f64 / 10.0),
+                    up_ms: answered.then_some(10.0 + queue),
+                    down_ms: answered.then_some(10.0),
+                    lost: (!answered).then_some(Direction::Up),
+                    ..Probe::default()
+                }
+            })
+            .collect(),
+        ..ProbeSeries::default()
+    };
+    let test = names::test(settings);
+    let probes = match test {
+        "rrul" => vec!["Ping (ms) UDP EF", "Ping (ms) UDP BK", "Ping (ms) UDP BE"],
+        "rrul_be" => vec!["Ping (ms) UDP BE1", "Ping (ms) UDP BE2", "Ping (ms) UDP BE3"],
+        _ => vec![names::probes(settings)],
+    };
+    let mut probes: Vec<_> = probes
+        .into_iter()
+        .map(|name| series(name, ProbeKind::Udp))
+        .collect();
+    if test.starts_with("rrul") {
+        probes.push(series("Ping (ms) ICMP", ProbeKind::Icmp));
+    }
+    let meta = Meta {
+        test: test.to_owned(),
+        title: Some(title.to_owned()),
+        time: "2026-01-02T03:04:05Z".to_owned(),
+        start_unix: Some(1_767_323_045.25),
+        host: "server.example".to_owned(),
+        local_host: "h1".to_owned(),
+        remote: "198.51.100.1:35353".to_owned(),
+        settings: settings.clone(),
+        ..Meta::default()
+    };
+    let mut result = TestResult::new(meta, Vec::new(), flows.collect(), probes);
+    result.evidence = vec![Series {
+        name: "cpu_stats_h1::load".to_owned(),
+        unit: String::new(),
+        samples: (0..20).map(|i| (f64::from(i) * 1000.0, Some(0.3))).collect(),
+    }];
+    result
+}
