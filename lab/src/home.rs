@@ -18,7 +18,10 @@ pub struct Home {
 /// The virtual hosts, by the names that [`Guest::run`] takes.
 pub const HOSTS: [&str; 6] = ["h1", "h2", "router", "modem", "core", "server"];
 
-/// The server's addresses.
+/// The router's address inside the home.
+pub const ROUTER_V4: &str = "192.168.1.1";
+
+/// The server's IPv4 address.
 pub const SERVER_V4: &str = "10.66.0.2";
 /// The server's IPv6 address.
 pub const SERVER_V6: &str = "fd00:66::2";
@@ -45,13 +48,13 @@ impl Home {
         }
         let guest = Guest::boot(clock, agent)?;
         guest.script(HOSTS_AND_LINKS)?;
-        guest.script(&bottleneck(line, clock))?;
+        guest.script(&bottleneck(line))?;
         Ok(Self { guest })
     }
 
     /// Replaces the line; queues that sqm set up on the router stay.
-    pub fn set_line(&self, line: &Line, clock: Clock) -> Result<(), Error> {
-        self.guest.script(&bottleneck(line, clock)).map(drop)
+    pub fn set_line(&self, line: &Line) -> Result<(), Error> {
+        self.guest.script(&bottleneck(line)).map(drop)
     }
 }
 
@@ -159,10 +162,10 @@ ip netns exec router iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE
 
 /// The modem's two buffers, and the delay of the way to the server. The delay has a queue of its own so that its
 /// limit does not cap the bottleneck's.
-fn bottleneck(line: &Line, clock: Clock) -> String {
+fn bottleneck(line: &Line) -> String {
     let mut script = String::new();
-    queue(&mut script, "lan0", &line.down, line, clock);
-    queue(&mut script, "wan0", &line.up, line, clock);
+    queue(&mut script, "lan0", &line.down, line);
+    queue(&mut script, "wan0", &line.up, line);
     let one_way_us = line.base_rtt_ms * 500;
     for device in ["c0", "c1"] {
         writeln!(
@@ -174,7 +177,7 @@ fn bottleneck(line: &Line, clock: Clock) -> String {
     script
 }
 
-fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line, clock: Clock) {
+fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line) {
     let kbits_per_sec = direction.kbits_per_sec;
     let bytes_per_ms = kbits_per_sec / 8;
     let limit = match direction.buffer {
@@ -186,12 +189,9 @@ fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line, 
     // A token bucket counts the 14 bytes of the Ethernet header that the kernel already knows.
     let overhead = line.overhead.saturating_sub(14);
     let cells = if line.atm { " linklayer atm" } else { "" };
-    // On the wall's clock timers come late, and a bucket of one packet loses rate for good.
-    let slack = match clock {
-        Clock::Wall => bytes_per_ms * 2,
-        Clock::Virtual => 0,
-    };
-    let burst = 1600 + slack;
+    // Timers come late on the wall's clock, and a bucket of one packet would lose rate for good. In virtual time it
+    // would hold up the small bursts that a shaper just below the line's rate lets through.
+    let burst = 1600 + bytes_per_ms * 2;
     let (burst, peak) = match direction.boost {
         None => (burst, String::new()),
         Some(Boost {

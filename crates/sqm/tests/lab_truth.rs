@@ -7,16 +7,22 @@ mod lab;
 use lab::{Figures, home, load, table};
 use sqm_lab::{Clock, Line};
 
-/// Shaped lines from 4 Mbit/s up: median latency may differ by 5 % and half a millisecond, goodput by 3 %.
+/// Median latency may differ by 5 % and half a millisecond, goodput by 3 %.
 const STEADY: Tolerance = Tolerance {
     latency: 0.05,
     goodput: 0.03,
 };
-/// Unshaped lines are chaotic (the same bloated cable line was found at 1269, 1301, 1303 and 1323 ms), and at 1 Mbit/s
-/// one packet takes as long as the whole queue is meant to: these rows show that the lab is bloated where it should be.
+/// Unshaped lines are chaotic (the same bloated cable line was found at 1269, 1301, 1303 and 1323 ms), and of the slow
+/// upload of `piece_of_cake` the last known digit is 2 %.
 const COARSE: Tolerance = Tolerance {
+    latency: 0.10,
+    goodput: 0.12,
+};
+/// Eight flows and their acknowledgements in one FIFO of 250 packets, where each loss counts for seconds: single runs
+/// gave 377 to 529 ms and 0.62 to 0.73 Mbit/s up.
+const CHAOTIC: Tolerance = Tolerance {
     latency: 0.25,
-    goodput: 0.15,
+    goodput: 0.25,
 };
 
 const LATENCY_FLOOR_MS: f64 = 0.5;
@@ -76,10 +82,10 @@ fn measured_latency_and_goodput_agree_with_the_truth() {
     let mut wrong = Vec::new();
     for (at, row) in TRUTH.iter().enumerate().rev() {
         let (name, figures) = &found[at];
-        let tolerance = if row.sqm == "none" || row.line == "up1m" {
-            COARSE
-        } else {
-            STEADY
+        let tolerance = match (row.line, row.sqm) {
+            ("up1m", "none") => CHAOTIC,
+            (_, "none") | ("up1m", "piece_of_cake") => COARSE,
+            _ => STEADY,
         };
         let is_off = |measured: f64, truth: f64| (measured - truth).abs() > truth * tolerance.goodput;
         let latency_off = (figures.median_ms - row.median_ms).abs();
