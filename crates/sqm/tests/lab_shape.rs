@@ -14,10 +14,13 @@ struct Port {
 
 impl Port {
     fn new(name: &'static str) -> Self {
+        Self::on(Clock::Virtual, name)
+    }
+
+    fn on(clock: Clock, name: &'static str) -> Self {
         let line = Line::named("cable24").expect("a known line");
         let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
-        let home =
-            Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+        let home = Home::boot(clock, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
         home.script(&format!(
             "ip -n router link add {name} type veth peer name {name}p
              ip -n router link set {name} up; ip -n router link set {name}p up"
@@ -59,10 +62,12 @@ impl Port {
         );
     }
 
-    /// Everything `tc` and `ip` say of this interface and of IFBs, without counters.
+    /// Everything `tc` and `ip` say of this interface and of IFBs, without counters. The "classes" of CAKE and fq_codel
+    /// are the flows of the moment: an IPv6 neighbour that says hello is one.
     fn state(&self) -> String {
         let look = format!(
-            "tc -n router qdisc show dev {0}; tc -n router class show dev {0}
+            "tc -n router qdisc show dev {0}
+             tc -n router class show dev {0} | grep -v '^class \\(cake\\|fq_codel\\)' || true
              tc -n router filter show dev {0} parent ffff: 2>/dev/null || true
              ip -n router -o link show type ifb | sed 's/^[0-9]*: //' | grep -w ifb4{0} || true
              tc -n router qdisc show dev ifb4{0} 2>/dev/null || true",
@@ -334,6 +339,34 @@ fn without_root_nothing_is_tried() {
         &file,
     ];
     refused(&port, &words, 3, &["CAP_NET_ADMIN"]);
+}
+
+#[test]
+fn a_kernel_without_cake_is_not_supported_and_told_what_is_missing() {
+    // Debian's kernel has its queues as modules. Its guest cannot load one again by itself: the modules that it would
+    // look for belong to the host's kernel.
+    let port = Port::on(Clock::Wall, "p13");
+    port.home
+        .script("/sbin/rmmod sch_cake")
+        .expect("a module can be removed");
+    port.config(CAKE);
+    let start = ["sqm", "start", "--config", &port.file()];
+    refused(
+        &port,
+        &start,
+        4,
+        &[
+            "sch_cake",
+            "CONFIG_NET_SCH_CAKE",
+            "kmod-sched-cake",
+            "linux-image",
+        ],
+    );
+
+    // The set-up that needs no CAKE still works there.
+    port.config("\toption download '0'\n\toption upload '950'\n\toption script 'simplest.qos'\n\toption qdisc 'fq_codel'\n");
+    port.sqm_ok("start");
+    port.sqm_ok("stop");
 }
 
 #[test]
