@@ -5,8 +5,7 @@
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
 	lab/deps.sh run
-	cargo build --release --bin sqm
-	target/release/sqm lab demo --out demo-out
+	cargo run --release --bin sqm -- lab demo --out demo-out
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
 test: lint lab-kernel flent
@@ -24,6 +23,7 @@ lab-kernel:
 flent:
 	lab/flent.sh
 
-# Each target for a minute; needs a nightly toolchain and `cargo install cargo-fuzz`.
+# Each fuzz target for a minute. Installs cargo-fuzz; a nightly toolchain is used if there is one, but not needed.
 fuzz:
-	cd fuzz && for target in $$(cargo fuzz list); do cargo fuzz run $$target -- -max_total_time=60 || exit 1; done
+	lab/deps.sh fuzz
+	fuzz/run 60

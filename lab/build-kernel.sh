@@ -11,12 +11,12 @@ cache=${SQM_LAB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sqm/lab}
 tarball=/usr/src/linux-source-6.1.tar.xz
 
 if [ ! -r "$tarball" ]; then
-    echo "lab kernel: $tarball is missing: install the Debian package linux-source-6.1 ('make deps' does)" >&2
+    echo "lab kernel: $tarball is missing: install the Debian package linux-source-6.1 (lab/deps.sh build does)" >&2
     exit 1
 fi
 for tool in flex bison bc xz gcc make; do
     command -v "$tool" >/dev/null || {
-        echo "lab kernel: the program '$tool' is missing ('make deps' installs it)" >&2
+        echo "lab kernel: the program '$tool' is missing (lab/deps.sh build installs it)" >&2
         exit 1
     }
 done
@@ -33,8 +33,11 @@ if [ ! -x "$kernel" ]; then
 fi
 if [ ! -x "$kernel" ]; then
     echo "lab kernel: building from linux-source-6.1 $version, once, about 10 minutes on 2 cores" >&2
+    # What a killed build left behind; nobody else builds while this one holds the lock.
+    rm -rf "$cache"/build.??????
     work=$(mktemp -d "$cache/build.XXXXXX")
-    trap 'rm -rf "$work"' EXIT INT TERM
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 130' INT TERM
     log=$cache/build.log
     # A shell of its own: in a condition, "set -e" would be off.
     sh -eu -s "$work" "$tarball" "$here/kernel.config" >"$log" 2>&1 <<'STEPS' || {

@@ -1,14 +1,16 @@
 #!/bin/sh
-# Installs the Debian packages that the lab needs, if any is missing, and says so beforehand.
-# Usage: deps.sh run | build | flent      (to run the lab; to build its virtual-time kernel as well; to install Flent)
+# Installs the Debian packages that are needed, if any is missing, and says so beforehand.
+# Usage: deps.sh run | build | flent | fuzz
+# (to run the lab; to build its virtual-time kernel as well; to install Flent; for make fuzz)
 set -eu
 
-packages="user-mode-linux kmod iproute2 ethtool iptables"
+packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables"
 case "${1:-}" in
     run) ;;
-    build) packages="$packages linux-source-6.1 gcc libc6-dev make flex bison bc xz-utils" ;;
+    build) packages="$packages linux-source-6.1 make flex bison bc xz-utils" ;;
     flent) packages="python3 python3-venv" ;;
-    *) echo "usage: $0 run|build|flent" >&2; exit 2 ;;
+    fuzz) packages="g++" ;;
+    *) echo "usage: $0 run|build|flent|fuzz" >&2; exit 2 ;;
 esac
 
 missing=
@@ -17,15 +19,26 @@ for package in $packages; do
 done
 [ -n "$missing" ] || exit 0
 
-echo "Installing Debian packages:$missing" >&2
+by_hand="run 'apt-get install$missing' as root, then try again"
+command -v apt-get >/dev/null || {
+    echo "These Debian packages are needed, and there is no apt-get here:$missing" >&2
+    exit 1
+}
 if [ "$(id -u)" = 0 ]; then
     as_root=
 elif command -v sudo >/dev/null; then
     as_root=sudo
 else
-    echo "This needs root: run 'apt-get install$missing' as root, then try again." >&2
+    echo "Debian packages are missing, and only root can install them: $by_hand." >&2
     exit 1
 fi
-$as_root apt-get update -qq
-# shellcheck disable=SC2086  # each is a word
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+echo "Installing Debian packages:$missing" >&2
+install() {
+    # shellcheck disable=SC2086  # each is a word
+    $as_root apt-get update -qq &&
+        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+install || {
+    echo "That did not work: $by_hand." >&2
+    exit 1
+}
