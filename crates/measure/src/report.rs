@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::plot;
-use crate::result::{Summary, TestResult};
+use crate::result::{Direction, TestResult};
 use crate::svg::{escape, short};
 
 /// One line with its two tests.
@@ -56,14 +56,14 @@ fn overview(lines: &[ComparedLine<'_>]) -> String {
         writeln!(
             text,
             "<tr><td><a href=\"#{}\">{}</a></td><td class=\"n\">{}</td><td class=\"n bad\">{}</td>\
-             <td class=\"n good\">{}</td><td class=\"n\">{} Mbit/s</td><td class=\"n\">{} Mbit/s</td></tr>",
+             <td class=\"n good\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
             escape(line.name),
             escape(line.title),
             plot::latency(before.idle_ms),
             plot::latency(before.latency_median_ms),
             plot::latency(after.latency_median_ms),
-            short(after.download_mbit),
-            short(after.upload_mbit)
+            goodput(line.after, Direction::Down),
+            goodput(line.after, Direction::Up)
         )
         .expect("a string grows");
     }
@@ -100,27 +100,29 @@ fn section(line: &ComparedLine<'_>) -> String {
 }
 
 fn figures(line: &ComparedLine<'_>) -> String {
-    type Figure = fn(&Summary) -> String;
+    type Figure = fn(&TestResult) -> String;
     let rows: [(&str, Figure); 9] = [
-        ("Idle latency, median", |s| plot::latency(s.idle_ms)),
-        ("Loaded latency, median", |s| plot::latency(s.latency_median_ms)),
-        ("95 % are below", |s| plot::latency(s.latency_p95_ms)),
-        ("99 % are below", |s| plot::latency(s.latency_p99_ms)),
-        ("Worst", |s| plot::latency(s.latency_max_ms)),
-        ("Download", |s| format!("{} Mbit/s", short(s.download_mbit))),
-        ("Upload", |s| format!("{} Mbit/s", short(s.upload_mbit))),
-        ("Fairness between flows, down / up", |s| {
-            format!("{} / {}", index(s.jain_down), index(s.jain_up))
+        ("Idle latency, median", |r| plot::latency(r.summary.idle_ms)),
+        ("Loaded latency, median", |r| {
+            plot::latency(r.summary.latency_median_ms)
         }),
-        ("Probes lost", |s| {
-            format!("{} of {}", s.probes_lost, s.probes_sent)
+        ("95 % are below", |r| plot::latency(r.summary.latency_p95_ms)),
+        ("99 % are below", |r| plot::latency(r.summary.latency_p99_ms)),
+        ("Worst", |r| plot::latency(r.summary.latency_max_ms)),
+        ("Download", |r| goodput(r, Direction::Down)),
+        ("Upload", |r| goodput(r, Direction::Up)),
+        ("Fairness between flows, down / up", |r| {
+            format!("{} / {}", index(r.summary.jain_down), index(r.summary.jain_up))
+        }),
+        ("Probes lost", |r| {
+            format!("{} of {}", r.summary.probes_lost, r.summary.probes_sent)
         }),
     ];
     let mut text = String::from(
         "<div class=\"wide\"><table>\n<thead><tr><th></th><th class=\"n\">Before</th><th class=\"n\">After</th></tr></thead>\n<tbody>\n",
     );
     for (name, figure) in rows {
-        let (before, after) = (figure(&line.before.summary), figure(&line.after.summary));
+        let (before, after) = (figure(line.before), figure(line.after));
         writeln!(
             text,
             "<tr><td>{name}</td><td class=\"n bad\">{before}</td><td class=\"n good\">{after}</td></tr>"
@@ -128,6 +130,18 @@ fn figures(line: &ComparedLine<'_>) -> String {
         .expect("a string grows");
     }
     text + "</tbody>\n</table></div>\n"
+}
+
+/// A dash where nobody tried.
+fn goodput(result: &TestResult, direction: Direction) -> String {
+    let mbit = match direction {
+        Direction::Down => result.summary.download_mbit,
+        Direction::Up => result.summary.upload_mbit,
+    };
+    if result.flows(direction).next().is_none() {
+        return "–".to_owned();
+    }
+    format!("{} Mbit/s", short(mbit))
 }
 
 fn index(jain: Option<f64>) -> String {

@@ -1,15 +1,18 @@
 //! `sqm lab demo`: two bloated lines, measured before and after, with a configuration file in between.
 
 use std::fs;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sqm_lab::{Clock, Home, Line, home};
 use sqm_measure::plot;
 use sqm_measure::report::{ComparedLine, html};
-use sqm_measure::result::TestResult;
+use sqm_measure::result::{Finding, Severity, TestResult};
 
 use super::lab::ClockName;
 use crate::failure::Failure;
@@ -31,10 +34,24 @@ struct Scene {
     title: &'static str,
     description: &'static str,
     line: &'static str,
-    /// What the household would write to `/etc/config/sqm`.
-    config: &'static str,
-    /// Options of `sqm test`.
-    load: &'static [&'static str],
+    /// Rates to shape to, kbit/s: download and upload.
+    shaped: (u64, u64),
+    /// What else the household would write to `/etc/config/sqm`.
+    options: &'static str,
+    /// Downloads and uploads at once.
+    flows: (u32, u32),
+}
+
+impl Scene {
+    fn config(&self) -> String {
+        let (download, upload) = self.shaped;
+        format!(
+            "config queue 'wan'\n\toption enabled '1'\n\toption interface '{}'\n\toption download '{download}'\n\
+             \toption upload '{upload}'\n{}",
+            home::WAN,
+            self.options
+        )
+    }
 }
 
 const SCENES: [Scene; 2] = [
@@ -44,18 +61,14 @@ const SCENES: [Scene; 2] = [
         description: "A cable line of 28/4.8 Mbit/s with 1.2 s of buffer in modem and head end, 65 ms from the \
                       server, loaded by four downloads and four uploads at once. Shaped by CAKE with DOCSIS framing.",
         line: "cable24",
-        config: "config queue 'wan'
-	option enabled '1'
-	option interface 'wan0'
-	option download '24000'
-	option upload '4400'
-	option qdisc 'cake'
+        shaped: (24_000, 4400),
+        options: "	option qdisc 'cake'
 	option script 'piece_of_cake.qos'
 	option linklayer 'ethernet'
 	option overhead '18'
 	option tcMPU '64'
 ",
-        load: &["--down", "4", "--up", "4"],
+        flows: (4, 4),
     },
     Scene {
         name: "up-1mbit",
@@ -63,23 +76,20 @@ const SCENES: [Scene; 2] = [
         description: "A line of 15/1 Mbit/s whose modem queues 250 packets, 14 ms from the server, loaded by one \
                       upload. Shaped by HTB with fq_codel at 950 kbit/s.",
         line: "up1m",
-        config: "config queue 'wan'
-	option enabled '1'
-	option interface 'wan0'
-	option download '13000'
-	option upload '950'
-	option qdisc 'fq_codel'
+        shaped: (13_000, 950),
+        options: "	option qdisc 'fq_codel'
 	option script 'simplest.qos'
 	option egress_ecn 'NOECN'
 	option linklayer 'none'
 ",
-        load: &["--down", "0", "--up", "1"],
+        flows: (0, 1),
     },
 ];
 
 /// A line measured twice.
 struct Measured {
     scene: &'static Scene,
+    line: Line,
     before: TestResult,
     after: TestResult,
     plan: String,
@@ -104,44 +114,109 @@ impl Args {
 }
 
 fn measure(scene: &'static Scene, clock: Clock) -> Result<Measured, Failure> {
-    eprintln!("{}: booting the home network", scene.name);
     let line = Line::named(scene.line).context("the demo's lines are known ones")?;
-    let home = Home::boot(clock, &std::env::current_exe()?, &line)?;
-    home.spawn("server", &["sqm", "serve"])?;
-    eprintln!("{}: measuring the bloated line", scene.name);
-    let before = test(&home, scene, "without SQM")?;
-    home.write("/etc/config/sqm", scene.config.as_bytes())?;
-    eprintln!("{}: sqm start, from /etc/config/sqm", scene.name);
-    home.run_ok("router", &["sqm", "start"])?;
-    home.run_ok("router", &["sqm", "verify"])?;
-    let plan = home.run_ok("router", &["sqm", "plan", "--format", "tc"])?;
-    eprintln!("{}: measuring again", scene.name);
-    let after = test(&home, scene, "with SQM")?;
+    let home = step(scene, "booting the home network", || {
+        Ok(Home::boot(clock, &std::env::current_exe()?, &line)?)
+    })?;
+    for host in ["server", "router"] {
+        home.spawn(host, &["sqm", "serve"])?;
+    }
+    let before = step(scene, "measuring the bloated line, 40 s", || {
+        test(&home, scene, "without SQM")
+    })?;
+    let plan = step(scene, "sqm start, from /etc/config/sqm", || {
+        home.write("/etc/config/sqm", scene.config().as_bytes())?;
+        home.run_ok("router", &["sqm", "start"])?;
+        home.run_ok("router", &["sqm", "verify"])?;
+        Ok(home.run_ok("router", &["sqm", "plan", "--format", "tc"])?)
+    })?;
+    let after = step(scene, "measuring again, 30 s", || test(&home, scene, "with SQM"))?;
     home.run_ok("router", &["sqm", "stop"])?;
     Ok(Measured {
         scene,
+        line,
         before,
         after,
         plan,
     })
 }
 
+/// Says what is going on, and on a terminal also for how long.
+fn step<T>(scene: &Scene, what: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let text = format!("{}: {what}", scene.name);
+    if !std::io::stderr().is_terminal() {
+        eprintln!("{text}");
+        return work();
+    }
+    let style =
+        ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("a template that is tested");
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(text);
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    let outcome = work();
+    spinner.abandon();
+    outcome
+}
+
 fn test(home: &Home, scene: &Scene, what: &str) -> Result<TestResult, Failure> {
     let title = format!("{}, {what}", scene.title);
+    let (down, up) = (scene.flows.0.to_string(), scene.flows.1.to_string());
     let words = [
-        "sqm",
-        "test",
-        home::SERVER_V4,
-        "--quiet",
-        "--json",
-        "-",
-        "--settle",
-        "7",
-        "--title",
-        &title,
-    ];
-    let json = home.run_ok("h1", &[&words[..], scene.load].concat())?;
-    Ok(TestResult::from_json(&json).map_err(anyhow::Error::msg)?)
+        &["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"],
+        &["--settle", "7", "--title", &title, "--down", &down, "--up", &up][..],
+    ]
+    .concat();
+    let (json, noise) = std::thread::scope(|scope| {
+        let noise = scope.spawn(|| noise(home));
+        let json = home.run_ok("h1", &words);
+        (json, noise.join().expect("it has nothing to panic about"))
+    });
+    let mut result = TestResult::from_json(&json?).map_err(anyhow::Error::msg)?;
+    result.findings.extend(too_noisy(noise?));
+    Ok(result)
+}
+
+/// What the machine that runs the lab adds to a round trip: 99 of 100 probes inside the home, where no queue is, took
+/// less than this many milliseconds. It is taken during a test, for as long as the test.
+fn noise(home: &Home) -> Result<f64, Failure> {
+    let words = [
+        &["sqm", "test", home::ROUTER_V4, "--quiet", "--json", "-"][..],
+        &[
+            "--down",
+            "0",
+            "--up",
+            "0",
+            "--idle",
+            "27",
+            "--duration",
+            "2",
+            "--settle",
+            "0",
+        ],
+    ]
+    .concat();
+    let json = home.run_ok("h2", &words)?;
+    let result = TestResult::from_json(&json).map_err(anyhow::Error::msg)?;
+    let idle = result
+        .summary
+        .probes
+        .first()
+        .and_then(|probes| probes.idle.p99_ms);
+    Ok(idle.context("no probe came back inside the home")?)
+}
+
+/// From here on, latencies under load tell more about the machine than about the line.
+const TOLERABLE_NOISE_MS: f64 = 2.0;
+
+fn too_noisy(noise_ms: f64) -> Option<Finding> {
+    (noise_ms > TOLERABLE_NOISE_MS).then(|| Finding {
+        severity: Severity::Warning,
+        code: "cpu_saturated".to_owned(),
+        text: format!(
+            "this machine was busy: probes beside the line, inside the home, took up to {noise_ms:.1} ms (99 % are \
+             below). Latencies may be too high by as much, and goodput too low; repeat when it is idle, or with \
+             --clock virtual"
+        ),
+    })
 }
 
 fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
@@ -154,6 +229,7 @@ fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
         before,
         after,
         plan,
+        ..
     } in measured
     {
         let name = scene.name;
@@ -167,23 +243,11 @@ fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
         )?;
         write(format!("{name}-plan.txt"), plan.clone())?;
     }
+    let descriptions: Vec<_> = measured.iter().map(Measured::description).collect();
     let lines: Vec<_> = measured
         .iter()
-        .map(
-            |Measured {
-                 scene,
-                 before,
-                 after,
-                 plan,
-             }| ComparedLine {
-                name: scene.name,
-                title: scene.title,
-                description: scene.description,
-                before,
-                after,
-                plan_text: plan,
-            },
-        )
+        .zip(&descriptions)
+        .map(|(measured, description)| measured.compared(description))
         .collect();
     write("index.html".into(), html(&lines))?;
     write(
@@ -246,27 +310,77 @@ impl Figures {
     }
 }
 
+impl Measured {
+    /// What the line is, and what a reader of its figures must know.
+    fn description(&self) -> String {
+        let findings = self
+            .findings()
+            .map(|(what, text)| format!(" Note on \"{what}\": {text}."));
+        std::iter::once(self.scene.description.to_owned())
+            .chain(findings)
+            .collect()
+    }
+
+    fn compared<'a>(&'a self, description: &'a str) -> ComparedLine<'a> {
+        ComparedLine {
+            name: self.scene.name,
+            title: self.scene.title,
+            description,
+            before: &self.before,
+            after: &self.after,
+            plan_text: &self.plan,
+        }
+    }
+
+    fn findings(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [("before", &self.before), ("after", &self.after)]
+            .into_iter()
+            .flat_map(|(what, result)| result.findings.iter().map(move |f| (what, f.text.as_str())))
+    }
+
+    /// The highest goodput, Mbit/s down and up: of the line itself and of the rates it is shaped to.
+    fn ceilings(&self) -> [(f64, f64); 2] {
+        let Line { down, up, .. } = &self.line;
+        let of = |(down, up)| (self.line.goodput_mbit(down), self.line.goodput_mbit(up));
+        [of((down.kbits_per_sec, up.kbits_per_sec)), of(self.scene.shaped)]
+    }
+}
+
 fn print_table(measured: &[Measured]) {
     println!(
-        "\n{:<26} {:>9} {:>11} {:>9} {:>14} {:>12}",
+        "\n{:<22} {:>8} {:>10} {:>8} {:>19} {:>19}",
         "", "idle ms", "median ms", "p95 ms", "down Mbit/s", "up Mbit/s"
     );
-    for Measured {
-        scene, before, after, ..
-    } in measured
-    {
-        for (what, result) in [("before", before), ("after", after)] {
+    let ms = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |ms| format!("{ms:.1}"));
+    for line in measured {
+        let tests = [("before", &line.before), ("after", &line.after)];
+        for ((what, result), ceiling) in tests.into_iter().zip(line.ceilings()) {
             let s = &result.summary;
-            let ms = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |ms| format!("{ms:.1}"));
             println!(
-                "{:<26} {:>9} {:>11} {:>9} {:>14.2} {:>12.2}",
-                format!("{} {what}", scene.name),
+                "{:<22} {:>8} {:>10} {:>8} {:>19} {:>19}",
+                format!("{} {what}", line.scene.name),
                 ms(s.idle_ms),
                 ms(s.latency_median_ms),
                 ms(s.latency_p95_ms),
-                s.download_mbit,
-                s.upload_mbit
+                goodput(line.scene.flows.0, s.download_mbit, ceiling.0),
+                goodput(line.scene.flows.1, s.upload_mbit, ceiling.1),
             );
         }
     }
+    println!(
+        "\nPercentages: of the TCP payload that the rate can carry after headers and framing, the line's rate before and\n\
+         the shaped one after. The acknowledgements of the other direction need a part of it."
+    );
+    for line in measured {
+        for (what, text) in line.findings() {
+            println!("warning: {} {what}: {text}", line.scene.name);
+        }
+    }
+}
+
+fn goodput(flows: u32, mbit: f64, ceiling: f64) -> String {
+    if flows == 0 {
+        return "-".into();
+    }
+    format!("{mbit:.2} ({:.0} %)", 100.0 * mbit / ceiling)
 }
