@@ -370,6 +370,8 @@ pub struct Codel<P> {
     queue: VecDeque<(P, u64)>,
     bytes: u64,
     peeked: Option<P>,
+    /// The latest time that was told.
+    now: Instant,
     stats: Stats,
     drop_overlimit: u64,
     counters: Counters,
@@ -385,6 +387,7 @@ impl<P: Packet> Codel<P> {
             queue: VecDeque::new(),
             bytes: 0,
             peeked: None,
+            now: Instant(0),
             stats: Stats::default(),
             drop_overlimit: 0,
             counters: Counters::NONE,
@@ -416,14 +419,20 @@ impl<P: Packet> Codel<P> {
         &self.counters
     }
 
+    /// The clock, which never goes back.
+    fn advance(&mut self, now: Instant) -> u64 {
+        self.now = self.now.max(now);
+        self.params.clock(self.now)
+    }
+
     fn decide(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
+        let now = self.advance(now);
         let mut source = Queue {
             packets: &mut self.queue,
             bytes: &mut self.bytes,
             counters: &mut self.counters,
             drops,
         };
-        let now = self.params.clock(now);
         self.state
             .dequeue(&self.params, &mut self.stats, now, &mut source)
     }
@@ -441,7 +450,8 @@ impl<P: Packet> Qdisc<P> for Codel<P> {
     fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>) {
         if self.backlog().packets < self.limit {
             self.bytes += u64::from(packet.len());
-            self.queue.push_back((packet, self.params.clock(now)));
+            let now = self.advance(now);
+            self.queue.push_back((packet, now));
         } else {
             self.drop_overlimit += 1;
             self.counters.dropped += 1;
@@ -657,9 +667,10 @@ mod tests {
         };
         let mut codel = Codel::new(&spec, &ethernet(Profile::KERNEL));
         let mut marks = Vec::new();
-        for (wait_us, ecn) in [(500, 2), (2000, 0), (2000, 1), (2000, 2)] {
-            codel.enqueue(TestPacket::new(0, 1000).ecn(ecn), at_micros(0), &mut ());
-            let Dequeued::Packet(packet) = codel.dequeue(at_micros(wait_us), &mut ()) else {
+        for (n, (wait_us, ecn)) in (0..).zip([(500, 2), (2000, 0), (2000, 1), (2000, 2)]) {
+            let came_us = n * 10_000;
+            codel.enqueue(TestPacket::new(0, 1000).ecn(ecn), at_micros(came_us), &mut ());
+            let Dequeued::Packet(packet) = codel.dequeue(at_micros(came_us + wait_us), &mut ()) else {
                 panic!("it was queued");
             };
             marks.push(packet.ecn);

@@ -41,6 +41,8 @@ pub struct FqCodel<P> {
     old: Round,
     queued: Queued<P>,
     peeked: Option<P>,
+    /// The latest time that was told.
+    now: Instant,
     codel_stats: codel::Stats,
     stats: Overflows,
     counters: Counters,
@@ -169,6 +171,7 @@ impl<P: Packet> FqCodel<P> {
                 memory: 0,
             },
             peeked: None,
+            now: Instant(0),
             codel_stats: codel::Stats::default(),
             stats: Overflows::default(),
             counters: Counters::NONE,
@@ -220,9 +223,16 @@ impl<P: Packet> FqCodel<P> {
             + self.queued.store.heap_bytes()
     }
 
+    /// The clock, which never goes back.
+    #[inline]
+    fn advance(&mut self, now: Instant) -> u64 {
+        self.now = self.now.max(now);
+        self.params.codel.clock(self.now)
+    }
+
     /// The packet that leaves next, taken out of its flow.
     fn decide(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
-        let now = self.params.codel.clock(now);
+        let now = self.advance(now);
         loop {
             let is_new = self.new.head != NONE;
             let round = if is_new { &mut self.new } else { &mut self.old };
@@ -356,7 +366,7 @@ impl<P: Packet> FqCodel<P> {
 impl<P: Packet> Qdisc<P> for FqCodel<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>) {
-        let now = self.params.codel.clock(now);
+        let now = self.advance(now);
         let index = self.place(self.params.classify(&packet));
         let flow = &mut self.flows[index as usize];
         self.queued.push(flow, packet, now);

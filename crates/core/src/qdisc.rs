@@ -131,6 +131,29 @@ impl<P> Drops<P> for Vec<(P, DropReason)> {
     }
 }
 
+/// Counts what passes through it on its way to the caller's.
+pub(crate) struct Counted<'a, P> {
+    drops: &'a mut dyn Drops<P>,
+    count: u64,
+}
+
+impl<'a, P> Counted<'a, P> {
+    pub(crate) fn new(drops: &'a mut dyn Drops<P>) -> Self {
+        Self { drops, count: 0 }
+    }
+
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl<P> Drops<P> for Counted<'_, P> {
+    fn dropped(&mut self, packet: P, reason: DropReason) {
+        self.count += 1;
+        self.drops.dropped(packet, reason);
+    }
+}
+
 /// Why a packet was dropped. The names are those of the trace files and of JSON output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DropReason {

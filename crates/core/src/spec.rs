@@ -11,6 +11,7 @@
 
 pub mod cake;
 pub mod codel;
+pub mod command;
 pub mod fifo;
 pub mod fq_codel;
 pub mod hfsc;
@@ -86,7 +87,10 @@ impl Qdisc {
     /// assert_eq!(error.to_string(), "unknown cake keyword 'besteffrot'; did you mean 'besteffort'?");
     /// ```
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let mut words = Words::of(text);
+        Self::read(Words::of(text))
+    }
+
+    fn read(mut words: Words<'_>) -> Result<Self, ParseError> {
         let Some(kind) = words.next() else {
             return Err(words.at_end(ParseErrorKind::UnknownQdisc));
         };
@@ -167,6 +171,36 @@ impl fmt::Display for Qdisc {
             Self::Tbf(tbf) => tbf.fmt(f),
             Self::Htb(htb) => htb.fmt(f),
             Self::Hfsc(hfsc) => hfsc.fmt(f),
+        }
+    }
+}
+
+/// One class, of whichever hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Below [`Htb`].
+    Htb(HtbClass),
+    /// Below [`Hfsc`].
+    Hfsc(HfscClass),
+}
+
+impl Class {
+    /// The name of its qdisc's kind.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Htb(_) => htb::KIND,
+            Self::Hfsc(_) => hfsc::KIND,
+        }
+    }
+}
+
+/// Prints the kind, then the words after it.
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind())?;
+        match self {
+            Self::Htb(class) => class.fmt(f),
+            Self::Hfsc(class) => class.fmt(f),
         }
     }
 }

@@ -109,3 +109,20 @@ pub(crate) fn drain(
     }
     sent
 }
+/// When each packet leaves, in microseconds after the origin, if the queue is asked at the origin and then as soon as it
+/// says: pairs of number and time.
+pub(crate) fn departures(queue: &mut impl Qdisc<TestPacket>, most: usize) -> Vec<(u32, u64)> {
+    let mut now = Instant(START);
+    let mut sent = Vec::new();
+    while sent.len() < most {
+        match queue.dequeue(now, &mut ()) {
+            Dequeued::Packet(packet) => sent.push((packet.id, (now.0 - START) / 1000)),
+            Dequeued::NotBefore(later) => {
+                assert!(later > now, "asked to come back in the past");
+                now = later;
+            }
+            Dequeued::Empty => break,
+        }
+    }
+    sent
+}

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Dependencies point down only: `sqm` → {kernel, measure, capture, lab} → plan → core. An edge that is not here needs a
+/// Dependencies point down only: `sqm` → {kernel, measure, lab} → plan → core. An edge that is not here needs a
 /// reason in ARCHITECTURE.md first.
-const ALLOWED: [(&str, &[&str]); 7] = [
-    ("crates/capture", &["sqm-core"]),
+const ALLOWED: [(&str, &[&str]); 6] = [
     ("crates/core", &[]),
     ("crates/plan", &["sqm-core"]),
     ("crates/kernel", &["sqm-core", "sqm-plan"]),
@@ -15,14 +14,7 @@ const ALLOWED: [(&str, &[&str]); 7] = [
     ("lab", &[]),
     (
         "crates/sqm",
-        &[
-            "sqm-capture",
-            "sqm-core",
-            "sqm-plan",
-            "sqm-kernel",
-            "sqm-measure",
-            "sqm-lab",
-        ],
+        &["sqm-core", "sqm-plan", "sqm-kernel", "sqm-measure", "sqm-lab"],
     ),
 ];
 

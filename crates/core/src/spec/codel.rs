@@ -6,7 +6,7 @@ use super::words::{ParseError, ParseErrorKind, Words};
 use crate::units::Nanos;
 
 /// The kernel's name for it.
-pub(super) const KIND: &str = "codel";
+pub(crate) const KIND: &str = "codel";
 
 /// Every parameter of one CoDel; [`Default`] is what the kernel does when no word is given.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use core::fmt;
 use super::words::{ParseError, ParseErrorKind, Words};
 
 /// The kernel's names.
-pub(super) const PFIFO: &str = "pfifo";
-pub(super) const BFIFO: &str = "bfifo";
-pub(super) const PFIFO_HEAD_DROP: &str = "pfifo_head_drop";
+pub(crate) const PFIFO: &str = "pfifo";
+pub(crate) const BFIFO: &str = "bfifo";
+pub(crate) const PFIFO_HEAD_DROP: &str = "pfifo_head_drop";
 
 /// A queue's only parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::words::{ParseError, ParseErrorKind, Words};
 use crate::units::{Bytes, Nanos};
 
 /// The kernel's name for it.
-pub(super) const KIND: &str = "fq_codel";
+pub(crate) const KIND: &str = "fq_codel";
 
 /// Every parameter of one fq_codel instance; [`Default`] is what the kernel does when no word is given.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::words::{ParseError, ParseErrorKind, Word, Words};
 use crate::units::{Nanos, Rate};
 
 /// The kernel's name for it.
-pub(super) const KIND: &str = "hfsc";
+pub(crate) const KIND: &str = "hfsc";
 
 /// The kernel keeps a slope in 32 bits of bytes per second.
 const SLOPE_MAX: u64 = u32::MAX as u64;
@@ -83,7 +83,11 @@ impl HfscClass {
     /// assert_eq!(class.to_string(), "rt m2 1mbit ls m2 1mbit ul m2 2mbit");
     /// ```
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let mut words = Words::of(text).within(KIND);
+        Self::read(Words::of(text))
+    }
+
+    pub(super) fn read(words: Words<'_>) -> Result<Self, ParseError> {
+        let mut words = words.within(KIND);
         let (mut rt, mut ls, mut ul) = (None, None, None);
         while let Some(word) = words.next() {
             match word.text {

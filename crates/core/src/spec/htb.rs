@@ -7,7 +7,7 @@ use super::words::{ParseError, ParseErrorKind, Words};
 use crate::units::{Bytes, Rate};
 
 /// The kernel's name for it.
-pub(super) const KIND: &str = "htb";
+pub(crate) const KIND: &str = "htb";
 
 /// What `tc` adds to a burst that is not given, bytes.
 const MTU: u64 = 1600;
@@ -103,7 +103,11 @@ impl HtbClass {
     /// assert_eq!(class.to_string(), "rate 1mbit ceil 2mbit prio 1 burst 1600b cburst 1600b");
     /// ```
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let mut words = Words::of(text).within(KIND);
+        Self::read(Words::of(text))
+    }
+
+    pub(super) fn read(words: Words<'_>) -> Result<Self, ParseError> {
+        let mut words = words.within(KIND);
         let (mut rate, mut ceil, mut quantum, mut prio) = (None, None, None, 0);
         let (mut burst, mut cburst, mut mtu) = (None, None, MTU);
         let mut framing = RateFraming::default();

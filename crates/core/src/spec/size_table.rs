@@ -34,6 +34,8 @@ pub enum LinkLayer {
 const MTU: u32 = 2047;
 const TSIZE: u32 = 512;
 
+const KEYWORDS: [&str; 5] = ["mtu", "tsize", "mpu", "overhead", "linklayer"];
+
 impl Default for Stab {
     fn default() -> Self {
         Self {
@@ -49,22 +51,35 @@ impl Default for Stab {
 impl Stab {
     /// Reads the words after `stab`: `mtu 2047 tsize 512 mpu 64 overhead 30 linklayer ethernet`.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        const KEYWORDS: [&str; 5] = ["mtu", "tsize", "mpu", "overhead", "linklayer"];
-        let mut words = Words::of(text).within("stab");
+        let mut words = Words::of(text);
+        let stab = Self::read(&mut words)?;
+        match words.next() {
+            Some(word) => {
+                let words = words.within("stab");
+                Err(words.unknown(word, ParseErrorKind::UnknownWord, KEYWORDS.into_iter()))
+            }
+            None => Ok(stab),
+        }
+    }
+
+    /// Reads as many words as are a size table's.
+    pub(super) fn read(words: &mut Words<'_>) -> Result<Self, ParseError> {
         let mut stab = Self::default();
         let or = |n: u32, default| if n == 0 { default } else { n };
-        while let Some(word) = words.next() {
+        let mut ahead = words.clone().within("stab");
+        while let Some(word) = ahead.next() {
             match word.text {
-                "mtu" => stab.mtu = or(words.number(word, "mtu", 0..=u32::MAX.into())?, MTU),
+                "mtu" => stab.mtu = or(ahead.number(word, "mtu", 0..=u32::MAX.into())?, MTU),
                 // The table travels in one netlink attribute, two bytes an entry.
-                "tsize" => stab.tsize = or(words.number(word, "tsize", 0..=32_000)?, TSIZE),
-                "mpu" => stab.mpu = words.number(word, "mpu", 0..=u32::MAX.into())?,
+                "tsize" => stab.tsize = or(ahead.number(word, "tsize", 0..=32_000)?, TSIZE),
+                "mpu" => stab.mpu = ahead.number(word, "mpu", 0..=u32::MAX.into())?,
                 "overhead" => {
-                    stab.overhead = words.number(word, "overhead", i32::MIN.into()..=i32::MAX.into())?;
+                    stab.overhead = ahead.number(word, "overhead", i32::MIN.into()..=i32::MAX.into())?;
                 }
-                "linklayer" => stab.linklayer = LinkLayer::read(&mut words, word)?,
-                _ => return Err(words.unknown(word, ParseErrorKind::UnknownWord, KEYWORDS.into_iter())),
+                "linklayer" => stab.linklayer = LinkLayer::read(&mut ahead, word)?,
+                _ => break,
             }
+            words.advance_to(&ahead);
         }
         Ok(stab)
     }

@@ -7,7 +7,7 @@ use super::words::{ParseError, ParseErrorKind, Words};
 use crate::units::{Bytes, Nanos, Rate};
 
 /// The kernel's name for it.
-pub(super) const KIND: &str = "tbf";
+pub(crate) const KIND: &str = "tbf";
 
 /// Every parameter of one TBF.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -218,6 +218,11 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
+    /// Goes on where `ahead` has come to in the same text.
+    pub(super) const fn advance_to(&mut self, ahead: &Self) {
+        (self.position, self.index) = (ahead.position, ahead.index);
+    }
+
     /// The word after `keyword`.
     pub(super) fn value(
         &mut self,

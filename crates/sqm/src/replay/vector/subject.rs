@@ -93,6 +93,7 @@ impl Subject for AnyQdisc<VectorPacket> {
                 "interval_units": fq_codel.params().codel.interval_units(),
                 "quantum": fq_codel.params().quantum,
             }),
+            _ => json!({}),
         }));
         counters
     }

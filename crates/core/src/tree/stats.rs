@@ -1,0 +1,60 @@
+//! What `tc -s` shows of a tree, as plain data.
+
+use crate::handle::Handle;
+use crate::qdisc::{Backlog, Counters};
+use crate::{codel, fq_codel, hfsc, htb, tbf};
+
+/// A discipline or class as it stands now.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeStats {
+    /// Its own handle; `0:` for the queue that a class has while nothing hangs in it.
+    pub handle: Handle,
+    /// What it hangs in; `None` is the root.
+    pub parent: Option<Handle>,
+    /// `htb`, `fq_codel`; of a class, its discipline's.
+    pub kind: &'static str,
+    /// Sent, dropped, held up.
+    pub counters: Counters,
+    /// Queued here and below.
+    pub backlog: Backlog,
+    /// What only its kind counts.
+    pub details: Details,
+}
+
+/// What one kind of discipline or class counts.
+#[derive(Clone, Copy, Debug)]
+pub enum Details {
+    /// Nothing more.
+    Fifo,
+    /// `codel`.
+    Codel {
+        /// What it was asked to do.
+        params: codel::Params,
+        /// Where it stands.
+        state: codel::State,
+        /// What it counted.
+        stats: codel::Stats,
+        /// Packets refused because the queue was full.
+        drop_overlimit: u64,
+    },
+    /// `fq_codel`.
+    FqCodel {
+        /// What it was asked to do.
+        params: fq_codel::Params,
+        /// What it counted.
+        stats: fq_codel::Stats,
+    },
+    /// `tbf`.
+    Tbf(tbf::Stats),
+    /// `htb`.
+    Htb {
+        /// Packets that no class took.
+        direct_packets: u64,
+    },
+    /// A class of `htb`.
+    HtbClass(htb::ClassStats),
+    /// `hfsc`.
+    Hfsc,
+    /// A class of `hfsc`.
+    HfscClass(hfsc::ClassStats),
+}
