@@ -1,0 +1,96 @@
+//! The classic pcap format: a header of 24 bytes, then a header of 16 before each packet.
+
+use std::io::Read;
+
+use sqm_core::units::Instant;
+
+use crate::bytes::{Input, Order};
+use crate::error::Error;
+use crate::reader::Found;
+use crate::{LinkNumber, MAX_BLOCK};
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// What the file's header says.
+#[derive(Debug)]
+pub(crate) struct Legacy {
+    order: Order,
+    nanos_per_unit: u64,
+    /// Bytes of each packet's header; one old dialect has more.
+    header: Header,
+    link: LinkNumber,
+    check_sequence: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Header {
+    Usual,
+    /// A patched libpcap of 1999 added eight bytes.
+    Modified,
+}
+
+impl Legacy {
+    /// Reads the rest of the file's header after its magic number.
+    pub(crate) fn open<R: Read>(input: &mut Input<R>, magic: [u8; 4]) -> Result<Self, Error> {
+        const MICROS: u32 = 0xa1b2_c3d4;
+        const NANOS: u32 = 0xa1b2_3c4d;
+        const MODIFIED: u32 = 0xa1b2_cd34;
+        let known = [Order::Little, Order::Big].into_iter().find_map(|order| {
+            let (nanos_per_unit, header) = match order.u32(magic) {
+                MICROS => (1000, Header::Usual),
+                NANOS => (1, Header::Usual),
+                MODIFIED => (1000, Header::Modified),
+                _ => return None,
+            };
+            Some((order, nanos_per_unit, header))
+        });
+        let Some((order, nanos_per_unit, header)) = known else {
+            let found = magic.map(|byte| format!("{byte:02x}")).join(" ");
+            return Err(Error::NotACapture { found });
+        };
+        let rest: [u8; 20] = input.array("the header of a pcap file")?;
+        let link = order.u32_at(&rest, 16);
+        Ok(Self {
+            order,
+            nanos_per_unit,
+            header,
+            link: LinkNumber(link as u16),
+            check_sequence: check_sequence(link),
+        })
+    }
+
+    pub(crate) fn next_packet<R: Read>(
+        &self,
+        input: &mut Input<R>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Found>, Error> {
+        let at = input.position;
+        let Some(header) = input.array_or_end::<16>("a packet's header")? else {
+            return Ok(None);
+        };
+        if self.header == Header::Modified {
+            let _: [u8; 8] = input.array("a packet's header")?;
+        }
+        let [seconds, fraction, captured, length] = [0, 4, 8, 12].map(|at| self.order.u32_at(&header, at));
+        if captured > MAX_BLOCK {
+            let what = format!("a packet of {captured} bytes");
+            return Err(Error::Damaged { at, what });
+        }
+        input.fill(buffer, captured, "a packet")?;
+        let nanos = u64::from(seconds) * NANOS_PER_SEC + u64::from(fraction) * self.nanos_per_unit;
+        let found = Found {
+            time: Some(Instant(nanos)),
+            interface: 0,
+            link: self.link,
+            length,
+            bytes: 0..buffer.len(),
+        };
+        Ok(Some(found.without_check_sequence(self.check_sequence)))
+    }
+}
+
+/// How many bytes of check sequence each frame ends with: the upper bits of the link type may say, in units of two.
+const fn check_sequence(link: u32) -> u32 {
+    const IS_KNOWN: u32 = 1 << 26;
+    if link & IS_KNOWN == 0 { 0 } else { (link >> 28) * 2 }
+}
