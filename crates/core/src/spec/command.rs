@@ -528,8 +528,8 @@ fn match_field(
                 _ => condition.destination_port = port,
             }
         }
-        (_, "src") => condition.source = Some(prefix(words, field, Some(network))?),
-        (_, "dst") => condition.destination = Some(prefix(words, field, Some(network))?),
+        (_, "src") => condition.source = prefix(words, field, Some(network))?,
+        (_, "dst") => condition.destination = prefix(words, field, Some(network))?,
         _ => return Err(words.unknown(field, ParseErrorKind::UnknownWord, FIELDS.into_iter())),
     }
     Ok(())
@@ -672,8 +672,8 @@ fn by_fields(words: &mut Words<'_>, head: &Head) -> Result<(Condition, Option<Ha
                 let Masked { value, mask } = byte_and_mask(words, word)?;
                 condition.ds_field = Some(Masked { value, mask });
             }
-            "src_ip" => condition.source = Some(prefix(words, word, head.network)?),
-            "dst_ip" => condition.destination = Some(prefix(words, word, head.network)?),
+            "src_ip" => condition.source = prefix(words, word, head.network)?,
+            "dst_ip" => condition.destination = prefix(words, word, head.network)?,
             "src_port" | "dst_port" => {
                 let port = Some(Masked {
                     value: words.number(word, "port", 0..=u16::MAX.into())?,
@@ -733,12 +733,12 @@ fn byte_and_mask(words: &mut Words<'_>, keyword: Word<'_>) -> Result<Masked<u8>,
         .ok_or_else(|| bad(words, value, "ip_tos", EXPECTED))
 }
 
-/// `10.0.0.0/8`; without a length the whole address counts.
+/// `10.0.0.0/8`; without a length the whole address counts, and with length 0 none of it.
 fn prefix(
     words: &mut Words<'_>,
     keyword: Word<'_>,
     network: Option<Network>,
-) -> Result<Masked<Address>, ParseError> {
+) -> Result<Option<Masked<Address>>, ParseError> {
     const EXPECTED: &str = "an address of this protocol, such as 192.0.2.0/24 or 2001:db8::/32";
     let value = words.value(keyword, EXPECTED)?;
     let read = || {
@@ -766,7 +766,8 @@ fn prefix(
             _ => None,
         }
     };
-    read().ok_or_else(|| bad(words, value, "address", EXPECTED))
+    let address = read().ok_or_else(|| bad(words, value, "address", EXPECTED))?;
+    Ok(Some(address).filter(|address| !matches!(address.mask, Address::V4(0) | Address::V6(0))))
 }
 
 /// A number as C reads it: decimal, `0x` hexadecimal, `0` octal.
@@ -788,4 +789,94 @@ fn handle_of(words: &mut Words<'_>, keyword: Word<'_>, name: &'static str) -> Re
 
 fn bad(words: &Words<'_>, value: Word<'_>, keyword: &'static str, expected: &'static str) -> ParseError {
     words.error(value, ParseErrorKind::BadValue { keyword, expected })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for (line, printed) in [
+            (
+                "tc qdisc add dev eth0 root handle 1: stab overhead 40 linklayer atm htb default 10",
+                "qdisc add root handle 1: stab mtu 2047 tsize 512 mpu 0 overhead 40 linklayer atm htb default 10",
+            ),
+            (
+                "qdisc replace parent 1:10 pfifo limit 5",
+                "qdisc add parent 1:10 pfifo limit 5",
+            ),
+            (
+                "class add dev eth0 parent 1:1 classid 1:a hfsc sc rate 1mbit",
+                "class add parent 1:1 classid 1:a hfsc rt m2 1mbit ls m2 1mbit",
+            ),
+            (
+                "filter add dev eth0 parent 1:0 protocol ip prio 1 handle 0x1/0xff fw classid 1:11",
+                "filter add parent 1: protocol ip prio 1 handle 0x1/0xff fw classid 1:11",
+            ),
+            (
+                "filter add root protocol all prio 999 u32 match u32 0 0 flowid 1:12",
+                "filter add root protocol all prio 999 matchall classid 1:12",
+            ),
+            (
+                "filter add parent 1: protocol ipv6 u32 match u32 0xb800000 0xfc00000 at 0 flowid 1:11",
+                "filter add parent 1: protocol ipv6 u32 match ip6 priority 0xb8 0xfc flowid 1:11",
+            ),
+            (
+                "filter add parent 1: protocol ip u32 match u8 6 0xff at 9 match u16 0 fc00 at 22 flowid 1:11",
+                "filter add parent 1: protocol ip u32 match ip protocol 6 0xff match ip dport 0 0xfc00 flowid 1:11",
+            ),
+            (
+                "filter add parent 1: protocol ip flower ip_proto tcp dst_ip 10.1.2.3/8 src_ip 0.0.0.0/0 dst_port 80 classid 1:11",
+                "filter add parent 1: protocol ip u32 match ip protocol 6 0xff match u32 0xa000000 0xff000000 at 16 match ip dport 80 0xffff flowid 1:11",
+            ),
+            (
+                "filter add parent 1: protocol ipv6 flower src_ip 2001:db8::1 classid 1:11",
+                "filter add parent 1: protocol ipv6 u32 match u32 0x20010db8 0xffffffff at 8 match u32 0x0 0xffffffff at 12 match u32 0x0 0xffffffff at 16 match u32 0x1 0xffffffff at 20 flowid 1:11",
+            ),
+        ] {
+            let command = Command::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert_eq!(command.to_string(), printed);
+            assert_eq!(Command::parse(printed), Ok(command), "{printed}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_word() {
+        for (line, message) in [
+            ("", "tc needs 'qdisc', 'class' or 'filter'"),
+            ("qdisc delete root", "unknown tc keyword 'delete'"),
+            ("qdisc add pfifo", "tc needs either 'root' or 'parent'"),
+            ("qdisc add root", "no queueing discipline is named"),
+            ("class add parent 1: htb rate 1mbit", "tc needs 'classid'"),
+            (
+                "class add parent 1 classid 1:1 htb rate 1mbit",
+                "tc keyword 'parent': '1' is not a handle, such as 1:10",
+            ),
+            (
+                "filter add parent 1: fw classid 1:1",
+                "tc needs a mark before 'fw': 'handle 0x1/0xff'",
+            ),
+            (
+                "filter add parent 1: protocol ip u32 match u32 1 1 at 4 flowid 1:1",
+                "tc: these bytes are no field that a queue looks at",
+            ),
+            (
+                "filter add parent 1: protocol ip u32 match ip6 dport 80 0xffff flowid 1:1",
+                "tc: the match is of another protocol than 'protocol' says",
+            ),
+            (
+                "filter add parent 1: matchall",
+                "tc needs a class: 'classid 1:10'",
+            ),
+            (
+                "filter add parent 1: flower dst_port 80 classid 1:1",
+                "tc: a port needs 'ip_proto' before it",
+            ),
+        ] {
+            assert_eq!(Command::parse(line).unwrap_err().to_string(), message, "{line}");
+        }
+    }
 }
