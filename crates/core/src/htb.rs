@@ -55,6 +55,8 @@ pub struct Htb<P, Q> {
     backlog: Backlog,
     counters: Counters,
     r2q: u32,
+    /// The latest time that was told: the clock never goes back.
+    now: Instant,
 }
 
 /// What a class may do now.
@@ -205,6 +207,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
             backlog: Backlog::default(),
             counters: Counters::NONE,
             r2q: spec.r2q,
+            now: environment.now,
         }
     }
 
@@ -543,8 +546,9 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
             .map(|(index, _)| index)
     }
 
-    /// When a leaf may send: once it is within its ceiling, and either within its rate or its parent may send. The kernel
-    /// looks again at every event on the way; this is the one at which something leaves.
+    /// When a leaf's class may send: once it is within its ceiling, and either within its rate or its parent may send. The
+    /// kernel looks again at every event on the way; this is the one at which something leaves, unless the leaf's queue is
+    /// a shaper too and not ready then.
     fn ready(&self, index: u32) -> Option<Instant> {
         let class = self.classes.get(index as usize)?;
         let positive = |bucket: &Bucket| class.checked + Nanos((-bucket.tokens).max(0) as u64);
@@ -674,6 +678,8 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Htb<P, Q> {
         if self.backlog.packets == 0 {
             return Dequeued::Empty;
         }
+        self.now = self.now.max(now);
+        let now = self.now;
         let mut wake = None;
         for level in 0..LEVELS {
             self.run_events(level, now);
