@@ -8,8 +8,8 @@
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
 //! * [`frame`]: packets that are bytes, parsed as far as queues need them.
 //! * [`flow_hash`], [`rng`]: keyed hashes and seeded randomness.
-//! * [`fifo`], [`codel`], [`fq_codel`], [`tbf`], [`htb`], [`hfsc`]: the queues; [`tree`] puts them together, with
-//!   [`filter`]s and a [`size_table`].
+//! * [`fifo`], [`codel`], [`fq_codel`], [`cake`], [`tbf`], [`htb`], [`hfsc`]: the queues; [`tree`] puts them together,
+//!   with [`filter`]s and a [`size_table`].
 //! * [`spec`]: the typed `tc` grammar, words in and words out.
 //! * [`nearest`]: the word that was probably meant, for messages.
 #![no_std]
@@ -17,24 +17,29 @@
 
 extern crate alloc;
 
+mod ack_filter;
+pub mod cake;
+mod cobalt;
 pub mod codel;
+pub mod diffserv;
 pub mod fifo;
 pub mod filter;
 pub mod flow_hash;
 pub mod fq_codel;
 pub mod frame;
+pub mod framing;
 pub mod handle;
 pub mod hfsc;
 pub mod htb;
 pub mod nearest;
 pub mod packet;
-#[allow(dead_code, reason = "CAKE, which removes from the middle, follows")]
 mod packet_list;
 pub mod peekable;
 pub mod profile;
 pub mod qdisc;
 pub mod rate_cost;
 pub mod rng;
+mod shaper;
 pub mod size_table;
 mod sorted;
 pub mod spec;

@@ -70,10 +70,6 @@ impl<T> Store<T> {
         self.slots.capacity() * size_of::<Slot<T>>()
     }
 
-    pub(crate) fn front(&self, list: List) -> Option<&T> {
-        self.slots.get(list.head as usize)?.entry.as_ref()
-    }
-
     /// The entries from head to tail, each with what [`remove_at`](Self::remove_at) needs to remove it.
     pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = (Cursor, &T)> {
         let mut before = NONE;

@@ -6,7 +6,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// COBALT: the first episode in each queue signals at its second late packet instead of after one interval, because
-    /// the inverse square root starts at 0.
+    /// the inverse square root starts at 0, and so does the episode that begins with the first packet after a pause, because
+    /// the pause is taken for lateness.
     pub cobalt_first_episode: bool,
     /// COBALT: the control law takes the interval modulo 2³² ns, which is wrong above 4.29 s.
     pub cobalt_interval_32_bits: bool,

@@ -161,6 +161,28 @@ impl Cake {
         Ok(())
     }
 
+    /// Lets the words of `text` change these parameters as `tc qdisc change` does, which reads them as a command of
+    /// their own: what it does not mention stays, overhead is added up from 0. `mpu`, `memlimit` and `fwmark` cannot be
+    /// set back to 0, because `tc` does not tell the kernel of such a 0.
+    ///
+    /// On an error the parameters are as they were.
+    pub fn change(&mut self, text: &str) -> Result<(), ParseError> {
+        let mut changed = self.clone();
+        if sets_overhead(text) {
+            changed.framing.overhead = 0;
+        }
+        changed.apply(text)?;
+        if changed.framing.mpu == 0 {
+            changed.framing.mpu = self.framing.mpu;
+        }
+        changed.memlimit = changed.memlimit.or(self.memlimit);
+        if changed.fwmark == 0 {
+            changed.fwmark = self.fwmark;
+        }
+        *self = changed;
+        Ok(())
+    }
+
     pub(super) fn read(&mut self, mut words: Words<'_>) -> Result<(), ParseError> {
         let mut raw = false;
         let mut preset: Option<&'static str> = None;
@@ -255,6 +277,15 @@ impl Cake {
         }
         Ok(())
     }
+}
+
+/// Whether the words of `text` say from where sizes are counted, and what is added to them.
+pub fn sets_overhead(text: &str) -> bool {
+    let sets = |word: &str| {
+        matches!(word, "overhead" | "raw" | "conservative")
+            || LINK_LAYERS.iter().any(|link| link.name == word)
+    };
+    text.split_whitespace().any(sets)
 }
 
 /// Prints all that `tc qdisc show` would print, in its order, except what a new CAKE does anyway and `tc` does not

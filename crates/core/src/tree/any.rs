@@ -6,6 +6,7 @@ use core::marker::PhantomData;
 
 use super::description::{Below, BuildError, Description, Planned, PlannedClass};
 use super::stats::{Details, NodeStats};
+use crate::cake::Cake;
 use crate::codel::Codel;
 use crate::fifo::{Fifo, Limit};
 use crate::fq_codel::FqCodel;
@@ -46,6 +47,8 @@ pub enum AnyQdisc<P, R = Xorshift> {
     Codel(Box<Codel<P>>),
     /// `fq_codel`.
     FqCodel(Box<FqCodel<P>>),
+    /// `cake`.
+    Cake(Box<Cake<P, R>>),
     /// `tbf`.
     Tbf(Box<AnyTbf<P, R>>),
     /// `htb`.
@@ -163,6 +166,7 @@ impl<P: Packet, R: Random> AnyQdisc<P, R> {
             (spec::Qdisc::PfifoHeadDrop(spec), _) => fifo(Limit::packets_head_drop(*spec, environment)),
             (spec::Qdisc::Codel(spec), _) => Self::Codel(Box::new(Codel::new(spec, environment))),
             (spec::Qdisc::FqCodel(spec), _) => Self::FqCodel(Box::new(FqCodel::new(spec, environment))),
+            (spec::Qdisc::Cake(spec), _) => Self::Cake(Box::new(Cake::new(spec, environment, random()))),
             (spec::Qdisc::Tbf(spec), below) => {
                 let child = match below {
                     Below::Queue(child) => Node::build(child, environment, random),
@@ -196,6 +200,7 @@ impl<P: Packet, R: Random> AnyQdisc<P, R> {
             },
             Self::Codel(_) => spec::codel::KIND,
             Self::FqCodel(_) => spec::fq_codel::KIND,
+            Self::Cake(_) => spec::cake::KIND,
             Self::Tbf(_) => spec::tbf::KIND,
             Self::Htb(_) => spec::htb::KIND,
             Self::Hfsc(_) => spec::hfsc::KIND,
@@ -208,6 +213,7 @@ impl<P: Packet, R: Random> AnyQdisc<P, R> {
             Self::Fifo(fifo) => fifo.counters(),
             Self::Codel(codel) => codel.counters(),
             Self::FqCodel(fq_codel) => fq_codel.counters(),
+            Self::Cake(cake) => cake.counters(),
             Self::Tbf(tbf) => tbf.queue().counters(),
             Self::Htb(htb) => htb.queue().counters(),
             Self::Hfsc(hfsc) => hfsc.queue().counters(),
@@ -227,6 +233,7 @@ impl<P: Packet, R: Random> AnyQdisc<P, R> {
                 params: *fq_codel.params(),
                 stats: fq_codel.stats(),
             },
+            Self::Cake(_) => Details::Cake,
             Self::Tbf(tbf) => Details::Tbf(tbf.queue().stats()),
             Self::Htb(htb) => Details::Htb {
                 direct_packets: htb.queue().direct_packets(),
@@ -280,6 +287,7 @@ macro_rules! each {
             Self::Fifo($queue) => $call,
             Self::Codel($queue) => $call,
             Self::FqCodel($queue) => $call,
+            Self::Cake($queue) => $call,
             Self::Tbf($queue) => $call,
             Self::Htb($queue) => $call,
             Self::Hfsc($queue) => $call,

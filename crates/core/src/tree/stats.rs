@@ -44,6 +44,8 @@ pub enum Details {
         /// What it counted.
         stats: fq_codel::Stats,
     },
+    /// `cake`, which has more to tell than fits here: [`Cake::stats`](crate::cake::Cake::stats).
+    Cake,
     /// `tbf`.
     Tbf(tbf::Stats),
     /// `htb`.

@@ -1,0 +1,255 @@
+//! A tin: one priority of CAKE, with its share of the rate, its queues and hosts.
+
+use alloc::boxed::Box;
+
+use super::ewma;
+use super::tables::{Hosts, Queues};
+use super::turns::{Lists, Turn};
+use crate::cobalt::{Blue, Params};
+use crate::profile::Profile;
+use crate::rng::Random;
+use crate::shaper::{Pace, TinClock};
+
+/// Least and greatest flow quantum, bytes.
+const QUANTUM: core::ops::RangeInclusive<u64> = 300..=1514;
+
+/// One tin.
+#[derive(Clone, Debug)]
+pub(super) struct Tin {
+    pub(super) clock: TinClock,
+    pub(super) params: Params,
+    /// Up to this many bytes per second it comes before other tins.
+    pub(super) threshold: u64,
+    /// Bytes per flow and round, before they are divided among a host's flows.
+    pub(super) quantum: u32,
+    /// Its part of the unlimited rate.
+    pub(super) weight: u16,
+    /// Bytes it may send in the present round of an unlimited rate.
+    pub(super) deficit: i64,
+    pub(super) sparse: u16,
+    pub(super) bulk: u16,
+    pub(super) decaying: u16,
+    /// Queues whose BLUE is awake.
+    pub(super) unresponsive: u16,
+    pub(super) backlog: u64,
+    pub(super) counters: Counters,
+    /// None until its first packet.
+    pub(super) tables: Option<Box<Tables>>,
+}
+
+/// What a tin counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    /// Offered, whatever became of them.
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) drops: u64,
+    pub(super) ack_drops: u64,
+    pub(super) marks: u64,
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    pub(super) collisions: u64,
+    pub(super) average_delay: u64,
+    pub(super) peak_delay: u64,
+    pub(super) base_delay: u64,
+    pub(super) max_len: u32,
+}
+
+/// What grows with a tin's flows.
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    pub(super) queues: Queues,
+    pub(super) sources: Hosts,
+    pub(super) destinations: Hosts,
+    pub(super) lists: Lists,
+}
+
+/// Between which hosts the flows of a tin are fair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fairness {
+    pub(super) sources: bool,
+    pub(super) destinations: bool,
+}
+
+impl Tin {
+    /// A tin that was never used, to be given its share.
+    pub(super) fn new() -> Self {
+        Self {
+            clock: TinClock::default(),
+            params: Params::default(),
+            threshold: 0,
+            quantum: *QUANTUM.end() as u32,
+            weight: 0,
+            deficit: 0,
+            sparse: 0,
+            bulk: 0,
+            decaying: 0,
+            unresponsive: 0,
+            backlog: 0,
+            counters: Counters::default(),
+            tables: None,
+        }
+    }
+
+    /// Its share of the rate, bytes per second, 0 for none; times in nanoseconds.
+    pub(super) fn configure(
+        &mut self,
+        threshold: u64,
+        weight: u16,
+        mtu: u32,
+        target: u64,
+        rtt: u64,
+        profile: Profile,
+    ) {
+        self.threshold = threshold;
+        self.weight = weight;
+        self.clock.pace = Pace::of(threshold);
+        self.quantum = match threshold {
+            0 => *QUANTUM.end(),
+            rate => (rate >> 12).clamp(*QUANTUM.start(), *QUANTUM.end()),
+        } as u32;
+        let mtu_time = self.clock.pace.duration(mtu);
+        let tin_target = target.max(mtu_time * 3 / 2);
+        let tin_interval = (rtt + tin_target - target).max(2 * tin_target);
+        self.params = Params::new(tin_target, tin_interval, mtu_time, profile);
+    }
+
+    /// Flows that may have something to send.
+    #[inline]
+    pub(super) const fn has_flows(&self) -> bool {
+        self.sparse > 0 || self.bulk > 0
+    }
+
+    #[inline]
+    pub(super) fn tables(&mut self) -> &mut Tables {
+        self.tables.get_or_insert_with(|| {
+            Box::new(Tables {
+                queues: Queues::new(),
+                sources: Hosts::new(),
+                destinations: Hosts::new(),
+                lists: Lists::new(),
+            })
+        })
+    }
+
+    /// A packet was delivered after `delay` nanoseconds.
+    #[inline]
+    pub(super) fn delivered(&mut self, delay: u64) {
+        let counters = &mut self.counters;
+        counters.average_delay = ewma(counters.average_delay, delay, 8);
+        let rises = delay > counters.peak_delay;
+        counters.peak_delay = ewma(counters.peak_delay, delay, if rises { 2 } else { 8 });
+        let falls = delay < counters.base_delay;
+        counters.base_delay = ewma(counters.base_delay, delay, if falls { 2 } else { 8 });
+    }
+
+    pub(super) const fn note(&mut self, blue: Blue) {
+        match blue {
+            Blue::Unchanged => {}
+            Blue::Awoke => self.unresponsive += 1,
+            Blue::Rested => self.unresponsive = self.unresponsive.saturating_sub(1),
+        }
+    }
+}
+
+impl Tables {
+    /// What a flow gets per round, in 65536ths of a byte: the quantum, divided by the bulk flows of its busier host.
+    #[inline]
+    pub(super) fn share(&self, turn: &Turn, fair: Fairness, quantum: u32) -> u32 {
+        let mut share = u16::MAX;
+        if fair.sources {
+            share = self.sources.share(turn.source);
+        }
+        if fair.destinations {
+            share = share.min(self.destinations.share(turn.destination));
+        }
+        quantum * u32::from(share)
+    }
+
+    /// One of its flows became bulk.
+    pub(super) fn add_bulk(&mut self, turn: &Turn, fair: Fairness) {
+        if fair.sources {
+            self.sources.add_bulk(turn.source);
+        }
+        if fair.destinations {
+            self.destinations.add_bulk(turn.destination);
+        }
+    }
+
+    /// One of its flows is no longer bulk.
+    pub(super) fn remove_bulk(&mut self, turn: &Turn, fair: Fairness) {
+        if fair.sources {
+            self.sources.remove_bulk(turn.source);
+        }
+        if fair.destinations {
+            self.destinations.remove_bulk(turn.destination);
+        }
+    }
+}
+
+/// `share` as whole bytes; what is lost is given back at random, so that it is right on average.
+#[inline]
+pub(super) fn dithered(share: u32, random: &mut impl Random) -> i32 {
+    ((share + u32::from(random.r16())) >> 16) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed(u16);
+
+    impl Random for Fixed {
+        fn r16(&mut self) -> u16 {
+            self.0
+        }
+
+        fn r32(&mut self) -> u32 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_full_quantum_divides_by_the_load() {
+        const FAIR: Fairness = Fairness {
+            sources: true,
+            destinations: true,
+        };
+        let mut tin = Tin::new();
+        let tables = tin.tables();
+        let expected = [1513, 756, 504, 378, 302, 252, 216, 189];
+        for low in expected {
+            tables.add_bulk(&Turn::IDLE, FAIR);
+            let share = tables.share(&Turn::IDLE, FAIR, 1514);
+            assert_eq!(dithered(share, &mut Fixed(0)), low);
+            assert_eq!(dithered(share, &mut Fixed(u16::MAX)), low + 1);
+        }
+    }
+
+    /// Rates in bytes per second, times in microseconds.
+    #[test]
+    fn slow_tins_get_time_for_their_packets() {
+        for (rate, target, interval, quantum) in [
+            (8000, 283_875, 567_750, 300),
+            (125_000, 18_168, 113_168, 300),
+            (1_250_000, 5_000, 100_000, 305),
+            (12_500_000, 5_000, 100_000, 1514),
+            (781_250, 5_000, 100_000, 300),
+            (78_125, 29_068, 124_068, 300),
+            (312_500, 7_267, 102_267, 300),
+            (7_812, 290_706, 581_413, 300),
+            (31_250, 72_672, 167_672, 300),
+            (156_250, 14_534, 109_534, 300),
+            (0, 5_000, 100_000, 1514),
+        ] {
+            let mut tin = Tin::new();
+            tin.configure(rate, 1, 1514, 5_000_000, 100_000_000, Profile::KERNEL);
+            let params = &tin.params;
+            assert_eq!(
+                (params.target / 1000, params.interval / 1000, tin.quantum),
+                (target, interval, quantum),
+                "{rate}"
+            );
+        }
+    }
+}
