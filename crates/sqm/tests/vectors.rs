@@ -8,6 +8,11 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 #[test]
+fn cake_does_what_linux_did() {
+    all_of("cake", 89);
+}
+
+#[test]
 fn codel_does_what_linux_did() {
     all_of("codel", 11);
 }

@@ -25,7 +25,6 @@ pub(crate) struct Vector {
     pub(super) origin_ns: u64,
     pub(super) end_ns: u64,
     pub(super) truesize: Truesize,
-    #[expect(dead_code, reason = "for CAKE, which follows")]
     pub(super) random: Option<Random>,
     pub(super) dequeue: Polling,
     #[serde(default)]
@@ -90,14 +89,12 @@ impl TryFrom<String> for Truesize {
 }
 
 /// The random numbers that were drawn.
-#[expect(dead_code, reason = "for CAKE, which follows")]
 #[derive(Deserialize)]
 pub(super) struct Random {
     pub(super) r16: Draws<u16>,
     pub(super) r32: Draws<u32>,
 }
 
-#[expect(dead_code, reason = "for CAKE, which follows")]
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Draws<N> {

@@ -1,5 +1,7 @@
 //! The queue that a scenario is about, and its counters under the names that the files use.
 
+mod cake;
+
 use anyhow::{Context, anyhow};
 use serde_json::{Map, Value, json};
 use sqm_core::flow_hash::HashKey;
@@ -56,6 +58,14 @@ pub(super) fn build(vector: &Vector) -> Result<Box<dyn Subject>, Failure> {
     let spec = spec::Qdisc::parse(&words)
         .with_context(|| format!("{name}: tc: '{words}'"))
         .map_err(Failure::Usage)?;
+    if let spec::Qdisc::Cake(spec) = &spec {
+        let random = vector
+            .random
+            .as_ref()
+            .with_context(|| format!("{name}: cake needs random numbers"));
+        let random = random.map_err(Failure::Usage)?;
+        return Ok(Box::new(cake::CakeSubject::new(spec, &environment, random)));
+    }
     let queue = AnyQdisc::new(&spec, &environment).map_err(|error| Failure::Unsupported(error.into()))?;
     Ok(Box::new(queue))
 }
