@@ -31,12 +31,16 @@ const MD5: u8 = 19;
 pub(crate) struct Summary {
     /// Both ports, to tell most other connections quickly.
     ports: u32,
+    /// Keyed hash of the connection; 0 if it is not known.
+    connection: u32,
     ack: u32,
     /// Zeros if there are none, which is how they are compared, too.
     stamps: Stamps,
     ecn: u8,
     /// A segment with ACK and without SYN, data or not: it may replace acknowledgements.
     acknowledges: bool,
+    /// It has SACK blocks.
+    sacks: bool,
     kind: Kind,
 }
 
@@ -74,15 +78,19 @@ impl Summary {
     /// Of a packet that the filter has not seen.
     pub(crate) const UNREAD: Self = Self {
         ports: 0,
+        connection: 0,
         ack: 0,
         stamps: Stamps { value: 0, echo: 0 },
         ecn: 0,
         acknowledges: false,
+        sacks: false,
         kind: Kind::Unread,
     };
 
-    /// Reads a packet. `fragments`: later fragments count as headers.
-    pub(crate) fn of(packet: &impl Packet, fragments: bool) -> Self {
+    /// Reads a packet. `connection` is a keyed hash of its addresses and ports, 0 if there is none; `fragments`: later
+    /// fragments count as headers.
+    #[inline]
+    pub(crate) fn of(packet: &impl Packet, connection: u32, fragments: bool) -> Self {
         let Some(tcp) = segment(packet, fragments) else {
             return Self {
                 kind: Kind::Other,
@@ -104,6 +112,8 @@ impl Summary {
         };
         Self {
             ports: ports(&tcp.tuple),
+            connection,
+            sacks: options.sack,
             ack: tcp.ack,
             stamps: options.stamp,
             ecn: (tcp.flags & (ECE | CWR)) as u8,
@@ -116,45 +126,62 @@ impl Summary {
 /// The place of the packet in `queue`, from head to tail, that becomes redundant when `newest` joins it.
 ///
 /// Of the redundant ones the filter leaves one; if `aggressive`, none that stands directly before `newest`.
+#[inline]
 pub(crate) fn redundant<'q, P: Packet + 'q, C: Copy>(
-    queue: impl Iterator<Item = (C, &'q P, Summary)>,
-    newest: (&P, Summary),
+    queue: impl Iterator<Item = (C, &'q P, &'q Summary)>,
+    (newest_packet, newest): (&P, &Summary),
     aggressive: bool,
     fragments: bool,
 ) -> Option<C> {
-    let (newest_packet, newest) = newest;
     if !newest.acknowledges {
         return None;
     }
     let mut eligible: Option<(C, u8)> = None;
     let mut last_is_eligible = false;
-    for (place, packet, mut summary) in queue {
+    for (place, packet, summary) in queue {
         last_is_eligible = false;
-        if summary.kind == Kind::Unread {
-            summary = Summary::of(packet, fragments);
-        }
-        if summary.kind == Kind::Other || summary.ports != newest.ports {
+        // Mostly data, which matters only to an acknowledgement already chosen.
+        if eligible.is_none() && matches!(summary.kind, Kind::Other | Kind::Stays) {
             continue;
         }
-        let other_signal = eligible.is_some_and(|(_, ecn)| ecn != summary.ecn);
-        if !other_signal && !is_covered(&summary, &newest) {
-            continue;
-        }
-        let (Some(old), Some(new)) = (segment(packet, fragments), segment(newest_packet, fragments)) else {
-            continue;
+        let read_now;
+        let old = match summary.kind {
+            Kind::Unread => {
+                read_now = Summary::of(packet, 0, fragments);
+                &read_now
+            }
+            _ => summary,
         };
-        if !same_connection(&old.tuple, &new.tuple) {
+        if old.kind == Kind::Other || old.ports != newest.ports {
+            continue;
+        }
+        let other_signal = eligible.is_some_and(|(_, ecn)| ecn != old.ecn);
+        let covered = is_covered(old, newest);
+        if !other_signal && !covered {
+            continue;
+        }
+        let bytes = || Some((segment(packet, fragments)?, segment(newest_packet, fragments)?));
+        let known_alike = old.connection != 0 && old.connection == newest.connection;
+        if !known_alike && !bytes().is_some_and(|(old, new)| old.tuple.addresses == new.tuple.addresses) {
             continue;
         }
         if other_signal {
             eligible = None;
         }
-        if !is_covered(&summary, &newest) || !is_redundant(&summary, &old, &new) {
+        if !covered {
+            continue;
+        }
+        let redundant = if old.kind == Kind::Complex {
+            bytes().is_some_and(|(old, new)| is_redundant(&old, &new))
+        } else {
+            newest.sacks || old.ack != newest.ack
+        };
+        if !redundant {
             continue;
         }
         match eligible {
             Some((place, _)) => return Some(place),
-            None => eligible = Some((place, summary.ecn)),
+            None => eligible = Some((place, old.ecn)),
         }
         last_is_eligible = true;
     }
@@ -171,15 +198,13 @@ const fn is_covered(old: &Summary, newest: &Summary) -> bool {
     }
 }
 
-/// The rest: SACK blocks, and duplicate acknowledgements, which stay because they count as such.
-fn is_redundant(summary: &Summary, old: &Tcp<'_>, new: &Tcp<'_>) -> bool {
-    if summary.kind == Kind::Complex {
-        let newest = Options::read(new.options).stamp;
-        let late =
-            |(kind, body): (u8, &[u8])| stamp_in(kind, body).is_some_and(|stamps| stamps.exceed(newest));
-        if options(old.options).any(late) {
-            return false;
-        }
+/// Whether `new` says all that the SACK blocks and time stamps of `old` do. Duplicate acknowledgements stay, because they
+/// count as such.
+fn is_redundant(old: &Tcp<'_>, new: &Tcp<'_>) -> bool {
+    let newest = Options::read(new.options).stamp;
+    let late = |(kind, body): (u8, &[u8])| stamp_in(kind, body).is_some_and(|stamps| stamps.exceed(newest));
+    if options(old.options).any(late) {
+        return false;
     }
     match compare_sacks(old, new) {
         Sacks::OldSaysMore => false,
@@ -259,7 +284,23 @@ struct Options {
 }
 
 impl Options {
+    #[inline]
     fn read(bytes: &[u8]) -> Self {
+        // The layout that RFC 7323 (appendix A) recommends, and nearly all segments have.
+        if let [NO_OPERATION, NO_OPERATION, TIMESTAMP, 10, body @ ..] = bytes
+            && let Some(stamp) = stamp_in(TIMESTAMP, body)
+        {
+            return Self {
+                stamp,
+                stamps: 1,
+                sack: false,
+                unknown: false,
+            };
+        }
+        Self::walk(bytes)
+    }
+
+    fn walk(bytes: &[u8]) -> Self {
         let mut read = Self {
             stamp: Stamps::default(),
             stamps: 0,
@@ -307,10 +348,6 @@ fn segment<P: Packet>(packet: &P, fragments: bool) -> Option<Tcp<'_>> {
     packet.tcp().filter(|tcp| fragments || !tcp.later_fragment)
 }
 
-fn same_connection(a: &Tuple, b: &Tuple) -> bool {
-    a.addresses == b.addresses && ports(a) == ports(b)
-}
-
 const fn ports(tuple: &Tuple) -> u32 {
     (tuple.source_port as u32) << 16 | tuple.destination_port as u32
 }
@@ -321,5 +358,8 @@ const fn after(a: u32, b: u32) -> bool {
 }
 
 fn word(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte))
+    match *bytes {
+        [a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
+        _ => 0,
+    }
 }

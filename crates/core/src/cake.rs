@@ -20,11 +20,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::ack_filter::{self, Summary};
-use crate::cobalt::{Cobalt, Verdict};
-use crate::diffserv::Layout;
+use crate::cobalt::Cobalt;
+use crate::diffserv::{Layout, MAX_TINS};
 use crate::packet::{FlowKey, Hashes, Packet, Tuple, View};
 use crate::packet_list::{List, Store};
-use crate::qdisc::{Backlog, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
+use crate::profile::Profile;
+use crate::qdisc::{Backlog, Counters, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
 use crate::rng::Random;
 use crate::shaper::{Pace, Shaper};
 use crate::spec::ParseError;
@@ -36,11 +37,14 @@ pub use stats::{QueueStats, Stats, TinStats};
 use autorate::Autorate;
 use overflow::{Overflow, Rank};
 use tables::{Found, How};
-use tin::{Fairness, Tin, dithered};
-use turns::{FlowId, MOST_ROUNDS, NOBODY, State, Turn};
+use tin::{Fairness, Tables, Tin};
+use turns::{FlowId, NOBODY, State, Turn};
 
 /// Least computed buffer limit, bytes.
 const LEAST_LIMIT: u64 = 4 << 20;
+
+/// 146 years, nanoseconds.
+const END_OF_TIME: u64 = 1 << 62;
 
 /// Most computed buffer limit, in packets of the device's MTU.
 const LIMIT_PACKETS: u64 = 10240;
@@ -53,7 +57,9 @@ pub struct Cake<P, R> {
     spec: Spec,
     environment: Environment,
     layout: &'static Layout,
+    tin_count: usize,
     fair: Fairness,
+    hashed: Hashed,
     /// Bytes per second; 0 is unlimited. Differs from the specification with `autorate-ingress`.
     rate: u64,
     shaper: Shaper,
@@ -62,6 +68,8 @@ pub struct Cake<P, R> {
     tins: Vec<Tin>,
     /// Where the search of the next tin begins without a rate.
     current_tin: usize,
+    /// A bit for each tin with flows that may have something to send.
+    busy: u8,
     turns: Vec<Turn>,
     queues: Vec<Queue>,
     store: Store<Entry<P>>,
@@ -90,6 +98,19 @@ struct Queue {
     tin: u8,
 }
 
+impl Queue {
+    const fn new(number: u16, tin: u8, profile: Profile) -> Self {
+        Self {
+            cobalt: Cobalt::new(profile),
+            packets: List::EMPTY,
+            backlog: 0,
+            drops: 0,
+            number,
+            tin,
+        }
+    }
+}
+
 /// A packet that waits.
 #[derive(Clone, Debug)]
 struct Entry<P> {
@@ -97,6 +118,8 @@ struct Entry<P> {
     since: u64,
     /// Bytes on the line.
     line_len: u32,
+    /// What it takes of the memory limit, bytes.
+    truesize: u32,
     ack: Summary,
 }
 
@@ -128,14 +151,6 @@ impl Sizes {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Counters {
-    sent_packets: u64,
-    sent_bytes: u64,
-    drops: u64,
-    overlimits: u64,
-}
-
 /// Exponentially weighted average: `sample` counts 2^-`shift`.
 #[inline]
 const fn ewma(average: u64, sample: u64, shift: u32) -> u64 {
@@ -150,12 +165,15 @@ impl<P: Packet, R: Random> Cake<P, R> {
             spec: spec.clone(),
             environment: *environment,
             layout: Layout::of(spec.tins),
+            tin_count: 0,
             fair: fairness(spec.isolation),
+            hashed: Hashed::for_spec(spec),
             rate,
             shaper: Shaper::default(),
             autorate: Autorate::new(rate),
             tins: Vec::new(),
             current_tin: 0,
+            busy: 0,
             turns: Vec::new(),
             queues: Vec::new(),
             store: Store::new(),
@@ -166,10 +184,10 @@ impl<P: Packet, R: Random> Cake<P, R> {
                 line: Sizes::NONE,
                 offset: 0,
             },
-            counters: Counters::default(),
+            counters: Counters::NONE,
             backlog: Backlog::default(),
             peeked: None,
-            now: environment.now.0,
+            now: environment.now.0.min(END_OF_TIME),
             nat: None,
             random,
         };
@@ -220,18 +238,23 @@ impl<P: Packet, R: Random> Cake<P, R> {
         for tin in self.layout.count()..self.tins.len() {
             self.clear(tin, drops);
         }
-        if self.layout.count() < crate::diffserv::MAX_TINS {
+        if self.layout.count() < MAX_TINS {
             self.current_tin = 0;
         }
+    }
+
+    /// What every discipline counts.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Everything `tc -s qdisc` shows.
     pub fn stats(&self) -> Stats {
         let least = |size: (u32, u32)| (size.0 != u32::MAX).then_some(size.0);
         Stats {
-            sent_packets: self.counters.sent_packets,
-            sent_bytes: self.counters.sent_bytes,
-            drops: self.counters.drops,
+            sent_packets: self.counters.packets,
+            sent_bytes: self.counters.bytes,
+            drops: self.counters.dropped,
             overlimits: self.counters.overlimits,
             backlog: self.backlog,
             memory_used: Bytes(self.memory.most),
@@ -270,12 +293,11 @@ impl<P: Packet, R: Random> Cake<P, R> {
         };
         let mut memory = 0;
         for queue in &self.queues {
-            let packets = self.store.iter(queue.packets).map(|(_, entry)| &entry.packet);
             let mut bytes = 0;
-            for packet in packets {
+            for (_, entry) in self.store.iter(queue.packets) {
                 sums.packets += 1;
-                bytes += packet.len();
-                memory += u64::from(packet.truesize());
+                bytes += entry.packet.len();
+                memory += u64::from(entry.truesize);
             }
             assert_eq!(bytes, queue.backlog, "a queue's bytes");
             sums.bytes += u64::from(bytes);
@@ -291,6 +313,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             assert_eq!(bytes, tin.backlog, "a tin's bytes");
             let awake = queues.filter(|queue| queue.cobalt.drop_probability() > 0).count();
             assert_eq!(awake, usize::from(tin.unresponsive), "unresponsive flows");
+            assert_eq!(self.busy & 1 << number != 0, tin.has_flows(), "busy tins");
             let Some(tables) = &tin.tables else { continue };
             let mut counts = [0_u16; 3];
             for (flow, fits) in tables.lists.listed(&self.turns) {
@@ -325,7 +348,9 @@ impl<P: Packet, R: Random> Cake<P, R> {
     fn configure(&mut self) {
         let profile = self.environment.profile;
         self.layout = Layout::of(self.spec.tins);
+        self.tin_count = self.layout.count();
         self.fair = fairness(self.spec.isolation);
+        self.hashed = Hashed::for_spec(&self.spec);
         self.shaper.pace = Pace::of(self.rate);
         let missing = self.layout.count().saturating_sub(self.tins.len());
         self.tins.reserve_exact(missing);
@@ -386,7 +411,18 @@ impl<P: Packet, R: Random> Cake<P, R> {
             .filter(|flow| *flow != NOBODY)
             .collect();
         for flow in flows {
-            while let Some(entry) = self.take(tin, flow) {
+            let queue = &mut self.queues[usize::from(flow)];
+            while let Some(entry) = self.store.pop_front(&mut queue.packets) {
+                forget(
+                    &entry,
+                    queue,
+                    &mut self.tins[tin],
+                    &mut self.backlog,
+                    &mut self.memory,
+                );
+                if self.overflow.is_live() {
+                    self.overflow.shrank(flow, rank(queue));
+                }
                 drops.dropped(entry.packet, DropReason::Reconfigure);
             }
         }
@@ -423,25 +459,31 @@ impl<P: Packet, R: Random> Qdisc<P> for Cake<P, R> {
             packet.clear_dscp();
         }
         let hashes = self.hashes(&view.key);
-        let flow = self.choose_queue(tin, hashes);
+        let flow = self.choose_queue(tin, &hashes);
         self.wake(tin, now);
 
         let len = packet.len();
         let counters = &mut self.tins[tin].counters;
         counters.max_len = counters.max_len.max(len);
+        let place = Place {
+            tin,
+            flow,
+            offset: view.network_offset,
+            connection: hashes.flow,
+        };
         if self.spec.split_gso && packet.aggregate().is_some() {
-            packet
-                .split(|segment| self.append(tin, flow, segment, view.network_offset, Summary::UNREAD, now));
+            packet.split(|segment| self.append(place, segment, Summary::UNREAD, now));
         } else if self.spec.ack_filter == AckFilter::Off {
-            self.append(tin, flow, packet, view.network_offset, Summary::UNREAD, now);
+            self.append(place, packet, Summary::UNREAD, now);
         } else {
-            self.append_filtered(tin, flow, packet, view.network_offset, now, drops);
+            self.append_filtered(place, packet, now, drops);
         }
         if self.overflow.is_live() {
             self.overflow.grew(flow, rank(&self.queues[usize::from(flow)]));
         }
         self.follow_arrivals(len, now);
-        self.list(tin, flow);
+        self.tins[tin].admit(&mut self.turns, flow, self.fair, &mut self.random);
+        self.busy |= 1 << tin;
 
         self.memory.most = self.memory.most.max(self.memory.used);
         while self.memory.used > self.memory.limit {
@@ -452,21 +494,15 @@ impl<P: Packet, R: Random> Qdisc<P> for Cake<P, R> {
 
     #[inline]
     fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<P> {
-        let packet = match self.peeked.take() {
-            Some(packet) => {
-                self.backlog.packets -= 1;
-                self.backlog.bytes -= u64::from(packet.len());
-                packet
-            }
-            None => match self.decide(now, drops) {
-                Dequeued::Packet(packet) => packet,
-                nothing => return nothing,
-            },
-        };
-        self.counters.sent_packets += 1;
-        self.counters.sent_bytes += u64::from(packet.len());
+        if self.peeked.is_some() {
+            return self.release();
+        }
+        let outcome = self.decide(now, drops);
+        if let Dequeued::Packet(packet) = &outcome {
+            self.counters.sent(packet.len());
+        }
         self.debug_check();
-        Dequeued::Packet(packet)
+        outcome
     }
 
     fn backlog(&self) -> Backlog {
@@ -493,6 +529,17 @@ impl<P: Packet, R: Random> Peek<P> for Cake<P, R> {
     }
 }
 
+/// Where a packet belongs.
+#[derive(Clone, Copy)]
+struct Place {
+    tin: usize,
+    flow: FlowId,
+    /// Where its network header begins.
+    offset: u16,
+    /// A hash of its connection.
+    connection: u32,
+}
+
 impl<P, R> fmt::Debug for Cake<P, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cake")
@@ -504,19 +551,19 @@ impl<P, R> fmt::Debug for Cake<P, R> {
 
 /// Arrival, in the order in which a packet meets these.
 impl<P: Packet, R: Random> Cake<P, R> {
-    /// Time inside never runs backwards.
+    /// Time inside never runs backwards, and never so far that adding to it could overflow.
     #[inline]
     fn advance(&mut self, now: Instant) -> u64 {
-        self.now = self.now.max(now.0);
+        self.now = self.now.max(now.0.min(END_OF_TIME));
         self.now
     }
 
     #[inline]
     fn choose_tin(&self, packet: &P, view: &View) -> usize {
-        let layout = self.layout;
-        if layout.count() == 1 {
+        if self.tin_count == 1 {
             return 0;
         }
+        let layout = self.layout;
         if self.spec.fwmark != 0 {
             let place = (packet.mark() & self.spec.fwmark) >> self.spec.fwmark.trailing_zeros();
             if let Some(tin) = layout.displayed(place) {
@@ -536,51 +583,56 @@ impl<P: Packet, R: Random> Cake<P, R> {
 
     #[inline]
     fn hashes(&mut self, key: &FlowKey) -> Hashes {
-        let mut hashes = match key {
-            FlowKey::Hashes(hashes) => *hashes,
-            FlowKey::Tuple(tuple) => {
-                let before_nat = match &mut self.nat {
-                    Some(resolve) if self.spec.nat => resolve(tuple),
-                    _ => None,
-                };
-                self.environment
-                    .hash_key
-                    .hashes(before_nat.as_ref().unwrap_or(tuple))
-            }
+        let tuple = match key {
+            FlowKey::Hashes(hashes) => return *hashes,
+            FlowKey::Tuple(tuple) => tuple,
         };
-        hashes.flow = match self.spec.isolation {
-            Isolation::Flowblind => 0,
-            Isolation::Srchost => hashes.source,
-            Isolation::Dsthost => hashes.destination,
-            Isolation::Hosts => hashes.source ^ hashes.destination,
-            Isolation::Flows | Isolation::DualSrchost | Isolation::DualDsthost | Isolation::TripleIsolate => {
-                hashes.flow
-            }
+        let before_nat = match &mut self.nat {
+            Some(resolve) if self.spec.nat => resolve(tuple),
+            _ => None,
         };
-        hashes
+        let tuple = before_nat.as_ref().unwrap_or(tuple);
+        let key = &self.environment.hash_key;
+        let Hashed {
+            flow,
+            source,
+            destination,
+        } = self.hashed;
+        Hashes {
+            flow: if flow { key.flow(tuple) } else { 0 },
+            source: if source { key.source(&tuple.addresses) } else { 0 },
+            destination: if destination {
+                key.destination(&tuple.addresses)
+            } else {
+                0
+            },
+        }
     }
 
     #[inline]
-    fn choose_queue(&mut self, tin: usize, hashes: Hashes) -> FlowId {
+    fn choose_queue(&mut self, tin: usize, hashes: &Hashes) -> FlowId {
         let number = tin as u8;
         let tin = &mut self.tins[tin];
-        let queues = &mut tin.tables().queues;
-        let Found { mut flow, queue, how } = match self.spec.isolation {
-            Isolation::Flowblind => queues.only(),
-            _ => queues.find(hashes.flow, &self.turns),
+        let tables = tin.tables.get_or_insert_with(Tables::new);
+        let hash = match self.spec.isolation {
+            Isolation::Flowblind => None,
+            Isolation::Srchost => Some(hashes.source),
+            Isolation::Dsthost => Some(hashes.destination),
+            Isolation::Hosts => Some(hashes.source ^ hashes.destination),
+            Isolation::Flows | Isolation::DualSrchost | Isolation::DualDsthost | Isolation::TripleIsolate => {
+                Some(hashes.flow)
+            }
+        };
+        let Found { mut flow, queue, how } = match hash {
+            Some(hash) => tables.queues.find(hash, &self.turns),
+            None => tables.queues.only(),
         };
         if flow == NOBODY {
             flow = self.turns.len() as FlowId;
-            queues.settle(queue, flow);
+            tables.queues.settle(queue, flow);
             self.turns.push(Turn::IDLE);
-            self.queues.push(Queue {
-                cobalt: Cobalt::new(self.environment.profile),
-                packets: List::EMPTY,
-                backlog: 0,
-                drops: 0,
-                number: queue,
-                tin: number,
-            });
+            self.queues
+                .push(Queue::new(queue, number, self.environment.profile));
         }
         let turn = &mut self.turns[usize::from(flow)];
         let assign = match how {
@@ -599,21 +651,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             }
         };
         if assign {
-            let fair = self.fair;
-            let tables = tin.tables();
-            let bulk = turn.state == State::Bulk;
-            if bulk {
-                tables.remove_bulk(turn, fair);
-            }
-            if fair.sources {
-                turn.source = tables.sources.find(hashes.source);
-            }
-            if fair.destinations {
-                turn.destination = tables.destinations.find(hashes.destination);
-            }
-            if bulk {
-                tables.add_bulk(turn, fair);
-            }
+            tables.assign(turn, hashes, self.fair);
         }
         flow
     }
@@ -632,65 +670,58 @@ impl<P: Packet, R: Random> Cake<P, R> {
 
     /// Appends a packet, which the ACK filter may have summarised.
     #[inline]
-    fn append(&mut self, tin: usize, flow: FlowId, packet: P, offset: u16, ack: Summary, now: u64) {
+    fn append(&mut self, place: Place, packet: P, ack: Summary, now: u64) {
         let len = packet.len();
         let framing = &self.spec.framing;
-        let counted = framing.counted_len(len, offset);
+        let counted = framing.counted_len(len, place.offset);
         let line_len = match packet.aggregate() {
-            Some(aggregate) => framing.aggregate_line_len(len, offset, aggregate),
+            Some(aggregate) => framing.aggregate_line_len(len, place.offset, aggregate),
             None => framing.line_len(counted),
         };
-        self.sizes.note(counted, line_len, offset);
-        self.memory.used += u64::from(packet.truesize());
+        self.sizes.note(counted, line_len, place.offset);
+        let truesize = packet.truesize();
+        self.memory.used += u64::from(truesize);
         self.backlog.packets += 1;
         self.backlog.bytes += u64::from(len);
-        let tin = &mut self.tins[tin];
+        let tin = &mut self.tins[place.tin];
         tin.backlog += u64::from(len);
         tin.counters.packets += 1;
         tin.counters.bytes += u64::from(len);
-        let queue = &mut self.queues[usize::from(flow)];
+        let queue = &mut self.queues[usize::from(place.flow)];
         queue.backlog += len;
-        self.store.push_back(
-            &mut queue.packets,
-            Entry {
-                packet,
-                since: now,
-                line_len,
-                ack,
-            },
-        );
+        let entry = Entry {
+            packet,
+            since: now,
+            line_len,
+            truesize,
+            ack,
+        };
+        self.store.push_back(&mut queue.packets, entry);
     }
 
-    /// Appends a packet in place of one that it makes redundant.
-    fn append_filtered(
-        &mut self,
-        tin: usize,
-        flow: FlowId,
-        packet: P,
-        offset: u16,
-        now: u64,
-        drops: &mut dyn Drops<P>,
-    ) {
+    /// Appends a packet in place of one that it makes redundant. Apart, so that arrivals without a filter stay lean.
+    #[inline(never)]
+    fn append_filtered(&mut self, place: Place, packet: P, now: u64, drops: &mut dyn Drops<P>) {
         let fragments = self.environment.profile.ack_filter_fragments;
-        let summary = Summary::of(&packet, fragments);
-        let queue = &mut self.queues[usize::from(flow)];
+        let summary = Summary::of(&packet, place.connection, fragments);
+        let queue = &mut self.queues[usize::from(place.flow)];
         let waiting = self
             .store
             .iter(queue.packets)
-            .map(|(place, entry)| (place, &entry.packet, entry.ack));
+            .map(|(place, entry)| (place, &entry.packet, &entry.ack));
         let aggressive = self.spec.ack_filter == AckFilter::Aggressive;
-        let redundant = ack_filter::redundant(waiting, (&packet, summary), aggressive, fragments);
-        let removed = redundant.and_then(|place| self.store.remove_at(&mut queue.packets, place));
-        if let Some(entry) = removed {
-            self.forget(tin, flow, &entry);
-            self.tins[tin].counters.ack_drops += 1;
-            self.counters.drops += 1;
+        let redundant = ack_filter::redundant(waiting, (&packet, &summary), aggressive, fragments);
+        if let Some(entry) = redundant.and_then(|place| self.store.remove_at(&mut queue.packets, place)) {
+            let tin = &mut self.tins[place.tin];
+            forget(&entry, queue, tin, &mut self.backlog, &mut self.memory);
+            tin.counters.ack_drops += 1;
+            self.counters.dropped += 1;
             if self.spec.ingress {
-                self.charge_dropped(tin, entry.line_len, now);
+                self.charge_dropped(place.tin, entry.line_len, now);
             }
             drops.dropped(entry.packet, DropReason::Ack);
         }
-        self.append(tin, flow, packet, offset, summary, now);
+        self.append(place, packet, summary, now);
     }
 
     #[inline]
@@ -706,37 +737,6 @@ impl<P: Packet, R: Random> Cake<P, R> {
         }
     }
 
-    /// A flow with a new packet is on a list.
-    #[inline]
-    fn list(&mut self, tin: usize, flow: FlowId) {
-        let tin = &mut self.tins[tin];
-        let turn = &mut self.turns[usize::from(flow)];
-        match turn.state {
-            State::Sparse | State::Bulk => {}
-            State::SparseWait => {
-                turn.state = State::Bulk;
-                tin.sparse -= 1;
-                tin.bulk += 1;
-                let turn = *turn;
-                tin.tables().add_bulk(&turn, self.fair);
-            }
-            state @ (State::Idle | State::Decaying) => {
-                turn.state = State::Sparse;
-                tin.sparse += 1;
-                let (quantum, fair) = (tin.quantum, self.fair);
-                let decaying = state == State::Decaying;
-                tin.decaying -= u16::from(decaying);
-                let tables = tin.tables();
-                turn.deficit = dithered(tables.share(turn, fair, quantum), &mut self.random);
-                if decaying {
-                    tables.lists.move_to_new(&mut self.turns, flow);
-                } else {
-                    tables.lists.join_new(&mut self.turns, flow);
-                }
-            }
-        }
-    }
-
     /// Drops the head of the fattest queue.
     #[cold]
     fn drop_fattest(&mut self, now: u64, drops: &mut dyn Drops<P>) {
@@ -748,15 +748,15 @@ impl<P: Packet, R: Random> Cake<P, R> {
         let Some(entry) = self.store.pop_front(&mut queue.packets) else {
             return;
         };
-        let tin = usize::from(queue.tin);
+        let number = usize::from(queue.tin);
+        let tin = &mut self.tins[number];
+        forget(&entry, queue, tin, &mut self.backlog, &mut self.memory);
         queue.drops += 1;
-        let blue = queue.cobalt.on_overflow(&self.tins[tin].params, now);
-        self.forget(tin, flow, &entry);
-        self.tins[tin].note(blue);
-        self.tins[tin].counters.drops += 1;
-        self.counters.drops += 1;
+        tin.note(queue.cobalt.on_overflow(&tin.params, now));
+        tin.counters.drops += 1;
+        self.counters.dropped += 1;
         if self.spec.ingress {
-            self.charge_dropped(tin, entry.line_len, now);
+            self.charge_dropped(number, entry.line_len, now);
         }
         self.overflow.dropped(flow, rank(&self.queues[usize::from(flow)]));
         drops.dropped(entry.packet, DropReason::Overflow);
@@ -774,9 +774,9 @@ impl<P: Packet, R: Random> Cake<P, R> {
             if self.backlog.packets == 0 {
                 return Dequeued::Empty;
             }
-            if let Some(at) = self.shaper.blocked_until(now) {
+            if self.shaper.is_ahead(now) {
                 self.counters.overlimits += 1;
-                return Dequeued::NotBefore(Instant(at));
+                return Dequeued::NotBefore(Instant(self.shaper.catches_up_at()));
             }
             let Some(tin) = self.next_tin(now) else {
                 return Dequeued::Empty;
@@ -787,6 +787,19 @@ impl<P: Packet, R: Random> Cake<P, R> {
         }
     }
 
+    /// What was peeked at.
+    #[cold]
+    fn release(&mut self) -> Dequeued<P> {
+        let Some(packet) = self.peeked.take() else {
+            return Dequeued::Empty;
+        };
+        self.backlog.packets -= 1;
+        self.backlog.bytes -= u64::from(packet.len());
+        self.counters.sent(packet.len());
+        self.debug_check();
+        Dequeued::Packet(packet)
+    }
+
     /// The tin that gives the next packet.
     #[inline]
     fn next_tin(&mut self, now: u64) -> Option<usize> {
@@ -794,7 +807,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             self.current_tin = self.most_urgent_tin(now)?;
             return Some(self.current_tin);
         }
-        let count = self.layout.count();
+        let count = self.tin_count;
         let mut found_flows = false;
         let mut wrapped = false;
         loop {
@@ -820,14 +833,20 @@ impl<P: Packet, R: Random> Cake<P, R> {
     /// The last tin within its share of the rate, or else the one that will be first.
     #[inline]
     fn most_urgent_tin(&self, now: u64) -> Option<usize> {
+        if self.tin_count == 1 {
+            return Some(0);
+        }
         let mut best = None;
         let mut least_ahead = i64::MAX;
-        for (number, tin) in self.tins[..self.layout.count()].iter().enumerate() {
-            if !tin.has_flows() {
-                continue;
+        let mut left = self.busy & (u8::MAX >> (MAX_TINS - self.tin_count));
+        while left != 0 {
+            let number = left.ilog2() as usize;
+            left ^= 1 << number;
+            let ahead = self.tins[number].clock.ahead(now);
+            if ahead <= 0 {
+                return Some(number);
             }
-            let ahead = tin.clock.ahead(now);
-            if ahead <= 0 || ahead <= least_ahead {
+            if ahead < least_ahead {
                 least_ahead = ahead;
                 best = Some(number);
             }
@@ -839,124 +858,79 @@ impl<P: Packet, R: Random> Cake<P, R> {
     #[inline]
     fn serve(
         &mut self,
-        tin: usize,
+        number: usize,
         now: u64,
         decaying_first: &mut bool,
         drops: &mut dyn Drops<P>,
     ) -> Option<P> {
+        let ingress = self.spec.ingress;
+        let tin = &mut self.tins[number];
         loop {
-            let tables = self.tins[tin].tables();
-            let flow = tables.lists.front(core::mem::take(decaying_first))?;
-            if self.turns[usize::from(flow)].deficit <= 0 {
-                self.refill(tin, flow);
+            let lists = &mut tin.tables.as_deref_mut()?.lists;
+            let flow = lists.front(core::mem::take(decaying_first))?;
+            let turn = &mut self.turns[usize::from(flow)];
+            let queue = &mut self.queues[usize::from(flow)];
+            if turn.deficit <= 0 {
+                let round_by_round = self.environment.profile.round_by_round;
+                let is_empty = queue.packets.is_empty();
+                tin.refill(
+                    &mut self.turns,
+                    flow,
+                    is_empty,
+                    self.fair,
+                    round_by_round,
+                    &mut self.random,
+                );
                 continue;
             }
             loop {
-                let Some(mut entry) = self.take(tin, flow) else {
-                    self.retire(tin, flow, now);
+                let Some(mut entry) = self.store.pop_front(&mut queue.packets) else {
+                    tin.note(queue.cobalt.on_empty(&tin.params, now));
+                    let rests = queue.cobalt.is_at_rest(now);
+                    tin.retire(&mut self.turns, flow, rests, self.fair);
+                    if !tin.has_flows() {
+                        self.busy &= !(1 << number);
+                    }
                     return None;
                 };
-                let verdict = self.judge(tin, flow, &mut entry, now);
-                if !verdict.drop || self.queues[usize::from(flow)].packets.is_empty() {
-                    return Some(self.deliver(tin, flow, entry, verdict.marked, now));
+                forget(&entry, queue, tin, &mut self.backlog, &mut self.memory);
+                if self.overflow.is_live() {
+                    self.overflow.shrank(flow, rank(queue));
                 }
-                self.queues[usize::from(flow)].drops += 1;
-                self.tins[tin].counters.drops += 1;
-                self.counters.drops += 1;
-                if self.spec.ingress {
-                    self.charge_dropped(tin, entry.line_len, now);
-                    self.turns[usize::from(flow)].deficit -= entry.line_len as i32;
-                    self.tins[tin].deficit -= i64::from(entry.line_len);
+                let sojourn = now - entry.since;
+                let bulk_flows = if ingress { u32::from(tin.bulk) } else { 0 };
+                let mark = || entry.packet.set_ce();
+                let verdict =
+                    queue
+                        .cobalt
+                        .judge(&tin.params, now, sojourn, bulk_flows, mark, &mut self.random);
+                if !verdict.drop || queue.packets.is_empty() {
+                    tin.counters.marks += u64::from(verdict.marked);
+                    tin.delivered(sojourn);
+                    if !self.shaper.pace.is_unlimited() {
+                        tin.clock.charge(entry.line_len, now);
+                        self.shaper.sent(entry.line_len);
+                    }
+                    turn.deficit -= entry.line_len as i32;
+                    tin.deficit -= i64::from(entry.line_len);
+                    self.overflow.delivered();
+                    return Some(entry.packet);
                 }
+                queue.drops += 1;
+                tin.counters.drops += 1;
+                self.counters.dropped += 1;
                 drops.dropped(entry.packet, DropReason::Aqm);
-                if self.spec.ingress {
+                if ingress {
+                    if !self.shaper.pace.is_unlimited() {
+                        tin.clock.charge(entry.line_len, now);
+                        self.shaper.dropped(entry.line_len);
+                    }
+                    turn.deficit -= entry.line_len as i32;
+                    tin.deficit -= i64::from(entry.line_len);
                     break;
                 }
             }
         }
-    }
-
-    /// A flow that used up its deficit waits for another turn among the old ones.
-    #[inline]
-    fn refill(&mut self, tin: usize, flow: FlowId) {
-        let tin = &mut self.tins[tin];
-        let turn = &mut self.turns[usize::from(flow)];
-        if turn.state == State::Sparse {
-            if self.queues[usize::from(flow)].packets.is_empty() {
-                turn.state = State::SparseWait;
-            } else {
-                turn.state = State::Bulk;
-                tin.sparse -= 1;
-                tin.bulk += 1;
-                let turn = *turn;
-                tin.tables().add_bulk(&turn, self.fair);
-            }
-        }
-        let quantum = tin.quantum;
-        let tables = tin.tables();
-        let share = tables.share(turn, self.fair, quantum);
-        if self.environment.profile.round_by_round {
-            turn.deficit += dithered(share, &mut self.random);
-            tables.lists.rotate(&mut self.turns, flow);
-            return;
-        }
-        let rounds = rounds_needed(turn.deficit, share);
-        let credit = u64::from(share) * u64::from(rounds) + u64::from(self.random.r16());
-        turn.deficit += (credit >> 16) as i32;
-        tables.lists.defer(&mut self.turns, flow, rounds);
-    }
-
-    /// Takes the head of a queue.
-    #[inline]
-    fn take(&mut self, tin: usize, flow: FlowId) -> Option<Entry<P>> {
-        let queue = &mut self.queues[usize::from(flow)];
-        let entry = self.store.pop_front(&mut queue.packets)?;
-        self.forget(tin, flow, &entry);
-        if self.overflow.is_live() {
-            self.overflow.shrank(flow, rank(&self.queues[usize::from(flow)]));
-        }
-        Some(entry)
-    }
-
-    /// A packet is no longer queued.
-    #[inline]
-    fn forget(&mut self, tin: usize, flow: FlowId, entry: &Entry<P>) {
-        let len = entry.packet.len();
-        self.queues[usize::from(flow)].backlog -= len;
-        self.tins[tin].backlog -= u64::from(len);
-        self.backlog.packets -= 1;
-        self.backlog.bytes -= u64::from(len);
-        self.memory.used -= u64::from(entry.packet.truesize());
-    }
-
-    #[inline]
-    fn judge(&mut self, tin: usize, flow: FlowId, entry: &mut Entry<P>, now: u64) -> Verdict {
-        let tin = &self.tins[tin];
-        let bulk_flows = if self.spec.ingress { u32::from(tin.bulk) } else { 0 };
-        let Entry { packet, since, .. } = entry;
-        self.queues[usize::from(flow)].cobalt.judge(
-            &tin.params,
-            now,
-            now.saturating_sub(*since),
-            bulk_flows,
-            || packet.set_ce(),
-            &mut self.random,
-        )
-    }
-
-    #[inline]
-    fn deliver(&mut self, tin: usize, flow: FlowId, entry: Entry<P>, marked: bool, now: u64) -> P {
-        let tin = &mut self.tins[tin];
-        tin.counters.marks += u64::from(marked);
-        tin.delivered(now.saturating_sub(entry.since));
-        if !self.shaper.pace.is_unlimited() {
-            tin.clock.charge(entry.line_len, now);
-            self.shaper.sent(entry.line_len);
-        }
-        self.turns[usize::from(flow)].deficit -= entry.line_len as i32;
-        tin.deficit -= i64::from(entry.line_len);
-        self.overflow.delivered();
-        entry.packet
     }
 
     /// A packet that had crossed the line was dropped.
@@ -964,35 +938,6 @@ impl<P: Packet, R: Random> Cake<P, R> {
         if !self.shaper.pace.is_unlimited() {
             self.tins[tin].clock.charge(line_len, now);
             self.shaper.dropped(line_len);
-        }
-    }
-
-    /// An empty flow leaves, or decays first.
-    #[inline]
-    fn retire(&mut self, tin: usize, flow: FlowId, now: u64) {
-        let fair = self.fair;
-        let tin = &mut self.tins[tin];
-        let cobalt = &mut self.queues[usize::from(flow)].cobalt;
-        let blue = cobalt.on_empty(&tin.params, now);
-        let rests = cobalt.is_at_rest(now);
-        tin.note(blue);
-        let turn = &mut self.turns[usize::from(flow)];
-        let was = core::mem::replace(&mut turn.state, if rests { State::Idle } else { State::Decaying });
-        match was {
-            State::Idle => {}
-            State::Sparse | State::SparseWait => tin.sparse -= 1,
-            State::Bulk => {
-                tin.bulk -= 1;
-                let turn = *turn;
-                tin.tables().remove_bulk(&turn, fair);
-            }
-            State::Decaying => tin.decaying -= 1,
-        }
-        if rests {
-            tin.tables().lists.leave(&mut self.turns, flow);
-        } else {
-            tin.decaying += 1;
-            tin.tables().lists.move_to_decaying(&mut self.turns, flow);
         }
     }
 
@@ -1004,16 +949,42 @@ impl<P: Packet, R: Random> Cake<P, R> {
     }
 }
 
-/// The least number of rounds after which `deficit` is positive, 1 to [`MOST_ROUNDS`]. `share` is what a round brings, in
-/// 65536ths of a byte.
+/// A packet is no longer queued.
 #[inline]
-fn rounds_needed(deficit: i32, share: u32) -> u32 {
-    let missing = u64::from(deficit.unsigned_abs()) << 16;
-    if missing < u64::from(share) {
-        return 1;
+fn forget<P: Packet>(
+    entry: &Entry<P>,
+    queue: &mut Queue,
+    tin: &mut Tin,
+    backlog: &mut Backlog,
+    memory: &mut Memory,
+) {
+    let len = entry.packet.len();
+    queue.backlog -= len;
+    tin.backlog -= u64::from(len);
+    backlog.packets -= 1;
+    backlog.bytes -= u64::from(len);
+    memory.used -= u64::from(entry.truesize);
+}
+
+/// Which hashes are asked for. The ACK filter tells connections apart by the flow's.
+#[derive(Clone, Copy, Debug)]
+struct Hashed {
+    flow: bool,
+    source: bool,
+    destination: bool,
+}
+
+impl Hashed {
+    fn for_spec(spec: &Spec) -> Self {
+        use Isolation::{Dsthost, DualDsthost, DualSrchost, Flows, Hosts, Srchost, TripleIsolate};
+        let is = spec.isolation;
+        Self {
+            flow: spec.ack_filter != AckFilter::Off
+                || matches!(is, Flows | DualSrchost | DualDsthost | TripleIsolate),
+            source: matches!(is, Srchost | Hosts | DualSrchost | TripleIsolate),
+            destination: matches!(is, Dsthost | Hosts | DualDsthost | TripleIsolate),
+        }
     }
-    let rounds = missing / u64::from(share) + 1;
-    rounds.min(u64::from(MOST_ROUNDS)) as u32
 }
 
 const fn fairness(isolation: Isolation) -> Fairness {
@@ -1059,3 +1030,6 @@ fn tin_stats(number: u8, name: &'static str, tin: &Tin) -> TinStats {
         flow_quantum: tin.quantum,
     }
 }
+
+#[cfg(test)]
+mod tests;

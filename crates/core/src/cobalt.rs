@@ -162,7 +162,7 @@ impl Cobalt {
             verdict.drop = true;
         }
         if self.count == 0 {
-            self.drop_next = now.saturating_add(params.interval);
+            self.drop_next = now + params.interval;
         } else if lags && !verdict.drop {
             self.drop_next = now;
         }
@@ -172,7 +172,7 @@ impl Cobalt {
     /// A packet of this queue was dropped because the buffer was full.
     pub(crate) fn on_overflow(&mut self, params: &Params, now: u64) -> Blue {
         let mut blue = Blue::Unchanged;
-        if now.saturating_sub(self.blue_timer) > params.target {
+        if now - self.blue_timer > params.target {
             if self.drop_probability == 0 {
                 blue = Blue::Awoke;
             }
@@ -189,7 +189,7 @@ impl Cobalt {
     #[inline]
     pub(crate) fn on_empty(&mut self, params: &Params, now: u64) -> Blue {
         let mut blue = Blue::Unchanged;
-        if self.drop_probability > 0 && now.saturating_sub(self.blue_timer) > params.target {
+        if self.drop_probability > 0 && now - self.blue_timer > params.target {
             self.drop_probability = self.drop_probability.saturating_sub(BLUE_DECREMENT);
             self.blue_timer = now;
             if self.drop_probability == 0 {
@@ -244,7 +244,7 @@ impl Cobalt {
     #[inline]
     const fn control_law(&self, params: &Params, from: u64) -> u64 {
         let step = (params.law_interval as u128 * self.inverse_sqrt as u128) >> 32;
-        from.saturating_add(step as u64)
+        from + step as u64
     }
 
     /// From the table, or by one step of Newton's method from the neighbouring count.

@@ -1,6 +1,8 @@
 //! Keyed hashes of flows and hosts: SipHash-1-3 (Aumasson and Bernstein 2012, with the reduced rounds that Linux's
 //! `hsiphash` uses for the same purpose), so that nobody outside can aim his packets at another's queue.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+
 use crate::packet::{Addresses, Hashes, Tuple};
 
 /// The secret of one queue's hash.
@@ -11,11 +13,10 @@ impl HashKey {
     /// All three hashes of a tuple; none of them is 0 for an IP packet.
     #[inline]
     pub fn hashes(&self, tuple: &Tuple) -> Hashes {
-        let (source, destination) = self.hosts(&tuple.addresses);
         Hashes {
             flow: self.flow(tuple),
-            source,
-            destination,
+            source: self.source(&tuple.addresses),
+            destination: self.destination(&tuple.addresses),
         }
     }
 
@@ -30,11 +31,11 @@ impl HashKey {
         match tuple.addresses {
             Addresses::V4 { source, destination } => {
                 let addresses = u64::from(u32::from(source)) << 32 | u64::from(u32::from(destination));
-                self.sip([addresses, transport])
+                self.sip(&[addresses, transport])
             }
             Addresses::V6 { source, destination } => {
                 let (source, destination) = (u128::from(source), u128::from(destination));
-                self.sip([
+                self.sip(&[
                     (source >> 64) as u64,
                     source as u64,
                     (destination >> 64) as u64,
@@ -46,36 +47,51 @@ impl HashKey {
         }
     }
 
-    /// Over the source address and over the destination address; 0 without IP. One address hashes alike on both sides.
+    /// Over the source address; 0 without IP. One address hashes alike on both sides.
     #[inline]
-    pub fn hosts(&self, addresses: &Addresses) -> (u32, u32) {
+    pub fn source(&self, addresses: &Addresses) -> u32 {
         match *addresses {
-            Addresses::V4 { source, destination } => (
-                self.sip([u64::from(u32::from(source))]),
-                self.sip([u64::from(u32::from(destination))]),
-            ),
-            Addresses::V6 { source, destination } => {
-                let host = |address| {
-                    let bits = u128::from(address);
-                    self.sip([(bits >> 64) as u64, bits as u64])
-                };
-                (host(source), host(destination))
-            }
-            Addresses::None => (0, 0),
+            Addresses::V4 { source, .. } => self.host_v4(source),
+            Addresses::V6 { source, .. } => self.host_v6(source),
+            Addresses::None => 0,
         }
     }
 
-    /// SipHash-1-3 of whole words, folded to 32 bits that are never 0.
+    /// Over the destination address; 0 without IP.
     #[inline]
-    fn sip<const WORDS: usize>(&self, words: [u64; WORDS]) -> u32 {
+    pub fn destination(&self, addresses: &Addresses) -> u32 {
+        match *addresses {
+            Addresses::V4 { destination, .. } => self.host_v4(destination),
+            Addresses::V6 { destination, .. } => self.host_v6(destination),
+            Addresses::None => 0,
+        }
+    }
+
+    #[inline]
+    fn host_v4(&self, address: Ipv4Addr) -> u32 {
+        self.sip(&[u64::from(u32::from(address))])
+    }
+
+    #[inline]
+    fn host_v6(&self, address: Ipv6Addr) -> u32 {
+        let bits = u128::from(address);
+        self.sip(&[(bits >> 64) as u64, bits as u64])
+    }
+
+    /// SipHash-1-3 of whole words, folded to 32 bits that are never 0.
+    ///
+    /// SipHash's last block, the length, is left out: it tells inputs of different lengths apart, and every length here
+    /// is of a kind of its own (one word: an IPv4 host; two: an IPv4 flow or an IPv6 host; five: an IPv6 flow) whose
+    /// hashes need not differ from another kind's.
+    #[inline]
+    fn sip<const WORDS: usize>(&self, words: &[u64; WORDS]) -> u32 {
         let mut state = [
             self.0 ^ 0x736f_6d65_7073_6575,
             self.1 ^ 0x646f_7261_6e64_6f6d,
             self.0 ^ 0x6c79_6765_6e65_7261,
             self.1 ^ 0x7465_6462_7974_6573,
         ];
-        let length = (WORDS as u64 * 8) << 56;
-        for word in words.into_iter().chain([length]) {
+        for word in words {
             state[3] ^= word;
             round(&mut state);
             state[0] ^= word;
@@ -106,8 +122,6 @@ const fn round(v: &mut [u64; 4]) {
 
 #[cfg(test)]
 mod tests {
-    use core::net::Ipv4Addr;
-
     use super::*;
 
     fn tuple(port: u16) -> Tuple {

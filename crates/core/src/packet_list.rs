@@ -105,7 +105,8 @@ impl<T> Store<T> {
         if let Some(slot) = self.slots.get_mut(self.free as usize) {
             let index = self.free;
             self.free = core::mem::replace(&mut slot.next, NONE);
-            slot.entry = Some(entry);
+            // A free slot is empty, so that there is nothing to drop.
+            core::mem::forget(slot.entry.replace(entry));
             return index;
         }
         self.slots.push(Slot {

@@ -57,23 +57,28 @@ pub(crate) struct Shaper {
 }
 
 impl Shaper {
-    /// When a packet may leave, if not now.
+    /// Whether no packet may leave yet.
     #[inline]
-    pub(crate) fn blocked_until(&self, now: u64) -> Option<u64> {
-        (self.next > now && self.failsafe > now).then(|| self.next.min(self.failsafe))
+    pub(crate) const fn is_ahead(&self, now: u64) -> bool {
+        self.next > now && self.failsafe > now
+    }
+
+    /// When one may, if none may now.
+    pub(crate) fn catches_up_at(&self) -> u64 {
+        self.next.min(self.failsafe)
     }
 
     /// A packet of `line_len` bytes went out.
     #[inline]
     pub(crate) const fn sent(&mut self, line_len: u32) {
         let takes = self.pace.duration(line_len);
-        self.next = self.next.saturating_add(takes);
-        self.failsafe = self.failsafe.saturating_add(takes + (takes >> 1));
+        self.next += takes;
+        self.failsafe += takes + (takes >> 1);
     }
 
     /// A packet of `line_len` bytes had crossed the line and was dropped here.
     pub(crate) const fn dropped(&mut self, line_len: u32) {
-        self.next = self.next.saturating_add(self.pace.duration(line_len));
+        self.next += self.pace.duration(line_len);
     }
 
     /// The queue was empty: idle time gives no credit. Whether the clocks are ahead, and a packet must wait.
@@ -84,7 +89,7 @@ impl Shaper {
             self.failsafe = now;
             return false;
         }
-        self.next > now && self.failsafe > now
+        self.is_ahead(now)
     }
 }
 
@@ -106,9 +111,9 @@ impl TinClock {
     #[inline]
     pub(crate) const fn charge(&mut self, line_len: u32, now: u64) {
         let takes = self.pace.duration(line_len);
-        let at_most = now.saturating_add(takes);
+        let at_most = now + takes;
         if self.next < now {
-            self.next = self.next.saturating_add(takes);
+            self.next += takes;
         } else if self.next < at_most {
             self.next = at_most;
         }
@@ -163,13 +168,14 @@ mod tests {
             (shaper.next, shaper.failsafe),
             (start + MILLISECOND, start + MILLISECOND * 3 / 2)
         );
-        assert_eq!(shaper.blocked_until(start), Some(start + MILLISECOND));
+        assert!(shaper.is_ahead(start) && !shaper.is_ahead(start + MILLISECOND));
+        assert_eq!(shaper.catches_up_at(), start + MILLISECOND);
         shaper.dropped(1250);
         assert_eq!(
             (shaper.next, shaper.failsafe),
             (start + 2 * MILLISECOND, start + MILLISECOND * 3 / 2)
         );
-        assert_eq!(shaper.blocked_until(start), Some(start + MILLISECOND * 3 / 2));
+        assert_eq!(shaper.catches_up_at(), start + MILLISECOND * 3 / 2);
     }
 
     #[test]
@@ -180,7 +186,7 @@ mod tests {
             next: now + 50 * MILLISECOND,
             failsafe: now,
         };
-        assert_eq!(shaper.blocked_until(now), None);
+        assert!(!shaper.is_ahead(now));
     }
 
     #[test]

@@ -70,7 +70,9 @@ impl Overflow {
     /// A packet was delivered.
     #[inline]
     pub(super) const fn delivered(&mut self) {
-        self.kept_for = self.kept_for.saturating_sub(1);
+        if self.kept_for > 0 {
+            self.kept_for -= 1;
+        }
     }
 
     /// The queue that must give up a packet. `ranks` are those of all flows in order of their number.

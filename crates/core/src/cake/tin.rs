@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 
 use super::ewma;
 use super::tables::{Hosts, Queues};
-use super::turns::{Lists, Turn};
+use super::turns::{FlowId, Lists, MOST_ROUNDS, State, Turn};
 use crate::cobalt::{Blue, Params};
+use crate::packet::Hashes;
 use crate::profile::Profile;
 use crate::rng::Random;
 use crate::shaper::{Pace, TinClock};
@@ -117,19 +118,99 @@ impl Tin {
     /// Flows that may have something to send.
     #[inline]
     pub(super) const fn has_flows(&self) -> bool {
-        self.sparse > 0 || self.bulk > 0
+        self.sparse | self.bulk > 0
     }
 
+    /// A flow with a new packet is on a list.
     #[inline]
-    pub(super) fn tables(&mut self) -> &mut Tables {
-        self.tables.get_or_insert_with(|| {
-            Box::new(Tables {
-                queues: Queues::new(),
-                sources: Hosts::new(),
-                destinations: Hosts::new(),
-                lists: Lists::new(),
-            })
-        })
+    pub(super) fn admit(
+        &mut self,
+        turns: &mut [Turn],
+        flow: FlowId,
+        fair: Fairness,
+        random: &mut impl Random,
+    ) {
+        let turn = &mut turns[usize::from(flow)];
+        let Some(tables) = &mut self.tables else { return };
+        let state = turn.state;
+        match state {
+            State::Sparse | State::Bulk => {}
+            State::SparseWait => {
+                turn.state = State::Bulk;
+                self.sparse -= 1;
+                self.bulk += 1;
+                tables.add_bulk(turn, fair);
+            }
+            State::Idle | State::Decaying => {
+                turn.state = State::Sparse;
+                turn.deficit = dithered(tables.share(turn, fair, self.quantum), random);
+                self.sparse += 1;
+                if state == State::Decaying {
+                    self.decaying -= 1;
+                    tables.lists.leave(turns, flow);
+                }
+                tables.lists.join_new(turns, flow);
+            }
+        }
+    }
+
+    /// A flow that used up its deficit waits for another turn among the old ones.
+    #[inline]
+    pub(super) fn refill(
+        &mut self,
+        turns: &mut [Turn],
+        flow: FlowId,
+        is_empty: bool,
+        fair: Fairness,
+        round_by_round: bool,
+        random: &mut impl Random,
+    ) {
+        let turn = &mut turns[usize::from(flow)];
+        let Some(tables) = &mut self.tables else { return };
+        if turn.state == State::Sparse {
+            if is_empty {
+                turn.state = State::SparseWait;
+            } else {
+                turn.state = State::Bulk;
+                self.sparse -= 1;
+                self.bulk += 1;
+                tables.add_bulk(turn, fair);
+            }
+        }
+        let share = tables.share(turn, fair, self.quantum);
+        if round_by_round {
+            turn.deficit += dithered(share, random);
+            tables.lists.rotate(turns, flow);
+            return;
+        }
+        let rounds = rounds_needed(turn.deficit, share);
+        let credit = u64::from(share) * u64::from(rounds) + u64::from(random.r16());
+        turn.deficit += (credit >> 16) as i32;
+        tables.lists.defer(turns, flow, rounds);
+    }
+
+    /// A flow that was found empty leaves, or decays first if COBALT is not at rest.
+    #[inline]
+    pub(super) fn retire(&mut self, turns: &mut [Turn], flow: FlowId, rests: bool, fair: Fairness) {
+        let turn = &mut turns[usize::from(flow)];
+        let Some(tables) = &mut self.tables else { return };
+        match turn.state {
+            State::Idle => {}
+            State::Sparse | State::SparseWait => self.sparse -= 1,
+            State::Bulk => {
+                self.bulk -= 1;
+                tables.remove_bulk(turn, fair);
+            }
+            State::Decaying => self.decaying -= 1,
+        }
+        if rests {
+            turn.state = State::Idle;
+            tables.lists.leave(turns, flow);
+        } else {
+            turn.state = State::Decaying;
+            self.decaying += 1;
+            tables.lists.move_to_decaying(turns, flow);
+        }
     }
 
     /// A packet was delivered after `delay` nanoseconds.
@@ -153,6 +234,16 @@ impl Tin {
 }
 
 impl Tables {
+    #[cold]
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self {
+            queues: Queues::new(),
+            sources: Hosts::new(),
+            destinations: Hosts::new(),
+            lists: Lists::new(),
+        })
+    }
+
     /// What a flow gets per round, in 65536ths of a byte: the quantum, divided by the bulk flows of its busier host.
     #[inline]
     pub(super) fn share(&self, turn: &Turn, fair: Fairness, quantum: u32) -> u32 {
@@ -164,6 +255,23 @@ impl Tables {
             share = share.min(self.destinations.share(turn.destination));
         }
         quantum * u32::from(share)
+    }
+
+    /// Counts a flow at the hosts of a packet from now on.
+    pub(super) fn assign(&mut self, turn: &mut Turn, hashes: &Hashes, fair: Fairness) {
+        let is_bulk = turn.state == State::Bulk;
+        if is_bulk {
+            self.remove_bulk(turn, fair);
+        }
+        if fair.sources {
+            turn.source = self.sources.find(hashes.source);
+        }
+        if fair.destinations {
+            turn.destination = self.destinations.find(hashes.destination);
+        }
+        if is_bulk {
+            self.add_bulk(turn, fair);
+        }
     }
 
     /// One of its flows became bulk.
@@ -187,9 +295,21 @@ impl Tables {
     }
 }
 
+/// The least number of rounds after which `deficit` is positive, 1 to [`MOST_ROUNDS`]. `share` is what a round brings, in
+/// 65536ths of a byte.
+#[inline]
+fn rounds_needed(deficit: i32, share: u32) -> u32 {
+    let missing = u64::from(deficit.unsigned_abs()) << 16;
+    if missing < u64::from(share) {
+        return 1;
+    }
+    let rounds = missing / u64::from(share) + 1;
+    rounds.min(u64::from(MOST_ROUNDS)) as u32
+}
+
 /// `share` as whole bytes; what is lost is given back at random, so that it is right on average.
 #[inline]
-pub(super) fn dithered(share: u32, random: &mut impl Random) -> i32 {
+fn dithered(share: u32, random: &mut impl Random) -> i32 {
     ((share + u32::from(random.r16())) >> 16) as i32
 }
 
@@ -215,8 +335,7 @@ mod tests {
             sources: true,
             destinations: true,
         };
-        let mut tin = Tin::new();
-        let tables = tin.tables();
+        let mut tables = Tables::new();
         let expected = [1513, 756, 504, 378, 302, 252, 216, 189];
         for low in expected {
             tables.add_bulk(&Turn::IDLE, FAIR);

@@ -116,12 +116,6 @@ impl Lists {
         self.push_back(turns, flow, ListId::NEW);
     }
 
-    /// Moves a flow to the end of the new ones.
-    pub(super) fn move_to_new(&mut self, turns: &mut [Turn], flow: FlowId) {
-        self.leave(turns, flow);
-        self.push_back(turns, flow, ListId::NEW);
-    }
-
     /// Moves a flow to the end of the decaying ones.
     #[inline]
     pub(super) fn move_to_decaying(&mut self, turns: &mut [Turn], flow: FlowId) {
@@ -288,7 +282,8 @@ mod tests {
         lists.leave(&mut turns, 2);
         lists.move_to_decaying(&mut turns, 1);
         assert_eq!(lists.front(true), Some(1));
-        lists.move_to_new(&mut turns, 1);
+        lists.leave(&mut turns, 1);
+        lists.join_new(&mut turns, 1);
         let left = order(&mut lists, &mut turns, 3, |lists, turns, flow| {
             lists.leave(turns, flow)
         });

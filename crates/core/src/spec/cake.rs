@@ -13,7 +13,7 @@ use super::words::{ParseError, ParseErrorKind, Words};
 use crate::units::{Bytes, Nanos, Rate};
 
 /// The kernel's name for it.
-pub(super) const KIND: &str = "cake";
+pub(crate) const KIND: &str = "cake";
 
 /// Least and greatest `overhead`, bytes.
 pub const OVERHEAD: core::ops::RangeInclusive<i64> = -64..=256;

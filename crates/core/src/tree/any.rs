@@ -9,6 +9,7 @@ use super::stats::{Details, NodeStats};
 use crate::cake::Cake;
 use crate::codel::Codel;
 use crate::fifo::{Fifo, Limit};
+use crate::flow_hash::HashKey;
 use crate::fq_codel::FqCodel;
 use crate::handle::Handle;
 use crate::hfsc::{self, Hfsc};
@@ -150,10 +151,12 @@ impl<P: Packet, R: Random> Node<P, R> {
 }
 
 impl<P: Packet> AnyQdisc<P> {
-    /// One discipline alone, which has no classes.
+    /// One discipline alone, which has no classes. The hash key seeds its randomness.
     pub fn new(spec: &spec::Qdisc, environment: &Environment) -> Result<Self, BuildError> {
         let plan = Description::single(spec.clone()).plan()?;
-        Ok(Self::build(&plan.root, environment, &mut || Xorshift::new(0)))
+        let HashKey(one, other) = environment.hash_key;
+        let random = &mut || Xorshift::new(one ^ other.rotate_left(32));
+        Ok(Self::build(&plan.root, environment, random))
     }
 }
 

@@ -79,7 +79,7 @@ impl Subject for AnyQdisc<VectorPacket> {
         let backlog = self.backlog();
         let mut counters = object(json!({"qlen": backlog.packets, "backlog": backlog.bytes}));
         counters.extend(object(match self {
-            Self::Fifo(_) => json!({}),
+            Self::Fifo(_) | Self::Cake(_) => json!({}),
             Self::Codel(codel) => json!({
                 "drop_overlimit": codel.drop_overlimit(),
                 "ecn_mark": codel.stats().ecn_mark,
