@@ -14,6 +14,7 @@
 
 mod calendar;
 pub mod client;
+pub mod compare;
 mod connection;
 mod error;
 mod file;
@@ -30,6 +31,7 @@ pub mod server;
 mod socket;
 pub mod stats;
 mod svg;
+pub mod sweep;
 pub mod validity;
 
 pub use error::Error;

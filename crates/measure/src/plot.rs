@@ -1,9 +1,23 @@
-//! Pictures of results, as SVG text. Pure.
+//! Pictures of results, as SVG text. Pure: the same result gives the same picture, byte for byte.
 
-use crate::result::{Direction, Flow, TestResult};
+mod boxes;
+mod cdf;
+mod comparison;
+mod flows;
+mod rrul;
+mod totals;
+
+pub use boxes::box_combine;
+pub use cdf::ping_cdf;
+pub use comparison::latency_comparison;
+pub use flows::{per_flow, tcp};
+pub use rrul::rrul;
+pub use totals::totals;
+
+use crate::result::{Direction, Flow, ProbeSeries, TestResult};
 use crate::svg::{
-    Anchor, BLUE, Font, GREEN, GREY, GRID, INK, Panel, SHADE, Scale, Svg, VERMILION, decades, linear_ticks,
-    short,
+    Anchor, BLUE, Font, GREEN, GREY, GRID, INK, ORANGE, PURPLE, Panel, SHADE, SKY, Scale, Svg, VERMILION,
+    decades, linear_ticks, short,
 };
 
 /// The width of all pictures.
@@ -13,185 +27,94 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 128.0;
 /// Throughput is drawn in about this many steps: finer than the eye wants is noise.
 const STEPS: f64 = 125.0;
+/// Series of more points are thinned to the extremes of this many stretches.
+const STRETCHES: usize = 700;
+/// What is faster, no clock told: on a logarithmic axis it has no place.
+const LEAST_MS: f64 = 1e-6;
+/// What tells lines apart, by colour and, in print without colours, by dashes.
+const STYLES: [(&str, &str); 7] = [
+    (BLUE, ""),
+    (VERMILION, "8 3"),
+    (GREEN, "3 3"),
+    (PURPLE, "10 3 2 3"),
+    (ORANGE, ""),
+    (SKY, "8 3"),
+    (INK, "3 3"),
+];
 
-/// One test: download, upload and latency over one time axis, as in RRUL plots. Each flow is a thin line, their sum a
-/// thick one; the grey part is the steady window that the figures are drawn from.
-pub fn rrul(result: &TestResult) -> String {
-    const TOP: f64 = 96.0;
-    const HEIGHT: f64 = 168.0;
-    const GAP: f64 = 30.0;
-    let bottom = TOP + 3.0 * HEIGHT + 2.0 * GAP;
-    let height = bottom + 76.0;
-    let summary = &result.summary;
-    let title = result.meta.title.as_deref().unwrap_or("Latency under load");
-    let mut svg = Svg::new(WIDTH, height, title);
-    svg.text(LEFT, 36.0, Font::TITLE, title);
-    let headline = format!(
-        "idle {}, under load {} (99 % below {}), download {} Mbit/s, upload {} Mbit/s",
-        latency(summary.idle_ms),
-        latency(summary.latency_median_ms),
-        latency(summary.latency_p99_ms),
-        short(summary.download_mbit),
-        short(summary.upload_mbit)
-    );
-    svg.text(LEFT, 60.0, Font::LABEL, &headline);
-
-    let x = time_range(&[result]);
-    let panel = |index: f64, y_max: f64| Panel {
-        left: LEFT,
-        top: TOP + index * (HEIGHT + GAP),
-        width: WIDTH - LEFT - RIGHT,
-        height: HEIGHT,
-        x,
-        y: (0.0, y_max),
-        scale: Scale::Linear,
-    };
-    let directions = [
-        (Direction::Down, "Download", BLUE, summary.download_mbit),
-        (Direction::Up, "Upload", GREEN, summary.upload_mbit),
-    ];
-    for (index, (direction, name, colour, mbit)) in (0_u8..).zip(directions) {
-        let flows: Vec<_> = result.flows(direction).map(|flow| rates(flow, result)).collect();
-        let total = sum(&flows);
-        let ticks = linear_ticks(highest(&total), 4.0);
-        let panel = panel(f64::from(index), ticks[ticks.len() - 1]);
-        frame(&mut svg, &panel, result, &ticks, &format!("{name} (Mbit/s)"));
-        if index == 0 {
-            name_phases(&mut svg, &panel);
-        }
-        for flow in &flows {
-            panel.plot(&mut svg, flow, colour, 1.0, 0.55);
-        }
-        panel.plot(&mut svg, &total, colour, 2.5, 1.0);
-        if !flows.is_empty() {
-            let label = format!("sum {}", short(mbit));
-            label_right(
-                &mut svg,
-                &panel,
-                panel.at_y(mbit),
-                colour,
-                &label,
-                &flow_count(flows.len()),
-            );
-        }
-    }
-
-    let rtts = latencies(result);
-    let ticks = linear_ticks(highest(&rtts), 4.0);
-    let panel = panel(2.0, ticks[ticks.len() - 1]);
-    frame(&mut svg, &panel, result, &ticks, "Round trip (ms)");
-    panel.plot(&mut svg, &rtts, VERMILION, 1.6, 1.0);
-    // What never came back has no height: a mark at the upper edge says when.
-    for (t, _) in rtts.iter().filter(|(_, rtt)| rtt.is_none()) {
-        let x = panel.at_x(*t);
-        svg.line((x, panel.top), (x, panel.top + 7.0), INK, 1.5, "");
-    }
-    if let Some(median) = summary.latency_median_ms {
-        let lost = match summary.probes_lost {
-            0 => "no probe lost".to_owned(),
-            n => format!("{n} of {} lost", summary.probes_sent),
-        };
-        label_right(
-            &mut svg,
-            &panel,
-            panel.at_y(median),
-            VERMILION,
-            &latency(Some(median)),
-            &lost,
-        );
-    }
-    time_axis(&mut svg, &panel);
-    svg.text(
-        LEFT,
-        height - 14.0,
-        Font {
-            size: 11.5,
-            ..Font::LABEL
-        },
-        &caption(result),
-    );
-    svg.finish()
+/// A test with the name that it bears in a picture of several.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Short: a title, or the file's name.
+    pub name: &'a str,
+    /// What was measured.
+    pub result: &'a TestResult,
 }
 
-/// The latency of two tests over one time axis, on a logarithmic scale so that both can be read.
-pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) -> String {
-    const HEIGHT: f64 = 450.0;
-    let mut svg = Svg::new(WIDTH, HEIGHT, title);
-    svg.text(
-        LEFT,
-        38.0,
-        Font {
-            size: 22.0,
-            ..Font::TITLE
-        },
-        title,
-    );
-    let settings = &after.meta.settings;
-    let subtitle = format!(
-        "Round trip of a small packet while {} and {} fill the line",
-        plural(settings.down, "download"),
-        plural(settings.up, "upload")
-    );
-    svg.text(
-        LEFT,
-        62.0,
-        Font {
-            size: 14.0,
-            ..Font::LABEL
-        },
-        &subtitle,
-    );
+/// The kinds of pictures, under Flent's names where it has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plot {
+    /// Download, upload and latency over time, one test in each picture.
+    AllScaled,
+    /// The distribution of latency under load.
+    PingCdf,
+    /// Boxes of throughput and latency, one row for each test.
+    BoxCombine,
+    /// Sums of throughput, and latency, over time.
+    Totals,
+    /// Every flow over time, one test in each picture.
+    PerFlow,
+    /// What the senders' TCP knew: window and round trip, one test in each picture.
+    Tcp,
+}
 
-    let (old, new) = (latencies(before), latencies(after));
-    let values: Vec<f64> = old
-        .iter()
-        .chain(&new)
-        .filter_map(|(_, rtt)| *rtt)
-        .filter(|rtt| *rtt > 0.0)
-        .collect();
-    let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = values.iter().copied().fold(0.0, f64::max);
-    // Half-way between decades is enough air; whole ones would waste half of the picture.
-    let (low, high) = if values.is_empty() {
-        (1.0, 1000.0)
-    } else {
-        (lowest * 0.6, highest * 1.6)
-    };
-    let panel = Panel {
-        left: LEFT,
-        top: 98.0,
-        width: WIDTH - LEFT - 170.0,
-        height: HEIGHT - 98.0 - 58.0,
-        x: time_range(&[before, after]),
-        y: (low, high.max(low * 10.0)),
-        scale: Scale::Log,
-    };
-    log_grid(&mut svg, &panel);
-    load_begin(&mut svg, &panel);
-    name_phases(&mut svg, &panel);
-    time_axis(&mut svg, &panel);
+impl Plot {
+    /// All of them, in the order of a report.
+    pub const ALL: [Self; 6] = [
+        Self::BoxCombine,
+        Self::PingCdf,
+        Self::Totals,
+        Self::AllScaled,
+        Self::PerFlow,
+        Self::Tcp,
+    ];
 
-    let mut labels = Vec::new();
-    for (data, result, colour, name) in [(&old, before, VERMILION, "before"), (&new, after, BLUE, "after")] {
-        panel.plot(&mut svg, data, colour, 2.2, 1.0);
-        if let Some(median) = result.summary.latency_median_ms {
-            let note = format!("median {name}");
-            labels.push((panel.at_y(median), colour, latency(Some(median)), note));
+    /// As one types it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllScaled => "all_scaled",
+            Self::PingCdf => "ping_cdf",
+            Self::BoxCombine => "box_combine",
+            Self::Totals => "totals",
+            Self::PerFlow => "per_flow",
+            Self::Tcp => "tcp",
         }
     }
-    if let [first, second] = labels.as_mut_slice() {
-        keep_apart(&mut first.0, &mut second.0, 46.0);
+
+    /// Whether one picture shows one test only.
+    pub fn is_of_one(self) -> bool {
+        matches!(self, Self::AllScaled | Self::PerFlow | Self::Tcp)
     }
-    for (y, colour, figure, note) in labels {
-        let x = panel.right() + 14.0;
-        let font = Font {
-            size: 22.0,
-            ..Font::TITLE
-        };
-        svg.text(x, y + 3.0, font.in_colour(colour), &figure);
-        svg.text(x, y + 20.0, Font::LABEL.in_colour(colour), &note);
+
+    /// The picture of these tests; of kinds that show one only, of the first. None if they hold nothing to draw.
+    pub fn draw(self, runs: &[Run<'_>]) -> Option<String> {
+        let first = runs.first()?;
+        let has_probes = runs
+            .iter()
+            .any(|run| run.result.probes.iter().any(|p| !p.samples.is_empty()));
+        let has_flows = runs.iter().any(|run| !run.result.flows.is_empty());
+        match self {
+            Self::AllScaled => (has_flows || has_probes).then(|| rrul(first.result)),
+            Self::PingCdf => has_probes.then(|| ping_cdf(runs)),
+            Self::BoxCombine => (has_flows || has_probes).then(|| box_combine(runs)),
+            Self::Totals => (has_flows || has_probes).then(|| totals(runs)),
+            Self::PerFlow => (!first.result.flows.is_empty()).then(|| per_flow(first.result)),
+            Self::Tcp => {
+                let known = first.result.flows.iter().any(|flow| !flow.sender.is_empty());
+                known.then(|| tcp(first.result))
+            }
+        }
     }
-    svg.finish()
 }
 
 /// First and last second of the probes, in whole seconds.
@@ -200,13 +123,6 @@ fn time_range(results: &[&TestResult]) -> (f64, f64) {
     let idle = settings.clone().map(|s| s.idle_ms).max().unwrap_or(0);
     let load = settings.map(|s| s.load_ms).max().unwrap_or(1);
     (-(idle as f64) / 1000.0, (load as f64 / 1000.0).max(0.1))
-}
-
-/// (seconds, ms or lost) of every probe.
-fn latencies(result: &TestResult) -> Vec<(f64, Option<f64>)> {
-    let series = result.probes.first();
-    let samples = series.iter().flat_map(|series| &series.samples);
-    samples.map(|probe| (probe.t_ms / 1000.0, probe.rtt_ms)).collect()
 }
 
 /// (seconds, Mbit/s) of a flow, in [`STEPS`] even steps of the load.
@@ -257,29 +173,6 @@ fn frame(svg: &mut Svg, panel: &Panel, result: &TestResult, ticks: &[f64], name:
     svg.upright_text(20.0, middle, Font::LABEL.at(Anchor::Middle).in_colour(INK), name);
 }
 
-fn log_grid(svg: &mut Svg, panel: &Panel) {
-    // Over many decades the steps between them would crowd.
-    let crowded = panel.y.1 / panel.y.0 > 3000.0;
-    for decade in decades(panel.y.0, panel.y.1) {
-        for (factor, strong) in [(1.0, true), (2.0, false), (5.0, false)] {
-            let value = decade * factor;
-            if value < panel.y.0 || value > panel.y.1 || (crowded && !strong) {
-                continue;
-            }
-            let y = panel.at_y(value);
-            let dashes = if strong { "" } else { "2 4" };
-            svg.line((panel.left, y), (panel.right(), y), GRID, 1.0, dashes);
-            let font = Font::LABEL.at(Anchor::End);
-            svg.text(
-                panel.left - 8.0,
-                y + 4.5,
-                if strong { font.in_colour(INK) } else { font },
-                &latency(Some(value)),
-            );
-        }
-    }
-}
-
 /// A line where the load begins, unless that is the edge.
 fn load_begin(svg: &mut Svg, panel: &Panel) {
     if panel.x.0 < 0.0 {
@@ -319,45 +212,6 @@ fn time_axis(svg: &mut Svg, panel: &Panel) {
     );
 }
 
-fn label_right(svg: &mut Svg, panel: &Panel, y: f64, colour: &'static str, figure: &str, note: &str) {
-    let y = y.clamp(panel.top + 12.0, panel.bottom() - 16.0);
-    let x = panel.right() + 10.0;
-    svg.text(
-        x,
-        y + 2.0,
-        Font {
-            size: 15.0,
-            ..Font::LABEL
-        }
-        .bold()
-        .in_colour(colour),
-        figure,
-    );
-    svg.text(
-        x,
-        y + 18.0,
-        Font {
-            size: 12.0,
-            ..Font::LABEL
-        },
-        note,
-    );
-}
-
-/// Moves two heights apart, evenly, until they are `gap` away from each other.
-fn keep_apart(first: &mut f64, second: &mut f64, gap: f64) {
-    let (upper, lower) = if first <= second {
-        (first, second)
-    } else {
-        (second, first)
-    };
-    let missing = gap - (*lower - *upper);
-    if missing > 0.0 {
-        *upper -= missing / 2.0;
-        *lower += missing / 2.0;
-    }
-}
-
 /// A time in the unit that reads best.
 pub(crate) fn latency(ms: Option<f64>) -> String {
     match ms {
@@ -375,30 +229,37 @@ fn flow_count(flows: usize) -> String {
     }
 }
 
-fn plural(count: u32, noun: &str) -> String {
-    match count {
-        0 => format!("no {noun}"),
-        1 => format!("1 {noun}"),
-        n => format!("{n} {noun}s"),
-    }
-}
-
 /// What one must know to repeat the test.
 fn caption(result: &TestResult) -> String {
     let meta = &result.meta;
-    let settings = &meta.settings;
-    let mut congestion: Vec<&str> = result.flows.iter().map(|flow| flow.congestion.as_str()).collect();
-    congestion.sort_unstable();
-    congestion.dedup();
+    let program = if meta.program.starts_with("Flent") {
+        meta.program.clone()
+    } else {
+        format!("sqm {}", meta.program)
+    };
     format!(
-        "{} to {}, {}, {} down and {} up, {}, {} s of load, a probe every {} ms, sqm {}",
+        "{} to {}, {}, {program}",
         meta.time,
         meta.host,
-        if result.meta.remote.starts_with('[') {
-            "IPv6"
-        } else {
-            "IPv4"
-        },
+        setting_words(result)
+    )
+}
+
+fn setting_words(result: &TestResult) -> String {
+    let meta = &result.meta;
+    let settings = &meta.settings;
+    let mut congestion: Vec<&str> = result.flows.iter().map(|flow| flow.congestion.as_str()).collect();
+    congestion.retain(|name| !name.is_empty());
+    congestion.sort_unstable();
+    congestion.dedup();
+    let version = match meta.parameters.get("ip_version") {
+        Some(version) => format!("IPv{version}"),
+        None if meta.remote.starts_with('[') => "IPv6".to_owned(),
+        None => "IPv4".to_owned(),
+    };
+    format!(
+        "{} {version}, {} down and {} up, {}, {} s of load, a probe every {} ms",
+        meta.test,
         flow_count(settings.down as usize),
         settings.up,
         if congestion.is_empty() {
@@ -407,44 +268,254 @@ fn caption(result: &TestResult) -> String {
             congestion.join(" and ")
         },
         short(settings.load_ms as f64 / 1000.0),
-        settings.probe_interval_ms,
-        meta.program
+        settings.probe_interval_ms
     )
+}
+
+/// (seconds, ms or lost) of every probe of a series, thinned.
+fn latencies(series: &ProbeSeries) -> Vec<(f64, Option<f64>)> {
+    let samples = series.samples.iter();
+    thin(samples.map(|probe| (probe.t_ms / 1000.0, probe.rtt_ms)).collect())
+}
+
+/// The same of all series that the headline figures are of, in order of time.
+fn headline(result: &TestResult) -> Vec<(f64, Option<f64>)> {
+    let series = result.headline_probes();
+    let samples = series.iter().flat_map(|series| &series.samples);
+    let mut points: Vec<_> = samples.map(|probe| (probe.t_ms / 1000.0, probe.rtt_ms)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    thin(points)
+}
+
+/// Long series without what no picture shows: of each stretch the lowest, the highest, and the gaps.
+fn thin(points: Vec<(f64, Option<f64>)>) -> Vec<(f64, Option<f64>)> {
+    if points.len() <= 4 * STRETCHES {
+        return points;
+    }
+    let mut kept = Vec::new();
+    for stretch in points.chunks(points.len().div_ceil(STRETCHES)) {
+        let value = |index: usize| stretch[index].1;
+        let known: Vec<usize> = (0..stretch.len()).filter(|i| value(*i).is_some()).collect();
+        let by_value = |a: &usize, b: &usize| {
+            value(*a)
+                .partial_cmp(&value(*b))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        };
+        let extremes = [
+            known.iter().copied().min_by(by_value),
+            known.iter().copied().max_by(by_value),
+        ];
+        let gap = (0..stretch.len()).find(|i| value(*i).is_none());
+        let mut indices: Vec<usize> = extremes.into_iter().chain([gap]).flatten().collect();
+        indices.sort_unstable();
+        indices.dedup();
+        kept.extend(indices.into_iter().map(|index| stretch[index]));
+    }
+    kept
+}
+
+/// Sum of one direction's flows, in even steps of the load.
+fn total_rate(result: &TestResult, direction: Direction) -> Vec<(f64, Option<f64>)> {
+    let flows: Vec<_> = result.flows(direction).map(|flow| rates(flow, result)).collect();
+    sum(&flows)
+}
+
+/// Values that an axis of latency spans: logarithmic where the runs differ by an order of magnitude.
+fn latency_axis(values: &[f64]) -> ((f64, f64), Scale) {
+    let positive = || values.iter().copied().filter(|v| *v > LEAST_MS);
+    let (low, high) = (
+        positive().fold(f64::INFINITY, f64::min),
+        positive().fold(0.0, f64::max),
+    );
+    if high > low * 20.0 {
+        ((low * 0.8, high * 1.25), Scale::Log)
+    } else {
+        let ticks = linear_ticks(high, 5.0);
+        ((0.0, ticks[ticks.len() - 1]), Scale::Linear)
+    }
+}
+
+/// Where the lines of an axis stand, with whether each is a strong one.
+fn axis_ticks(range: (f64, f64), scale: Scale) -> Vec<(f64, bool)> {
+    match scale {
+        Scale::Linear => linear_ticks(range.1, 5.0)
+            .into_iter()
+            .map(|tick| (tick, true))
+            .collect(),
+        Scale::Log => {
+            // Over many decades the steps between them would crowd.
+            let crowded = range.1 / range.0 > 3000.0;
+            let steps = [(1.0, true), (2.0, false), (5.0, false)];
+            let decades = decades(range.0, range.1).into_iter();
+            decades
+                .flat_map(|decade| steps.map(|(factor, strong)| (decade * factor, strong)))
+                .filter(|(tick, strong)| *tick >= range.0 && *tick <= range.1 && (*strong || !crowded))
+                .collect()
+        }
+    }
+}
+
+/// Horizontal lines of a panel, with their values in milliseconds.
+fn latency_grid(svg: &mut Svg, panel: &Panel) {
+    for (tick, strong) in axis_ticks(panel.y, panel.scale) {
+        let y = panel.at_y(tick);
+        svg.line(
+            (panel.left, y),
+            (panel.right(), y),
+            GRID,
+            1.0,
+            if strong { "" } else { "2 4" },
+        );
+        let font = Font::LABEL.at(Anchor::End);
+        let font = if strong { font.in_colour(INK) } else { font };
+        svg.text(panel.left - 8.0, y + 4.5, font, &latency(Some(tick)));
+    }
+}
+
+/// One line for each run: its stroke, its name, and figures.
+fn legend(svg: &mut Svg, top: f64, rows: &[(usize, String)]) {
+    for (row, (style, text)) in rows.iter().enumerate() {
+        let y = top + row as f64 * 20.0;
+        let (colour, dashes) = STYLES[style % STYLES.len()];
+        svg.line((LEFT, y - 4.5), (LEFT + 34.0, y - 4.5), colour, 3.0, dashes);
+        svg.text(
+            LEFT + 44.0,
+            y,
+            Font {
+                size: 12.5,
+                ..Font::LABEL
+            }
+            .in_colour(INK),
+            &clipped(text, 118),
+        );
+    }
+}
+
+/// Long names must not run out of the picture.
+fn clipped(text: &str, length: usize) -> String {
+    if text.chars().count() <= length {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(length - 1).collect();
+    short.push('\u{2026}');
+    short
+}
+
+fn small_print(svg: &mut Svg, y: f64, text: &str) {
+    svg.text(
+        LEFT,
+        y,
+        Font {
+            size: 11.5,
+            ..Font::LABEL
+        },
+        &clipped(text, 150),
+    );
+}
+
+/// How several tests were made: in words if they were made alike.
+fn captions(runs: &[Run<'_>]) -> String {
+    let [first, rest @ ..] = runs else {
+        return String::new();
+    };
+    let settings = |run: &Run<'_>| setting_words(run.result);
+    if rest.is_empty() {
+        caption(first.result)
+    } else if rest.iter().all(|run| settings(run) == settings(first)) {
+        format!("{} tests: {}", runs.len(), settings(first))
+    } else {
+        let list: Vec<String> = runs
+            .iter()
+            .map(|run| format!("{}: {}", run.name, settings(run)))
+            .collect();
+        list.join("; ")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::tests::example;
+    use crate::result::tests::{example, with_probes_every};
+    use crate::result::{TcpSample, TestResult};
 
-    #[test]
-    fn three_panels_of_one_test() {
-        insta::assert_snapshot!(rrul(&example("Cable <24/4.4> & SQM", 1000.0, 20.0, 4.0)));
+    /// With all that any picture shows.
+    fn full() -> TestResult {
+        let mut result = example("Cable <24/4.4> & SQM", 300.0, 20.0, 4.0);
+        for (index, flow) in (0_u32..).zip(&mut result.flows) {
+            flow.sender = (1..40)
+                .map(|i| TcpSample {
+                    t_ms: f64::from(i) * 200.0,
+                    rtt_ms: Some(20.0 + f64::from(i * (index + 1) % 17)),
+                    cwnd: Some(f64::from(10 + i % (7 + index))),
+                    ..TcpSample::default()
+                })
+                .collect();
+        }
+        result
     }
 
     #[test]
-    fn before_and_after_on_one_scale() {
-        let (before, after) = (
-            example("before", 1200.0, 20.0, 4.0),
-            example("after", 3.0, 19.0, 3.8),
-        );
-        insta::assert_snapshot!(latency_comparison(&before, &after, "Cable line, 24/4.4 Mbit/s"));
+    fn pictures_of_one_and_of_several() {
+        let (before, after) = (full(), example("after", 3.0, 19.0, 3.8));
+        let runs = [
+            Run {
+                name: "before",
+                result: &before,
+            },
+            Run {
+                name: "after",
+                result: &after,
+            },
+        ];
+        for plot in Plot::ALL {
+            let count = if plot.is_of_one() { 1 } else { 2 };
+            insta::assert_snapshot!(plot.name(), plot.draw(&runs[..count]).unwrap());
+        }
     }
 
     #[test]
-    fn labels_of_equal_figures_do_not_touch() {
-        let (mut a, mut b) = (100.0, 100.0);
-        keep_apart(&mut a, &mut b, 40.0);
-        assert_eq!((a, b), (80.0, 120.0));
+    fn a_test_without_any_answer_has_no_picture_or_an_empty_one() {
+        let meta = example("nothing", 0.0, 0.0, 0.0).meta;
+        let empty = TestResult::new(meta, Vec::new(), Vec::new(), Vec::new());
+        let runs = [Run {
+            name: "nothing",
+            result: &empty,
+        }];
+        for plot in Plot::ALL {
+            assert_eq!(plot.draw(&runs), None);
+        }
+        let mut silent = full();
+        for flow in &mut silent.flows {
+            flow.samples.clear();
+        }
+        for probe in &mut silent.probes[0].samples {
+            probe.rtt_ms = None;
+        }
+        let silent = TestResult::new(silent.meta, silent.phases, silent.flows, silent.probes);
+        for plot in Plot::ALL {
+            let picture = plot
+                .draw(&[Run {
+                    name: "silent",
+                    result: &silent,
+                }])
+                .unwrap();
+            assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
+        }
     }
 
     #[test]
-    fn a_test_without_any_answer_still_has_a_picture() {
-        let mut result = example("nothing", 0.0, 0.0, 0.0);
-        result.probes.clear();
-        result.flows.clear();
-        let empty = TestResult::new(result.meta, Vec::new(), Vec::new(), Vec::new());
-        assert!(!rrul(&empty).contains("NaN"));
-        assert!(!latency_comparison(&empty, &empty, "nothing").contains("NaN"));
+    fn long_series_are_thinned_to_their_extremes() {
+        let points: Vec<_> = (0..100_000)
+            .map(|i| (f64::from(i), Some(if i == 77_777 { 999.0 } else { 1.0 })))
+            .collect();
+        let thinned = thin(points);
+        assert!(thinned.len() < 3 * STRETCHES);
+        assert!(thinned.contains(&(77_777.0, Some(999.0))));
+        let points: Vec<_> = (0..100_000)
+            .map(|i| (f64::from(i), (i != 5).then_some(1.0)))
+            .collect();
+        assert!(thin(points).contains(&(5.0, None)));
+        let picture = rrul(&with_probes_every(1.0, 5.0));
+        assert!(picture.len() < 100_000, "{}", picture.len());
     }
 }

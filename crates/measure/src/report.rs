@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::plot;
+use crate::compare::Difference;
+use crate::grade::Verdict;
+use crate::plot::{self, Plot, Run};
 use crate::result::{Direction, TestResult};
 use crate::svg::{escape, short};
 
@@ -25,25 +27,105 @@ pub struct ComparedLine<'a> {
 
 const STYLE: &str = include_str!("report.css");
 
-/// The page: an overview, then each line with its figures, pictures and commands. It loads nothing from anywhere.
-pub fn html(lines: &[ComparedLine<'_>]) -> String {
-    let mut page = format!(
+/// A page of any number of tests: figures, grades, what speaks against them, and these pictures. It loads nothing from
+/// anywhere.
+pub fn comparison(runs: &[Run<'_>], differences: &[Difference], plots: &[Plot]) -> String {
+    let mut page = head("Tests compared");
+    page.push_str(&comparison_table(runs));
+    page.push_str(&difference_list(differences));
+    let (of_one, of_all): (Vec<Plot>, Vec<Plot>) = plots.iter().partition(|plot| plot.is_of_one());
+    for picture in of_all.iter().filter_map(|plot| plot.draw(runs)) {
+        writeln!(page, "<figure>{picture}</figure>").expect("a string grows");
+    }
+    for run in runs {
+        let meta = &run.result.meta;
+        write!(
+            page,
+            "<section>\n<h2>{}</h2>\n<p>{} to {}, {}, {}</p>\n<pre>{}</pre>\n",
+            escape(run.name),
+            escape(&meta.test),
+            escape(&meta.host),
+            escape(&meta.time),
+            escape(&meta.program),
+            escape(&Verdict::of(run.result).to_text())
+        )
+        .expect("a string grows");
+        for picture in of_one.iter().filter_map(|plot| plot.draw(&[*run])) {
+            writeln!(page, "<figure>{picture}</figure>").expect("a string grows");
+        }
+        page.push_str("</section>\n");
+    }
+    page + FOOT
+}
+
+fn comparison_table(runs: &[Run<'_>]) -> String {
+    let mut text = String::from(
+        "<div class=\"wide\"><table>\n<thead><tr><th>Test</th><th class=\"n\">Idle</th><th class=\"n\">Loaded, median</th>\
+         <th class=\"n\">95 %</th><th class=\"n\">99 %</th><th class=\"n\">Download</th><th class=\"n\">Upload</th>\
+         <th class=\"n\">Probes lost</th><th class=\"n\">Grade</th></tr></thead>\n<tbody>\n",
+    );
+    for run in runs {
+        let s = &run.result.summary;
+        let letter = Verdict::of(run.result)
+            .grade
+            .map_or_else(|| "none".to_owned(), |grade| grade.letter);
+        writeln!(
+            text,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{} Mbit/s</td><td class=\"n\">{} Mbit/s</td><td class=\"n\">{} of {}</td><td class=\"n\">{letter}</td></tr>",
+            escape(run.name),
+            plot::latency(s.idle_ms),
+            plot::latency(s.latency_median_ms),
+            plot::latency(s.latency_p95_ms),
+            plot::latency(s.latency_p99_ms),
+            short(s.download_mbit),
+            short(s.upload_mbit),
+            s.probes_lost,
+            s.probes_sent
+        )
+        .expect("a string grows");
+    }
+    text + "</tbody>\n</table></div>\n"
+}
+
+fn difference_list(differences: &[Difference]) -> String {
+    let mut text = String::new();
+    for difference in differences
+        .iter()
+        .filter(|difference| difference.interval.is_some())
+    {
+        writeln!(text, "<li>{}</li>", escape(&difference.to_string())).expect("a string grows");
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!("<ul>\n{text}</ul>\n")
+}
+
+fn head(title: &str) -> String {
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>Latency under load, before and after</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Latency under load, before and after</h1>\n\
-         <p class=\"lead\">The round trip of a small packet while downloads and uploads fill the line.</p>\n"
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+    )
+}
+
+const FOOT: &str = "<footer>Latency and throughput are of the steady part of the load. Throughput is TCP payload, counted where \
+                    it arrived unless a note says otherwise; a line carries more than that, because packets have \
+                    headers.</footer>\n</main>\n</body>\n</html>\n";
+
+/// The page: an overview, then each line with its figures, pictures and commands. It loads nothing from anywhere.
+pub fn html(lines: &[ComparedLine<'_>]) -> String {
+    let mut page = head("Latency under load, before and after");
+    page.push_str(
+        "<p class=\"lead\">The round trip of a small packet while downloads and uploads fill the line.</p>\n",
     );
     page.push_str(&overview(lines));
     for line in lines {
         page.push_str(&section(line));
     }
-    page.push_str(
-        "<footer>Latency and throughput are of the steady part of the load. Throughput is TCP payload, counted where it \
-         arrived; a line carries more than that, because packets have headers.</footer>\n</main>\n</body>\n</html>\n",
-    );
-    page
+    page + FOOT
 }
 
 fn overview(lines: &[ComparedLine<'_>]) -> String {
@@ -152,6 +234,31 @@ fn index(jain: Option<f64>) -> String {
 mod tests {
     use super::*;
     use crate::result::tests::example;
+
+    #[test]
+    fn a_comparison_holds_everything_itself() {
+        let (before, after) = (
+            example("before", 1200.0, 20.0, 4.0),
+            example("after", 3.0, 19.0, 3.8),
+        );
+        let runs = [
+            Run {
+                name: "<before>",
+                result: &before,
+            },
+            Run {
+                name: "after",
+                result: &after,
+            },
+        ];
+        let page = comparison(&runs, &crate::compare::differences(&runs), &Plot::ALL);
+        for request in ["src=", "@import", "url(", "<script", "<link", "<before>"] {
+            assert!(!page.contains(request), "{request}");
+        }
+        // Two of all that show several; of each test the flows, and over time; nobody asked TCP here.
+        assert_eq!(page.matches("<figure>").count(), 3 + 2 * 2);
+        assert!(page.contains("&lt;before&gt;") && page.contains("no grade"));
+    }
 
     #[test]
     fn a_page_holds_everything_itself() {

@@ -468,6 +468,12 @@ impl TestResult {
         self.findings.iter().all(|f| f.severity < Severity::Invalid)
     }
 
+    /// The series that the headline figures are of: UDP echoes if there are any, because some networks treat ICMP and
+    /// new connections apart; else the first kind present.
+    pub fn headline_probes(&self) -> Vec<&ProbeSeries> {
+        summary::headline(&self.probes)
+    }
+
     /// The steady windows of the load, from first to last millisecond each.
     pub fn steady(&self) -> impl Iterator<Item = (f64, f64)> {
         let settle_ms = self.meta.settings.settle_ms;
@@ -490,15 +496,23 @@ impl TestResult {
     /// Reads a result file: one of ours or of Flent's, compressed or not.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = file::read(path)?;
-        let read = if file::is_flent(&text) {
-            flent::from_json(&text)
-        } else {
-            Self::from_json(&text)
-        };
-        read.map_err(|reason| Error::Format {
+        Self::from_text(&text).map_err(|reason| Error::Format {
             path: path.to_owned(),
             reason,
         })
+    }
+
+    /// The same of a file's bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        Self::from_text(&file::unpack(bytes).map_err(|e| e.to_string())?)
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if file::is_flent(text) {
+            flent::from_json(text)
+        } else {
+            Self::from_json(text)
+        }
     }
 
     /// Writes a result file, as its name says: `.flent.gz` for Flent and us, else our plain JSON.
@@ -557,9 +571,14 @@ impl Flow {
 
 /// Mean rate in Mbit/s, as if the bytes of an interval had arrived evenly over it.
 fn mbit_between(samples: &[Sample], from_ms: f64, to_ms: f64) -> f64 {
+    // An hour has many samples, and its pictures ask for many stretches of it.
+    let first = samples.partition_point(|sample| sample.t_ms <= from_ms);
+    let mut begin = first.checked_sub(1).map_or(0.0, |last| samples[last].t_ms);
     let mut bytes = 0.0;
-    let mut begin = 0.0;
-    for sample in samples {
+    for sample in &samples[first..] {
+        if begin >= to_ms {
+            break;
+        }
         let inside = sample.t_ms.min(to_ms) - f64::max(begin, from_ms);
         if inside > 0.0 {
             bytes += sample.bytes as f64 * inside / (sample.t_ms - begin);

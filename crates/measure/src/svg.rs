@@ -4,16 +4,34 @@
 
 use std::fmt::Write as _;
 
-/// Blue, vermilion, green and purple of the palette by Okabe and Ito, told apart with any colour vision.
+/// Colours of the palette by Okabe and Ito, told apart with any colour vision.
 pub(crate) const BLUE: &str = "#0072b2";
 pub(crate) const VERMILION: &str = "#d55e00";
 pub(crate) const GREEN: &str = "#009e73";
+pub(crate) const PURPLE: &str = "#cc79a7";
+pub(crate) const ORANGE: &str = "#e69f00";
+pub(crate) const SKY: &str = "#56b4e9";
 pub(crate) const INK: &str = "#1f2328";
 pub(crate) const GREY: &str = "#667079";
 pub(crate) const GRID: &str = "#e3e6e9";
 pub(crate) const SHADE: &str = "#f4f6f8";
+const GROUND: &str = "#ffffff";
+/// The same on a dark ground: a viewer who prefers that sees these, print and programs without style sheets the others.
+const DARK: [(&str, &str); 11] = [
+    (GROUND, "#15181b"),
+    (SHADE, "#1e2226"),
+    (GRID, "#343a40"),
+    (GREY, "#9aa4ad"),
+    (INK, "#e6e9ec"),
+    (BLUE, "#4ba3e3"),
+    (VERMILION, "#ff8a45"),
+    (GREEN, "#2fc79b"),
+    (PURPLE, "#e59cc5"),
+    (ORANGE, "#f4b93a"),
+    (SKY, "#8ad0fa"),
+];
 
-/// An SVG document; its own white ground makes it legible on a page of any colour.
+/// An SVG document; its own ground makes it legible on a page of any colour.
 pub(crate) struct Svg {
     text: String,
 }
@@ -71,7 +89,8 @@ impl Svg {
              height=\"{height}\" role=\"img\" font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\">"
         ));
         svg.push(format_args!("<title>{}</title>", escape(description)));
-        svg.rect(0.0, 0.0, width, height, "#ffffff");
+        svg.push(format_args!("<style>{}</style>", dark_style()));
+        svg.rect(0.0, 0.0, width, height, GROUND);
         svg
     }
 
@@ -98,6 +117,39 @@ impl Svg {
         };
         self.push(format_args!(
             "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/>"
+        ));
+    }
+
+    /// A rectangle seen through, with its outline.
+    pub(crate) fn outlined(&mut self, x: f64, y: f64, width: f64, height: f64, colour: &str) {
+        let (x, y, width, height) = (Px(x), Px(y), Px(width), Px(height));
+        self.push(format_args!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{colour}\" fill-opacity=\"0.3\" \
+             stroke=\"{colour}\" stroke-width=\"1.6\"/>"
+        ));
+    }
+
+    /// A small circle.
+    pub(crate) fn ring(&mut self, x: f64, y: f64, radius: f64, colour: &str) {
+        let (x, y) = (Px(x), Px(y));
+        self.push(format_args!(
+            "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"/>"
+        ));
+    }
+
+    /// A line through points, in dashes unless they are empty.
+    pub(crate) fn dashed_path(&mut self, points: &[(f64, f64)], colour: &str, width: f64, dashes: &str) {
+        if dashes.is_empty() || points.len() < 2 {
+            return self.path(points, colour, width, 1.0);
+        }
+        let mut list = String::new();
+        for (x, y) in points {
+            write!(list, "{},{} ", Px(*x), Px(*y)).expect("a string grows");
+        }
+        self.push(format_args!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
+             stroke-dasharray=\"{dashes}\" stroke-linejoin=\"round\"/>",
+            list.trim_end()
         ));
     }
 
@@ -156,6 +208,19 @@ impl Svg {
     }
 }
 
+/// Every colour's counterpart, for whatever bears it.
+fn dark_style() -> String {
+    let mut style = String::from("@media (prefers-color-scheme:dark){");
+    for (light, dark) in DARK {
+        write!(
+            style,
+            "svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}"
+        )
+        .expect("a string grows");
+    }
+    style + "}"
+}
+
 /// A coordinate, to a tenth of a pixel.
 struct Px(f64);
 
@@ -193,6 +258,16 @@ pub(crate) enum Scale {
     Log,
 }
 
+impl Scale {
+    /// How far `value` is along the way from the first to the last of a range.
+    fn part(self, value: f64, (first, last): (f64, f64)) -> f64 {
+        match self {
+            Self::Linear => (value - first) / (last - first),
+            Self::Log => (value.max(first) / first).ln() / (last / first).ln(),
+        }
+    }
+}
+
 /// A rectangle of the picture in which data has a place.
 pub(crate) struct Panel {
     pub(crate) left: f64,
@@ -201,6 +276,7 @@ pub(crate) struct Panel {
     pub(crate) height: f64,
     /// First and last value of the horizontal axis.
     pub(crate) x: (f64, f64),
+    pub(crate) x_scale: Scale,
     /// Lowest and highest value of the vertical axis.
     pub(crate) y: (f64, f64),
     pub(crate) scale: Scale,
@@ -216,16 +292,19 @@ impl Panel {
     }
 
     pub(crate) fn at_x(&self, x: f64) -> f64 {
-        self.left + (x - self.x.0) / (self.x.1 - self.x.0) * self.width
+        self.left + self.x_scale.part(x, self.x) * self.width
     }
 
     /// Values beyond the axis stay at its edge.
     pub(crate) fn at_y(&self, y: f64) -> f64 {
-        let part = match self.scale {
-            Scale::Linear => (y - self.y.0) / (self.y.1 - self.y.0),
-            Scale::Log => (y.max(self.y.0) / self.y.0).ln() / (self.y.1 / self.y.0).ln(),
-        };
-        self.bottom() - part.clamp(0.0, 1.0) * self.height
+        self.bottom() - self.scale.part(y, self.y).clamp(0.0, 1.0) * self.height
+    }
+
+    /// Draws a line through data in a colour and dashes, broken at points without a value.
+    pub(crate) fn styled(&self, svg: &mut Svg, data: &[(f64, Option<f64>)], style: (&str, &str), width: f64) {
+        for points in self.runs(data) {
+            svg.dashed_path(&points, style.0, width, style.1);
+        }
     }
 
     /// Draws a line through data, broken at points without a value.
@@ -237,19 +316,25 @@ impl Panel {
         width: f64,
         opacity: f64,
     ) {
-        for run in data.split(|(_, y)| y.is_none()) {
-            let points: Vec<_> = run
-                .iter()
-                .filter_map(|&(x, y)| Some((self.at_x(x), self.at_y(y?))))
-                .collect();
+        for points in self.runs(data) {
             svg.path(&points, colour, width, opacity);
         }
+    }
+
+    /// The stretches of data without gaps, as points of the picture.
+    fn runs(&self, data: &[(f64, Option<f64>)]) -> impl Iterator<Item = Vec<(f64, f64)>> {
+        data.split(|(_, y)| y.is_none()).map(|run| {
+            run.iter()
+                .filter_map(|&(x, y)| Some((self.at_x(x), self.at_y(y?))))
+                .collect()
+        })
     }
 }
 
 /// Round values from zero to at least `max`, about `count` steps apart by 1, 2 or 5 times a power of ten.
 pub(crate) fn linear_ticks(max: f64, count: f64) -> Vec<f64> {
-    let raw = if max > 0.0 && max.is_finite() {
+    // Below, powers of ten run out of digits.
+    let raw = if max > 1e-9 && max.is_finite() {
         max / count
     } else {
         1.0 / count
@@ -260,7 +345,7 @@ pub(crate) fn linear_ticks(max: f64, count: f64) -> Vec<f64> {
         .map(|m| m * power)
         .find(|s| *s >= raw * 0.999)
         .unwrap_or(raw);
-    let steps = (max / step - 1e-9).ceil().max(1.0) as usize;
+    let steps = (max / step - 1e-9).ceil().clamp(1.0, 100.0) as usize;
     (0..=steps).map(|i| i as f64 * step).collect()
 }
 

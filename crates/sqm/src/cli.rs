@@ -1,5 +1,6 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
+pub(crate) mod compare;
 mod config;
 pub(crate) mod demo;
 pub(crate) mod lab;
@@ -25,6 +26,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Compare(compare::Args),
     Lab(lab::Args),
     Plan(plan::Args),
     Reload(shape::Reload),
@@ -40,6 +42,7 @@ enum Command {
 impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
+            Command::Compare(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Reload(args) => args.run(),

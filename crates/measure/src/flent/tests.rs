@@ -259,3 +259,58 @@ fn damaged_files_are_refused_in_words() {
     assert!(from_json(&deep).is_err());
     assert!(from_json(&good.replace("\"t\"", &format!("\"x\":{deep}"))).is_err());
 }
+
+/// What `fuzz/fuzz_targets/flent.rs` asks, of a real file with a few bytes changed.
+fn survives(text: &str) {
+    use crate::plot::{Plot, Run};
+    let Ok(result) = from_json(text) else { return };
+    let _ = crate::grade::Verdict::of(&result).to_text();
+    let runs = [Run {
+        name: "damaged",
+        result: &result,
+    }];
+    for plot in Plot::ALL {
+        let picture = plot.draw(&runs).unwrap_or_default();
+        assert!(
+            !picture.contains("NaN") && !picture.contains("\"inf"),
+            "{}",
+            plot.name()
+        );
+    }
+    let again = from_json(&to_json(&result)).unwrap();
+    assert_eq!(again.flows.len(), result.flows.len());
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(100))]
+
+    #[test]
+    fn a_damaged_file_is_refused_or_read(
+        edits in proptest::collection::vec((0..1_000_000_usize, "[0-9eE.,:\\[\\]{}\"-]{0,6}", 0..8_usize), 1..6)
+    ) {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/flent/tcp_download-deep.flent.gz");
+        let mut text = crate::file::unpack(std::fs::File::open(path).unwrap()).unwrap();
+        for (at, with, length) in edits {
+            let at = at % text.len();
+            if let Some(range) = text.get(at..(at + length).min(text.len())).map(|cut| at..at + cut.len()) {
+                text.replace_range(range, &with);
+            }
+        }
+        survives(&text);
+    }
+
+    #[test]
+    fn extreme_numbers_are_refused_or_read(
+        length in proptest::num::f64::ANY, step in proptest::num::f64::ANY,
+        t in proptest::num::f64::ANY, val in proptest::num::f64::ANY, dur in proptest::num::f64::ANY,
+    ) {
+        let plain = |n: f64| if n.is_finite() { format!("{n:e}") } else { "null".to_owned() };
+        let raw = format!(
+            r#""TCP upload BE":[{{"t":{0},"val":{1},"dur":{2}}},{{"t":1577880003,"val":{1},"dur":{2},"tcp_rtt":{1}}}],
+            "Ping (ms) ICMP":[{{"t":{0},"val":{1},"seq":{2}}},{{"t":1577880003,"val":5,"seq":1}}]"#,
+            plain(t), plain(val), plain(dur)
+        );
+        let text = old(4, &raw, "").replace("\"LENGTH\":10", &format!("\"LENGTH\":{}", plain(length)));
+        survives(&text.replace("\"STEP_SIZE\":0.2", &format!("\"STEP_SIZE\":{}", plain(step))));
+    }
+}

@@ -93,7 +93,7 @@ impl Summary {
     pub(super) fn new(flows: &[Flow], probes: &[ProbeSeries], phases: &[Phase], settle_ms: u64) -> Self {
         let idle_window = idle_windows(phases);
         let loaded_window: Vec<_> = steady(phases, settle_ms, |p| !p.is_idle()).collect();
-        let main = main_series(probes);
+        let main = headline(probes);
         let (idle, loaded) = (
             Latency::of(&within(&main, &idle_window)),
             Latency::of(&within(&main, &loaded_window)),
@@ -190,9 +190,7 @@ fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// The series that the headline figures are of: UDP echoes if there are any, because some networks treat ICMP and new
-/// connections apart; else the first kind present.
-fn main_series(probes: &[ProbeSeries]) -> Vec<&ProbeSeries> {
+pub(super) fn headline(probes: &[ProbeSeries]) -> Vec<&ProbeSeries> {
     let kind = probes
         .iter()
         .map(|series| series.kind)

@@ -1,0 +1,167 @@
+//! Several tests against each other: whether a difference is more than chance. Pure.
+//!
+//! Tests of the same name are repetitions. With at least [`REPETITIONS`] on each side, the tests are drawn again at random
+//! many times over (Efron's bootstrap, 1979), and the middle 95 % of the differences so found are the interval: if it
+//! leaves out zero, the difference is shown. What a single test shows, the next one may not.
+
+use serde::Serialize;
+
+use crate::plot::Run;
+use crate::result::{Summary, TestResult};
+use crate::stats;
+
+/// Fewer tests on a side show no difference.
+pub const REPETITIONS: usize = 3;
+const DRAWS: usize = 4000;
+
+/// A figure of one group of tests against that of the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Name of the first group.
+    pub from: String,
+    /// Name of the other.
+    pub to: String,
+    /// What is compared.
+    pub figure: &'static str,
+    /// Unit of the difference.
+    pub unit: &'static str,
+    /// Mean of the other minus mean of the first.
+    pub mean: f64,
+    /// The middle 95 % of what chance would make of it; none with fewer than [`REPETITIONS`] tests on a side.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Difference {
+    /// Whether chance is ruled out, to one in twenty.
+    pub fn is_shown(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            from,
+            to,
+            figure,
+            unit,
+            mean,
+            interval,
+        } = self;
+        write!(f, "{figure}: '{to}' {mean:+.2} {unit} against '{from}'")?;
+        match interval {
+            None => write!(
+                f,
+                ", from too few tests to rule out chance ({REPETITIONS} of each name are needed)"
+            ),
+            Some((low, high)) if self.is_shown() => write!(f, " (95 % between {low:+.2} and {high:+.2})"),
+            Some((low, high)) => write!(f, ", no difference shown (95 % between {low:+.2} and {high:+.2})"),
+        }
+    }
+}
+
+type Figure = fn(&Summary) -> Option<f64>;
+
+const FIGURES: [(&str, &str, Figure); 4] = [
+    ("loaded latency, median", "ms", |s| s.latency_median_ms),
+    ("loaded latency, 95 %", "ms", |s| s.latency_p95_ms),
+    ("download", "Mbit/s", |s| Some(s.download_mbit)),
+    ("upload", "Mbit/s", |s| Some(s.upload_mbit)),
+];
+
+/// Each group of tests of one name against the first group.
+pub fn differences(runs: &[Run<'_>]) -> Vec<Difference> {
+    let groups = groups(runs);
+    let [(first, base), others @ ..] = groups.as_slice() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (name, tests) in others {
+        for (figure, unit, value) in FIGURES {
+            let values = |tests: &[&TestResult]| -> Vec<f64> {
+                tests.iter().filter_map(|t| value(&t.summary)).collect()
+            };
+            let (a, b) = (values(base), values(tests));
+            let (Some(mean_a), Some(mean_b)) = (stats::mean(&a), stats::mean(&b)) else {
+                continue;
+            };
+            found.push(Difference {
+                from: (*first).to_owned(),
+                to: (*name).to_owned(),
+                figure,
+                unit,
+                mean: mean_b - mean_a,
+                interval: interval(&a, &b),
+            });
+        }
+    }
+    found
+}
+
+/// Tests by name, in order of first appearance.
+fn groups<'a>(runs: &[Run<'a>]) -> Vec<(&'a str, Vec<&'a TestResult>)> {
+    let mut groups: Vec<(&str, Vec<&TestResult>)> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|(name, _)| *name == run.name) {
+            Some((_, tests)) => tests.push(run.result),
+            None => groups.push((run.name, vec![run.result])),
+        }
+    }
+    groups
+}
+
+fn interval(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+    if a.len().min(b.len()) < REPETITIONS {
+        return None;
+    }
+    // The same files give the same interval.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut drawn_mean = |values: &[f64]| {
+        let draw = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            values[(state % values.len() as u64) as usize]
+        };
+        std::iter::repeat_with(draw).take(values.len()).sum::<f64>() / values.len() as f64
+    };
+    let differences: Vec<f64> = (0..DRAWS).map(|_| drawn_mean(b) - drawn_mean(a)).collect();
+    Some((
+        stats::percentile(&differences, 2.5)?,
+        stats::percentile(&differences, 97.5)?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::tests::example;
+
+    #[test]
+    fn repetitions_show_a_difference_and_single_tests_do_not() {
+        let tests: Vec<TestResult> = [300.0, 320.0, 310.0, 5.0, 7.0, 6.0]
+            .map(|bloat| example("x", bloat, 20.0, 4.0))
+            .into();
+        let named = |names: &[&'static str]| -> Vec<Difference> {
+            let runs: Vec<_> = names
+                .iter()
+                .zip(&tests)
+                .map(|(name, result)| Run { name, result })
+                .collect();
+            differences(&runs)
+        };
+        let repeated = named(&["before", "before", "before", "after", "after", "after"]);
+        assert!(
+            repeated[0].is_shown() && repeated[0].mean < -250.0,
+            "{:?}",
+            repeated[0]
+        );
+        let (low, high) = repeated[0].interval.unwrap();
+        assert!(low < repeated[0].mean && repeated[0].mean < high);
+        // The rates are the same.
+        assert!(repeated[2..].iter().all(|d| !d.is_shown()), "{repeated:?}");
+        let single = named(&["before", "after"]);
+        assert!(single.iter().all(|d| !d.is_shown() && d.interval.is_none()));
+        assert_eq!(named(&["before"]), []);
+    }
+}

@@ -1,0 +1,171 @@
+//! Boxes of throughput and latency, one row for each test.
+
+use super::*;
+use crate::stats::percentile;
+
+const ROW: f64 = 46.0;
+const TOP: f64 = 108.0;
+/// Room for the names of the tests.
+const NAMES: f64 = 196.0;
+const GAP: f64 = 34.0;
+
+/// Download, upload and round trip side by side, each test a row: the box holds the middle half, the line in it is the
+/// median, the whiskers reach from the 5th to the 95th percentile, the ring is the 99th. Throughput is of whole seconds.
+pub fn box_combine(runs: &[Run<'_>]) -> String {
+    let height = TOP + runs.len() as f64 * ROW + 88.0;
+    let title = "Throughput and round trips under load";
+    let mut svg = Svg::new(WIDTH, height, title);
+    svg.text(24.0, 36.0, Font::TITLE, title);
+    let explanation = "Box: the middle half; line: median; whiskers: 5th to 95th percentile; ring: 99th. Throughput per second.";
+    svg.text(24.0, 60.0, Font::LABEL, explanation);
+    let columns = [
+        (
+            "Download (Mbit/s)",
+            runs.iter()
+                .map(|run| seconds(run.result, Direction::Down))
+                .collect(),
+        ),
+        (
+            "Upload (Mbit/s)",
+            runs.iter()
+                .map(|run| seconds(run.result, Direction::Up))
+                .collect(),
+        ),
+        (
+            "Round trip (ms)",
+            runs.iter().map(|run| rtts(run.result)).collect(),
+        ),
+    ];
+    let columns: Vec<(&str, Vec<Vec<f64>>)> = columns
+        .into_iter()
+        .filter(|(_, rows): &(_, Vec<Vec<f64>>)| rows.iter().any(|row| !row.is_empty()))
+        .collect();
+    let count = columns.len().max(1) as f64;
+    let width = (WIDTH - NAMES - 24.0 - GAP * count) / count;
+    for (row, run) in runs.iter().enumerate() {
+        let y = TOP + (row as f64 + 0.5) * ROW;
+        let font = Font {
+            size: 12.5,
+            ..Font::LABEL
+        }
+        .at(Anchor::End)
+        .in_colour(INK);
+        svg.text(NAMES - 2.0, y + 4.5, font, &clipped(run.name, 25));
+    }
+    for (index, (name, rows)) in columns.iter().enumerate() {
+        let values: Vec<f64> = rows.iter().flatten().copied().collect();
+        let (x, x_scale) = if name.starts_with("Round") {
+            latency_axis(&values)
+        } else {
+            let ticks = linear_ticks(percentile(&values, 99.0).unwrap_or(0.0), 4.0);
+            ((0.0, ticks[ticks.len() - 1]), Scale::Linear)
+        };
+        let panel = Panel {
+            left: NAMES + 14.0 + index as f64 * (width + GAP),
+            top: TOP,
+            width,
+            height: runs.len() as f64 * ROW,
+            x,
+            x_scale,
+            y: (0.0, 1.0),
+            scale: Scale::Linear,
+        };
+        column(&mut svg, &panel, name, rows);
+    }
+    let mut words = captions(runs);
+    if !words.is_empty() {
+        words.push_str("; without the beginning and the last second of the load");
+    }
+    small_print(&mut svg, height - 14.0, &words);
+    svg.finish()
+}
+
+fn column(svg: &mut Svg, panel: &Panel, name: &str, rows: &[Vec<f64>]) {
+    let ticks = axis_ticks(panel.x, panel.x_scale);
+    for (tick, strong) in &ticks {
+        let x = panel.at_x(*tick);
+        svg.line(
+            (x, panel.top),
+            (x, panel.bottom()),
+            GRID,
+            1.0,
+            if *strong { "" } else { "2 4" },
+        );
+        // Labels between decades crowd in a narrow column.
+        if *strong || ticks.len() < 8 {
+            let font = Font {
+                size: 12.0,
+                ..Font::LABEL
+            };
+            svg.text(x, panel.bottom() + 18.0, font.at(Anchor::Middle), &short(*tick));
+        }
+    }
+    let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
+    svg.text(
+        panel.left + panel.width / 2.0,
+        panel.top - 12.0,
+        font.bold(),
+        name,
+    );
+    for (row, values) in rows.iter().enumerate() {
+        let y = panel.top + (row as f64 + 0.5) * ROW;
+        let (colour, _) = STYLES[row % STYLES.len()];
+        let at = |p| percentile(values, p).map(|v| panel.at_x(v.clamp(panel.x.0, panel.x.1)));
+        let (Some(p5), Some(q1), Some(median), Some(q3), Some(p95), Some(p99)) =
+            (at(5.0), at(25.0), at(50.0), at(75.0), at(95.0), at(99.0))
+        else {
+            continue;
+        };
+        svg.line((p5, y), (p95, y), colour, 1.6, "");
+        for x in [p5, p95] {
+            svg.line((x, y - 5.0), (x, y + 5.0), colour, 1.6, "");
+        }
+        svg.outlined(q1, y - 10.0, (q3 - q1).max(1.0), 20.0, colour);
+        svg.line((median, y - 10.0), (median, y + 10.0), INK, 2.5, "");
+        svg.ring(p99, y, 3.0, colour);
+        let figure = percentile(values, 50.0).unwrap_or(0.0);
+        let font = Font {
+            size: 11.5,
+            ..Font::LABEL
+        };
+        svg.text(
+            median,
+            y - 13.0,
+            font.at(Anchor::Middle).in_colour(INK),
+            &short(figure),
+        );
+    }
+}
+
+/// Rates of whole seconds in the steady parts of the load.
+fn seconds(result: &TestResult, direction: Direction) -> Vec<f64> {
+    /// An hour, the longest load that a server grants.
+    const MOST: usize = 3600;
+    let flows: Vec<_> = result.flows(direction).collect();
+    if flows.is_empty() {
+        return Vec::new();
+    }
+    let bins = result.steady().flat_map(|(from, to)| {
+        let count = (((to - from) / 1000.0).floor().max(0.0) as usize).min(MOST);
+        (0..count).map(move |i| from + i as f64 * 1000.0)
+    });
+    bins.take(MOST)
+        .map(|from| {
+            flows
+                .iter()
+                .map(|flow| flow.mbit_between(from, from + 1000.0))
+                .sum()
+        })
+        .collect()
+}
+
+fn rtts(result: &TestResult) -> Vec<f64> {
+    let windows: Vec<_> = result.steady().collect();
+    let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t < *to);
+    let series = result.headline_probes();
+    let samples = series.iter().flat_map(|series| &series.samples);
+    samples
+        .filter(|probe| inside(probe.t_ms))
+        .filter_map(|probe| probe.rtt_ms)
+        .collect()
+}

@@ -1,0 +1,180 @@
+//! The distribution of latency under load.
+
+use super::*;
+
+/// For each test the share of probes under load that came back within a time. What never came back is not left out:
+/// such a line ends below 100 %. Of a single test also each series of probes, and the idle line.
+pub fn ping_cdf(runs: &[Run<'_>]) -> String {
+    let curves = curves(runs);
+    let legend_height = curves.len() as f64 * 20.0;
+    let top = 84.0 + legend_height;
+    let height = top + 330.0 + 76.0;
+    let title = "Round trips under load";
+    let mut svg = Svg::new(WIDTH, height, title);
+    svg.text(LEFT, 36.0, Font::TITLE, title);
+    let rows: Vec<_> = curves.iter().map(|curve| (curve.style, curve.words())).collect();
+    legend(&mut svg, 64.0, &rows);
+    let values: Vec<f64> = curves
+        .iter()
+        .flat_map(|curve| [curve.rtts.first(), curve.rtts.last()])
+        .flatten()
+        .copied()
+        .collect();
+    let (x, x_scale) = latency_axis(&values);
+    let panel = Panel {
+        left: LEFT,
+        top,
+        width: WIDTH - LEFT - 40.0,
+        height: 330.0,
+        x,
+        x_scale,
+        y: (0.0, 100.0),
+        scale: Scale::Linear,
+    };
+    grid(&mut svg, &panel);
+    for curve in &curves {
+        let (colour, dashes) = STYLES[curve.style % STYLES.len()];
+        let points: Vec<_> = curve
+            .points()
+            .iter()
+            .map(|(rtt, share)| (panel.at_x(*rtt), panel.at_y(*share)))
+            .collect();
+        svg.dashed_path(&points, colour, 2.4, dashes);
+    }
+    small_print(&mut svg, height - 14.0, &captions(runs));
+    svg.finish()
+}
+
+struct Curve {
+    style: usize,
+    name: String,
+    /// In order.
+    rtts: Vec<f64>,
+    sent: usize,
+}
+
+impl Curve {
+    fn new(style: usize, name: String, probes: &[Option<f64>]) -> Self {
+        let mut rtts: Vec<f64> = probes.iter().copied().flatten().collect();
+        rtts.sort_by(f64::total_cmp);
+        Self {
+            style,
+            name,
+            rtts,
+            sent: probes.len(),
+        }
+    }
+
+    fn words(&self) -> String {
+        let at = |p| latency(crate::stats::percentile(&self.rtts, p));
+        let lost = match self.sent - self.rtts.len() {
+            0 => String::new(),
+            lost => format!(", {lost} lost"),
+        };
+        format!(
+            "{}: median {}, 95 % {}, 99 % {} of {} probes{lost}",
+            self.name,
+            at(50.0),
+            at(95.0),
+            at(99.0),
+            self.sent
+        )
+    }
+
+    /// (ms, per cent of all that were sent), at most a few hundred.
+    fn points(&self) -> Vec<(f64, f64)> {
+        let share = |count: usize| count as f64 / self.sent as f64 * 100.0;
+        let step = self.rtts.len().div_ceil(STRETCHES).max(1);
+        let mut points: Vec<_> = self.rtts.first().map(|rtt| (*rtt, 0.0)).into_iter().collect();
+        let last = self.rtts.len().saturating_sub(1);
+        let indices = (0..self.rtts.len()).filter(|i| i % step == 0 || *i == last);
+        points.extend(indices.map(|i| (self.rtts[i], share(i + 1))));
+        points
+    }
+}
+
+fn curves(runs: &[Run<'_>]) -> Vec<Curve> {
+    let loaded = |result: &TestResult, series: &[&ProbeSeries]| -> Vec<Option<f64>> {
+        let windows: Vec<_> = result.steady().collect();
+        within(series, &windows)
+    };
+    let [only] = runs else {
+        let curve = |(style, run): (usize, &Run<'_>)| {
+            let series = run.result.headline_probes();
+            Curve::new(style, run.name.to_owned(), &loaded(run.result, &series))
+        };
+        return runs.iter().enumerate().map(curve).collect();
+    };
+    let mut curves: Vec<Curve> = only
+        .result
+        .probes
+        .iter()
+        .enumerate()
+        .map(|(style, series)| {
+            let name = series.name.trim_start_matches("Ping (ms) ").to_owned();
+            Curve::new(style, name, &loaded(only.result, &[series]))
+        })
+        .collect();
+    let idle: Vec<_> = only
+        .result
+        .phases
+        .iter()
+        .take_while(|p| p.is_idle())
+        .map(|p| (p.from_ms, p.to_ms))
+        .collect();
+    let idle = within(&only.result.headline_probes(), &idle);
+    if !idle.is_empty() {
+        // Black and dotted, whatever the number of series.
+        curves.push(Curve::new(STYLES.len() - 1, "idle line".to_owned(), &idle));
+    }
+    curves
+}
+
+fn within(series: &[&ProbeSeries], windows: &[(f64, f64)]) -> Vec<Option<f64>> {
+    let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t < *to);
+    let samples = series.iter().flat_map(|series| &series.samples);
+    samples
+        .filter(|probe| inside(probe.t_ms))
+        .map(|probe| probe.rtt_ms)
+        .collect()
+}
+
+fn grid(svg: &mut Svg, panel: &Panel) {
+    for share in [0.0, 25.0, 50.0, 75.0, 95.0, 100.0] {
+        let y = panel.at_y(share);
+        svg.line(
+            (panel.left, y),
+            (panel.right(), y),
+            GRID,
+            1.0,
+            if share == 95.0 { "2 4" } else { "" },
+        );
+        svg.text(
+            panel.left - 8.0,
+            y + 4.5,
+            Font::LABEL.at(Anchor::End),
+            &format!("{share} %"),
+        );
+    }
+    for (tick, strong) in axis_ticks(panel.x, panel.x_scale) {
+        let x = panel.at_x(tick);
+        svg.line(
+            (x, panel.top),
+            (x, panel.bottom()),
+            GRID,
+            1.0,
+            if strong { "" } else { "2 4" },
+        );
+        let font = Font::LABEL.at(Anchor::Middle);
+        svg.text(
+            x,
+            panel.bottom() + 20.0,
+            if strong { font.in_colour(INK) } else { font },
+            &short(tick),
+        );
+    }
+    let middle = panel.left + panel.width / 2.0;
+    let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
+    svg.text(middle, panel.bottom() + 40.0, font, "Round trip (ms)");
+    svg.upright_text(20.0, panel.top + panel.height / 2.0, font, "Share of probes sent");
+}

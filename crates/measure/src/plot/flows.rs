@@ -1,0 +1,128 @@
+//! Every flow of one test over time: what it carried, and what its sender's TCP knew.
+
+use super::*;
+use crate::result::TcpSample;
+
+const TOP: f64 = 74.0;
+const GAP: f64 = 34.0;
+const LABELS: f64 = 236.0;
+/// More names than this do not fit beside a panel.
+const NAMED: usize = 16;
+
+/// Throughput of each flow, downloads above uploads.
+pub fn per_flow(result: &TestResult) -> String {
+    let panels: Vec<_> = [
+        (Direction::Down, "Download (Mbit/s)"),
+        (Direction::Up, "Upload (Mbit/s)"),
+    ]
+    .into_iter()
+    .filter_map(|(direction, axis)| {
+        let flow = |flow: &Flow| {
+            (
+                format!("{}: {} Mbit/s", short_name(flow), short(flow.mbit)),
+                rates(flow, result),
+            )
+        };
+        let lines: Vec<_> = result.flows(direction).map(flow).collect();
+        (!lines.is_empty()).then_some((axis, lines))
+    })
+    .collect();
+    draw(result, "Throughput of each flow", &panels)
+}
+
+/// Congestion window and round trip of each connection, as its sender's kernel had them.
+pub fn tcp(result: &TestResult) -> String {
+    type Value = fn(&TcpSample) -> Option<f64>;
+    let values: [(&str, Value); 2] = [
+        ("Congestion window (segments)", |s| s.cwnd),
+        ("TCP's round trip (ms)", |s| s.rtt_ms),
+    ];
+    let panels: Vec<_> = values
+        .into_iter()
+        .map(|(axis, value)| {
+            let line = |flow: &Flow| {
+                let points = flow.sender.iter().map(|s| (s.t_ms / 1000.0, value(s))).collect();
+                (short_name(flow), thin(points))
+            };
+            (
+                axis,
+                result
+                    .flows
+                    .iter()
+                    .filter(|flow| !flow.sender.is_empty())
+                    .map(line)
+                    .collect(),
+            )
+        })
+        .collect();
+    draw(result, "The senders' TCP", &panels)
+}
+
+type Line = (String, Vec<(f64, Option<f64>)>);
+
+fn draw(result: &TestResult, subject: &str, panels: &[(&str, Vec<Line>)]) -> String {
+    let heights: Vec<f64> = panels
+        .iter()
+        .map(|(_, lines)| (lines.len().min(NAMED) as f64 * 16.0 + 10.0).max(190.0))
+        .collect();
+    let height = TOP + heights.iter().sum::<f64>() + (panels.len().max(1) - 1) as f64 * GAP + 76.0;
+    let title = match &result.meta.title {
+        Some(title) => format!("{subject}: {title}"),
+        None => subject.to_owned(),
+    };
+    let mut svg = Svg::new(WIDTH, height, &title);
+    svg.text(LEFT, 36.0, Font::TITLE, &clipped(&title, 72));
+    let mut top = TOP;
+    for (index, ((axis, lines), height)) in panels.iter().zip(&heights).enumerate() {
+        let ticks = linear_ticks(
+            lines.iter().map(|(_, line)| highest(line)).fold(0.0, f64::max),
+            4.0,
+        );
+        let panel = Panel {
+            left: LEFT,
+            top,
+            width: WIDTH - LEFT - LABELS,
+            height: *height,
+            x: time_range(&[result]),
+            x_scale: Scale::Linear,
+            y: (0.0, ticks[ticks.len() - 1]),
+            scale: Scale::Linear,
+        };
+        frame(&mut svg, &panel, result, &ticks, axis);
+        if index == 0 {
+            name_phases(&mut svg, &panel);
+        }
+        for (style, (_, line)) in lines.iter().enumerate() {
+            panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 1.6);
+        }
+        names(&mut svg, &panel, lines);
+        if index + 1 == panels.len() {
+            time_axis(&mut svg, &panel);
+        }
+        top += height + GAP;
+    }
+    small_print(&mut svg, height - 14.0, &caption(result));
+    svg.finish()
+}
+
+fn names(svg: &mut Svg, panel: &Panel, lines: &[Line]) {
+    let font = Font {
+        size: 12.0,
+        ..Font::LABEL
+    }
+    .in_colour(INK);
+    for (row, (name, _)) in lines.iter().enumerate().take(NAMED) {
+        let (x, y) = (panel.right() + 12.0, panel.top + 12.0 + row as f64 * 16.0);
+        let (colour, dashes) = STYLES[row % STYLES.len()];
+        svg.line((x, y - 4.0), (x + 26.0, y - 4.0), colour, 2.5, dashes);
+        let text = match lines.len() {
+            n if row + 1 == NAMED && n > NAMED => format!("and {} more", n - row),
+            _ => clipped(name, 31),
+        };
+        svg.text(x + 32.0, y, font, &text);
+    }
+}
+
+fn short_name(flow: &Flow) -> String {
+    flow.name.trim_start_matches("TCP ").to_owned()
+}

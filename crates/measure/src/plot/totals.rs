@@ -1,0 +1,85 @@
+//! Sums of throughput, and latency, over time.
+
+use super::*;
+
+const HEIGHT: f64 = 190.0;
+const GAP: f64 = 34.0;
+
+/// Download, upload and round trip of each test over one time axis: sums of all flows, not means, because a line
+/// carries the sum.
+pub fn totals(runs: &[Run<'_>]) -> String {
+    let top = 92.0 + runs.len() as f64 * 20.0;
+    let results: Vec<&TestResult> = runs.iter().map(|run| run.result).collect();
+    let panels = [Direction::Down, Direction::Up]
+        .into_iter()
+        .filter(|direction| results.iter().any(|r| r.flows(*direction).next().is_some()));
+    let panels: Vec<Direction> = panels.collect();
+    let count = panels.len() as f64 + 1.0;
+    let height = top + count * HEIGHT + (count - 1.0) * GAP + 76.0;
+    let title = "Total throughput and round trip";
+    let mut svg = Svg::new(WIDTH, height, title);
+    svg.text(LEFT, 36.0, Font::TITLE, title);
+    let rows: Vec<_> = runs
+        .iter()
+        .enumerate()
+        .map(|(style, run)| (style, words(run)))
+        .collect();
+    legend(&mut svg, 64.0, &rows);
+    let x = time_range(&results);
+    let panel = |index: usize, y: (f64, f64), scale| Panel {
+        left: LEFT,
+        top: top + index as f64 * (HEIGHT + GAP),
+        width: WIDTH - LEFT - 40.0,
+        height: HEIGHT,
+        x,
+        x_scale: Scale::Linear,
+        y,
+        scale,
+    };
+    for (index, direction) in panels.iter().enumerate() {
+        let lines: Vec<_> = results
+            .iter()
+            .map(|result| total_rate(result, *direction))
+            .collect();
+        let ticks = linear_ticks(lines.iter().map(|line| highest(line)).fold(0.0, f64::max), 4.0);
+        let panel = panel(index, (0.0, ticks[ticks.len() - 1]), Scale::Linear);
+        let name = if *direction == Direction::Down {
+            "Download (Mbit/s)"
+        } else {
+            "Upload (Mbit/s)"
+        };
+        frame(&mut svg, &panel, results[0], &ticks, name);
+        if index == 0 {
+            name_phases(&mut svg, &panel);
+        }
+        for (style, line) in lines.iter().enumerate() {
+            panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 2.0);
+        }
+    }
+    let lines: Vec<_> = results.iter().map(|result| headline(result)).collect();
+    let values: Vec<f64> = lines.iter().flatten().filter_map(|(_, rtt)| *rtt).collect();
+    let (y, scale) = latency_axis(&values);
+    let panel = panel(panels.len(), y, scale);
+    latency_grid(&mut svg, &panel);
+    load_begin(&mut svg, &panel);
+    let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
+    svg.upright_text(14.0, panel.top + panel.height / 2.0, font, "Round trip");
+    for (style, line) in lines.iter().enumerate() {
+        panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 1.6);
+    }
+    time_axis(&mut svg, &panel);
+    small_print(&mut svg, height - 14.0, &captions(runs));
+    svg.finish()
+}
+
+fn words(run: &Run<'_>) -> String {
+    let summary = &run.result.summary;
+    format!(
+        "{}: download {} Mbit/s, upload {} Mbit/s, round trip {} idle, {} loaded (median)",
+        run.name,
+        short(summary.download_mbit),
+        short(summary.upload_mbit),
+        latency(summary.idle_ms),
+        latency(summary.latency_median_ms)
+    )
+}

@@ -1,0 +1,21 @@
+//! Flent's result files: whatever the text, the reader answers a result or words, and what it reads can be judged,
+//! drawn, written and read again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sqm_measure::flent;
+use sqm_measure::grade::Verdict;
+use sqm_measure::plot::{Plot, Run};
+
+fuzz_target!(|text: &str| {
+    let Ok(result) = flent::from_json(text) else { return };
+    let _ = Verdict::of(&result).to_text();
+    let runs = [Run { name: "fuzz", result: &result }];
+    for plot in Plot::ALL {
+        if let Some(picture) = plot.draw(&runs) {
+            assert!(!picture.contains("NaN"));
+        }
+    }
+    let again = flent::from_json(&flent::to_json(&result)).expect("what is written can be read");
+    assert_eq!(again.flows.len(), result.flows.len());
+});
