@@ -121,8 +121,11 @@ impl Plot {
 fn time_range(results: &[&TestResult]) -> (f64, f64) {
     let settings = results.iter().map(|r| &r.meta.settings);
     let idle = settings.clone().map(|s| s.idle_ms).max().unwrap_or(0);
-    let load = settings.map(|s| s.load_ms).max().unwrap_or(1);
-    (-(idle as f64) / 1000.0, (load as f64 / 1000.0).max(0.1))
+    let end = settings
+        .map(|s| s.load_ms.saturating_add(s.after_ms))
+        .max()
+        .unwrap_or(1);
+    (-(idle as f64) / 1000.0, (end as f64 / 1000.0).max(0.1))
 }
 
 /// (seconds, Mbit/s) of a flow, in [`STEPS`] even steps of the load.
@@ -471,6 +474,13 @@ mod tests {
             let count = if plot.is_of_one() { 1 } else { 2 };
             insta::assert_snapshot!(plot.name(), plot.draw(&runs[..count]).unwrap());
         }
+    }
+
+    #[test]
+    fn the_idle_line_after_the_load_is_in_the_picture() {
+        let mut result = full();
+        result.meta.settings.after_ms = 5000;
+        assert_eq!(time_range(&[&result]), (-2.0, 13.0));
     }
 
     #[test]
