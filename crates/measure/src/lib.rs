@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod calendar;
+pub mod chart;
 pub mod client;
 pub mod compare;
 mod connection;

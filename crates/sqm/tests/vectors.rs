@@ -23,6 +23,21 @@ fn fq_codel_does_what_linux_did() {
 }
 
 #[test]
+fn tbf_does_what_linux_did() {
+    all_of("tbf", 10);
+}
+
+#[test]
+fn htb_does_what_linux_did() {
+    all_of("htb", 20);
+}
+
+#[test]
+fn hfsc_does_what_linux_did() {
+    all_of("hfsc", 24);
+}
+
+#[test]
 fn a_difference_is_found_counted_and_explained() {
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut vector = recorded("fq_codel-a000");

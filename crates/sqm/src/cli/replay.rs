@@ -1,34 +1,111 @@
 //! `sqm replay`: recorded packets through a queue, in virtual time.
 
+mod vector;
+
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use sqm_core::profile::Profile;
+use sqm_core::units::Rate;
 
 use crate::failure::Failure;
-use crate::replay::vector::{Deed, Vector, What};
+use crate::replay::capture::{Event, Replay, Request, replay};
+use crate::replay::picture;
+use crate::replay::queue::{Build, Shape};
+use crate::replay::report::{self, Report};
+use crate::replay::source::{Direction, Prefix};
 
-/// Send recorded packets through a queue in virtual time and tell what would have happened to them.
+/// Send a capture through a queue in virtual time, and tell what would have happened to its packets
+///
+/// Packets come at the times of the capture and leave as the queue lets them: at the pace of its own shaper, of the device
+/// behind it (--link), or of both. Frames are counted as they were captured, link header included. Queueing ends when a
+/// packet begins to leave; its delay is the time until then. TCP does not answer: a capture has the packets that came
+/// then, not those that would have come. Nothing is touched, and no privileges are needed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
+  sqm replay --qdisc 'cake bandwidth 20mbit dual-srchost ack-filter' --from 192.168.1.0/24 capture.pcap
+  sqm replay --tree classes.tc --json capture.pcap
+  sqm replay --qdisc fq_codel --link 20mbit --svg delay.svg --out shaped.pcap capture.pcapng
+  tcpdump -w - -i eth0 -Q out | sqm replay --qdisc 'cake bandwidth 20mbit' --events -
   sqm replay --vector crates/core/testdata/vectors/*.json
-  sqm replay --vector cake-a000.json --events
 
-Exit codes: 0 done, 1 a recorded scenario came out differently, 2 the request or a file is wrong.")]
+Exit codes: 0 done; 1 the capture is damaged or cut short (what was read before is reported), a file could not be written,
+or a recorded scenario came out differently; 2 the request or a file is wrong; 4 a queue that only the kernel has.")]
 pub(crate) struct Args {
-    /// Play scenarios that were recorded from Linux's queues, and compare: one JSON line for each.
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
-    vector: Vec<PathBuf>,
-    /// Print what the queue did to each packet, one JSON line each, and compare nothing.
+    /// A pcap or pcapng file; - is standard input
+    #[arg(value_name = "CAPTURE", required_unless_present = "vector")]
+    capture: Option<PathBuf>,
+    /// The queue, in tc's words
+    #[arg(long, value_name = "WORDS", required_unless_present_any = ["tree", "vector"])]
+    qdisc: Option<String>,
+    /// A tree of classes and queues: a file of tc commands (qdisc add, class add, filter add)
+    #[arg(long, value_name = "FILE", conflicts_with = "qdisc")]
+    tree: Option<PathBuf>,
+    /// The rate of the device behind the queue. Needed where the queue does not shape; beside a shaper it only bounds it
+    #[arg(long, value_name = "RATE", value_parser = link_rate)]
+    link: Option<Rate>,
+    /// Which of the kernel's known defects the queue has: all (kernel), for comparison, or none (fixed)
+    #[arg(long, value_enum, default_value_t = Defects::Fixed)]
+    profile: Defects,
+    /// Decides hashes and lots: the same seed gives the same result
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// The device's MTU, bytes without its link header
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65535))]
+    mtu: u32,
+    /// Only packets from these addresses, such as 192.168.1.0/24: a queue sees one direction; may be repeated
+    #[arg(long, value_name = "PREFIX")]
+    from: Vec<Prefix>,
+    /// Only packets to these addresses; may be repeated
+    #[arg(long, value_name = "PREFIX")]
+    to: Vec<Prefix>,
+    /// How many flows the table shows, the largest first
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    flows: usize,
+    /// Print the report as JSON, with all flows
+    #[arg(long, conflicts_with = "events")]
+    json: bool,
+    /// Print what happens to each packet, one JSON line each, and no report; vectors are then not compared
     #[arg(long)]
     events: bool,
+    /// Draw delay and throughput over time into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write the packets that left, with the times at which they did and their marks; .pcapng names that format
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Play scenarios that were recorded from Linux's queues, and compare: one JSON line for each
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["capture", "qdisc", "tree", "link", "from", "to", "json", "svg", "out"])]
+    vector: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Defects {
+    Kernel,
+    Fixed,
+}
+
+fn link_rate(text: &str) -> Result<Rate, String> {
+    match Rate::parse_tc(text) {
+        Ok(rate) if rate.bits_per_sec() == 0 => Err("a link needs a rate above 0".to_owned()),
+        result => result.map_err(|error| error.to_string()),
+    }
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        match self.replay() {
+        let result = if self.vector.is_empty() {
+            self.replay()
+        } else {
+            vector::run(&self.vector, self.events)
+        };
+        match result {
             // Whoever reads has seen enough.
             Err(failure) if is_closed_pipe(&failure) => Ok(ExitCode::SUCCESS),
             result => result,
@@ -36,101 +113,120 @@ impl Args {
     }
 
     fn replay(self) -> Result<ExitCode, Failure> {
-        if self.events {
-            let [file] = self.vector.as_slice() else {
-                let error = anyhow!("--events takes one vector at a time: its lines do not name the vector");
-                return Err(Failure::Usage(error));
-            };
-            return print_events(&Vector::load(file)?);
+        let Self {
+            json,
+            events,
+            flows,
+            ref svg,
+            ..
+        } = self;
+        let svg = svg.clone();
+        let request = self.request()?;
+        let mut output = BufWriter::new(io::stdout().lock());
+        let mut each = |event: &Event| match events {
+            true => write_line(&mut output, &EventJson::from(event)),
+            false => Ok(()),
+        };
+        let bar = progress(&request.capture);
+        let replay = replay(&request, &mut each, &mut |position| bar.set_position(position));
+        bar.finish_and_clear();
+        let replay = replay?;
+        for warning in &replay.warnings {
+            eprintln!("warning: {warning}");
         }
-        let mut worst = Ok(ExitCode::SUCCESS);
-        for file in &self.vector {
-            match compare(file) {
-                Ok(0) => {}
-                Ok(_) => worst = worst.map(|_| ExitCode::FAILURE),
-                // The others are still worth knowing, and the last error ends the command.
-                Err(failure) => {
-                    if let Err(earlier) = std::mem::replace(&mut worst, Err(failure)) {
-                        earlier.report();
-                    }
-                }
+        if let Some(file) = svg {
+            fs::write(&file, picture::svg(&request, &replay))
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        if json {
+            let report =
+                serde_json::to_string_pretty(&Report::new(&request, &replay)).context("writing JSON")?;
+            writeln!(output, "{report}").context("writing to standard output")?;
+        } else if !events {
+            let text = report::text(&request, &replay, flows);
+            write!(output, "{text}").context("writing to standard output")?;
+        }
+        output.flush().context("writing to standard output")?;
+        verdict(&request, &replay)
+    }
+
+    fn request(self) -> Result<Request, Failure> {
+        let shape = match (&self.qdisc, &self.tree) {
+            (Some(words), _) => Shape::one(words)?,
+            (None, Some(file)) => {
+                let name = file.display().to_string();
+                let commands = fs::read_to_string(file)
+                    .with_context(|| format!("cannot read the tree {name}"))
+                    .map_err(Failure::Usage)?;
+                Shape::tree(&commands, &name)?
             }
+            (None, None) => return Err(Failure::Usage(anyhow!("no queue is named: --qdisc or --tree"))),
+        };
+        Ok(Request {
+            capture: self.capture.unwrap_or_else(|| "-".into()),
+            shape,
+            link: self.link,
+            direction: Direction {
+                from: self.from,
+                to: self.to,
+            },
+            build: Build {
+                profile: match self.profile {
+                    Defects::Kernel => Profile::KERNEL,
+                    Defects::Fixed => Profile::FIXED,
+                },
+                seed: self.seed,
+            },
+            mtu: self.mtu,
+            out: self.out,
+        })
+    }
+}
+
+/// A bar on a terminal, for files of known size; nothing elsewhere.
+fn progress(capture: &Path) -> ProgressBar {
+    let Ok(size) = fs::metadata(capture).map(|metadata| metadata.len()) else {
+        return ProgressBar::hidden();
+    };
+    let style = ProgressStyle::with_template("{wide_bar} {bytes} of {total_bytes}, {eta} left");
+    ProgressBar::new(size).with_style(style.expect("the template is a constant"))
+}
+
+/// A capture that could not be read to its end is a failure, though what came of its beginning was told.
+fn verdict(request: &Request, replay: &Replay) -> Result<ExitCode, Failure> {
+    match &replay.damage {
+        None => Ok(ExitCode::SUCCESS),
+        Some(damage) => {
+            let file = request.capture.display();
+            Err(anyhow!("{file}: {damage}; all above is about what came before").into())
         }
-        worst
     }
 }
 
-/// A vector's line of output.
+/// What happened to one packet of a capture.
 #[derive(Serialize)]
-struct Verdict<'a> {
-    name: &'a str,
-    packets: usize,
-    sent: usize,
-    dropped: usize,
-    mismatches: usize,
-}
-
-/// Plays one vector, prints its line and answers the number of mismatches.
-fn compare(file: &Path) -> Result<usize, Failure> {
-    let vector = Vector::load(file)?;
-    let outcome = vector.run()?;
-    let Some(differences) = vector.differences(&outcome) else {
-        let name = file.display();
-        let error = anyhow!("{name} says nothing of what to expect; --events shows what the queue does");
-        return Err(Failure::Usage(error));
-    };
-    let sent = outcome
-        .deeds
-        .iter()
-        .filter(|deed| deed.what == What::Sent)
-        .count();
-    let verdict = Verdict {
-        name: &vector.name,
-        packets: vector.packets.len(),
-        sent,
-        dropped: outcome.deeds.len() - sent,
-        mismatches: differences.len(),
-    };
-    write_line(&mut io::stdout().lock(), &verdict)?;
-    for difference in differences.iter().filter(|difference| difference.is_first) {
-        eprintln!("{}: {difference}", vector.name);
-    }
-    Ok(differences.len())
-}
-
-/// What happened to one packet.
-#[derive(Serialize)]
-struct Event {
+struct EventJson {
     ev: &'static str,
     id: u64,
     t_ns: u64,
     ce: u8,
     reason: Option<&'static str>,
+    delay_ns: u64,
+    tin: Option<&'static str>,
 }
 
-impl From<&Deed> for Event {
-    fn from(deed: &Deed) -> Self {
-        let (ev, reason) = match deed.what {
-            What::Sent => ("sent", None),
-            What::Dropped(reason) => ("drop", Some(reason.name())),
-        };
+impl From<&Event> for EventJson {
+    fn from(event: &Event) -> Self {
         Self {
-            ev,
-            id: deed.id,
-            t_ns: deed.t_ns,
-            ce: deed.ce(),
-            reason,
+            ev: if event.reason.is_none() { "sent" } else { "drop" },
+            id: event.number,
+            t_ns: event.now.0,
+            ce: event.is_marked.into(),
+            reason: event.reason.map(|reason| reason.name()),
+            delay_ns: event.now.since(event.arrived).0,
+            tin: event.tin,
         }
     }
-}
-
-fn print_events(vector: &Vector) -> Result<ExitCode, Failure> {
-    let mut output = BufWriter::new(io::stdout().lock());
-    for deed in &vector.run()?.deeds {
-        write_line(&mut output, &Event::from(deed))?;
-    }
-    output.flush().context("writing to standard output")?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn write_line(output: &mut impl Write, line: &impl Serialize) -> Result<(), Failure> {

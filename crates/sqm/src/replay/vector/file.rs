@@ -16,11 +16,7 @@ pub(crate) struct Vector {
     #[serde(default)]
     pub(super) profile: Profile,
     pub(super) tc: Words,
-    #[expect(dead_code, reason = "for the token bucket, which follows")]
     pub(super) child: Option<String>,
-    #[expect(dead_code, reason = "for HTB, which follows")]
-    #[serde(default)]
-    pub(super) buffers_ns: Map<String, Value>,
     pub(super) mtu: u32,
     pub(super) origin_ns: u64,
     pub(super) end_ns: u64,
@@ -42,7 +38,6 @@ pub(super) enum Profile {
 }
 
 /// The words of one qdisc, or whole `tc` commands.
-#[expect(dead_code, reason = "for class trees, which follow")]
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Words {

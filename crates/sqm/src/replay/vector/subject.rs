@@ -1,14 +1,17 @@
 //! The queue that a scenario is about, and its counters under the names that the files use.
 
 mod cake;
+mod tree;
 
-use anyhow::{Context, anyhow};
-use serde_json::{Map, Value, json};
+use anyhow::Context;
+use serde_json::{Map, Value};
 use sqm_core::flow_hash::HashKey;
 use sqm_core::profile::Profile;
 use sqm_core::qdisc::{Drops, Environment, Qdisc};
+use sqm_core::rng::Xorshift;
 use sqm_core::spec;
-use sqm_core::tree::AnyQdisc;
+use sqm_core::spec::command::QdiscNode;
+use sqm_core::tree::{Description, Tree};
 use sqm_core::units::Instant;
 
 use super::file::{self, Vector, Words};
@@ -49,64 +52,40 @@ pub(super) fn build(vector: &Vector) -> Result<Box<dyn Subject>, Failure> {
         hash_key: HashKey(0, 0),
     };
     let name = &vector.name;
-    let words = match &vector.tc {
-        Words::One(words) => format!("{} {words}", vector.qdisc),
-        Words::Commands(_) => {
-            return Err(Failure::Usage(anyhow!("{name}: no trees yet")));
+    let commands = match &vector.tc {
+        Words::One(words) => {
+            let mut commands = format!("qdisc add dev eth0 root handle 1: {} {words}", vector.qdisc);
+            if let Some(child) = &vector.child {
+                commands += &format!("\nqdisc add dev eth0 parent 1:1 handle 2: {child}");
+            }
+            commands
         }
+        Words::Commands(commands) => commands.join("\n"),
     };
-    let spec = spec::Qdisc::parse(&words)
-        .with_context(|| format!("{name}: tc: '{words}'"))
+    let description = Description::parse(&commands)
+        .with_context(|| format!("{name}: tc"))
         .map_err(Failure::Usage)?;
-    if let spec::Qdisc::Cake(spec) = &spec {
-        let random = vector
-            .random
-            .as_ref()
-            .with_context(|| format!("{name}: cake needs random numbers"));
+    if let [
+        QdiscNode {
+            qdisc: spec::Qdisc::Cake(cake),
+            ..
+        },
+    ] = description.qdiscs.as_slice()
+    {
+        let random = vector.random.as_ref();
+        let random = random.with_context(|| format!("{name}: cake needs random numbers"));
         let random = random.map_err(Failure::Usage)?;
-        return Ok(Box::new(cake::CakeSubject::new(spec, &environment, random)));
+        return Ok(Box::new(cake::CakeSubject::new(cake, &environment, random)));
     }
-    let queue = AnyQdisc::new(&spec, &environment).map_err(|error| Failure::Unsupported(error.into()))?;
-    Ok(Box::new(queue))
-}
-
-impl Subject for AnyQdisc<VectorPacket> {
-    fn change(&mut self, words: &str, _: Instant, _: &mut dyn Drops<VectorPacket>) -> Result<(), Failure> {
-        Err(Failure::Unsupported(anyhow!("no change '{words}' to this queue")))
-    }
-
-    fn counters(&self) -> Map<String, Value> {
-        let backlog = self.backlog();
-        let mut counters = object(json!({"qlen": backlog.packets, "backlog": backlog.bytes}));
-        counters.extend(object(match self {
-            Self::Fifo(_) | Self::Cake(_) => json!({}),
-            Self::Codel(codel) => json!({
-                "drop_overlimit": codel.drop_overlimit(),
-                "ecn_mark": codel.stats().ecn_mark,
-                "ce_mark": codel.stats().ce_mark,
-                "maxpacket": codel.stats().maxpacket,
-                "count": codel.state().count,
-                "lastcount": codel.state().lastcount,
-                "dropping": u8::from(codel.state().dropping),
-            }),
-            Self::FqCodel(fq_codel) => json!({
-                "drop_overlimit": fq_codel.stats().drop_overlimit,
-                "drop_overmemory": fq_codel.stats().drop_overmemory,
-                "ecn_mark": fq_codel.stats().ecn_mark,
-                "ce_mark": fq_codel.stats().ce_mark,
-                "new_flow_count": fq_codel.stats().new_flow_count,
-                "maxpacket": fq_codel.stats().maxpacket,
-                "memory_used": fq_codel.stats().memory_used,
-                "new_flows_len": fq_codel.stats().new_flows_len,
-                "old_flows_len": fq_codel.stats().old_flows_len,
-                "target_units": fq_codel.params().codel.target_units(),
-                "interval_units": fq_codel.params().codel.interval_units(),
-                "quantum": fq_codel.params().quantum,
-            }),
-            _ => json!({}),
-        }));
-        counters
-    }
+    description
+        .check()
+        .with_context(|| format!("{name}: tc"))
+        .map_err(Failure::Usage)?;
+    // Of the kinds besides CAKE none draws lots.
+    let tree = Tree::build(&description, &environment, || Xorshift::new(1))
+        .with_context(|| format!("{name}: tc"))
+        .map_err(Failure::Usage)?;
+    Ok(Box::new(tree::TreeSubject::new(tree, &description)))
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -1,0 +1,110 @@
+//! `sqm replay --vector`: scenarios recorded from Linux's queues, played and compared.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+
+use super::write_line;
+use crate::failure::Failure;
+use crate::replay::vector::{Deed, Vector, What};
+
+/// Plays each file and compares, or tells what happens in the one there is.
+pub(super) fn run(files: &[PathBuf], events: bool) -> Result<ExitCode, Failure> {
+    if events {
+        let [file] = files else {
+            let error = anyhow!("--events takes one vector at a time: its lines do not name the vector");
+            return Err(Failure::Usage(error));
+        };
+        return print_events(&Vector::load(file)?);
+    }
+    let mut worst = Ok(ExitCode::SUCCESS);
+    for file in files {
+        match compare(file) {
+            Ok(0) => {}
+            Ok(_) => worst = worst.map(|_| ExitCode::FAILURE),
+            // The others are still worth knowing, and the last error ends the command.
+            Err(failure) => {
+                if let Err(earlier) = std::mem::replace(&mut worst, Err(failure)) {
+                    earlier.report();
+                }
+            }
+        }
+    }
+    worst
+}
+
+/// A vector's line of output.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    name: &'a str,
+    packets: usize,
+    sent: usize,
+    dropped: usize,
+    mismatches: usize,
+}
+
+/// Plays one vector, prints its line and answers the number of mismatches.
+fn compare(file: &Path) -> Result<usize, Failure> {
+    let vector = Vector::load(file)?;
+    let outcome = vector.run()?;
+    let Some(differences) = vector.differences(&outcome) else {
+        let name = file.display();
+        let error = anyhow!("{name} says nothing of what to expect; --events shows what the queue does");
+        return Err(Failure::Usage(error));
+    };
+    let sent = outcome
+        .deeds
+        .iter()
+        .filter(|deed| deed.what == What::Sent)
+        .count();
+    let verdict = Verdict {
+        name: &vector.name,
+        packets: vector.packets.len(),
+        sent,
+        dropped: outcome.deeds.len() - sent,
+        mismatches: differences.len(),
+    };
+    write_line(&mut io::stdout().lock(), &verdict)?;
+    for difference in differences.iter().filter(|difference| difference.is_first) {
+        eprintln!("{}: {difference}", vector.name);
+    }
+    Ok(differences.len())
+}
+
+/// What happened to one packet.
+#[derive(Serialize)]
+struct Event {
+    ev: &'static str,
+    id: u64,
+    t_ns: u64,
+    ce: u8,
+    reason: Option<&'static str>,
+}
+
+impl From<&Deed> for Event {
+    fn from(deed: &Deed) -> Self {
+        let (ev, reason) = match deed.what {
+            What::Sent => ("sent", None),
+            What::Dropped(reason) => ("drop", Some(reason.name())),
+        };
+        Self {
+            ev,
+            id: deed.id,
+            t_ns: deed.t_ns,
+            ce: deed.ce(),
+            reason,
+        }
+    }
+}
+
+fn print_events(vector: &Vector) -> Result<ExitCode, Failure> {
+    let mut output = BufWriter::new(io::stdout().lock());
+    for deed in &vector.run()?.deeds {
+        write_line(&mut output, &Event::from(deed))?;
+    }
+    output.flush().context("writing to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}

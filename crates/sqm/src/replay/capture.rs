@@ -1,0 +1,235 @@
+//! A capture through a queue: what would have happened to its packets.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use sqm_core::diffserv::Layout;
+use sqm_core::packet::{FlowKey, Packet as _};
+use sqm_core::qdisc::DropReason;
+use sqm_core::units::{Instant, Rate};
+
+use super::engine::{Engine, Observer};
+use super::output::Output;
+use super::packet::{Captured, is_marked};
+use super::queue::{Build, Shape};
+use super::source::{Arrival, Direction, Skipped, Source, header_length};
+use super::tally::Tally;
+use crate::failure::Failure;
+
+/// What is to be replayed, and how.
+pub(crate) struct Request {
+    /// The file; `-` is standard input.
+    pub(crate) capture: PathBuf,
+    pub(crate) shape: Shape,
+    /// The device's own rate.
+    pub(crate) link: Option<Rate>,
+    pub(crate) direction: Direction,
+    pub(crate) build: Build,
+    /// The device's MTU without its link header, bytes.
+    pub(crate) mtu: u32,
+    /// Where the packets that left are written.
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// What came of it.
+pub(crate) struct Replay {
+    pub(super) tally: Tally,
+    pub(super) layout: Option<&'static Layout>,
+    pub(super) skipped: Skipped,
+    /// Packets a little before the one ahead of them, which came at its time instead.
+    pub(super) reordered: u64,
+    /// Packets in the file.
+    pub(super) read: u64,
+    pub(super) start: Instant,
+    /// What had no effect, or not the one that was meant.
+    pub(crate) warnings: Vec<String>,
+    /// Why the capture was not read to its end.
+    pub(crate) damage: Option<String>,
+}
+
+/// What happened to one packet.
+pub(crate) struct Event {
+    /// Its place in the file, counted from 1.
+    pub(crate) number: u64,
+    pub(crate) now: Instant,
+    pub(crate) arrived: Instant,
+    pub(crate) tin: Option<&'static str>,
+    pub(crate) is_marked: bool,
+    /// None if it was sent.
+    pub(crate) reason: Option<DropReason>,
+}
+
+/// Sends the capture through the queue. `each` hears of every packet as it leaves, `progress` of bytes read.
+pub(crate) fn replay(
+    request: &Request,
+    each: &mut dyn FnMut(&Event) -> Result<(), Failure>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Replay, Failure> {
+    if request.link.is_none() && !request.shape.is_shaped() {
+        let error = anyhow!(
+            "without a rate nothing would ever wait: give the device's own with --link, such as --link 20mbit"
+        );
+        return Err(Failure::Usage(error));
+    }
+    let file = request.capture.display();
+    let mut source = Source::new(open(&request.capture)?, request.direction.clone())
+        .with_context(|| format!("{file}"))
+        .map_err(Failure::Usage)?;
+    let mut damage = None;
+    let mut arrival = next(&mut source, &mut damage);
+    let start = arrival.as_ref().map_or(Instant(0), |first| first.time);
+    let header = arrival
+        .as_ref()
+        .and_then(|first| first.link.link())
+        .map_or(0, header_length);
+    let mtu = request.mtu + header;
+    let layout = request.shape.tins();
+    let output = request
+        .out
+        .as_deref()
+        .map(|out| Output::create(out, &request.capture));
+    let witness = Witness {
+        tally: Tally::new(layout.map_or(0, Layout::count), start),
+        layout,
+        output: output.transpose()?,
+        each,
+    };
+    let mut engine = Engine::new(
+        request.shape.build(&request.build, start, mtu)?,
+        request.link,
+        witness,
+    );
+    let mut too_long = 0_u64;
+    while let Some(Arrival {
+        number,
+        time,
+        link,
+        frame,
+        view,
+    }) = arrival
+    {
+        if number.is_multiple_of(1024) {
+            progress(source.position());
+        }
+        too_long += u64::from(frame.len() > mtu + MOST_TAGS);
+        let FlowKey::Tuple(tuple) = view.key else {
+            return Err(anyhow!("a captured frame has no hashes").into());
+        };
+        let packet = Captured {
+            frame,
+            number,
+            arrived: time,
+            link,
+            flow: engine.observer.tally.flow(&tuple),
+            tin: layout.map_or(0, |layout| layout.tin_of(view.network, view.ds_field).into()),
+            came_marked: is_marked(view.ds_field),
+        };
+        engine.observer.tally.arrived(&packet);
+        engine.arrive(packet)?;
+        arrival = next(&mut source, &mut damage);
+    }
+    engine.finish()?;
+    let Witness { tally, output, .. } = engine.observer;
+    if let Some(output) = output {
+        output.finish()?;
+    }
+    if tally.total.packets == 0 && source.skipped.unknown_link_type > 0 {
+        let link = source.unknown_link.map_or(0, |link| link.0);
+        let error = anyhow!("{file}: frames of link type {link} are not understood");
+        return Err(Failure::Usage(error));
+    }
+    let mut warnings = request.shape.warnings();
+    if too_long > 0 {
+        warnings.push(format!(
+            "frames longer than the MTU of {mtu} bytes ({too_long} of them) were captured before the device split them, or \
+             after it joined them, and go through the queue as one"
+        ));
+    }
+    if tally.both_ways > 0 && request.direction.is_open() {
+        warnings.push(format!(
+            "the capture holds both directions of its flows ({} of them), and a queue sees one: choose with --from or --to",
+            tally.both_ways
+        ));
+    }
+    Ok(Replay {
+        tally,
+        layout,
+        skipped: source.skipped,
+        reordered: source.reordered,
+        read: source.read(),
+        start,
+        warnings,
+        damage,
+    })
+}
+
+/// Bytes of VLAN tags that a device takes beyond its MTU.
+const MOST_TAGS: u32 = 8;
+
+fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
+    if file == Path::new("-") {
+        return Ok(Box::new(BufReader::new(io::stdin())));
+    }
+    let stream = File::open(file)
+        .with_context(|| format!("cannot read the capture {}", file.display()))
+        .map_err(Failure::Usage)?;
+    Ok(Box::new(BufReader::with_capacity(1 << 18, stream)))
+}
+
+/// The next packet. A file that cannot be read on ends there, and says why.
+fn next(source: &mut Source<Box<dyn Read>>, damage: &mut Option<String>) -> Option<Arrival> {
+    match source.next_arrival() {
+        Ok(arrival) => arrival,
+        Err(error) => {
+            *damage = Some(error.to_string());
+            None
+        }
+    }
+}
+
+/// Counts, writes and tells.
+struct Witness<'a> {
+    tally: Tally,
+    layout: Option<&'static Layout>,
+    output: Option<Output>,
+    each: &'a mut dyn FnMut(&Event) -> Result<(), Failure>,
+}
+
+impl Witness<'_> {
+    fn tell(&mut self, packet: &Captured, now: Instant, reason: Option<DropReason>) -> Result<(), Failure> {
+        (self.each)(&Event {
+            number: packet.number,
+            now,
+            arrived: packet.arrived,
+            tin: self.layout.map(|layout| tin_name(layout, packet.tin)),
+            is_marked: packet.is_marked(),
+            reason,
+        })
+    }
+}
+
+impl Observer for Witness<'_> {
+    fn sent(&mut self, packet: &Captured, now: Instant) -> Result<(), Failure> {
+        self.tally.sent(packet, now);
+        if let Some(output) = &mut self.output {
+            output.packet(packet, now)?;
+        }
+        self.tell(packet, now, None)
+    }
+
+    fn dropped(&mut self, packet: &Captured, now: Instant, reason: DropReason) -> Result<(), Failure> {
+        self.tally.dropped(packet, now, reason);
+        self.tell(packet, now, Some(reason))
+    }
+}
+
+/// The name of the tin that has this number inside.
+pub(super) fn tin_name(layout: &Layout, tin: usize) -> &'static str {
+    let place = layout.display.iter().position(|shown| usize::from(*shown) == tin);
+    place
+        .and_then(|place| layout.names.get(place))
+        .copied()
+        .unwrap_or("")
+}

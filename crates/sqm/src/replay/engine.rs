@@ -1,0 +1,112 @@
+//! Virtual time: the queue is polled as a device would poll it, without waiting.
+
+use sqm_core::packet::Packet as _;
+use sqm_core::qdisc::{Dequeued, DropReason, Drops, Qdisc};
+use sqm_core::units::{Instant, Rate};
+
+use super::packet::Captured;
+use crate::failure::Failure;
+
+/// Learns what became of each packet.
+pub(super) trait Observer {
+    /// It left at `now`.
+    fn sent(&mut self, packet: &Captured, now: Instant) -> Result<(), Failure>;
+
+    /// It was dropped at `now`.
+    fn dropped(&mut self, packet: &Captured, now: Instant, reason: DropReason) -> Result<(), Failure>;
+}
+
+/// A queue, and the device that it feeds.
+pub(super) struct Engine<O> {
+    queue: Box<dyn Qdisc<Captured>>,
+    /// The device's own rate. Without one it takes whatever the queue gives: a shaper sets the pace then.
+    link: Option<Rate>,
+    pub(super) observer: O,
+    /// When to poll next without an arrival: the queue's wake-up, or the end of a transmission.
+    timer: Option<Instant>,
+    transmitting: bool,
+}
+
+impl<O: Observer> Engine<O> {
+    pub(super) fn new(queue: Box<dyn Qdisc<Captured>>, link: Option<Rate>, observer: O) -> Self {
+        Self {
+            queue,
+            link,
+            observer,
+            timer: None,
+            transmitting: false,
+        }
+    }
+
+    /// A packet comes, at its time; what is due earlier happens first.
+    pub(super) fn arrive(&mut self, packet: Captured) -> Result<(), Failure> {
+        let now = packet.arrived;
+        self.run_before(now)?;
+        let mut drops = Vec::new();
+        self.queue.enqueue(packet, now, &mut drops);
+        self.dropped(now, &drops)?;
+        if !self.transmitting {
+            self.poll(now)?;
+        }
+        Ok(())
+    }
+
+    /// No more packets come: runs until the queue is empty.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        while let Some(now) = self.timer {
+            self.wake(now)?;
+        }
+        Ok(())
+    }
+
+    fn run_before(&mut self, now: Instant) -> Result<(), Failure> {
+        while let Some(due) = self.timer.filter(|due| *due < now) {
+            self.wake(due)?;
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, now: Instant) -> Result<(), Failure> {
+        self.timer = None;
+        self.transmitting = false;
+        self.poll(now)
+    }
+
+    /// Takes packets until the device is busy or the queue gives no more.
+    fn poll(&mut self, now: Instant) -> Result<(), Failure> {
+        self.timer = None;
+        loop {
+            let mut drops = Vec::new();
+            let outcome = self.queue.dequeue(now, &mut drops as &mut dyn Drops<_>);
+            self.dropped(now, &drops)?;
+            match outcome {
+                Dequeued::Packet(packet) => {
+                    self.observer.sent(&packet, now)?;
+                    if let Some(rate) = self.link {
+                        self.transmitting = true;
+                        self.timer = Some(Instant(now.0.saturating_add(serialisation(packet.len(), rate))));
+                        return Ok(());
+                    }
+                }
+                Dequeued::NotBefore(later) => {
+                    // A queue that asks to be polled at once would be polled for ever.
+                    self.timer = Some(later.max(Instant(now.0 + 1)));
+                    return Ok(());
+                }
+                Dequeued::Empty => return Ok(()),
+            }
+        }
+    }
+
+    fn dropped(&mut self, now: Instant, drops: &[(Captured, DropReason)]) -> Result<(), Failure> {
+        drops
+            .iter()
+            .try_for_each(|(packet, reason)| self.observer.dropped(packet, now, *reason))
+    }
+}
+
+/// Time that a frame takes on a link, nanoseconds.
+fn serialisation(length: u32, rate: Rate) -> u64 {
+    let bits = u128::from(length) * 8 * 1_000_000_000;
+    u64::try_from(bits / u128::from(rate.bits_per_sec().max(1))).unwrap_or(u64::MAX)
+}
