@@ -48,3 +48,4 @@ pub mod tbf;
 mod test_packet;
 pub mod tree;
 pub mod units;
+pub mod workload;

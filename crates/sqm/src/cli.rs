@@ -1,5 +1,6 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
+pub(crate) mod bench;
 pub(crate) mod compare;
 mod config;
 pub(crate) mod demo;
@@ -26,6 +27,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(bench::Args),
     Compare(compare::Args),
     Lab(lab::Args),
     Plan(plan::Args),
@@ -42,6 +44,7 @@ enum Command {
 impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
+            Command::Bench(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Plan(args) => args.run(),
