@@ -36,6 +36,8 @@ pub use words::{ParseError, ParseErrorKind};
 pub enum Qdisc {
     /// Common Applications Kept Enhanced.
     Cake(cake::Cake),
+    /// One CAKE for each transmit queue of the device, with one rate for all of them (Linux 7.0).
+    CakeMq(cake::Cake),
     /// Flow Queue CoDel (RFC 8290).
     FqCodel(fq_codel::FqCodel),
     /// Controlled Delay on one queue (RFC 8289).
@@ -59,8 +61,9 @@ pub enum Qdisc {
 }
 
 /// Every kind, for suggestions.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     cake::KIND,
+    cake::KIND_MQ,
     fq_codel::KIND,
     codel::KIND,
     pie::KIND,
@@ -100,6 +103,11 @@ impl Qdisc {
                 cake.read(words.within(cake::KIND))?;
                 Self::Cake(cake)
             }
+            cake::KIND_MQ => {
+                let mut cake = cake::Cake::default();
+                cake.read(words.within(cake::KIND_MQ))?;
+                Self::CakeMq(cake)
+            }
             fq_codel::KIND => {
                 let mut fq_codel = fq_codel::FqCodel::default();
                 fq_codel.read(words.within(fq_codel::KIND))?;
@@ -132,10 +140,35 @@ impl Qdisc {
         })
     }
 
+    /// Lets the words of `text` change the parameters, as if they stood at the end of the same command. Shapers with
+    /// classes, and TBF, take none: their numbers belong together.
+    ///
+    /// On an error the parameters are as they were.
+    pub fn apply(&mut self, text: &str) -> Result<(), ParseError> {
+        match self {
+            Self::Cake(cake) | Self::CakeMq(cake) => cake.apply(text),
+            Self::FqCodel(fq_codel) => fq_codel.apply(text),
+            Self::Codel(codel) => codel.apply(text),
+            Self::Pie(pie) => pie.apply(text),
+            Self::Sfq(sfq) => sfq.apply(text),
+            Self::Pfifo(fifo) => fifo.apply(Words::of(text).within(fifo::PFIFO)),
+            Self::PfifoHeadDrop(fifo) => fifo.apply(Words::of(text).within(fifo::PFIFO_HEAD_DROP)),
+            Self::Bfifo(fifo) => fifo.apply_bytes(Words::of(text).within(fifo::BFIFO)),
+            Self::Tbf(_) | Self::Htb(_) | Self::Hfsc(_) => {
+                let kind = self.kind();
+                let mut words = Words::of(text).within(kind);
+                words.next().map_or(Ok(()), |word| {
+                    Err(words.unknown(word, ParseErrorKind::UnknownWord, core::iter::empty()))
+                })
+            }
+        }
+    }
+
     /// The name by which the kernel knows the kind: `cake`, `fq_codel`, `htb`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Cake(_) => cake::KIND,
+            Self::CakeMq(_) => cake::KIND_MQ,
             Self::FqCodel(_) => fq_codel::KIND,
             Self::Codel(_) => codel::KIND,
             Self::Pie(_) => pie::KIND,
@@ -161,7 +194,7 @@ impl FromStr for Qdisc {
 impl fmt::Display for Qdisc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cake(cake) => cake.fmt(f),
+            Self::Cake(cake) | Self::CakeMq(cake) => cake.print(f, self.kind()),
             Self::FqCodel(fq_codel) => fq_codel.fmt(f),
             Self::Codel(codel) => codel.fmt(f),
             Self::Pie(pie) => pie.fmt(f),

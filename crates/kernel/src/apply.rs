@@ -1,24 +1,26 @@
 //! A plan becomes the kernel's state, or nothing changes.
 //!
-//! Snapshot, record, smallest change, read back, verify; on any failure the snapshot is put back. A plan that
-//! differs only in parameters is reached by changing them in place, under running traffic. A root of another number
-//! is replaced in one step; only one of the same number and another kind has to go first, and for that moment the
-//! kernel's default queues the packets.
+//! Record, snapshot, smallest change ([`diff`](crate::diff)), read back, verify; on any failure the snapshot is put
+//! back.
+
+use std::num::NonZero;
 
 use sqm_core::spec::Qdisc;
-use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
+use sqm_plan::plan::{Firewall, Plan, PlannedQdisc};
 
+use crate::diff::{self, Step};
 use crate::error::Error;
 use crate::netlink::fq_codel::Purpose;
 use crate::netlink::link::{self, Link};
 use crate::netlink::redirect::PREFERENCE;
-use crate::netlink::socket::Socket;
-use crate::netlink::traffic::{self, NewQdisc, ROOT};
-use crate::netlink::{cake, fq_codel, htb, size_table};
-use crate::observe::{self, Entries, ObservedQdisc, handle, number};
+use crate::netlink::socket::{Refusal, Socket};
+use crate::netlink::traffic::{self, NewFilter, NewQdisc, ROOT};
+use crate::netlink::{filter, nftables, options, size_table};
+use crate::observe::{self, Entries, handle, number};
+use crate::owner;
 use crate::snapshot::{Arrivals, Queues, Snapshot, make_hook, remove_hook};
 use crate::state::{Record, Store};
-use crate::verify::{is_default_quantum, same_class, same_qdisc, same_shape, same_stab, verify};
+use crate::verify::{Observed, compare, firewall_socket, verify};
 
 /// A plan that is in force, and the way back from it.
 #[derive(Debug)]
@@ -29,14 +31,22 @@ pub struct Started {
     interface: String,
     ifb: String,
     before: Snapshot,
+    firewall: TableChange,
     record_before: Option<Record>,
+}
+
+/// What a start does to the firewall: the table that our record names before, and after.
+#[derive(Clone, Debug, Default)]
+struct TableChange {
+    before: Option<Firewall>,
+    after: Option<Firewall>,
 }
 
 /// Brings a plan into force. Needs `CAP_NET_ADMIN`.
 pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started, Error> {
     let (interface, ifb) = (&plan.interface, plan.ifb());
-    let links = observe::links(socket)?;
-    let link = observe::find(&links, interface)?;
+    let observed = Observed::read(socket, plan)?;
+    let link = &observed.device.link;
     let record_before = store.read(interface)?;
     // A device that has been removed and has come back has lost our queues; the record is of the one that is gone.
     let record = record_before.clone().filter(|r| r.index == link.index);
@@ -44,9 +54,16 @@ pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started,
     let drops_ingress = plan.ingress.is_none() && record.as_ref().is_some_and(|r| r.ingress);
     let touches_egress = plan.egress.is_some() || drops_egress;
     let touches_ingress = plan.ingress.is_some() || drops_ingress;
+    let firewall = TableChange {
+        // The table is not the device's: it stays when the device goes.
+        before: record_before.as_ref().and_then(|r| r.firewall.clone()),
+        after: plan.firewall.clone(),
+    };
+    let as_planned = compare(plan, &observed).is_empty() && !drops_egress && !drops_ingress;
+    let mut changes = replaced_by_others(plan, &observed, record.as_ref());
+    firewall.refuse_strangers(interface, &observed)?;
     let before = Snapshot::take(socket, interface, &ifb, touches_egress, touches_ingress)?;
 
-    let as_planned = verify(socket, plan)?.is_empty() && !drops_egress && !drops_ingress;
     let previous = match &record {
         // What stood there before the first start stays on record through every later one.
         Some(record) => Snapshot {
@@ -60,35 +77,47 @@ pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started,
         },
         None => before.clone(),
     };
-    let root = plan.egress.as_ref().and_then(|tree| tree.qdiscs.first());
-    store.write(&Record {
+    let root = plan.egress.as_ref().and_then(|tree| tree.root());
+    let ours = root.map(|root| (root.qdisc.kind().to_owned(), number(root.handle)));
+    let new_record = Record {
         interface: interface.clone(),
         index: link.index,
         ifb: ifb.clone(),
-        egress: root.map(|root| (root.qdisc.kind().to_owned(), number(root.handle))),
+        replaces: root_of(&observed)
+            .filter(|root| ours.as_ref() != Some(root))
+            .filter(|root| record.as_ref().is_some_and(|record| record.owns(root))),
+        egress: ours,
         ingress: plan.ingress.is_some(),
+        firewall: firewall.after.clone().or_else(|| firewall.before.clone()),
         previous: Snapshot {
             egress: previous.egress.clone().filter(|_| !drops_egress),
             ingress: previous.ingress.clone().filter(|_| !drops_ingress),
         },
-    })?;
-
+    };
+    if record_before.as_ref() != Some(&new_record) {
+        store.write(&new_record)?;
+    }
+    if as_planned {
+        changes.clear();
+    }
     let mut started = Started {
-        changes: Vec::new(),
+        changes,
         interface: interface.clone(),
         ifb: ifb.clone(),
         before,
+        firewall,
         record_before,
     };
-    if as_planned {
-        return Ok(started);
-    }
     let returned = Snapshot {
         egress: previous.egress.filter(|_| drops_egress),
         ingress: previous.ingress.filter(|_| drops_ingress),
     };
-    let outcome = carry_out(socket, plan, &returned, &mut started.changes).and_then(|()| {
-        let differences = verify(socket, plan)?;
+    let outcome = carry_out(socket, plan, &observed, &returned, &mut started).and_then(|()| {
+        let differences = if as_planned {
+            Vec::new()
+        } else {
+            verify(socket, plan)?
+        };
         if differences.is_empty() {
             return Ok(());
         }
@@ -97,13 +126,19 @@ pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started,
             differences,
         })
     });
-    match outcome {
-        Ok(()) => {
-            if plan.egress.is_none() && plan.ingress.is_none() {
-                store.remove(interface)?;
-            }
-            Ok(started)
+    let outcome = outcome.and_then(|()| match (&plan.egress, &plan.ingress, &plan.firewall) {
+        (None, None, _) => store.remove(interface),
+        (.., firewall) if new_record.replaces.is_some() || new_record.firewall != *firewall => {
+            store.write(&Record {
+                replaces: None,
+                firewall: firewall.clone(),
+                ..new_record
+            })
         }
+        _ => Ok(()),
+    });
+    match outcome {
+        Ok(()) => Ok(started),
         Err(cause) => match started.undo(socket, store) {
             Ok(()) => Err(cause),
             Err(restore) => Err(Error::NotRestored {
@@ -117,12 +152,63 @@ pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started,
 impl Started {
     /// Puts back what was there before this start.
     pub fn undo(self, socket: &mut Socket, store: &Store) -> Result<(), Error> {
-        self.before.restore(socket, &self.interface, &self.ifb)?;
+        let queues = self.before.restore(socket, &self.interface, &self.ifb);
+        let table = self.firewall.undo(&self.interface);
+        queues.and(table)?;
         match &self.record_before {
             Some(record) => store.write(record),
             None => store.remove(&self.interface),
         }
     }
+}
+
+impl TableChange {
+    /// A table of the name we need that is not on our record is somebody else's; what is in it could not be put back.
+    fn refuse_strangers(&self, interface: &str, observed: &Observed) -> Result<(), Error> {
+        let (Some(after), Some(false), None) = (&self.after, observed.firewall, &self.before) else {
+            return Ok(());
+        };
+        let mut socket = firewall_socket(interface)?;
+        let exists = nftables::exists(&mut socket, &after.table);
+        if exists.map_err(Error::firewall(interface, "list the firewall tables"))? {
+            return Err(Error::InTheWay {
+                interface: interface.to_owned(),
+                what: format!("the firewall table inet {}", after.table),
+                remedy: "Whoever made it (sqm-scripts does) must stop first, or remove it with nft.",
+            });
+        }
+        Ok(())
+    }
+
+    fn undo(&self, interface: &str) -> Result<(), Error> {
+        match (&self.before, &self.after) {
+            (None, None) => Ok(()),
+            (Some(before), _) => set_table(interface, before),
+            (None, Some(after)) => remove_table(interface, &after.table),
+        }
+    }
+}
+
+fn set_table(interface: &str, firewall: &Firewall) -> Result<(), Error> {
+    let mut socket = firewall_socket(interface)?;
+    let same = nftables::holds(&mut socket, firewall)
+        .map_err(Error::firewall(interface, "list the firewall rules"))?;
+    if same {
+        return Ok(());
+    }
+    nftables::set(&mut socket, firewall).map_err(Error::firewall(
+        interface,
+        format!("set the firewall table {}", firewall.table),
+    ))
+}
+
+fn remove_table(interface: &str, table: &str) -> Result<(), Error> {
+    let mut socket = firewall_socket(interface)?;
+    let operation = || format!("remove the firewall table {table}");
+    if nftables::exists(&mut socket, table).map_err(Error::firewall(interface, operation()))? {
+        nftables::remove(&mut socket, table).map_err(Error::firewall(interface, operation()))?;
+    }
+    Ok(())
 }
 
 /// What `stop` did.
@@ -139,8 +225,12 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     let Some(record) = store.read(interface)? else {
         return Ok(Stopped::NotRunning);
     };
-    let mut previous = record.previous;
+    let mut previous = record.previous.clone();
+    let is_ours = |root: &(String, u32)| record.owns(root);
     let mut notes = Vec::new();
+    if let Some(firewall) = &record.firewall {
+        remove_table(interface, &firewall.table)?;
+    }
     let links = observe::links(socket)?;
     let device = links
         .iter()
@@ -158,11 +248,13 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     };
     let entries = Entries::read(socket, device)?;
     let root = entries.root().map(|root| (root.kind(), root.handle));
-    if record.egress.is_some() && root.is_some() && root != record.egress {
-        let (kind, number) = root.unwrap_or_default();
+    let shapes_egress = record.egress.is_some();
+    let is_foreign = |root: &&(String, u32)| shapes_egress && !is_ours(root);
+    if let Some((kind, number)) = root.as_ref().filter(is_foreign) {
+        let owner = owner::find(interface, device.index);
         notes.push(format!(
-            "{interface}: left {kind} {} alone, it is not ours",
-            handle(number)
+            "{interface}: left {kind} {} alone, it is not ours ({owner})",
+            handle(*number)
         ));
         previous.egress = None;
     }
@@ -171,214 +263,198 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     Ok(Stopped::Restored(notes))
 }
 
+/// Kind and number of the device's root, unless it is the kernel's own default.
+fn root_of(observed: &Observed) -> Option<(String, u32)> {
+    let root = observed.device.qdiscs.iter().find(|q| q.parent.is_none())?;
+    (root.handle.major != 0).then(|| (root.kind.clone(), number(root.handle)))
+}
+
+/// Whose queues stand where ours stood, or stand where ours shall be.
+fn replaced_by_others(plan: &Plan, observed: &Observed, record: Option<&Record>) -> Vec<String> {
+    let interface = &plan.interface;
+    let Some(root) = root_of(observed).filter(|_| plan.egress.is_some()) else {
+        return Vec::new();
+    };
+    let what = format!("{} {}", root.0, handle(root.1));
+    let owner = owner::find(interface, observed.device.link.index);
+    match record.and_then(|record| Some((record, record.egress.as_ref()?))) {
+        Some((record, _)) if record.owns(&root) => Vec::new(),
+        Some((_, ours)) => vec![format!(
+            "{interface}: {what} has replaced our {} {} since ({owner}); two programs that shape one device undo \
+             each other's work",
+            ours.0,
+            handle(ours.1)
+        )],
+        None => vec![format!(
+            "{interface}: takes the place of {what} ({owner}); stop puts it back"
+        )],
+    }
+}
+
 /// Directions that the plan no longer shapes get back what was there; the others get the plan's queues.
 fn carry_out(
     socket: &mut Socket,
     plan: &Plan,
+    observed: &Observed,
     returned: &Snapshot,
-    changes: &mut Vec<String>,
+    started: &mut Started,
 ) -> Result<(), Error> {
     let (interface, ifb) = (&plan.interface, plan.ifb());
     if let Some(queues) = &returned.egress {
         queues.restore(socket, interface)?;
-        changes.push(format!("{interface}: egress as it was before"));
+        started
+            .changes
+            .push(format!("{interface}: egress as it was before"));
     }
     if let Some(arrivals) = &returned.ingress {
         arrivals.restore(socket, interface, &ifb)?;
-        changes.push(format!("{interface}: ingress as it was before"));
+        started
+            .changes
+            .push(format!("{interface}: ingress as it was before"));
     }
-    if let Some(tree) = &plan.egress {
-        realise(socket, interface, tree, changes)?;
+    for step in diff::steps(plan, observed) {
+        let note = perform(socket, &step)?;
+        started.changes.push(step.to_string());
+        started.changes.extend(note);
     }
-    if let Some(tree) = &plan.ingress {
-        if !observe::links(socket)?.iter().any(|l| l.name == ifb) {
-            link::create(socket, &ifb, "ifb").map_err(Error::kernel(&ifb, "add the device"))?;
-            changes.push(format!("{ifb}: added"));
-        }
-        realise(socket, &ifb, tree, changes)?;
-        redirect(socket, interface, &ifb, changes)?;
-    }
-    Ok(())
-}
-
-/// Arriving packets go to the IFB, which is up and has its queues by now.
-fn redirect(socket: &mut Socket, interface: &str, ifb: &str, changes: &mut Vec<String>) -> Result<(), Error> {
-    let links = observe::links(socket)?;
-    let (device, target) = (observe::find(&links, interface)?, observe::find(&links, ifb)?);
-    if !target.up {
-        link::set_up(socket, target.index, true).map_err(Error::kernel(ifb, "set the device up"))?;
-        changes.push(format!("{ifb}: up"));
-    }
-    let entries = Entries::read(socket, device)?;
-    if entries.redirect().is_some_and(|(_, index)| index == target.index) {
-        return Ok(());
-    }
-    if entries.hook.is_some() {
-        remove_hook(socket, device)?;
-    }
-    make_hook(socket, device, "ingress", Some((PREFERENCE, target.index)))?;
-    changes.push(format!("{interface}: arriving packets go to {ifb}"));
-    Ok(())
-}
-
-/// The queues of one device become the tree, by the smallest change.
-fn realise(socket: &mut Socket, device: &str, tree: &Tree, changes: &mut Vec<String>) -> Result<(), Error> {
-    let links = observe::links(socket)?;
-    let link = observe::find(&links, device)?;
-    let now = observe::device(socket, &links, link)?;
-    let found = |planned: &PlannedQdisc| now.qdiscs.iter().find(|q| q.parent == planned.parent);
-    let root_can_stay = tree.qdiscs.iter().filter(|q| q.parent.is_none()).all(|root| {
-        found(root).is_some_and(|found| is_as_planned(root, found, link) || can_change(root, found, link))
-    });
-    if !same_shape(tree, &now) || !root_can_stay {
-        return rebuild(socket, link, &now.qdiscs, tree, changes);
-    }
-    for planned in &tree.qdiscs {
-        let Some(found) = found(planned).filter(|found| !is_as_planned(planned, found, link)) else {
-            continue;
-        };
-        if can_change(planned, found, link) {
-            change(socket, link, planned, changes)?;
-        } else {
-            traffic::delete_qdisc(socket, link.index, number(planned.handle), parent(planned)).map_err(
-                Error::kernel(device, format!("remove the qdisc {}", planned.handle)),
-            )?;
-            create(socket, link, planned, changes)?;
-        }
-    }
-    for planned in &tree.classes {
-        let there = now
-            .classes
-            .iter()
-            .any(|c| c.id == planned.id && same_class(&planned.class, &c.class));
-        if !there {
-            put_class(socket, link, planned, changes)?;
-        }
+    // Marks that nothing looks at any more.
+    if let (Some(before), after) = (&started.firewall.before, &started.firewall.after)
+        && after.as_ref().is_none_or(|after| after.table != before.table)
+    {
+        remove_table(interface, &before.table)?;
+        started
+            .changes
+            .push(format!("firewall: table {} removed", before.table));
     }
     Ok(())
 }
 
-/// Root, classes, leaves, all new.
-fn rebuild(
-    socket: &mut Socket,
-    link: &Link,
-    now: &[ObservedQdisc],
-    tree: &Tree,
-    changes: &mut Vec<String>,
-) -> Result<(), Error> {
-    let root = now.iter().find(|q| q.parent.is_none() && q.handle.major != 0);
-    let number_taken = now
-        .iter()
-        .any(|q| tree.qdiscs.iter().any(|planned| planned.handle == q.handle));
-    if let Some(root) = root.filter(|_| number_taken) {
-        traffic::delete_qdisc(socket, link.index, number(root.handle), ROOT).map_err(Error::kernel(
-            &link.name,
-            format!("remove the root qdisc {}", root.handle),
-        ))?;
-        changes.push(format!("{}: removed {} {}", link.name, root.kind, root.handle));
-    }
-    let (roots, leaves): (Vec<_>, Vec<_>) = tree.qdiscs.iter().partition(|q| q.parent.is_none());
-    roots
-        .into_iter()
-        .try_for_each(|root| create(socket, link, root, changes))?;
-    tree.classes
-        .iter()
-        .try_for_each(|class| put_class(socket, link, class, changes))?;
-    leaves
-        .into_iter()
-        .try_for_each(|leaf| create(socket, link, leaf, changes))
-}
-
-fn is_as_planned(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> bool {
-    let same = found
-        .qdisc
-        .as_ref()
-        .is_some_and(|qdisc| same_qdisc(&planned.qdisc, qdisc, link.mtu));
-    same && same_stab(planned.stab.as_ref(), found.stab.as_ref())
-}
-
-/// Whether the kernel can go from one to the other without a new qdisc.
-fn can_change(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> bool {
-    match (&planned.qdisc, &found.qdisc) {
-        (Qdisc::Cake(_), Some(Qdisc::Cake(_))) => true,
-        // HTB has no change operation; its size table is not its own and can change.
-        (Qdisc::Htb(_), Some(found)) => same_qdisc(&planned.qdisc, found, link.mtu),
-        // The number of flows is fixed, and a threshold or quantum once given cannot be taken back.
-        (Qdisc::FqCodel(planned), Some(Qdisc::FqCodel(found))) => {
-            let quantum_can = planned.quantum.is_some() || is_default_quantum(found.quantum, link.mtu);
-            let threshold_can = planned.ce_threshold.is_some() || found.ce_threshold.is_none();
-            planned.flows == found.flows && threshold_can && quantum_can
+/// Does one step. Answers what was done otherwise than planned.
+fn perform(socket: &mut Socket, step: &Step) -> Result<Option<String>, Error> {
+    let refused = |device: &str, refusal| Error::kernel(device, step.request())(refusal);
+    match step {
+        Step::SetFirewall(firewall) => {
+            let mut socket = firewall_socket(&firewall.interface)?;
+            nftables::set(&mut socket, firewall)
+                .map_err(Error::firewall(&firewall.interface, step.request()))?;
         }
-        _ => false,
+        Step::AddIfb { name, many_queues } => {
+            let queues = if *many_queues {
+                std::thread::available_parallelism().map_or(1, NonZero::get) as u32
+            } else {
+                1
+            };
+            link::create_with_queues(socket, name, "ifb", queues)
+                .map_err(|refusal| refused(name, refusal))?;
+        }
+        Step::SetUp(device) => {
+            let link = find(socket, device)?;
+            link::set_up(socket, link.index, true).map_err(|refusal| refused(device, refusal))?;
+        }
+        Step::AddQdisc(device, planned) => {
+            let link = find(socket, device)?;
+            return add(socket, &link, planned).map_err(|refusal| refused(device, refusal));
+        }
+        Step::ChangeQdisc(device, planned) => {
+            let link = find(socket, device)?;
+            change(socket, &link, planned).map_err(|refusal| refused(device, refusal))?;
+        }
+        Step::RemoveQdisc {
+            device,
+            handle,
+            parent,
+            ..
+        } => {
+            let link = find(socket, device)?;
+            let parent = parent.map_or(ROOT, number);
+            traffic::delete_qdisc(socket, link.index, number(*handle), parent)
+                .map_err(|refusal| refused(device, refusal))?;
+        }
+        Step::PutClass(device, planned, _) => {
+            let link = find(socket, device)?;
+            traffic::put_class(
+                socket,
+                link.index,
+                number(planned.parent),
+                number(planned.id),
+                planned.class.kind(),
+                &options::encode_class(&planned.class),
+            )
+            .map_err(|refusal| refused(device, refusal))?;
+        }
+        Step::AddFilter(device, root, planned) => {
+            let link = find(socket, device)?;
+            let (filter, kind, handle, options) = filter::encode(planned);
+            let new = NewFilter {
+                device: link.index,
+                parent: number(*root),
+                preference: filter.preference,
+                protocol: filter.protocol,
+                handle,
+                kind,
+                options: &options,
+            };
+            new.create(socket).map_err(|refusal| refused(device, refusal))?;
+        }
+        Step::RemoveFilter(device, root, filter) => {
+            let link = find(socket, device)?;
+            traffic::delete_filters(
+                socket,
+                link.index,
+                number(*root),
+                filter.preference,
+                filter.protocol,
+            )
+            .map_err(|refusal| refused(device, refusal))?;
+        }
+        Step::RemoveHook(device) => {
+            let link = find(socket, device)?;
+            remove_hook(socket, &link)?;
+        }
+        Step::Redirect { device, ifb } => {
+            let links = observe::links(socket)?;
+            let (device, target) = (observe::find(&links, device)?, observe::find(&links, ifb)?);
+            make_hook(socket, device, "ingress", Some((PREFERENCE, target.index)))?;
+        }
     }
+    Ok(None)
 }
 
-fn create(
-    socket: &mut Socket,
-    link: &Link,
-    planned: &PlannedQdisc,
-    changes: &mut Vec<String>,
-) -> Result<(), Error> {
-    let options = options(&planned.qdisc, Purpose::Create);
+fn find(socket: &mut Socket, device: &str) -> Result<Link, Error> {
+    observe::find(&observe::links(socket)?, device).cloned()
+}
+
+/// Makes a qdisc. A kernel without CAKE for many queues gets a plain one.
+fn add(socket: &mut Socket, link: &Link, planned: &PlannedQdisc) -> Result<Option<String>, Refusal> {
+    let options = options::encode(&planned.qdisc, Purpose::Create);
     let stab = planned.stab.as_ref().map(size_table::encode);
-    request(link, planned, &options, stab.as_deref())
-        .create(socket)
-        .map_err(Error::kernel(
-            &link.name,
-            format!("add the qdisc {} {}", planned.handle, planned.qdisc),
-        ))?;
-    changes.push(format!(
-        "{}: added {} {}",
-        link.name, planned.handle, planned.qdisc
-    ));
-    Ok(())
+    let new = request(link, planned, &options, stab.as_deref());
+    let made = new.create(socket);
+    let (Qdisc::CakeMq(_), Err(refusal)) = (&planned.qdisc, &made) else {
+        return made.map(|()| None);
+    };
+    if !refusal.is(rustix::io::Errno::NOENT) && !refusal.is(rustix::io::Errno::OPNOTSUPP) {
+        return made.map(|()| None);
+    }
+    NewQdisc { kind: "cake", ..new }.create(socket)?;
+    Ok(Some(format!(
+        "{}: cake in its place, because this kernel has no cake_mq (Linux 7.0 has)",
+        link.name
+    )))
 }
 
-fn change(
-    socket: &mut Socket,
-    link: &Link,
-    planned: &PlannedQdisc,
-    changes: &mut Vec<String>,
-) -> Result<(), Error> {
+fn change(socket: &mut Socket, link: &Link, planned: &PlannedQdisc) -> Result<(), Refusal> {
     let options = match &planned.qdisc {
         Qdisc::Htb(_) => Vec::new(),
-        qdisc => options(qdisc, Purpose::Change),
+        qdisc => options::encode(qdisc, Purpose::Change),
     };
     let stab = planned.stab.as_ref().map(size_table::encode);
-    request(link, planned, &options, stab.as_deref())
-        .change(socket)
-        .map_err(Error::kernel(
-            &link.name,
-            format!("change the qdisc {} to {}", planned.handle, planned.qdisc),
-        ))?;
-    changes.push(format!(
-        "{}: changed {} to {}",
-        link.name, planned.handle, planned.qdisc
-    ));
-    Ok(())
-}
-
-fn put_class(
-    socket: &mut Socket,
-    link: &Link,
-    planned: &PlannedClass,
-    changes: &mut Vec<String>,
-) -> Result<(), Error> {
-    let PlannedClass { parent, id, class } = planned;
-    traffic::put_class(
-        socket,
-        link.index,
-        number(*parent),
-        number(*id),
-        "htb",
-        &htb::encode_class(class),
-    )
-    .map_err(Error::kernel(
-        &link.name,
-        format!("set the class {id} below {parent}"),
-    ))?;
-    changes.push(format!("{}: class {id} {}", link.name, class));
-    Ok(())
+    let new = request(link, planned, &options, stab.as_deref());
+    match (&planned.qdisc, new.change(socket)) {
+        // A plain CAKE stands there, because the kernel had none for many queues.
+        (Qdisc::CakeMq(_), Err(_)) => NewQdisc { kind: "cake", ..new }.change(socket),
+        (_, outcome) => outcome,
+    }
 }
 
 fn request<'a>(
@@ -389,23 +465,10 @@ fn request<'a>(
 ) -> NewQdisc<'a> {
     NewQdisc {
         device: link.index,
-        parent: parent(planned),
+        parent: planned.parent.map_or(ROOT, number),
         handle: number(planned.handle),
         kind: planned.qdisc.kind(),
         options,
         stab,
-    }
-}
-
-fn parent(planned: &PlannedQdisc) -> u32 {
-    planned.parent.map_or(ROOT, number)
-}
-
-fn options(qdisc: &Qdisc, purpose: Purpose) -> Vec<u8> {
-    match qdisc {
-        Qdisc::Cake(c) => cake::encode(c),
-        Qdisc::FqCodel(c) => fq_codel::encode(c, purpose),
-        Qdisc::Htb(h) => htb::encode_root(h),
-        _ => Vec::new(),
     }
 }

@@ -109,6 +109,32 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The same for a refusal of the firewall, which a kernel may lack.
+    pub(crate) fn firewall(interface: &str, operation: impl Into<String>) -> impl FnOnce(Refusal) -> Self {
+        use rustix::io::Errno;
+
+        let other = Self::kernel(interface, operation);
+        move |refusal| {
+            let lacks = [
+                Errno::OPNOTSUPP,
+                Errno::PROTONOSUPPORT,
+                Errno::NOENT,
+                Errno::AFNOSUPPORT,
+            ];
+            if lacks.iter().any(|errno| refusal.is(*errno)) {
+                return Self::Unsupported {
+                    feature: "nftables for IP",
+                    option: "CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET",
+                    module: "nf_tables",
+                    package: "OpenWrt: kmod-nft-core; Debian: the full linux-image, not -cloud",
+                };
+            }
+            other(refusal)
+        }
+    }
+}
+
 fn no_interface(name: &str, nearest: Option<&str>, existing: &[String]) -> String {
     let hint = nearest.map(|n| format!(" Did you mean {n}?")).unwrap_or_default();
     format!(

@@ -5,11 +5,15 @@
 
 pub mod apply;
 pub mod capability;
+pub mod diff;
 pub mod error;
+pub mod fault;
 pub mod netlink;
 pub mod observe;
+pub mod owner;
 pub mod render;
 pub mod snapshot;
+pub mod stack;
 pub mod state;
 pub mod verify;
 

@@ -6,11 +6,20 @@
 
 pub mod attribute;
 pub mod cake;
+pub mod codel;
+pub mod fifo;
+pub mod filter;
 pub mod fq_codel;
+pub mod hfsc;
 pub mod htb;
 pub mod link;
+pub mod nftables;
+pub mod options;
+pub mod pie;
 pub mod redirect;
+pub mod sfq;
 pub mod size_table;
 pub mod socket;
 pub mod statistics;
+pub mod tbf;
 pub mod traffic;

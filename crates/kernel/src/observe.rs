@@ -1,6 +1,6 @@
 //! What the kernel holds at this moment, in the plan's own terms, with its counters. Needs no privileges.
 
-use sqm_core::spec::{HtbClass, Qdisc, Stab};
+use sqm_core::spec::{Class, Qdisc, Stab};
 use sqm_plan::plan::Handle;
 
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::netlink::statistics::{
     self, CakeStatistics, FqCodelStatistics, Statistics, decode_cake, decode_fq_codel, decode_statistics,
 };
 use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, ROOT};
-use crate::netlink::{cake, fq_codel, htb, redirect, size_table};
+use crate::netlink::{filter, options, redirect, size_table};
 
 pub use statistics::TinStatistics;
 
@@ -23,6 +23,8 @@ pub struct Device {
     pub qdiscs: Vec<ObservedQdisc>,
     /// Its classes.
     pub classes: Vec<ObservedClass>,
+    /// The filters on its root, in the order in which they are asked.
+    pub filters: Vec<filter::Filter>,
     /// Kind of the qdisc at the ingress hook.
     pub hook: Option<String>,
     /// The device that every arriving packet is sent to.
@@ -59,7 +61,7 @@ pub enum Detail {
     FqCodel(FqCodelStatistics),
 }
 
-/// An HTB class as the kernel reports it.
+/// A class as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedClass {
     /// The class above; for a class at the top, the root qdisc.
@@ -67,7 +69,7 @@ pub struct ObservedClass {
     /// Its number.
     pub id: Handle,
     /// Its parameters.
-    pub class: HtbClass,
+    pub class: Class,
     /// Its counters.
     pub statistics: Statistics,
 }
@@ -100,6 +102,7 @@ pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device
         link: link.clone(),
         qdiscs: entries.qdiscs.iter().map(decode_qdisc).collect(),
         classes: entries.classes.iter().filter_map(decode_class).collect(),
+        filters: entries.filters(),
         hook: entries.hook.as_ref().map(Entry::kind),
         redirect: redirect.map(|l| l.name.clone()),
     })
@@ -112,6 +115,8 @@ pub(crate) struct Entries {
     pub(crate) qdiscs: Vec<Entry>,
     /// Parents before children.
     pub(crate) classes: Vec<Entry>,
+    /// What stands under the root to find a class: filters, and what the kernel lists beside them.
+    pub(crate) root_filters: Vec<Entry>,
     /// The qdisc at the ingress hook.
     pub(crate) hook: Option<Entry>,
     /// Filters at the hook.
@@ -124,14 +129,24 @@ impl Entries {
         let all = traffic::qdiscs(socket, link.index).map_err(context("list the qdiscs"))?;
         let (mut hooks, mut qdiscs): (Vec<_>, Vec<_>) = all.into_iter().partition(|q| q.parent == INGRESS);
         qdiscs.sort_by_key(|q| q.parent != ROOT);
+        // The CAKEs below one for many queues are its own affair.
+        if qdiscs.first().is_some_and(|root| root.kind() == "cake_mq") {
+            qdiscs.truncate(1);
+        }
         // Only a class that plans use has parameters worth reading; others have as many classes as queues.
-        let mut classes = if qdiscs.iter().any(|q| q.kind() == "htb") {
-            traffic::classes(socket, link.index).map_err(context("list the classes"))?
-        } else {
-            Vec::new()
-        };
-        classes.retain(|c| c.kind() == "htb");
-        parents_first(&mut classes);
+        let of_plans = |entry: &Entry| CLASSFUL.contains(&entry.kind().as_str());
+        let mut classes = Vec::new();
+        let mut root_filters = Vec::new();
+        if qdiscs.iter().any(of_plans) {
+            classes = traffic::classes(socket, link.index).map_err(context("list the classes"))?;
+            // HFSC lists itself as a class.
+            classes.retain(|c| of_plans(c) && c.handle & 0xffff != 0);
+            parents_first(&mut classes);
+        }
+        if let Some(root) = qdiscs.first().filter(|root| root.handle != 0) {
+            root_filters =
+                traffic::filters(socket, link.index, root.handle).map_err(context("list the filters"))?;
+        }
         let hook = hooks.pop();
         // clsact keeps the filters of arriving and of leaving packets apart, under two parents of its own.
         let parents: &[u32] = match hook.as_ref().map(Entry::kind).as_deref() {
@@ -148,9 +163,22 @@ impl Entries {
         Ok(Self {
             qdiscs,
             classes,
+            root_filters,
             hook,
             hook_filters,
         })
+    }
+
+    /// The filters on a root with classes, in the order in which they are asked. Those on another, which a user may have
+    /// set, are none of a plan's.
+    pub(crate) fn filters(&self) -> Vec<filter::Filter> {
+        let has_classes = |root: &Entry| CLASSFUL.contains(&root.kind().as_str());
+        if !self.root().is_some_and(has_classes) {
+            return Vec::new();
+        }
+        let mut filters: Vec<_> = self.root_filters.iter().filter_map(filter::decode).collect();
+        filters.sort();
+        filters
     }
 
     /// The root qdisc, unless it is the kernel's own default.
@@ -165,12 +193,15 @@ impl Entries {
             return None;
         };
         let under_ingress = self.hook.as_ref().is_some_and(|hook| hook.kind() == "ingress");
-        if !under_ingress || filter.kind() != redirect::KIND || !filter.sees_all_protocols() {
+        if !under_ingress || filter.kind() != redirect::KIND || filter.protocol() != traffic::PROTOCOL_ALL {
             return None;
         }
         Some((filter.preference(), redirect::decode_redirect(filter.options())?))
     }
 }
+
+/// Kinds whose classes plans use.
+const CLASSFUL: [&str; 2] = ["htb", "hfsc"];
 
 /// The kernel lists, besides a filter, its protocol's entry without options and its hash tables.
 fn is_filter(entry: &Entry) -> bool {
@@ -206,18 +237,12 @@ fn parents_first(classes: &mut [Entry]) {
 
 /// What the kernel says about a qdisc.
 pub fn decode_qdisc(entry: &Entry) -> ObservedQdisc {
-    let (kind, options) = (entry.kind(), entry.options());
-    let (qdisc, detail) = match kind.as_str() {
-        "cake" => (
-            cake::decode_options(options).map(Qdisc::Cake),
-            Detail::Cake(decode_cake(entry.statistics())),
-        ),
-        "fq_codel" => (
-            fq_codel::decode_options(options).map(Qdisc::FqCodel),
-            decode_fq_codel(entry.statistics()).map_or(Detail::None, Detail::FqCodel),
-        ),
-        "htb" => (htb::decode_root(options).map(Qdisc::Htb), Detail::None),
-        _ => (None, Detail::None),
+    let (kind, parameters) = (entry.kind(), entry.options());
+    let qdisc = options::decode(&kind, parameters);
+    let detail = match kind.as_str() {
+        "cake" | "cake_mq" => Detail::Cake(decode_cake(entry.statistics())),
+        "fq_codel" => decode_fq_codel(entry.statistics()).map_or(Detail::None, Detail::FqCodel),
+        _ => Detail::None,
     };
     ObservedQdisc {
         parent: (entry.parent != ROOT).then(|| handle(entry.parent)),
@@ -230,7 +255,7 @@ pub fn decode_qdisc(entry: &Entry) -> ObservedQdisc {
     }
 }
 
-/// What the kernel says about an HTB class; `None` for another class.
+/// What the kernel says about a class; `None` for one that plans do not use.
 pub fn decode_class(entry: &Entry) -> Option<ObservedClass> {
     let id = handle(entry.handle);
     // A class at the top reports "root"; a plan, as `tc`, names the root qdisc.
@@ -239,25 +264,13 @@ pub fn decode_class(entry: &Entry) -> Option<ObservedClass> {
     } else {
         handle(entry.parent)
     };
-    let class = htb::decode_class(entry.options())?;
+    let class = options::decode_class(&entry.kind(), entry.options())?;
     Some(ObservedClass {
         parent,
         id,
         class,
         statistics: decode_statistics(entry.statistics()),
     })
-}
-
-/// What a plan's qdisc will look like once the kernel holds it.
-///
-/// The kernel keeps rates in whole bytes per second, CoDel's times in units of 1024 ns, bursts as time. The quantum
-/// of an fq_codel that names none is the device's own and stays `None` here.
-pub fn held(qdisc: &Qdisc) -> Qdisc {
-    match qdisc {
-        Qdisc::Cake(c) => Qdisc::Cake(cake::held(c)),
-        Qdisc::FqCodel(c) => Qdisc::FqCodel(fq_codel::held(c)),
-        _ => qdisc.clone(),
-    }
 }
 
 /// A `tc` handle as 32 bits.

@@ -3,11 +3,14 @@
 //! The lines, run by a root shell in this order on a device without queues of its own, give what [`apply`](crate::apply)
 //! gives through netlink. They are for reading, teaching and comparing; the program never runs them.
 
-use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
+use sqm_plan::plan::{Firewall, Hook, Plan, PlannedClass, PlannedQdisc, RuleAction, RuleCondition, Tree};
 
 /// One command per element, without line ends. Empty for a plan that shapes nothing.
 pub fn tc(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
+    if let Some(firewall) = &plan.firewall {
+        lines.extend(nft(firewall));
+    }
     if let Some(egress) = &plan.egress {
         tree(&plan.interface, egress, &mut lines);
     }
@@ -27,12 +30,20 @@ pub fn tc(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Root, then classes, then leaves: each needs the one above it.
+/// Root, then classes, then leaves, then filters: each needs the one above it.
 fn tree(device: &str, tree: &Tree, lines: &mut Vec<String>) {
-    let (roots, leaves): (Vec<_>, Vec<_>) = tree.qdiscs.iter().partition(|q| q.parent.is_none());
-    lines.extend(roots.iter().map(|root| qdisc(device, root)));
+    lines.extend(tree.root().map(|root| qdisc(device, root)));
     lines.extend(tree.classes.iter().map(|c| class(device, c)));
-    lines.extend(leaves.iter().map(|leaf| qdisc(device, leaf)));
+    lines.extend(tree.leaves().map(|leaf| qdisc(device, leaf)));
+    let parent = tree
+        .root()
+        .map(|root| root.handle.to_string())
+        .unwrap_or_default();
+    lines.extend(
+        tree.filters
+            .iter()
+            .map(|filter| format!("tc filter add dev {device} parent {parent} {filter}")),
+    );
 }
 
 fn qdisc(device: &str, planned: &PlannedQdisc) -> String {
@@ -52,12 +63,60 @@ fn qdisc(device: &str, planned: &PlannedQdisc) -> String {
 
 fn class(device: &str, planned: &PlannedClass) -> String {
     let PlannedClass { parent, id, class } = planned;
-    format!("tc class add dev {device} parent {parent} classid {id} htb {class}")
+    format!("tc class add dev {device} parent {parent} classid {id} {class}")
+}
+
+/// The firewall table as `nft` commands.
+pub fn nft(firewall: &Firewall) -> Vec<String> {
+    let table = &firewall.table;
+    let mut lines = vec![format!("nft add table inet {table}")];
+    let rules = firewall.rules();
+    for hook in [Hook::Prerouting, Hook::Output, Hook::Postrouting] {
+        if rules.iter().any(|(at, _)| *at == hook) {
+            lines.push(format!(
+                "nft add chain inet {table} {hook} '{{ type filter hook {hook} priority mangle; }}'"
+            ));
+        }
+    }
+    lines.extend(rules.iter().map(|(hook, rule)| {
+        let conditions = rule.conditions.iter().map(|condition| asks(*condition, firewall));
+        let actions = rule.actions.iter().map(|action| does(*action, firewall.mask));
+        let words: Vec<String> = conditions.chain(actions).collect();
+        format!("nft add rule inet {table} {hook} {}", words.join(" "))
+    }));
+    lines
+}
+
+fn asks(condition: RuleCondition, firewall: &Firewall) -> String {
+    let Firewall { interface, mask, .. } = firewall;
+    match condition {
+        RuleCondition::Arrives => format!("iifname {interface}"),
+        RuleCondition::Leaves => format!("oifname {interface}"),
+        RuleCondition::LeavesElsewhere => format!("oifname != {interface}"),
+        RuleCondition::Marked(is) => format!("meta mark and {mask:#x} {} 0", if is { "!=" } else { "==" }),
+        RuleCondition::Ipv6(ipv6) => format!("meta nfproto {}", if ipv6 { "ipv6" } else { "ipv4" }),
+        RuleCondition::Transport(protocol) => format!("meta l4proto {protocol}"),
+        RuleCondition::Port(port) => format!("@th,16,16 {port}"),
+        RuleCondition::Icmpv6Type(first, last) => format!("@th,0,8 {first}-{last}"),
+        RuleCondition::Dscp { ipv6, dscp, is } => {
+            let family = if ipv6 { "ip6" } else { "ip" };
+            format!("{family} dscp {}{dscp}", if is { "" } else { "!= " })
+        }
+    }
+}
+
+fn does(action: RuleAction, mask: u32) -> String {
+    match action {
+        RuleAction::Mark(mark) => format!("meta mark set meta mark and {:#x} or {:#x}", !mask, mark & mask),
+        RuleAction::EraseDscp { ipv6: true } => "ip6 dscp set 0".to_owned(),
+        RuleAction::EraseDscp { ipv6: false } => "ip dscp set 0".to_owned(),
+        RuleAction::Return => "return".to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use sqm_core::spec::{HtbClass, LinkLayer, Qdisc, Stab};
+    use sqm_core::spec::{Class, HtbClass, LinkLayer, Qdisc, Stab};
     use sqm_core::units::{Bytes, Rate};
     use sqm_plan::plan::Handle;
 
@@ -77,12 +136,15 @@ mod tests {
         let tree = |words| Tree {
             qdiscs: vec![qdisc(None, Handle::new(1, 0), words)],
             classes: Vec::new(),
+            filters: Vec::new(),
         };
         let plan = Plan {
             interface: "eth0".to_owned(),
             script: "piece_of_cake.qos".to_owned(),
             egress: Some(tree("cake bandwidth 20mbit besteffort nat")),
             ingress: Some(tree("cake bandwidth 80mbit besteffort nat wash ingress")),
+            firewall: None,
+            notes: Vec::new(),
         };
         insta::assert_snapshot!(tc(&plan).join("\n"));
     }
@@ -119,20 +181,23 @@ mod tests {
                 PlannedClass {
                     parent: root,
                     id: top,
-                    class: class.clone(),
+                    class: Class::Htb(class.clone()),
                 },
                 PlannedClass {
                     parent: top,
                     id: leaf,
-                    class,
+                    class: Class::Htb(class),
                 },
             ],
+            filters: Vec::new(),
         };
         let plan = Plan {
             interface: "ppp0".to_owned(),
             script: "simplest.qos".to_owned(),
             egress: Some(egress),
             ingress: None,
+            firewall: None,
+            notes: Vec::new(),
         };
         insta::assert_snapshot!(tc(&plan).join("\n"));
     }

@@ -7,30 +7,35 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::netlink::attribute::u32_at;
 use crate::netlink::link::{self, Link};
 use crate::netlink::socket::Socket;
-use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, NewQdisc, ROOT};
-use crate::netlink::{fq_codel, htb, redirect, size_table};
+use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, NewFilter, NewQdisc, ROOT};
+use crate::netlink::{codel, filter, fq_codel, htb, redirect, size_table};
 use crate::observe::{self, Entries, handle};
 use crate::verify::Difference;
 
-/// Kinds that can be made again from what the kernel reports about them. (Not sfq: it reports its number of flows
-/// where it expects its number of slots.)
-const RESTORABLE: [&str; 10] = [
+/// Kinds that can be made again from what the kernel reports about them.
+const RESTORABLE: [&str; 14] = [
     "bfifo",
     "cake",
     "codel",
     "fq",
     "fq_codel",
+    "hfsc",
     "htb",
     "noqueue",
     "pfifo",
     "pfifo_fast",
+    "pfifo_head_drop",
+    "pie",
+    "sfq",
     "tbf",
 ];
 
-/// `TCA_CODEL_TARGET`, `TCA_CODEL_INTERVAL` and `TCA_CODEL_CE_THRESHOLD`.
-const CODEL_TIMES: [u16; 3] = [1, 3, 5];
+/// Where SFQ's options have `qth_min`, which is 0 unless its RED mode is on, and where what we know of them ends.
+const SFQ_QTH_MIN: usize = 32;
+const SFQ_KNOWN: usize = 28;
 
 /// The state of the directions that a change touches; `None` is a direction it does not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +51,22 @@ pub struct Snapshot {
 pub struct Queues {
     qdiscs: Vec<Raw>,
     classes: Vec<Raw>,
+    /// On the root.
+    #[serde(default)]
+    filters: Vec<RawFilter>,
+}
+
+/// A filter as reported, reduced to what makes it again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct RawFilter {
+    preference: u16,
+    protocol: u16,
+    parent: u32,
+    /// Of `fw` the mark; others get a number from the kernel.
+    handle: u32,
+    kind: String,
+    #[serde(with = "hexadecimal")]
+    options: Vec<u8>,
 }
 
 /// What happens to arriving packets, and the IFB of the plan.
@@ -163,16 +184,25 @@ impl Queues {
         for qdisc in &qdiscs {
             let kind = qdisc.kind();
 
-            let restorable = RESTORABLE.contains(&kind.as_str()) && !qdisc.has_shared_block();
+            let red = kind == "sfq" && has_red(qdisc.options());
+            let restorable = RESTORABLE.contains(&kind.as_str()) && !red && !qdisc.has_shared_block();
             if !restorable || !has_exact_table(qdisc) {
                 let what = format!("the qdisc \"{kind} {}\"", handle(qdisc.handle));
                 return Err(in_the_way(link, what));
             }
         }
+        let root = qdiscs[0].handle;
         for parent in qdiscs.iter().copied().chain(&entries.classes) {
-            let filters = traffic::filters(socket, link.index, parent.handle)
-                .map_err(Error::kernel(&link.name, "list the filters"))?;
-            if !filters.is_empty() {
+            let filters = if parent.handle == root {
+                entries.root_filters.clone()
+            } else {
+                traffic::filters(socket, link.index, parent.handle)
+                    .map_err(Error::kernel(&link.name, "list the filters"))?
+            };
+            let strange = |entry: &Entry| {
+                filter::decode(entry).is_some_and(|filter| matches!(filter.rule, filter::Rule::Other(_)))
+            };
+            if filters.iter().any(strange) || (parent.handle != root && !filters.is_empty()) {
                 let what = format!("\"{} {}\" with filters", parent.kind(), handle(parent.handle));
                 return Err(in_the_way(link, what));
             }
@@ -180,6 +210,7 @@ impl Queues {
         Ok(Self {
             qdiscs: qdiscs.into_iter().map(Raw::of).collect(),
             classes: entries.classes.iter().map(Raw::of).collect(),
+            filters: RawFilter::all(&entries.root_filters),
         })
     }
 
@@ -192,6 +223,7 @@ impl Queues {
                 .root()
                 .map_or_else(Vec::new, |_| entries.qdiscs.iter().map(Raw::of).collect()),
             classes: entries.classes.iter().map(Raw::of).collect(),
+            filters: RawFilter::all(&entries.root_filters),
         };
         if now == *self || (self.has_shape_of(&now) && self.change_back(socket, link).is_ok()) {
             return Ok(());
@@ -213,6 +245,9 @@ impl Queues {
         !self.qdiscs.is_empty()
             && places(&self.qdiscs) == places(&other.qdiscs)
             && places(&self.classes) == places(&other.classes)
+            && self.filters == other.filters
+            // SFQ has no change operation.
+            && self.qdiscs.iter().zip(&other.qdiscs).all(|(a, b)| a.kind != "sfq" || a == b)
     }
 
     fn change_back(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
@@ -223,6 +258,9 @@ impl Queues {
                 "fq_codel" => fq_codel::without_flows(&qdisc.replayable()),
                 _ => qdisc.replayable(),
             };
+            if qdisc.kind == "sfq" {
+                continue;
+            }
             let new = qdisc.request(link, &options);
             new.change(socket)
                 .map_err(Error::kernel(&link.name, format!("change back {}", qdisc.kind)))?;
@@ -244,7 +282,46 @@ impl Queues {
         self.classes
             .iter()
             .try_for_each(|class| class.put_class(socket, link))?;
-        leaves.into_iter().try_for_each(|leaf| create(socket, leaf))
+        leaves.into_iter().try_for_each(|leaf| create(socket, leaf))?;
+        self.filters
+            .iter()
+            .try_for_each(|filter| filter.create(socket, link))
+    }
+}
+
+impl RawFilter {
+    fn all(entries: &[Entry]) -> Vec<Self> {
+        let mut filters: Vec<_> = entries
+            .iter()
+            .filter(|entry| filter::decode(entry).is_some())
+            .map(|entry| {
+                let kind = entry.kind();
+                Self {
+                    preference: entry.preference(),
+                    protocol: entry.protocol(),
+                    parent: entry.parent,
+                    handle: if kind == "fw" { entry.handle } else { 0 },
+                    options: filter::replayable(&kind, entry.options()),
+                    kind,
+                }
+            })
+            .collect();
+        filters.sort();
+        filters
+    }
+
+    fn create(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
+        let new = NewFilter {
+            device: link.index,
+            parent: self.parent,
+            preference: self.preference,
+            protocol: self.protocol,
+            handle: self.handle,
+            kind: &self.kind,
+            options: &self.options,
+        };
+        new.create(socket)
+            .map_err(Error::kernel(&link.name, "add back a filter"))
     }
 }
 
@@ -347,11 +424,17 @@ impl Arrivals {
 impl Raw {
     fn of(entry: &Entry) -> Self {
         let stab = entry.stab().and_then(size_table::decode_stab);
+        let kind = entry.kind();
+        let mut options = entry.options().to_vec();
+        // What follows counts packets, unless the RED mode is on.
+        if kind == "sfq" && !has_red(&options) {
+            options[SFQ_KNOWN.min(entry.options().len())..].fill(0);
+        }
         Self {
             handle: entry.handle,
             parent: entry.parent,
-            kind: entry.kind(),
-            options: entry.options().to_vec(),
+            kind,
+            options,
             stab: stab.map(|stab| size_table::encode(&stab)).unwrap_or_default(),
         }
     }
@@ -360,7 +443,7 @@ impl Raw {
     fn replayable(&self) -> Vec<u8> {
         match self.kind.as_str() {
             "htb" => htb::replayable_root(&self.options),
-            "codel" => fq_codel::replayable(&self.options, &CODEL_TIMES),
+            "codel" => fq_codel::replayable(&self.options, &codel::TIMES),
             "fq_codel" => fq_codel::replayable(&self.options, &fq_codel::TIMES),
             _ => self.options.clone(),
         }
@@ -419,16 +502,12 @@ pub(crate) fn make_hook(
     let Some((preference, index)) = target else {
         return Ok(());
     };
-    let options = redirect::encode(index);
-    traffic::create_filter(
-        socket,
-        device.index,
-        INGRESS_HANDLE,
-        preference,
-        redirect::KIND,
-        &options,
-    )
-    .map_err(Error::kernel(&device.name, "redirect arriving packets"))
+    redirect::create(socket, device.index, preference, index)
+        .map_err(Error::kernel(&device.name, "redirect arriving packets"))
+}
+
+fn has_red(sfq: &[u8]) -> bool {
+    u32_at(sfq, SFQ_QTH_MIN).is_some_and(|qth_min| qth_min != 0)
 }
 
 /// Whether the size table can be computed again from what the kernel tells of it.
@@ -495,6 +574,7 @@ mod tests {
             egress: Some(Queues {
                 qdiscs: vec![root],
                 classes: Vec::new(),
+                filters: Vec::new(),
             }),
             ingress: Some(Arrivals {
                 hook: Some(Hook {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use sqm_plan::plan::Firewall;
 
 use crate::error::Error;
 use crate::snapshot::Snapshot;
@@ -36,10 +37,27 @@ pub struct Record {
     pub ifb: String,
     /// Kind and handle of our root qdisc, if egress is shaped.
     pub egress: Option<(String, u32)>,
+    /// Kind and handle of our root before a change that has not ended yet: until then either is ours.
+    #[serde(default)]
+    pub replaces: Option<(String, u32)>,
     /// Whether ingress is shaped.
     pub ingress: bool,
+    /// Our firewall table.
+    #[serde(default)]
+    pub firewall: Option<Firewall>,
     /// What was there before.
     pub previous: Snapshot,
+}
+
+impl Record {
+    /// Whether a root of that kind and handle is ours.
+    pub(crate) fn owns(&self, root: &(String, u32)) -> bool {
+        // A plain CAKE stands in for one for many queues where the kernel has none.
+        let is = |ours: &(String, u32)| {
+            ours == root || (ours.1 == root.1 && ours.0 == "cake_mq" && root.0 == "cake")
+        };
+        self.egress.as_ref().is_some_and(is) || self.replaces.as_ref().is_some_and(is)
+    }
 }
 
 impl Store {
@@ -152,7 +170,9 @@ mod tests {
             index: 2,
             ifb: "ifb4eth0".to_owned(),
             egress: None,
+            replaces: None,
             ingress: true,
+            firewall: None,
             previous: Snapshot::default(),
         };
         assert_eq!(store.read("eth0").unwrap(), None);

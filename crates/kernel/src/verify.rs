@@ -1,18 +1,18 @@
 //! The plan against the kernel's answer, parameter by parameter.
 //!
 //! Only the kernel's own rounding is allowed for, computed by the same functions that encode a plan
-//! ([`observe::held`]); any other deviation is a difference.
+//! ([`options::held`](crate::netlink::options::held)); any other deviation is a difference.
 
 use std::fmt;
 
 use serde::Serialize;
-use sqm_core::spec::{HtbClass, Qdisc, Stab};
+use sqm_core::spec::{Class, HtbClass, Qdisc, Stab};
 use sqm_core::units::{Bytes, Rate};
 use sqm_plan::plan::{Plan, Tree};
 
 use crate::error::Error;
 use crate::netlink::socket::Socket;
-use crate::netlink::{htb, size_table};
+use crate::netlink::{filter, hfsc, htb, nftables, options, size_table};
 use crate::observe::{self, Device, ObservedQdisc};
 
 /// Longest link header that a device adds to its MTU when the kernel chooses fq_codel's quantum, bytes.
@@ -38,19 +38,59 @@ impl fmt::Display for Difference {
 /// Every difference between a plan and what the kernel holds; none if all is as planned.
 ///
 /// A direction that the plan leaves alone is not looked at, except that a leftover redirect to the plan's IFB is a
-/// difference.
+/// difference. Needs no privileges, unless the plan has firewall rules: those the kernel shows to root only.
 pub fn verify(socket: &mut Socket, plan: &Plan) -> Result<Vec<Difference>, Error> {
-    let links = observe::links(socket)?;
-    let device = observe::device(socket, &links, observe::find(&links, &plan.interface)?)?;
-    let ifb = match links.iter().find(|l| l.name == plan.ifb()) {
-        Some(link) => Some(observe::device(socket, &links, link)?),
-        None => None,
-    };
-    Ok(compare(plan, &device, ifb.as_ref()))
+    Ok(compare(plan, &Observed::read(socket, plan)?))
+}
+
+/// All that a plan is about, as the kernel holds it.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The shaped device.
+    pub device: Device,
+    /// The plan's IFB.
+    pub ifb: Option<Device>,
+    /// Whether the plan's firewall rules stand as planned; `None` if it has none.
+    pub firewall: Option<bool>,
+}
+
+impl Observed {
+    /// Reads it.
+    pub fn read(socket: &mut Socket, plan: &Plan) -> Result<Self, Error> {
+        let links = observe::links(socket)?;
+        let device = observe::device(socket, &links, observe::find(&links, &plan.interface)?)?;
+        let ifb = match links.iter().find(|l| l.name == plan.ifb()) {
+            Some(link) => Some(observe::device(socket, &links, link)?),
+            None => None,
+        };
+        let firewall = match &plan.firewall {
+            None => None,
+            Some(firewall) => {
+                let mut socket = firewall_socket(&plan.interface)?;
+                let holds = nftables::holds(&mut socket, firewall);
+                Some(holds.map_err(Error::firewall(&plan.interface, "list the firewall rules"))?)
+            }
+        };
+        Ok(Self {
+            device,
+            ifb,
+            firewall,
+        })
+    }
+}
+
+/// A socket to the firewall.
+pub(crate) fn firewall_socket(interface: &str) -> Result<Socket, Error> {
+    Socket::of_firewall().map_err(|error| Error::firewall(interface, "reach the firewall")(error.into()))
 }
 
 /// The same for observations made before.
-pub fn compare(plan: &Plan, device: &Device, ifb: Option<&Device>) -> Vec<Difference> {
+pub fn compare(plan: &Plan, observed: &Observed) -> Vec<Difference> {
+    let Observed {
+        device,
+        ifb,
+        firewall,
+    } = observed;
     let mut differences = Differences(Vec::new());
     if let Some(tree) = &plan.egress {
         differences.tree(tree, device);
@@ -75,6 +115,15 @@ pub fn compare(plan: &Plan, device: &Device, ifb: Option<&Device>) -> Vec<Differ
         let found = redirect.map_or_else(|| "no redirect".to_owned(), |name| format!("redirect to {name}"));
         differences.add(&at, format!("redirect to {ifb_name}"), found);
     }
+    if let (Some(planned), Some(false)) = (&plan.firewall, firewall) {
+        let at = format!("{} firewall", plan.interface);
+        let rules = planned.rules().len();
+        differences.add(
+            &at,
+            format!("table {} with {rules} rules", planned.table),
+            "other rules or none",
+        );
+    }
     differences.0
 }
 
@@ -85,7 +134,17 @@ pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
     let mut planned: Vec<_> = tree
         .qdiscs
         .iter()
-        .map(|q| (q.parent, q.handle, q.qdisc.kind().to_owned()))
+        .map(|q| {
+            let stands_in = device
+                .qdiscs
+                .iter()
+                .any(|found| found.parent == q.parent && found.kind == "cake");
+            let kind = match q.qdisc.kind() {
+                "cake_mq" if stands_in => "cake",
+                kind => kind,
+            };
+            (q.parent, q.handle, kind.to_owned())
+        })
         .collect();
     let mut there: Vec<_> = device.qdiscs.iter().map(found).collect();
     planned.sort();
@@ -99,7 +158,7 @@ pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
 
 /// Whether one qdisc is as planned.
 pub(crate) fn same_qdisc(planned: &Qdisc, found: &Qdisc, mtu: u32) -> bool {
-    let expected = with_the_devices_own(observe::held(planned), found, mtu);
+    let expected = with_the_devices_own(options::held(planned), found, mtu);
     expected == *found
 }
 
@@ -121,6 +180,24 @@ fn with_the_devices_own(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
         {
             expected.quantum = found.quantum;
         }
+        // Kept in ticks of the kernel's timer, of which there are a hundred in a second at least.
+        (Qdisc::Pie(expected), Qdisc::Pie(found)) => {
+            let (planned, there) = (expected.tupdate.as_micros(), found.tupdate.as_micros());
+            if (planned..planned + 10_000).contains(&there) {
+                expected.tupdate = found.tupdate;
+            }
+        }
+        // The kernel multiplies and shifts where we divide.
+        (Qdisc::Tbf(expected), Qdisc::Tbf(found)) => {
+            if is_near(expected.burst, found.burst, expected.rate) {
+                expected.burst = found.burst;
+            }
+            if let (Some(expected), Some(found)) = (&mut expected.peak, &found.peak)
+                && is_near(expected.mtu, found.mtu, expected.rate)
+            {
+                expected.mtu = found.mtu;
+            }
+        }
         (Qdisc::Htb(expected), Qdisc::Htb(found)) => {
             expected.direct_qlen = expected.direct_qlen.or(found.direct_qlen);
         }
@@ -131,12 +208,30 @@ fn with_the_devices_own(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
         }
         _ => {}
     }
-    expected
+    // Where the kernel has no CAKE for many queues, a plain one takes its place.
+    match (expected, found) {
+        (Qdisc::CakeMq(expected), Qdisc::Cake(_)) => Qdisc::Cake(expected),
+        (expected, _) => expected,
+    }
 }
 
-/// Whether a class is as planned. iproute2 counts the time of a burst in whole microseconds, so what it set up by
+/// Whether two bursts are the same but for what passes in a microsecond.
+fn is_near(Bytes(planned): Bytes, Bytes(found): Bytes, rate: Rate) -> bool {
+    planned.abs_diff(found) <= rate.bytes_per_sec() / 1_000_000 + 1
+}
+
+/// Whether a class is as planned.
+pub(crate) fn same_class(planned: &Class, found: &Class) -> bool {
+    match (planned, found) {
+        (Class::Htb(planned), Class::Htb(found)) => same_htb_class(planned, found),
+        (Class::Hfsc(planned), Class::Hfsc(found)) => hfsc::held(planned) == *found,
+        _ => false,
+    }
+}
+
+/// iproute2 counts the time of a burst in whole microseconds, so what it set up by
 /// [`render`](crate::render)'s commands may hold what passes in one microsecond less.
-pub(crate) fn same_class(planned: &HtbClass, found: &HtbClass) -> bool {
+fn same_htb_class(planned: &HtbClass, found: &HtbClass) -> bool {
     let held = htb::held(planned);
     let near = |Bytes(held): Bytes, Bytes(found): Bytes, rate: Rate| {
         let microsecond_bytes = rate.bytes_per_sec() / 1_000_000 + 1;
@@ -222,6 +317,16 @@ impl Differences {
                 "no class",
                 extra.class.to_string(),
             );
+        }
+        let planned: Vec<_> = tree.filters.iter().map(|f| filter::encode(f).0).collect();
+        for (filter, words) in planned.iter().zip(&tree.filters) {
+            if !device.filters.contains(filter) {
+                self.add(&format!("{name} filter"), words.to_string(), "no such filter");
+            }
+        }
+        for extra in device.filters.iter().filter(|f| !planned.contains(f)) {
+            let found = format!("one with preference {}", extra.preference);
+            self.add(&format!("{name} filter"), "no filter", found);
         }
         for extra in device
             .qdiscs

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod diagnostic;
+pub mod link;
 pub mod plan;
 pub mod recipes;
 pub mod settings;
@@ -27,9 +28,13 @@ pub struct Loaded {
 
 /// Reads, checks and plans a whole configuration file: all of it, or all its errors.
 ///
-/// `file_name` is for the messages only. `mtu_of` answers a device's MTU in bytes (1500 where there is no such
-/// device yet); the burst of a token bucket depends on it.
-pub fn load(text: &[u8], file_name: &str, mtu_of: &dyn Fn(&str) -> u32) -> Result<Loaded, Vec<Diagnostic>> {
+/// `file_name` is for the messages only. `device_of` answers what is known of a device ([`Device::absent`] where there
+/// is no such device yet): bursts depend on its MTU, and what a packet costs on the kind of device.
+pub fn load(
+    text: &[u8],
+    file_name: &str,
+    device_of: &dyn Fn(&str) -> Device,
+) -> Result<Loaded, Vec<Diagnostic>> {
     let mut report = Report::new(file_name);
     let document = match uci::Document::parse_bytes(text) {
         Ok(document) => document,
@@ -51,10 +56,7 @@ pub fn load(text: &[u8], file_name: &str, mtu_of: &dyn Fn(&str) -> u32) -> Resul
         let Some(settings) = Settings::read(&section, &mut report) else {
             continue;
         };
-        let device = Device {
-            name: settings.interface.clone(),
-            mtu: mtu_of(&settings.interface),
-        };
+        let device = device_of(&settings.interface);
         if let Some(plan) = validate::settings(&settings, &device, &mut report)
             && settings.enabled
         {

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use sqm_core::nearest::nearest;
+use sqm_core::spec::cake::Cake;
 use sqm_core::units::{Nanos, Rate, shortened};
 
 use crate::diagnostic::{Finding, Report};
+use crate::link::{self, Preset};
 use crate::uci;
 
 /// The settings of one interface.
@@ -20,20 +22,22 @@ pub struct Settings {
     pub enabled: bool,
     /// `interface`: the network device whose line is shaped.
     pub interface: String,
-    /// `script`: the set-up.
-    pub script: Script,
-    /// `qdisc`: the leaf, for the set-ups that leave a choice; fq_codel unless said.
-    pub qdisc: Leaf,
-    /// `upload`, `eqdisc_opts`, `elimit` and the others of what leaves through the interface.
+    /// `facing`: where the device leads.
+    pub facing: Facing,
+    /// What leaves through the device: `eqdisc_opts`, `elimit`, `egress_…`.
     pub egress: Direction,
-    /// `download`, `iqdisc_opts`, `ilimit` and the others of what arrives through it.
+    /// What arrives through it: `iqdisc_opts`, `ilimit`, `ingress_…`.
     pub ingress: Direction,
-    /// `squash_dscp`: erase the DSCP of arriving packets; on unless switched off.
-    pub squash_dscp: bool,
-    /// `squash_ingress`: do not use the DSCP of arriving packets to classify them; on unless switched off.
-    pub squash_ingress: bool,
+    /// `squash_dscp`: erase the DSCP of arriving packets; unless said, the set-up decides.
+    pub squash_dscp: Option<bool>,
+    /// `squash_ingress`: do not use the DSCP of arriving packets to classify them; unless said, the set-up decides.
+    pub squash_ingress: Option<bool>,
     /// `use_mq`: one CAKE for each transmit queue.
     pub use_mq: bool,
+    /// `autoflow`: fewer queues in the leaf on slow lines.
+    pub autoflow: bool,
+    /// `mark_mask`: the bits of the firewall mark that are ours.
+    pub mark_mask: u32,
     /// What a packet costs on the line.
     pub link: Link,
     /// `debug_logging`: keep logs of start and stop.
@@ -44,9 +48,23 @@ pub struct Settings {
     lines: BTreeMap<String, usize>,
 }
 
-/// The settings of one direction.
+/// `facing`: which way the line's upload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Facing {
+    /// Towards the internet: the upload leaves through the device.
+    Internet,
+    /// Towards the hosts of the home: the download leaves through it.
+    Lan,
+}
+
+/// The settings of one direction of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Direction {
+    /// `script`, or `egress_script` and `ingress_script`: the set-up.
+    pub script: Script,
+    /// `qdisc`, or `egress_qdisc` and `ingress_qdisc`: the leaf, for the set-ups that leave a choice; fq_codel unless
+    /// said.
+    pub qdisc: Leaf,
     /// Shaped rate, as it is typed: no margin is taken off. `None` (written 0) does not shape this direction.
     pub rate: Option<Rate>,
     /// Mark packets rather than drop them.
@@ -55,8 +73,23 @@ pub struct Direction {
     pub limit: Option<u32>,
     /// The leaf's acceptable standing delay.
     pub target: Target,
+    /// `shaper_burst_dur_us`: a token bucket's burst as time, microseconds.
+    pub burst_micros: u32,
+    /// `shaper_quantum_dur_us`: HTB's quantum as time, microseconds.
+    pub quantum_micros: u32,
+    /// The `cake_…` options that are given, in CAKE's words.
+    pub cake: Vec<CakeOption>,
     /// Words appended to those of the leaf, where the last word wins.
     pub options: String,
+}
+
+/// A typed option of CAKE that is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CakeOption {
+    /// The option's name, with its direction if it has one.
+    pub name: String,
+    /// What it says in CAKE's words; they have been read once and are good.
+    pub words: String,
 }
 
 /// `itarget` and `etarget`.
@@ -73,10 +106,11 @@ pub enum Target {
 /// The link-layer options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
+    /// `link`: the access technology, from which the others follow unless they are given.
+    pub preset: Option<&'static Preset>,
     /// `linklayer`.
     pub layer: LinkLayer,
-    /// `overhead`: bytes added per packet. What they are added to depends on the mechanism: CAKE counts from the
-    /// IP header, a size table from whatever header the kernel's length includes, 14 bytes on Ethernet.
+    /// `overhead`: bytes that the line adds to an IP packet, whatever mechanism counts them.
     pub overhead: i32,
     /// `linklayer_adaptation_mechanism`.
     pub mechanism: Mechanism,
@@ -84,7 +118,7 @@ pub struct Link {
     pub table_mtu: u32,
     /// `tcTSIZE`: entries in the size table.
     pub table_size: u32,
-    /// `tcMPU`: least size a packet is counted with, bytes.
+    /// `tcMPU`: least size a packet is counted with, overhead included, bytes.
     pub mpu: u32,
 }
 
@@ -97,6 +131,8 @@ pub enum LinkLayer {
     Ethernet,
     /// 48 bytes of payload in 53-byte cells; `adsl` is another word for it.
     Atm,
+    /// 64b/65b coding of VDSL2: one byte in 65 is lost.
+    Ptm,
 }
 
 /// `linklayer_adaptation_mechanism`: who does the arithmetic.
@@ -108,66 +144,167 @@ pub enum Mechanism {
     Cake,
     /// A size table on the root.
     TcStab,
-    /// HTB's own tables.
+    /// The accounting inside HTB and TBF.
     HtbPrivate,
 }
 
-/// The set-ups of this version.
+/// The set-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     /// CAKE with one tin in each direction.
     PieceOfCake,
     /// CAKE with three tins.
     LayerCake,
+    /// CAKE as this project recommends it, each direction in its own way.
+    BestOfCake,
+    /// HTB with three classes.
+    Simple,
     /// HTB with one class and one leaf.
     Simplest,
+    /// TBF with one leaf.
+    SimplestTbf,
+    /// HFSC with three classes.
+    HfscLite,
+    /// HFSC with one class and one leaf.
+    HfscLitest,
 }
 
 impl Script {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::PieceOfCake, Self::LayerCake, Self::Simplest];
+    pub const ALL: [Self; 8] = [
+        Self::BestOfCake,
+        Self::PieceOfCake,
+        Self::LayerCake,
+        Self::Simple,
+        Self::Simplest,
+        Self::SimplestTbf,
+        Self::HfscLite,
+        Self::HfscLitest,
+    ];
 
     /// What the option says.
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::PieceOfCake => "piece_of_cake.qos",
             Self::LayerCake => "layer_cake.qos",
+            Self::BestOfCake => "best_of_cake.qos",
+            Self::Simple => "simple.qos",
             Self::Simplest => "simplest.qos",
+            Self::SimplestTbf => "simplest_tbf.qos",
+            Self::HfscLite => "hfsc_lite.qos",
+            Self::HfscLitest => "hfsc_litest.qos",
         }
     }
 }
 
 /// `qdisc`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf {
     /// Flow Queue CoDel.
     FqCodel,
     /// CAKE.
     Cake,
-    /// Something that no set-up of this version builds.
-    Other(String),
+    /// CoDel on one queue.
+    Codel,
+    /// PIE on one queue.
+    Pie,
+    /// Stochastic fairness queueing.
+    Sfq,
+    /// A plain queue, limited in packets.
+    Pfifo,
+    /// A plain queue, limited in bytes.
+    Bfifo,
 }
 
 impl Leaf {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::FqCodel,
+        Self::Cake,
+        Self::Codel,
+        Self::Pie,
+        Self::Sfq,
+        Self::Pfifo,
+        Self::Bfifo,
+    ];
+
     /// What the option says.
-    pub fn name(&self) -> &str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::FqCodel => "fq_codel",
             Self::Cake => "cake",
-            Self::Other(name) => name,
+            Self::Codel => "codel",
+            Self::Pie => "pie",
+            Self::Sfq => "sfq",
+            Self::Pfifo => "pfifo",
+            Self::Bfifo => "bfifo",
         }
     }
 }
 
-/// Options that only a web form reads, to decide what it shows.
-const OF_THE_FORM: [&str; 3] = [
-    "qdisc_advanced",
-    "qdisc_really_really_advanced",
-    "linklayer_advanced",
+/// How a typed option of CAKE becomes CAKE's words.
+enum CakeValue {
+    /// On and off.
+    Flag(&'static str, &'static str),
+    /// One of CAKE's own words.
+    Word(&'static [&'static str]),
+    /// The keyword and a value, or one of the words.
+    Value(&'static str, &'static [&'static str]),
+    /// Off, on, more.
+    Filter,
+}
+
+/// The typed options of CAKE. Each also exists with `egress_` and `ingress_` before it, for one direction.
+const CAKE_OPTIONS: [(&str, CakeValue); 11] = [
+    (
+        "cake_rtt",
+        CakeValue::Value(
+            "rtt",
+            &[
+                "datacentre",
+                "lan",
+                "metro",
+                "regional",
+                "internet",
+                "oceanic",
+                "satellite",
+                "interplanetary",
+            ],
+        ),
+    ),
+    (
+        "cake_tins",
+        CakeValue::Word(&["besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"]),
+    ),
+    (
+        "cake_isolation",
+        CakeValue::Word(&[
+            "flowblind",
+            "srchost",
+            "dsthost",
+            "hosts",
+            "flows",
+            "dual-srchost",
+            "dual-dsthost",
+            "triple-isolate",
+        ]),
+    ),
+    ("cake_nat", CakeValue::Flag("nat", "nonat")),
+    ("cake_wash", CakeValue::Flag("wash", "nowash")),
+    ("cake_ack_filter", CakeValue::Filter),
+    ("cake_ingress", CakeValue::Flag("ingress", "egress")),
+    ("cake_split_gso", CakeValue::Flag("split-gso", "no-split-gso")),
+    ("cake_memlimit", CakeValue::Value("memlimit", &[])),
+    ("cake_fwmark", CakeValue::Value("fwmark", &[])),
+    ("cake_autorate_ingress", CakeValue::Flag("autorate-ingress", "")),
 ];
 
-/// Options that sqm-scripts reads.
-const OPTIONS: [&str; 26] = [
+/// A time a token bucket may send ahead, microseconds.
+const BURST_MICROS: u32 = 1000;
+
+/// Options that sqm-scripts reads, then ours with those of sqm-scripts that were variables outside the file, then those
+/// that only a web form reads, to decide what it shows.
+const OPTIONS: [&str; 43] = [
     "enabled",
     "interface",
     "download",
@@ -194,14 +331,23 @@ const OPTIONS: [&str; 26] = [
     "target",
     "debug_logging",
     "verbosity",
-];
-
-/// Set-ups of sqm-scripts that this version does not build.
-const LATER_SCRIPTS: [&str; 4] = [
-    "simple.qos",
-    "simplest_tbf.qos",
-    "hfsc_lite.qos",
-    "hfsc_litest.qos",
+    "link",
+    "facing",
+    "autoflow",
+    "mark_mask",
+    "egress_script",
+    "ingress_script",
+    "egress_qdisc",
+    "ingress_qdisc",
+    "shaper_burst_dur_us",
+    "eshaper_burst_dur_us",
+    "ishaper_burst_dur_us",
+    "shaper_quantum_dur_us",
+    "eshaper_quantum_dur_us",
+    "ishaper_quantum_dur_us",
+    "qdisc_advanced",
+    "qdisc_really_really_advanced",
+    "linklayer_advanced",
 ];
 
 impl Settings {
@@ -218,18 +364,22 @@ impl Settings {
         reader.report_foreign(section);
 
         let interface = reader.interface();
-        let script = reader.script();
-        let egress = reader.direction("upload", 'e', "egress_ecn");
-        let ingress = reader.direction("download", 'i', "ingress_ecn");
-        let qdisc = match reader.text("qdisc") {
-            None | Some("fq_codel") => Leaf::FqCodel,
-            Some("cake") => Leaf::Cake,
-            Some(name) => Leaf::Other(name.to_owned()),
+        let facing = reader
+            .choice("facing", &[("internet", Facing::Internet), ("lan", Facing::Lan)])
+            .unwrap_or(Facing::Internet);
+        let (upload, download) = (reader.rate("upload"), reader.rate("download"));
+        let (leaving, arriving) = match facing {
+            Facing::Internet => (upload, download),
+            Facing::Lan => (download, upload),
         };
+        let egress = reader.direction("egress", leaving);
+        let ingress = reader.direction("ingress", arriving);
         let link = reader.link();
-        let squash_dscp = reader.flag("squash_dscp", true);
-        let squash_ingress = reader.flag("squash_ingress", true);
+        let squash_dscp = reader.switch("squash_dscp");
+        let squash_ingress = reader.switch("squash_ingress");
         let use_mq = reader.flag("use_mq", false);
+        let autoflow = reader.flag("autoflow", false);
+        let mark_mask = reader.mask("mark_mask").unwrap_or(0xff);
         let debug_logging = reader.flag("debug_logging", false);
         let verbosity = reader.number("verbosity", 0, 10).unwrap_or(5);
         let lines = reader
@@ -241,13 +391,14 @@ impl Settings {
             line: section.line,
             enabled,
             interface: interface?,
-            script: script?,
-            qdisc,
-            egress,
-            ingress,
+            facing,
+            egress: egress?,
+            ingress: ingress?,
             squash_dscp,
             squash_ingress,
             use_mq,
+            autoflow,
+            mark_mask,
             link,
             debug_logging,
             verbosity,
@@ -263,6 +414,14 @@ impl Settings {
     /// The line of an option, or the section's if it is not given.
     pub fn line_of(&self, option: &str) -> usize {
         self.lines.get(option).copied().unwrap_or(self.line)
+    }
+
+    /// The option that holds the rate of what leaves (true) or arrives.
+    pub const fn rate_option(&self, egress: bool) -> &'static str {
+        match (self.facing, egress) {
+            (Facing::Internet, true) | (Facing::Lan, false) => "upload",
+            (Facing::Internet, false) | (Facing::Lan, true) => "download",
+        }
     }
 
     /// The same settings as if the user had appended no words to the leaves.
@@ -337,10 +496,13 @@ impl<'a, 'r> Reader<'a, 'r> {
         let mut first_line = section.line;
         for setting in &section.settings {
             let name = setting.name;
-            if OPTIONS.contains(&name) || OF_THE_FORM.contains(&name) {
+            if OPTIONS.contains(&name) || is_cake_option(name) {
                 continue;
             }
-            let meant = nearest(name, OPTIONS).filter(|meant| !self.given.contains_key(meant));
+            let known = OPTIONS
+                .into_iter()
+                .chain(CAKE_OPTIONS.iter().map(|(name, _)| *name));
+            let meant = nearest(name, known).filter(|meant| !self.given.contains_key(meant));
             if meant.is_some() {
                 let finding = Finding::at(setting.line, "ignored: no such option").option(shortened(name));
                 self.report.warning(finding.suggest(meant));
@@ -376,18 +538,43 @@ impl<'a, 'r> Reader<'a, 'r> {
 
     /// A UCI boolean.
     fn flag(&mut self, option: &str, default: bool) -> bool {
-        match self.text(option) {
-            None => default,
-            Some("1" | "on" | "true" | "yes" | "enabled") => true,
-            Some("0" | "off" | "false" | "no" | "disabled") => false,
-            Some(other) => {
+        self.switch(option).unwrap_or(default)
+    }
+
+    /// A UCI boolean, if it is given.
+    fn switch(&mut self, option: &str) -> Option<bool> {
+        match self.text(option)? {
+            "1" | "on" | "true" | "yes" | "enabled" => Some(true),
+            "0" | "off" | "false" | "no" | "disabled" => Some(false),
+            other => {
                 let message = format!("'{}' is neither on (1) nor off (0)", shortened(other));
                 let meant = nearest(
                     other,
                     ["on", "off", "true", "false", "yes", "no", "enabled", "disabled"],
                 );
                 self.error(option, message, meant);
-                default
+                None
+            }
+        }
+    }
+
+    /// The bits of a firewall mark: decimal, or hexadecimal after `0x`.
+    fn mask(&mut self, option: &str) -> Option<u32> {
+        let text = self.text(option)?;
+        let read = match text.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        // Three marks need two bits at least.
+        match read {
+            Ok(mask) if mask & 3 == 3 => Some(mask),
+            _ => {
+                let message = format!(
+                    "'{}' is not a mask that has its two lowest bits set, such as 0xff",
+                    shortened(text)
+                );
+                self.error(option, message, None::<String>);
+                None
             }
         }
     }
@@ -437,39 +624,156 @@ impl<'a, 'r> Reader<'a, 'r> {
         Some(name)
     }
 
-    fn script(&mut self) -> Option<Script> {
-        let supported = Script::ALL.map(Script::file_name);
-        let list = supported.join(", ");
-        let Some(name) = self.text("script") else {
-            self.error("script", format!("missing: choose one of {list}"), None::<String>);
+    /// The set-up of a direction: its own option, or the one for both.
+    fn script(&mut self, side: &str) -> Option<Script> {
+        let own = format!("{side}_script");
+        let option = if self.given.contains_key(own.as_str()) {
+            own.as_str()
+        } else {
+            "script"
+        };
+        let names = Script::ALL.map(Script::file_name);
+        let list = names.join(", ");
+        let Some(name) = self.text(option) else {
+            // Said once, for the first direction that misses it.
+            if side == "egress" || self.given.contains_key("egress_script") {
+                self.error(option, format!("missing: choose one of {list}"), None::<String>);
+            }
             return None;
         };
         let script = Script::ALL.into_iter().find(|script| script.file_name() == name);
-        if script.is_none() {
-            if LATER_SCRIPTS.contains(&name) {
-                let message = format!("'{name}' is not supported yet; supported are {list}");
-                self.error("script", message, None::<String>);
-            } else {
-                let message = format!("unknown script '{}'; supported are {list}", shortened(name));
-                let meant = nearest(name, supported);
-                self.error("script", message, meant);
-            }
+        if script.is_none() && (side == "egress" || option != "script") {
+            let message = format!("unknown script '{}'; there are {list}", shortened(name));
+            let meant = nearest(name, names);
+            self.error(option, message, meant);
         }
         script
     }
 
-    fn direction(&mut self, rate: &str, letter: char, ecn: &str) -> Direction {
-        Direction {
-            rate: self.rate(rate),
+    /// The leaf of a direction: its own option, or the one for both.
+    fn leaf(&mut self, side: &str) -> Option<Leaf> {
+        let own = format!("{side}_qdisc");
+        let option = if self.given.contains_key(own.as_str()) {
+            own.as_str()
+        } else {
+            "qdisc"
+        };
+        let Some(name) = self.text(option) else {
+            return Some(Leaf::FqCodel);
+        };
+        let leaf = Leaf::ALL.into_iter().find(|leaf| leaf.name() == name);
+        if leaf.is_none() && (side == "egress" || option != "qdisc") {
+            let names = Leaf::ALL.map(Leaf::name);
+            let message = format!(
+                "unknown queueing discipline '{}'; choose one of {}",
+                shortened(name),
+                names.join(", ")
+            );
+            let meant = nearest(name, names);
+            self.error(option, message, meant);
+        }
+        leaf
+    }
+
+    fn direction(&mut self, side: &str, rate: Option<Rate>) -> Option<Direction> {
+        let letter = &side[..1];
+        let (script, qdisc) = (self.script(side), self.leaf(side));
+        let duration = |reader: &mut Self, what: &str, default| {
+            let own = format!("{letter}shaper_{what}_dur_us");
+            let both = format!("shaper_{what}_dur_us");
+            let option = if reader.given.contains_key(own.as_str()) {
+                own
+            } else {
+                both
+            };
+            // A second is far beyond any use, and keeps the numbers small.
+            reader.number(&option, 0, 1_000_000).unwrap_or(default)
+        };
+        let burst_micros = duration(self, "burst", BURST_MICROS);
+        let quantum_micros = duration(self, "quantum", burst_micros);
+        Some(Direction {
+            rate,
             ecn: self
-                .choice(ecn, &[("ECN", true), ("NOECN", false)])
+                .choice(&format!("{side}_ecn"), &[("ECN", true), ("NOECN", false)])
                 .unwrap_or(true),
             limit: self.number(&format!("{letter}limit"), 1, u32::MAX.into()),
             target: self.target(&format!("{letter}target")),
+            burst_micros,
+            quantum_micros,
+            cake: self.cake(side),
             options: self
                 .text(&format!("{letter}qdisc_opts"))
                 .unwrap_or_default()
                 .to_owned(),
+            script: script?,
+            qdisc: qdisc?,
+        })
+    }
+
+    /// The typed options of CAKE: those for both directions, then this one's own, which win.
+    fn cake(&mut self, side: &str) -> Vec<CakeOption> {
+        let mut read = Vec::new();
+        for (name, value) in &CAKE_OPTIONS {
+            let own = format!("{side}_{name}");
+            let option = if self.given.contains_key(own.as_str()) {
+                own
+            } else {
+                (*name).to_owned()
+            };
+            let Some(text) = self.text(&option).map(str::to_owned) else {
+                continue;
+            };
+            // What is wrong in an option for both directions is said once.
+            let errors = self.report.errors.len();
+            let words = self.cake_words(&option, &text, value);
+            if side == "ingress" && option == *name {
+                self.report.errors.truncate(errors);
+            }
+            if let Some(words) = words {
+                read.push(CakeOption { name: option, words });
+            }
+        }
+        read
+    }
+
+    fn cake_words(&mut self, option: &str, text: &str, value: &CakeValue) -> Option<String> {
+        let one_of = |reader: &mut Self, words: &[&'static str]| {
+            let choices: Vec<_> = words.iter().map(|word| (*word, *word)).collect();
+            reader.choice(option, &choices).map(str::to_owned)
+        };
+        match value {
+            CakeValue::Flag(on, off) => self
+                .switch(option)
+                .map(|is_on| if is_on { *on } else { *off }.to_owned()),
+            CakeValue::Word(words) => one_of(self, words),
+            CakeValue::Value(_, words) if words.contains(&text) => Some(text.to_owned()),
+            CakeValue::Value(keyword, _) => {
+                let words = format!("{keyword} {text}");
+                // Blanks inside would smuggle other words in.
+                let read = match text.split_whitespace().count() {
+                    1 => Cake::default()
+                        .apply(&words)
+                        .map_err(|error| (error.reason(), error.suggestion)),
+                    _ => Err((format!("'{}' is not one value", shortened(text)), None)),
+                };
+                match read {
+                    Ok(()) => Some(words),
+                    Err((reason, suggestion)) => {
+                        self.error(option, reason, suggestion);
+                        None
+                    }
+                }
+            }
+            CakeValue::Filter => {
+                let choices = [
+                    ("on", "ack-filter"),
+                    ("off", "no-ack-filter"),
+                    ("1", "ack-filter"),
+                    ("0", "no-ack-filter"),
+                    ("aggressive", "ack-filter-aggressive"),
+                ];
+                self.choice(option, &choices).map(str::to_owned)
+            }
         }
     }
 
@@ -557,6 +861,7 @@ impl<'a, 'r> Reader<'a, 'r> {
             ("ethernet", LinkLayer::Ethernet),
             ("atm", LinkLayer::Atm),
             ("adsl", LinkLayer::Atm),
+            ("ptm", LinkLayer::Ptm),
         ];
         let mechanisms = [
             ("default", Mechanism::Default),
@@ -564,20 +869,38 @@ impl<'a, 'r> Reader<'a, 'r> {
             ("tc_stab", Mechanism::TcStab),
             ("htb_private", Mechanism::HtbPrivate),
         ];
+        let presets: Vec<_> = link::PRESETS.iter().map(|preset| (preset.name, preset)).collect();
+        let preset = self.choice("link", &presets);
         // tc takes 0 for its own default in the first two.
         let positive = |n: &u32| *n > 0;
         Link {
-            layer: self.choice("linklayer", &layers).unwrap_or(LinkLayer::None),
-            overhead: self.number("overhead", -1500, 1500).unwrap_or(0),
+            preset,
+            layer: self
+                .choice("linklayer", &layers)
+                .unwrap_or_else(|| preset.map_or(LinkLayer::None, |preset| preset.layer)),
+            overhead: self
+                .number("overhead", -1500, 1500)
+                .unwrap_or_else(|| preset.map_or(0, |preset| preset.overhead)),
             mechanism: self
                 .choice("linklayer_adaptation_mechanism", &mechanisms)
                 .unwrap_or(Mechanism::Default),
             table_mtu: self.number("tcMTU", 0, 65535).filter(positive).unwrap_or(2047),
             // The table travels in one netlink attribute, two bytes an entry.
             table_size: self.number("tcTSIZE", 0, 32000).filter(positive).unwrap_or(512),
-            mpu: self.number("tcMPU", 0, 65535).unwrap_or(0),
+            mpu: self
+                .number("tcMPU", 0, 65535)
+                .unwrap_or_else(|| preset.map_or(0, |preset| preset.mpu)),
         }
     }
+}
+
+/// Whether this is a typed option of CAKE, for both directions or one.
+fn is_cake_option(name: &str) -> bool {
+    let bare = name
+        .strip_prefix("egress_")
+        .or_else(|| name.strip_prefix("ingress_"))
+        .unwrap_or(name);
+    CAKE_OPTIONS.iter().any(|(option, _)| *option == bare)
 }
 
 /// Why the kernel would not let a device have this name (`dev_valid_name`).

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use sqm_core::nearest::nearest;
 use sqm_core::spec::cake::{Cake, Cells, MPU, OVERHEAD};
-use sqm_core::spec::fq_codel::FqCodel;
 use sqm_core::spec::{ParseError, Qdisc};
 use sqm_core::units::shortened;
 
@@ -53,14 +52,16 @@ pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Ve
 
 /// Checks the settings of one interface and answers its plan, if there is nothing against making one.
 pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report) -> Option<Plan> {
-    let leaf_known = leaf(settings, report);
-    let framing_fits = framing(settings, report);
-    ignored(settings, report);
+    for side in SIDES {
+        leaf(settings, side, report);
+    }
+    let framing_fits = framing(settings, device, report);
+    ignored(settings, device, report);
     if settings.egress.rate.is_none() && settings.ingress.rate.is_none() && settings.gives("upload") {
         let message = "neither direction has a rate: nothing is shaped";
         report.warning(Finding::at(settings.line, message));
     }
-    if !leaf_known || !framing_fits {
+    if !framing_fits {
         return None;
     }
 
@@ -69,20 +70,12 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
         .into_iter();
     match (plans.next()?, plans.next()?) {
         (Ok(plan), Ok(base)) => {
-            overridden(
-                settings,
-                Side::Egress,
-                base.egress.as_ref(),
-                plan.egress.as_ref(),
-                report,
-            );
-            overridden(
-                settings,
-                Side::Ingress,
-                base.ingress.as_ref(),
-                plan.ingress.as_ref(),
-                report,
-            );
+            for (side, base, tree) in [
+                (Side::Egress, &base.egress, &plan.egress),
+                (Side::Ingress, &base.ingress, &plan.ingress),
+            ] {
+                overridden(settings, side, device, base.as_ref(), tree.as_ref(), report);
+            }
             Some(plan)
         }
         (Err(Refusal { side, error }), _) => {
@@ -101,6 +94,8 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
         (Ok(_), Err(_)) => None,
     }
 }
+
+const SIDES: [Side; 2] = [Side::Egress, Side::Ingress];
 
 /// Checks what several interfaces must not share.
 pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
@@ -131,88 +126,144 @@ pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
     }
 }
 
-/// The leaf must be one that this version builds, if the set-up leaves a choice.
-fn leaf(settings: &Settings, report: &mut Report) -> bool {
-    let script = settings.script.file_name();
-    let at = |message: String| Finding::at(settings.line_of("qdisc"), message).option("qdisc");
-    let name = shortened(settings.qdisc.name());
-    match (&settings.qdisc, settings.script) {
-        (Leaf::Cake, _) | (Leaf::FqCodel, Script::Simplest) => {}
-        (_, Script::PieceOfCake | Script::LayerCake) => {
-            if settings.gives("qdisc") {
-                report.warning(at(format!("ignored: {script} always uses cake, not '{name}'")));
-            }
-        }
-        (Leaf::Other(_), Script::Simplest) => {
-            const LATER: [&str; 3] = ["codel", "pie", "sfq"];
-            if LATER.contains(&name.as_str()) {
-                report.error(at(format!(
-                    "'{name}' is not supported yet by {script}; choose fq_codel or cake"
-                )));
-            } else {
-                let meant = nearest(&name, ["fq_codel", "cake"]);
-                let message = format!("unknown queueing discipline '{name}'; choose fq_codel or cake");
-                report.error(at(message).suggest(meant));
-            }
-            return false;
-        }
+/// The name of an option that exists for both directions and for each: the one that is given.
+fn option_of(settings: &Settings, side: Side, both: &str) -> String {
+    let own = format!("{}_{both}", way(side));
+    if settings.gives(&own) {
+        own
+    } else {
+        both.to_owned()
     }
-    true
 }
 
-/// The framing must be within what its mechanism can express, and the mechanism must exist in the set-up.
-fn framing(settings: &Settings, report: &mut Report) -> bool {
+const fn way(side: Side) -> &'static str {
+    match side {
+        Side::Egress => "egress",
+        Side::Ingress => "ingress",
+    }
+}
+
+/// Whether this option was spoken of already, for the other direction: one that holds for both is judged once where
+/// both have the same set-up.
+fn same_as_egress(settings: &Settings, side: Side) -> bool {
+    side == Side::Ingress
+        && (settings.egress.script, settings.egress.qdisc)
+            == (settings.ingress.script, settings.ingress.qdisc)
+}
+
+/// Some set-ups leave no choice of leaf.
+fn leaf(settings: &Settings, side: Side, report: &mut Report) {
+    let direction = side.of(settings);
+    let option = option_of(settings, side, "qdisc");
+    if !settings.gives(&option) || same_as_egress(settings, side) {
+        return;
+    }
+    let (script, name) = (direction.script.file_name(), direction.qdisc.name());
+    let message = match (direction.script, direction.qdisc) {
+        (Script::PieceOfCake | Script::LayerCake | Script::BestOfCake, leaf) if leaf != Leaf::Cake => {
+            format!("ignored: {script} always uses cake, not '{name}'")
+        }
+        (Script::SimplestTbf | Script::HfscLite | Script::HfscLitest, Leaf::Cake) => {
+            format!(
+                "ignored: {script} shapes by itself and would have cake shape again; its leaf is fq_codel"
+            )
+        }
+        _ => return,
+    };
+    report.warning(Finding::at(settings.line_of(&option), message).option(option));
+}
+
+/// The framing must be within what its mechanism can express.
+fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
     let link = &settings.link;
-    let at = |option: &str, message: String| Finding::at(settings.line_of(option), message).option(option);
-    let set_up = format!("{} with {}", settings.script.file_name(), settings.qdisc.name());
-    let name = "linklayer_adaptation_mechanism";
-    match recipes::mechanism(settings) {
-        None => {
-            for (option, asked) in [("overhead", link.overhead != 0), ("tcMPU", link.mpu != 0)] {
-                if asked {
-                    let message = "ignored: linklayer is 'none'; choose 'ethernet' or 'atm' to count it";
-                    report.warning(at(option, message.into()));
-                }
+    let mut fits = true;
+    let mut say = |option: &str, message: String, is_error: bool, suggestion: Option<&str>| {
+        let finding = Finding::at(settings.line_of(option), message)
+            .option(option)
+            .suggest(suggestion);
+        if is_error {
+            report.error(finding);
+        } else {
+            report.warning(finding);
+        }
+    };
+    if link.layer == LinkLayer::None {
+        for (option, asked) in [("overhead", link.overhead != 0), ("tcMPU", link.mpu != 0)] {
+            if asked {
+                let message = "ignored: linklayer is 'none'; choose 'ethernet', 'ptm' or 'atm' to count it";
+                say(option, message.into(), false, None);
             }
         }
-        Some(Mechanism::Cake) if is_cake(settings) => {
-            let mut fits = true;
+        return true;
+    }
+    if link.preset.is_some() {
+        for option in ["linklayer", "overhead", "tcMPU"] {
+            if settings.gives(option) {
+                let name = link.preset.map_or("", |preset| preset.name);
+                say(
+                    option,
+                    format!("overrides option link: this holds, not what '{name}' says"),
+                    false,
+                    None,
+                );
+            }
+        }
+    }
+    let overhead = recipes::above_ip(settings, device);
+    for side in SIDES {
+        let direction = side.of(settings);
+        if direction.rate.is_none() || same_as_egress(settings, side) && settings.egress.rate.is_some() {
+            continue;
+        }
+        let (cake, script) = (is_cake(direction), direction.script.file_name());
+        let counted_by = recipes::counted_by(settings, side, device);
+        if counted_by == Some(Mechanism::Cake) {
             for (option, value, range) in [
-                ("overhead", i64::from(link.overhead), OVERHEAD),
+                ("overhead", i64::from(overhead), OVERHEAD),
                 ("tcMPU", i64::from(link.mpu), MPU),
             ] {
                 if !range.contains(&value) {
-                    let message = format!(
-                        "cake takes {} to {} bytes, not {value}",
-                        range.start(),
-                        range.end()
+                    let (least, most) = (range.start(), range.end());
+                    say(
+                        option,
+                        format!("cake takes {least} to {most} bytes, not {value}"),
+                        true,
+                        None,
                     );
-                    report.error(at(option, message));
                     fits = false;
                 }
             }
-            return fits;
         }
-        Some(Mechanism::Cake) => {
-            let message = format!("ignored: {set_up} has no cake, so overhead and linklayer are not counted");
-            report.warning(at(name, message).suggest(Some("tc_stab")));
+        let name = "linklayer_adaptation_mechanism";
+        match link.mechanism {
+            Mechanism::Cake if !cake => {
+                let message = format!("{script} has no cake; a size table counts overhead and linklayer");
+                say(name, message, false, Some("tc_stab"));
+            }
+            Mechanism::HtbPrivate if cake => {
+                let message = format!("{script} has no htb; cake counts overhead and linklayer itself");
+                say(name, message, false, Some("cake"));
+            }
+            Mechanism::HtbPrivate if counted_by == Some(Mechanism::TcStab) => {
+                let message = if matches!(direction.script, Script::HfscLite | Script::HfscLitest) {
+                    format!("{script} has no htb; a size table counts overhead and linklayer")
+                } else {
+                    format!(
+                        "htb cannot take away the {} bytes by which overhead {overhead} is below the header that \
+                         the kernel counts; a size table does",
+                        i64::from(device.header) - i64::from(overhead)
+                    )
+                };
+                say(name, message, false, Some("tc_stab"));
+            }
+            _ => {}
         }
-        Some(Mechanism::HtbPrivate) if is_cake(settings) => {
-            let message = "ignored: there is no htb under cake, so overhead and linklayer are not counted";
-            report.warning(at(name, message.into()).suggest(Some("cake")));
-        }
-        Some(Mechanism::HtbPrivate) => {
-            let message = "ignored: not supported yet, so overhead and linklayer are not counted";
-            report.warning(at(name, message.into()).suggest(Some("tc_stab")));
-        }
-        Some(Mechanism::TcStab | Mechanism::Default) => {}
     }
-    true
+    fits
 }
 
 /// Warns of every option that asks for something which the set-up, or this version, does not do.
-fn ignored(settings: &Settings, report: &mut Report) {
-    let script = settings.script.file_name();
+fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
     let mut ignored = |option: &str, asked: bool, why: &str| {
         if asked && settings.gives(option) {
             report.warning(Finding::at(settings.line_of(option), format!("ignored: {why}")).option(option));
@@ -224,41 +275,122 @@ fn ignored(settings: &Settings, report: &mut Report) {
         true,
         "nothing has ever used it; set itarget and etarget",
     );
-    ignored("use_mq", settings.use_mq, "cake_mq is not supported yet");
-    ignored("debug_logging", settings.debug_logging, "not supported yet");
-    ignored("verbosity", settings.verbosity != 5, "not supported yet");
+    ignored(
+        "debug_logging",
+        settings.debug_logging,
+        "there is no log file: every command prints what it did, and fails with the reason",
+    );
+    ignored(
+        "verbosity",
+        settings.verbosity != 5,
+        "there is no log: every command prints what it did, and fails with the reason",
+    );
 
-    if is_cake(settings) {
-        let (egress, ingress) = (&settings.egress, &settings.ingress);
-        let why = "cake limits its queue in bytes; write 'memlimit 4mb' in iqdisc_opts or eqdisc_opts";
-        ignored("ilimit", ingress.limit.is_some(), why);
-        ignored("elimit", egress.limit.is_some(), why);
-        let why = "cake derives its target from rtt; write 'rtt 100ms' in iqdisc_opts or eqdisc_opts";
-        ignored("itarget", matches!(ingress.target, Target::Is(_)), why);
-        ignored("etarget", matches!(egress.target, Target::Is(_)), why);
-        let why = "cake always marks packets that allow it";
-        ignored("ingress_ecn", !ingress.ecn, why);
-        ignored("egress_ecn", !egress.ecn, why);
+    for side in SIDES {
+        let direction = side.of(settings);
+        let [limit, target, ecn] = leaf_options(side);
+        let (cake, script) = (is_cake(direction), direction.script.file_name());
+        if cake {
+            ignored(
+                limit,
+                direction.limit.is_some(),
+                &format!(
+                    "cake limits its queue in bytes; write '{}_cake_memlimit 4mb'",
+                    way(side)
+                ),
+            );
+            ignored(
+                target,
+                matches!(direction.target, Target::Is(_)),
+                &format!(
+                    "cake derives its target from the round-trip time; write '{}_cake_rtt 100ms'",
+                    way(side)
+                ),
+            );
+            ignored(ecn, !direction.ecn, "cake always marks packets that allow it");
+        } else {
+            let name = direction.qdisc.name();
+            let is_fifo = matches!(direction.qdisc, Leaf::Sfq | Leaf::Pfifo | Leaf::Bfifo);
+            let why = format!("{name} knows no target");
+            ignored(target, is_fifo && matches!(direction.target, Target::Is(_)), &why);
+            ignored(ecn, is_fifo && direction.ecn, &format!("{name} marks no packets"));
+            for option in &direction.cake {
+                let both = option.name.starts_with("cake_");
+                if both && (side == Side::Ingress || is_cake(&settings.ingress)) {
+                    continue;
+                }
+                ignored(
+                    &option.name,
+                    true,
+                    &format!("{script} with {name} has no cake in this direction"),
+                );
+            }
+        }
+        let letter = &way(side)[..1];
+        let has_bucket = matches!(direction.script, Script::Simple | Script::Simplest) && !cake;
+        let why = format!("{script} has no token bucket in this direction");
+        let has_burst = has_bucket || direction.script == Script::SimplestTbf;
+        ignored(&format!("{letter}shaper_burst_dur_us"), !has_burst, &why);
+        ignored(&format!("{letter}shaper_quantum_dur_us"), !has_bucket, &why);
     }
 
-    let one_class = format!("{script} has one class for all packets");
-    match settings.script {
-        Script::PieceOfCake => ignored("squash_ingress", !settings.squash_ingress, &one_class),
-        Script::LayerCake => {}
-        Script::Simplest => {
-            ignored("squash_ingress", !settings.squash_ingress, &one_class);
+    let scripts = [settings.egress.script, settings.ingress.script];
+    let cakes = SIDES.map(|side| is_cake(side.of(settings)));
+    ignored(
+        "use_mq",
+        settings.use_mq && cakes == [false, false],
+        "cake_mq takes the place of a cake, and there is none",
+    );
+    ignored(
+        "autoflow",
+        cakes == [true, true],
+        "cake has its own number of queues",
+    );
+    let simple = SIDES.map(|side| side.of(settings).script == Script::Simple && !is_cake(side.of(settings)));
+    ignored(
+        "mark_mask",
+        simple == [false, false],
+        "only simple.qos sets marks",
+    );
+
+    // What arrives through the device decides what the squash options can do.
+    let script = scripts[1].file_name();
+    match scripts[1] {
+        Script::LayerCake | Script::Simple | Script::BestOfCake => {}
+        Script::PieceOfCake | Script::Simplest | Script::SimplestTbf | Script::HfscLitest => {
+            let one_class = format!("{script} has one class for all packets");
             ignored(
-                "squash_dscp",
-                settings.squash_dscp,
-                &format!("{script} does not touch the DSCP of packets"),
+                "squash_ingress",
+                settings.squash_ingress == Some(false),
+                &one_class,
             );
         }
+        Script::HfscLite => {
+            let why = format!("{script} does not look at the DSCP of packets");
+            ignored("squash_ingress", settings.squash_ingress == Some(false), &why);
+        }
+    }
+    if matches!(
+        scripts[1],
+        Script::Simplest | Script::SimplestTbf | Script::HfscLite | Script::HfscLitest
+    ) {
+        let why = format!("{script} does not touch the DSCP of packets");
+        ignored("squash_dscp", settings.squash_dscp == Some(true), &why);
     }
 
-    if settings.link.layer != LinkLayer::None && recipes::mechanism(settings) != Some(Mechanism::TcStab) {
+    let tables = SIDES.map(|side| recipes::counted_by(settings, side, device) == Some(Mechanism::TcStab));
+    if settings.link.layer != LinkLayer::None && tables == [false, false] {
         let why = "only the mechanism tc_stab has a size table";
         ignored("tcMTU", settings.link.table_mtu != 2047, why);
         ignored("tcTSIZE", settings.link.table_size != 512, why);
+    }
+}
+
+/// The options of a leaf's limit, target and marking.
+const fn leaf_options(side: Side) -> [&'static str; 3] {
+    match side {
+        Side::Egress => ["elimit", "etarget", "egress_ecn"],
+        Side::Ingress => ["ilimit", "itarget", "ingress_ecn"],
     }
 }
 
@@ -284,6 +416,7 @@ fn refused(settings: &Settings, side: Side, error: ParseError, report: &mut Repo
 fn overridden(
     settings: &Settings,
     side: Side,
+    device: &Device,
     base: Option<&Tree>,
     tree: Option<&Tree>,
     report: &mut Report,
@@ -297,41 +430,38 @@ fn overridden(
             .map(|leaf| leaf.qdisc.clone())
     };
     match (leaf(base), leaf(tree)) {
-        (Some(Qdisc::Cake(base)), Some(Qdisc::Cake(cake))) => {
-            cake_overridden(settings, side, &base, &cake, &mut warn)
-        }
-        (Some(Qdisc::FqCodel(base)), Some(Qdisc::FqCodel(leaf))) => {
-            fq_codel_overridden(settings, side, &base, &leaf, &mut warn);
+        (Some(Qdisc::Cake(base) | Qdisc::CakeMq(base)), Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake))) => {
+            let counted_by = recipes::counted_by(settings, side, device);
+            cake_overridden(settings, side, counted_by, [&base, &cake], &mut warn);
         }
         // A direction without rate has no queues for the words.
         (None, None) if settings.gives(option) => {
-            let rate = if side == Side::Egress {
-                "upload"
-            } else {
-                "download"
-            };
+            let rate = side.rate_option(settings);
             warn(format!("ignored: {rate} is 0, so this direction is not shaped"));
         }
+        (Some(base), Some(leaf)) => leaf_overridden(settings, side, &base, &leaf, &mut warn),
         _ => {}
     }
 }
 
-fn cake_overridden(settings: &Settings, side: Side, base: &Cake, cake: &Cake, warn: &mut dyn FnMut(String)) {
+fn cake_overridden(
+    settings: &Settings,
+    side: Side,
+    counted_by: Option<Mechanism>,
+    [base, cake]: [&Cake; 2],
+    warn: &mut dyn FnMut(String),
+) {
     let words = || side.of(settings).options.split_whitespace();
     if let Some(rate) = base.bandwidth
         && cake.bandwidth != base.bandwidth
     {
-        let option = if side == Side::Egress {
-            "upload"
-        } else {
-            "download"
-        };
+        let option = side.rate_option(settings);
         let to = cake
             .bandwidth
             .map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string());
         warn(format!("overrides option {option}: {to} instead of {rate}"));
     }
-    match recipes::mechanism(settings) {
+    match counted_by {
         Some(Mechanism::Cake) if cake.framing != base.framing => {
             warn(format!(
                 "overrides linklayer, overhead and tcMPU: '{}' instead of '{}'",
@@ -357,23 +487,37 @@ fn cake_overridden(settings: &Settings, side: Side, base: &Cake, cake: &Cake, wa
     if words().any(|word| word == "via-ethernet") {
         warn("ignored: 'via-ethernet' has no effect".to_owned());
     }
+    for option in &side.of(settings).cake {
+        let mut again = cake.clone();
+        if again.apply(&option.words).is_ok() && again != *cake {
+            warn(format!("overrides option {}", option.name));
+        }
+    }
 }
 
-fn fq_codel_overridden(
+fn leaf_overridden(
     settings: &Settings,
     side: Side,
-    base: &FqCodel,
-    leaf: &FqCodel,
+    base: &Qdisc,
+    leaf: &Qdisc,
     warn: &mut dyn FnMut(String),
 ) {
-    let [limit, target, ecn] = match side {
-        Side::Egress => ["elimit", "etarget", "egress_ecn"],
-        Side::Ingress => ["ilimit", "itarget", "ingress_ecn"],
+    let [limit, target, ecn] = leaf_options(side);
+    // Packets or bytes held, delay, marking; what a kind does not have is the same in both.
+    let facts = |qdisc: &Qdisc| match qdisc {
+        Qdisc::FqCodel(q) => (Some(q.limit), Some(q.target), q.ecn),
+        Qdisc::Codel(q) => (Some(q.limit), Some(q.target), q.ecn),
+        Qdisc::Pie(q) => (Some(q.limit), Some(q.target), q.ecn),
+        Qdisc::Sfq(q) => (Some(q.limit), None, false),
+        Qdisc::Pfifo(q) | Qdisc::Bfifo(q) | Qdisc::PfifoHeadDrop(q) => (q.limit, None, false),
+        _ => (None, None, false),
     };
+    let ((limit_before, target_before, ecn_before), (limit_now, target_now, ecn_now)) =
+        (facts(base), facts(leaf));
     for (option, differs) in [
-        (limit, leaf.limit != base.limit),
-        (target, leaf.target != base.target),
-        (ecn, leaf.ecn != base.ecn),
+        (limit, limit_before != limit_now),
+        (target, target_before != target_now),
+        (ecn, ecn_before != ecn_now),
     ] {
         if differs && settings.gives(option) {
             warn(format!("overrides option {option}"));

@@ -1,8 +1,10 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
 pub(crate) mod bench;
+pub(crate) mod calc;
 pub(crate) mod compare;
 mod config;
+pub(crate) mod confirm;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod plan;
@@ -28,6 +30,8 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Calc(calc::Args),
+    Confirm(confirm::Confirm),
     Compare(compare::Args),
     Lab(lab::Args),
     Plan(plan::Args),
@@ -45,6 +49,8 @@ impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Bench(args) => args.run(),
+            Command::Calc(args) => args.run(),
+            Command::Confirm(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Plan(args) => args.run(),

@@ -83,9 +83,9 @@ fn names_the_line_and_the_word_of_an_error() {
             &["piece_of_pie.qos", "layer_cake.qos"],
         ),
         (
-            GOOD.replace("piece_of_cake", "simple"),
+            GOOD.replace("piece_of_cake", "simpel"),
             6,
-            &["simple.qos", "simplest.qos"],
+            &["simpel.qos", "did you mean 'simple.qos'?"],
         ),
         (
             GOOD.replace("option upload '10mbit'", ""),
@@ -176,4 +176,38 @@ fn help_shows_examples() {
         .output()
         .unwrap();
     assert!(text(&output.stdout).contains("sqm plan --format tc eth0"));
+}
+
+#[test]
+fn links_are_listed_with_their_sources() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["calc", "links", "--json"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let links: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |name: &str| {
+        let links = links.as_array().unwrap();
+        links
+            .iter()
+            .find(|link| link["name"] == name)
+            .unwrap_or_else(|| panic!("no {name}"))
+            .clone()
+    };
+    let docsis = of("docsis");
+    assert_eq!(
+        (docsis["overhead_bytes"].as_i64(), docsis["mpu_bytes"].as_i64()),
+        (Some(18), Some(64))
+    );
+    // 1448 bytes of payload in 1518 on the line.
+    let goodput = docsis["goodput_percent"].as_f64().unwrap();
+    assert!((goodput - 95.39).abs() < 0.01, "{goodput}");
+    for name in ["vdsl2-pppoe", "adsl-pppoe-llc", "gpon"] {
+        assert!(of(name)["source"].as_str().unwrap().len() > 10, "{name}");
+    }
+    let text = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["calc", "links"])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8(text.stdout).unwrap().contains("vdsl2-pppoe"));
 }

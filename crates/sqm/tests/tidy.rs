@@ -82,6 +82,15 @@ fn no_unit_is_ambiguous() {
     assert!(found.is_empty(), "names with {FORBIDDEN}: {found:?}");
 }
 
+/// What other programs do with queues we do ourselves: nothing to find on the path, to fork, or to believe.
+#[test]
+fn the_kernel_crate_runs_no_command() {
+    for file in rust_files(&root().join("crates/kernel/src")) {
+        let text = fs::read_to_string(&file).expect("a source file is text");
+        assert!(!text.contains("process::Command"), "{}", file.display());
+    }
+}
+
 fn members() -> BTreeSet<String> {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has a manifest");
     let list = manifest

@@ -14,6 +14,7 @@ use crate::units::{Bytes, Nanos, Rate};
 
 /// The kernel's name for it.
 pub(crate) const KIND: &str = "cake";
+pub(crate) const KIND_MQ: &str = "cake_mq";
 
 /// Least and greatest `overhead`, bytes.
 pub const OVERHEAD: core::ops::RangeInclusive<i64> = -64..=256;
@@ -292,7 +293,13 @@ pub fn sets_overhead(text: &str) -> bool {
 /// mention: `egress`, no `mpu`, no `memlimit`, no `fwmark`.
 impl fmt::Display for Cake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(KIND)?;
+        self.print(f, KIND)
+    }
+}
+
+impl Cake {
+    pub(super) fn print(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
+        f.write_str(kind)?;
         match self.bandwidth {
             Some(rate) => write!(f, " bandwidth {rate}")?,
             None => f.write_str(" unlimited")?,

@@ -17,23 +17,37 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// A limit in packets.
-    pub(super) fn read(mut words: Words<'_>) -> Result<Self, ParseError> {
+    pub(super) fn read(words: Words<'_>) -> Result<Self, ParseError> {
         let mut fifo = Self::default();
-        while let Some(word) = limit(&mut words)? {
-            fifo.limit = Some(words.number(word, "limit", 0..=u32::MAX.into())?);
-        }
+        fifo.apply(words)?;
         Ok(fifo)
     }
 
-    /// A limit in bytes, with or without a unit.
-    pub(super) fn read_bytes(mut words: Words<'_>) -> Result<Self, ParseError> {
+    pub(super) fn read_bytes(words: Words<'_>) -> Result<Self, ParseError> {
         let mut fifo = Self::default();
+        fifo.apply_bytes(words)?;
+        Ok(fifo)
+    }
+
+    /// A limit in packets.
+    pub(super) fn apply(&mut self, mut words: Words<'_>) -> Result<(), ParseError> {
+        let mut changed = *self;
+        while let Some(word) = limit(&mut words)? {
+            changed.limit = Some(words.number(word, "limit", 0..=u32::MAX.into())?);
+        }
+        *self = changed;
+        Ok(())
+    }
+
+    /// A limit in bytes, with or without a unit.
+    pub(super) fn apply_bytes(&mut self, mut words: Words<'_>) -> Result<(), ParseError> {
+        let mut changed = *self;
         while let Some(word) = limit(&mut words)? {
             let bytes = words.size(word, "limit")?;
-            fifo.limit = u32::try_from(bytes.0).ok();
+            changed.limit = u32::try_from(bytes.0).ok();
         }
-        Ok(fifo)
+        *self = changed;
+        Ok(())
     }
 
     pub(super) fn print(self, f: &mut fmt::Formatter<'_>, kind: &str, unit: &str) -> fmt::Result {

@@ -31,7 +31,6 @@ pub enum Purpose {
 
 /// Every option; `quantum` and `ce_threshold` only if given.
 pub fn encode(codel: &FqCodel, purpose: Purpose) -> Vec<u8> {
-    let micros = |time: Nanos| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     let mut options = Builder::default()
         .u32(LIMIT, codel.limit)
         .u32(ECN, codel.ecn.into())
@@ -90,11 +89,10 @@ pub fn decode_options(bytes: &[u8]) -> Option<FqCodel> {
 
 /// The same parameters as the kernel reports them.
 pub fn held(codel: &FqCodel) -> FqCodel {
-    let time = |t: Nanos| Nanos::from_micros(held_micros(t.as_micros()));
     FqCodel {
-        target: time(codel.target),
-        interval: time(codel.interval),
-        ce_threshold: codel.ce_threshold.map(time),
+        target: held_time(codel.target),
+        interval: held_time(codel.interval),
+        ce_threshold: codel.ce_threshold.map(held_time),
         // Without a threshold it selects nothing and is not reported.
         ce_threshold_selector: codel.ce_threshold.and(codel.ce_threshold_selector),
         quantum: codel.quantum.map(|n| n.max(256)),
@@ -104,10 +102,15 @@ pub fn held(codel: &FqCodel) -> FqCodel {
     }
 }
 
-/// CoDel's clock ticks every 1024 ns (`CODEL_SHIFT` 10), so 5000 us are kept as 4882 ticks and reported as 4999 us.
-fn held_micros(us: u64) -> u64 {
-    let ticks = (us.min(u32::MAX.into()) * 1000) >> 10;
-    (ticks << 10) / 1000
+/// A time as the kernel reports it. CoDel's clock ticks every 1024 ns (`CODEL_SHIFT` 10), so 5000 us are kept as 4882 ticks and reported as 4999 us.
+pub(super) fn held_time(time: Nanos) -> Nanos {
+    let ticks = (time.as_micros().min(u32::MAX.into()) * 1000) >> 10;
+    Nanos::from_micros((ticks << 10) / 1000)
+}
+
+/// A time as it is sent.
+pub(super) fn micros(time: Nanos) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
 /// Options as reported, turned into options that make the kernel report the same again.
@@ -145,6 +148,10 @@ mod tests {
 
     use super::*;
 
+    fn micros_held(us: u64) -> u64 {
+        held_time(Nanos::from_micros(us)).as_micros()
+    }
+
     #[test]
     fn every_parameter_reads_back() {
         let codel = FqCodel {
@@ -166,14 +173,14 @@ mod tests {
 
     #[test]
     fn times_are_reported_in_ticks_of_1024_ns() {
-        assert_eq!([5000, 100_000, 13_992].map(held_micros), [4999, 99_999, 13_991]);
+        assert_eq!([5000, 100_000, 13_992].map(micros_held), [4999, 99_999, 13_991]);
     }
 
     proptest! {
         #[test]
         fn a_replayed_time_is_reported_unchanged(us in 0u64..4_000_000) {
-            let reported = held_micros(us);
-            prop_assert_eq!(held_micros(reported + 1), reported);
+            let reported = micros_held(us);
+            prop_assert_eq!(micros_held(reported + 1), reported);
         }
 
         #[test]

@@ -22,7 +22,7 @@ pub(super) const RATESPEC: usize = 12;
 /// Priorities end here (`TC_HTB_NUMPRIO`); the kernel lowers a higher number to it.
 const PRIO_MAX: u32 = 7;
 /// Nanoseconds in one tick of the packet scheduler (`PSCHED_SHIFT` 6).
-const TICK_NS: u128 = 64;
+pub(super) const TICK_NS: u128 = 64;
 const NS_PER_SEC: u128 = 1_000_000_000;
 
 /// Options of the root.

@@ -1,6 +1,6 @@
 //! Network devices (`RTM_*LINK`).
 
-use super::attribute::{Attributes, Builder, i32_at, u32_at};
+use super::attribute::{Attributes, Builder, i32_at, u16_at, u32_at};
 use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, Refusal, Socket};
 
 const RTM_NEWLINK: u16 = 16;
@@ -8,7 +8,10 @@ const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INFO_KIND: u16 = 1;
 /// Administratively up.
 const IFF_UP: u32 = 1;
@@ -26,6 +29,21 @@ pub struct Link {
     pub up: bool,
     /// Kind of a virtual device: `ifb`, `veth`.
     pub kind: Option<String>,
+    /// Its type (`ARPHRD_*`).
+    pub hardware: u16,
+    /// Number of the device below it.
+    pub lower: Option<u32>,
+    /// Queues for leaving and for arriving packets.
+    pub queues: (u32, u32),
+}
+
+impl Link {
+    /// Whether packets carry an Ethernet header here, which the kernel then counts in their length.
+    pub const fn has_ethernet_header(&self) -> bool {
+        const ETHERNET: u16 = 1;
+        const LOOPBACK: u16 = 772;
+        matches!(self.hardware, ETHERNET | LOOPBACK)
+    }
 }
 
 /// All devices of the network namespace.
@@ -39,14 +57,20 @@ pub fn list(socket: &mut Socket) -> Result<Vec<Link>, Refusal> {
 
 /// Makes a virtual device, down.
 pub fn create(socket: &mut Socket, name: &str, kind: &str) -> Result<(), Refusal> {
+    create_with_queues(socket, name, kind, 1)
+}
+
+/// Makes a virtual device with so many transmit queues, down.
+pub fn create_with_queues(socket: &mut Socket, name: &str, kind: &str, queues: u32) -> Result<(), Refusal> {
     let mut body = header(0, 0, 0);
     let info = Builder::default().text(IFLA_INFO_KIND, kind);
-    body.extend(
-        Builder::default()
-            .text(IFLA_IFNAME, name)
-            .nested(IFLA_LINKINFO, info)
-            .finish(),
-    );
+    let mut attributes = Builder::default()
+        .text(IFLA_IFNAME, name)
+        .nested(IFLA_LINKINFO, info);
+    if queues > 1 {
+        attributes = attributes.u32(IFLA_NUM_TX_QUEUES, queues);
+    }
+    body.extend(attributes.finish());
     socket.request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &body)
 }
 
@@ -79,6 +103,12 @@ pub fn decode_link(body: &[u8]) -> Option<Link> {
         mtu: attributes.u32(IFLA_MTU).unwrap_or(0),
         up: u32_at(body, 8)? & IFF_UP != 0,
         kind: attributes.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND),
+        hardware: u16_at(body, 2)?,
+        lower: attributes.u32(IFLA_LINK),
+        queues: (
+            attributes.u32(IFLA_NUM_TX_QUEUES).unwrap_or(1),
+            attributes.u32(IFLA_NUM_RX_QUEUES).unwrap_or(1),
+        ),
     })
 }
 
@@ -107,7 +137,10 @@ mod tests {
                 name: "eth0".to_owned(),
                 mtu: 1500,
                 up: true,
-                kind
+                kind,
+                hardware: 0,
+                lower: None,
+                queues: (1, 1),
             })
         );
     }

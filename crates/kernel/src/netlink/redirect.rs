@@ -1,6 +1,8 @@
 //! The one filter this program sets: every arriving packet goes to another device (`u32` with `mirred`).
 
 use super::attribute::{Attributes, Builder, u32_at};
+use super::socket::{Refusal, Socket};
+use super::traffic::{INGRESS_HANDLE, NewFilter, PROTOCOL_ALL};
 
 const U32_CLASSID: u16 = 1;
 const U32_SEL: u16 = 5;
@@ -26,6 +28,20 @@ const KEY: usize = 16;
 pub const KIND: &str = "u32";
 /// `preference` of the filter. sqm-scripts uses the same, and other tools look for it.
 pub const PREFERENCE: u16 = 10;
+
+/// Sets the filter.
+pub(crate) fn create(socket: &mut Socket, device: u32, preference: u16, target: u32) -> Result<(), Refusal> {
+    let new = NewFilter {
+        device,
+        parent: INGRESS_HANDLE,
+        preference,
+        protocol: PROTOCOL_ALL,
+        handle: 0,
+        kind: KIND,
+        options: &encode(target),
+    };
+    new.create(socket)
+}
 
 /// Options of the filter that sends every packet out of the device with that index.
 pub fn encode(target: u32) -> Vec<u8> {

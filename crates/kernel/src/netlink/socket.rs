@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 
 use super::attribute::{Attributes, i32_at, u16_at, u32_at};
+use crate::fault;
 
 /// Length of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -13,6 +14,9 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 const NLMSGERR_ATTR_OFFS: u16 = 2;
+/// Around the messages that netfilter is to take as one.
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
 
 /// It is a request.
 pub const NLM_F_REQUEST: u16 = 0x01;
@@ -28,6 +32,8 @@ pub const NLM_F_REPLACE: u16 = 0x100;
 pub const NLM_F_EXCL: u16 = 0x200;
 /// Make it if it is not there.
 pub const NLM_F_CREATE: u16 = 0x400;
+/// Add it behind what is there.
+pub const NLM_F_APPEND: u16 = 0x800;
 /// In an acknowledgement: the request is not repeated in it.
 const NLM_F_CAPPED: u16 = 0x100;
 /// In an acknowledgement: attributes with the kernel's explanation follow.
@@ -36,7 +42,18 @@ const NLM_F_ACK_TLVS: u16 = 0x200;
 /// How often a list that changed while it was read is read again.
 const DUMP_ATTEMPTS: u32 = 8;
 
-/// A `NETLINK_ROUTE` socket in the process's network namespace.
+/// One of several messages that are one change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchMessage {
+    /// Subsystem and message.
+    pub kind: u16,
+    /// `NLM_F_*`.
+    pub flags: u16,
+    /// Fixed header of the family, then attributes.
+    pub body: Vec<u8>,
+}
+
+/// A netlink socket in the process's network namespace.
 pub struct Socket {
     inner: netlink_sys::Socket,
     sequence: u32,
@@ -63,9 +80,18 @@ pub struct Message {
 }
 
 impl Socket {
-    /// Opens a socket; needs no privileges.
+    /// Opens a socket for devices and queues (`NETLINK_ROUTE`); needs no privileges.
     pub fn open() -> io::Result<Self> {
-        let mut inner = netlink_sys::Socket::new(NETLINK_ROUTE)?;
+        Self::of(NETLINK_ROUTE)
+    }
+
+    /// Opens a socket for the firewall (`NETLINK_NETFILTER`); needs no privileges.
+    pub fn of_firewall() -> io::Result<Self> {
+        Self::of(NETLINK_NETFILTER)
+    }
+
+    fn of(protocol: isize) -> io::Result<Self> {
+        let mut inner = netlink_sys::Socket::new(protocol)?;
         inner.bind_auto()?;
         // All three are missing on some kernel that still shapes; only the explanations get poorer without.
         let _ = inner.set_ext_ack(true);
@@ -74,13 +100,46 @@ impl Socket {
         Ok(Self { inner, sequence: 0 })
     }
 
-    /// Sends a request and waits for its acknowledgement.
+    /// Sends a request that changes something, and waits for its acknowledgement.
     pub fn request(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
+        fault::before_a_change()?;
         self.send(kind, flags | NLM_F_REQUEST | NLM_F_ACK, body)?;
         loop {
             for (header, body) in self.receive()? {
                 if header.sequence == self.sequence && header.kind == NLMSG_ERROR {
                     return decode_acknowledgement(header.flags, &body);
+                }
+            }
+        }
+    }
+
+    /// Sends messages that a subsystem of netfilter takes as one change, all or none, and waits for the outcome.
+    pub fn batch(&mut self, subsystem: u16, messages: &[BatchMessage]) -> Result<(), Refusal> {
+        fault::before_a_change()?;
+        let first = self.sequence.wrapping_add(1);
+        // struct nfgenmsg: no family, version 0, the subsystem in network byte order.
+        let around = [&[0, 0], &subsystem.to_be_bytes()[..]].concat();
+        let mut bytes = encode(BATCH_BEGIN, NLM_F_REQUEST, first, &around);
+        for (n, BatchMessage { kind, flags, body }) in messages.iter().enumerate() {
+            // The last one's acknowledgement tells that all were good.
+            let acknowledge = if n + 1 == messages.len() { NLM_F_ACK } else { 0 };
+            let sequence = first.wrapping_add(1 + n as u32);
+            bytes.extend(encode(*kind, flags | NLM_F_REQUEST | acknowledge, sequence, body));
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        let last = first.wrapping_add(messages.len() as u32);
+        self.sequence = last.wrapping_add(1);
+        bytes.extend(encode(BATCH_END, NLM_F_REQUEST, self.sequence, &around));
+        self.inner.send(&bytes, 0).map_err(Refusal::from)?;
+        loop {
+            for (header, body) in self.receive()? {
+                let ours = header.sequence.wrapping_sub(first) <= last.wrapping_sub(first);
+                if !ours || header.kind != NLMSG_ERROR {
+                    continue;
+                }
+                decode_acknowledgement(header.flags, &body)?;
+                if header.sequence == last {
+                    return Ok(());
                 }
             }
         }

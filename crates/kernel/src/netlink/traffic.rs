@@ -14,6 +14,7 @@ const RTM_NEWQDISC: u16 = 36;
 const RTM_DELQDISC: u16 = 37;
 const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTCLASS: u16 = 40;
+const RTM_DELTCLASS: u16 = 41;
 const RTM_GETTCLASS: u16 = 42;
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
@@ -27,7 +28,7 @@ const INGRESS_BLOCK: u16 = 13;
 const EGRESS_BLOCK: u16 = 14;
 
 /// `ETH_P_ALL`: a filter that sees every protocol.
-const PROTOCOL_ALL: u16 = 3;
+pub const PROTOCOL_ALL: u16 = 3;
 /// Length of `struct tcmsg`.
 const HEADER: usize = 20;
 
@@ -80,9 +81,9 @@ impl Entry {
         (self.info >> 16) as u16
     }
 
-    /// Of a filter: whether it sees every protocol.
-    pub fn sees_all_protocols(&self) -> bool {
-        self.info as u16 == PROTOCOL_ALL.to_be()
+    /// Of a filter: the protocol it looks at, `ETH_P_*`.
+    pub fn protocol(&self) -> u16 {
+        u16::from_be(self.info as u16)
     }
 }
 
@@ -192,37 +193,60 @@ pub fn put_class(
     socket.request(RTM_NEWTCLASS, NLM_F_CREATE, &body)
 }
 
-/// Makes a filter for every protocol.
-pub fn create_filter(
+/// A filter to be made.
+#[derive(Clone, Debug)]
+pub struct NewFilter<'a> {
+    /// The device.
+    pub device: u32,
+    /// The qdisc it hangs on.
+    pub parent: u32,
+    /// Lower ones are asked first.
+    pub preference: u16,
+    /// `ETH_P_*`.
+    pub protocol: u16,
+    /// Its number; 0 lets the kernel choose.
+    pub handle: u32,
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its parameters.
+    pub options: &'a [u8],
+}
+
+impl NewFilter<'_> {
+    /// Makes it; one of the same number is an error.
+    pub fn create(&self, socket: &mut Socket) -> Result<(), Refusal> {
+        let info = filter_info(self.preference, self.protocol);
+        let mut body = header(self.device, self.handle, self.parent, info);
+        body.extend(
+            Builder::default()
+                .text(KIND, self.kind)
+                .bytes(OPTIONS, self.options)
+                .finish(),
+        );
+        socket.request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &body)
+    }
+}
+
+/// Removes the filters of that preference.
+pub fn delete_filters(
     socket: &mut Socket,
     device: u32,
     parent: u32,
     preference: u16,
-    kind: &str,
-    options: &[u8],
+    protocol: u16,
 ) -> Result<(), Refusal> {
-    let mut body = header(device, 0, parent, filter_info(preference));
-    body.extend(
-        Builder::default()
-            .text(KIND, kind)
-            .bytes(OPTIONS, options)
-            .finish(),
-    );
-    socket.request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &body)
-}
-
-/// Removes the filters of that preference.
-pub fn delete_filters(socket: &mut Socket, device: u32, parent: u32, preference: u16) -> Result<(), Refusal> {
-    socket.request(
-        RTM_DELTFILTER,
-        0,
-        &header(device, 0, parent, filter_info(preference)),
-    )
+    let info = filter_info(preference, protocol);
+    socket.request(RTM_DELTFILTER, 0, &header(device, 0, parent, info))
 }
 
 /// Preference above, protocol in network byte order below.
-fn filter_info(preference: u16) -> u32 {
-    u32::from(preference) << 16 | u32::from(PROTOCOL_ALL.to_be())
+fn filter_info(preference: u16, protocol: u16) -> u32 {
+    u32::from(preference) << 16 | u32::from(protocol.to_be())
+}
+
+/// Removes a class.
+pub fn delete_class(socket: &mut Socket, device: u32, parent: u32, id: u32) -> Result<(), Refusal> {
+    socket.request(RTM_DELTCLASS, 0, &header(device, id, parent, 0))
 }
 
 /// `struct tcmsg`: family and padding, device, handle, parent, info.

@@ -1,6 +1,8 @@
 //! Parameters that sqm-scripts computes from the rate and the MTU, with its integer arithmetic.
 
-use sqm_core::units::Rate;
+use sqm_core::units::{Bytes, Rate};
+
+use super::Line;
 
 /// CoDel's target, microseconds: 5 ms, or on a slow line the time of one large packet, 33 ATM cells of 53 bytes.
 ///
@@ -16,11 +18,44 @@ pub(super) const fn interval_micros(target_micros: u64) -> u64 {
     95_000 + target_micros
 }
 
-/// A token bucket's burst and quantum, bytes: what the rate passes in a millisecond, and one packet with 48 bytes of
-/// overhead in ATM cells at least, or nothing could be sent.
-pub(super) fn burst(rate: Rate, mtu: u32) -> u32 {
-    const MICROS: u64 = 1000;
-    let by_time = MICROS.saturating_mul(rate.kbits_per_sec()) / 8000;
+/// The number of queues in a leaf that `autoflow` chooses: as many as a line of that rate may keep busy.
+pub(super) fn flows(rate: Rate) -> u32 {
+    /// Least kilobits per second, and flows.
+    const STEPS: [(u64, u32); 8] = [
+        (100_000, 1024),
+        (70_000, 512),
+        (40_000, 256),
+        (20_000, 128),
+        (10_000, 64),
+        (8000, 48),
+        (3000, 32),
+        (1000, 16),
+    ];
+    let kbits = rate.kbits_per_sec();
+    STEPS
+        .iter()
+        .find(|(least, _)| kbits >= *least)
+        .map_or(8, |(_, flows)| *flows)
+}
+
+/// HTB's burst. A duration of 0 is what `tc` gives a class whose burst is not said.
+pub(super) fn htb_burst(line: Line<'_>) -> Bytes {
+    const UNSAID: Bytes = Bytes(1600);
+    match line.direction().burst_micros {
+        0 => UNSAID,
+        micros => Bytes(burst(line.rate(), micros, line.device.mtu).into()),
+    }
+}
+
+/// HTB's quantum, bytes.
+pub(super) fn quantum(line: Line<'_>) -> u32 {
+    burst(line.rate(), line.direction().quantum_micros, line.device.mtu)
+}
+
+/// A token bucket's burst or quantum, bytes: what the rate passes in so many microseconds, and one packet with 48 bytes
+/// of overhead in ATM cells at least, or nothing could be sent.
+pub(super) fn burst(rate: Rate, micros: u32, mtu: u32) -> u32 {
+    let by_time = u64::from(micros).saturating_mul(rate.kbits_per_sec()) / 8000;
     let packet = (u64::from(mtu) + 48).div_ceil(48) * 53;
     u32::try_from(by_time.max(packet)).unwrap_or(u32::MAX)
 }
@@ -57,6 +92,20 @@ mod tests {
     }
 
     #[test]
+    fn flows_follow_the_rate() {
+        for (kbit, expected) in [
+            (999, 8),
+            (1000, 16),
+            (7999, 32),
+            (8000, 48),
+            (99_999, 512),
+            (100_000, 1024),
+        ] {
+            assert_eq!(flows(Rate::from_kbits_per_sec(kbit)), expected, "{kbit} kbit/s");
+        }
+    }
+
+    #[test]
     fn burst_is_a_millisecond_or_a_packet() {
         for (mtu, floor) in [
             (576, 689),
@@ -68,7 +117,11 @@ mod tests {
             (1540, 1802),
             (9000, 10017),
         ] {
-            assert_eq!(burst(Rate::from_kbits_per_sec(100), mtu), floor, "MTU {mtu}");
+            assert_eq!(
+                burst(Rate::from_kbits_per_sec(100), 1000, mtu),
+                floor,
+                "MTU {mtu}"
+            );
         }
         for (kbit, bytes) in [
             (13_992, 1749),
@@ -80,11 +133,11 @@ mod tests {
             (1_000_000, 125_000),
         ] {
             assert_eq!(
-                burst(Rate::from_kbits_per_sec(kbit), 1500),
+                burst(Rate::from_kbits_per_sec(kbit), 1000, 1500),
                 bytes,
                 "{kbit} kbit/s"
             );
         }
-        assert_eq!(burst(Rate::from_bits_per_sec(u64::MAX), u32::MAX), u32::MAX);
+        assert_eq!(burst(Rate::from_bits_per_sec(u64::MAX), 1000, u32::MAX), u32::MAX);
     }
 }

@@ -4,20 +4,23 @@
 
 use sqm_core::spec::ParseError;
 
-use super::{Device, Side, cake_tree};
+use super::{Line, Side, cake_tree};
 use crate::plan::Tree;
-use crate::settings::Settings;
+use crate::settings::Facing;
 
 /// The queues of one direction.
-pub fn tree(settings: &Settings, side: Side, _: &Device) -> Result<Tree, ParseError> {
-    let mut words = String::from("diffserv3 nat");
-    if side == Side::Ingress {
-        if settings.squash_ingress {
+pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
+    let mut words = String::from("diffserv3");
+    if line.settings.facing == Facing::Internet {
+        words.push_str(" nat");
+    }
+    if line.side == Side::Ingress {
+        if line.settings.squash_ingress.unwrap_or(true) {
             words.push_str(" besteffort");
         }
-        if settings.squash_dscp {
+        if line.settings.squash_dscp.unwrap_or(true) {
             words.push_str(" wash");
         }
     }
-    cake_tree(settings, side, &words)
+    cake_tree(line, &words)
 }

@@ -2,16 +2,18 @@
 
 use sqm_core::spec::ParseError;
 
-use super::{Device, Side, cake_tree};
+use super::{Line, Side, cake_tree};
 use crate::plan::Tree;
-use crate::settings::Settings;
+use crate::settings::Facing;
 
 /// The queues of one direction. Addresses are looked up before NAT, so that the hosts of the home get equal shares.
-pub fn tree(settings: &Settings, side: Side, _: &Device) -> Result<Tree, ParseError> {
-    let wash = if side == Side::Ingress && settings.squash_dscp {
-        " wash"
-    } else {
-        ""
-    };
-    cake_tree(settings, side, &format!("diffserv3 nat besteffort{wash}"))
+pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
+    let mut words = String::from("diffserv3 besteffort");
+    if line.settings.facing == Facing::Internet {
+        words.push_str(" nat");
+    }
+    if line.side == Side::Ingress && line.settings.squash_dscp.unwrap_or(true) {
+        words.push_str(" wash");
+    }
+    cake_tree(line, &words)
 }

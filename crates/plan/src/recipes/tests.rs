@@ -1,13 +1,14 @@
 //! Settings in, plans out, as snapshots that a person can compare with what sqm-scripts would build.
 
 use crate::load;
+use crate::recipes::Device;
 
 /// The plans (or errors) of a file and its warnings, as one text.
 fn planned(text: &str) -> String {
     let lines = |diagnostics: &[crate::diagnostic::Diagnostic], what: &str| -> String {
         diagnostics.iter().map(|d| format!("{what}: {d}\n")).collect()
     };
-    match load(text.as_bytes(), "sqm", &|_| 1500) {
+    match load(text.as_bytes(), "sqm", &Device::absent) {
         Ok(loaded) => {
             let plans: String = loaded.plans.iter().map(ToString::to_string).collect();
             plans + &lines(&loaded.warnings, "warning")
@@ -132,7 +133,7 @@ snapshot!(
     "eqdisc_opts autorate-ingress via-ethernet raw mpu 64"
 );
 snapshot!(
-    mechanisms_that_do_nothing,
+    counted_by_htb,
     "simplest",
     "linklayer ethernet",
     "overhead 22",
@@ -158,9 +159,56 @@ snapshot!(
     "overhead 300",
     "tcMPU 300"
 );
-snapshot!(leaf_of_later, "simplest", "qdisc pie");
+snapshot!(leaf_pie, "simplest", "qdisc pie");
 snapshot!(leaf_unknown, "simplest", "qdisc fqcodel");
-snapshot!(script_of_later, "simple");
+snapshot!(simple, "simple");
+snapshot!(
+    simple_with_three_classes_both_ways,
+    "simple",
+    "squash_ingress 0",
+    "squash_dscp 0"
+);
+snapshot!(simple_with_cake, "simple", "qdisc cake");
+snapshot!(simplest_tbf, "simplest_tbf", "qdisc cake");
+snapshot!(hfsc_lite, "hfsc_lite", "qdisc sfq");
+snapshot!(hfsc_litest, "hfsc_litest");
+snapshot!(best_of_cake, "best_of_cake");
+snapshot!(
+    best_of_cake_towards_the_home,
+    "best_of_cake",
+    "facing lan",
+    "upload 4400"
+);
+snapshot!(
+    best_of_cake_with_its_own_options,
+    "best_of_cake",
+    "upload 4400",
+    "link vdsl2-pppoe",
+    "cake_rtt 30ms",
+    "egress_cake_ack_filter off",
+    "ingress_cake_tins diffserv8",
+    "cake_memlimit 4mb",
+    "squash_dscp 1"
+);
+snapshot!(
+    two_set_ups,
+    "best_of_cake",
+    "ingress_script simplest.qos",
+    "ingress_qdisc codel",
+    "cake_nat 0",
+    "itarget 20ms"
+);
+snapshot!(
+    wrong_options_of_cake,
+    "best_of_cake",
+    "cake_rtt fast",
+    "egress_cake_tins diffserv5",
+    "cake_memlimit 4mb nat",
+    "ingress_cake_ack_filter maybe",
+    "cake_natt 1",
+    "ingress_script simplst.qos",
+    "mark_mask 0xf0"
+);
 snapshot!(script_unknown, "piece_of_cke");
 
 /// The file that sqm-scripts ships, with the section switched on.
@@ -232,6 +280,165 @@ fn rates_are_kbit_or_carry_their_unit() {
     }
 }
 
+/// The words of each direction's root and the first class, and the warnings, for a device of that name.
+fn counted(device: &str, script: &str, options: &[&str]) -> String {
+    planned(&section(script, options).replace("eth0", device))
+}
+
+#[test]
+fn overhead_has_one_meaning() {
+    let options = |mechanism| {
+        let mechanism = format!("linklayer_adaptation_mechanism {mechanism}");
+        [
+            "linklayer ethernet".to_owned(),
+            "overhead 34".to_owned(),
+            mechanism,
+        ]
+    };
+    for (device, script, mechanism, expected) in [
+        // Ethernet: the kernel's length has 14 bytes of the 34. PPP: it has none.
+        ("eth0", "piece_of_cake", "cake", "noatm overhead 34"),
+        ("ppp0", "piece_of_cake", "cake", "noatm overhead 34"),
+        (
+            "eth0",
+            "piece_of_cake",
+            "tc_stab",
+            "overhead 20 linklayer ethernet cake",
+        ),
+        (
+            "eth0",
+            "simplest",
+            "tc_stab",
+            "overhead 20 linklayer ethernet htb",
+        ),
+        (
+            "ppp0",
+            "simplest",
+            "tc_stab",
+            "overhead 34 linklayer ethernet htb",
+        ),
+        ("eth0", "simplest", "htb_private", "cburst 1749b overhead 20"),
+        ("ppp0", "simplest", "htb_private", "cburst 1749b overhead 34"),
+        ("eth0", "simplest_tbf", "htb_private", "limit 376749b overhead 20"),
+    ] {
+        let options = options(mechanism);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let plan = counted(device, script, &options);
+        assert!(plan.contains(expected), "{device} {script} {mechanism}: {plan}");
+        let is_converted = device == "eth0" && mechanism != "cake";
+        assert_eq!(
+            plan.contains("note: overhead 34 above IP"),
+            is_converted,
+            "{plan}"
+        );
+    }
+    // 64b/65b coding is CAKE's own, and elsewhere the rate's: 10 Mbit/s * 64 / 65.
+    let cake = counted("eth0", "piece_of_cake", &["linklayer ptm", "overhead 30"]);
+    assert!(
+        cake.contains("bandwidth 10mbit") && cake.contains("ptm overhead 30"),
+        "{cake}"
+    );
+    let htb = counted("eth0", "simplest", &["linklayer ptm", "overhead 30"]);
+    assert!(
+        htb.contains("rate 9846144bit") && htb.contains("overhead 16"),
+        "{htb}"
+    );
+}
+
+#[test]
+fn a_mechanism_that_does_not_fit_gives_way() {
+    for (script, overhead, mechanism, expected, said) in [
+        ("piece_of_cake", "34", "htb_private", "overhead 34", "cake counts"),
+        ("simplest", "34", "cake", "stab mtu 2047", "a size table counts"),
+        (
+            "simplest",
+            "8",
+            "htb_private",
+            "overhead -6 linklayer",
+            "htb cannot take away the 6 bytes",
+        ),
+        (
+            "hfsc_lite",
+            "34",
+            "htb_private",
+            "stab mtu 2047",
+            "a size table counts",
+        ),
+    ] {
+        let overhead = format!("overhead {overhead}");
+        let mechanism = format!("linklayer_adaptation_mechanism {mechanism}");
+        let plan = counted("eth0", script, &["linklayer ethernet", &overhead, &mechanism]);
+        assert!(plan.contains(expected) && plan.contains(said), "{plan}");
+    }
+}
+
+#[test]
+fn a_link_counts_what_the_device_stack_shows() {
+    let counted = |device: &str, link: &str| counted(device, "best_of_cake", &[&format!("link {link}")]);
+    assert!(counted("eth0", "vdsl2").contains("ptm overhead 22 mpu 64"));
+    let stacked = counted("pppoe-wan", "vdsl2");
+    assert!(
+        stacked.contains("ptm overhead 30 mpu 64")
+            && stacked.contains("note: link vdsl2: 8 bytes more for PPPoE on pppoe-wan"),
+        "{stacked}"
+    );
+    assert!(counted("pppoe-wan", "vdsl2-pppoe").contains("overhead 30"));
+    assert!(counted("eth0.7", "docsis").contains("overhead 22 mpu 64"));
+    let own = planned(&section("best_of_cake", &["link vdsl2", "overhead 40"]).replace("eth0", "eth0.7"));
+    assert!(
+        own.contains("ptm overhead 40") && own.contains("overrides option link"),
+        "{own}"
+    );
+}
+
+#[test]
+fn simple_on_slow_lines() {
+    for (kbit, first, everything) in [
+        (
+            "96",
+            "rate 32kbit ceil 32kbit prio 1",
+            "rate 16kbit ceil 95kbit prio 2",
+        ),
+        ("384", "rate 128kbit ceil 128kbit", "ceil 377kbit"),
+        ("799", "rate 128kbit ceil 266kbit", "ceil 784kbit"),
+        ("800", "rate 128kbit ceil 266kbit", "ceil 784kbit"),
+        ("10", "rate 3kbit ceil 3kbit", "ceil 10kbit"),
+        ("1", "rate 1kbit ceil 1kbit", "rate 1kbit ceil 1kbit"),
+    ] {
+        let plan = planned(&section("simple", &[]).replace("10000", kbit));
+        assert!(
+            plan.contains(first) && plan.contains(everything),
+            "{kbit}: {plan}"
+        );
+    }
+}
+
+#[test]
+fn cake_for_many_queues_where_the_device_has_them() {
+    let text = section("best_of_cake", &["use_mq 1"]);
+    let device = |queues| {
+        move |name: &str| Device {
+            queues,
+            ..Device::absent(name)
+        }
+    };
+    let plan = |queues| {
+        load(text.as_bytes(), "sqm", &device(queues))
+            .unwrap()
+            .plans
+            .remove(0)
+            .to_string()
+    };
+    let both = plan((4, 4));
+    assert_eq!(both.matches("root cake_mq bandwidth").count(), 2, "{both}");
+    let one = plan((4, 1));
+    assert!(
+        one.contains("root cake_mq bandwidth 10mbit") && one.contains("root cake bandwidth 85mbit"),
+        "{one}"
+    );
+    assert!(one.contains("note: use_mq: cake for arriving packets"), "{one}");
+}
+
 mod mutations {
     use proptest::prelude::*;
 
@@ -259,7 +466,7 @@ mod mutations {
                 bytes.splice(start..end, piece.bytes());
             }
             let lines = 1 + bytes.iter().filter(|b| **b == b'\n').count();
-            match load(&bytes, "sqm", &|_| 1500) {
+            match load(&bytes, "sqm", &Device::absent) {
                 Ok(loaded) => prop_assert!(loaded.warnings.iter().all(|d| (1..=lines).contains(&d.line))),
                 Err(errors) => {
                     prop_assert!(!errors.is_empty());
@@ -270,7 +477,7 @@ mod mutations {
 
         #[test]
         fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = load(&bytes, "sqm", &|_| 0);
+            let _ = load(&bytes, "sqm", &Device::absent);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use sqm_kernel::netlink::link::Link;
+use sqm_kernel::stack;
 use sqm_plan::plan::Plan;
 
 use crate::failure::Failure;
@@ -26,7 +27,7 @@ impl Which {
         let text = std::fs::read(&self.config)
             .with_context(|| format!("cannot read the configuration {file}"))
             .map_err(Failure::Usage)?;
-        let loaded = sqm_plan::load(&text, &file, &|name| mtu(links, name)).map_err(|errors| {
+        let loaded = sqm_plan::load(&text, &file, &|name| stack::device(links, name)).map_err(|errors| {
             errors.iter().for_each(|error| eprintln!("error: {error}"));
             let count = match errors.len() {
                 1 => "an error".to_owned(),
@@ -63,13 +64,4 @@ impl Which {
             .filter(|plan| self.interfaces.contains(&plan.interface))
             .collect())
     }
-}
-
-/// A device's MTU in bytes; Ethernet's where the device does not exist (yet).
-fn mtu(links: &[Link], name: &str) -> u32 {
-    const ETHERNET: u32 = 1500;
-    links
-        .iter()
-        .find(|link| link.name == name)
-        .map_or(ETHERNET, |link| link.mtu)
 }

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
-use sqm_core::spec::{HtbClass, LinkLayer};
+use sqm_core::spec::{Class, LinkLayer};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::{observe, render};
+use sqm_kernel::verify::Observed;
+use sqm_kernel::{diff, observe, render};
 use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 
 use super::config::Which;
+use super::shape::failure;
 use crate::failure::Failure;
 
 /// Show what the configuration would build, without building it; needs no privileges.
@@ -22,6 +24,7 @@ use crate::failure::Failure;
 #[command(after_help = "Examples:
   sqm plan
   sqm plan --format tc eth0
+  sqm plan --diff
   sqm plan --config ./sqm.conf --format json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -29,6 +32,9 @@ pub(crate) struct Args {
     /// A summary, the commands a person would type, or data for programs.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// What would change on this machine, step by step; nothing if it holds the plan already.
+    #[arg(long)]
+    diff: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -41,6 +47,9 @@ enum Format {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let plans = self.which.plans(&links())?;
+        if self.diff {
+            return diff(&plans, self.format);
+        }
         match self.format {
             Format::Text => print!(
                 "{}",
@@ -66,6 +75,43 @@ impl Args {
     }
 }
 
+/// The steps from what this machine holds to the plans.
+fn diff(plans: &[Plan], format: Format) -> Result<ExitCode, Failure> {
+    let mut socket = Socket::open().context("cannot open a netlink socket")?;
+    let mut all = Vec::new();
+    for plan in plans {
+        let observed = Observed::read(&mut socket, plan).map_err(failure)?;
+        all.push(StepsJson {
+            interface: &plan.interface,
+            steps: diff::steps(plan, &observed)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        });
+    }
+    if matches!(format, Format::Json) {
+        println!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for StepsJson { interface, steps } in &all {
+        match steps.len() {
+            0 => println!("{interface}: nothing would change"),
+            n => println!(
+                "{interface}: {n} {} would be made",
+                if n == 1 { "change" } else { "changes" }
+            ),
+        }
+        steps.iter().for_each(|step| println!("  {step}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct StepsJson<'a> {
+    interface: &'a str,
+    steps: Vec<String>,
+}
+
 /// This machine's devices, for their MTU. None where the kernel does not tell: a plan can be made on any machine.
 fn links() -> Vec<Link> {
     Socket::open()
@@ -81,6 +127,9 @@ struct PlanJson {
     script: String,
     egress: Option<TreeJson>,
     ingress: Option<TreeJson>,
+    /// Firewall rules, as `nft` commands.
+    firewall: Vec<String>,
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -88,6 +137,8 @@ struct TreeJson {
     device: String,
     qdiscs: Vec<QdiscJson>,
     classes: Vec<ClassJson>,
+    /// In `tc`'s words, in the order in which they are asked.
+    filters: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -115,6 +166,15 @@ struct StabJson {
 struct ClassJson {
     id: String,
     parent: String,
+    kind: &'static str,
+    spec: String,
+    /// Of HTB; HFSC's curves are in `spec`.
+    #[serde(flatten)]
+    htb: Option<HtbJson>,
+}
+
+#[derive(Serialize)]
+struct HtbJson {
     rate_bits_per_sec: u64,
     ceil_bits_per_sec: u64,
     prio: u32,
@@ -126,17 +186,26 @@ struct ClassJson {
 impl From<&Plan> for PlanJson {
     fn from(plan: &Plan) -> Self {
         let tree = |device: &str, tree: &Option<Tree>| {
-            tree.as_ref().map(|Tree { qdiscs, classes }| TreeJson {
-                device: device.to_owned(),
-                qdiscs: qdiscs.iter().map(QdiscJson::from).collect(),
-                classes: classes.iter().map(ClassJson::from).collect(),
-            })
+            tree.as_ref().map(
+                |Tree {
+                     qdiscs,
+                     classes,
+                     filters,
+                 }| TreeJson {
+                    device: device.to_owned(),
+                    qdiscs: qdiscs.iter().map(QdiscJson::from).collect(),
+                    classes: classes.iter().map(ClassJson::from).collect(),
+                    filters: filters.iter().map(ToString::to_string).collect(),
+                },
+            )
         };
         Self {
             interface: plan.interface.clone(),
             script: plan.script.clone(),
             egress: tree(&plan.interface, &plan.egress),
             ingress: tree(&plan.ifb(), &plan.ingress),
+            firewall: plan.firewall.as_ref().map(render::nft).unwrap_or_default(),
+            notes: plan.notes.clone(),
         }
     }
 }
@@ -171,24 +240,22 @@ impl From<&PlannedQdisc> for QdiscJson {
 
 impl From<&PlannedClass> for ClassJson {
     fn from(PlannedClass { parent, id, class }: &PlannedClass) -> Self {
-        let HtbClass {
-            rate,
-            ceil,
-            prio,
-            quantum,
-            burst,
-            cburst,
-            ..
-        } = class;
         Self {
             id: id.to_string(),
             parent: parent.to_string(),
-            rate_bits_per_sec: rate.bits_per_sec(),
-            ceil_bits_per_sec: ceil.bits_per_sec(),
-            prio: *prio,
-            quantum_bytes: *quantum,
-            burst_bytes: burst.0,
-            cburst_bytes: cburst.0,
+            kind: class.kind(),
+            spec: class.to_string(),
+            htb: match class {
+                Class::Htb(class) => Some(HtbJson {
+                    rate_bits_per_sec: class.rate.bits_per_sec(),
+                    ceil_bits_per_sec: class.ceil.bits_per_sec(),
+                    prio: class.prio,
+                    quantum_bytes: class.quantum,
+                    burst_bytes: class.burst.0,
+                    cburst_bytes: class.cburst.0,
+                }),
+                Class::Hfsc(_) => None,
+            },
         }
     }
 }

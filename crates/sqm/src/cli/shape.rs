@@ -3,20 +3,23 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde::Serialize;
-use sqm_core::spec::Qdisc;
 use sqm_core::spec::cake::Tins;
+use sqm_core::spec::hfsc::Curve;
+use sqm_core::spec::{Class, Qdisc};
 use sqm_kernel::apply::{self, Started, Stopped};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics, TinStatistics};
 use sqm_kernel::observe::{self, Detail, Device};
 use sqm_kernel::state::{self, Store};
-use sqm_kernel::{Error, capability, verify};
+use sqm_kernel::verify::Observed;
+use sqm_kernel::{Error, capability, diff, verify};
 use sqm_plan::plan::Plan;
 
 use super::config::Which;
+use super::confirm;
 use crate::failure::Failure;
 
 /// Shape the configured interfaces.
@@ -27,13 +30,18 @@ use crate::failure::Failure;
 #[command(after_help = "Examples:
   sqm start
   sqm start eth0
+  sqm start --confirm 60
   sqm start --config ./sqm.conf --json
 
-Exit codes: 0 done, 1 failed (everything is as before), 2 wrong configuration,
+Exit codes: 0 done, 1 failed or not confirmed (everything is as before), 2 wrong configuration,
 3 needs root, 4 the kernel lacks a part")]
 pub(crate) struct Start {
     #[command(flatten)]
     which: Which,
+    /// Put everything back unless you confirm within so many seconds (Enter, or `sqm confirm`): for a change over the
+    /// very line that is changed.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    confirm: Option<u32>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -119,21 +127,43 @@ impl Start {
             observe::find(&links, &plan.interface).map_err(failure)?;
         }
         capability::require_privileges(&format!("sqm {command}")).map_err(failure)?;
-        capability::require_kernel(&mut socket, &plans.iter().collect::<Vec<_>>()).map_err(failure)?;
         let store = Store::open(&self.state.state_dir).map_err(failure)?;
+        let mut steps = Vec::new();
+        for plan in &plans {
+            let observed = Observed::read(&mut socket, plan).map_err(failure)?;
+            steps.extend(diff::steps(plan, &observed));
+        }
+        capability::require_kernel(&mut socket, &steps).map_err(failure)?;
 
-        let started = start_all(&mut socket, &store, &plans)?;
+        let mut started = start_all(&mut socket, &store, &plans)?;
+        let changes: Vec<Vec<String>> = started
+            .iter_mut()
+            .map(|started| std::mem::take(&mut started.changes))
+            .collect();
+        // Others may look, and stop, while somebody thinks about it.
+        drop(store);
+        if let Some(seconds) = self.confirm
+            && changes.iter().any(|changes| !changes.is_empty())
+        {
+            let confirmed = confirm::wait(&self.state.state_dir, seconds)?;
+            if !confirmed {
+                let store = Store::open(&self.state.state_dir).map_err(failure)?;
+                for one in started.into_iter().rev() {
+                    one.undo(&mut socket, &store).map_err(failure)?;
+                }
+                return Err(Failure::Failed(anyhow!(
+                    "not confirmed within {seconds} s: everything is as it was before"
+                )));
+            }
+        }
+        let store = Store::open(&self.state.state_dir).map_err(failure)?;
         let mut outcomes: Vec<Outcome> = plans
             .iter()
-            .zip(started)
-            .map(|(plan, started)| Outcome {
+            .zip(changes)
+            .map(|(plan, changes)| Outcome {
                 interface: plan.interface.clone(),
-                state: if started.changes.is_empty() {
-                    "unchanged"
-                } else {
-                    "shaped"
-                },
-                changes: started.changes,
+                state: if changes.is_empty() { "unchanged" } else { "shaped" },
+                changes,
             })
             .collect();
         if stops_others && self.which.interfaces.is_empty() {
@@ -280,7 +310,7 @@ fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outco
 }
 
 /// The exit code that belongs to an error of the kernel crate.
-fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Privileges { .. } => Failure::Privileges(error.into()),
         Error::Unsupported { .. } => Failure::Unsupported(error.into()),
@@ -392,15 +422,15 @@ impl Direction {
             Detail::FqCodel(codel) => u64::from(codel.marks),
             Detail::None => 0,
         });
-        let top = device
-            .classes
-            .first()
-            .map(|class| class.class.ceil.bits_per_sec());
+        let top = device.classes.first().map(|class| rates(&class.class).1);
         Self {
             device: device.link.name.clone(),
             kind: root.map(|r| r.kind.clone()).unwrap_or_default(),
             rate_bits_per_sec: match root.and_then(|r| r.qdisc.as_ref()) {
-                Some(Qdisc::Cake(cake)) => cake.bandwidth.map(|rate| rate.bits_per_sec()),
+                Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) => {
+                    cake.bandwidth.map(|rate| rate.bits_per_sec())
+                }
+                Some(Qdisc::Tbf(tbf)) => Some(tbf.rate.bits_per_sec()),
                 _ => top,
             },
             drops: statistics.drops.into(),
@@ -417,8 +447,8 @@ impl Direction {
                 .map(|class| ClassStatus {
                     id: class.id.to_string(),
                     parent: class.parent.to_string(),
-                    rate_bits_per_sec: class.class.rate.bits_per_sec(),
-                    ceil_bits_per_sec: class.class.ceil.bits_per_sec(),
+                    rate_bits_per_sec: rates(&class.class).0,
+                    ceil_bits_per_sec: rates(&class.class).1,
                     statistics: class.statistics.clone(),
                 })
                 .collect(),
@@ -431,7 +461,9 @@ impl QdiscStatus {
         let (cake, fq_codel) = match &qdisc.detail {
             Detail::Cake(statistics) => {
                 let names = match &qdisc.qdisc {
-                    Some(Qdisc::Cake(cake)) => tin_names(cake.tins, statistics.tins.len()),
+                    Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) => {
+                        tin_names(cake.tins, statistics.tins.len())
+                    }
                     _ => Vec::new(),
                 };
                 (
@@ -453,6 +485,18 @@ impl QdiscStatus {
             statistics: qdisc.statistics.clone(),
             cake,
             fq_codel,
+        }
+    }
+}
+
+/// What a class is guaranteed and what it never exceeds, bits per second.
+fn rates(class: &Class) -> (u64, u64) {
+    match class {
+        Class::Htb(class) => (class.rate.bits_per_sec(), class.ceil.bits_per_sec()),
+        Class::Hfsc(class) => {
+            let slope = |curve: Option<Curve>| curve.map_or(0, |curve| curve.m2.bits_per_sec());
+            let share = slope(class.rt).max(slope(class.ls));
+            (slope(class.rt), class.ul.map_or(share, |_| slope(class.ul)))
         }
     }
 }

@@ -1,0 +1,268 @@
+//! From what the kernel holds to what a plan says: the smallest change, as steps in order. Pure.
+//!
+//! A plan that differs only in parameters is reached by changing them in place, under running traffic. A root of another
+//! number is replaced in one step; only one of the same number and another kind has to go first, and for that moment
+//! the kernel's default queues the packets.
+
+use std::fmt;
+
+use sqm_core::spec::Qdisc;
+use sqm_plan::plan::{Firewall, Handle, Plan, PlannedClass, PlannedFilter, PlannedQdisc, Tree};
+
+use crate::netlink::filter::{self, Filter};
+use crate::netlink::link::Link;
+use crate::observe::{Device, ObservedQdisc};
+use crate::verify::{Observed, is_default_quantum, same_class, same_qdisc, same_shape, same_stab};
+
+/// One change of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Makes the firewall table what it should be, in one go.
+    SetFirewall(Firewall),
+    /// Makes an IFB.
+    AddIfb {
+        /// Its name.
+        name: String,
+        /// Whether it has a queue for each processor.
+        many_queues: bool,
+    },
+    /// Sets a device up.
+    SetUp(String),
+    /// Makes a qdisc, in place of a root that has another number.
+    AddQdisc(String, PlannedQdisc),
+    /// Changes the parameters of a qdisc.
+    ChangeQdisc(String, PlannedQdisc),
+    /// Removes a qdisc with everything below it.
+    RemoveQdisc {
+        /// The device.
+        device: String,
+        /// Its number.
+        handle: Handle,
+        /// What it hangs on; `None` is the root.
+        parent: Option<Handle>,
+        /// Its kind.
+        kind: String,
+    },
+    /// Makes a class (true), or changes its parameters.
+    PutClass(String, PlannedClass, bool),
+    /// Makes a filter on the root of that number.
+    AddFilter(String, Handle, PlannedFilter),
+    /// Removes a filter from the root of that number.
+    RemoveFilter(String, Handle, Filter),
+    /// Removes whatever stands at the ingress hook.
+    RemoveHook(String),
+    /// Sends arriving packets to the IFB.
+    Redirect {
+        /// Where they arrive.
+        device: String,
+        /// Where they go.
+        ifb: String,
+    },
+}
+
+impl Step {
+    /// What the kernel is asked to do, for a message that it refused.
+    pub(crate) fn request(&self) -> String {
+        match self {
+            Self::SetFirewall(firewall) => format!("set the firewall table {}", firewall.table),
+            Self::AddIfb { .. } => "add the device".to_owned(),
+            Self::SetUp(_) => "set the device up".to_owned(),
+            Self::AddQdisc(_, planned) => format!("add the qdisc {} {}", planned.handle, planned.qdisc),
+            Self::ChangeQdisc(_, planned) => {
+                format!("change the qdisc {} to {}", planned.handle, planned.qdisc)
+            }
+            Self::RemoveQdisc { handle, kind, .. } => format!("remove the qdisc {handle} {kind}"),
+            Self::PutClass(_, planned, _) => format!("set the class {} {}", planned.id, planned.class),
+            Self::AddFilter(_, _, filter) => format!("add the filter {filter}"),
+            Self::RemoveFilter(_, _, filter) => format!("remove the filter {}", filter.preference),
+            Self::RemoveHook(_) => "remove the ingress qdisc".to_owned(),
+            Self::Redirect { .. } => "redirect arriving packets".to_owned(),
+        }
+    }
+}
+
+/// Says it as done.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetFirewall(firewall) => {
+                let (table, rules) = (&firewall.table, firewall.rules().len());
+                write!(f, "firewall: table {table} with {rules} rules")
+            }
+            Self::AddIfb { name, .. } => write!(f, "{name}: added"),
+            Self::SetUp(device) => write!(f, "{device}: up"),
+            Self::AddQdisc(device, planned) => write!(f, "{device}: added {planned}"),
+            Self::ChangeQdisc(device, planned) => {
+                write!(f, "{device}: changed {} to ", planned.handle)?;
+                if let Some(stab) = &planned.stab {
+                    write!(f, "stab {stab} ")?;
+                }
+                write!(f, "{}", planned.qdisc)
+            }
+            Self::RemoveQdisc {
+                device, handle, kind, ..
+            } => write!(f, "{device}: removed {kind} {handle}"),
+            Self::PutClass(device, planned, true) => write!(f, "{device}: added class {planned}"),
+            Self::PutClass(device, planned, false) => {
+                write!(f, "{device}: changed class {} to {}", planned.id, planned.class)
+            }
+            Self::AddFilter(device, _, filter) => write!(f, "{device}: added filter {filter}"),
+            Self::RemoveFilter(device, _, filter) => {
+                write!(f, "{device}: removed filter {}", filter.preference)
+            }
+            Self::RemoveHook(device) => write!(f, "{device}: removed what caught arriving packets"),
+            Self::Redirect { device, ifb } => write!(f, "{device}: arriving packets go to {ifb}"),
+        }
+    }
+}
+
+/// The steps to a plan; none if everything is as planned. What a direction that the plan does not shape holds is left
+/// alone.
+pub fn steps(plan: &Plan, observed: &Observed) -> Vec<Step> {
+    let mut steps = Vec::new();
+    // Marks before the filters that look at them.
+    if let (Some(firewall), Some(false)) = (&plan.firewall, observed.firewall) {
+        steps.push(Step::SetFirewall(firewall.clone()));
+    }
+    if let Some(tree) = &plan.egress {
+        queues(&plan.interface, Some(&observed.device), tree, &mut steps);
+    }
+    if let Some(tree) = &plan.ingress {
+        let ifb = plan.ifb();
+        if observed.ifb.is_none() {
+            let root = tree.root().map(|root| &root.qdisc);
+            steps.push(Step::AddIfb {
+                name: ifb.clone(),
+                many_queues: matches!(root, Some(Qdisc::CakeMq(_))),
+            });
+        }
+        queues(&ifb, observed.ifb.as_ref(), tree, &mut steps);
+        if observed.ifb.as_ref().is_none_or(|ifb| !ifb.link.up) {
+            steps.push(Step::SetUp(ifb.clone()));
+        }
+        // The redirect comes last: a packet sent to a device that is down or has no queues yet would be lost or pass
+        // unshaped.
+        if observed.device.redirect.as_deref() != Some(&ifb) {
+            if observed.device.hook.is_some() {
+                steps.push(Step::RemoveHook(plan.interface.clone()));
+            }
+            let device = plan.interface.clone();
+            steps.push(Step::Redirect { device, ifb });
+        }
+    }
+    steps
+}
+
+/// The queues of one device become the tree.
+fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>) {
+    let Some(now) = now else {
+        return rebuild(device, &[], tree, steps);
+    };
+    let found = |planned: &PlannedQdisc| now.qdiscs.iter().find(|q| q.parent == planned.parent);
+    let root_can_stay = tree.root().is_some_and(|root| {
+        found(root)
+            .is_some_and(|found| is_as_planned(root, found, &now.link) || can_change(root, found, &now.link))
+    });
+    if !same_shape(tree, now) || !root_can_stay {
+        return rebuild(device, &now.qdiscs, tree, steps);
+    }
+    for planned in &tree.qdiscs {
+        let Some(found) = found(planned).filter(|found| !is_as_planned(planned, found, &now.link)) else {
+            continue;
+        };
+        if can_change(planned, found, &now.link) {
+            steps.push(Step::ChangeQdisc(device.to_owned(), planned.clone()));
+        } else {
+            steps.push(remove(device, found));
+            steps.push(Step::AddQdisc(device.to_owned(), planned.clone()));
+        }
+    }
+    for planned in &tree.classes {
+        let there = now
+            .classes
+            .iter()
+            .any(|c| c.id == planned.id && same_class(&planned.class, &c.class));
+        if !there {
+            steps.push(Step::PutClass(device.to_owned(), planned.clone(), false));
+        }
+    }
+    filters(device, now, tree, steps);
+}
+
+fn filters(device: &str, now: &Device, tree: &Tree, steps: &mut Vec<Step>) {
+    let Some(root) = tree.root() else { return };
+    let planned: Vec<Filter> = tree.filters.iter().map(|f| filter::encode(f).0).collect();
+    for extra in now.filters.iter().filter(|f| !planned.contains(f)) {
+        steps.push(Step::RemoveFilter(device.to_owned(), root.handle, extra.clone()));
+    }
+    for (words, filter) in tree.filters.iter().zip(&planned) {
+        if !now.filters.contains(filter) {
+            steps.push(Step::AddFilter(device.to_owned(), root.handle, words.clone()));
+        }
+    }
+}
+
+/// Root, classes, leaves, filters, all new.
+fn rebuild(device: &str, now: &[ObservedQdisc], tree: &Tree, steps: &mut Vec<Step>) {
+    let root = now.iter().find(|q| q.parent.is_none() && q.handle.major != 0);
+    let number_taken = now
+        .iter()
+        .any(|q| tree.qdiscs.iter().any(|planned| planned.handle == q.handle));
+    if let Some(root) = root.filter(|_| number_taken) {
+        steps.push(remove(device, root));
+    }
+    let add = |qdisc: &PlannedQdisc| Step::AddQdisc(device.to_owned(), qdisc.clone());
+    steps.extend(tree.root().map(add));
+    let class = |class: &PlannedClass| Step::PutClass(device.to_owned(), class.clone(), true);
+    steps.extend(tree.classes.iter().map(class));
+    steps.extend(tree.leaves().map(add));
+    if let Some(root) = tree.root() {
+        let filter = |filter: &PlannedFilter| Step::AddFilter(device.to_owned(), root.handle, filter.clone());
+        steps.extend(tree.filters.iter().map(filter));
+    }
+}
+
+fn remove(device: &str, found: &ObservedQdisc) -> Step {
+    Step::RemoveQdisc {
+        device: device.to_owned(),
+        handle: found.handle,
+        parent: found.parent,
+        kind: found.kind.clone(),
+    }
+}
+
+fn is_as_planned(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> bool {
+    let same = found
+        .qdisc
+        .as_ref()
+        .is_some_and(|qdisc| same_qdisc(&planned.qdisc, qdisc, link.mtu));
+    same && same_stab(planned.stab.as_ref(), found.stab.as_ref())
+}
+
+/// Whether the kernel can go from one to the other without a new qdisc.
+fn can_change(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> bool {
+    let Some(there) = &found.qdisc else {
+        return false;
+    };
+    match (&planned.qdisc, there) {
+        (Qdisc::Cake(_) | Qdisc::CakeMq(_), Qdisc::Cake(_)) | (Qdisc::CakeMq(_), Qdisc::CakeMq(_)) => true,
+        // HTB and SFQ have no change operation; a size table is not their own and can change.
+        (Qdisc::Htb(_), Qdisc::Htb(_)) => same_qdisc(&planned.qdisc, there, link.mtu),
+        (Qdisc::Hfsc(_), Qdisc::Hfsc(_)) => true,
+        // The number of flows is fixed, and a threshold or quantum once given cannot be taken back.
+        (Qdisc::FqCodel(planned), Qdisc::FqCodel(found)) => {
+            let quantum_can = planned.quantum.is_some() || is_default_quantum(found.quantum, link.mtu);
+            let threshold_can = planned.ce_threshold.is_some() || found.ce_threshold.is_none();
+            planned.flows == found.flows && threshold_can && quantum_can
+        }
+        (Qdisc::Codel(planned), Qdisc::Codel(found)) => {
+            planned.ce_threshold.is_some() || found.ce_threshold.is_none()
+        }
+        (Qdisc::Pie(planned), Qdisc::Pie(found)) => planned.dq_rate_estimator == found.dq_rate_estimator,
+        (Qdisc::Tbf(planned), Qdisc::Tbf(found)) => planned.peak.is_some() == found.peak.is_some(),
+        (Qdisc::Pfifo(planned), Qdisc::Pfifo(_))
+        | (Qdisc::Bfifo(planned), Qdisc::Bfifo(_))
+        | (Qdisc::PfifoHeadDrop(planned), Qdisc::PfifoHeadDrop(_)) => planned.limit.is_some(),
+        _ => false,
+    }
+}

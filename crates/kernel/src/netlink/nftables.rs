@@ -1,0 +1,393 @@
+//! The firewall table of an interface, through `NETLINK_NETFILTER`: one batch makes or removes it as a whole.
+//!
+//! Written here because what there is beside it runs the `nft` program, needs its C library, or has a licence that
+//! this program cannot take; and a table of plain rules is a few hundred lines. Numbers are those of
+//! `linux/netfilter/nf_tables.h`; unlike elsewhere in netlink they travel in network byte order.
+
+use sqm_plan::plan::{Firewall, Hook, Rule, RuleAction, RuleCondition};
+
+use super::attribute::{Attributes, Builder};
+use super::socket::{BatchMessage, NLM_F_APPEND, NLM_F_CREATE, Refusal, Socket};
+
+/// `NFNL_SUBSYS_NFTABLES`, above the message's number.
+const SUBSYSTEM: u16 = 10 << 8;
+const NEWTABLE: u16 = SUBSYSTEM;
+const GETTABLE: u16 = SUBSYSTEM | 1;
+const DELTABLE: u16 = SUBSYSTEM | 2;
+const NEWCHAIN: u16 = SUBSYSTEM | 3;
+const NEWRULE: u16 = SUBSYSTEM | 6;
+const GETRULE: u16 = SUBSYSTEM | 7;
+
+const TABLE_NAME: u16 = 1;
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_TYPE: u16 = 7;
+const HOOK_NUMBER: u16 = 1;
+const HOOK_PRIORITY: u16 = 2;
+const RULE_TABLE: u16 = 1;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const DATA_VALUE: u16 = 1;
+const DATA_VERDICT: u16 = 2;
+const VERDICT_CODE: u16 = 1;
+
+/// `NFPROTO_INET`: IPv4 and IPv6 in one table.
+const FAMILY: u8 = 1;
+/// `mangle`, in iptables' words: before anything filters.
+const PRIORITY: i32 = -150;
+/// Length of `struct nfgenmsg`.
+const HEADER: usize = 4;
+/// The one register that is used.
+const REGISTER: u32 = 1;
+/// The kernel compares device names over the whole of their field.
+const NAME_LENGTH: usize = 16;
+
+/// Makes the table, in place of one of that name, in one step: no packet sees half of it.
+pub fn set(socket: &mut Socket, firewall: &Firewall) -> Result<(), Refusal> {
+    let table = &firewall.table;
+    let mut messages = vec![new_table(table), delete_table(table), new_table(table)];
+    let rules = firewall.rules();
+    for hook in [Hook::Prerouting, Hook::Output, Hook::Postrouting] {
+        if rules.iter().any(|(at, _)| *at == hook) {
+            messages.push(new_chain(table, hook));
+        }
+    }
+    messages.extend(rules.iter().map(|(hook, rule)| {
+        let expressions = expressions(rule, firewall);
+        let attributes = Builder::default()
+            .text(RULE_TABLE, table)
+            .text(RULE_CHAIN, &hook.to_string())
+            .nested(RULE_EXPRESSIONS, list(&expressions));
+        message(NEWRULE, NLM_F_CREATE | NLM_F_APPEND, attributes)
+    }));
+    socket.batch(SUBSYSTEM >> 8, &messages)
+}
+
+/// Removes the table.
+pub fn remove(socket: &mut Socket, table: &str) -> Result<(), Refusal> {
+    socket.batch(SUBSYSTEM >> 8, &[delete_table(table)])
+}
+
+/// Whether there is a table of that name.
+pub fn exists(socket: &mut Socket, table: &str) -> Result<bool, Refusal> {
+    let tables = socket.dump(GETTABLE, &body(Builder::default()))?;
+    Ok(tables.iter().any(|message| {
+        let family = message.body.first().copied();
+        family == Some(FAMILY) && attributes_of(&message.body).text(TABLE_NAME).as_deref() == Some(table)
+    }))
+}
+
+/// Whether the table holds these rules and no other.
+pub fn holds(socket: &mut Socket, firewall: &Firewall) -> Result<bool, Refusal> {
+    let planned: Vec<(String, Vec<Expression>)> = firewall
+        .rules()
+        .iter()
+        .map(|(hook, rule)| (hook.to_string(), expressions(rule, firewall)))
+        .collect();
+    let request = Builder::default().text(RULE_TABLE, &firewall.table);
+    let found: Vec<Vec<u8>> = socket
+        .dump(GETRULE, &body(request))?
+        .into_iter()
+        .map(|message| message.body)
+        .filter(|body| attributes_of(body).text(RULE_TABLE).as_deref() == Some(&firewall.table))
+        .collect();
+    // The kernel lists chain after chain, each in its order; which chain comes first is its own affair.
+    let chain_of = |body: &[u8]| decode_rule(body).0;
+    let same = [Hook::Prerouting, Hook::Output, Hook::Postrouting]
+        .iter()
+        .all(|hook| {
+            let name = hook.to_string();
+            let planned: Vec<_> = planned.iter().filter(|(chain, _)| *chain == name).collect();
+            let found: Vec<_> = found.iter().filter(|body| chain_of(body) == name).collect();
+            planned.len() == found.len()
+                && planned
+                    .iter()
+                    .zip(found)
+                    .all(|((_, expressions), body)| same_rule(expressions, body))
+        });
+    Ok(same && planned.len() == found.len())
+}
+
+/// One step of a rule: its name and what it needs.
+#[derive(Clone, Debug)]
+struct Expression {
+    name: &'static str,
+    data: Builder,
+}
+
+/// A rule as the kernel lists it: its chain, and the names and attributes of its expressions.
+pub fn decode_rule(body: &[u8]) -> (String, Vec<(String, &[u8])>) {
+    let rule = attributes_of(body);
+    let expressions = rule
+        .nested(RULE_EXPRESSIONS)
+        .map(|(_, element)| {
+            let element = Attributes(element);
+            let data = element.get(EXPRESSION_DATA).unwrap_or_default();
+            (element.text(EXPRESSION_NAME).unwrap_or_default(), data)
+        })
+        .collect();
+    (rule.text(RULE_CHAIN).unwrap_or_default(), expressions)
+}
+
+/// Every attribute that we set is reported back with the same value; the kernel adds some of its own.
+fn same_rule(planned: &[Expression], body: &[u8]) -> bool {
+    let (_, found) = decode_rule(body);
+    planned.len() == found.len()
+        && planned.iter().zip(found).all(|(expression, (name, data))| {
+            let planned = expression.data.clone().finish();
+            name == expression.name
+                && Attributes(&planned).all(|(kind, value)| Attributes(data).get(kind) == Some(value))
+        })
+}
+
+fn new_table(table: &str) -> BatchMessage {
+    message(NEWTABLE, NLM_F_CREATE, Builder::default().text(TABLE_NAME, table))
+}
+
+fn delete_table(table: &str) -> BatchMessage {
+    message(DELTABLE, 0, Builder::default().text(TABLE_NAME, table))
+}
+
+fn new_chain(table: &str, hook: Hook) -> BatchMessage {
+    let number = match hook {
+        Hook::Prerouting => 0,
+        Hook::Output => 3,
+        Hook::Postrouting => 4,
+    };
+    let place = be32(
+        be32(Builder::default(), HOOK_NUMBER, number),
+        HOOK_PRIORITY,
+        PRIORITY.cast_unsigned(),
+    );
+    let attributes = Builder::default()
+        .text(CHAIN_TABLE, table)
+        .text(CHAIN_NAME, &hook.to_string())
+        .nested(CHAIN_HOOK, place)
+        .text(CHAIN_TYPE, "filter");
+    message(NEWCHAIN, NLM_F_CREATE, attributes)
+}
+
+fn message(kind: u16, flags: u16, attributes: Builder) -> BatchMessage {
+    BatchMessage {
+        kind,
+        flags,
+        body: body(attributes),
+    }
+}
+
+fn body(attributes: Builder) -> Vec<u8> {
+    let mut body = vec![FAMILY, 0, 0, 0];
+    body.extend(attributes.finish());
+    body
+}
+
+fn attributes_of(body: &[u8]) -> Attributes<'_> {
+    Attributes(body.get(HEADER..).unwrap_or_default())
+}
+
+fn list(expressions: &[Expression]) -> Builder {
+    expressions
+        .iter()
+        .fold(Builder::default(), |list, Expression { name, data }| {
+            let element = Builder::default()
+                .text(EXPRESSION_NAME, name)
+                .nested(EXPRESSION_DATA, data.clone());
+            list.nested(LIST_ELEMENT, element)
+        })
+}
+
+fn expressions(rule: &Rule, firewall: &Firewall) -> Vec<Expression> {
+    let conditions = rule
+        .conditions
+        .iter()
+        .flat_map(|condition| asks(*condition, firewall));
+    let actions = rule
+        .actions
+        .iter()
+        .flat_map(|action| does(*action, firewall.mask));
+    conditions.chain(actions).collect()
+}
+
+fn asks(condition: RuleCondition, firewall: &Firewall) -> Vec<Expression> {
+    let interface = || {
+        let mut name = firewall.interface.as_bytes().to_vec();
+        name.resize(NAME_LENGTH, 0);
+        name
+    };
+    match condition {
+        RuleCondition::Arrives => vec![meta(META_IIFNAME), compare(EQUAL, &interface())],
+        RuleCondition::Leaves => vec![meta(META_OIFNAME), compare(EQUAL, &interface())],
+        RuleCondition::LeavesElsewhere => vec![meta(META_OIFNAME), compare(NOT_EQUAL, &interface())],
+        RuleCondition::Marked(is) => {
+            let operation = if is { NOT_EQUAL } else { EQUAL };
+            let mask = firewall.mask.to_ne_bytes();
+            vec![
+                meta(META_MARK),
+                bitwise(&mask, &[0; 4]),
+                compare(operation, &[0; 4]),
+            ]
+        }
+        RuleCondition::Ipv6(ipv6) => vec![meta(META_NFPROTO), compare(EQUAL, &[if ipv6 { 10 } else { 2 }])],
+        RuleCondition::Transport(protocol) => vec![meta(META_L4PROTO), compare(EQUAL, &[protocol])],
+        RuleCondition::Port(port) => vec![load(TRANSPORT, 2, 2), compare(EQUAL, &port.to_be_bytes())],
+        RuleCondition::Icmpv6Type(first, last) => vec![
+            load(TRANSPORT, 0, 1),
+            compare(AT_LEAST, &[first]),
+            compare(AT_MOST, &[last]),
+        ],
+        RuleCondition::Dscp { ipv6, dscp, is } => {
+            let operation = if is { EQUAL } else { NOT_EQUAL };
+            if ipv6 {
+                let value = (u16::from(dscp) << 6).to_be_bytes();
+                vec![
+                    load(NETWORK, 0, 2),
+                    bitwise(&[0x0f, 0xc0], &[0; 2]),
+                    compare(operation, &value),
+                ]
+            } else {
+                vec![
+                    load(NETWORK, 1, 1),
+                    bitwise(&[0xfc], &[0]),
+                    compare(operation, &[dscp << 2]),
+                ]
+            }
+        }
+    }
+}
+
+fn does(action: RuleAction, mask: u32) -> Vec<Expression> {
+    match action {
+        RuleAction::Mark(mark) => vec![
+            meta(META_MARK),
+            bitwise(&(!mask).to_ne_bytes(), &(mark & mask).to_ne_bytes()),
+            set_meta(META_MARK),
+        ],
+        // Two bytes at an even place, because the checksum counts such.
+        RuleAction::EraseDscp { ipv6 } => {
+            let kept: [u8; 2] = if ipv6 { [0xf0, 0x3f] } else { [0xff, 0x03] };
+            vec![load(NETWORK, 0, 2), bitwise(&kept, &[0; 2]), store(0, 2, !ipv6)]
+        }
+        RuleAction::Return => {
+            const RETURN: i32 = -5;
+            let verdict = be32(Builder::default(), VERDICT_CODE, RETURN.cast_unsigned());
+            let data = Builder::default().nested(DATA_VERDICT, verdict);
+            // Register 0 is the verdict's.
+            let data = be32(Builder::default(), 1, 0).nested(2, data);
+            vec![Expression {
+                name: "immediate",
+                data,
+            }]
+        }
+    }
+}
+
+/// Keys of the `meta` expression.
+const META_MARK: u32 = 3;
+const META_IIFNAME: u32 = 6;
+const META_OIFNAME: u32 = 7;
+const META_NFPROTO: u32 = 15;
+const META_L4PROTO: u32 = 16;
+/// Operations of the `cmp` expression.
+const EQUAL: u32 = 0;
+const NOT_EQUAL: u32 = 1;
+const AT_MOST: u32 = 3;
+const AT_LEAST: u32 = 5;
+/// Bases of the `payload` expression.
+const NETWORK: u32 = 1;
+const TRANSPORT: u32 = 2;
+
+fn meta(key: u32) -> Expression {
+    let data = be32(be32(Builder::default(), 1, REGISTER), 2, key);
+    Expression { name: "meta", data }
+}
+
+fn set_meta(key: u32) -> Expression {
+    let data = be32(be32(Builder::default(), 2, key), 3, REGISTER);
+    Expression { name: "meta", data }
+}
+
+fn compare(operation: u32, value: &[u8]) -> Expression {
+    let data = be32(be32(Builder::default(), 1, REGISTER), 2, operation)
+        .nested(3, Builder::default().bytes(DATA_VALUE, value));
+    Expression { name: "cmp", data }
+}
+
+fn bitwise(mask: &[u8], xor: &[u8]) -> Expression {
+    let data = be32(Builder::default(), 1, REGISTER);
+    let data = be32(be32(data, 2, REGISTER), 3, mask.len() as u32)
+        .nested(4, Builder::default().bytes(DATA_VALUE, mask))
+        .nested(5, Builder::default().bytes(DATA_VALUE, xor));
+    Expression {
+        name: "bitwise",
+        data,
+    }
+}
+
+fn load(base: u32, offset: u32, length: u32) -> Expression {
+    let data = be32(be32(Builder::default(), 1, REGISTER), 2, base);
+    let data = be32(be32(data, 3, offset), 4, length);
+    Expression {
+        name: "payload",
+        data,
+    }
+}
+
+/// Writes the register into the network header; IPv4 has a checksum at byte 10 (`NFT_PAYLOAD_CSUM_INET`).
+fn store(offset: u32, length: u32, has_checksum: bool) -> Expression {
+    let data = be32(be32(Builder::default(), 2, NETWORK), 3, offset);
+    let data = be32(be32(data, 4, length), 5, REGISTER);
+    let (kind, place) = if has_checksum { (1, 10) } else { (0, 0) };
+    let data = be32(be32(data, 6, kind), 7, place);
+    Expression {
+        name: "payload",
+        data,
+    }
+}
+
+fn be32(builder: Builder, kind: u16, value: u32) -> Builder {
+    builder.bytes(kind, &value.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn firewall() -> Firewall {
+        Firewall {
+            table: "sqm_eth0".to_owned(),
+            interface: "eth0".to_owned(),
+            mask: 0xff,
+            marks_leaving: true,
+            erases_dscp: true,
+        }
+    }
+
+    #[test]
+    fn a_rule_is_the_same_as_itself_and_as_no_other() {
+        let firewall = firewall();
+        let rules = firewall.rules();
+        for (n, (_, rule)) in rules.iter().enumerate() {
+            let planned = expressions(rule, &firewall);
+            let reported = body(Builder::default().nested(RULE_EXPRESSIONS, list(&planned)));
+            for (other, (_, rule)) in rules.iter().enumerate() {
+                let other_planned = expressions(rule, &firewall);
+                let twins = rules[n].1 == rules[other].1;
+                assert_eq!(same_rule(&other_planned, &reported), twins, "{n} {other}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+            let rule = &firewall().rules()[0].1;
+            let _ = same_rule(&expressions(rule, &firewall()), &bytes);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What stands between a device and the line, as far as the machine shows it.
+
+use sqm_plan::link::Encapsulation;
+use sqm_plan::recipes::Device;
+
+use crate::netlink::link::Link;
+
+/// Where the kernel lists the sessions of PPPoE and the devices that they run over.
+const SESSIONS: &str = "/proc/net/pppoe";
+/// Devices that pass packets on to the one below them.
+const PASSING: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
+/// Deeper stacks are somebody's mistake.
+const DEEPEST: usize = 8;
+
+/// The facts about a device that a plan depends on.
+pub fn device(links: &[Link], name: &str) -> Device {
+    let sessions = std::fs::read_to_string(SESSIONS).unwrap_or_default();
+    device_with_sessions(links, name, &sessions)
+}
+
+fn device_with_sessions(links: &[Link], name: &str, sessions: &str) -> Device {
+    let Some(link) = links.iter().find(|link| link.name == name) else {
+        return Device::absent(name);
+    };
+    Device {
+        name: name.to_owned(),
+        mtu: link.mtu,
+        header: if link.has_ethernet_header() {
+            Device::ETHERNET_HEADER
+        } else {
+            0
+        },
+        stack: stack(links, link, sessions),
+        queues: link.queues,
+    }
+}
+
+fn stack(links: &[Link], link: &Link, sessions: &str) -> Vec<Encapsulation> {
+    let mut layers = Vec::new();
+    let mut here = Some(link);
+    for _ in 0..DEEPEST {
+        let Some(link) = here else { break };
+        let kind = link.kind.as_deref().unwrap_or_default();
+        here = None;
+        match Encapsulation::of_kind(kind) {
+            // PPP runs over other things, too; those add nothing that is known.
+            Some(Encapsulation::Pppoe) => {
+                let below = sessions
+                    .lines()
+                    .skip(1)
+                    .find_map(|line| line.split_whitespace().nth(2));
+                if let Some(below) = below {
+                    layers.push(Encapsulation::Pppoe);
+                    here = links.iter().find(|link| link.name == below);
+                }
+            }
+            // What carries a tunnel is another network's affair.
+            Some(tunnel @ Encapsulation::Tunnel { .. }) => layers.push(tunnel),
+            layer => {
+                layers.extend(layer);
+                if PASSING.contains(&kind) {
+                    here = link
+                        .lower
+                        .and_then(|index| links.iter().find(|link| link.index == index));
+                }
+            }
+        }
+    }
+    layers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(index: u32, name: &str, kind: Option<&str>, lower: Option<u32>, hardware: u16) -> Link {
+        Link {
+            index,
+            name: name.to_owned(),
+            mtu: 1492,
+            up: true,
+            kind: kind.map(str::to_owned),
+            hardware,
+            lower,
+            queues: (4, 2),
+        }
+    }
+
+    #[test]
+    fn layers_are_found_from_the_top_down() {
+        let links = [
+            link(2, "eth0", None, None, 1),
+            link(3, "eth0.7", Some("vlan"), Some(2), 1),
+            link(4, "pppoe-wan", Some("ppp"), None, 512),
+            link(5, "6in4", Some("sit"), Some(2), 776),
+            // Of a veth the other end is named, which is nothing below it.
+            link(6, "veth0", Some("veth"), Some(3), 1),
+        ];
+        let sessions = "Id       Address              Device\n00000001 00:11:22:33:44:55   eth0.7\n";
+        let of = |name| device_with_sessions(&links, name, sessions);
+        assert_eq!(of("eth0").stack, []);
+        assert_eq!(of("eth0.7").stack, [Encapsulation::Vlan]);
+        assert_eq!(of("pppoe-wan").stack, [Encapsulation::Pppoe, Encapsulation::Vlan]);
+        assert_eq!((of("pppoe-wan").header, of("eth0.7").header), (0, 14));
+        assert_eq!(
+            of("6in4").stack,
+            [Encapsulation::Tunnel {
+                kind: "sit",
+                bytes: 20
+            }]
+        );
+        assert_eq!(of("veth0").stack, []);
+        assert_eq!(of("veth0").queues, (4, 2));
+        assert_eq!(device_with_sessions(&links, "pppoe-wan", "").stack, []);
+        assert_eq!(of("gone.5").stack, [Encapsulation::Vlan]);
+    }
+}

@@ -1,0 +1,97 @@
+//! The queue that hangs in a class, with the numbers that sqm-scripts gives it.
+
+use sqm_core::spec::codel::Codel;
+use sqm_core::spec::fifo::Fifo;
+use sqm_core::spec::fq_codel::FqCodel;
+use sqm_core::spec::pie::Pie;
+use sqm_core::spec::sfq::Sfq;
+use sqm_core::spec::{ParseError, Qdisc};
+use sqm_core::units::Nanos;
+
+use super::{Line, computed};
+use crate::plan::{Handle, PlannedQdisc};
+use crate::settings::{Leaf, Target};
+
+/// Packets; chosen by sqm-scripts for routers with little memory.
+const LIMIT: u32 = 1001;
+
+/// The leaf below a class. Only fq_codel takes a quantum.
+pub(super) fn below(parent: Handle, handle: Handle, qdisc: Qdisc) -> PlannedQdisc {
+    PlannedQdisc {
+        parent: Some(parent),
+        handle,
+        stab: None,
+        qdisc,
+    }
+}
+
+/// What the settings ask for as a leaf. The user's words come last.
+pub(super) fn qdisc(line: Line<'_>, quantum: Option<u32>) -> Result<Qdisc, ParseError> {
+    let direction = line.direction();
+    let rate = line.rate();
+    let limit = direction.limit.unwrap_or(LIMIT);
+    let flows = if line.settings.autoflow {
+        computed::flows(rate)
+    } else {
+        1024
+    };
+    let (target, interval) = match direction.target {
+        Target::Auto => {
+            let target = computed::target_micros(rate);
+            let interval = Nanos::from_micros(computed::interval_micros(target));
+            (Some(Nanos::from_micros(target)), Some(interval))
+        }
+        Target::QdiscDefault => (None, None),
+        Target::Is(target) => (Some(target), None),
+    };
+    let mut qdisc = match direction.qdisc {
+        // A shaper inside a shaper makes no sense; sqm-scripts takes fq_codel, too.
+        Leaf::FqCodel | Leaf::Cake => {
+            let default = FqCodel::default();
+            Qdisc::FqCodel(FqCodel {
+                limit,
+                flows,
+                quantum,
+                ecn: direction.ecn,
+                target: target.unwrap_or(default.target),
+                interval: interval.unwrap_or(default.interval),
+                ..default
+            })
+        }
+        Leaf::Codel => {
+            let default = Codel::default();
+            Qdisc::Codel(Codel {
+                limit,
+                ecn: direction.ecn,
+                target: target.unwrap_or(default.target),
+                interval: interval.unwrap_or(default.interval),
+                ..default
+            })
+        }
+        Leaf::Pie => {
+            let default = Pie::default();
+            Qdisc::Pie(Pie {
+                limit,
+                ecn: direction.ecn,
+                target: target.unwrap_or(default.target),
+                ..default
+            })
+        }
+        Leaf::Sfq => Qdisc::Sfq(Sfq {
+            limit: limit.max(2),
+            flows,
+            ..Sfq::default()
+        }),
+        Leaf::Pfifo => Qdisc::Pfifo(Fifo { limit: Some(limit) }),
+        // An option counts bytes here; the default counts packets.
+        Leaf::Bfifo => Qdisc::Bfifo(Fifo {
+            limit: Some(
+                direction
+                    .limit
+                    .unwrap_or_else(|| LIMIT.saturating_mul(line.device.mtu)),
+            ),
+        }),
+    };
+    qdisc.apply(&direction.options)?;
+    Ok(qdisc)
+}

@@ -1,0 +1,102 @@
+//! `sqm start --confirm SECONDS` and `sqm confirm`: a change that ends by itself unless somebody is still there to say
+//! that it may stay.
+
+use std::fs;
+use std::io::{ErrorKind, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use sqm_kernel::state;
+
+use crate::failure::Failure;
+
+/// How often the file is looked at.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Keep what `sqm start --confirm` set up in another terminal.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm start --confirm 60
+  sqm confirm")]
+pub(crate) struct Confirm {
+    /// Where the other one keeps its state.
+    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    state_dir: PathBuf,
+}
+
+impl Confirm {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match fs::remove_file(file(&self.state_dir)) {
+            Ok(()) => {
+                println!("confirmed: it stays");
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::Failed(anyhow!(
+                "nothing waits for a confirmation: it was confirmed or put back already"
+            ))),
+            Err(error) => Err(error).context("cannot confirm").map_err(Failure::Failed),
+        }
+    }
+}
+
+/// Waits until somebody confirms: by Enter in this terminal, or by `sqm confirm` in another. False if nobody did in
+/// time.
+pub(super) fn wait(directory: &Path, seconds: u32) -> Result<bool, Failure> {
+    let file = file(directory);
+    fs::write(&file, std::process::id().to_string()).context("cannot wait for a confirmation")?;
+    eprintln!("Keep it? Press Enter, or run 'sqm confirm', within {seconds} s; else everything is put back.");
+    // The line that is changed may be the one that this terminal hangs on: its end must not end the waiting.
+    let (hung_up, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    flag::register(SIGHUP, Arc::clone(&hung_up)).context("cannot wait for a confirmation")?;
+    for signal in [SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&ended)).context("cannot wait for a confirmation")?;
+    }
+    let end = Instant::now() + Duration::from_secs(seconds.into());
+    let stdin = std::io::stdin();
+    let terminal = stdin.is_terminal();
+    let confirmed = loop {
+        if !file.exists() {
+            break true;
+        }
+        if Instant::now() >= end || ended.load(Ordering::Relaxed) {
+            break false;
+        }
+        // Without a terminal nobody can press a key, and an end of input is no answer.
+        let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
+        let watched = if terminal && !hung_up.load(Ordering::Relaxed) {
+            &mut watched[..]
+        } else {
+            &mut []
+        };
+        match poll(watched, Some(&LOOK)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => {
+                let mut line = String::new();
+                // A terminal that is gone confirms nothing.
+                if stdin.read_line(&mut line).is_ok_and(|n| n > 0) {
+                    break true;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(_) => break false,
+        }
+    };
+    match fs::remove_file(&file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(confirmed),
+    }
+}
+
+fn file(directory: &Path) -> PathBuf {
+    directory.join("unconfirmed")
+}

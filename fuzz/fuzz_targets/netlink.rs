@@ -1,0 +1,23 @@
+//! Any bytes as answers of the kernel: devices, qdiscs, classes, filters, refusals. Nothing panics, and what was read as a
+//! qdisc can be said in words and compared.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sqm_kernel::netlink::{filter, link, nftables, options, socket, traffic};
+use sqm_kernel::observe;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = link::decode_link(bytes);
+    let _ = socket::decode_acknowledgement(0x300, bytes);
+    let _ = nftables::decode_rule(bytes);
+    let Some(entry) = traffic::decode_entry(bytes) else {
+        return;
+    };
+    let _ = filter::decode(&entry);
+    if let Some(class) = observe::decode_class(&entry) {
+        let _ = class.class.to_string();
+    }
+    if let Some(qdisc) = observe::decode_qdisc(&entry).qdisc {
+        let _ = (options::held(&qdisc), qdisc.to_string());
+    }
+});
