@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -159,8 +158,7 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
 fn measure(name: String, qdisc: &str, workload: Workload, turns: u32) -> Result<Cost, Failure> {
     let build = |text: &str| {
         sqm_core::workload::build(text)
-            .with_context(|| format!("--qdisc '{text}'"))
-            .map_err(Failure::Usage)
+            .map_err(|error| Failure::Usage(anyhow::anyhow!("--qdisc '{text}': {error}")))
     };
     let mut queue = Steady::new(build(qdisc)?, workload);
     let mut fifo = Steady::new(build(sqm_core::workload::FIFO)?, workload);
