@@ -1,29 +1,37 @@
 //! The near end of a test.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+mod connect;
+mod endpoint;
+mod evidence;
+mod findings;
+mod outcome;
 
-use socket2::{Domain, Socket, Type};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+pub use crate::scenario::Family;
+pub use evidence::{Reading, Readings};
 
 use crate::Error;
-use crate::connection::Connection;
-use crate::load::Load;
-use crate::probe::Prober;
-use crate::protocol::{self, Hello, MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, MAX_REPLY, Reply, Request, Token};
-use crate::result::{Direction, Flow, Meta, ProbeSeries, Sample, Settings, TAIL_MS, TestResult, rfc3339};
-use crate::{names, socket};
+use crate::load::{Load, Role};
+use crate::probe::{Connect, Icmp, Prober, Udp, Wire};
+use crate::protocol::{MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, MAX_PROBES, Seen};
+use crate::result::{Direction, ProbeKind, Settings, TAIL_MS, TestResult};
+use crate::scenario::{ProbePlan, Scenario};
+use crate::socket;
+use endpoint::Endpoint;
+use evidence::Recorder;
 
-/// Until a connection stands.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until the server answers on an idle line.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until the results are here after the load: they queue behind everything that a bloated buffer holds.
-const RESULTS_TIMEOUT: Duration = Duration::from_secs(60);
 /// The load waits this much longer for the first probe if none has come back in the idle phase.
 const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A server from which nothing at all comes for so long, no data, no answer to a probe, no word, is gone.
+const SILENCE: Duration = Duration::from_secs(8);
+/// Until the results are here after the load, counted from the server's last word.
+const RESULTS_TIMEOUT: Duration = Duration::from_secs(9);
+/// The same if the user ended the test: a person waits.
+const IMPATIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two reports of progress.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(250);
 
 /// Which server to test against.
 #[derive(Clone, Debug)]
@@ -34,115 +42,116 @@ pub struct Target {
     pub port: u16,
     /// IPv4 only or IPv6 only; none takes what the name gives.
     pub family: Option<Family>,
+    /// What the server wants its clients to know.
+    pub secret: Option<String>,
 }
 
-/// A version of the Internet Protocol.
+/// A test to be run.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// The hosts that the scenario's endpoints refer to; the last stands in for those that are missing.
+    pub targets: Vec<Target>,
+    /// What to do.
+    pub scenario: Scenario,
+    /// How.
+    pub settings: Settings,
+    /// The user's own words.
+    pub title: Option<String>,
+}
+
+/// Whoever runs a test, as far as the test is concerned.
+pub struct Hooks<'a> {
+    /// Told four times a second where the test is.
+    pub progress: &'a mut dyn FnMut(&Progress),
+    /// Set to end the test; what was measured until then is the result.
+    pub stop: &'a AtomicBool,
+    /// Asked twice a second for whatever else is to be kept with the result.
+    pub readings: Option<Readings>,
+}
+
+/// What a test is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// Where a running test is; reported about once a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Progress {
+pub enum Stage {
     /// Before the load.
-    Idle {
-        /// Since the beginning of the idle phase.
-        elapsed: Duration,
-        /// The newest round trip.
-        rtt: Option<Duration>,
-    },
+    Idle,
     /// Under load.
-    Load {
-        /// Since the beginning of the load.
-        elapsed: Duration,
-        /// Download since the last report, in Mbit/s.
-        download_mbit: f64,
-        /// Upload since the last report, in Mbit/s; the server's figure arrives as late as the line is slow.
-        upload_mbit: f64,
-        /// The newest round trip.
-        rtt: Option<Duration>,
-    },
-    /// After the load: waiting for results and late probes.
+    Load,
+    /// After the load.
+    After,
+    /// Waiting for results and late probes.
     Collect,
 }
 
+/// Where a running test is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// What it is doing.
+    pub stage: Stage,
+    /// Since the beginning of the idle phase.
+    pub elapsed: Duration,
+    /// Until the end, results aside.
+    pub left: Duration,
+    /// Download since the last report, in Mbit/s.
+    pub download_mbit: f64,
+    /// Upload, in Mbit/s; the server's figure arrives once a second, and as late as the line is slow.
+    pub upload_mbit: f64,
+    /// The newest round trip of the first series that has one.
+    pub rtt: Option<Duration>,
+}
+
+/// A test that got as far as the load.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was measured; marked if the test ended early.
+    pub result: TestResult,
+    /// Why it ended early.
+    pub trouble: Option<Error>,
+}
+
 /// Runs a test and waits for its result.
-pub fn run(
-    target: &Target,
-    settings: &Settings,
-    title: Option<&str>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<TestResult, Error> {
-    check(settings)?;
-    let mut test = Test::open(target, settings)?;
-    test.idle(progress)?;
-    let (load, start) = test.start()?;
-    let now = SystemTime::now();
-    let time = rfc3339(now);
-    let start_unix = now.duration_since(UNIX_EPOCH).ok().map(|t| t.as_secs_f64());
-    let early = test.load(&load, start, progress)?;
-    let downloads = load.finish();
-    progress(Progress::Collect);
-    let uploads = early.map_or_else(|| test.results(), Ok)?;
-    let probes = test.prober.finish(start);
-    let samples = downloads.into_iter().chain(uploads);
-    let flows = test
-        .flows
-        .into_iter()
-        .zip(samples)
-        .enumerate()
-        .map(|(index, (flow, samples))| Flow {
-            congestion: flow.congestion,
-            dscp: flow.dscp,
-            samples,
-            ..Flow::new(&names::flow(settings, index as u32), flow.direction)
-        })
-        .collect();
-    let probes = ProbeSeries {
-        name: names::probes(settings).to_owned(),
-        interval_ms: settings.probe_interval_ms as f64,
-        bytes: Some(protocol::Probe::LENGTH as u32),
-        samples: probes,
-        ..ProbeSeries::default()
-    };
-    let meta = Meta {
-        test: names::test(settings).to_owned(),
-        title: title.map(str::to_owned),
-        time,
-        host: target.host.clone(),
-        local: test.local.to_string(),
-        remote: test.remote.to_string(),
-        program: env!("CARGO_PKG_VERSION").to_owned(),
-        server_program: test.server_program,
-        kernel: socket::kernel_release(),
-        server_kernel: test.server_kernel,
-        settings: settings.clone(),
-        start_unix,
-        ..Meta::default()
-    };
-    Ok(TestResult::new(meta, Vec::new(), flows, vec![probes]))
+///
+/// Errors before the load begins leave nothing to keep; later ones come with what was measured until then.
+pub fn run(test: &Test, hooks: Hooks<'_>) -> Result<Outcome, Error> {
+    check(test)?;
+    let Hooks {
+        progress,
+        stop,
+        readings,
+    } = hooks;
+    let mut running = Running::open(test, stop, progress)?;
+    let recorder = Recorder::start(running.endpoints[0].local(), readings);
+    running.idle()?;
+    let load = running.start()?;
+    let began = SystemTime::now();
+    running.load(&load);
+    if running.trouble.is_some() {
+        load.stop();
+    }
+    let seen = load.finish();
+    running.after();
+    running.collect();
+    Ok(outcome::outcome(running, seen, began, recorder))
 }
 
 /// Refuses settings that cannot give a result.
-fn check(settings: &Settings) -> Result<(), Error> {
+fn check(test: &Test) -> Result<(), Error> {
     let wrong = |text: String| Err(Error::Settings(text));
     let Settings {
-        down,
-        up,
         idle_ms,
         load_ms,
+        after_ms,
         settle_ms,
         probe_interval_ms,
         ..
-    } = *settings;
-    if down > MAX_FLOWS || up > MAX_FLOWS {
+    } = test.settings;
+    if test.targets.is_empty() {
+        return wrong("no server to test against".to_owned());
+    }
+    let counts = [Direction::Down, Direction::Up].map(|direction| test.scenario.count(direction));
+    if counts.iter().any(|count| *count > MAX_FLOWS) {
         return wrong(format!("at most {MAX_FLOWS} flows in each direction"));
     }
-    if idle_ms > MAX_IDLE_MS {
+    if idle_ms > MAX_IDLE_MS || after_ms > MAX_IDLE_MS {
         return wrong(format!("at most {} s of idle phase", MAX_IDLE_MS / 1000));
     }
     if load_ms > MAX_LOAD_MS {
@@ -157,190 +166,335 @@ fn check(settings: &Settings) -> Result<(), Error> {
     if !(1..=10_000).contains(&probe_interval_ms) {
         return wrong("the probe interval must be from 1 ms to 10 s".to_owned());
     }
-    if let Some(dscp) = settings.dscp.iter().find(|&&dscp| dscp > 63) {
+    let flows = test.scenario.flows.iter().map(|flow| flow.dscp);
+    let marks = flows.chain(test.scenario.probes.iter().map(|probe| probe.dscp));
+    if let Some(dscp) = marks.max().filter(|dscp| *dscp > 63) {
         return wrong(format!("a DSCP is from 0 to 63, not {dscp}"));
+    }
+    if let Some(mss) = test.settings.mss.filter(|mss| !(88..=32_767).contains(mss)) {
+        return wrong(format!("a segment size is from 88 to 32767 bytes, not {mss}"));
+    }
+    if test.scenario.probes.len() > usize::from(MAX_PROBES) {
+        return wrong(format!("at most {MAX_PROBES} series of probes"));
     }
     Ok(())
 }
 
 /// A test with everything connected.
-struct Test<'a> {
-    target: &'a Target,
-    settings: &'a Settings,
-    control: Connection,
-    local: SocketAddr,
-    remote: SocketAddr,
-    server_program: String,
-    server_kernel: String,
-    prober: Prober,
-    /// Downloads first.
-    flows: Vec<Attached>,
+struct Running<'a> {
+    test: &'a Test,
+    stop: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(&Progress),
+    endpoints: Vec<Endpoint>,
+    /// In the scenario's order.
+    flows: Vec<endpoint::Attached>,
+    probes: Vec<Series>,
+    /// The beginning of the idle phase.
+    begin: Instant,
+    /// The beginning of the load.
+    start: Instant,
+    /// The end of the load: as planned, until it comes earlier.
+    end: Instant,
+    down: Meter,
+    up: Meter,
+    trouble: Option<Error>,
 }
 
-/// A data connection in place.
-struct Attached {
-    direction: Direction,
-    congestion: String,
-    dscp: u8,
-    stream: Option<TcpStream>,
+/// A series of probes under way, or why it is not.
+struct Series {
+    plan: ProbePlan,
+    prober: Result<Prober, String>,
 }
 
-impl<'a> Test<'a> {
+impl<'a> Running<'a> {
     /// Connects all there is to connect while the line is idle, and starts the probes.
-    fn open(target: &'a Target, settings: &'a Settings) -> Result<Self, Error> {
-        let stream = connect_any(target, settings.congestion.as_deref())?;
-        let connect_error = |reason| Error::Connect {
-            host: target.host.clone(),
-            port: target.port,
-            reason,
-        };
-        let remote = stream.peer_addr().map_err(connect_error)?;
-        let local = stream.local_addr().map_err(connect_error)?;
-        let mut control = Connection::new(stream, MAX_REPLY).map_err(connect_error)?;
-        let hello = Hello::Control {
-            version: protocol::VERSION,
-            down: settings.down,
-            up: settings.up,
-            load_ms: settings.load_ms,
-            congestion: settings.congestion.clone(),
-        };
-        let reply = ask(&mut control, &hello, target)?;
-        let Reply::Welcome {
-            token,
-            program,
-            kernel,
-            ..
-        } = reply
-        else {
-            return Err(unexpected(target, reply));
-        };
-        let directions = [(Direction::Down, settings.down), (Direction::Up, settings.up)];
-        let flows = directions
-            .into_iter()
-            .flat_map(|(direction, count)| (0..count).map(move |flow| (direction, flow)))
-            .map(|(direction, flow)| attach(target, settings, remote, token, direction, flow))
-            .collect::<Result<_, _>>()?;
-        let prober = probe(settings, remote, token).map_err(|e| Error::system("send probes", e))?;
+    fn open(
+        test: &'a Test,
+        stop: &'a AtomicBool,
+        progress: &'a mut dyn FnMut(&Progress),
+    ) -> Result<Self, Error> {
+        let Test {
+            scenario, settings, ..
+        } = test;
+        let mut endpoints = Vec::new();
+        for (index, plan) in scenario.endpoints.iter().enumerate() {
+            let target = &test.targets[plan.host.min(test.targets.len() - 1)];
+            let target = Target {
+                family: plan.family.or(target.family),
+                ..target.clone()
+            };
+            let count = |direction| {
+                let flows = scenario.flows.iter().filter(|f| f.endpoint == index);
+                flows.filter(|f| f.direction == direction).count() as u32
+            };
+            let asked = (count(Direction::Down), count(Direction::Up));
+            endpoints.push(Endpoint::open(target, asked, settings)?);
+        }
+        let mut flows = Vec::new();
+        for flow in &scenario.flows {
+            flows.push(endpoints[flow.endpoint].attach(flow, settings)?);
+        }
+        check_probe_rates(scenario, settings, &endpoints)?;
+        let begin = Instant::now();
+        let length = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
+        let until = begin + length + FIRST_PROBE_TIMEOUT;
+        let mut probes = Vec::new();
+        for (index, plan) in scenario.probes.iter().enumerate() {
+            let interval = Duration::from_millis(plan.interval_ms.unwrap_or(settings.probe_interval_ms));
+            // Series that start together would queue behind each other.
+            let start = begin + interval * index as u32 / scenario.probes.len() as u32;
+            let wire = wire(plan, index as u16, &endpoints[plan.endpoint]);
+            let prober = match wire {
+                Ok(wire) => Ok(Prober::start(wire, interval, start, until)
+                    .map_err(|e| Error::system("send probes", e))?),
+                Err(reason) if plan.kind == ProbeKind::Icmp => Err(reason.to_string()),
+                Err(reason) => return Err(Error::system("send probes", reason)),
+            };
+            probes.push(Series {
+                plan: plan.clone(),
+                prober,
+            });
+        }
         Ok(Self {
-            target,
-            settings,
-            control,
-            local,
-            remote,
-            server_program: program,
-            server_kernel: kernel,
-            prober,
+            test,
+            stop,
+            progress,
+            endpoints,
             flows,
+            probes,
+            begin,
+            start: begin,
+            end: begin,
+            down: Meter::default(),
+            up: Meter::default(),
+            trouble: None,
         })
     }
 
-    fn idle(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
-        let begin = Instant::now();
-        let end = begin + Duration::from_millis(self.settings.idle_ms);
-        let mut next = begin;
+    fn idle(&mut self) -> Result<(), Error> {
+        let end = self.begin + Duration::from_millis(self.test.settings.idle_ms);
+        let mut next = self.begin;
         while next < end {
-            progress(Progress::Idle {
-                elapsed: begin.elapsed(),
-                rtt: self.prober.newest(),
-            });
-            next = (next + REPORT_INTERVAL).min(end);
+            self.report(Stage::Idle, None);
+            self.not_stopped()?;
+            next = (next + TICK).min(end);
             socket::sleep_until(next);
         }
         let patience = end + FIRST_PROBE_TIMEOUT;
-        while self.prober.newest().is_none() {
+        while let Some(silent) = self.silent_endpoint() {
+            self.not_stopped()?;
             if Instant::now() >= patience {
+                let endpoint = &self.endpoints[silent];
                 return Err(Error::NoProbes {
-                    host: self.target.host.clone(),
-                    port: self.remote.port(),
+                    host: endpoint.host().to_owned(),
+                    port: endpoint.remote().port(),
                 });
             }
-            std::thread::sleep(Duration::from_millis(self.settings.probe_interval_ms));
+            std::thread::sleep(Duration::from_millis(self.test.settings.probe_interval_ms));
         }
         Ok(())
     }
 
-    /// Starts both ends: the server's by a message, ours at the same moment.
-    fn start(&mut self) -> Result<(Load, Instant), Error> {
-        self.control
-            .send(&Request::Start)
-            .map_err(|e| self.vanished("starting the load", &e))?;
-        let start = Instant::now();
-        let length = Duration::from_millis(self.settings.load_ms);
-        self.prober.set_until(start + length);
-        let mut take = |direction| -> Vec<TcpStream> {
-            self.flows
-                .iter_mut()
-                .filter(|flow| flow.direction == direction)
-                .filter_map(|f| f.stream.take())
-                .collect()
-        };
-        let (receivers, senders) = (take(Direction::Down), take(Direction::Up));
-        let load =
-            Load::start(senders, receivers, start, length).map_err(|e| Error::system("start the load", e))?;
-        Ok((load, start))
+    fn not_stopped(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(Error::Interrupted { at_s: 0.0 });
+        }
+        Ok(())
     }
 
-    /// Listens to the server until the load is over. A server whose clock runs ahead, or a client that was kept
-    /// waiting, has the results by then: they are the answer.
-    fn load(
-        &mut self,
-        load: &Load,
-        start: Instant,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Option<Vec<Vec<Sample>>>, Error> {
-        let end = start + Duration::from_millis(self.settings.load_ms);
-        let (mut down, mut up) = (Meter::default(), Meter::default());
-        let mut uploaded = (Duration::ZERO, 0);
-        let mut next = start;
-        while next < end {
-            next = (next + REPORT_INTERVAL).min(end);
-            while let Some(reply) = self
-                .control
-                .receive(next)
-                .map_err(|e| self.vanished("loading the line", &e))?
-            {
-                match reply {
-                    Reply::Progress { elapsed_ms, received } => {
-                        uploaded = (Duration::from_millis(elapsed_ms), received);
-                    }
-                    Reply::Results { uploads } if uploads.len() == self.settings.up as usize => {
-                        socket::sleep_until(end);
-                        return Ok(Some(uploads));
-                    }
-                    other => return Err(unexpected(self.target, other)),
-                }
-            }
-            let elapsed = start.elapsed();
-            progress(Progress::Load {
-                elapsed,
-                download_mbit: down.mbit(elapsed, load.received()),
-                upload_mbit: up.mbit(uploaded.0, uploaded.1),
-                rtt: self.prober.newest(),
+    /// A server whose echo has not answered a single probe.
+    fn silent_endpoint(&self) -> Option<usize> {
+        (0..self.endpoints.len()).find(|index| {
+            let mut asked = self.probes.iter().filter(|s| {
+                s.plan.endpoint == *index && matches!(s.plan.kind, ProbeKind::Udp | ProbeKind::Voip)
             });
-        }
-        Ok(None)
+            let is_silent = |s: &Series| s.prober.as_ref().is_ok_and(|p| p.answers() == 0);
+            asked.any(is_silent)
+        })
     }
 
-    fn results(&mut self) -> Result<Vec<Vec<Sample>>, Error> {
-        loop {
-            let reply = self.control.expect(RESULTS_TIMEOUT);
-            match reply.map_err(|e| self.vanished("waiting for its results", &e))? {
-                Reply::Results { uploads } if uploads.len() == self.settings.up as usize => {
-                    return Ok(uploads);
-                }
-                Reply::Progress { .. } => {}
-                other => return Err(unexpected(self.target, other)),
+    /// Starts both ends: the servers' by a message, ours at the same moment.
+    fn start(&mut self) -> Result<Load, Error> {
+        for endpoint in &mut self.endpoints {
+            endpoint.start()?;
+        }
+        let settings = &self.test.settings;
+        let length = Duration::from_millis(settings.load_ms);
+        self.start = Instant::now();
+        self.end = self.start + length;
+        self.probe_until(self.end + Duration::from_millis(settings.after_ms));
+        let flows = self.flows.iter_mut().filter_map(|flow| {
+            let role = match flow.direction {
+                Direction::Down => Role::Receive,
+                Direction::Up => Role::Send,
+            };
+            Some((flow.stream.take()?, role))
+        });
+        let flows = flows.collect();
+        Load::start(flows, self.start, length, None).map_err(|e| Error::system("start the load", e))
+    }
+
+    /// Listens to the servers until the load is over.
+    fn load(&mut self, load: &Load) {
+        let planned = self.end;
+        let mut next = self.start;
+        let (mut life, mut alive) = (0, Instant::now());
+        while next < planned && self.trouble.is_none() {
+            next = (next + TICK).min(planned);
+            socket::sleep_until(next);
+            let received = load.received().iter().sum();
+            self.listen("loading the line");
+            self.report(Stage::Load, Some(received));
+            if self.stop.load(Ordering::Acquire) {
+                let at_s = self.start.elapsed().as_secs_f64();
+                self.fail(Error::Interrupted { at_s });
+            }
+            let signs = received + self.signs_of_life();
+            if signs > life {
+                (life, alive) = (signs, Instant::now());
+            } else if alive.elapsed() > SILENCE {
+                let reason = format!("nothing came from it for {} s", SILENCE.as_secs());
+                let trouble = self.endpoints[0].vanished("loading the line", reason);
+                self.fail(trouble);
+            }
+        }
+        if self.trouble.is_some() {
+            self.end = Instant::now();
+            for endpoint in &mut self.endpoints {
+                endpoint.stop();
+            }
+            self.probe_until(self.end);
+        }
+    }
+
+    /// The line after the load; results arrive meanwhile.
+    fn after(&mut self) {
+        let end = self.end + Duration::from_millis(self.test.settings.after_ms);
+        let mut next = self.end;
+        while next < end && self.trouble.is_none() {
+            next = (next + TICK).min(end);
+            socket::sleep_until(next);
+            self.listen("waiting for its results");
+            self.report(Stage::After, None);
+            if self.stop.load(Ordering::Acquire) {
+                // The load is complete; only the look at the line afterwards is cut short.
+                self.probe_until(Instant::now());
+                return;
             }
         }
     }
 
-    fn vanished(&self, during: &'static str, reason: &io::Error) -> Error {
-        Error::Vanished {
-            host: self.target.host.clone(),
-            during,
-            reason: reason.to_string(),
+    /// Waits for the servers' side of the story.
+    fn collect(&mut self) {
+        self.report(Stage::Collect, None);
+        let patience = match self.trouble {
+            Some(Error::Interrupted { .. }) => IMPATIENT_TIMEOUT,
+            Some(_) => Duration::ZERO,
+            None => RESULTS_TIMEOUT,
+        };
+        let since = Instant::now();
+        while let Some(waiting) = self.endpoints.iter().position(|e| !e.is_done()) {
+            let endpoint = &mut self.endpoints[waiting];
+            let heard = endpoint.last_word().max(since);
+            if heard.elapsed() >= patience {
+                let reason = format!("no results within {} s", patience.as_secs());
+                let trouble = endpoint.vanished("waiting for its results", reason);
+                self.fail(trouble);
+                return;
+            }
+            if let Err(trouble) = endpoint.listen("waiting for its results", heard + patience) {
+                self.fail(trouble);
+                return;
+            }
         }
     }
+
+    /// Takes what the servers have said so far.
+    fn listen(&mut self, during: &'static str) {
+        for index in 0..self.endpoints.len() {
+            if let Err(trouble) = self.endpoints[index].listen(during, Instant::now()) {
+                self.fail(trouble);
+            }
+        }
+    }
+
+    /// The first trouble is the one to tell; the others follow from it.
+    fn fail(&mut self, trouble: Error) {
+        self.trouble.get_or_insert(trouble);
+    }
+
+    /// Grows whenever something comes from a server.
+    fn signs_of_life(&self) -> u64 {
+        let answers = self.probes.iter().filter_map(|s| s.prober.as_ref().ok());
+        let words = self.endpoints.iter().map(Endpoint::words);
+        answers.map(Prober::answers).chain(words).sum()
+    }
+
+    fn probe_until(&self, until: Instant) {
+        for prober in self.probes.iter().filter_map(|s| s.prober.as_ref().ok()) {
+            prober.set_until(until);
+        }
+    }
+
+    fn report(&mut self, stage: Stage, received: Option<u64>) {
+        let elapsed = self.begin.elapsed();
+        let settings = &self.test.settings;
+        let all = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
+        let since_start = self.start.elapsed();
+        let is_load = stage == Stage::Load;
+        if let Some(received) = received {
+            self.down.note(since_start, received);
+            let told = self.endpoints.iter().filter_map(Endpoint::newest_progress);
+            let (at, bytes) = told.fold((Duration::ZERO, 0), |sum, (at, bytes)| {
+                (sum.0.max(at), u64::saturating_add(sum.1, bytes))
+            });
+            self.up.note(at, bytes);
+        }
+        let rtt = self.probes.iter().find_map(|s| s.prober.as_ref().ok()?.newest());
+        (self.progress)(&Progress {
+            stage,
+            elapsed,
+            left: all.saturating_sub(elapsed),
+            download_mbit: if is_load { self.down.mbit } else { 0.0 },
+            upload_mbit: if is_load { self.up.mbit } else { 0.0 },
+            rtt,
+        });
+    }
+}
+
+/// Refuses more probes than a server answers: the others would look lost.
+fn check_probe_rates(scenario: &Scenario, settings: &Settings, endpoints: &[Endpoint]) -> Result<(), Error> {
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let echoed = scenario
+            .probes
+            .iter()
+            .filter(|plan| plan.endpoint == index && matches!(plan.kind, ProbeKind::Udp | ProbeKind::Voip));
+        let rate = |plan: &ProbePlan| 1000.0 / plan.interval_ms.unwrap_or(settings.probe_interval_ms) as f64;
+        let (asked, most) = (echoed.map(rate).sum::<f64>(), endpoint.max_probes_per_s);
+        if asked > f64::from(most) {
+            return Err(Error::Settings(format!(
+                "{} answers {most} probes per second in one test, and these would be {asked:.0}: use a longer --probe-interval",
+                endpoint.host()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The way that probes of a series take.
+fn wire(plan: &ProbePlan, series: u16, endpoint: &Endpoint) -> std::io::Result<Box<dyn Wire>> {
+    let server = endpoint.remote();
+    Ok(match plan.kind {
+        ProbeKind::Icmp => Box::new(Icmp::open(server.ip(), plan.dscp)?),
+        ProbeKind::Tcp | ProbeKind::Http => Box::new(Connect::new(server, plan.dscp)),
+        ProbeKind::Udp | ProbeKind::Voip => Box::new(Udp::open(
+            server,
+            endpoint.token(),
+            series,
+            plan.dscp,
+            plan.bytes,
+        )?),
+    })
 }
 
 /// The rate since the last look.
@@ -352,170 +506,14 @@ struct Meter {
 }
 
 impl Meter {
-    fn mbit(&mut self, at: Duration, bytes: u64) -> f64 {
+    fn note(&mut self, at: Duration, bytes: u64) {
         if at > self.at {
             let seconds = (at - self.at).as_secs_f64();
             self.mbit = bytes.saturating_sub(self.bytes) as f64 * 8.0 / 1e6 / seconds;
             (self.at, self.bytes) = (at, bytes);
         }
-        self.mbit
     }
 }
 
-fn ask(connection: &mut Connection, hello: &Hello, target: &Target) -> Result<Reply, Error> {
-    let answer = connection
-        .send(hello)
-        .and_then(|()| connection.expect(ANSWER_TIMEOUT));
-    answer.map_err(|e| Error::Vanished {
-        host: target.host.clone(),
-        during: "asking for a test",
-        reason: e.to_string(),
-    })
-}
-
-fn unexpected(target: &Target, reply: Reply) -> Error {
-    let reason = match reply {
-        Reply::Error { reason } => reason,
-        _ => "it answers out of turn".to_owned(),
-    };
-    Error::Refused {
-        host: target.host.clone(),
-        reason,
-    }
-}
-
-/// Connects one flow.
-fn attach(
-    target: &Target,
-    settings: &Settings,
-    remote: SocketAddr,
-    token: Token,
-    direction: Direction,
-    flow: u32,
-) -> Result<Attached, Error> {
-    let connect_error = |reason| Error::Connect {
-        host: target.host.clone(),
-        port: target.port,
-        reason,
-    };
-    let dscp = settings
-        .dscp
-        .iter()
-        .cycle()
-        .nth(flow as usize)
-        .copied()
-        .unwrap_or(0);
-    let stream = connect(remote, settings.congestion.as_deref(), CONNECT_TIMEOUT).map_err(connect_error)?;
-    stream
-        .local_addr()
-        .and_then(|local| socket::set_dscp(&stream, local, dscp))
-        .map_err(|e| Error::system(format!("mark packets with DSCP {dscp}"), e))?;
-    let ours = socket::congestion(&stream).map_err(|e| Error::system("read the congestion control", e))?;
-    let mut connection = Connection::new(stream, MAX_REPLY).map_err(connect_error)?;
-    let reply = ask(
-        &mut connection,
-        &Hello::Data {
-            token,
-            direction,
-            flow,
-            dscp,
-        },
-        target,
-    )?;
-    let Reply::Attached { congestion: theirs } = reply else {
-        return Err(unexpected(target, reply));
-    };
-    let congestion = match direction {
-        Direction::Down => theirs,
-        Direction::Up => ours,
-    };
-    Ok(Attached {
-        direction,
-        congestion,
-        dscp,
-        stream: Some(connection.into_stream()),
-    })
-}
-
-fn probe(settings: &Settings, remote: SocketAddr, token: Token) -> io::Result<Prober> {
-    let any: IpAddr = match remote {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let udp = UdpSocket::bind((any, 0))?;
-    udp.connect(remote)?;
-    // Long enough for any test; the start of the load sets the true end.
-    let until = Instant::now() + Duration::from_millis(settings.idle_ms + settings.load_ms) + CONNECT_TIMEOUT;
-    Prober::start(
-        udp,
-        token,
-        Duration::from_millis(settings.probe_interval_ms),
-        until,
-    )
-}
-
-/// Tries the addresses of a name in turn, all within [`CONNECT_TIMEOUT`].
-fn connect_any(target: &Target, congestion: Option<&str>) -> Result<TcpStream, Error> {
-    if let Some(name) = congestion {
-        let scratch =
-            Socket::new(Domain::IPV4, Type::STREAM, None).map_err(|e| Error::system("open a socket", e))?;
-        socket::set_congestion(&scratch, name).map_err(|_| Error::Congestion {
-            name: name.to_owned(),
-            available: socket::available_congestion(),
-        })?;
-    }
-    let addresses = resolve(target)?;
-    let deadline = Instant::now() + CONNECT_TIMEOUT;
-    let mut failure = io::Error::from(io::ErrorKind::TimedOut);
-    for (index, address) in addresses.iter().enumerate() {
-        let share = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - index) as u32;
-        match connect(*address, congestion, share.max(Duration::from_millis(1))) {
-            Ok(stream) => return Ok(stream),
-            Err(e) => failure = e,
-        }
-    }
-    Err(Error::Connect {
-        host: target.host.clone(),
-        port: target.port,
-        reason: failure,
-    })
-}
-
-fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Error> {
-    let wanted = match target.family {
-        Some(Family::V4) => " of IPv4",
-        Some(Family::V6) => " of IPv6",
-        None => "",
-    };
-    let error = |reason: String| Error::Resolve {
-        host: target.host.clone(),
-        wanted,
-        reason,
-    };
-    let host = target.host.trim_start_matches('[').trim_end_matches(']');
-    let all = (host, target.port)
-        .to_socket_addrs()
-        .map_err(|e| error(e.to_string()))?;
-    let addresses: Vec<_> = all
-        .filter(|address| match target.family {
-            Some(Family::V4) => address.is_ipv4(),
-            Some(Family::V6) => address.is_ipv6(),
-            None => true,
-        })
-        .collect();
-    if addresses.is_empty() {
-        Err(error("it has none".to_owned()))
-    } else {
-        Ok(addresses)
-    }
-}
-
-/// The congestion control is set before connecting, so that the handshake counts towards its state too.
-fn connect(address: SocketAddr, congestion: Option<&str>, timeout: Duration) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    if let Some(name) = congestion {
-        socket::set_congestion(&socket, name)?;
-    }
-    socket.connect_timeout(&address.into(), timeout)?;
-    Ok(socket.into())
-}
+/// What our own end saw, flow by flow.
+type OurSide = Vec<Seen>;

@@ -34,6 +34,19 @@ pub enum Error {
         /// The last attempt's error.
         reason: io::Error,
     },
+    /// No server of the responsiveness protocol answers there.
+    #[error(
+        "cannot measure responsiveness against {host} port {port}: {reason}; is that a server of \
+         draft-ietf-ippm-responsiveness? If only its certificate is the trouble, --insecure takes it"
+    )]
+    Rpm {
+        /// As the user wrote it.
+        host: String,
+        /// TCP port.
+        port: u16,
+        /// The last attempt's error.
+        reason: io::Error,
+    },
     /// The server speaks to us and says no.
     #[error("{host} refuses the test: {reason}")]
     Refused {
@@ -51,6 +64,26 @@ pub enum Error {
         during: &'static str,
         /// What was seen.
         reason: String,
+    },
+    /// The server has a secret and the user gave none.
+    #[error("{host} admits only clients that know its secret; give it with --secret FILE")]
+    Secret {
+        /// As the user wrote it.
+        host: String,
+    },
+    /// What the server says cannot be true.
+    #[error("{host} tells what cannot be: {what}; its part of the result is left out")]
+    Lied {
+        /// As the user wrote it.
+        host: String,
+        /// The contradiction.
+        what: String,
+    },
+    /// The user ended the test.
+    #[error("interrupted {at_s:.0} s after the load began")]
+    Interrupted {
+        /// Seconds of load until then; zero or less before it.
+        at_s: f64,
     },
     /// TCP works, UDP does not.
     #[error(

@@ -1,19 +1,25 @@
-//! The bulk transfers of one end: threads that write, threads that read, and one that takes samples of what was read.
+//! The bulk transfers of one end: threads that write, threads that read, and one that takes samples.
 //!
 //! Both ends of a test run this same code, each with its own sending and receiving sockets.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::protocol::Seen;
 use crate::result::Sample;
 use crate::socket;
+use crate::tcp_info::TcpInfo;
 
-/// The time between two samples.
-pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// The time between two samples of what arrived, unless there would be too many.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Samples of all flows of one test, which bounds the memory that a client can make a server use.
+const MAX_SAMPLES: u64 = 100_000;
+/// The kernel is asked about a connection at every so many samples.
+const SAMPLES_PER_INFO: u32 = 2;
 /// Bytes handed to the kernel at once.
 const WRITE_SIZE: usize = 128 << 10;
 /// Bytes taken from the kernel at once.
@@ -21,90 +27,118 @@ const READ_SIZE: usize = 256 << 10;
 /// Bytes that wake a reader: not every packet does, which is what lets one slow core take in a gigabit per second.
 const WAKE_AT: usize = 16 << 10;
 
+/// Pseudo-random, so that a compressing link cannot shrink it.
+static PAYLOAD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    })
+    .take(WRITE_SIZE)
+    .collect()
+});
+
+/// The bytes that every flow sends over and over.
+pub(crate) fn payload() -> &'static [u8] {
+    &PAYLOAD
+}
+
+/// What this end does with a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Send,
+    Receive,
+}
+
 /// A running load. Dropping it ends it.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
-    streams: Vec<Arc<TcpStream>>,
-    receivers: Arc<Vec<Receiver>>,
+    flows: Arc<Vec<Flow>>,
     workers: Vec<JoinHandle<()>>,
-    sampler: Option<JoinHandle<Vec<Vec<Sample>>>>,
+    sampler: Option<JoinHandle<Vec<Seen>>>,
 }
 
-/// One receiving flow and what its reader has taken out of the socket.
-struct Receiver {
-    stream: Arc<TcpStream>,
+/// One flow and what its reader has taken out of the socket.
+struct Flow {
+    stream: TcpStream,
+    role: Role,
     read: AtomicU64,
 }
 
-impl Receiver {
+impl Flow {
     /// Bytes that have arrived: those read and those in the socket that the reader has not come round to.
     fn arrived(&self) -> u64 {
+        if self.role == Role::Send {
+            return 0;
+        }
         // In this order a read in between makes the figure too small for one sample, never too large.
         let read = self.read.load(Ordering::Acquire);
-        read + rustix::io::ioctl_fionread(&*self.stream).unwrap_or(0)
+        read + rustix::io::ioctl_fionread(&self.stream).unwrap_or(0)
     }
 }
 
 impl Load {
-    /// Starts to write on `senders` and to read from `receivers`, and to sample the latter until `length` after `start`.
+    /// Starts all flows, and to take samples until `length` after `start`. `max_rate` is for all flows of one
+    /// direction together, in bytes per second.
     pub(crate) fn start(
-        senders: Vec<TcpStream>,
-        receivers: Vec<TcpStream>,
+        flows: Vec<(TcpStream, Role)>,
         start: Instant,
         length: Duration,
+        max_rate: Option<u64>,
     ) -> std::io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let receivers: Vec<Receiver> = receivers
+        let flows: Vec<_> = flows
             .into_iter()
-            .map(|s| Receiver {
-                stream: Arc::new(s),
+            .map(|(stream, role)| Flow {
+                stream,
+                role,
                 read: AtomicU64::new(0),
             })
             .collect();
-        let senders: Vec<_> = senders.into_iter().map(Arc::new).collect();
-        let streams: Vec<_> = receivers
-            .iter()
-            .map(|r| &r.stream)
-            .chain(&senders)
-            .cloned()
-            .collect();
-        for stream in &streams {
-            socket::reset_on_close(stream)?;
-        }
-        for receiver in &receivers {
-            socket::wake_reader_at(&*receiver.stream, WAKE_AT)?;
+        let share = |role| {
+            let sharers = flows.iter().filter(|f| f.role == role).count() as u64;
+            max_rate.map(|rate| (rate / sharers.max(1)).max(1))
+        };
+        let (sending, receiving) = (share(Role::Send), share(Role::Receive));
+        for flow in &flows {
+            socket::reset_on_close(&flow.stream)?;
+            match flow.role {
+                Role::Receive => socket::wake_reader_at(&flow.stream, WAKE_AT)?,
+                Role::Send => sending.map_or(Ok(()), |rate| socket::pace(&flow.stream, rate))?,
+            }
         }
         let mut load = Self {
-            stop,
-            streams,
-            receivers: Arc::new(receivers),
+            stop: Arc::new(AtomicBool::new(false)),
+            flows: Arc::new(flows),
             workers: Vec::new(),
             sampler: None,
         };
-        for index in 0..load.receivers.len() {
-            let (stop, receivers) = (load.stop.clone(), load.receivers.clone());
-            load.workers
-                .push(spawn("sink", move || sink(&receivers[index], &stop))?);
+        for index in 0..load.flows.len() {
+            let (stop, flows) = (load.stop.clone(), load.flows.clone());
+            load.workers.push(match flows[index].role {
+                Role::Receive => spawn("sink", move || sink(&flows[index], receiving, &stop))?,
+                Role::Send => spawn("source", move || source(&flows[index].stream, &stop))?,
+            });
         }
-        for stream in senders {
-            let stop = load.stop.clone();
-            load.workers
-                .push(spawn("source", move || source(&stream, &stop))?);
-        }
-        let (stop, receivers) = (load.stop.clone(), load.receivers.clone());
-        load.sampler = Some(spawn("sampler", move || {
-            sample(&receivers, start, length, &stop)
-        })?);
+        let (stop, flows) = (load.stop.clone(), load.flows.clone());
+        load.sampler = Some(spawn("sampler", move || sample(&flows, start, length, &stop))?);
         Ok(load)
     }
 
-    /// Bytes that have arrived so far, all flows together.
-    pub(crate) fn received(&self) -> u64 {
-        self.receivers.iter().map(Receiver::arrived).sum()
+    /// Bytes that have arrived so far on each flow that this end receives.
+    pub(crate) fn received(&self) -> Vec<u64> {
+        let receiving = self.flows.iter().filter(|flow| flow.role == Role::Receive);
+        receiving.map(Flow::arrived).collect()
     }
 
-    /// Waits for the last sample, ends all flows, and answers the samples of each receiver.
-    pub(crate) fn finish(mut self) -> Vec<Vec<Sample>> {
+    /// Ends before the time; [`finish`](Self::finish) answers what was seen until then.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Waits for the last sample, ends all flows, and answers what was seen of each, in the order given.
+    pub(crate) fn finish(mut self) -> Vec<Seen> {
         self.sampler
             .take()
             .and_then(|sampler| sampler.join().ok())
@@ -115,9 +149,9 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        for stream in &self.streams {
+        for flow in &*self.flows {
             // Wakes a blocked writer; that the peer may be gone already is no matter.
-            let _ = stream.shutdown(Shutdown::Both);
+            let _ = flow.stream.shutdown(Shutdown::Both);
         }
         for worker in self.workers.drain(..) {
             let _ = worker.join();
@@ -136,54 +170,93 @@ fn spawn<T: Send + 'static>(
 }
 
 fn source(mut stream: &TcpStream, stop: &AtomicBool) {
-    // Pseudo-random, so that a compressing link cannot shrink it.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let buffer: Vec<u8> = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    })
-    .take(WRITE_SIZE)
-    .collect();
-    while !stop.load(Ordering::Acquire) && stream.write_all(&buffer).is_ok() {}
+    while !stop.load(Ordering::Acquire) && stream.write_all(payload()).is_ok() {}
 }
 
-fn sink(receiver: &Receiver, stop: &AtomicBool) {
-    let mut stream = &*receiver.stream;
+fn sink(flow: &Flow, max_rate: Option<u64>, stop: &AtomicBool) {
+    let begin = Instant::now();
     let mut buffer = vec![0; READ_SIZE];
     while !stop.load(Ordering::Acquire) {
         // Blocks while nothing is there, so an idle flow costs nothing.
-        match stream.read(&mut buffer) {
+        match (&flow.stream).read(&mut buffer) {
             Ok(0) | Err(_) => return,
             Ok(n) => {
-                receiver.read.fetch_add(n as u64, Ordering::AcqRel);
+                let read = flow.read.fetch_add(n as u64, Ordering::AcqRel) + n as u64;
+                if let Some(rate) = max_rate {
+                    // A reader that waits fills the receive window, which holds the sender to the same rate.
+                    socket::sleep_until(begin + Duration::from_secs_f64(read as f64 / rate as f64));
+                }
             }
         }
     }
 }
 
-fn sample(receivers: &[Receiver], start: Instant, length: Duration, stop: &AtomicBool) -> Vec<Vec<Sample>> {
-    let mut samples = vec![Vec::new(); receivers.len()];
-    let mut counted = vec![0; receivers.len()];
+fn sample(flows: &[Flow], start: Instant, length: Duration, stop: &AtomicBool) -> Vec<Seen> {
+    let interval = sample_interval(length, flows.len());
+    let mut seen = vec![Seen::default(); flows.len()];
+    let mut counted = vec![0; flows.len()];
     let mut elapsed = Duration::ZERO;
+    let mut round = 0;
     while elapsed < length && !stop.load(Ordering::Acquire) {
-        elapsed = (elapsed + SAMPLE_INTERVAL).min(length);
+        elapsed = (elapsed + interval).min(length);
         socket::sleep_until(start + elapsed);
         let now_ms = millis(start.elapsed());
-        for ((receiver, series), counted) in receivers.iter().zip(&mut samples).zip(&mut counted) {
-            let total = receiver.arrived().max(*counted);
-            series.push(Sample {
-                t_ms: now_ms,
-                bytes: total - *counted,
-            });
-            *counted = total;
+        for ((flow, seen), counted) in flows.iter().zip(&mut seen).zip(&mut counted) {
+            if flow.role == Role::Receive {
+                let total = flow.arrived().max(*counted);
+                seen.samples.push(Sample {
+                    t_ms: now_ms,
+                    bytes: total - *counted,
+                });
+                *counted = total;
+            }
         }
+        if round % SAMPLES_PER_INFO == 0 || elapsed == length {
+            for (flow, seen) in flows.iter().zip(&mut seen) {
+                look(flow, seen, now_ms);
+            }
+        }
+        round += 1;
     }
-    samples
+    seen
+}
+
+/// Asks the kernel about one flow. One that does not answer leaves a gap, which shows.
+fn look(flow: &Flow, seen: &mut Seen, now_ms: f64) {
+    let Ok(info) = TcpInfo::of(&flow.stream) else {
+        return;
+    };
+    seen.ecn = Some(info.ecn);
+    seen.mss = Some(info.mss);
+    match flow.role {
+        Role::Send => {
+            seen.tcp.push(info.sender_sample(now_ms));
+            seen.totals = Some(info.totals());
+        }
+        Role::Receive => seen.tcp.push(info.receiver_sample(now_ms)),
+    }
+}
+
+fn sample_interval(length: Duration, flows: usize) -> Duration {
+    let at_least = length.as_micros() as u64 * flows as u64 / MAX_SAMPLES;
+    SAMPLE_INTERVAL.max(Duration::from_micros(at_least))
 }
 
 /// Milliseconds, to the microsecond.
 pub(crate) fn millis(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_tests_of_many_flows_are_sampled_less_often() {
+        assert_eq!(sample_interval(Duration::from_secs(60), 8), SAMPLE_INTERVAL);
+        assert_eq!(
+            sample_interval(Duration::from_secs(3600), 128),
+            Duration::from_micros(4_608_000)
+        );
+    }
 }

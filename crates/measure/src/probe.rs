@@ -1,23 +1,73 @@
-//! Latency probes: small UDP packets on a fixed timetable, and the wait for their echoes.
+//! Latency probes: small packets on a fixed timetable, and the wait for their answers.
+//!
+//! One thread per series. The deadlines are absolute, so a probe sent late does not delay the next, and nothing that became
+//! of earlier probes changes the timetable.
 
-use std::net::UdpSocket;
+mod connect;
+mod icmp;
+mod udp;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+pub(crate) use connect::Connect;
+pub(crate) use icmp::Icmp;
+pub(crate) use udp::Udp;
+
+use crate::clock::{Exchange, Offset};
 use crate::load::millis;
-use crate::protocol::{self, Token};
-use crate::result::Probe;
-use crate::socket;
+use crate::protocol;
+use crate::result::{Direction, Probe};
 
-/// How long after the last probe replies are waited for: lines exist whose buffers hold several seconds.
-const STRAGGLERS: Duration = Duration::from_secs(10);
+/// How long after the last probe answers are waited for: lines exist whose buffers hold several seconds.
+const STRAGGLERS: Duration = Duration::from_secs(5);
 
-/// The thread that sends, receives and keeps the books.
+/// Something that can be asked and answers.
+pub(crate) trait Wire: Send {
+    /// Sends the probe with this number.
+    fn send(&mut self, sequence: u32) -> io::Result<()>;
+
+    /// Waits for an answer, until `deadline` at the latest; none when it has passed, or when what came was no answer.
+    fn receive(&mut self, deadline: Instant) -> Waited;
+}
+
+/// What a wait brought.
+pub(crate) enum Waited {
+    /// The deadline.
+    Nothing,
+    /// Something of no meaning to us.
+    Noise,
+    /// The answer to a probe.
+    Answer(Answer),
+}
+
+/// The answer to a probe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) sequence: u32,
+    pub(crate) at: Instant,
+    /// The byte with DSCP and ECN with which it came.
+    pub(crate) mark: Option<u8>,
+    /// What the server adds, if it is one of ours.
+    pub(crate) echo: Option<protocol::Echo>,
+}
+
+/// The thread that sends, receives and keeps the books of one series.
 pub(crate) struct Prober {
-    thread: Option<JoinHandle<Vec<Echo>>>,
+    thread: Option<JoinHandle<Books>>,
     shared: Arc<Shared>,
+    origin: Instant,
+}
+
+/// A series at its end.
+pub(crate) struct Finished {
+    books: Books,
+    /// From the thread's own zero to the load's beginning.
+    offset_ms: f64,
     origin: Instant,
 }
 
@@ -27,46 +77,51 @@ struct Shared {
     until: Mutex<Instant>,
     /// The newest round trip in microseconds; zero before the first.
     newest_us: AtomicU64,
+    /// Answers so far.
+    answers: AtomicU64,
+}
+
+/// Everything about the probes of a series.
+#[derive(Default)]
+struct Books {
+    entries: Vec<Entry>,
+    /// Probes without an answer so far.
+    waiting: usize,
+    marks_there: BTreeMap<u8, u64>,
+    marks_back: BTreeMap<u8, u64>,
 }
 
 /// One probe and what became of it.
 #[derive(Clone, Copy)]
-struct Echo {
+struct Entry {
     due: Instant,
     sent: Instant,
-    rtt: Option<Duration>,
-    server: Duration,
+    answer: Option<Answer>,
+    /// A later answer tells that the server had this one.
+    was_there: bool,
 }
 
 impl Prober {
-    /// Probes through a connected `socket` every `interval` from now until `until`.
+    /// Probes every `interval` from `start` on until `until`.
     pub(crate) fn start(
-        socket: UdpSocket,
-        token: Token,
+        wire: Box<dyn Wire>,
         interval: Duration,
+        start: Instant,
         until: Instant,
-    ) -> std::io::Result<Self> {
-        let origin = Instant::now();
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             until: Mutex::new(until),
             newest_us: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
         });
-        let course = Course {
-            socket,
-            token,
-            interval,
-            origin,
-            echoes: Vec::new(),
-            waiting: 0,
-        };
         let theirs = shared.clone();
         let thread = thread::Builder::new()
             .name("prober".to_owned())
-            .spawn(move || course.run(&theirs))?;
+            .spawn(move || run(wire, interval, start, &theirs))?;
         Ok(Self {
             thread: Some(thread),
             shared,
-            origin,
+            origin: start,
         })
     }
 
@@ -78,30 +133,28 @@ impl Prober {
         .filter(|rtt| !rtt.is_zero())
     }
 
+    /// Answers so far.
+    pub(crate) fn answers(&self) -> u64 {
+        self.shared.answers.load(Ordering::Relaxed)
+    }
+
     /// Moves the end.
     pub(crate) fn set_until(&self, until: Instant) {
         *self.shared.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
-    /// Waits for the last replies; times count from `load_start`.
-    pub(crate) fn finish(mut self, load_start: Instant) -> Vec<Probe> {
-        let offset_ms = millis(load_start - self.origin);
-        let since_load = |moment: Instant| to_microseconds(millis(moment - self.origin) - offset_ms);
-        let echoes = self
+    /// Waits for the last answers.
+    pub(crate) fn finish(mut self, load_start: Instant) -> Finished {
+        let books = self
             .thread
             .take()
             .and_then(|thread| thread.join().ok())
             .unwrap_or_default();
-        echoes
-            .iter()
-            .map(|echo| Probe {
-                due_ms: since_load(echo.due),
-                t_ms: since_load(echo.sent),
-                rtt_ms: echo.rtt.map(millis),
-                server_ms: echo.rtt.map(|_| millis(echo.server)),
-                ..Probe::default()
-            })
-            .collect()
+        Finished {
+            books,
+            offset_ms: millis(load_start.saturating_duration_since(self.origin)),
+            origin: self.origin,
+        }
     }
 }
 
@@ -112,91 +165,221 @@ impl Drop for Prober {
     }
 }
 
+impl Finished {
+    /// Marks of the probes as the server saw them, and how many bore each.
+    pub(crate) fn marks_there(&self) -> BTreeMap<u8, u64> {
+        self.books.marks_there.clone()
+    }
+
+    /// Marks of the answers as they came back.
+    pub(crate) fn marks_back(&self) -> BTreeMap<u8, u64> {
+        self.books.marks_back.clone()
+    }
+
+    /// The answered probes that were sent from `from_ms` to `to_ms` after the load began, by both clocks.
+    pub(crate) fn exchanges(&self, from_ms: f64, to_ms: f64) -> Vec<Exchange> {
+        let entries = self.books.entries.iter();
+        let exchanges = entries.filter_map(|entry| self.exchange(entry));
+        exchanges
+            .filter(|exchange| exchange.sent_ms >= from_ms && exchange.sent_ms < to_ms)
+            .collect()
+    }
+
+    /// Every probe; with one-way delays if the server's clock is known.
+    pub(crate) fn probes(&self, offset: Option<&Offset>) -> Vec<Probe> {
+        let entries = self.books.entries.iter();
+        entries.map(|entry| self.probe(entry, offset)).collect()
+    }
+
+    fn probe(&self, entry: &Entry, offset: Option<&Offset>) -> Probe {
+        let exchange = self.exchange(entry);
+        let one_way = exchange.zip(offset).map(|(e, offset)| offset.one_way_ms(&e));
+        let echoes = entry.answer.and_then(|answer| answer.echo);
+        let knows_losses = self
+            .books
+            .entries
+            .iter()
+            .any(|e| e.answer.is_some_and(|a| a.echo.is_some()));
+        let lost = (entry.answer.is_none() && knows_losses).then_some(if entry.was_there {
+            Direction::Down
+        } else {
+            Direction::Up
+        });
+        Probe {
+            due_ms: self.since_load(entry.due),
+            t_ms: self.since_load(entry.sent),
+            rtt_ms: entry.round_trip().map(millis),
+            up_ms: one_way.map(|(up, _)| to_microseconds(up)),
+            down_ms: one_way.map(|(_, down)| to_microseconds(down)),
+            server_ms: echoes.map(|echo| to_microseconds(echo.arrived_ns as f64 / 1e6)),
+            lost,
+        }
+    }
+
+    fn exchange(&self, entry: &Entry) -> Option<Exchange> {
+        let echo = entry.answer?.echo?;
+        let sent_ms = self.since_load(entry.sent);
+        Some(Exchange {
+            sent_ms,
+            there_ms: echo.arrived_ns as f64 / 1e6,
+            back_ms: sent_ms + millis(entry.round_trip()?),
+        })
+    }
+
+    fn since_load(&self, moment: Instant) -> f64 {
+        to_microseconds(millis(moment.saturating_duration_since(self.origin)) - self.offset_ms)
+    }
+}
+
+impl Entry {
+    /// From sending to the answer's arrival, less the time that the server kept it: that is not the network's.
+    fn round_trip(&self) -> Option<Duration> {
+        let answer = self.answer?;
+        let held = Duration::from_nanos(answer.echo.map_or(0, |echo| echo.held_ns.into()));
+        Some(
+            answer
+                .at
+                .saturating_duration_since(self.sent)
+                .saturating_sub(held),
+        )
+    }
+}
+
+impl Books {
+    fn note_sent(&mut self, due: Instant, sent: Instant) {
+        self.entries.push(Entry {
+            due,
+            sent,
+            answer: None,
+            was_there: false,
+        });
+        self.waiting += 1;
+    }
+
+    fn note(&mut self, answer: Answer, shared: &Shared) {
+        let index = answer.sequence as usize;
+        // The first of duplicates counts; an answer to what was never asked is noise.
+        let Some(entry) = self.entries.get_mut(index).filter(|e| e.answer.is_none()) else {
+            return;
+        };
+        entry.answer = Some(answer);
+        self.waiting -= 1;
+        if let Some(rtt) = entry.round_trip() {
+            shared
+                .newest_us
+                .store((rtt.as_micros() as u64).max(1), Ordering::Relaxed);
+        }
+        shared.answers.fetch_add(1, Ordering::Relaxed);
+        if let Some(mark) = answer.mark {
+            *self.marks_back.entry(mark).or_default() += 1;
+        }
+        if let Some(echo) = answer.echo {
+            *self.marks_there.entry(echo.mark_arrived).or_default() += 1;
+            for back in 1..64.min(index + 1) {
+                if echo.window >> back & 1 == 1 {
+                    self.entries[index - back].was_there = true;
+                }
+            }
+        }
+    }
+}
+
 /// Takes off the noise that a subtraction of floats leaves behind the third decimal.
 fn to_microseconds(ms: f64) -> f64 {
     (ms * 1000.0).round() / 1000.0
 }
 
-/// The thread's own state.
-struct Course {
-    socket: UdpSocket,
-    token: Token,
-    interval: Duration,
-    /// Zero of the timestamps in the probes.
-    origin: Instant,
-    echoes: Vec<Echo>,
-    /// Probes without a reply so far.
-    waiting: usize,
+fn run(mut wire: Box<dyn Wire>, interval: Duration, start: Instant, shared: &Shared) -> Books {
+    let mut books = Books::default();
+    let until = || *shared.until.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut due = start;
+    while due < until() {
+        listen(&mut *wire, due, &mut books, shared);
+        let sent = Instant::now();
+        // A full queue in this machine loses the probe like a full queue anywhere else.
+        let _ = wire.send(books.entries.len() as u32);
+        books.note_sent(due, sent);
+        due += interval;
+    }
+    let last = until() + STRAGGLERS;
+    while books.waiting > 0 {
+        match wire.receive(last) {
+            Waited::Nothing => break,
+            Waited::Noise => {}
+            Waited::Answer(answer) => books.note(answer, shared),
+        }
+    }
+    books
 }
 
-impl Course {
-    fn run(mut self, shared: &Shared) -> Vec<Echo> {
-        // The deadlines are absolute: a probe sent late does not delay the next.
-        let mut due = self.origin;
-        loop {
-            let until = *shared.until.lock().unwrap_or_else(PoisonError::into_inner);
-            if due >= until {
-                self.collect(until + STRAGGLERS, shared);
-                return self.echoes;
+fn listen(wire: &mut dyn Wire, deadline: Instant, books: &mut Books, shared: &Shared) {
+    loop {
+        match wire.receive(deadline) {
+            Waited::Nothing => return,
+            Waited::Noise => {}
+            Waited::Answer(answer) => books.note(answer, shared),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Echo;
+
+    /// Ten probes; the third is lost on the way there, the fifth on the way back, and each answer takes as long as told.
+    #[test]
+    fn losses_are_told_apart_and_the_servers_time_is_not_the_networks() {
+        let shared = Shared {
+            until: Mutex::new(Instant::now()),
+            newest_us: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+        };
+        let origin = Instant::now();
+        let mut books = Books::default();
+        for i in 0..10u32 {
+            let sent = origin + Duration::from_millis(100) * i;
+            books.note_sent(sent, sent);
+        }
+        let mut window = 0;
+        for sequence in 0..10u32 {
+            window <<= 1;
+            if sequence == 2 {
+                continue;
             }
-            while socket::wait_readable(&self.socket, due).unwrap_or(false) {
-                self.receive(shared);
+            window |= 1;
+            if sequence == 4 {
+                continue;
             }
-            self.send(due);
-            due += self.interval;
+            let echo = Echo {
+                mark_arrived: 0xb8,
+                arrived_ns: u64::from(sequence) * 100_000_000,
+                held_ns: 3_000_000,
+                window,
+            };
+            let at = origin + Duration::from_millis(100) * sequence + Duration::from_millis(23);
+            let answer = Answer {
+                sequence,
+                at,
+                mark: Some(0),
+                echo: Some(echo),
+            };
+            books.note(answer, &shared);
+            books.note(answer, &shared);
         }
-    }
-
-    fn send(&mut self, due: Instant) {
-        let sent = Instant::now();
-        let probe = protocol::Probe {
-            token: self.token,
-            sequence: self.echoes.len() as u64,
-            sent_ns: (sent - self.origin).as_nanos() as u64,
-            server_ns: 0,
+        let finished = Finished {
+            books,
+            offset_ms: 200.0,
+            origin,
         };
-        // A full queue in this machine loses the probe like a full queue anywhere else.
-        let _ = self.socket.send(&probe.encode());
-        self.echoes.push(Echo {
-            due,
-            sent,
-            rtt: None,
-            server: Duration::ZERO,
-        });
-        self.waiting += 1;
-    }
-
-    fn receive(&mut self, shared: &Shared) {
-        let mut buffer = [0; protocol::Probe::LENGTH + 1];
-        // An error is an ICMP message about an earlier probe; that one is then simply lost.
-        let Ok(length) = self.socket.recv(&mut buffer) else {
-            return;
-        };
-        let arrived = Instant::now();
-        let Some(probe) = protocol::Probe::decode(&buffer[..length]).filter(|p| p.token == self.token) else {
-            return;
-        };
-        let Some(echo) = usize::try_from(probe.sequence)
-            .ok()
-            .and_then(|i| self.echoes.get_mut(i))
-        else {
-            return;
-        };
-        // The first of duplicates counts.
-        if echo.rtt.is_none() {
-            let rtt = arrived.saturating_duration_since(echo.sent);
-            echo.rtt = Some(rtt);
-            echo.server = Duration::from_nanos(probe.server_ns);
-            self.waiting -= 1;
-            shared
-                .newest_us
-                .store((rtt.as_micros() as u64).max(1), Ordering::Relaxed);
-        }
-    }
-
-    fn collect(&mut self, deadline: Instant, shared: &Shared) {
-        while self.waiting > 0 && socket::wait_readable(&self.socket, deadline).unwrap_or(false) {
-            self.receive(shared);
-        }
+        let probes = finished.probes(None);
+        let lost: Vec<_> = probes.iter().map(|p| p.lost).collect();
+        assert_eq!(lost[2], Some(Direction::Up));
+        assert_eq!(lost[4], Some(Direction::Down));
+        assert_eq!(lost.iter().flatten().count(), 2);
+        assert_eq!((probes[0].t_ms, probes[0].rtt_ms), (-200.0, Some(20.0)));
+        assert_eq!(shared.answers.load(Ordering::Relaxed), 8);
+        assert_eq!(finished.marks_there(), BTreeMap::from([(0xb8, 8)]));
+        assert_eq!(finished.exchanges(-200.0, 0.0).len(), 2);
     }
 }

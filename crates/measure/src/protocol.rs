@@ -2,44 +2,50 @@
 //!
 //! One TCP port and the UDP port of the same number. A TCP connection is either the one *control* connection of a
 //! test, or one *data* connection, as its first frame says. A frame is its length as four bytes, most significant
-//! first, and that many bytes of JSON. The server's replies may be large (the samples of every flow), the client's may not.
+//! first, and that many bytes of JSON. The server's replies may be large (the samples of a flow), the client's may not.
 //!
 //! ```text
 //! client                               server
 //! control: Hello::Control           →
+//!                                   ←  Challenge                if the server has a secret
+//! control: Proof                    →
 //!                                   ←  Welcome (token)
-//! UDP: probe with the token         ⇄  echo                   from here to the end
-//! data:    Hello::Data              →                          one connection per flow
-//!                                   ←  Attached (congestion control in use)
+//! UDP: probe with the token         ⇄  echo                     from here to the end
+//! data:    Hello::Data              →                           one connection per flow
+//!                                   ←  Attached (what the kernel made of it)
 //! control: Start                    →
-//! data:    bytes                    ⇄  bytes                   for the time agreed
-//!                                   ←  Progress                every second
-//!                                   ←  Results (bytes received, per flow)
+//! data:    bytes                    ⇄  bytes                    for the time agreed
+//!                                   ←  Progress                 every second
+//! control: Stop                     →                           only to end before the time
+//!                                   ←  Flow                     what the server saw of each flow
+//!                                   ←  Done
 //! control: closes
 //! ```
 //!
 //! The token is sixteen random bytes: who knows it, and has the address that the control connection came from, takes part in the
-//! test. A probe's echo is never larger than the probe and goes only to such an address, so the server is of no use
+//! test. A probe's echo is exactly as large as the probe and goes only to such an address, so the server is of no use
 //! for amplifying a forged flood.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::result::{Direction, Sample};
+use crate::result::{Direction, Sample, TcpSample, TcpTotals};
 
 /// The port, TCP and UDP, unless another is named.
 pub const DEFAULT_PORT: u16 = 35353;
 /// Changes whenever an old peer would misunderstand a new one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The largest frame that a server reads, in bytes.
 pub const MAX_REQUEST: usize = 4096;
-/// The largest frame that a client reads, in bytes: [`MAX_FLOWS`] flows of [`MAX_LOAD_MS`] in samples of 100 ms.
-pub const MAX_REPLY: usize = 16 << 20;
+/// The largest frame that a client reads, in bytes: the samples of one flow.
+pub const MAX_REPLY: usize = 4 << 20;
 /// Flows in one direction of a test.
 pub const MAX_FLOWS: u32 = 64;
 /// The longest load, in milliseconds, that any server grants: one hour.
 pub const MAX_LOAD_MS: u64 = 3_600_000;
 /// The longest idle phase in milliseconds.
 pub const MAX_IDLE_MS: u64 = 60_000;
+/// Series of UDP probes in one test.
+pub const MAX_PROBES: u16 = 16;
 
 /// The first frame of a connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,8 +61,6 @@ pub enum Hello {
         up: u32,
         /// Length of the load in milliseconds.
         load_ms: u64,
-        /// Congestion control for the server's sending sockets; none keeps the system's own.
-        congestion: Option<String>,
     },
     /// Adds one flow to a test.
     Data {
@@ -68,6 +72,8 @@ pub enum Hello {
         flow: u32,
         /// DSCP for the packets that the server sends on this connection, 0 to 63.
         dscp: u8,
+        /// Congestion control for the server's socket; none keeps the system's own.
+        congestion: Option<String>,
     },
 }
 
@@ -75,14 +81,26 @@ pub enum Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
+    /// The client knows the secret: [`secret::proof`](crate::secret::proof) of the challenge.
+    Proof {
+        /// HMAC-SHA-256 in hexadecimal.
+        mac: String,
+    },
     /// The load begins now.
     Start,
+    /// The load ends now; what was seen so far is the result.
+    Stop,
 }
 
 /// What a server says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
+    /// Show that you know the secret.
+    Challenge {
+        /// Never used twice.
+        nonce: Token,
+    },
     /// The test may go on.
     Welcome {
         /// [`VERSION`] of the server.
@@ -93,29 +111,62 @@ pub enum Reply {
         program: String,
         /// The server's kernel release.
         kernel: String,
+        /// Probes per second that are answered, all series together.
+        max_probes_per_s: u32,
     },
     /// A flow is in place.
     Attached {
         /// The congestion control of the server's socket, as the kernel reports it.
         congestion: String,
+        /// DSCP of the connection's first packet as it arrived; none if the server's kernel does not tell.
+        dscp_arrived: Option<u8>,
     },
     /// The load runs.
     Progress {
         /// Since the beginning of the load, on the server's clock.
         elapsed_ms: u64,
-        /// Bytes received from the client until then, all flows together.
-        received: u64,
+        /// Bytes received from the client until then, per upload flow.
+        received: Vec<u64>,
     },
-    /// The load is over.
-    Results {
-        /// What arrived at the server, one list per upload flow in their order.
-        uploads: Vec<Vec<Sample>>,
+    /// What the server saw of one flow; one such message for each.
+    Flow {
+        /// Which way it went.
+        direction: Direction,
+        /// Which of the flows of this direction, from zero.
+        flow: u32,
+        /// What it saw.
+        seen: Seen,
+    },
+    /// Every flow has been told about.
+    Done {
+        /// Share of the time that the server's busiest processor was busy during the load, 0 to 1; none if unknown.
+        busiest_cpu: Option<f64>,
     },
     /// The server will not go on, and why.
     Error {
         /// For the user to read.
         reason: String,
     },
+}
+
+/// One end's view of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// What arrived, at the receiver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Sample>,
+    /// The kernel's view over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tcp: Vec<TcpSample>,
+    /// The kernel's account at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totals: Option<TcpTotals>,
+    /// Largest segment that this end sends, bytes of payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mss: Option<u32>,
+    /// Whether both ends agreed on ECN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
 }
 
 /// Sixteen random bytes, in hexadecimal on the wire.
@@ -192,45 +243,76 @@ pub fn decode<M: DeserializeOwned>(buffer: &[u8], limit: usize) -> Result<Option
     Ok(Some((message, head.len() + length)))
 }
 
-/// A probe on its way there or back: [`Probe::LENGTH`] bytes of UDP payload, as `ping` sends.
+/// A probe on its way there or back: at least [`Probe::LENGTH`] bytes of UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The test.
     pub token: Token,
-    /// Counts up from zero.
-    pub sequence: u64,
-    /// The client's clock when it was sent, in nanoseconds from an origin of the client's own.
-    pub sent_ns: u64,
-    /// The server's clock when it was there, in nanoseconds from an origin of the server's own; zero on the way there.
-    pub server_ns: u64,
+    /// Which of the test's series, below [`MAX_PROBES`].
+    pub series: u16,
+    /// The byte with DSCP and ECN that the echo shall bear.
+    pub mark: u8,
+    /// Counts up from zero in each series.
+    pub sequence: u32,
+    /// Filled in by the server.
+    pub echo: Echo,
+}
+
+/// What the server adds to a probe; all zero on the way there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Echo {
+    /// The byte with DSCP and ECN with which the probe arrived.
+    pub mark_arrived: u8,
+    /// When it arrived, by the server's clock, in nanoseconds from an origin of the server's own.
+    pub arrived_ns: u64,
+    /// How long the server held it, in nanoseconds.
+    pub held_ns: u32,
+    /// Which probes of the series arrived before: bit n stands for the n-th before this, bit 0 for this one.
+    pub window: u64,
 }
 
 impl Probe {
-    /// Bytes of UDP payload: that of `ping`, 56.
+    /// Bytes of UDP payload unless more are wanted: that of `ping`, 56.
     pub const LENGTH: usize = 56;
-    const MAGIC: [u8; 4] = *b"sqm1";
+    /// The most, which fits a packet of 1500 bytes on either protocol.
+    pub const MAX_LENGTH: usize = 1452;
+    const MAGIC: [u8; 4] = *b"sqm2";
 
-    /// The datagram, padded with zeros.
+    /// The datagram's head; the rest of a longer one is padding.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..4].copy_from_slice(&Self::MAGIC);
         bytes[4..20].copy_from_slice(&self.token.0);
-        bytes[20..28].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[28..36].copy_from_slice(&self.sent_ns.to_be_bytes());
-        bytes[36..44].copy_from_slice(&self.server_ns.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.series.to_be_bytes());
+        bytes[22] = self.mark;
+        bytes[23] = self.echo.mark_arrived;
+        bytes[24..28].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[28..36].copy_from_slice(&self.echo.arrived_ns.to_be_bytes());
+        bytes[36..40].copy_from_slice(&self.echo.held_ns.to_be_bytes());
+        bytes[40..48].copy_from_slice(&self.echo.window.to_be_bytes());
         bytes
     }
 
-    /// A datagram of exactly the right length and magic; never panics.
+    /// A datagram of a permitted length with the right magic; never panics.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; Self::LENGTH] = bytes.try_into().ok()?;
-        let number = |at: usize| bytes[at..].first_chunk().map(|n| u64::from_be_bytes(*n));
+        if bytes.len() > Self::MAX_LENGTH {
+            return None;
+        }
+        let bytes: &[u8; Self::LENGTH] = bytes.first_chunk()?;
         (bytes[..4] == Self::MAGIC).then_some(())?;
+        let u32_at = |at: usize| bytes[at..].first_chunk().map(|n| u32::from_be_bytes(*n));
+        let u64_at = |at: usize| bytes[at..].first_chunk().map(|n| u64::from_be_bytes(*n));
         Some(Self {
             token: Token(*bytes[4..].first_chunk()?),
-            sequence: number(20)?,
-            sent_ns: number(28)?,
-            server_ns: number(36)?,
+            series: u16::from_be_bytes([bytes[20], bytes[21]]),
+            mark: bytes[22],
+            sequence: u32_at(24)?,
+            echo: Echo {
+                mark_arrived: bytes[23],
+                arrived_ns: u64_at(28)?,
+                held_ns: u32_at(36)?,
+                window: u64_at(40)?,
+            },
         })
     }
 }
@@ -248,6 +330,7 @@ mod tests {
             direction: Direction::Up,
             flow: 3,
             dscp: 46,
+            congestion: Some("cubic".to_owned()),
         };
         let frame = encode(&hello);
         for cut in 0..frame.len() {
@@ -282,9 +365,17 @@ mod tests {
         }
 
         #[test]
-        fn probes_come_back(token: [u8; 16], sequence: u64, sent_ns: u64, server_ns: u64) {
-            let probe = Probe { token: Token(token), sequence, sent_ns, server_ns };
-            prop_assert_eq!(Probe::decode(&probe.encode()), Some(probe));
+        fn probes_come_back_at_any_length(
+            (token, series, mark, sequence) in any::<([u8; 16], u16, u8, u32)>(),
+            (mark_arrived, arrived_ns, held_ns, window) in any::<(u8, u64, u32, u64)>(),
+            padding in 0..=Probe::MAX_LENGTH - Probe::LENGTH + 1,
+        ) {
+            let echo = Echo { mark_arrived, arrived_ns, held_ns, window };
+            let probe = Probe { token: Token(token), series, mark, sequence, echo };
+            let mut datagram = probe.encode().to_vec();
+            datagram.resize(Probe::LENGTH + padding, 0);
+            let expected = (datagram.len() <= Probe::MAX_LENGTH).then_some(probe);
+            prop_assert_eq!(Probe::decode(&datagram), expected);
         }
 
         #[test]

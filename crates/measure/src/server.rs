@@ -4,38 +4,35 @@
 //! seconds, tests and connections are counted, each test has a last moment, and whatever a client leaves behind goes when
 //! its control connection does.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
+mod echo;
+mod lobby;
+mod session;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::Error;
 use crate::connection::Connection;
-use crate::load::Load;
+use crate::datagram::Datagrams;
 use crate::protocol::{
     self, DEFAULT_PORT, Hello, MAX_FLOWS, MAX_LOAD_MS, MAX_REQUEST, Reply, Request, Token,
 };
-use crate::result::Direction;
-use crate::socket;
+use crate::rpm::server::Https;
+use crate::{Error, secret, socket, tcp_info};
+use lobby::{Lobby, Visitor};
+use session::{Admission, Session, Sessions};
 
 /// A connection that has not said what it is after this long is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// From the welcome to the start of the load: the longest idle phase, and time to connect.
-const SETUP_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
-/// From the end of the load to the end of the test: results travel through a full buffer, and probes are still answered.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The time between two progress messages.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// Unacknowledged data on the control connection means that the client is gone after this long.
-const USER_TIMEOUT_MS: u32 = 60_000;
-/// Connections that have not yet named a test, all together.
-const MAX_STRANGERS: usize = 64;
+/// Bytes of probes that may wait for an answer.
+const ECHO_BUFFER: usize = 1 << 20;
 /// The pause after the system had no room for one more connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,18 +41,36 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Config {
     /// Address and port, TCP and UDP; none is all of the machine's addresses and the usual port.
     pub listen: Option<SocketAddr>,
+    /// Clients must know it; none lets everybody in.
+    pub secret: Option<String>,
     /// The longest load.
     pub max_load: Duration,
     /// Tests at the same time.
     pub max_clients: usize,
+    /// Tests at the same time from one address.
+    pub max_per_address: usize,
+    /// Bytes per second in each direction of one test.
+    pub max_rate: Option<u64>,
+    /// Probes per second that are answered in one test; the others are lost.
+    pub max_probes_per_s: u32,
+    /// Serve HTTPS for tests of responsiveness too: on the same port, to everybody.
+    pub https: bool,
+    /// End after the first test.
+    pub once: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             listen: None,
+            secret: None,
             max_load: Duration::from_secs(300),
             max_clients: 8,
+            max_per_address: 4,
+            max_rate: None,
+            max_probes_per_s: 1000,
+            https: true,
+            once: false,
         }
     }
 }
@@ -67,29 +82,21 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
+/// What all threads know.
 struct Shared {
     config: Config,
-    sessions: Mutex<BTreeMap<Token, Arc<Session>>>,
-    strangers: AtomicUsize,
-}
-
-/// One test.
-struct Session {
-    /// Where the control connection comes from; data and probes must come from there too.
-    client: IpAddr,
-    congestion: Option<String>,
-    flows: Mutex<Flows>,
-}
-
-/// The data connections of a test, parked until the load starts.
-struct Flows {
-    down: Vec<Option<TcpStream>>,
-    up: Vec<Option<TcpStream>>,
+    sessions: Sessions,
+    lobby: Lobby,
+    https: Option<Https>,
+    /// Wakes the thread that accepts, to end.
+    wake: OwnedFd,
+    is_over: AtomicBool,
+    log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Server {
-    /// Opens the sockets.
-    pub fn bind(config: Config) -> Result<Self, Error> {
+    /// Opens the sockets. `log` is told in a line whatever the operator may want to know.
+    pub fn bind(config: Config, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Self, Error> {
         let everywhere = |ip: IpAddr| SocketAddr::new(ip, DEFAULT_PORT);
         let (listener, echo) = match config.listen {
             Some(address) => open(address)?,
@@ -97,11 +104,19 @@ impl Server {
             None => open(everywhere(Ipv6Addr::UNSPECIFIED.into()))
                 .or_else(|_| open(everywhere(Ipv4Addr::UNSPECIFIED.into())))?,
         };
-        let sessions = Mutex::new(BTreeMap::new());
+        let https = config
+            .https
+            .then(|| Https::new(config.max_load + HELLO_TIMEOUT, config.max_rate))
+            .transpose()?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| Error::system("make an event", e))?;
         let shared = Arc::new(Shared {
             config,
-            sessions,
-            strangers: AtomicUsize::new(0),
+            sessions: Sessions::default(),
+            lobby: Lobby::default(),
+            https,
+            wake,
+            is_over: AtomicBool::new(false),
+            log: Box::new(log),
         });
         Ok(Self {
             listener,
@@ -117,34 +132,44 @@ impl Server {
             .map_err(|e| Error::system("read the server's address", e))
     }
 
-    /// Serves until the process ends.
-    pub fn run(self) -> Result<Infallible, Error> {
+    /// Serves until the process ends, or until the first test is over if the configuration says so.
+    pub fn run(self) -> Result<(), Error> {
         let Self {
             listener,
             echo,
             shared,
         } = self;
-        let sessions = shared.clone();
+        let datagrams = Datagrams::new(echo).map_err(|e| Error::system("read marks of packets", e))?;
+        let theirs = shared.clone();
         thread::Builder::new()
             .name("echo".to_owned())
-            .spawn(move || answer_probes(&echo, &sessions))
+            .spawn(move || echo::answer(datagrams, &theirs))
             .map_err(|e| Error::system("start a thread", e))?;
-        loop {
-            let accepted = listener.accept().and_then(|(stream, peer)| {
-                let Some(stranger) = Stranger::admit(&shared) else {
-                    return Ok(());
-                };
-                let shared = shared.clone();
-                thread::Builder::new()
-                    .name("client".to_owned())
-                    // A connection that fails is the client's to explain; the server goes on.
-                    .spawn(move || drop(greet(stream, peer.ip().to_canonical(), stranger, &shared)))
-                    .map(drop)
-            });
-            if accepted.is_err() {
+        while !shared.is_over.load(Ordering::Acquire) {
+            let mut events = [
+                PollFd::new(&listener, PollFlags::IN),
+                PollFd::new(&shared.wake, PollFlags::IN),
+            ];
+            let far = Instant::now() + Duration::from_secs(3600);
+            let is_connection = socket::wait(&mut events, far).is_ok() && !events[0].revents().is_empty();
+            if is_connection
+                && listener
+                    .accept()
+                    .and_then(|(s, peer)| welcome(s, peer, &shared))
+                    .is_err()
+            {
                 thread::sleep(ACCEPT_PAUSE);
             }
         }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        // The counter of an event cannot overflow by ones.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
@@ -164,69 +189,34 @@ fn open(address: SocketAddr) -> Result<(TcpListener, UdpSocket), Error> {
         Ok(socket)
     };
     let listener = bound(Type::STREAM, address).map_err(fail)?;
+    // An old kernel then cannot tell which mark a flow's first packet bore, and the result says so.
+    let _ = tcp_info::keep_syn(&listener);
     listener.listen(128).map_err(fail)?;
     let listener = TcpListener::from(listener);
     let echo = bound(Type::DGRAM, listener.local_addr().map_err(fail)?).map_err(fail)?;
+    // Room for probes while this process waits for a processor; the kernel gives as much of it as it allows.
+    let _ = echo.set_recv_buffer_size(ECHO_BUFFER);
     Ok((listener, echo.into()))
 }
 
-/// A place among the connections that have not yet named a test; gone when dropped.
-struct Stranger(Arc<Shared>);
-
-impl Stranger {
-    fn admit(shared: &Arc<Shared>) -> Option<Self> {
-        let place = Self(shared.clone());
-        (shared.strangers.fetch_add(1, Ordering::AcqRel) < MAX_STRANGERS).then_some(place)
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.0.strangers.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Shared {
-    fn sessions(&self) -> MutexGuard<'_, BTreeMap<Token, Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn session(&self, token: Token, client: IpAddr) -> Option<Arc<Session>> {
-        self.sessions()
-            .get(&token)
-            .filter(|session| session.client == client)
-            .cloned()
-    }
-}
-
-impl Session {
-    fn flows(&self) -> MutexGuard<'_, Flows> {
-        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn answer_probes(echo: &UdpSocket, shared: &Shared) {
-    let origin = Instant::now();
-    let mut buffer = [0; protocol::Probe::LENGTH + 1];
-    loop {
-        let Ok((length, from)) = echo.recv_from(&mut buffer) else {
-            // An ICMP message about an earlier reply, or a system out of memory: neither is worth spinning for.
-            thread::sleep(Duration::from_millis(1));
-            continue;
-        };
-        let Some(mut probe) = protocol::Probe::decode(&buffer[..length]) else {
-            continue;
-        };
-        if shared.session(probe.token, from.ip().to_canonical()).is_some() {
-            probe.server_ns = origin.elapsed().as_nanos() as u64;
-            // A reply that cannot be sent is a lost probe, which the client counts.
-            let _ = echo.send_to(&probe.encode(), from);
-        }
-    }
+fn welcome(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) -> io::Result<()> {
+    let client = peer.ip().to_canonical();
+    let visitor = Visitor::enter(&shared.lobby, client, &stream)?;
+    let shared = shared.clone();
+    thread::Builder::new()
+        .name("client".to_owned())
+        // A connection that fails is the client's to explain; the server goes on.
+        .spawn(move || drop(greet(stream, client, visitor, &shared)))
+        .map(drop)
 }
 
 /// Finds out what a new connection is for.
-fn greet(stream: TcpStream, client: IpAddr, stranger: Stranger, shared: &Arc<Shared>) -> io::Result<()> {
+fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Shared>) -> io::Result<()> {
+    if let Some(https) = &shared.https
+        && begins_with_tls(&stream)?
+    {
+        return https.serve(stream, client);
+    }
     let mut connection = Connection::new(stream, MAX_REQUEST)?;
     let hello = match connection.expect(HELLO_TIMEOUT) {
         Ok(hello) => hello,
@@ -238,186 +228,113 @@ fn greet(stream: TcpStream, client: IpAddr, stranger: Stranger, shared: &Arc<Sha
             down,
             up,
             load_ms,
-            congestion,
         } => {
-            if version != protocol::VERSION {
-                let ours = protocol::VERSION;
-                return refuse(
-                    connection,
-                    format!(
-                        "it speaks protocol version {ours}, this program {version}; use the same sqm on both"
-                    ),
-                );
+            let asked = Asked { down, up, load_ms };
+            if let Err(reason) = shared.config.allows(version, &asked) {
+                return refuse(connection, reason);
             }
-            let limit_ms = MAX_LOAD_MS.min(shared.config.max_load.as_millis() as u64);
-            if load_ms > limit_ms {
-                return refuse(
-                    connection,
-                    format!("it allows at most {} s of load", limit_ms / 1000),
-                );
+            if let Err(reason) = challenge(&mut connection, shared.config.secret.as_deref())? {
+                (shared.log)(&format!("{client}: refused, wrong secret"));
+                return refuse(connection, reason);
             }
-            if down > MAX_FLOWS || up > MAX_FLOWS {
-                return refuse(
-                    connection,
-                    format!("it allows at most {MAX_FLOWS} flows in each direction"),
-                );
-            }
-            if let Some(name) = &congestion
-                && socket::set_congestion(connection.stream(), name).is_err()
-            {
-                let available = socket::available_congestion();
-                return refuse(
-                    connection,
-                    format!("congestion control '{name}' cannot be chosen there; there is: {available}"),
-                );
-            }
-            let flows = Mutex::new(Flows {
-                down: none(down),
-                up: none(up),
-            });
-            let Some(admission) = Admission::new(
-                Session {
-                    client,
-                    congestion,
-                    flows,
-                },
-                shared,
-            )?
-            else {
-                return refuse(
-                    connection,
-                    "it is busy with other tests; try again later".to_owned(),
-                );
+            let admission = match Admission::new(Session::new(client, down, up), shared)? {
+                Ok(admission) => admission,
+                Err(refusal) => return refuse(connection, refusal.to_string()),
             };
-            drop(stranger);
-            conduct(connection, &admission, Duration::from_millis(load_ms))
+            drop(visitor);
+            (shared.log)(&format!(
+                "{client}: test with {down} downloads and {up} uploads, {} s",
+                load_ms as f64 / 1000.0
+            ));
+            let outcome = session::conduct(connection, &admission, Duration::from_millis(load_ms));
+            let words = outcome
+                .as_ref()
+                .map_or_else(ToString::to_string, |()| "done".to_owned());
+            (shared.log)(&format!("{client}: {words}"));
+            if shared.config.once && outcome.is_ok() {
+                shared.end();
+            }
+            outcome
         }
         Hello::Data {
             token,
             direction,
             flow,
             dscp,
-        } => {
-            let Some(session) = shared.session(token, client) else {
-                return refuse(connection, "it knows no such test".to_owned());
-            };
-            attach(connection, &session, direction, flow as usize, dscp)
-        }
+            congestion,
+        } => match shared.sessions.find(token, client) {
+            None => refuse(connection, "it knows no such test".to_owned()),
+            Some(session) => {
+                let attached = session.attach(&connection, direction, flow, dscp, congestion.as_deref())?;
+                match attached {
+                    Ok(reply) => connection.send(&reply),
+                    Err(reason) => refuse(connection, reason),
+                }
+            }
+        },
     }
 }
 
-fn none(count: u32) -> Vec<Option<TcpStream>> {
-    std::iter::repeat_with(|| None).take(count as usize).collect()
+/// Whether the first byte is that of a TLS handshake (RFC 8446, section 5.1: record type 22). As the length of one of our
+/// frames it would be far too large.
+fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
+    const HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    let came = socket::wait_readable(stream, Instant::now() + HELLO_TIMEOUT)?;
+    Ok(came && stream.peek(&mut first)? == 1 && first[0] == HANDSHAKE)
+}
+
+/// What a client wants to do.
+struct Asked {
+    down: u32,
+    up: u32,
+    load_ms: u64,
+}
+
+impl Config {
+    fn allows(&self, version: u32, asked: &Asked) -> Result<(), String> {
+        let ours = protocol::VERSION;
+        if version != ours {
+            return Err(format!(
+                "it speaks protocol version {ours}, this program {version}; use the same sqm on both"
+            ));
+        }
+        let limit_ms = MAX_LOAD_MS.min(self.max_load.as_millis() as u64);
+        if asked.load_ms > limit_ms {
+            return Err(format!("it allows at most {} s of load", limit_ms / 1000));
+        }
+        if asked.down > MAX_FLOWS || asked.up > MAX_FLOWS {
+            return Err(format!("it allows at most {MAX_FLOWS} flows in each direction"));
+        }
+        Ok(())
+    }
+}
+
+/// Has the client prove that it knows the secret, if there is one; the inner error is for the client.
+fn challenge(connection: &mut Connection, secret: Option<&str>) -> io::Result<Result<(), String>> {
+    let Some(secret) = secret else {
+        return Ok(Ok(()));
+    };
+    let nonce = random_token()?;
+    connection.send(&Reply::Challenge { nonce })?;
+    let Request::Proof { mac } = connection.expect(HELLO_TIMEOUT)? else {
+        return Ok(Err("it expects the proof of its secret first".to_owned()));
+    };
+    if secret::is_proven(secret, nonce, &mac) {
+        Ok(Ok(()))
+    } else {
+        Ok(Err(
+            "it has another secret; give the right one with --secret".to_owned()
+        ))
+    }
+}
+
+fn random_token() -> io::Result<Token> {
+    let mut token = Token([0; 16]);
+    getrandom(&mut token.0, GetRandomFlags::empty())?;
+    Ok(token)
 }
 
 fn refuse(mut connection: Connection, reason: String) -> io::Result<()> {
     connection.send(&Reply::Error { reason })
-}
-
-/// A test's place in the table; dropping it forgets the test.
-struct Admission<'a> {
-    token: Token,
-    session: Arc<Session>,
-    shared: &'a Shared,
-}
-
-impl<'a> Admission<'a> {
-    /// None when the server is full.
-    fn new(session: Session, shared: &'a Shared) -> io::Result<Option<Self>> {
-        let mut token = Token([0; 16]);
-        getrandom(&mut token.0, GetRandomFlags::empty())?;
-        let session = Arc::new(session);
-        let mut sessions = shared.sessions();
-        if sessions.len() >= shared.config.max_clients {
-            return Ok(None);
-        }
-        sessions.insert(token, session.clone());
-        Ok(Some(Self {
-            token,
-            session,
-            shared,
-        }))
-    }
-}
-
-impl Drop for Admission<'_> {
-    fn drop(&mut self) {
-        self.shared.sessions().remove(&self.token);
-    }
-}
-
-/// Parks a data connection with its test.
-fn attach(
-    mut connection: Connection,
-    session: &Session,
-    direction: Direction,
-    flow: usize,
-    dscp: u8,
-) -> io::Result<()> {
-    let stream = connection.stream();
-    socket::set_dscp(stream, stream.local_addr()?, dscp & 0x3f)?;
-    if let Some(name) = &session.congestion {
-        socket::set_congestion(stream, name)?;
-    }
-    let congestion = socket::congestion(stream)?;
-    {
-        let mut flows = session.flows();
-        let list = match direction {
-            Direction::Down => &mut flows.down,
-            Direction::Up => &mut flows.up,
-        };
-        match list.get_mut(flow) {
-            Some(place @ None) => *place = Some(stream.try_clone()?),
-            _ => {
-                drop(flows);
-                return refuse(
-                    connection,
-                    format!("flow {flow} is taken or not part of the test"),
-                );
-            }
-        }
-    }
-    connection.send(&Reply::Attached { congestion })
-}
-
-/// A test from the welcome to the client's leave.
-fn conduct(mut control: Connection, admission: &Admission<'_>, length: Duration) -> io::Result<()> {
-    rustix::net::sockopt::set_tcp_user_timeout(control.stream(), USER_TIMEOUT_MS)?;
-    control.send(&Reply::Welcome {
-        version: protocol::VERSION,
-        token: admission.token,
-        program: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: socket::kernel_release(),
-    })?;
-    let Request::Start = control.expect(SETUP_TIMEOUT)?;
-    let start = Instant::now();
-    let (down, up) = {
-        let mut flows = admission.session.flows();
-        (std::mem::take(&mut flows.down), std::mem::take(&mut flows.up))
-    };
-    let all = |flows: Vec<Option<TcpStream>>| flows.into_iter().collect::<Option<Vec<_>>>();
-    let (Some(senders), Some(receivers)) = (all(down), all(up)) else {
-        return refuse(control, "not all flows are connected".to_owned());
-    };
-    let load = Load::start(senders, receivers, start, length)?;
-    let end = start + length;
-    let mut next = start + PROGRESS_INTERVAL;
-    while next < end {
-        // The client has nothing to say here; if it leaves, this is where it shows.
-        if control.receive::<Request>(next)?.is_none() {
-            let elapsed_ms = start.elapsed().as_millis() as u64;
-            control.send(&Reply::Progress {
-                elapsed_ms,
-                received: load.received(),
-            })?;
-            next += PROGRESS_INTERVAL;
-        }
-    }
-    control.send(&Reply::Results {
-        uploads: load.finish(),
-    })?;
-    // Probes are answered until the client closes.
-    let goodbye = Instant::now() + GOODBYE_TIMEOUT;
-    while control.receive::<Request>(goodbye)?.is_some() {}
-    Ok(())
 }

@@ -5,12 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::sockopt::SetUsize;
+use nix::sys::socket::sockopt::{SetStruct, SetUsize};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
 
 /// Sleeps until there is something to read (or the end of it), or until `deadline`; says which.
 pub(crate) fn wait_readable(socket: impl AsFd, deadline: Instant) -> io::Result<bool> {
+    wait(&mut [PollFd::new(&socket, PollFlags::IN)], deadline)
+}
+
+/// Sleeps until one of them is as awaited, or until `deadline`; says which.
+pub(crate) fn wait(sockets: &mut [PollFd<'_>], deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // A timespec, not milliseconds: rounding a wait down to zero would spin until the deadline.
@@ -18,7 +23,7 @@ pub(crate) fn wait_readable(socket: impl AsFd, deadline: Instant) -> io::Result<
             tv_sec: left.as_secs() as _,
             tv_nsec: left.subsec_nanos() as _,
         };
-        match rustix::event::poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)) {
+        match rustix::event::poll(sockets, Some(&timeout)) {
             Ok(0) if left.is_zero() => return Ok(false),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => return Ok(true),
@@ -72,6 +77,27 @@ pub(crate) fn wake_reader_at(socket: impl AsFd, bytes: usize) -> io::Result<()> 
     Ok(nix::sys::socket::setsockopt(&socket, ReceiveLowWater, &bytes)?)
 }
 
+nix::setsockopt_impl!(
+    MaxPacingRate,
+    libc::SOL_SOCKET,
+    libc::SO_MAX_PACING_RATE,
+    u64,
+    SetStruct<u64>
+);
+
+/// `SO_MAX_PACING_RATE`: how fast a sender may go.
+#[derive(Clone, Copy, Debug)]
+struct MaxPacingRate;
+
+/// Holds a sender to so many bytes per second.
+pub(crate) fn pace(socket: impl AsFd, bytes_per_s: u64) -> io::Result<()> {
+    Ok(nix::sys::socket::setsockopt(
+        &socket,
+        MaxPacingRate,
+        &bytes_per_s,
+    )?)
+}
+
 /// Sets a congestion control by name.
 pub(crate) fn set_congestion(socket: impl AsFd, name: &str) -> io::Result<()> {
     Ok(sockopt::set_tcp_congestion(socket, name)?)
@@ -91,4 +117,9 @@ pub(crate) fn available_congestion() -> String {
 /// The running kernel's release.
 pub(crate) fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// This machine's name.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -2,33 +2,31 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sqm_measure::client::{self, Progress, Target};
-use sqm_measure::protocol::{self, Hello, MAX_REPLY, Probe, Reply, Request, Token};
-use sqm_measure::result::{Direction, Settings, TestResult};
+use sqm_measure::client::{self, Hooks, Outcome, Progress, Stage, Target, Test};
+use sqm_measure::grade::Verdict;
+use sqm_measure::protocol::{self, Echo, Hello, MAX_REPLY, Probe, Reply, Request, Token};
+use sqm_measure::result::{Direction, ProbeKind, Settings, TestResult};
+use sqm_measure::scenario::Scenario;
 use sqm_measure::server::{Config, Server};
 use sqm_measure::{Error, plot};
 
 fn serve(ip: IpAddr, max_clients: usize) -> SocketAddr {
-    let config = Config {
+    serve_as(Config {
         listen: Some(SocketAddr::new(ip, 0)),
         max_clients,
         ..Config::default()
-    };
-    let server = Server::bind(config).unwrap();
-    let address = server.local_addr().unwrap();
-    thread::spawn(move || server.run().map(drop));
-    address
+    })
 }
 
-fn target(address: SocketAddr) -> Target {
-    Target {
-        host: address.ip().to_string(),
-        port: address.port(),
-        family: None,
-    }
+fn serve_as(config: Config) -> SocketAddr {
+    let server = Server::bind(config, |_| {}).unwrap();
+    let address = server.local_addr().unwrap();
+    thread::spawn(move || server.run());
+    address
 }
 
 /// Two seconds, with the system's own congestion control: an unprivileged process may not choose every other.
@@ -38,30 +36,62 @@ fn short() -> Settings {
         up: 1,
         idle_ms: 300,
         load_ms: 2000,
+        after_ms: 300,
         settle_ms: 200,
         probe_interval_ms: 50,
         congestion: None,
-        dscp: vec![0, 46],
         ..Settings::default()
     }
 }
 
+fn against(address: SocketAddr, scenario: Scenario) -> Test {
+    Test {
+        targets: vec![Target {
+            host: address.ip().to_string(),
+            port: address.port(),
+            family: None,
+            secret: None,
+        }],
+        scenario,
+        settings: short(),
+        title: Some("loopback".to_owned()),
+    }
+}
+
+fn run(test: &Test) -> Result<Outcome, Error> {
+    run_with(test, &AtomicBool::new(false), &mut |_| {})
+}
+
+fn run_with(test: &Test, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, Error> {
+    let hooks = Hooks {
+        progress,
+        stop,
+        readings: None,
+    };
+    client::run(test, hooks)
+}
+
+/// Runs a test that must come to its end.
+fn complete(test: &Test) -> TestResult {
+    let outcome = run(test).unwrap();
+    assert!(outcome.trouble.is_none(), "{:?}", outcome.trouble);
+    outcome.result
+}
+
 fn test_on(ip: IpAddr) -> TestResult {
-    let mut phases = Vec::new();
-    let result = client::run(&target(serve(ip, 1)), &short(), Some("loopback"), &mut |p| {
-        phases.push(p)
-    })
-    .unwrap();
-    assert!(matches!(phases[0], Progress::Idle { .. }));
-    assert_eq!(phases.last(), Some(&Progress::Collect));
+    let mut stages = Vec::new();
+    let test = against(serve(ip, 1), Scenario::of_flows(2, 1, &[0, 46]));
+    let outcome = run_with(&test, &AtomicBool::new(false), &mut |p| stages.push(p.stage)).unwrap();
+    assert!(outcome.trouble.is_none(), "{:?}", outcome.trouble);
+    let result = outcome.result;
+    stages.dedup();
+    assert_eq!(stages, [Stage::Idle, Stage::Load, Stage::After, Stage::Collect]);
 
     let summary = &result.summary;
     assert!(summary.download_mbit > 0.0 && summary.upload_mbit > 0.0);
     assert!(summary.idle_ms.is_some() && summary.latency_median_ms.is_some());
     assert!(summary.probes_sent >= 40, "{} probes", summary.probes_sent);
     assert_eq!(summary.probes_lost, 0);
-    assert_eq!(result.flows(Direction::Down).count(), 2);
-    assert_eq!(result.flows(Direction::Up).count(), 1);
     assert_eq!(
         result.flows.iter().map(|f| f.dscp).collect::<Vec<_>>(),
         [0, 46, 0]
@@ -69,13 +99,37 @@ fn test_on(ip: IpAddr) -> TestResult {
     for flow in &result.flows {
         assert_eq!(flow.samples.len(), 20);
         assert!(!flow.congestion.is_empty());
+        // Both ends were asked, and the sender told its round trip.
+        assert!(
+            flow.sender.len() >= 10 && flow.receiver.len() >= 10,
+            "{}",
+            flow.name
+        );
+        assert!(
+            flow.sender
+                .iter()
+                .any(|s| s.rtt_ms > Some(0.0) && s.cwnd > Some(0.0))
+        );
+        assert!(flow.totals.unwrap().bytes_sent > 0 && flow.mss > Some(0) && flow.ecn.is_some());
     }
-    let [probes] = result.probes.as_slice() else {
-        panic!("one series of probes, not {}", result.probes.len());
-    };
-    assert!(probes.samples.windows(2).all(|pair| pair[0].t_ms < pair[1].t_ms));
-    assert!(probes.samples.iter().all(|p| p.t_ms >= p.due_ms));
-    assert_eq!(TestResult::from_json(&result.to_json()).unwrap(), result);
+    let udp = result.probes.iter().find(|s| s.kind == ProbeKind::Udp).unwrap();
+    assert!(udp.samples.windows(2).all(|pair| pair[0].t_ms < pair[1].t_ms));
+    assert!(udp.samples.iter().all(|p| p.t_ms >= p.due_ms));
+    // The two ways make up the round trip.
+    for probe in &udp.samples {
+        let (up, down, rtt) = (
+            probe.up_ms.unwrap(),
+            probe.down_ms.unwrap(),
+            probe.rtt_ms.unwrap(),
+        );
+        assert!((up + down - rtt).abs() < 0.002, "{up} + {down} = {rtt}");
+    }
+    assert!(result.meta.clock.unwrap().error_ms > 0.0);
+    assert!(result.evidence.iter().any(|s| s.name.starts_with("cpu_stats_")));
+    assert!(
+        TestResult::from_json(&result.to_json()).unwrap() == result,
+        "a file keeps all"
+    );
     assert!(plot::rrul(&result).ends_with("</svg>\n"));
     result
 }
@@ -101,9 +155,133 @@ fn both_directions_with_probes_over_ipv6() {
 }
 
 #[test]
+fn marks_are_seen_where_they_arrive() {
+    let result = complete(&against(
+        serve(Ipv6Addr::LOCALHOST.into(), 1),
+        Scenario::named("rrul", &[], 4, 4).unwrap(),
+    ));
+    for series in result.probes.iter().filter(|s| s.kind == ProbeKind::Udp) {
+        let byte = series.dscp << 2;
+        assert_eq!(
+            series.arrived_up.keys().collect::<Vec<_>>(),
+            [&byte],
+            "{}",
+            series.name
+        );
+        assert_eq!(
+            series.arrived_down.keys().collect::<Vec<_>>(),
+            [&byte],
+            "{}",
+            series.name
+        );
+    }
+    for flow in result.flows(Direction::Up) {
+        assert_eq!(flow.dscp_arrived, Some(flow.dscp), "{}", flow.name);
+    }
+    let connects = result.probes.iter().find(|s| s.kind == ProbeKind::Tcp).unwrap();
+    assert!(connects.samples.iter().all(|p| p.rtt_ms.is_some()));
+}
+
+#[test]
+fn a_segment_size_holds_both_ways() {
+    let mut test = against(
+        serve(Ipv4Addr::LOCALHOST.into(), 1),
+        Scenario::of_flows(1, 1, &[0]),
+    );
+    test.settings.mss = Some(536);
+    for flow in complete(&test).flows {
+        // Twelve bytes of each segment are time stamps.
+        assert_eq!(flow.mss, Some(524), "{}", flow.name);
+    }
+}
+
+#[test]
+fn one_test_over_both_protocols() {
+    let address = serve(Ipv6Addr::UNSPECIFIED.into(), 2);
+    let mut test = against(address, Scenario::named("rrul46", &[], 4, 4).unwrap());
+    let four = Target {
+        host: "127.0.0.1".to_owned(),
+        ..test.targets[0].clone()
+    };
+    let six = Target {
+        host: "::1".to_owned(),
+        ..four.clone()
+    };
+    test.targets = vec![four, six];
+    let result = complete(&test);
+    for peer in ["IPv4", "IPv6"] {
+        let mine = result.flows.iter().filter(|f| f.peer.as_deref() == Some(peer));
+        assert!(mine.clone().count() == 4 && mine.clone().all(|f| f.mbit > 0.0));
+    }
+}
+
+#[test]
+fn a_call_without_load_is_probes_alone() {
+    let result = complete(&against(
+        serve(Ipv4Addr::LOCALHOST.into(), 1),
+        Scenario::named("voip", &[], 0, 0).unwrap(),
+    ));
+    let [call] = result.probes.as_slice() else {
+        panic!("one call, not {}", result.probes.len());
+    };
+    assert_eq!((call.bytes, call.interval_ms), (Some(172), 20.0));
+    assert!(call.samples.len() > 100, "{} packets", call.samples.len());
+}
+
+#[test]
+fn a_rate_is_not_exceeded_in_either_direction() {
+    let address = serve_as(Config {
+        listen: Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)),
+        max_rate: Some(1_000_000),
+        ..Config::default()
+    });
+    let summary = complete(&against(address, Scenario::of_flows(2, 2, &[0]))).summary;
+    for mbit in [summary.download_mbit, summary.upload_mbit] {
+        assert!(mbit > 2.0 && mbit < 9.0, "{summary:?}");
+    }
+}
+
+#[test]
+fn who_does_not_know_the_secret_stays_outside() {
+    let address = serve_as(Config {
+        listen: Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)),
+        secret: Some("open sesame".to_owned()),
+        ..Config::default()
+    });
+    let mut test = against(address, Scenario::of_flows(1, 0, &[0]));
+    assert!(matches!(run(&test).unwrap_err(), Error::Secret { .. }));
+    test.targets[0].secret = Some("open barley".to_owned());
+    assert!(matches!(run(&test).unwrap_err(), Error::Refused { .. }));
+    test.targets[0].secret = Some("open sesame".to_owned());
+    complete(&test);
+}
+
+#[test]
+fn a_test_that_is_stopped_keeps_what_it_has() {
+    let mut test = against(
+        serve(Ipv4Addr::LOCALHOST.into(), 1),
+        Scenario::of_flows(1, 1, &[0]),
+    );
+    test.settings.load_ms = 60_000;
+    let stop = AtomicBool::new(false);
+    let outcome = run_with(&test, &stop, &mut |p| {
+        let is_enough = p.stage == Stage::Load && p.elapsed > Duration::from_secs(2);
+        stop.fetch_or(is_enough, Ordering::AcqRel);
+    })
+    .unwrap();
+    assert!(matches!(outcome.trouble, Some(Error::Interrupted { .. })));
+    let result = outcome.result;
+    assert!(result.meta.partial.is_some() && Verdict::of(&result).grade.is_none());
+    for flow in &result.flows {
+        let bytes: u64 = flow.samples.iter().map(|s| s.bytes).sum();
+        assert!(bytes > 0 && flow.samples.len() < 100, "{}", flow.name);
+    }
+}
+
+#[test]
 fn a_missing_server_is_named_with_the_remedy() {
     let address = serve_nothing();
-    let error = client::run(&target(address), &short(), None, &mut |_| {}).unwrap_err();
+    let error = run(&against(address, Scenario::of_flows(1, 1, &[0]))).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("127.0.0.1") && text.contains("sqm serve"), "{text}");
 }
@@ -118,9 +296,12 @@ fn serve_nothing() -> SocketAddr {
 
 #[test]
 fn impossible_settings_are_refused_before_anything_is_sent() {
-    let nobody = serve_nothing();
+    let mut test = against(serve_nothing(), Scenario::of_flows(65, 0, &[0]));
+    assert!(matches!(run(&test), Err(Error::Settings(_))));
+    test.scenario = Scenario::of_flows(1, 0, &[64]);
+    assert!(matches!(run(&test), Err(Error::Settings(_))));
+    test.scenario = Scenario::of_flows(1, 0, &[0]);
     for settings in [
-        Settings { down: 65, ..short() },
         Settings {
             load_ms: 1200,
             ..short()
@@ -130,32 +311,151 @@ fn impossible_settings_are_refused_before_anything_is_sent() {
             ..short()
         },
         Settings {
-            dscp: vec![64],
+            mss: Some(40),
             ..short()
         },
     ] {
-        let error = client::run(&target(nobody), &settings, None, &mut |_| {}).unwrap_err();
-        assert!(matches!(error, Error::Settings(_)), "{error}");
+        test.settings = settings;
+        assert!(
+            matches!(run(&test), Err(Error::Settings(_))),
+            "{:?}",
+            test.settings
+        );
     }
 }
 
 #[test]
 fn an_unknown_congestion_control_is_refused_with_the_known_ones() {
-    let settings = Settings {
-        congestion: Some("no-such-thing".to_owned()),
-        ..short()
-    };
-    let error = client::run(&target(serve_nothing()), &settings, None, &mut |_| {}).unwrap_err();
-    assert!(matches!(error, Error::Congestion { .. }), "{error}");
+    let mut test = against(serve_nothing(), Scenario::of_flows(1, 0, &[0]));
+    test.settings.congestion = Some("no-such-thing".to_owned());
+    assert!(matches!(run(&test), Err(Error::Congestion { .. })));
+}
+
+// Servers that mean no good.
+
+/// A server that does what it is told to with the first connection, and echoes nothing.
+fn bad_server(behave: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || behave(listener.accept().unwrap().0));
+    address
 }
 
 #[test]
 fn a_server_that_dies_is_reported() {
+    let address = bad_server(drop);
+    let error = run(&against(address, Scenario::of_flows(1, 1, &[0]))).unwrap_err();
+    assert!(matches!(error, Error::Vanished { .. }), "{error}");
+}
+
+#[test]
+fn a_server_that_says_nothing_is_reported_within_ten_seconds() {
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let address = bad_server(move |stream| {
+        let _ = wait.recv();
+        drop(stream);
+    });
+    let error = run(&against(address, Scenario::of_flows(1, 1, &[0]))).unwrap_err();
+    assert!(error.to_string().contains("no answer within 8 s"), "{error}");
+    drop(done);
+}
+
+#[test]
+fn a_server_that_talks_nonsense_is_reported() {
+    for nonsense in [
+        &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+        b"\x00\x00\x00\x02{}",
+        b"\x00\x00\x00\x02[]",
+        &[0xff; 4],
+    ] {
+        let address = bad_server(move |mut stream| {
+            stream.write_all(nonsense).unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+        });
+        let error = run(&against(address, Scenario::of_flows(1, 1, &[0]))).unwrap_err();
+        assert!(matches!(error, Error::Vanished { .. }), "{error}");
+    }
+}
+
+/// A relay that lets a real server's words through changed.
+fn lying_server(lie: impl Fn(&mut Reply) -> bool + Send + 'static) -> SocketAddr {
+    let real = serve(Ipv4Addr::LOCALHOST.into(), 1);
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    thread::spawn(move || drop(listener.accept()));
-    let error = client::run(&target(address), &short(), None, &mut |_| {}).unwrap_err();
-    assert!(matches!(error, Error::Vanished { .. }), "{error}");
+    // Probes go to the liar's port too.
+    let echo = UdpSocket::bind(address).unwrap();
+    thread::spawn(move || {
+        let ahead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        ahead.connect(real).unwrap();
+        let mut buffer = [0; 2048];
+        while let Ok((length, from)) = echo.recv_from(&mut buffer) {
+            let answered = ahead
+                .send(&buffer[..length])
+                .and_then(|_| ahead.recv(&mut buffer));
+            let _ = answered.and_then(|length| echo.send_to(&buffer[..length], from));
+        }
+    });
+    thread::spawn(move || {
+        let (mut control, _) = listener.accept().unwrap();
+        let pipe = |mut from: TcpStream, mut to: TcpStream| {
+            thread::spawn(move || std::io::copy(&mut from, &mut to));
+        };
+        let mut server = TcpStream::connect(real).unwrap();
+        pipe(control.try_clone().unwrap(), server.try_clone().unwrap());
+        thread::spawn(move || {
+            for data in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(real).unwrap();
+                pipe(data.try_clone().unwrap(), server.try_clone().unwrap());
+                pipe(server, data);
+            }
+        });
+        loop {
+            let mut reply = reply(&mut server);
+            if !lie(&mut reply) || control.write_all(&protocol::encode(&reply)).is_err() {
+                // Stays there, but says no more.
+                thread::park();
+            }
+        }
+    });
+    address
+}
+
+fn against_liar(lie: impl Fn(&mut Reply) -> bool + Send + 'static) -> Outcome {
+    run(&against(lying_server(lie), Scenario::of_flows(1, 1, &[0]))).unwrap()
+}
+
+#[test]
+fn a_server_that_claims_too_much_is_caught_and_the_rest_is_kept() {
+    let outcome = against_liar(|reply| {
+        if let Reply::Flow {
+            direction: Direction::Up,
+            seen,
+            ..
+        } = reply
+        {
+            for sample in &mut seen.samples {
+                sample.bytes += 1 << 40;
+            }
+        }
+        true
+    });
+    assert!(
+        matches!(outcome.trouble, Some(Error::Lied { .. })),
+        "{:?}",
+        outcome.trouble
+    );
+    let result = outcome.result;
+    assert!(Verdict::of(&result).grade.is_none() && result.summary.download_mbit > 0.0);
+    assert!(result.summary.upload_mbit < 1e6, "{}", result.summary.upload_mbit);
+}
+
+#[test]
+fn a_server_that_keeps_its_results_to_itself_is_reported_and_ours_are_kept() {
+    let outcome = against_liar(|reply| !matches!(reply, Reply::Flow { .. }));
+    let trouble = outcome.trouble.expect("results are missing");
+    assert!(trouble.to_string().contains("no results within 9 s"), "{trouble}");
+    assert!(outcome.result.summary.download_mbit > 0.0);
+    assert!(outcome.result.probes[0].samples.len() > 40);
 }
 
 // Clients that mean no good.
@@ -167,17 +467,14 @@ fn connect(server: SocketAddr) -> TcpStream {
     stream
 }
 
+/// Reads exactly one reply.
 fn reply(stream: &mut TcpStream) -> Reply {
-    let mut pending = Vec::new();
-    loop {
-        if let Some((reply, _)) = protocol::decode(&pending, MAX_REPLY).unwrap() {
-            return reply;
-        }
-        let mut chunk = [0; 1024];
-        let n = stream.read(&mut chunk).unwrap();
-        assert!(n > 0, "closed without a reply");
-        pending.extend_from_slice(&chunk[..n]);
-    }
+    let mut frame = vec![0; 4];
+    stream.read_exact(&mut frame).expect("the server replies");
+    let length = u32::from_be_bytes(frame[..4].try_into().unwrap()) as usize;
+    frame.resize(4 + length, 0);
+    stream.read_exact(&mut frame[4..]).unwrap();
+    protocol::decode(&frame, MAX_REPLY).unwrap().unwrap().0
 }
 
 fn refusal(stream: &mut TcpStream) -> String {
@@ -193,7 +490,6 @@ fn control(version: u32, down: u32) -> Vec<u8> {
         down,
         up: 0,
         load_ms: 1000,
-        congestion: None,
     })
 }
 
@@ -242,6 +538,7 @@ fn a_wrong_token_attaches_nothing() {
             direction: Direction::Down,
             flow,
             dscp: 0,
+            congestion: None,
         };
         stream.write_all(&protocol::encode(&hello)).unwrap();
         (reply(&mut stream), stream)
@@ -270,27 +567,38 @@ fn probes_are_answered_for_a_token_only_and_never_with_more_bytes() {
     udp.connect(server).unwrap();
     let good = Probe {
         token,
+        series: 1,
+        mark: 0xb8,
         sequence: 5,
-        sent_ns: 6,
-        server_ns: 0,
+        echo: Echo::default(),
     };
-    udp.send(
-        &Probe {
-            token: Token([7; 16]),
-            ..good
-        }
-        .encode(),
-    )
-    .unwrap();
+    let stranger = Probe {
+        token: Token([7; 16]),
+        ..good
+    };
+    let no_series = Probe {
+        series: protocol::MAX_PROBES,
+        ..good
+    };
+    udp.send(&stranger.encode()).unwrap();
+    udp.send(&no_series.encode()).unwrap();
     udp.send(&good.encode()[..Probe::LENGTH - 1]).unwrap();
     udp.send(&[0; 1200]).unwrap();
-    udp.send(&good.encode()).unwrap();
+    let mut long = good.encode().to_vec();
+    long.resize(500, 0);
+    udp.send(&long).unwrap();
     let mut buffer = [0; 2048];
     let length = udp.recv(&mut buffer).unwrap();
-    assert_eq!(length, Probe::LENGTH);
-    let echo = Probe::decode(&buffer[..length]).unwrap();
-    assert_eq!(Probe { server_ns: 0, ..echo }, good);
-    assert!(echo.server_ns > 0);
+    assert_eq!(length, 500);
+    let answer = Probe::decode(&buffer[..length]).unwrap();
+    assert_eq!(
+        Probe {
+            echo: Echo::default(),
+            ..answer
+        },
+        good
+    );
+    assert!(answer.echo.arrived_ns > 0 && answer.echo.window == 1);
 }
 
 #[test]

@@ -13,15 +13,21 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(options: &[&str]) -> Self {
         let mut child = sqm()
             .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(options)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        lines.read_line(&mut line).unwrap();
+        // Its other words are of no interest, but it must not block on them.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let port = line
             .split("127.0.0.1:")
             .nth(1)
@@ -138,4 +144,97 @@ fn exit_codes_tell_what_is_wrong() {
         .unwrap();
     assert_eq!(nobody.status.code(), Some(1));
     assert!(text(&nobody.stderr).contains("127.0.0.1") && text(&nobody.stderr).contains("sqm serve"));
+}
+
+#[test]
+fn an_interrupted_test_is_saved_and_marked() {
+    let server = Server::start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("partial.json");
+    let mut child = sqm()
+        .args([
+            "test",
+            "127.0.0.1",
+            "--port",
+            &server.port,
+            "--json",
+            file.to_str().unwrap(),
+        ])
+        .args([
+            "--duration",
+            "60s",
+            "--settle",
+            "500ms",
+            "--idle",
+            "300ms",
+            "--congestion",
+            "system",
+        ])
+        .args(["--down", "1", "--up", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("  2 of 60 s")));
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    let words: Vec<_> = lines.map_while(Result::ok).collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{words:?}");
+    assert!(words.iter().any(|line| line.contains("interrupted")), "{words:?}");
+    assert!(
+        text(&output.stdout).contains("no grade"),
+        "{}",
+        text(&output.stdout)
+    );
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert!(
+        result["meta"]["partial"]
+            .as_str()
+            .unwrap()
+            .contains("interrupted")
+    );
+    assert!(result["flows"][0]["samples"].as_array().unwrap().len() > 10);
+}
+
+#[test]
+fn flents_tests_are_listed_and_run_by_name() {
+    let listed = sqm().args(["test", "--list"]).output().unwrap();
+    for name in ["rrul ", "rrul_be ", "tcp_8down ", "rtt_fair4be ", "voip "] {
+        assert!(text(&listed.stdout).contains(name), "{name}");
+    }
+    let server = Server::start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("one.flent.gz");
+    let output = server.test(&["--test", "rrul_be", "--save", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read(file).unwrap()[..2], [0x1f, 0x8b]);
+    let unknown = server.test(&["--test", "rrul_bee"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("--list"));
+}
+
+#[test]
+fn a_server_for_one_test_ends_after_it() {
+    let mut server = Server::start_with(&["--once"]);
+    let output = server.test(&["--down", "1", "--up", "0"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_secret_is_read_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("secret");
+    std::fs::write(&file, "open sesame\n").unwrap();
+    let file = file.to_str().unwrap();
+    let server = Server::start_with(&["--secret", file]);
+    let without = server.test(&["--down", "1", "--up", "0"]);
+    assert_eq!(without.status.code(), Some(2));
+    assert!(text(&without.stderr).contains("--secret"));
+    let with = server.test(&["--down", "1", "--up", "0", "--secret", file]);
+    assert!(with.status.success(), "{}", text(&with.stderr));
 }

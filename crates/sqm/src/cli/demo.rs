@@ -161,8 +161,11 @@ fn test(home: &Home, scene: &Scene, what: &str) -> Result<TestResult, Failure> {
     let title = format!("{}, {what}", scene.title);
     let (down, up) = (scene.flows.0.to_string(), scene.flows.1.to_string());
     let words = [
-        &["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"],
-        &["--settle", "7", "--title", &title, "--down", &down, "--up", &up][..],
+        &["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"][..],
+        &[
+            "--duration", "25", "--idle", "3", "--after", "0", "--settle", "7",
+        ][..],
+        &["--title", &title, "--down", &down, "--up", &up],
     ]
     .concat();
     let (json, noise) = std::thread::scope(|scope| {
@@ -187,6 +190,8 @@ fn noise(home: &Home) -> Result<f64, Failure> {
             "0",
             "--idle",
             "27",
+            "--after",
+            "0",
             "--duration",
             "2",
             "--settle",

@@ -1,33 +1,57 @@
 //! `sqm serve`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::server::{Config, Server};
 
+use super::test::read_secret;
 use crate::failure::Failure;
 
 /// The far end for `sqm test`: run it on a machine beyond the line under test
 ///
-/// Needs no privileges. Opens one TCP port and the UDP port of the same number. Anyone who reaches the port can load this
-/// machine's line for the time allowed, so close it in the firewall, or end the program, when nobody tests.
+/// Needs no privileges. Opens one TCP port and the UDP port of the same number. Without a secret anyone who reaches the port
+/// can load this machine's line, within the limits below: close it in the firewall, give it a secret, or end the program when
+/// nobody tests. Answers to probes are never larger than the probes and go only to addresses that asked for a test by TCP.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm serve                              all addresses, IPv6 and IPv4, port 35353
   sqm serve --listen 192.0.2.1:5000      this address and port only
-  sqm serve --max-seconds 60 --max-clients 1")]
+  sqm serve --secret /etc/sqm/secret     for clients with 'sqm test --secret'
+  sqm serve --max-seconds 60 --max-clients 1 --max-rate 100
+  sqm serve --once                       one test, then the end")]
 pub(crate) struct Args {
     /// Address, port, or both to listen on [default: all addresses, port 35353]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     listen: Option<SocketAddr>,
+    /// File whose first line clients must know; without it everybody is let in
+    #[arg(long, value_name = "FILE")]
+    secret: Option<PathBuf>,
     /// The longest load that a client may ask for
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
     max_seconds: u64,
     /// Tests at the same time; they disturb each other on one line
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_clients: u32,
+    /// Tests at the same time from one address
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    max_per_address: u32,
+    /// Fastest load in each direction of one test [default: unlimited]
+    #[arg(long, value_name = "MBIT/S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    max_rate: Option<u64>,
+    /// Probes answered per second in one test
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_probes: u32,
+    /// No HTTPS for tests of responsiveness (draft-ietf-ippm-responsiveness), which otherwise answers on the same TCP port;
+    /// a server with a secret has none in any case, because those clients know no secrets
+    #[arg(long)]
+    no_https: bool,
+    /// End after the first test
+    #[arg(long)]
+    once: bool,
     /// Say nothing
     #[arg(long, short)]
     quiet: bool,
@@ -48,17 +72,37 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let server = Server::bind(Config {
+        let secret = self.secret.as_deref().map(read_secret).transpose()?;
+        let is_open = secret.is_none();
+        let config = Config {
             listen: self.listen,
+            secret,
             max_load: Duration::from_secs(self.max_seconds),
             max_clients: self.max_clients as usize,
+            max_per_address: self.max_per_address as usize,
+            max_rate: self.max_rate.map(|mbit| mbit * 125_000),
+            max_probes_per_s: self.max_probes,
+            https: is_open && !self.no_https,
+            once: self.once,
+        };
+        let quiet = self.quiet;
+        let server = Server::bind(config, move |line| {
+            if !quiet {
+                eprintln!("sqm: {line}");
+            }
         })?;
-        if !self.quiet {
+        if !quiet {
             eprintln!(
-                "sqm: serving on {} (TCP and UDP); end with Ctrl-C",
-                server.local_addr()?
+                "sqm: serving on {} (TCP and UDP), {}; end with Ctrl-C",
+                server.local_addr()?,
+                if is_open {
+                    "open to everybody"
+                } else {
+                    "for clients that know the secret"
+                }
             );
         }
-        match server.run()? {}
+        server.run()?;
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,51 +1,84 @@
 //! `sqm test`.
 
-use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
-use std::path::PathBuf;
+mod display;
+mod queues;
+mod rpm;
+mod table;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressStyle};
-use sqm_measure::client::{self, Family, Progress, Target};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use sqm_measure::client::{self, Family, Hooks, Outcome, Target, Test};
 use sqm_measure::protocol::DEFAULT_PORT;
-use sqm_measure::result::{Settings, TestResult};
+use sqm_measure::result::{Direction, Settings, TestResult};
+use sqm_measure::scenario::{Scenario, TESTS};
 use sqm_measure::{Error, plot};
 
+use self::display::Display;
 use crate::failure::Failure;
 
 /// Latency while the line is full: uploads and downloads at once, with probes through all of it
 ///
 /// Needs `sqm serve` on a machine beyond the line under test, and no privileges on either. First the idle line, then four
-/// TCP flows each way, while a small packet goes there and back ten times a second.
+/// TCP flows each way, then the idle line again, while small packets go there and back. Ctrl-C ends a test early and keeps
+/// what was measured.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sqm test server.example                          half a minute, figures on the terminal
+  sqm test server.example                          rrul_be: 70 s, figures on the terminal
+  sqm test server.example --duration 20            half a minute
+  sqm test server.example --test rrul              marked flows, one per Wi-Fi class
   sqm test server.example --svg before.svg --json before.json --title 'no SQM'
   sqm test server.example --up 0 --down 1          one download alone
-  sqm test server.example --dscp 0,cs1,cs5,ef      one flow per Wi-Fi class, as in RRUL
+  sqm test a.example b.example c.example d.example --test rtt_fair
+  sqm test --list                                  the tests there are
+  sqm test server.example --save before.flent.gz   a file that Flent opens
+  sqm test --rpm rpm.example                       responsiveness by HTTP, without `sqm serve`
   sqm test server.example --json - | jq .summary
 
-Exit codes: 0 done, 1 the test failed, 2 wrong arguments.")]
+Exit codes: 0 done, 1 the test failed or ended early (what was measured is kept), 2 wrong arguments.")]
 pub(crate) struct Args {
-    /// Name or address of a machine that runs `sqm serve`
-    host: String,
-    /// TCP and UDP port of the server
-    #[arg(long, default_value_t = DEFAULT_PORT)]
-    port: u16,
+    /// Name or address of a machine that runs `sqm serve`; several for rtt_fair
+    #[arg(required_unless_present = "list")]
+    host: Vec<String>,
+    /// The test to run, by Flent's name [default: rrul_be]
+    #[arg(long, value_name = "NAME")]
+    test: Option<String>,
+    /// Lists the tests
+    #[arg(long)]
+    list: bool,
+    /// TCP and UDP port of the server [default: 35353; 443 with --rpm]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Measure responsiveness by HTTP (draft-ietf-ippm-responsiveness) against any server of that protocol; needs no
+    /// `sqm serve`, but works with it: --rpm --insecure --port 35353
+    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "ecn", "svg", "congestion"])]
+    rpm: bool,
+    /// With --rpm: take the server's certificate as it is
+    #[arg(long, requires = "rpm")]
+    insecure: bool,
+    /// File whose first line is the secret that the server wants its clients to know
+    #[arg(long, value_name = "FILE")]
+    secret: Option<PathBuf>,
     /// Downloads at once
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    down: u32,
+    #[arg(long, value_name = "N")]
+    down: Option<u32>,
     /// Uploads at once
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    up: u32,
-    /// Length of the load
-    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = parse_ms)]
-    duration: u64,
+    #[arg(long, value_name = "N")]
+    up: Option<u32>,
+    /// Length of the load [default: 60s; with --rpm at most 20s in each direction]
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    duration: Option<u64>,
     /// Length of the idle phase before it
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_ms)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_ms)]
     idle: u64,
+    /// Length of the idle phase after it [default: as before it]
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    after: Option<u64>,
     /// The figures leave out this much of the load's beginning, and its last second
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_ms)]
     settle: u64,
@@ -53,15 +86,24 @@ pub(crate) struct Args {
     /// the system's own (with a warning) where only root may choose cubic
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// DSCP of the flows in turn, as numbers or names (ef, cs1, af41)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = parse_dscp)]
+    /// DSCP of the flows in turn, as numbers or names (ef, cs1, af41), instead of the test's own
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dscp)]
     dscp: Vec<u8>,
-    /// Time between two probes
+    /// Largest TCP segment both ways, in bytes: smaller packets without touching the router
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
+    mss: Option<u32>,
+    /// Whether the flows are to use ECN. The system decides that (net.ipv4.tcp_ecn); the test sees whether they do
+    #[arg(long, value_enum)]
+    ecn: Option<OnOff>,
+    /// Time between two UDP probes of a series
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_ms)]
     probe_interval: u64,
     /// Writes the result with all samples to this file; '-' is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Saves the result for Flent, if the name ends in .flent.gz; else as --json does
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
     /// Draws download, upload and latency over time into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -77,6 +119,13 @@ pub(crate) struct Args {
     /// No progress and no table
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// A switch.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum OnOff {
+    On,
+    Off,
 }
 
 /// "25s", "100ms", "2m"; a bare number is seconds. In milliseconds.
@@ -119,7 +168,71 @@ fn parse_dscp(text: &str) -> Result<u8, String> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut settings = self.settings();
+        if self.list {
+            for (name, meaning) in TESTS {
+                writeln!(std::io::stdout(), "{name:<22}{meaning}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.rpm {
+            return self.run_rpm();
+        }
+        let mut test = Test {
+            targets: self.targets()?,
+            scenario: self.scenario()?,
+            settings: self.settings(),
+            title: self.title.clone(),
+        };
+        test.settings.down = test.scenario.count(Direction::Down);
+        test.settings.up = test.scenario.count(Direction::Up);
+        let of_one_way = |way| test.scenario.flows.iter().filter(move |f| f.direction == way);
+        let marks = |way| -> Vec<u8> { of_one_way(way).map(|flow| flow.dscp).collect() };
+        test.settings.dscp = marks(if test.settings.down > 0 {
+            Direction::Down
+        } else {
+            Direction::Up
+        });
+        test.settings.dscp.dedup();
+        let outcome = self.measure(&mut test, self.quiet).map_err(for_user)?;
+        self.deliver(&outcome.result)?;
+        match outcome.trouble {
+            None => Ok(ExitCode::SUCCESS),
+            Some(trouble) => Err(Failure::Failed(trouble.into())),
+        }
+    }
+
+    /// Runs the test; where cubic may not be chosen and nobody asked for it, with the system's own congestion control.
+    fn measure(&self, test: &mut Test, quiet: bool) -> Result<Outcome, Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // A second signal ends the program at once, in the usual way.
+            signal_hook::flag::register_conditional_default(signal, stop.clone())
+                .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+                .map_err(|reason| Error::System {
+                    action: "listen for signals".to_owned(),
+                    reason,
+                })?;
+        }
+        let mut display = Display::new(test, quiet);
+        let mut run = |test: &Test| {
+            let hooks = Hooks {
+                progress: &mut |progress| display.show(progress),
+                stop: &stop,
+                readings: queues::readings(),
+            };
+            client::run(test, hooks)
+        };
+        let mut outcome = run(test);
+        if let (Err(error @ Error::Congestion { .. }), None) = (&outcome, &self.congestion) {
+            eprintln!("sqm: warning: {error}; measuring with the system's own, which the result names");
+            test.settings.congestion = None;
+            outcome = run(test);
+        }
+        display.finish();
+        outcome
+    }
+
+    fn targets(&self) -> Result<Vec<Target>, Failure> {
         let family = if self.v4 {
             Some(Family::V4)
         } else if self.v6 {
@@ -127,34 +240,46 @@ impl Args {
         } else {
             None
         };
-        let target = Target {
-            host: self.host.clone(),
-            port: self.port,
+        let secret = self.secret.as_deref().map(read_secret).transpose()?;
+        let target = |host: &String| Target {
+            host: host.clone(),
+            port: self.port.unwrap_or(DEFAULT_PORT),
             family,
+            secret: secret.clone(),
         };
-        let mut display = Display::new(&settings, self.quiet);
-        let title = self.title.as_deref();
-        let mut outcome = client::run(&target, &settings, title, &mut |p| display.show(p));
-        if let (Err(error @ Error::Congestion { .. }), None) = (&outcome, &self.congestion) {
-            eprintln!("sqm: warning: {error}; measuring with the system's own, which the result names");
-            settings.congestion = None;
-            outcome = client::run(&target, &settings, title, &mut |p| display.show(p));
+        Ok(self.host.iter().map(target).collect())
+    }
+
+    fn scenario(&self) -> Result<Scenario, Failure> {
+        let (down, up) = (self.down, self.up);
+        let Some(name) = &self.test else {
+            let marks: &[u8] = if self.dscp.is_empty() { &[0] } else { &self.dscp };
+            return Ok(Scenario::of_flows(down.unwrap_or(4), up.unwrap_or(4), marks));
+        };
+        if !self.dscp.is_empty() {
+            return Err(Failure::Usage(anyhow::anyhow!(
+                "--dscp goes with --down and --up; the test '{name}' has marks of its own"
+            )));
         }
-        display.finish();
-        let result = outcome.map_err(|error| match error {
-            Error::Settings(_) | Error::Congestion { .. } => Failure::Usage(error.into()),
-            other => Failure::Failed(other.into()),
-        })?;
-        self.deliver(&result)?;
-        Ok(ExitCode::SUCCESS)
+        let counts_flows = matches!(name.as_str(), "rrul_be_nflows" | "tcp_ndown" | "tcp_nup");
+        if !counts_flows && (down.is_some() || up.is_some()) {
+            return Err(Failure::Usage(anyhow::anyhow!(
+                "the test '{name}' has a number of flows of its own; --down and --up go with rrul_be_nflows, \
+                 tcp_ndown, tcp_nup, or without --test"
+            )));
+        }
+        Scenario::named(name, &self.host, down.unwrap_or(4), up.unwrap_or(4)).ok_or_else(|| {
+            Failure::Usage(anyhow::anyhow!(
+                "there is no test '{name}'; 'sqm test --list' lists them"
+            ))
+        })
     }
 
     fn settings(&self) -> Settings {
         Settings {
-            down: self.down,
-            up: self.up,
             idle_ms: self.idle,
-            load_ms: self.duration,
+            load_ms: self.duration.unwrap_or(60_000),
+            after_ms: self.after.unwrap_or(self.idle),
             settle_ms: self.settle,
             probe_interval_ms: self.probe_interval,
             congestion: match self.congestion.as_deref() {
@@ -163,6 +288,8 @@ impl Args {
                 Some(name) => Some(name.to_owned()),
             },
             dscp: self.dscp.clone(),
+            mss: self.mss,
+            ecn: self.ecn.map(|ecn| matches!(ecn, OnOff::On)),
             ..Settings::default()
         }
     }
@@ -172,6 +299,9 @@ impl Args {
         if let Some(path) = &self.svg {
             std::fs::write(path, plot::rrul(result))
                 .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if let Some(path) = &self.save {
+            result.save(path)?;
         }
         if let Some(path) = &self.json {
             let line = result.to_json() + "\n";
@@ -185,138 +315,34 @@ impl Args {
         }
         if !self.quiet && !to_stdout {
             std::io::stdout()
-                .write_all(table(result).as_bytes())
+                .write_all(table::figures(result).as_bytes())
                 .context("cannot write to standard output")?;
         }
         Ok(())
     }
 }
 
-/// Progress on standard error: a bar on a terminal, lines elsewhere.
-enum Display {
-    Quiet,
-    Lines { load_s: f64, announced_idle: bool },
-    Bar { bar: ProgressBar, idle: Duration },
-}
-
-impl Display {
-    fn new(settings: &Settings, quiet: bool) -> Self {
-        if quiet {
-            return Self::Quiet;
-        }
-        if !std::io::stderr().is_terminal() {
-            return Self::Lines {
-                load_s: settings.load_ms as f64 / 1000.0,
-                announced_idle: false,
-            };
-        }
-        let bar = ProgressBar::new(settings.idle_ms + settings.load_ms);
-        let style = ProgressStyle::with_template("{wide_bar} {msg}").expect("the template is a constant");
-        bar.set_style(style);
-        Self::Bar {
-            bar,
-            idle: Duration::from_millis(settings.idle_ms),
-        }
-    }
-
-    fn show(&mut self, progress: Progress) {
-        let text = describe(progress);
-        match self {
-            Self::Quiet => {}
-            Self::Lines {
-                load_s,
-                announced_idle,
-            } => match progress {
-                Progress::Idle { .. } if *announced_idle => {}
-                Progress::Idle { .. } => {
-                    *announced_idle = true;
-                    eprintln!("idle line");
-                }
-                Progress::Load { elapsed, .. } => {
-                    eprintln!("{:3.0} of {load_s:.0} s  {text}", elapsed.as_secs_f64());
-                }
-                Progress::Collect => eprintln!("{text}"),
-            },
-            Self::Bar { bar, idle } => {
-                match progress {
-                    Progress::Idle { elapsed, .. } => bar.set_position(elapsed.as_millis() as u64),
-                    Progress::Load { elapsed, .. } => bar.set_position((*idle + elapsed).as_millis() as u64),
-                    Progress::Collect => {}
-                }
-                bar.set_message(text);
-            }
-        }
-    }
-
-    fn finish(&self) {
-        if let Self::Bar { bar, .. } = self {
-            bar.finish_and_clear();
-        }
+/// What is the user's to correct is told apart from what went wrong.
+fn for_user(error: Error) -> Failure {
+    match error {
+        Error::Settings(_) | Error::Congestion { .. } | Error::Secret { .. } => Failure::Usage(error.into()),
+        other => Failure::Failed(other.into()),
     }
 }
 
-fn describe(progress: Progress) -> String {
-    let ms = |rtt: Option<Duration>| match rtt {
-        Some(rtt) => format!("{:.1} ms", rtt.as_secs_f64() * 1000.0),
-        None => "no reply yet".to_owned(),
-    };
-    match progress {
-        Progress::Idle { rtt, .. } => format!("idle, {}", ms(rtt)),
-        Progress::Load {
-            download_mbit,
-            upload_mbit,
-            rtt,
-            ..
-        } => {
-            format!(
-                "down {download_mbit:.1} Mbit/s, up {upload_mbit:.1} Mbit/s, {}",
-                ms(rtt)
-            )
-        }
-        Progress::Collect => "waiting for late packets".to_owned(),
+/// The first line of a file, without the blanks around it.
+pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the secret in {}", path.display()))
+        .map_err(Failure::Usage)?;
+    let secret = text.lines().next().unwrap_or_default().trim();
+    if secret.is_empty() {
+        return Err(Failure::Usage(anyhow::anyhow!(
+            "the first line of {} is empty; write the secret there",
+            path.display()
+        )));
     }
-}
-
-/// The figures for a person.
-fn table(result: &TestResult) -> String {
-    let summary = &result.summary;
-    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.1}"));
-    let mut text = String::new();
-    let mut line = |name: &str, value: String, unit: &str, note: &str| {
-        let row = format!("{name:<18}{value:>10} {unit:<8}{note}");
-        writeln!(text, "{}", row.trim_end()).expect("a string grows");
-    };
-    let fairness = |index: Option<f64>, flows: u32| match index {
-        Some(index) if flows > 1 => format!("{flows} flows, fairness {index:.2}"),
-        _ if flows == 1 => "1 flow".to_owned(),
-        _ => format!("{flows} flows"),
-    };
-    let settings = &result.meta.settings;
-    let (from, to) = result.steady().next().unwrap_or_default();
-    let window = format!(
-        "median, from {:.0} s to {:.0} s of the load",
-        from / 1000.0,
-        to / 1000.0
-    );
-    line("idle latency", ms(summary.idle_ms), "ms", "median");
-    line("loaded latency", ms(summary.latency_median_ms), "ms", &window);
-    line("", ms(summary.latency_p95_ms), "ms", "95 % are below");
-    line("", ms(summary.latency_p99_ms), "ms", "99 % are below");
-    line("", ms(summary.latency_max_ms), "ms", "worst");
-    let (down, up) = (
-        fairness(summary.jain_down, settings.down),
-        fairness(summary.jain_up, settings.up),
-    );
-    line(
-        "download",
-        format!("{:.2}", summary.download_mbit),
-        "Mbit/s",
-        &down,
-    );
-    line("upload", format!("{:.2}", summary.upload_mbit), "Mbit/s", &up);
-    let sent = format!("of {} probes", summary.probes_sent);
-    line("lost", summary.probes_lost.to_string(), "", &sent);
-    text
+    Ok(secret.to_owned())
 }
 
 #[cfg(test)]

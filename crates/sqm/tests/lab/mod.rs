@@ -44,7 +44,16 @@ impl Figures {
 /// Runs `sqm test` from h1 to the server.
 pub(crate) fn load(home: &Home, options: &[&str]) -> Figures {
     let words = [
-        &["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"],
+        &[
+            "sqm",
+            "test",
+            home::SERVER_V4,
+            "--quiet",
+            "--json",
+            "-",
+            "--idle",
+            "3",
+        ],
         options,
     ]
     .concat();

@@ -1,0 +1,259 @@
+//! What only the machines that ran a test know about its worth. Pure.
+//!
+//! [`validity`](crate::validity) judges a result by its samples, whoever took them; these are the rules that need to know
+//! how the samples came about.
+
+use crate::result::{Direction, Finding, Series, Severity, TestResult};
+use crate::stats;
+
+/// A processor this busy has no time left for packets that come at the wrong moment.
+const SATURATED: f64 = 0.95;
+/// Share of a flow's busy time during which one end's buffer held it back, above which the line was not what limits it.
+const HELD_BACK: f64 = 0.5;
+/// Latency that a filled line adds at least; less, together with a held-back load, means that it was not filled. Milliseconds.
+const STANDING_QUEUE_MS: f64 = 5.0;
+/// Bytes of others, as a share of ours, that spoil the figures.
+const CROSS_TRAFFIC: f64 = 0.2;
+/// The same, worth a word.
+const SOME_CROSS_TRAFFIC: f64 = 0.05;
+/// Frame bytes per byte of payload in packets of full size, at most, repetitions included.
+const WIRE_SHARE: f64 = 1.12;
+/// Headers of a packet with its frame, bytes: what small segments pay relatively more of.
+const HEADERS: f64 = 66.0;
+/// A segment of full size, bytes.
+const FULL: f64 = 1460.0;
+/// Acknowledgements, as a share of what they acknowledge, for full segments.
+const ACKNOWLEDGEMENTS: f64 = 0.06;
+/// Traffic below this is the probes, the control connection and the noise of any network, in Mbit/s.
+const NOISE_MBIT: f64 = 0.5;
+
+/// Everything noteworthy. `server_cpu` is the share of time that the server's busiest processor was busy under load.
+pub(super) fn findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Finding> {
+    let both = [Direction::Down, Direction::Up];
+    let mut found = Vec::new();
+    found.extend(server(server_cpu));
+    found.extend(both.into_iter().filter_map(|direction| load(result, direction)));
+    found.extend(both.into_iter().filter_map(|direction| others(result, direction)));
+    found.extend(ecn(result));
+    found
+}
+
+fn finding(severity: Severity, code: &str, text: String) -> Finding {
+    Finding {
+        severity,
+        code: code.to_owned(),
+        text,
+    }
+}
+
+/// Values of a series under steady load.
+fn under_load(result: &TestResult, series: &Series) -> Vec<f64> {
+    let windows: Vec<_> = result.steady().collect();
+    let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t <= *to);
+    let samples = series.samples.iter().filter(|(t, _)| inside(*t));
+    samples.filter_map(|(_, value)| *value).collect()
+}
+
+fn server(cpu: Option<f64>) -> Option<Finding> {
+    let share = cpu.filter(|share| *share >= SATURATED)?;
+    Some(finding(
+        Severity::Invalid,
+        "server_cpu_saturated",
+        format!(
+            "a processor of the server was {:.0} % busy under load; test against a faster one",
+            share * 100.0
+        ),
+    ))
+}
+
+fn load(result: &TestResult, direction: Direction) -> Option<Finding> {
+    let flows: Vec<_> = result.flows(direction).collect();
+    let way = words(direction);
+    if flows.is_empty() {
+        return None;
+    }
+    let held_back = flows.iter().filter(|flow| {
+        flow.totals.is_some_and(|t| {
+            t.busy_ms > 0.0 && (t.rwnd_limited_ms + t.sndbuf_limited_ms) / t.busy_ms > HELD_BACK
+        })
+    });
+    let held_back = held_back.count();
+    let added = result.summary.latency_median_ms? - result.summary.idle_ms?;
+    (held_back == flows.len() && added < STANDING_QUEUE_MS).then(|| {
+        finding(
+            Severity::Invalid,
+            "load_not_reached",
+            format!(
+                "the {way} was held back by the buffers of the two machines and no queue formed ({added:.1} ms added): the \
+                 line was not filled; use more flows, or allow larger TCP buffers (net.ipv4.tcp_rmem, tcp_wmem)"
+            ),
+        )
+    })
+}
+
+/// What the interface carried beyond our own flows.
+fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
+    let suffix = match direction {
+        Direction::Down => "::rx",
+        Direction::Up => "::tx",
+    };
+    let carries = |series: &&Series| series.name.starts_with("interface ") && series.name.ends_with(suffix);
+    let counter = result.evidence.iter().find(carries)?;
+    // What a machine sends to itself is counted in both directions at once.
+    if counter.name.starts_with("interface lo::") {
+        return None;
+    }
+    let seen = stats::mean(&under_load(result, counter))?;
+    let rate = |d| {
+        result
+            .flows(d)
+            .map(|flow| flow.mbit)
+            .fold(0.0, |sum, mbit| sum + mbit)
+    };
+    let ours = rate(direction);
+    // Small segments have relatively more of headers and acknowledgements.
+    let smaller = result.meta.settings.mss.map_or(1.0, |mss| FULL / f64::from(mss));
+    let wire = WIRE_SHARE.max(1.0 + HEADERS * smaller / FULL * 1.1);
+    // The acknowledgements of the other direction come this way.
+    let acknowledgements = rate(opposite(direction)) * ACKNOWLEDGEMENTS * smaller;
+    let foreign = seen - ours * wire - acknowledgements - NOISE_MBIT;
+    let share = foreign / ours.max(NOISE_MBIT);
+    let severity = match share {
+        share if share >= CROSS_TRAFFIC => Severity::Invalid,
+        share if share >= SOME_CROSS_TRAFFIC => Severity::Warning,
+        _ => return None,
+    };
+    Some(finding(
+        severity,
+        "cross_traffic",
+        format!(
+            "{} carried {seen:.1} Mbit/s of which {ours:.1} were the test's {}: something else used the line",
+            counter.name.trim_end_matches(suffix),
+            words(direction)
+        ),
+    ))
+}
+
+fn ecn(result: &TestResult) -> Option<Finding> {
+    let asked = result.meta.settings.ecn?;
+    let known: Vec<bool> = result.flows.iter().filter_map(|flow| flow.ecn).collect();
+    let agreed = known.iter().filter(|ecn| **ecn).count();
+    if known.is_empty() || agreed == if asked { known.len() } else { 0 } {
+        return None;
+    }
+    let all = known.len();
+    let (wanted, remedy) = if asked {
+        (
+            "on",
+            "set net.ipv4.tcp_ecn=1 here; servers that allow it answer by themselves",
+        )
+    } else {
+        ("off", "set net.ipv4.tcp_ecn=0 here")
+    };
+    Some(finding(
+        Severity::Warning,
+        "ecn_not_as_asked",
+        format!("ECN was to be {wanted}, and {agreed} of {all} flows use it; {remedy}"),
+    ))
+}
+
+fn words(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Down => "download",
+        Direction::Up => "upload",
+    }
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Down => Direction::Up,
+        Direction::Up => Direction::Down,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{TcpTotals, tests::example};
+
+    /// A run with nothing wrong: two flows each way of 20 and 4 Mbit/s, 100 ms of queue.
+    fn good() -> TestResult {
+        example("x", 100.0, 20.0, 4.0)
+    }
+
+    fn steady(name: &str, value: f64) -> Series {
+        Series {
+            name: name.to_owned(),
+            unit: String::new(),
+            samples: (0..8).map(|i| (f64::from(i) * 1000.0, Some(value))).collect(),
+        }
+    }
+
+    fn codes(result: &TestResult) -> Vec<(Severity, String)> {
+        let found = findings(result, None).into_iter();
+        found.map(|f| (f.severity, f.code)).collect()
+    }
+
+    #[test]
+    fn a_good_run_has_nothing_to_say() {
+        let mut result = good();
+        result.evidence = vec![
+            steady("interface eth0::rx", 21.5),
+            steady("interface eth0::tx", 5.5),
+        ];
+        assert_eq!(codes(&result), []);
+    }
+
+    #[test]
+    fn a_server_without_time_makes_a_run_invalid() {
+        assert_eq!(findings(&good(), Some(0.99))[0].code, "server_cpu_saturated");
+        assert_eq!(findings(&good(), Some(0.5)), []);
+    }
+
+    #[test]
+    fn a_load_that_its_own_buffers_held_back_did_not_fill_the_line() {
+        let mut result = example("x", 1.0, 20.0, 4.0);
+        for flow in &mut result.flows {
+            flow.totals = Some(TcpTotals {
+                busy_ms: 1000.0,
+                rwnd_limited_ms: if flow.direction == Direction::Down {
+                    800.0
+                } else {
+                    100.0
+                },
+                ..TcpTotals::default()
+            });
+        }
+        assert_eq!(
+            codes(&result),
+            [(Severity::Invalid, "load_not_reached".to_owned())]
+        );
+        result.summary.latency_median_ms = Some(200.0);
+        assert_eq!(codes(&result), []);
+    }
+
+    #[test]
+    fn foreign_traffic_is_seen_at_the_interface() {
+        let mut result = good();
+        result.evidence = vec![steady("interface eth0::rx", 30.0)];
+        assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
+        result.evidence = vec![steady("interface eth0::rx", 25.0)];
+        assert_eq!(codes(&result), [(Severity::Warning, "cross_traffic".to_owned())]);
+        // Packets of 536 bytes have an eighth of headers.
+        result.meta.settings.mss = Some(536);
+        assert_eq!(codes(&result), []);
+    }
+
+    #[test]
+    fn missing_ecn_is_told() {
+        let mut result = good();
+        result.meta.settings.ecn = Some(true);
+        result.flows[0].ecn = Some(false);
+        assert_eq!(
+            codes(&result),
+            [(Severity::Warning, "ecn_not_as_asked".to_owned())]
+        );
+        result.flows[0].ecn = Some(true);
+        assert_eq!(codes(&result), []);
+    }
+}

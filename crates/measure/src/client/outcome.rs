@@ -1,0 +1,194 @@
+//! Puts what both ends saw together.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::evidence::Recorder;
+use super::{OurSide, Outcome, Running, Series, findings};
+use crate::clock::Offset;
+use crate::load::millis;
+use crate::probe::Finished;
+use crate::protocol::Seen;
+use crate::result::{Clock, Direction, Flow, Meta, Phase, ProbeKind, ProbeSeries, TestResult, rfc3339};
+use crate::scenario::ProbePlan;
+use crate::{Error, socket};
+
+/// After a load the queues drain for a while; the clocks are compared later than that.
+const DRAIN_MS: f64 = 1000.0;
+
+/// A series that has ended, or why it never began.
+type Ended = (ProbePlan, Result<Finished, String>);
+
+pub(super) fn outcome(
+    mut running: Running<'_>,
+    ours: OurSide,
+    began: SystemTime,
+    recorder: Recorder,
+) -> Outcome {
+    let flows = flows(&mut running, ours);
+    let start = running.start;
+    let load_ms = millis(running.end.saturating_duration_since(start));
+    let ended: Vec<Ended> = std::mem::take(&mut running.probes)
+        .into_iter()
+        .map(|Series { plan, prober }| (plan, prober.map(|p| p.finish(start))))
+        .collect();
+    let offsets: Vec<_> = (0..running.endpoints.len())
+        .map(|endpoint| offset(&ended, endpoint, load_ms))
+        .collect();
+    let probes = ended
+        .iter()
+        .filter_map(|(plan, finished)| Some(probe_series(plan, finished.as_ref().ok()?, &offsets, &running)))
+        .collect();
+    let trouble = running.trouble.take();
+    let meta = meta(&running, &ended, offsets[0].as_ref(), began, trouble.as_ref());
+    let phases = phases(&meta, load_ms, trouble.is_some());
+    let mut result = TestResult::new(meta, phases, flows, probes);
+    result.evidence = recorder.finish(start);
+    let server_cpu = running.endpoints.iter().filter_map(|e| e.busiest_cpu());
+    result.findings = findings::findings(&result, server_cpu.max_by(f64::total_cmp));
+    Outcome { result, trouble }
+}
+
+fn meta(
+    running: &Running<'_>,
+    ended: &[Ended],
+    offset: Option<&Offset>,
+    began: SystemTime,
+    trouble: Option<&Error>,
+) -> Meta {
+    let test = running.test;
+    let first = &running.endpoints[0];
+    let mut meta = Meta {
+        test: test.scenario.test.clone(),
+        title: test.title.clone(),
+        time: rfc3339(began),
+        start_unix: began.duration_since(UNIX_EPOCH).ok().map(|t| t.as_secs_f64()),
+        host: test.targets[0].host.clone(),
+        local_host: socket::host_name(),
+        local: first.local().to_string(),
+        remote: first.remote().to_string(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        server_program: first.program.clone(),
+        kernel: socket::kernel_release(),
+        server_kernel: first.kernel.clone(),
+        settings: test.settings.clone(),
+        clock: offset.map(|offset| Clock {
+            offset_ms: to_thousandths(offset.at_zero_ms()),
+            error_ms: to_thousandths(offset.error_ms),
+            drift_ppm: to_thousandths(offset.drift_ppm()),
+        }),
+        partial: trouble.map(ToString::to_string),
+        ..Meta::default()
+    };
+    for (plan, finished) in ended {
+        if let Err(reason) = finished {
+            meta.parameters
+                .insert(format!("not measured: {}", plan.name), reason.clone());
+        }
+    }
+    meta
+}
+
+/// As planned, but a load that ended early ends there.
+fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> {
+    let mut phases = meta.settings.phases();
+    if is_partial {
+        phases.retain(|phase| phase.from_ms < load_ms);
+        for phase in &mut phases {
+            phase.to_ms = phase.to_ms.min(load_ms);
+        }
+    }
+    phases
+}
+
+fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
+    let mut flows = Vec::new();
+    let plans = running.test.scenario.flows.iter();
+    for ((plan, attached), ours) in plans.zip(&running.flows).zip(ours) {
+        let endpoint = &mut running.endpoints[attached.endpoint];
+        let theirs = endpoint.seen(attached.direction, attached.number);
+        let coarse = || Seen {
+            samples: endpoint.coarse_samples(attached.number),
+            ..Seen::default()
+        };
+        let theirs = match theirs {
+            None => coarse(),
+            Some(theirs) if attached.direction == Direction::Up && claims_too_much(&theirs, &ours) => {
+                let lie = endpoint.lied(&format!("more arrived there on '{}' than was sent", plan.name));
+                running.trouble.get_or_insert(lie);
+                coarse()
+            }
+            Some(theirs) => theirs,
+        };
+        let (sender, receiver) = match attached.direction {
+            Direction::Down => (theirs, ours),
+            Direction::Up => (ours, theirs),
+        };
+        flows.push(Flow {
+            congestion: attached.congestion.clone(),
+            dscp: plan.dscp,
+            dscp_arrived: attached
+                .dscp_arrived
+                .filter(|_| attached.direction == Direction::Up),
+            ecn: sender.ecn.or(receiver.ecn),
+            mss: sender.mss,
+            peer: plan.peer.clone(),
+            samples: receiver.samples,
+            sender: sender.tcp,
+            receiver: receiver.tcp,
+            totals: sender.totals,
+            ..Flow::new(&plan.name, plan.direction)
+        });
+    }
+    flows
+}
+
+/// Whether a server reports more bytes than this end's kernel ever sent.
+fn claims_too_much(theirs: &Seen, ours: &Seen) -> bool {
+    let claimed: u64 = theirs
+        .samples
+        .iter()
+        .fold(0, |sum, s| sum.saturating_add(s.bytes));
+    // What was sent between our last look and the end is not in our figure, so there is some room.
+    const ROOM: u64 = 64 << 20;
+    ours.totals
+        .is_some_and(|totals| claimed > totals.bytes_sent.saturating_add(ROOM))
+}
+
+/// The server's clock, from the UDP probes on the idle line before the load and after it.
+fn offset(ended: &[Ended], endpoint: usize, load_ms: f64) -> Option<Offset> {
+    let series = ended.iter().filter(|(plan, _)| {
+        plan.endpoint == endpoint && matches!(plan.kind, ProbeKind::Udp | ProbeKind::Voip)
+    });
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for finished in series.filter_map(|(_, finished)| finished.as_ref().ok()) {
+        before.extend(finished.exchanges(f64::NEG_INFINITY, 0.0));
+        after.extend(finished.exchanges(load_ms + DRAIN_MS, f64::INFINITY));
+    }
+    Offset::estimate(&before, &after)
+}
+
+fn probe_series(
+    plan: &ProbePlan,
+    finished: &Finished,
+    offsets: &[Option<Offset>],
+    running: &Running<'_>,
+) -> ProbeSeries {
+    let interval_ms = plan
+        .interval_ms
+        .unwrap_or(running.test.settings.probe_interval_ms);
+    ProbeSeries {
+        name: plan.name.clone(),
+        kind: plan.kind,
+        dscp: plan.dscp,
+        peer: plan.peer.clone(),
+        interval_ms: interval_ms as f64,
+        bytes: (plan.bytes > 0).then_some(plan.bytes as u32),
+        arrived_up: finished.marks_there(),
+        arrived_down: finished.marks_back(),
+        samples: finished.probes(offsets[plan.endpoint].as_ref()),
+    }
+}
+
+fn to_thousandths(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}

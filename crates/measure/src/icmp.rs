@@ -1,0 +1,106 @@
+//! ICMP echo messages. Pure.
+
+/// Bytes of payload: that of `ping`.
+const PAYLOAD: usize = 56;
+
+/// An ICMP or ICMPv6 echo message (RFC 792, RFC 4443).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpEcho {
+    /// The low half of the probe's number.
+    pub sequence: u16,
+    /// The first bytes of the payload.
+    pub cookie: [u8; 8],
+    /// The probe's whole number, from the payload.
+    pub number: u32,
+}
+
+impl IcmpEcho {
+    const HEAD: usize = 8;
+
+    /// An echo request.
+    pub fn request(&self, v6: bool) -> [u8; Self::HEAD + PAYLOAD] {
+        let mut bytes = [0; Self::HEAD + PAYLOAD];
+        bytes[0] = if v6 { 128 } else { 8 };
+        bytes[4..6].copy_from_slice(&self.cookie[..2]);
+        bytes[6..8].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie);
+        bytes[16..20].copy_from_slice(&self.number.to_be_bytes());
+        // The kernel fills in the checksum of ICMPv6, and that of ICMP on an unprivileged socket.
+        if !v6 {
+            let sum = checksum(&bytes).to_be_bytes();
+            bytes[2..4].copy_from_slice(&sum);
+        }
+        bytes
+    }
+
+    /// An echo reply; on a raw IPv4 socket the IP header comes first. Never panics.
+    pub fn parse_reply(bytes: &[u8], v6: bool) -> Option<Self> {
+        let message = match bytes.first()? {
+            first if !v6 && first >> 4 == 4 => bytes.get(usize::from(first & 0xf) * 4..)?,
+            _ => bytes,
+        };
+        let reply = if v6 { 129 } else { 0 };
+        if message.get(..2)? != [reply, 0] {
+            return None;
+        }
+        Some(Self {
+            sequence: u16::from_be_bytes(*message.get(6..)?.first_chunk()?),
+            cookie: *message.get(Self::HEAD..)?.first_chunk()?,
+            number: u32::from_be_bytes(*message.get(Self::HEAD + 8..)?.first_chunk()?),
+        })
+    }
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|pair| {
+        let low = pair.get(1).copied().unwrap_or(0);
+        u32::from(u16::from_be_bytes([pair[0], low]))
+    });
+    let sum: u32 = words.sum();
+    let folded = (sum >> 16) + (sum & 0xffff);
+    !((folded >> 16) as u16).wrapping_add(folded as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_reply_is_known_with_and_without_its_ip_header() {
+        let echo = IcmpEcho {
+            sequence: 7,
+            cookie: *b"a cookie",
+            number: 0x1_0007,
+        };
+        for v6 in [false, true] {
+            let mut reply = echo.request(v6);
+            reply[0] = if v6 { 129 } else { 0 };
+            assert_eq!(IcmpEcho::parse_reply(&reply, v6), Some(echo));
+            assert_eq!(IcmpEcho::parse_reply(&echo.request(v6), v6), None);
+        }
+        let mut reply = echo.request(false);
+        reply[0] = 0;
+        let packet = [&[0x46; 24][..], &reply].concat();
+        assert_eq!(IcmpEcho::parse_reply(&packet, false), Some(echo));
+    }
+
+    #[test]
+    fn a_message_with_its_checksum_sums_up_to_nothing() {
+        let echo = IcmpEcho {
+            sequence: 0xffff,
+            cookie: [0xff; 8],
+            number: u32::MAX,
+        };
+        assert_eq!(checksum(&echo.request(false)), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100), v6: bool) {
+            let _ = IcmpEcho::parse_reply(&bytes, v6);
+        }
+    }
+}

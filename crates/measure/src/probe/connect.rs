@@ -1,0 +1,78 @@
+//! The handshake of new TCP connections: what a browser waits for first.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags};
+use socket2::{Domain, Socket, Type};
+
+use super::{Answer, Waited, Wire};
+use crate::socket;
+
+/// Handshakes that may be under way at once; a line that needs more loses its oldest.
+const MAX_PENDING: usize = 64;
+
+/// A series of connections that are closed as soon as they stand.
+pub(crate) struct Connect {
+    server: SocketAddr,
+    dscp: u8,
+    pending: VecDeque<(u32, Socket)>,
+}
+
+impl Connect {
+    pub(crate) fn new(server: SocketAddr, dscp: u8) -> Self {
+        Self {
+            server,
+            dscp,
+            pending: VecDeque::new(),
+        }
+    }
+}
+
+impl Wire for Connect {
+    fn send(&mut self, sequence: u32) -> io::Result<()> {
+        let socket = Socket::new(Domain::for_address(self.server), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket::set_dscp(&socket, self.server, self.dscp)?;
+        socket::reset_on_close(&socket)?;
+        match socket.connect(&self.server.into()) {
+            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e),
+            _ => {}
+        }
+        if self.pending.len() == MAX_PENDING {
+            self.pending.pop_front();
+        }
+        self.pending.push_back((sequence, socket));
+        Ok(())
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Waited {
+        let mut polled: Vec<_> = self
+            .pending
+            .iter()
+            .map(|(_, socket)| PollFd::new(socket, PollFlags::OUT))
+            .collect();
+        if !socket::wait(&mut polled, deadline).unwrap_or(false) {
+            return Waited::Nothing;
+        }
+        let at = Instant::now();
+        let Some(ready) = polled.iter().position(|fd| !fd.revents().is_empty()) else {
+            return Waited::Noise;
+        };
+        let Some((sequence, socket)) = self.pending.remove(ready) else {
+            return Waited::Noise;
+        };
+        // A refusal is no handshake.
+        match socket.take_error() {
+            Ok(None) => Waited::Answer(Answer {
+                sequence,
+                at,
+                mark: None,
+                echo: None,
+            }),
+            _ => Waited::Noise,
+        }
+    }
+}

@@ -1,0 +1,597 @@
+//! The client's half: fills the line with HTTP transfers and asks for one byte at a time meanwhile.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper::{Method, Request, StatusCode, Uri, header};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, ClientConfig, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
+};
+
+use super::server::Endless;
+use super::{
+    ADDED_CONNECTIONS, Confidence, ForeignProbe, INITIAL_CONNECTIONS, INTERVAL, MAX_CONNECTIONS,
+    MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm,
+};
+use crate::Error;
+use crate::result::Direction;
+
+/// Until a connection stands and its TLS handshake is done.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+/// Until the server answers on an idle line.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+/// Probes on the idle line.
+const IDLE_PROBES: usize = 10;
+/// What may be under way towards us, in bytes.
+const WINDOW: u32 = 16 << 20;
+/// The largest configuration that is read, in bytes.
+const MAX_CONFIGURATION: usize = 64 << 10;
+/// Where the configuration is: the draft's place, then that of older servers.
+const CONFIGURATION: [&str; 2] = ["/.well-known/nq", "/config"];
+
+/// A server of the protocol.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Whether its certificate must be good. That of `sqm serve` is not: it makes one for itself.
+    pub verify: bool,
+    /// The longest that one direction may take.
+    pub limit: Duration,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`DRAFT`](super::DRAFT).
+    pub draft: String,
+    /// The server as the user named it.
+    pub host: String,
+    /// New connections on the idle line; their round trips per minute.
+    pub idle_rpm: Option<f64>,
+    /// While downloads filled the line.
+    pub download: Option<Responsiveness>,
+    /// While uploads did.
+    pub upload: Option<Responsiveness>,
+}
+
+/// Measures downloads, then uploads. `progress` is told once a second: direction, Mbit/s, connections, RPM so far.
+pub fn run(
+    server: &Server,
+    progress: &mut dyn FnMut(Direction, f64, usize, Option<f64>),
+) -> Result<Report, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| Error::system("start threads", e))?;
+    runtime.block_on(async {
+        let session = Session::open(server).await?;
+        let mut idle = Vec::new();
+        for _ in 0..IDLE_PROBES {
+            idle.push(
+                session
+                    .foreign()
+                    .await
+                    .map_err(|e| session.failed("probing the idle line", &e))?,
+            );
+        }
+        let download = session.direction(Direction::Down, server.limit, progress).await?;
+        let upload = session.direction(Direction::Up, server.limit, progress).await?;
+        Ok(Report {
+            draft: super::DRAFT.to_owned(),
+            host: server.host.clone(),
+            idle_rpm: foreign_rpm(&idle),
+            download: Some(download),
+            upload: Some(upload),
+        })
+    })
+}
+
+/// A server whose configuration is known.
+#[derive(Clone)]
+struct Session {
+    host: String,
+    tls: TlsConnector,
+    small: Place,
+    large: Place,
+    upload: Place,
+}
+
+/// Where a URL points to.
+#[derive(Clone, Debug)]
+struct Place {
+    uri: Uri,
+    address: SocketAddr,
+    name: ServerName<'static>,
+}
+
+/// The configuration file, by the draft's names or the older ones.
+#[derive(Deserialize)]
+struct Configuration {
+    urls: Urls,
+    test_endpoint: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Urls {
+    #[serde(alias = "small_https_download_url")]
+    small_download_url: Option<String>,
+    #[serde(alias = "large_https_download_url")]
+    large_download_url: Option<String>,
+    #[serde(alias = "https_upload_url")]
+    upload_url: Option<String>,
+}
+
+type Sender = SendRequest<BoxBody<Bytes, Infallible>>;
+
+/// A connection with the times that its making took.
+struct Connected {
+    sender: Sender,
+    tcp: Duration,
+    tls: Duration,
+}
+
+/// What the connections and probes of one direction have seen so far.
+#[derive(Default)]
+struct Seen {
+    bytes: AtomicU64,
+    foreign: Mutex<Vec<(Instant, ForeignProbe)>>,
+    own: Mutex<Vec<(Instant, f64)>>,
+}
+
+impl Session {
+    async fn open(server: &Server) -> Result<Self, Error> {
+        let tls = TlsConnector::from(Arc::new(tls_config(server.verify)?));
+        let mut reason = io::Error::from(io::ErrorKind::NotFound);
+        for path in CONFIGURATION {
+            let host = bracketed(&server.host);
+            let place = Place::of(&format!("https://{host}:{}{path}", server.port), None)
+                .await
+                .map_err(|reason| connect_error(server, reason))?;
+            match configuration(&tls, &place).await {
+                Ok(text) => return Self::of(server, tls, &text).await,
+                Err(e) => reason = e,
+            }
+        }
+        Err(connect_error(server, reason))
+    }
+
+    async fn of(server: &Server, tls: TlsConnector, text: &[u8]) -> Result<Self, Error> {
+        let refused = |reason: String| Error::Refused {
+            host: server.host.clone(),
+            reason,
+        };
+        let configuration: Configuration = serde_json::from_slice(text)
+            .map_err(|e| refused(format!("its configuration cannot be read: {e}")))?;
+        let Configuration { urls, test_endpoint } = configuration;
+        let mut places = Vec::new();
+        for (name, url) in [
+            ("small_download_url", urls.small_download_url),
+            ("large_download_url", urls.large_download_url),
+            ("upload_url", urls.upload_url),
+        ] {
+            let url = url.ok_or_else(|| refused(format!("its configuration has no {name}")))?;
+            let place = Place::of(&url, test_endpoint.as_deref()).await;
+            places.push(place.map_err(|e| refused(format!("its {name} '{url}': {e}")))?);
+        }
+        let [small, large, upload] = <[Place; 3]>::try_from(places).expect("three were looked up");
+        Ok(Self {
+            host: server.host.clone(),
+            tls,
+            small,
+            large,
+            upload,
+        })
+    }
+
+    fn failed(&self, during: &'static str, reason: &io::Error) -> Error {
+        Error::Vanished {
+            host: self.host.clone(),
+            during,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// A new connection and a request of one byte.
+    async fn foreign(&self) -> io::Result<ForeignProbe> {
+        let mut connected = connect(&self.tls, &self.small).await?;
+        let began = Instant::now();
+        fetch(&mut connected.sender, &self.small, MAX_CONFIGURATION).await?;
+        Ok(ForeignProbe {
+            tcp_ms: ms(connected.tcp),
+            tls_ms: ms(connected.tls),
+            http_ms: ms(began.elapsed()),
+        })
+    }
+
+    /// Fills one direction until goodput and responsiveness are stable, or the time is over.
+    async fn direction(
+        &self,
+        direction: Direction,
+        limit: Duration,
+        progress: &mut dyn FnMut(Direction, f64, usize, Option<f64>),
+    ) -> Result<Responsiveness, Error> {
+        let failed = |e: io::Error| self.failed("loading the line", &e);
+        let seen = Arc::new(Seen::default());
+        let mut senders = Vec::new();
+        // Dropped with this function, and all transfers end.
+        let mut transfers = JoinSet::new();
+        for _ in 0..INITIAL_CONNECTIONS {
+            senders.push(
+                self.load(direction, &seen, &mut transfers)
+                    .await
+                    .map_err(failed)?,
+            );
+        }
+        let (mut goodputs, mut rpms) = (Vec::new(), Vec::new());
+        let (mut counted, mut at) = (0, Instant::now());
+        let (end, mut is_full, mut is_done) = (at + limit, false, false);
+        while at < end && !is_done {
+            let rate = probes_per_s(goodputs.last().copied().unwrap_or(0.0));
+            self.probe_for(INTERVAL, rate, &senders, &seen).await;
+            let (now, total) = (Instant::now(), seen.bytes.load(Ordering::Relaxed));
+            let seconds = (now - at).as_secs_f64();
+            goodputs.push((total - counted) as f64 * 8.0 / 1e6 / seconds);
+            (counted, at) = (total, now);
+            let figures = seen.figures(now);
+            if let Some(rpm) = figures.as_ref().map(|f| f64::midpoint(f.foreign_rpm, f.self_rpm)) {
+                rpms.push(rpm);
+            }
+            progress(
+                direction,
+                goodputs[goodputs.len() - 1],
+                senders.len(),
+                rpms.last().copied(),
+            );
+            if is_full {
+                is_done = is_stable(&rpms);
+            } else {
+                is_full = is_stable(&goodputs);
+                for _ in 0..ADDED_CONNECTIONS {
+                    if !is_full && senders.len() < MAX_CONNECTIONS {
+                        senders.push(
+                            self.load(direction, &seen, &mut transfers)
+                                .await
+                                .map_err(failed)?,
+                        );
+                    }
+                }
+            }
+        }
+        let figures = seen.figures(Instant::now());
+        let mut figures = figures
+            .ok_or_else(|| self.failed("loading the line", &io::Error::other("no probe came back")))?;
+        let newest = &goodputs[goodputs.len().saturating_sub(MOVING_AVERAGE_DISTANCE)..];
+        figures.mbit = newest.iter().sum::<f64>() / newest.len().max(1) as f64;
+        figures.connections = senders.len();
+        figures.confidence = match () {
+            () if is_done => Confidence::High,
+            () if goodputs.len() < MOVING_AVERAGE_DISTANCE => Confidence::Low,
+            () => Confidence::Medium,
+        };
+        Ok(figures)
+    }
+
+    /// Probes of both kinds at this rate, for this long; those without an answer yet are waited for no longer.
+    async fn probe_for(&self, length: Duration, per_s: f64, senders: &[Sender], seen: &Arc<Seen>) {
+        let end = tokio::time::Instant::now() + length;
+        let mut timer = tokio::time::interval(Duration::from_secs_f64(1.0 / per_s));
+        for turn in 0.. {
+            if tokio::time::timeout_at(end, timer.tick()).await.is_err() {
+                return;
+            }
+            let (session, theirs) = (self.clone(), seen.clone());
+            tokio::spawn(async move {
+                if let Ok(probe) = session.foreign().await {
+                    lock(&theirs.foreign).push((Instant::now(), probe));
+                }
+            });
+            let (mut sender, place) = (senders[turn % senders.len()].clone(), self.small.clone());
+            let theirs = seen.clone();
+            tokio::spawn(async move {
+                let began = Instant::now();
+                if fetch(&mut sender, &place, MAX_CONFIGURATION).await.is_ok() {
+                    lock(&theirs.own).push((Instant::now(), ms(began.elapsed())));
+                }
+            });
+        }
+    }
+
+    /// One more connection that loads the line for as long as `transfers` lives.
+    async fn load(
+        &self,
+        direction: Direction,
+        seen: &Arc<Seen>,
+        transfers: &mut JoinSet<()>,
+    ) -> io::Result<Sender> {
+        let (place, method) = match direction {
+            Direction::Down => (&self.large, Method::GET),
+            Direction::Up => (&self.upload, Method::POST),
+        };
+        let mut sender = connect(&self.tls, place).await?.sender;
+        let body = match direction {
+            Direction::Down => Empty::new().boxed(),
+            Direction::Up => Counted {
+                noise: Endless { left: u64::MAX },
+                seen: seen.clone(),
+            }
+            .boxed(),
+        };
+        let request = request(method, place, body)?;
+        let response = sender.send_request(request);
+        let seen = seen.clone();
+        transfers.spawn(async move {
+            let Ok(response) = response.await else {
+                return;
+            };
+            let mut body = response.into_body();
+            while let Some(Ok(frame)) = body.frame().await {
+                if direction == Direction::Down
+                    && let Some(data) = frame.data_ref()
+                {
+                    seen.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+                }
+            }
+        });
+        Ok(sender)
+    }
+}
+
+impl Seen {
+    /// The figures of the probes of the last intervals; none while one kind has no answers.
+    fn figures(&self, now: Instant) -> Option<Responsiveness> {
+        let since = INTERVAL * MOVING_AVERAGE_DISTANCE as u32;
+        let is_recent = |at: Instant| now.saturating_duration_since(at) <= since;
+        let foreign: Vec<_> = lock(&self.foreign)
+            .iter()
+            .filter(|(at, _)| is_recent(*at))
+            .map(|(_, probe)| *probe)
+            .collect();
+        let own: Vec<_> = lock(&self.own)
+            .iter()
+            .filter(|(at, _)| is_recent(*at))
+            .map(|(_, ms)| *ms)
+            .collect();
+        let (foreign_rpm, self_rpm) = (foreign_rpm(&foreign)?, self_rpm(&own)?);
+        Some(Responsiveness {
+            rpm: f64::midpoint(foreign_rpm, self_rpm),
+            foreign_rpm,
+            self_rpm,
+            mbit: 0.0,
+            connections: 0,
+            foreign_probes: foreign.len(),
+            self_probes: own.len(),
+            confidence: Confidence::Low,
+        })
+    }
+}
+
+impl Place {
+    /// `endpoint` is where to connect to instead of the URL's own host.
+    async fn of(url: &str, endpoint: Option<&str>) -> io::Result<Self> {
+        let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
+        let uri: Uri = url.parse().map_err(|_| invalid("it is no URL"))?;
+        if uri.scheme_str() != Some("https") {
+            return Err(invalid("it is not https"));
+        }
+        let host = uri.host().ok_or_else(|| invalid("it has no host"))?;
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = uri.port_u16().unwrap_or(443);
+        let name = ServerName::try_from(bare.clone()).map_err(|_| invalid("its host is no name"))?;
+        let mut addresses = tokio::net::lookup_host((endpoint.unwrap_or(&bare), port)).await?;
+        let address = addresses
+            .next()
+            .ok_or_else(|| invalid("its host has no address"))?;
+        Ok(Self { uri, address, name })
+    }
+}
+
+async fn configuration(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8>> {
+    let mut connected = connect(tls, place).await?;
+    fetch(&mut connected.sender, place, MAX_CONFIGURATION).await
+}
+
+/// Connects, and tells how long TCP took, and TLS in round trips.
+async fn connect(tls: &TlsConnector, place: &Place) -> io::Result<Connected> {
+    tokio::time::timeout(CONNECT_TIMEOUT, async {
+        let began = Instant::now();
+        let stream = TcpStream::connect(place.address).await?;
+        let tcp = began.elapsed();
+        stream.set_nodelay(true)?;
+        let began = Instant::now();
+        let stream = tls.connect(place.name.clone(), stream).await?;
+        // TLS 1.3 takes one round trip (RFC 8446, section 2), earlier versions two.
+        let round_trips = match stream.get_ref().1.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => 1,
+            _ => 2,
+        };
+        let tls = began.elapsed() / round_trips;
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err(io::Error::other("it does not speak HTTP/2"));
+        }
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(io::Error::other)?;
+        tokio::spawn(connection);
+        Ok(Connected { sender, tcp, tls })
+    })
+    .await?
+}
+
+/// Gets a small body whole.
+async fn fetch(sender: &mut Sender, place: &Place, limit: usize) -> io::Result<Vec<u8>> {
+    let request = request(Method::GET, place, Empty::new().boxed())?;
+    tokio::time::timeout(ANSWER_TIMEOUT, async {
+        let response = sender.send_request(request).await.map_err(io::Error::other)?;
+        if response.status() != StatusCode::OK {
+            let status = response.status();
+            return Err(io::Error::other(format!("{} answers {status}", place.uri)));
+        }
+        let mut body = response.into_body();
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            if let Some(data) = frame.map_err(io::Error::other)?.data_ref() {
+                bytes.extend_from_slice(data);
+            }
+            if bytes.len() > limit {
+                return Err(io::Error::other("it sends more than was to be expected"));
+            }
+        }
+        Ok(bytes)
+    })
+    .await?
+}
+
+fn request(
+    method: Method,
+    place: &Place,
+    body: BoxBody<Bytes, Infallible>,
+) -> io::Result<Request<BoxBody<Bytes, Infallible>>> {
+    Request::builder()
+        .method(method)
+        .uri(place.uri.clone())
+        .header(header::ACCEPT_ENCODING, "identity")
+        .header(header::USER_AGENT, concat!("sqm/", env!("CARGO_PKG_VERSION")))
+        .body(body)
+        .map_err(io::Error::other)
+}
+
+/// An upload that counts what leaves.
+struct Counted {
+    noise: Endless,
+    seen: Arc<Seen>,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let polled = Pin::new(&mut self.noise).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.seen.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+fn connect_error(server: &Server, reason: io::Error) -> Error {
+    Error::Rpm {
+        host: server.host.clone(),
+        port: server.port,
+        reason,
+    }
+}
+
+/// An IPv6 address needs brackets in a URL.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn tls_config(verify: bool) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::system("set up TLS", io::Error::other(e)))?;
+    let mut config = if verify {
+        let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        builder.with_root_certificates(roots).with_no_client_auth()
+    } else {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_no_client_auth()
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    // A resumed session would save the round trip that is to be measured.
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(config)
+}
+
+/// Takes every certificate; the signature in the handshake is checked all the same.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,46 @@
+//! Proof that both ends know the same secret, without sending it.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::protocol::Token;
+
+/// HMAC-SHA-256 (RFC 2104) of a challenge under the secret, in hexadecimal. The words before it keep the proof from being of
+/// use anywhere else.
+pub fn proof(secret: &str, nonce: Token) -> String {
+    let bytes = mac(secret, nonce).finalize().into_bytes();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether this is the proof, found out in a time that does not depend on where it is wrong.
+pub(crate) fn is_proven(secret: &str, nonce: Token, proof: &str) -> bool {
+    let digits = proof.as_bytes().chunks_exact(2);
+    let bytes: Option<Vec<u8>> = digits
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect();
+    bytes.is_some_and(|bytes| proof.len() == 64 && mac(secret, nonce).verify_slice(&bytes).is_ok())
+}
+
+fn mac(secret: &str, nonce: Token) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC takes keys of every length");
+    mac.update(b"sqm test client\0");
+    mac.update(&nonce.0);
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_secret_and_challenge_prove_anything() {
+        let nonce = Token([1; 16]);
+        let good = proof("open sesame", nonce);
+        assert!(is_proven("open sesame", nonce, &good));
+        assert!(!is_proven("open barley", nonce, &good));
+        assert!(!is_proven("open sesame", Token([2; 16]), &good));
+        for wrong in ["", "zz", &good[..62], &(good.clone() + "00"), "é"] {
+            assert!(!is_proven("open sesame", nonce, wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Answers to probes.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use crate::datagram::{Arrival, Datagrams};
+use crate::protocol::{Echo, MAX_PROBES, Probe};
+
+/// What the echo remembers of a test.
+pub(super) struct Memory {
+    /// Answers that may be given now; grows with time up to a second's worth.
+    allowance: f64,
+    refilled: Instant,
+    /// Of each series: the highest number, and which ones before it were here.
+    series: [(u32, u64); MAX_PROBES as usize],
+}
+
+impl Memory {
+    pub(super) fn new() -> Mutex<Self> {
+        Mutex::new(Self {
+            allowance: 0.0,
+            refilled: Instant::now() - Duration::from_secs(1),
+            series: [(0, 0); MAX_PROBES as usize],
+        })
+    }
+
+    /// Whether one more answer may be given at `now`.
+    fn allows(&mut self, now: Instant, per_second: u32) -> bool {
+        let rate = f64::from(per_second);
+        let grown = now.saturating_duration_since(self.refilled).as_secs_f64() * rate;
+        self.allowance = (self.allowance + grown).min(rate);
+        self.refilled = self.refilled.max(now);
+        let is_allowed = self.allowance >= 1.0;
+        if is_allowed {
+            self.allowance -= 1.0;
+        }
+        is_allowed
+    }
+
+    /// Takes down that a probe was here; answers which of those before it were, itself included. None for a series that no test has.
+    fn window(&mut self, series: u16, sequence: u32) -> Option<u64> {
+        let (highest, window) = self.series.get_mut(series as usize)?;
+        if *window == 0 || sequence > *highest {
+            let ahead = sequence - if *window == 0 { sequence } else { *highest };
+            *window = window.checked_shl(ahead).unwrap_or(0) | 1;
+            *highest = sequence;
+            return Some(*window);
+        }
+        // Overtaken on its way.
+        let behind = *highest - sequence;
+        *window |= 1u64.checked_shl(behind).unwrap_or(0);
+        Some(window.checked_shr(behind).unwrap_or(0) | 1)
+    }
+}
+
+/// Answers until the process ends.
+pub(super) fn answer(mut datagrams: Datagrams, shared: &Shared) {
+    let origin = Instant::now();
+    let mut buffer = [0; Probe::MAX_LENGTH + 1];
+    loop {
+        let Ok(arrival) = datagrams.receive(&mut buffer) else {
+            // An ICMP message about an earlier reply, or a system out of memory: neither is worth spinning for.
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        let Some(probe) = Probe::decode(&buffer[..arrival.length]) else {
+            continue;
+        };
+        if let Some(reply) = reply(probe, &arrival, origin, shared) {
+            buffer[..Probe::LENGTH].copy_from_slice(&reply.encode());
+            // A reply that cannot be sent is a lost probe, which the client counts.
+            let _ = datagrams.reply(&buffer[..arrival.length], &arrival, probe.mark);
+        }
+    }
+}
+
+/// The answer to a probe of a test that exists, to the address that the test was asked for from.
+fn reply(probe: Probe, arrival: &Arrival, origin: Instant, shared: &Shared) -> Option<Probe> {
+    let session = shared
+        .sessions
+        .find(probe.token, arrival.from.ip().to_canonical())?;
+    let mut memory = session.echo();
+    if !memory.allows(arrival.at, shared.config.max_probes_per_s) {
+        return None;
+    }
+    let window = memory.window(probe.series, probe.sequence)?;
+    drop(memory);
+    Some(Probe {
+        echo: Echo {
+            mark_arrived: arrival.mark.unwrap_or(0),
+            arrived_ns: arrival.at.saturating_duration_since(origin).as_nanos() as u64,
+            held_ns: u32::try_from(arrival.at.elapsed().as_nanos()).unwrap_or(u32::MAX),
+            window,
+        },
+        ..probe
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_tells_who_was_here() {
+        let memory = Memory::new();
+        let mut memory = memory.lock().unwrap();
+        assert_eq!(memory.window(0, 5), Some(0b1));
+        assert_eq!(memory.window(0, 7), Some(0b101));
+        assert_eq!(memory.window(0, 6), Some(0b11));
+        assert_eq!(memory.window(0, 8), Some(0b1111));
+        assert_eq!(memory.window(0, 200), Some(1));
+        assert_eq!(memory.window(0, 3), Some(1));
+        assert_eq!(memory.window(0, u32::MAX), Some(1));
+        assert_eq!(memory.window(1, 0), Some(1));
+        assert_eq!(memory.window(MAX_PROBES, 0), None);
+    }
+
+    #[test]
+    fn more_probes_than_allowed_stay_unanswered() {
+        let memory = Memory::new();
+        let mut memory = memory.lock().unwrap();
+        let now = memory.refilled + Duration::from_secs(10);
+        let answered = (0..30).filter(|_| memory.allows(now, 20)).count();
+        assert_eq!(answered, 20);
+        assert!(!memory.allows(now + Duration::from_millis(40), 20));
+        assert!(memory.allows(now + Duration::from_millis(60), 20));
+    }
+}

@@ -1,0 +1,157 @@
+//! The test while it runs, on standard error: a live view on a terminal, plain lines elsewhere.
+
+use std::collections::VecDeque;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sqm_measure::client::{Progress, Stage, Test};
+
+/// Round trips in the sparkline: the last ten seconds.
+const SPARKS: usize = 40;
+
+/// Where progress goes.
+pub(super) enum Display {
+    Quiet,
+    Lines(Lines),
+    Live(Live),
+}
+
+impl Display {
+    pub(super) fn new(test: &Test, quiet: bool) -> Self {
+        let settings = &test.settings;
+        let idle = Duration::from_millis(settings.idle_ms);
+        if quiet {
+            return Self::Quiet;
+        }
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines(Lines {
+                idle,
+                load_s: settings.load_ms as f64 / 1000.0,
+                said: None,
+            });
+        }
+        let bar = ProgressBar::new(settings.idle_ms + settings.load_ms + settings.after_ms);
+        let style = ProgressStyle::with_template("{wide_bar} {msg}").expect("the template is a constant");
+        bar.set_style(style);
+        Self::Live(Live {
+            bar,
+            round_trips: VecDeque::new(),
+        })
+    }
+
+    pub(super) fn show(&mut self, progress: &Progress) {
+        match self {
+            Self::Quiet => {}
+            Self::Lines(lines) => lines.show(progress),
+            Self::Live(live) => live.show(progress),
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Self::Live(live) = self {
+            live.bar.finish_and_clear();
+        }
+    }
+}
+
+/// A line for each stage, and one a second under load.
+pub(super) struct Lines {
+    idle: Duration,
+    load_s: f64,
+    /// The last line's stage and second.
+    said: Option<(Stage, u64)>,
+}
+
+impl Lines {
+    fn show(&mut self, progress: &Progress) {
+        let loaded = progress.elapsed.saturating_sub(self.idle);
+        // Reports come a little late, never early.
+        let now = match progress.stage {
+            Stage::Load => (Stage::Load, loaded.as_secs()),
+            stage => (stage, 0),
+        };
+        if self.said == Some(now) || now == (Stage::Load, 0) {
+            return;
+        }
+        self.said = Some(now);
+        match progress.stage {
+            Stage::Idle => eprintln!("idle line"),
+            Stage::Load => eprintln!("{:3} of {:.0} s  {}", now.1, self.load_s, figures(progress)),
+            Stage::After => eprintln!("idle line again"),
+            Stage::Collect => eprintln!("waiting for late packets"),
+        }
+    }
+}
+
+/// A bar with the figures of the moment, and the latency of the last seconds as a sparkline.
+pub(super) struct Live {
+    bar: ProgressBar,
+    round_trips: VecDeque<f64>,
+}
+
+impl Live {
+    fn show(&mut self, progress: &Progress) {
+        if let Some(rtt) = progress.rtt {
+            if self.round_trips.len() == SPARKS {
+                self.round_trips.pop_front();
+            }
+            self.round_trips.push_back(rtt.as_secs_f64() * 1000.0);
+        }
+        self.bar.set_position(progress.elapsed.as_millis() as u64);
+        let what = match progress.stage {
+            Stage::Idle => "idle".to_owned(),
+            Stage::Load => figures(progress),
+            Stage::After => "idle again".to_owned(),
+            Stage::Collect => "late packets".to_owned(),
+        };
+        let left = progress.left.as_secs();
+        let spark = sparkline(self.round_trips.make_contiguous());
+        self.bar.set_message(match progress.stage {
+            Stage::Load => format!("{left:2} s left  {what}  {spark}"),
+            _ => format!("{left:2} s left  {what}, {}  {spark}", latency(progress)),
+        });
+    }
+}
+
+fn figures(progress: &Progress) -> String {
+    format!(
+        "down {:.1} Mbit/s, up {:.1} Mbit/s, {}",
+        progress.download_mbit,
+        progress.upload_mbit,
+        latency(progress)
+    )
+}
+
+fn latency(progress: &Progress) -> String {
+    match progress.rtt {
+        Some(rtt) => format!("{:.1} ms", rtt.as_secs_f64() * 1000.0),
+        None => "no reply yet".to_owned(),
+    }
+}
+
+/// One character for each value, from the smallest to the largest on a logarithmic scale, which shows 20 ms and 2 s alike.
+fn sparkline(values: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let logs: Vec<f64> = values.iter().map(|v| v.max(0.001).ln()).collect();
+    let least = logs.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // A quiet line wobbles by parts of a millisecond: less than a doubling does not fill the scale.
+    let span = (most - least).max(std::f64::consts::LN_2);
+    logs.iter()
+        .map(|v| BARS[(((v - least) / span * 7.0).round() as usize).min(7)])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparkline_spans_its_values() {
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&[20.0, 20.0]), "▁▁");
+        assert_eq!(sparkline(&[20.0, 200.0, 2000.0]), "▁▅█");
+        assert_eq!(sparkline(&[20.0, 22.0]), "▁▂");
+    }
+}

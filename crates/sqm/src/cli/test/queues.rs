@@ -1,0 +1,54 @@
+//! The kernel's queues on this machine while a test runs, for the result's evidence.
+
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::observe::{self, Device};
+use sqm_measure::client::{Reading, Readings};
+
+/// Reads the queues of the devices that have a shaper's qdisc; none where nothing shapes, or nobody may look.
+///
+/// Names are `qdisc_stats_DEVICE::counter`, as Flent's are of a host.
+pub(super) fn readings() -> Option<Readings> {
+    let mut socket = Socket::open().ok()?;
+    let links = observe::links(&mut socket).ok()?;
+    let mut shaped = Vec::new();
+    for link in &links {
+        let device = observe::device(&mut socket, &links, link).ok()?;
+        if is_shaped(&device) {
+            shaped.push(link.clone());
+        }
+    }
+    if shaped.is_empty() {
+        return None;
+    }
+    Some(Box::new(move || {
+        let devices = shaped
+            .iter()
+            .filter_map(|link| observe::device(&mut socket, &links, link).ok());
+        devices.flat_map(|device| counters(&device)).collect()
+    }))
+}
+
+fn is_shaped(device: &Device) -> bool {
+    let root = device.qdiscs.first();
+    root.is_some_and(|root| ["cake", "htb", "hfsc", "tbf"].contains(&root.kind.as_str()))
+}
+
+fn counters(device: &Device) -> Vec<Reading> {
+    let Some(root) = device.qdiscs.first() else {
+        return Vec::new();
+    };
+    let statistics = &root.statistics;
+    let name = &device.link.name;
+    let values = [
+        ("backlog_bytes", "bytes", f64::from(statistics.backlog_bytes)),
+        ("backlog_pkts", "packets", f64::from(statistics.backlog_packets)),
+        ("dropped", "packets", f64::from(statistics.drops)),
+        ("sent_bytes", "bytes", statistics.sent_bytes as f64),
+    ];
+    let reading = |(counter, unit, value)| Reading {
+        name: format!("qdisc_stats_{name}::{counter}"),
+        unit,
+        value,
+    };
+    values.into_iter().map(reading).collect()
+}

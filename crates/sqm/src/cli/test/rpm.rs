@@ -1,0 +1,91 @@
+//! `sqm test --rpm`: responsiveness against any server of the IETF's protocol.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sqm_measure::result::Direction;
+use sqm_measure::rpm::client::{self, Report, Server};
+use sqm_measure::rpm::{Confidence, Responsiveness};
+
+use super::Args;
+use crate::failure::Failure;
+
+/// The port of HTTPS.
+const HTTPS: u16 = 443;
+
+impl Args {
+    pub(super) fn run_rpm(&self) -> Result<ExitCode, Failure> {
+        let server = Server {
+            host: self.host[0].clone(),
+            port: self.port.unwrap_or(HTTPS),
+            verify: !self.insecure,
+            limit: Duration::from_millis(self.duration.unwrap_or(20_000)),
+        };
+        let report = client::run(&server, &mut |direction, mbit, connections, rpm| {
+            if !self.quiet {
+                let rpm = rpm.map_or_else(|| "no".to_owned(), |rpm| format!("{rpm:.0}"));
+                eprintln!(
+                    "{:<8}  {mbit:8.1} Mbit/s over {connections:2} connections, {rpm} RPM",
+                    way(direction)
+                );
+            }
+        })
+        .map_err(|error| Failure::Failed(error.into()))?;
+        let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        if let Some(path) = &self.json {
+            let line = serde_json::to_string(&report)? + "\n";
+            if to_stdout {
+                std::io::stdout().write_all(line.as_bytes())?;
+            } else {
+                std::fs::write(path, line).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        if !self.quiet && !to_stdout {
+            std::io::stdout().write_all(figures(&report).as_bytes())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Down => "download",
+        Direction::Up => "upload",
+    }
+}
+
+fn figures(report: &Report) -> String {
+    let mut text = format!("responsiveness by {}\n", report.draft);
+    if let Some(rpm) = report.idle_rpm {
+        text += &format!("idle      {rpm:8.0} RPM of new connections\n");
+    }
+    for (name, found) in [("download", &report.download), ("upload", &report.upload)] {
+        if let Some(found) = found {
+            text += &line(name, found);
+        }
+    }
+    text
+}
+
+fn line(name: &str, found: &Responsiveness) -> String {
+    let confidence = match found.confidence {
+        Confidence::Low => "low",
+        Confidence::Medium => "medium: the figures did not become stable",
+        Confidence::High => "high",
+    };
+    format!(
+        "{name:<8}  {:8.0} RPM ({}): foreign {:.0} of {} probes, self {:.0} of {}\n\
+         {:<8}  {:8.1} Mbit/s over {} connections; confidence {confidence}\n",
+        found.rpm,
+        found.word(),
+        found.foreign_rpm,
+        found.foreign_probes,
+        found.self_rpm,
+        found.self_probes,
+        "",
+        found.mbit,
+        found.connections,
+    )
+}

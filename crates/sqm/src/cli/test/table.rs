@@ -1,0 +1,48 @@
+//! The result on the terminal.
+
+use std::fmt::Write as _;
+
+use sqm_measure::grade::Verdict;
+use sqm_measure::result::TestResult;
+
+/// The figures for a person, and whatever is wrong with them.
+pub(super) fn figures(result: &TestResult) -> String {
+    let summary = &result.summary;
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.1}"));
+    let mut text = String::new();
+    let mut line = |name: &str, value: String, unit: &str, note: &str| {
+        let row = format!("{name:<18}{value:>10} {unit:<8}{note}");
+        writeln!(text, "{}", row.trim_end()).expect("a string grows");
+    };
+    let fairness = |index: Option<f64>, flows: u32| match index {
+        Some(index) if flows > 1 => format!("{flows} flows, fairness {index:.2}"),
+        _ if flows == 1 => "1 flow".to_owned(),
+        _ => format!("{flows} flows"),
+    };
+    let settings = &result.meta.settings;
+    let (from, to) = result.steady().next().unwrap_or_default();
+    let window = format!(
+        "median, from {:.0} s to {:.0} s of the load",
+        from / 1000.0,
+        to / 1000.0
+    );
+    line("idle latency", ms(summary.idle_ms), "ms", "median");
+    line("loaded latency", ms(summary.latency_median_ms), "ms", &window);
+    line("", ms(summary.latency_p95_ms), "ms", "95 % are below");
+    line("", ms(summary.latency_p99_ms), "ms", "99 % are below");
+    line("", ms(summary.latency_max_ms), "ms", "worst");
+    let (down, up) = (
+        fairness(summary.jain_down, settings.down),
+        fairness(summary.jain_up, settings.up),
+    );
+    line(
+        "download",
+        format!("{:.2}", summary.download_mbit),
+        "Mbit/s",
+        &down,
+    );
+    line("upload", format!("{:.2}", summary.upload_mbit), "Mbit/s", &up);
+    let sent = format!("of {} probes", summary.probes_sent);
+    line("lost", summary.probes_lost.to_string(), "", &sent);
+    text + &Verdict::of(result).to_text()
+}

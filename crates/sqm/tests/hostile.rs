@@ -1,0 +1,316 @@
+//! `sqm serve` under attack, over the loopback interface: it stays up, stays small, and the test of an honest client goes on.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sqm_measure::protocol::{self, Hello, MAX_REQUEST, Probe, Token};
+
+/// More than this the server may never hold, in kB.
+const MAX_MEMORY_KB: u64 = 64 << 10;
+/// Each attack goes on as long as the honest test, and for at least this long without one.
+const SIEGE: Duration = Duration::from_secs(60);
+
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut child = sqm()
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let port = line.split("127.0.0.1:").nth(1).unwrap();
+        let port = port.split(' ').next().unwrap().parse().unwrap();
+        // Its words are of no interest, but it must not block on them.
+        thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Self { child, port }
+    }
+
+    /// The most memory that it ever held, in kB.
+    fn peak_memory_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn sqm() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A whole test by an honest client, which must succeed.
+fn honest_test(port: u16) -> Value {
+    let output = sqm()
+        .args(["test", "127.0.0.1", "--port", &port.to_string(), "--json", "-"])
+        .args([
+            "--duration",
+            "4s",
+            "--idle",
+            "1s",
+            "--settle",
+            "500ms",
+            "--up",
+            "1",
+            "--down",
+            "1",
+        ])
+        .args(["--congestion", "system", "--quiet"])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Something that goes on until it is told to stop.
+struct Attack {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Attack {
+    /// Repeats `blow`, which answers how often it struck.
+    fn start(mut blow: impl FnMut() -> u64 + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let theirs = stop.clone();
+        let thread = thread::spawn(move || {
+            let mut blows = 0;
+            while !theirs.load(Ordering::Acquire) {
+                blows += blow();
+            }
+            blows
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().unwrap()
+    }
+}
+
+/// An honest test in the middle of an attack, and the server's health afterwards.
+fn withstand(name: &str, blow: impl Fn(u16) -> Box<dyn FnMut() -> u64 + Send>) {
+    let mut server = Server::start();
+    let attack = Attack::start(blow(server.port));
+    let result = honest_test(server.port);
+    let blows = attack.stop();
+    assert!(blows > 0, "{name} did nothing");
+    let summary = &result["summary"];
+    assert!(summary["download_mbit"].as_f64().unwrap() > 0.0, "{name}");
+    assert!(summary["upload_mbit"].as_f64().unwrap() > 0.0, "{name}");
+    // A flood of datagrams shares the socket's queue with the probes, so one in fifty may drown in it.
+    let count = |what: &str| summary[what].as_u64().unwrap();
+    let (sent, lost) = (count("probes_sent"), count("probes_lost"));
+    assert!(lost * 50 <= sent, "{name}: {lost} of {sent} probes lost");
+    assert!(server.is_alive(), "{name}");
+    let peak = server.peak_memory_kb();
+    println!("{name}: {blows} blows, at most {peak} kB");
+    assert!(peak < MAX_MEMORY_KB, "{name}: {peak} kB");
+}
+
+/// xorshift64 (Marsaglia 2003): repeatable noise.
+fn noise(state: &mut u64, bytes: &mut [u8]) {
+    for byte in bytes {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *byte = *state as u8;
+    }
+}
+
+fn connect(port: u16) -> Option<TcpStream> {
+    let stream = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_secs(5)).ok()?;
+    stream.set_write_timeout(Some(Duration::from_secs(1))).ok()?;
+    Some(stream)
+}
+
+#[test]
+fn a_thousand_half_open_connections() {
+    withstand("half-open", |port| {
+        let mut open = Vec::new();
+        Box::new(move || {
+            if open.len() >= 1000 {
+                // A thousand stand; one goes and another comes, for as long as the test lasts.
+                open.remove(0);
+                thread::sleep(Duration::from_millis(1));
+            }
+            open.extend(connect(port));
+            1
+        })
+    });
+}
+
+#[test]
+fn slow_senders() {
+    withstand("slow-loris", |port| {
+        let hello = protocol::encode(&Hello::Control {
+            version: protocol::VERSION,
+            down: 1,
+            up: 0,
+            load_ms: 1000,
+        });
+        let mut open: Vec<(TcpStream, usize)> = Vec::new();
+        Box::new(move || {
+            if open.len() < 200 {
+                open.extend(connect(port).map(|stream| (stream, 0)));
+            }
+            // A byte each, but never the last.
+            for (stream, sent) in &mut open {
+                let _ = stream.write(&hello[*sent..=*sent]);
+                *sent = (*sent + 1).min(hello.len() - 2);
+            }
+            thread::sleep(Duration::from_millis(5));
+            1
+        })
+    });
+}
+
+#[test]
+fn random_bytes_on_both_ports() {
+    withstand("random bytes", |port| {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.connect(("127.0.0.1", port)).unwrap();
+        let (mut state, mut bytes) = (1, [0; 1400]);
+        Box::new(move || {
+            noise(&mut state, &mut bytes);
+            if let Some(mut stream) = connect(port) {
+                let _ = stream.write_all(&bytes);
+            }
+            for _ in 0..20 {
+                noise(&mut state, &mut bytes);
+                let length = usize::from(bytes[0]) * 5;
+                let _ = udp.send(&bytes[..length]);
+            }
+            thread::sleep(Duration::from_millis(1));
+            21
+        })
+    });
+}
+
+#[test]
+fn oversized_frames_and_wrong_tokens() {
+    withstand("frames", |port| {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.connect(("127.0.0.1", port)).unwrap();
+        let mut state = 1;
+        Box::new(move || {
+            let mut token = Token([0; 16]);
+            noise(&mut state, &mut token.0);
+            if let Some(mut stream) = connect(port) {
+                let announced = (MAX_REQUEST as u32 + u32::from(token.0[0]) * 100_000).to_be_bytes();
+                let _ = stream.write_all(&announced);
+                let _ = stream.write_all(&[b' '; 8192]);
+            }
+            let hello = Hello::Data {
+                token,
+                direction: sqm_measure::result::Direction::Down,
+                flow: 0,
+                dscp: 0,
+                congestion: None,
+            };
+            if let Some(mut stream) = connect(port) {
+                let _ = stream.write_all(&protocol::encode(&hello));
+            }
+            let probe = Probe {
+                token,
+                series: 0,
+                mark: 0,
+                sequence: 0,
+                echo: protocol::Echo::default(),
+            };
+            let _ = udp.send(&probe.encode());
+            thread::sleep(Duration::from_millis(1));
+            3
+        })
+    });
+}
+
+#[test]
+fn clients_that_vanish_in_the_middle() {
+    withstand("vanishing clients", |port| {
+        Box::new(move || {
+            let mut client = sqm()
+                .args(["test", "127.0.0.1", "--port", &port.to_string(), "--quiet"])
+                .args([
+                    "--idle",
+                    "100ms",
+                    "--up",
+                    "2",
+                    "--down",
+                    "2",
+                    "--congestion",
+                    "system",
+                ])
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            thread::sleep(Duration::from_millis(700));
+            client.kill().unwrap();
+            client.wait().unwrap();
+            1
+        })
+    });
+}
+
+/// A minute of noise on both ports; nothing that is sent back, and a server that serves afterwards as before.
+#[test]
+fn a_minute_of_noise_leaves_no_trace() {
+    let mut server = Server::start();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.connect(("127.0.0.1", server.port)).unwrap();
+    udp.set_nonblocking(true).unwrap();
+    let (mut state, mut bytes) = (7, [0; 1400]);
+    let end = Instant::now() + SIEGE;
+    let mut sent = 0;
+    while Instant::now() < end {
+        noise(&mut state, &mut bytes);
+        if let Some(mut stream) = connect(server.port) {
+            let _ = stream.write_all(&bytes);
+        }
+        let _ = udp.send(&bytes[..usize::from(bytes[1]) * 5]);
+        sent += 1;
+        assert!(udp.recv(&mut [0; 2048]).is_err(), "noise was answered");
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(server.is_alive());
+    let peak = server.peak_memory_kb();
+    println!("noise: {sent} connections, at most {peak} kB");
+    assert!(peak < MAX_MEMORY_KB, "{peak} kB");
+    honest_test(server.port);
+    let mut rest = Vec::new();
+    let _ = connect(server.port).map(|mut s| {
+        let _ = s.write_all(b"GET / HTTP/1.0\r\n\r\n");
+        s.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        s.read_to_end(&mut rest)
+    });
+    assert!(
+        String::from_utf8_lossy(&rest).contains("at most"),
+        "it still says what is wrong"
+    );
+}

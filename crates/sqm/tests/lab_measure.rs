@@ -1,0 +1,133 @@
+//! `sqm test` tells the truth: in the lab the line's rate, framing and delay are known, and `ping` runs beside it.
+
+mod lab;
+
+use lab::home;
+use sqm_lab::line::{Buffer, Direction, Line};
+use sqm_lab::{Clock, Home, home};
+use sqm_measure::grade::Verdict;
+use sqm_measure::result::{ProbeKind, TestResult};
+use sqm_measure::stats;
+
+/// Goodput may differ from the truth by this share.
+const GOODPUT: f64 = 0.01;
+/// The idle round trip may differ from the truth by so many milliseconds.
+const IDLE_MS: f64 = 0.2;
+/// Loaded latency may differ by this share from what `ping` saw at the same time.
+const LOADED: f64 = 0.05;
+/// Bytes of a probe: IP and UDP headers, and 56 of payload.
+const PROBE: f64 = 84.0;
+
+/// A line without surprises: as much buffer as a Cubic flow needs.
+fn line(down_kbits: u64, up_kbits: u64, base_rtt_ms: u32) -> Line {
+    let direction = |kbits_per_sec| Direction {
+        kbits_per_sec,
+        buffer: Buffer::Millis(200),
+        boost: None,
+    };
+    Line {
+        name: "known",
+        down: direction(down_kbits),
+        up: direction(up_kbits),
+        base_rtt_ms,
+        overhead: 18,
+        atm: false,
+    }
+}
+
+/// Runs `sqm test` on h1 with `ping` beside it; answers the result and what `ping` printed.
+fn measure_beside_ping(home: &Home, options: &str) -> (TestResult, String) {
+    let script = format!(
+        "ip netns exec h1 ping -n -D -i 0.1 {server} >/tmp/ping.txt & ping=$!
+         ip netns exec h1 sqm test {server} --quiet --json /tmp/result.json {options} || exit 1
+         kill -INT $ping; wait $ping
+         cat /tmp/result.json; echo; cat /tmp/ping.txt",
+        server = home::SERVER_V4
+    );
+    let text = home.script(&script).expect("sqm test and ping measure");
+    let (json, pings) = text.split_once('\n').expect("the result is one line");
+    let result = TestResult::from_json(json).expect("sqm test writes a result");
+    (result, pings.to_owned())
+}
+
+/// Round trips that `ping -D` saw in the steady part of the load, milliseconds.
+fn pinged(pings: &str, result: &TestResult) -> Vec<f64> {
+    let start = result.meta.start_unix.expect("the client knows the time");
+    let (from, to) = result.steady().next().expect("there was load");
+    let samples = pings.lines().filter_map(|line| {
+        // [1763740000.123456] 64 bytes from 10.66.0.2: icmp_seq=1 ttl=62 time=20.1 ms
+        let (stamp, rest) = line.strip_prefix('[')?.split_once(']')?;
+        let rtt: f64 = rest.split("time=").nth(1)?.split(' ').next()?.parse().ok()?;
+        let arrived: f64 = stamp.parse().ok()?;
+        Some(((arrived - start) * 1000.0 - rtt, rtt))
+    });
+    let inside = samples.filter(|(sent, _)| *sent >= from && *sent < to);
+    inside.map(|(_, rtt)| rtt).collect()
+}
+
+fn assert_near(what: &str, measured: f64, truth: f64, tolerance: f64) {
+    println!("{what}: {measured:.3}, truth {truth:.3}");
+    assert!(
+        (measured - truth).abs() <= tolerance,
+        "{what}: {measured:.3} instead of {truth:.3} ± {tolerance:.3}"
+    );
+}
+
+/// Goodput, idle latency and loaded latency of one test in one direction.
+fn check(line: &Line, test: &str, measured_mbit: impl Fn(&TestResult) -> f64, gross_kbits: u64) {
+    let home = home(Clock::Virtual, line);
+    let options = format!("--test {test} --duration 20 --idle 5 --settle 6");
+    let (result, pings) = measure_beside_ping(&home, &options);
+    let truth = line.goodput_mbit(gross_kbits);
+    assert_near(
+        &format!("{test} goodput"),
+        measured_mbit(&result),
+        truth,
+        truth * GOODPUT,
+    );
+    let on_the_line = (PROBE + f64::from(line.overhead)) * 8.0;
+    let idle = f64::from(line.base_rtt_ms)
+        + on_the_line / line.down.kbits_per_sec as f64
+        + on_the_line / line.up.kbits_per_sec as f64;
+    let measured = result.summary.idle_ms.expect("the idle line was measured");
+    assert_near(&format!("{test} idle ms"), measured, idle, IDLE_MS);
+    let pings = pinged(&pings, &result);
+    assert!(pings.len() > 50, "{} pings", pings.len());
+    for p in [50.0, 95.0] {
+        let truth = stats::percentile(&pings, p).expect("there are pings");
+        let ours: Vec<f64> = result
+            .probes
+            .iter()
+            .filter(|series| series.kind == ProbeKind::Udp)
+            .flat_map(|series| &series.samples)
+            .filter(|probe| {
+                result
+                    .steady()
+                    .any(|(from, to)| probe.t_ms >= from && probe.t_ms < to)
+            })
+            .filter_map(|probe| probe.rtt_ms)
+            .collect();
+        let ours = stats::percentile(&ours, p).expect("there are probes");
+        assert_near(&format!("{test} loaded p{p:.0} ms"), ours, truth, truth * LOADED);
+    }
+    let verdict = Verdict::of(&result);
+    assert!(verdict.grade.is_some(), "{:?}", verdict.findings);
+}
+
+#[test]
+fn a_download_of_20_mbit() {
+    let line = line(20_000, 5000, 30);
+    check(&line, "tcp_download", |r| r.summary.download_mbit, 20_000);
+}
+
+#[test]
+fn an_upload_of_5_mbit() {
+    let line = line(20_000, 5000, 30);
+    check(&line, "tcp_upload", |r| r.summary.upload_mbit, 5000);
+}
+
+#[test]
+fn a_download_of_80_mbit() {
+    let line = line(80_000, 20_000, 15);
+    check(&line, "tcp_4down", |r| r.summary.download_mbit, 80_000);
+}
