@@ -582,7 +582,7 @@ impl Flow {
             .iter()
             .filter(|s| s.t_ms >= from_ms && s.t_ms <= to_ms);
         let mut inside = inside.filter_map(counted);
-        let (first, last) = (inside.next()?, inside.last()?);
+        let (first, last) = (inside.next()?, inside.next_back()?);
         let bytes = last.1.checked_sub(first.1)? as f64 * f64::from(self.mss?);
         Some(bytes * 8.0 / 1000.0 / (last.0 - first.0))
     }

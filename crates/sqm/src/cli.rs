@@ -41,7 +41,7 @@ enum Command {
     Start(shape::Start),
     Status(shape::Status),
     Stop(shape::Stop),
-    Test(test::Args),
+    Test(Box<test::Args>),
     Verify(shape::Verify),
 }
 

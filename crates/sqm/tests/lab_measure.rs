@@ -3,6 +3,7 @@
 mod lab;
 
 use lab::home;
+use serde_json::Value;
 use sqm_lab::line::{Buffer, Direction, Line};
 use sqm_lab::{Clock, Home, home};
 use sqm_measure::grade::Verdict;
@@ -130,4 +131,58 @@ fn an_upload_of_5_mbit() {
 fn a_download_of_80_mbit() {
     let line = line(80_000, 20_000, 15);
     check(&line, "tcp_4down", |r| r.summary.download_mbit, 80_000);
+}
+
+/// A sweep of one direction: gross rate to half a per cent, bytes around the payload to three.
+fn sweep(line: &Line, options: &[&str], gross_mbit: f64, bytes: f64) -> Value {
+    let home = home(Clock::Virtual, line);
+    let words = [
+        "sqm",
+        "test",
+        home::SERVER_V4,
+        "--sweep",
+        "--quiet",
+        "--json",
+        "-",
+    ];
+    let json = home
+        .run_ok("h1", &[&words, options].concat())
+        .expect("the sweep measures");
+    let swept: Value = serde_json::from_str(&json).expect("the sweep is JSON");
+    let fit = swept["sweep"][0]["fit"].clone();
+    let of = |name: &str| fit[name].as_f64().expect("the fit has figures");
+    assert_near("gross Mbit/s", of("gross_mbit"), gross_mbit, gross_mbit * 0.005);
+    assert_near("bytes per packet", of("bytes"), bytes, 3.0);
+    fit
+}
+
+/// 52 bytes of headers and 14 of Ethernet.
+fn ethernet(down_kbits: u64, up_kbits: u64) -> Line {
+    Line {
+        overhead: 14,
+        ..line(down_kbits, up_kbits, 14)
+    }
+}
+
+#[test]
+fn a_sweep_finds_rate_and_overhead_at_10_mbit() {
+    let fit = sweep(&ethernet(50_000, 10_000), &["--down", "0"], 10.0, 66.0);
+    assert_eq!(fit["framing"], "packets");
+}
+
+#[test]
+fn a_sweep_finds_rate_and_overhead_at_80_mbit() {
+    let fit = sweep(&ethernet(80_000, 40_000), &["--up", "0"], 80.0, 66.0);
+    assert_eq!(fit["framing"], "packets");
+}
+
+#[test]
+fn a_sweep_recognises_atm() {
+    let line = Line {
+        overhead: 40,
+        atm: true,
+        ..line(20_000, 4000, 20)
+    };
+    let fit = sweep(&line, &["--down", "0"], 4.0, 92.0);
+    assert_eq!(fit["framing"], "atm_cells");
 }

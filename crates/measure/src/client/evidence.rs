@@ -42,8 +42,11 @@ pub(super) struct Recorder {
 /// Series under construction, in milliseconds since the recorder's start.
 #[derive(Default)]
 struct Books {
-    series: BTreeMap<String, (&'static str, Vec<(f64, Option<f64>)>)>,
+    series: BTreeMap<String, Growing>,
 }
+
+/// A series so far: its unit, and moments with values.
+type Growing = (&'static str, Vec<(f64, Option<f64>)>);
 
 impl Recorder {
     /// Looks twice a second until told to stop. A machine that tells nothing gives no series.

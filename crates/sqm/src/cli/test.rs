@@ -3,6 +3,7 @@
 mod display;
 mod queues;
 mod rpm;
+mod sweep;
 mod table;
 
 use std::io::Write as _;
@@ -58,6 +59,10 @@ pub(crate) struct Args {
     /// `sqm serve`, but works with it: --rpm --insecure --port 35353
     #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "ecn", "svg", "congestion"])]
     rpm: bool,
+    /// Measure goodput at eight packet sizes, each direction by itself, and tell the line's gross rate and per-packet overhead;
+    /// --down 0 or --up 0 leaves a direction out, --duration is of each size
+    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "svg", "rpm", "save", "idle", "after", "settle"])]
+    sweep: bool,
     /// With --rpm: take the server's certificate as it is
     #[arg(long, requires = "rpm")]
     insecure: bool,
@@ -177,6 +182,9 @@ impl Args {
         if self.rpm {
             return self.run_rpm();
         }
+        if self.sweep {
+            return self.run_sweep();
+        }
         let mut test = Test {
             targets: self.targets()?,
             scenario: self.scenario()?,
@@ -185,13 +193,13 @@ impl Args {
         };
         test.settings.down = test.scenario.count(Direction::Down);
         test.settings.up = test.scenario.count(Direction::Up);
-        let of_one_way = |way| test.scenario.flows.iter().filter(move |f| f.direction == way);
-        let marks = |way| -> Vec<u8> { of_one_way(way).map(|flow| flow.dscp).collect() };
-        test.settings.dscp = marks(if test.settings.down > 0 {
+        let way = if test.settings.down > 0 {
             Direction::Down
         } else {
             Direction::Up
-        });
+        };
+        let flows = test.scenario.flows.iter().filter(|flow| flow.direction == way);
+        test.settings.dscp = flows.map(|flow| flow.dscp).collect();
         test.settings.dscp.dedup();
         let outcome = self.measure(&mut test, self.quiet).map_err(for_user)?;
         self.deliver(&outcome.result)?;

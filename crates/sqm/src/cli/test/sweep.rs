@@ -1,0 +1,182 @@
+//! `sqm test --sweep`: goodput at several packet sizes, and what it tells of the line's gross rate and overhead.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use sqm_measure::client::{Outcome, Test};
+use sqm_measure::result::{Direction, Flow, Settings, TestResult};
+use sqm_measure::scenario::Scenario;
+use sqm_measure::sweep::{Fit, Framing, HEADERS_V4, HEADERS_V6, Point};
+
+use super::{Args, for_user};
+use crate::failure::Failure;
+
+/// Segment sizes, in bytes with TCP's options: spread evenly in 1/size, as the fit needs them, and none so small that a
+/// router's packet rate becomes the limit.
+const SEGMENTS: [u32; 8] = [1460, 1100, 800, 620, 480, 380, 290, 216];
+/// Load at each size, and what of its beginning is left out, in milliseconds.
+const LOAD_MS: u64 = 8000;
+const SETTLE_MS: u64 = 3000;
+/// Idle time before each, in milliseconds.
+const IDLE_MS: u64 = 500;
+/// Flows at once: one alone may not fill the line all the time.
+const FLOWS: u32 = 4;
+
+/// The sweep of one direction.
+#[derive(Serialize)]
+struct Swept {
+    direction: Direction,
+    /// Headers of TCP and IP in each packet, bytes.
+    header_bytes: f64,
+    points: Vec<Point>,
+    fit: Option<Fit>,
+    /// Why there is no fit.
+    reason: Option<String>,
+}
+
+impl Args {
+    pub(super) fn run_sweep(&self) -> Result<ExitCode, Failure> {
+        let mut swept = Vec::new();
+        for (direction, flows) in [(Direction::Down, self.down), (Direction::Up, self.up)] {
+            let flows = flows.unwrap_or(FLOWS);
+            if flows > 0 {
+                swept.push(self.sweep(direction, flows)?);
+            }
+        }
+        let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        if let Some(path) = &self.json {
+            let line = serde_json::json!({ "sweep": swept }).to_string() + "\n";
+            if to_stdout {
+                std::io::stdout().write_all(line.as_bytes())?;
+            } else {
+                std::fs::write(path, line).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        if !self.quiet && !to_stdout {
+            for direction in &swept {
+                std::io::stdout().write_all(table(direction).as_bytes())?;
+            }
+        }
+        match swept.iter().find_map(|s| s.reason.as_ref()) {
+            None => Ok(ExitCode::SUCCESS),
+            Some(reason) => Err(Failure::Failed(anyhow::anyhow!("{reason}"))),
+        }
+    }
+
+    fn sweep(&self, direction: Direction, flows: u32) -> Result<Swept, Failure> {
+        let (down, up) = match direction {
+            Direction::Down => (flows, 0),
+            Direction::Up => (0, flows),
+        };
+        let mut points = Vec::new();
+        let mut header_bytes = HEADERS_V4;
+        for (index, mss) in SEGMENTS.into_iter().enumerate() {
+            if !self.quiet {
+                eprintln!(
+                    "{}, segments of {mss} bytes ({} of {})",
+                    way(direction),
+                    index + 1,
+                    SEGMENTS.len()
+                );
+            }
+            let mut test = Test {
+                targets: self.targets()?,
+                scenario: Scenario::of_flows(down, up, &[0]),
+                settings: Settings {
+                    down,
+                    up,
+                    mss: Some(mss),
+                    idle_ms: IDLE_MS,
+                    load_ms: self.duration.unwrap_or(LOAD_MS),
+                    after_ms: 0,
+                    settle_ms: SETTLE_MS,
+                    ..self.settings()
+                },
+                title: None,
+            };
+            let Outcome { result, trouble } = self.measure(&mut test, true).map_err(for_user)?;
+            if let Some(trouble) = trouble {
+                return Err(Failure::Failed(trouble.into()));
+            }
+            if result.meta.remote.starts_with('[') {
+                header_bytes = HEADERS_V6;
+            }
+            let payload = result.flows.iter().find_map(|flow| flow.mss).unwrap_or(mss);
+            points.push(Point {
+                payload: f64::from(payload),
+                goodput_mbit: goodput(&result),
+            });
+        }
+        let (fit, reason) = match Fit::of(&points) {
+            Ok(fit) => (Some(fit), None),
+            Err(unfit) => (
+                None,
+                Some(format!("the {} gives no fit: {unfit}", way(direction))),
+            ),
+        };
+        Ok(Swept {
+            direction,
+            header_bytes,
+            points,
+            fit,
+            reason,
+        })
+    }
+}
+
+/// What arrived in the steady part of the load: by the sender's count where it is known, which a few lost packets do not
+/// disturb.
+fn goodput(result: &TestResult) -> f64 {
+    let (from, to) = result.steady().next().unwrap_or_default();
+    let rate = |flow: &Flow| flow.delivered_mbit_between(from, to).unwrap_or(flow.mbit);
+    result.flows.iter().map(rate).sum()
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Down => "download",
+        Direction::Up => "upload",
+    }
+}
+
+fn table(swept: &Swept) -> String {
+    let mut text = format!(
+        "{:<10}payload    Mbit/s    fitted   off by\n",
+        way(swept.direction)
+    );
+    for (index, point) in swept.points.iter().enumerate() {
+        text += &format!("{:>17.0} {:>9.3}", point.payload, point.goodput_mbit);
+        if let Some(fit) = &swept.fit {
+            let (fitted, off) = (fit.goodput(point.payload), fit.residuals[index] * 100.0);
+            text += &format!(" {fitted:>9.3} {off:>+7.2} %");
+        }
+        text.push('\n');
+    }
+    match &swept.fit {
+        Some(fit) => text += &words(fit, swept.header_bytes),
+        None => text += swept.reason.as_deref().unwrap_or_default(),
+    }
+    text + "\n"
+}
+
+fn words(fit: &Fit, header_bytes: f64) -> String {
+    let (low, high) = fit.gross_interval;
+    let overhead = fit.bytes - header_bytes;
+    let (fewest, most) = (
+        fit.bytes_interval.0 - header_bytes,
+        fit.bytes_interval.1 - header_bytes,
+    );
+    let framing = match fit.framing {
+        Framing::Packets => "packets as they are",
+        Framing::AtmCells => "ATM cells (linklayer atm)",
+    };
+    format!(
+        "gross rate {:.3} Mbit/s (95 %: {low:.3} to {high:.3})\n\
+         per packet {:.1} bytes around the payload: {header_bytes:.0} of TCP and IP, and {overhead:.1} of overhead \
+         (95 %: {fewest:.1} to {most:.1})\n\
+         framing    {framing}\n",
+        fit.gross_mbit, fit.bytes
+    )
+}
