@@ -1,5 +1,6 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
+pub(crate) mod autorate;
 pub(crate) mod bench;
 pub(crate) mod calc;
 pub(crate) mod compare;
@@ -29,6 +30,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Autorate(autorate::Args),
     Bench(bench::Args),
     Calc(calc::Args),
     Confirm(confirm::Confirm),
@@ -48,6 +50,7 @@ enum Command {
 impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
+            Command::Autorate(args) => args.run(),
             Command::Bench(args) => args.run(),
             Command::Calc(args) => args.run(),
             Command::Confirm(args) => args.run(),

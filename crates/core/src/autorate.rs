@@ -1,0 +1,590 @@
+//! Keeps a shaper's rate just under that of a line whose rate varies: many samples in, one rate per direction out.
+//!
+//! [`Controller::step`] is a pure function of its state and its arguments. The caller keeps the clock, sends the
+//! probes, counts the bytes and writes the rates. [`Autorate`] is our controller; [`cake_autorate`] reproduces the
+//! arithmetic of cake-autorate for comparison.
+//!
+//! # How `Autorate` decides
+//!
+//! * **Delay.** Each reflector and each TCP flow is a [`path`](evidence) with its own baseline, the least delay of its
+//!   last 30 active seconds. What it shows above that is its vote on the queue. The second smallest of the four newest
+//!   votes counts, so that one reflector can neither cut the rate nor hide a queue. A probe that is overdue votes with
+//!   its age, so that a collapse is seen before its replies arrive. Votes that contradict each other count as none.
+//! * **Capacity.** While a queue grows, a line delivers what is sent times `time / (time + growth of the delay)`. This
+//!   estimate, not a fixed factor, is what a cut goes to; less while the queue drains.
+//! * **Growth.** Quick far below the rate at which a queue last appeared, slow near it, then a pause that doubles each
+//!   time the same rate is confirmed, then faster and faster.
+//! * **Not our queue.** A delay that stays when the rate is cut, and loses no probes, is a new path: the baseline
+//!   moves and the rate comes back.
+//! * **No load**: the rate stays, probes stop. **No signals**: the rate stays for a while, then goes to base.
+//!
+//! # Sources
+//!
+//! The capacity estimate is that of packet trains (Dovrolis et al., INFOCOM 2001); growth around a remembered ceiling
+//! follows CUBIC (RFC 9438 section 4.1) in spirit, windowed minimum baselines BBR and LEDBAT (RFC 6817 section 3.4.2).
+//!
+//! # How it is tested
+//!
+//! Unit tests with explicit times and property tests here; against modelled lines in `sqm-sim`, whose figures
+//! `docs/autorate.md` holds.
+
+pub mod cake_autorate;
+mod evidence;
+mod law;
+mod learned;
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::ops::{Index, IndexMut};
+
+use evidence::Evidence;
+use law::{Action, Law, View};
+
+pub use learned::Learned;
+
+use crate::units::{Bytes, Instant, Nanos, Rate};
+
+/// A direction of traffic as seen from the shaped interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards us: the download.
+    Ingress,
+    /// Away from us: the upload.
+    Egress,
+}
+
+impl Direction {
+    /// Both, in the order in which they are stored and printed.
+    pub const BOTH: [Self; 2] = [Self::Ingress, Self::Egress];
+}
+
+/// One thing for each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Both<T> {
+    /// Of the download.
+    pub ingress: T,
+    /// Of the upload.
+    pub egress: T,
+}
+
+impl<T> Index<Direction> for Both<T> {
+    type Output = T;
+
+    fn index(&self, direction: Direction) -> &T {
+        match direction {
+            Direction::Ingress => &self.ingress,
+            Direction::Egress => &self.egress,
+        }
+    }
+}
+
+impl<T> IndexMut<Direction> for Both<T> {
+    fn index_mut(&mut self, direction: Direction) -> &mut T {
+        match direction {
+            Direction::Ingress => &mut self.ingress,
+            Direction::Egress => &mut self.egress,
+        }
+    }
+}
+
+/// What was observed, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When it was observed, on the clock of `now`.
+    pub at: Instant,
+    /// What it was.
+    pub signal: Signal,
+}
+
+/// The kinds of observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A reflector answered; nothing is known but the round trip.
+    Echo {
+        /// Which reflector.
+        reflector: u16,
+        /// When the probe was sent.
+        sent: Instant,
+        /// The round trip.
+        rtt: Nanos,
+    },
+    /// A reflector answered with its own clock's time, so that each direction is seen alone.
+    OneWay {
+        /// Which reflector.
+        reflector: u16,
+        /// When the probe was sent.
+        sent: Instant,
+        /// Reflector to us, nanoseconds plus the difference of the clocks: only changes have a meaning.
+        ingress: i64,
+        /// Us to the reflector, nanoseconds minus the difference of the clocks.
+        egress: i64,
+    },
+    /// The oldest probe that this reflector has not answered, of those after its last answer.
+    Waiting {
+        /// Which reflector.
+        reflector: u16,
+        /// When that probe was sent.
+        sent: Instant,
+    },
+    /// A probe was given up.
+    Lost {
+        /// Which reflector.
+        reflector: u16,
+    },
+    /// Round trip of the user's own TCP data between the shaper and the far host: it must not contain the wait in our
+    /// own queue, which a probe on the device sees (TCP timestamps) but `TCP_INFO` does not.
+    TcpRtt {
+        /// Which flow.
+        flow: u64,
+        /// The round trip.
+        rtt: Nanos,
+    },
+    /// What passed the shaper in the time that ends now.
+    Traffic {
+        /// Which way.
+        direction: Direction,
+        /// How much.
+        bytes: Bytes,
+        /// In which time.
+        span: Nanos,
+    },
+    /// The hour of the day has begun, 0 to 23, in whatever zone the user's evening is in.
+    Hour(u8),
+}
+
+/// The rates a user allows. All of them are optional.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Never less. Default: 1/64 of `base` or `max`, at least 128 kbit/s.
+    pub min: Option<Rate>,
+    /// Where to start, and where to go when nothing is known. Default: the least of `max` and 10 Mbit/s.
+    pub base: Option<Rate>,
+    /// Never more. Default: 10 Gbit/s.
+    pub max: Option<Rate>,
+}
+
+/// The outcome of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// For each direction.
+    pub rates: Both<Choice>,
+    /// How to probe from now on.
+    pub probes: Probes,
+}
+
+/// A rate and why it was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What the shaper should be set to.
+    pub rate: Rate,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Whether probes are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probes {
+    /// None: the line is idle.
+    Off,
+    /// One, to the next reflector in turn, each time this has passed.
+    Every(Nanos),
+}
+
+/// Why a rate is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The first rate: base, or what was learned.
+    Start,
+    /// Too little traffic to learn from.
+    Unloaded,
+    /// Loaded and without a queue: at its place for now.
+    Steady,
+    /// Loaded and without a queue: more is tried.
+    Grow,
+    /// A small queue: just under what makes it.
+    Settle {
+        /// The delay it adds.
+        delay: Nanos,
+    },
+    /// A queue: cut.
+    Bloat {
+        /// The delay it adds.
+        delay: Nanos,
+    },
+    /// Waiting for the queue to drain.
+    Drain {
+        /// The delay it still adds.
+        delay: Nanos,
+    },
+    /// The delay did not depend on the rate: the path has changed, the cut is taken back.
+    PathChanged {
+        /// How much longer it is.
+        by: Nanos,
+    },
+    /// Nothing is known of the delay: the rate stays.
+    SignalsLost,
+    /// Nothing has been known for long, or nothing is going on: towards base.
+    Decay,
+    /// What this hour usually has.
+    Learned,
+}
+
+impl Reason {
+    /// Whether the rate was lowered because of a queue.
+    pub const fn is_cut(self) -> bool {
+        matches!(self, Self::Bloat { .. } | Self::Settle { .. })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let delay = |f: &mut fmt::Formatter<'_>, text, Nanos(n): &Nanos| {
+            write!(f, "{text} {}.{} ms", n / 1_000_000, n / 100_000 % 10)
+        };
+        match self {
+            Self::Start => f.write_str("start"),
+            Self::Unloaded => f.write_str("not loaded: rate stays"),
+            Self::Steady => f.write_str("loaded, no queue: rate stays"),
+            Self::Grow => f.write_str("loaded, no queue: more"),
+            Self::Settle { delay: by } => delay(f, "a small queue: just under; delay", by),
+            Self::Bloat { delay: by } => delay(f, "a queue: cut; delay", by),
+            Self::Drain { delay: by } => delay(f, "the queue drains; delay", by),
+            Self::PathChanged { by } => delay(f, "delay did not follow the rate: new path, longer by", by),
+            Self::SignalsLost => f.write_str("no signals: rate stays"),
+            Self::Decay => f.write_str("towards base"),
+            Self::Learned => f.write_str("as learned for this hour"),
+        }
+    }
+}
+
+/// What turns samples into rates.
+pub trait Controller {
+    /// Takes in what was observed since the last step and decides. `now` must not run backward; if it does, it counts
+    /// as not having moved.
+    fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision;
+}
+
+/// Our controller.
+#[derive(Clone, Debug)]
+pub struct Autorate {
+    now: Instant,
+    evidence: Evidence,
+    laws: Both<Law>,
+    loads: Both<Load>,
+    learned: Both<Learned>,
+    hour: Option<u8>,
+    /// While only round trips are known and both directions are loaded, one explores at a time.
+    turn: Direction,
+    turn_began: Instant,
+}
+
+/// A direction loaded less than this share of its rate for a while needs few probes.
+const ACTIVE_PERMILLE: u64 = 20;
+/// Shaped traffic at this share of the rate can have a queue at the line; 75 % as in cake-autorate.
+const LOADED_PERMILLE: u64 = 750;
+/// A download that the line holds back does not reach the share above; a queue with this much traffic is its own.
+const BUSY_PERMILLE: u64 = 400;
+/// Between any two probes under load: three of four votes within 0.2 s.
+const PROBE_LOADED: Nanos = Nanos::from_millis(50);
+/// Between any two probes while there is some traffic, to keep baselines.
+const PROBE_ACTIVE: Nanos = Nanos::from_millis(250);
+/// Without traffic for this long, no probes.
+const IDLE_AFTER: Nanos = Nanos::from_millis(5000);
+/// After this long without load, what is learned counts more than the last rate.
+const FORGET_AFTER: Nanos = Nanos::from_millis(600_000);
+/// Delay samples older than this say nothing of now; 500 ms as in cake-autorate.
+const STALE: Nanos = Nanos::from_millis(500);
+/// How long a direction may explore before the other's turn, where only round trips are known.
+const TURN: Nanos = Nanos::from_millis(4000);
+
+impl Autorate {
+    /// A controller that starts at `now`, with what an earlier one learned.
+    pub fn new(now: Instant, bounds: Both<Bounds>, learned: Both<Learned>) -> Self {
+        let law = |direction: Direction| Law::new(now, direction, bounds[direction]);
+        Self {
+            now,
+            evidence: Evidence::default(),
+            laws: Both {
+                ingress: law(Direction::Ingress),
+                egress: law(Direction::Egress),
+            },
+            loads: Both {
+                ingress: Load::new(now),
+                egress: Load::new(now),
+            },
+            learned,
+            hour: None,
+            turn: Direction::Ingress,
+            turn_began: now,
+        }
+    }
+
+    /// What was learned of the capacity by hour, to be kept across restarts.
+    pub const fn learned(&self) -> &Both<Learned> {
+        &self.learned
+    }
+
+    fn take_in(&mut self, sample: &Sample) {
+        let fresh = self.now.since(sample.at) <= STALE;
+        match sample.signal {
+            Signal::Traffic {
+                direction,
+                bytes,
+                span,
+            } => {
+                let rate = self.laws[direction].rate();
+                self.loads[direction].add(self.now, bytes, span, rate);
+            }
+            Signal::Hour(hour) => self.on_hour(hour),
+            _ if !fresh => {}
+            signal => self.evidence.add(self.now, sample.at, signal),
+        }
+    }
+
+    fn on_hour(&mut self, hour: u8) {
+        let first = self.hour.is_none();
+        self.hour = Some(hour);
+        for direction in Direction::BOTH {
+            let forgotten = self.now.since(self.loads[direction].loaded_at) >= FORGET_AFTER;
+            if let Some(rate) = self.learned[direction].at(hour)
+                && (first || forgotten)
+            {
+                self.laws[direction].start_at(rate);
+            }
+        }
+    }
+
+    fn decide(&mut self, direction: Direction, view: &View) -> Choice {
+        let (choice, action) = self.laws[direction].step(self.now, view);
+        match action {
+            Action::None => {}
+            Action::Rebase => self.evidence.rebase(direction),
+            Action::Learn(capacity) => {
+                if let Some(hour) = self.hour {
+                    self.learned[direction].learn(hour, capacity);
+                }
+                self.pass_turn();
+            }
+        }
+        choice
+    }
+
+    fn view(&self, direction: Direction, exploring: bool) -> View {
+        let load = &self.loads[direction];
+        let loaded = load.is_loaded(self.now);
+        let blame = self.blame(direction);
+        let vote = self.evidence.vote(direction, self.now, blame != Blame::None);
+        let ambiguous = self.evidence.is_round_trip_only();
+        let other = other(direction);
+        View {
+            queue: vote.map(|vote| vote.queue),
+            typical: vote.map_or(Nanos(0), |vote| vote.typical),
+            sent: vote.map_or(self.now, |vote| vote.sent),
+            rtt: self.evidence.rtt(),
+            losing_probes: self.evidence.is_losing_probes(),
+            achieved: load.achieved(),
+            peak: load.peak(),
+            latest: load.latest(),
+            loaded,
+            busy: load.share() >= BUSY_PERMILLE,
+            may_explore: exploring,
+            is_shared: ambiguous && blame == Blame::Shared,
+            may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
+        }
+    }
+
+    /// Whether this direction has to answer for a longer round trip.
+    fn blame(&self, direction: Direction) -> Blame {
+        let other = other(direction);
+        let [mine, others] = [direction, other].map(|direction| &self.laws[direction]);
+        match (self.is_suspect(direction), self.is_suspect(other)) {
+            (true, false) => Blame::Alone,
+            // Cutting the one that must have done it did not help.
+            (false, true) if others.is_stuck() && self.has_traffic(direction) => Blame::Shared,
+            (false, true) => Blame::None,
+            // The one that is being tried out is the first to be suspected.
+            (true, true) => match (mine.is_exploring(), others.is_exploring()) {
+                (true, false) => Blame::Alone,
+                (false, true) if !others.is_stuck() => Blame::None,
+                _ => Blame::Shared,
+            },
+            (false, false) if self.loads[direction].share() >= self.loads[other].share() => Blame::Alone,
+            (false, false) => Blame::None,
+        }
+    }
+
+    /// Whether it has the traffic to make a queue. Traffic that the line holds back does not fill its own shaper.
+    fn is_suspect(&self, direction: Direction) -> bool {
+        let load = &self.loads[direction];
+        load.share() >= BUSY_PERMILLE || load.is_loaded(self.now)
+    }
+
+    fn has_traffic(&self, direction: Direction) -> bool {
+        self.loads[direction].share() >= BUSY_PERMILLE / 4
+    }
+
+    fn pass_turn(&mut self) {
+        self.turn = other(self.turn);
+        self.turn_began = self.now;
+    }
+
+    fn probes(&self) -> Probes {
+        let quiet = |direction: Direction| self.now.since(self.loads[direction].active_at) >= IDLE_AFTER;
+        let loaded = |direction: Direction| {
+            self.loads[direction].share() >= LOADED_PERMILLE / 2 || self.laws[direction].is_draining()
+        };
+        if Direction::BOTH.into_iter().all(quiet) {
+            Probes::Off
+        } else if Direction::BOTH.into_iter().any(loaded) {
+            Probes::Every(PROBE_LOADED)
+        } else {
+            Probes::Every(PROBE_ACTIVE)
+        }
+    }
+}
+
+impl Controller for Autorate {
+    fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
+        self.now = self.now.max(now);
+        for sample in samples {
+            self.take_in(sample);
+        }
+        for direction in Direction::BOTH {
+            self.loads[direction].on_time(self.now);
+        }
+        if self.now.since(self.turn_began) >= TURN {
+            self.pass_turn();
+        }
+        let contended = self.evidence.is_round_trip_only()
+            && Direction::BOTH
+                .into_iter()
+                .all(|direction| self.loads[direction].is_loaded(self.now));
+        // Both look before either acts, or the first one's cut would acquit the second.
+        let views =
+            Direction::BOTH.map(|direction| self.view(direction, !contended || self.turn == direction));
+        let rates = Both {
+            ingress: self.decide(Direction::Ingress, &views[0]),
+            egress: self.decide(Direction::Egress, &views[1]),
+        };
+        Decision {
+            rates,
+            probes: self.probes(),
+        }
+    }
+}
+
+/// Who has to answer for a longer round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blame {
+    None,
+    Alone,
+    Shared,
+}
+
+const fn other(direction: Direction) -> Direction {
+    match direction {
+        Direction::Ingress => Direction::Egress,
+        Direction::Egress => Direction::Ingress,
+    }
+}
+
+/// The traffic of one direction: a mean over the last 200 ms or so, and when it last mattered.
+#[derive(Clone, Debug)]
+struct Load {
+    /// The last spans, newest last: bits and nanoseconds.
+    spans: [(u64, u64); Self::SPANS],
+    rate: u64,
+    updated_at: Instant,
+    loaded_at: Instant,
+    active_at: Instant,
+    was_loaded: bool,
+}
+
+impl Load {
+    const SPANS: usize = 4;
+    /// Between bursts of packets, "loaded" holds on for this long.
+    const HOLDS: Nanos = Nanos::from_millis(400);
+    /// Without a report for this long, nothing passes.
+    const SILENT: Nanos = Nanos::from_millis(1000);
+
+    const fn new(now: Instant) -> Self {
+        Self {
+            spans: [(0, 0); Self::SPANS],
+            rate: 0,
+            updated_at: now,
+            loaded_at: now,
+            active_at: now,
+            was_loaded: false,
+        }
+    }
+
+    fn add(&mut self, now: Instant, bytes: Bytes, span: Nanos, rate: Rate) {
+        if span.0 == 0 {
+            return;
+        }
+        self.spans.rotate_left(1);
+        self.spans[Self::SPANS - 1] = (bytes.0.saturating_mul(8), span.0);
+        self.updated_at = now;
+        self.rate = rate.bits_per_sec();
+        if self.share() >= ACTIVE_PERMILLE {
+            self.active_at = now;
+        }
+        if self.share() >= LOADED_PERMILLE {
+            self.loaded_at = now;
+            self.was_loaded = true;
+        }
+    }
+
+    fn on_time(&mut self, now: Instant) {
+        if now.since(self.updated_at) >= Self::SILENT {
+            self.spans = [(0, 0); Self::SPANS];
+        }
+    }
+
+    fn is_loaded(&self, now: Instant) -> bool {
+        self.was_loaded && now.since(self.loaded_at) <= Self::HOLDS
+    }
+
+    fn achieved(&self) -> Rate {
+        mean(&self.spans)
+    }
+
+    fn latest(&self) -> Rate {
+        mean(&self.spans[Self::SPANS / 2..])
+    }
+
+    /// The most that any of the spans carried.
+    fn peak(&self) -> Rate {
+        let peak = self
+            .spans
+            .iter()
+            .map(|(bits, nanos)| per_second(u128::from(*bits), u128::from(*nanos)));
+        Rate::from_bits_per_sec(peak.max().unwrap_or(0))
+    }
+
+    /// Of the rate, in thousandths.
+    fn share(&self) -> u64 {
+        let share = u128::from(self.achieved().bits_per_sec()) * 1000 / u128::from(self.rate.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+}
+
+fn mean(spans: &[(u64, u64)]) -> Rate {
+    let (bits, nanos) = spans.iter().fold((0u128, 0u128), |(b, n), (bits, nanos)| {
+        (b + u128::from(*bits), n + u128::from(*nanos))
+    });
+    Rate::from_bits_per_sec(per_second(bits, nanos))
+}
+
+/// Bits per second; nothing in no time is nothing.
+fn per_second(bits: u128, nanos: u128) -> u64 {
+    u64::try_from(bits * 1_000_000_000 / nanos.max(1)).unwrap_or(u64::MAX)
+}
+
+/// `value * numerator / denominator`, rounded down, saturating; a zero denominator counts as one.
+fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}

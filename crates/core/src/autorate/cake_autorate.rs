@@ -1,0 +1,392 @@
+//! The arithmetic of cake-autorate, for comparison: what it would do with the same samples.
+//!
+//! Written from its published behaviour (state of August 2026) and constants. Its default pinger knows round trips only
+//! and takes half of one for either direction; with ICMP timestamps it knows both. It looks at reflectors only, never at
+//! the user's own flows.
+//!
+//! Reproduced: baselines, thresholds with their compensation for the wire time of a packet, the window of six samples,
+//! factors, refractory times, decay to base, the 200 ms of the rate monitor, sleep. Left out: replacing reflectors, and
+//! restarting pingers after ten seconds of silence; neither changes a rate.
+
+use alloc::vec::Vec;
+
+use super::{Both, Bounds, Choice, Controller, Decision, Direction, Probes, Reason, Sample, Signal, scale};
+use crate::units::{Instant, Nanos, Rate};
+
+/// Six reflectors, each every 300 ms.
+const PROBES: Nanos = Nanos::from_millis(50);
+/// A delay above the baseline that counts as delayed, microseconds; 30 ms.
+const DELAYED: i64 = 30_000;
+/// Average delay up to which growth is fastest; 10 ms.
+const FULL_GROWTH: i64 = 10_000;
+/// Average delay from which a cut is deepest; 60 ms.
+const FULL_CUT: i64 = 60_000;
+/// Samples looked at, and how many of them must be delayed.
+const WINDOW: usize = 6;
+const DELAYED_OF_WINDOW: usize = 3;
+/// Where a baseline starts, microseconds; 100 ms.
+const BASELINE_START: i64 = 100_000;
+/// Weight of a sample above and below the baseline, in millionths.
+const ALPHA_UP: i64 = 1000;
+const ALPHA_DOWN: i64 = 900_000;
+/// A clock that moved by this much passed midnight, microseconds; 3000 s.
+const ROLLOVER: i64 = 3_000_000_000;
+/// Factors in thousandths.
+const GENTLEST_CUT: u64 = 990;
+const DEEPEST_CUT: u64 = 750;
+const FASTEST_GROWTH: u64 = 1040;
+const DECAY_DOWN: u64 = 990;
+const DECAY_UP: u64 = 1010;
+/// Load that counts as high, in percent of the rate.
+const HIGH_LOAD: u64 = 75;
+/// Below this a direction is idle.
+const ACTIVE: u64 = 2_000_000;
+const BLOAT_REFRACTORY: Nanos = Nanos::from_millis(300);
+const DECAY_REFRACTORY: Nanos = Nanos::from_millis(1000);
+const MONITOR: Nanos = Nanos::from_millis(200);
+const SLEEP_AFTER: Nanos = Nanos::from_millis(60_000);
+const TOO_OLD: Nanos = Nanos::from_millis(500);
+/// For the compensation of thresholds, bits.
+const MTU_BITS: i64 = 1500 * 8;
+/// min, base, max, kbit/s, where the user gives none.
+const DEFAULT_INGRESS: [u64; 3] = [5000, 20_000, 80_000];
+const DEFAULT_EGRESS: [u64; 3] = [5000, 20_000, 35_000];
+
+/// cake-autorate's controller.
+#[derive(Clone, Debug)]
+pub struct CakeAutorate {
+    now: Instant,
+    reflectors: Vec<Reflector>,
+    /// The last samples of all reflectors, newest last: delay above the baselines in microseconds.
+    window: [Both<i64>; WINDOW],
+    directions: Both<State>,
+    active_at: Instant,
+}
+
+impl CakeAutorate {
+    /// A controller that starts at `now`.
+    pub fn new(now: Instant, bounds: Both<Bounds>) -> Self {
+        Self {
+            now,
+            reflectors: Vec::new(),
+            window: [Both::default(); WINDOW],
+            directions: Both {
+                ingress: State::new(now, bounds.ingress, DEFAULT_INGRESS),
+                egress: State::new(now, bounds.egress, DEFAULT_EGRESS),
+            },
+            active_at: now,
+        }
+    }
+
+    fn on_answer(&mut self, sample: &Sample, reflector: u16, delays: Both<i64>) {
+        let reflector = match self.reflectors.iter_mut().position(|known| known.id == reflector) {
+            Some(index) => &mut self.reflectors[index],
+            None => {
+                self.reflectors.push(Reflector::new(reflector));
+                self.reflectors.last_mut().expect("one was pushed")
+            }
+        };
+        let above = reflector.add(delays);
+        if self.now.since(sample.at) > TOO_OLD {
+            return;
+        }
+        self.window.rotate_left(1);
+        self.window[WINDOW - 1] = above;
+        for direction in Direction::BOTH {
+            let samples = self.window.map(|sample| sample[direction]);
+            self.directions[direction].on_answer(self.now, samples);
+        }
+    }
+}
+
+impl Controller for CakeAutorate {
+    fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
+        self.now = self.now.max(now);
+        for sample in samples {
+            match sample.signal {
+                Signal::Echo { reflector, rtt, .. } => {
+                    let half = i64::try_from(rtt.as_micros() / 2).unwrap_or(i64::MAX / 4);
+                    let halves = Both {
+                        ingress: half,
+                        egress: half,
+                    };
+                    self.on_answer(sample, reflector, halves);
+                }
+                Signal::OneWay {
+                    reflector,
+                    ingress,
+                    egress,
+                    ..
+                } => {
+                    let delays = Both {
+                        ingress: ingress / 1000,
+                        egress: egress / 1000,
+                    };
+                    self.on_answer(sample, reflector, delays);
+                }
+                Signal::Traffic {
+                    direction,
+                    bytes,
+                    span,
+                } => {
+                    self.directions[direction].on_traffic(bytes.0, span.0);
+                    if self.directions[direction].achieved > ACTIVE {
+                        self.active_at = self.now;
+                    }
+                }
+                Signal::Waiting { .. } | Signal::Lost { .. } | Signal::TcpRtt { .. } | Signal::Hour(_) => {}
+            }
+        }
+        let asleep = self.now.since(self.active_at) > SLEEP_AFTER;
+        Decision {
+            rates: Both {
+                ingress: self.directions.ingress.choice(),
+                egress: self.directions.egress.choice(),
+            },
+            probes: if asleep {
+                Probes::Off
+            } else {
+                Probes::Every(PROBES)
+            },
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Reflector {
+    id: u16,
+    baselines: Both<i64>,
+}
+
+impl Reflector {
+    const fn new(id: u16) -> Self {
+        Self {
+            id,
+            baselines: Both {
+                ingress: BASELINE_START,
+                egress: BASELINE_START,
+            },
+        }
+    }
+
+    /// Moves the baselines; says what of the delays is above them.
+    fn add(&mut self, delays: Both<i64>) -> Both<i64> {
+        let moved = |direction| (delays[direction] - self.baselines[direction]).saturating_abs();
+        if moved(Direction::Ingress).saturating_add(moved(Direction::Egress)) >= ROLLOVER {
+            self.baselines = delays;
+        }
+        let mut above = Both::default();
+        for direction in Direction::BOTH {
+            let baseline = &mut self.baselines[direction];
+            let difference = delays[direction].saturating_sub(*baseline);
+            let alpha = if difference >= 0 { ALPHA_UP } else { ALPHA_DOWN };
+            *baseline = baseline.saturating_add(difference.saturating_mul(alpha) / 1_000_000);
+            above[direction] = delays[direction].saturating_sub(*baseline);
+        }
+        above
+    }
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    min: u64,
+    base: u64,
+    max: u64,
+    rate: u64,
+    reason: Reason,
+    bloat_at: Instant,
+    decay_at: Instant,
+    /// Bits and nanoseconds since the monitor last looked.
+    seen: (u64, u64),
+    achieved: u64,
+    is_new: bool,
+}
+
+impl State {
+    fn new(now: Instant, bounds: Bounds, defaults: [u64; 3]) -> Self {
+        let [min, base, max] = [
+            (bounds.min, defaults[0]),
+            (bounds.base, defaults[1]),
+            (bounds.max, defaults[2]),
+        ]
+        .map(|(given, default)| {
+            given
+                .unwrap_or_else(|| Rate::from_kbits_per_sec(default))
+                .bits_per_sec()
+        });
+        let max = max.max(min);
+        Self {
+            min,
+            base,
+            max,
+            rate: base.clamp(min, max),
+            reason: Reason::Start,
+            bloat_at: now,
+            decay_at: now,
+            seen: (0, 0),
+            achieved: 0,
+            is_new: false,
+        }
+    }
+
+    fn on_traffic(&mut self, bytes: u64, span: u64) {
+        let (bits, nanos) = &mut self.seen;
+        *bits = bits.saturating_add(bytes.saturating_mul(8));
+        *nanos = nanos.saturating_add(span);
+        if *nanos >= MONITOR.0 {
+            self.achieved = scale(*bits, 1_000_000_000, *nanos);
+            self.is_new = true;
+            self.seen = (0, 0);
+        }
+    }
+
+    fn on_answer(&mut self, now: Instant, above: [i64; WINDOW]) {
+        // A packet on the wire is no bloat.
+        let wire = MTU_BITS * 1_000_000 / i64::try_from(self.rate.max(1)).unwrap_or(i64::MAX);
+        let [full_growth, delayed, full_cut] =
+            [FULL_GROWTH, DELAYED, FULL_CUT].map(|threshold| threshold + wire);
+        let is_bloat = above.iter().filter(|above| **above > delayed).count() >= DELAYED_OF_WINDOW;
+        let average = above.iter().fold(0i64, |sum, above| sum.saturating_add(*above)) / 6;
+        let refractory = now.since(self.bloat_at) < BLOAT_REFRACTORY;
+        let high_load = self.achieved > scale(self.rate, HIGH_LOAD, 100);
+
+        if is_bloat {
+            if !refractory {
+                let depth = share(average - delayed, full_cut - delayed);
+                self.multiply(GENTLEST_CUT * 1000 - depth * (GENTLEST_CUT - DEEPEST_CUT));
+                self.reason = Reason::Bloat {
+                    delay: Nanos::from_micros(u64::try_from(average).unwrap_or(0)),
+                };
+                self.bloat_at = now;
+                self.decay_at = now;
+            }
+        } else if high_load {
+            if self.is_new && !refractory {
+                let strength = share(delayed - average, delayed - full_growth);
+                self.multiply(1_000_000 + strength * (FASTEST_GROWTH - 1000));
+                self.reason = Reason::Grow;
+                self.is_new = false;
+                self.decay_at = now;
+            }
+        } else if now.since(self.decay_at) >= DECAY_REFRACTORY {
+            if self.rate > self.base {
+                self.multiply(DECAY_DOWN * 1000);
+                self.rate = self.rate.max(self.base);
+            } else {
+                self.multiply(DECAY_UP * 1000);
+                self.rate = self.rate.min(self.base);
+            }
+            self.reason = Reason::Decay;
+            self.decay_at = now;
+        }
+        self.rate = self.rate.clamp(self.min, self.max);
+    }
+
+    /// By a factor in millionths.
+    fn multiply(&mut self, factor: u64) {
+        self.rate = scale(self.rate, factor, 1_000_000);
+    }
+
+    const fn choice(&self) -> Choice {
+        Choice {
+            rate: Rate::from_bits_per_sec(self.rate),
+            reason: self.reason,
+        }
+    }
+}
+
+/// `part` of `whole` in thousandths, between none and all.
+fn share(part: i64, whole: i64) -> u64 {
+    let share = i128::from(part) * 1000 / i128::from(whole.max(1));
+    u64::try_from(share.clamp(0, 1000)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    const MS: Nanos = Nanos::from_millis(1);
+
+    fn echo(at: Instant, reflector: u16, rtt: Nanos) -> Sample {
+        let signal = Signal::Echo {
+            reflector,
+            sent: Instant(at.0 - rtt.0),
+            rtt,
+        };
+        Sample { at, signal }
+    }
+
+    fn traffic(at: Instant, direction: Direction, rate: Rate) -> Sample {
+        let signal = Signal::Traffic {
+            direction,
+            bytes: Bytes(rate.bytes_per_sec() / 5),
+            span: Nanos::from_millis(200),
+        };
+        Sample { at, signal }
+    }
+
+    /// Steps of 50 ms at a constant RTT; load is a share of the download's present rate.
+    fn run(
+        controller: &mut CakeAutorate,
+        start: Instant,
+        seconds: u64,
+        rtt_ms: u64,
+        load_percent: u64,
+    ) -> Instant {
+        let mut now = start;
+        for step in 0..seconds * 20 {
+            now = now + Nanos::from_millis(50);
+            let rate = controller.directions.ingress.rate * load_percent / 100;
+            let mut samples = alloc::vec![echo(now, (step % 6) as u16, Nanos(MS.0 * rtt_ms))];
+            if step % 4 == 0 {
+                samples.insert(0, traffic(now, Direction::Ingress, Rate::from_bits_per_sec(rate)));
+            }
+            controller.step(now, &samples);
+        }
+        now
+    }
+
+    fn started() -> (CakeAutorate, Instant) {
+        let now = Instant(1_000_000_000);
+        (CakeAutorate::new(now, Both::default()), now)
+    }
+
+    #[test]
+    fn doubles_in_three_and_a_half_seconds_and_stops_at_max() {
+        let (mut controller, now) = started();
+        let now = run(&mut controller, now, 4, 20, 95);
+        let rate = controller.directions.ingress.rate;
+        assert!((38_000_000..44_000_000).contains(&rate), "{rate}");
+        run(&mut controller, now, 4, 20, 95);
+        assert_eq!(controller.directions.ingress.rate, 80_000_000);
+    }
+
+    #[test]
+    fn falls_from_80_to_5_in_three_seconds() {
+        let (mut controller, now) = started();
+        let now = run(&mut controller, now, 8, 20, 95);
+        let half = run(&mut controller, now, 1, 400, 95);
+        assert!(controller.directions.ingress.rate > 5_000_000);
+        run(&mut controller, half, 3, 400, 95);
+        assert_eq!(controller.directions.ingress.rate, 5_000_000);
+    }
+
+    #[test]
+    fn forgets_a_good_rate_in_idle() {
+        let (mut controller, now) = started();
+        let now = run(&mut controller, now, 8, 20, 95);
+        run(&mut controller, now, 140, 20, 0);
+        assert_eq!(controller.directions.ingress.rate, 20_000_000);
+    }
+
+    /// 600 ms of satellite path above a baseline that starts at 100 ms and climbs by a thousandth of the difference.
+    #[test]
+    fn takes_a_satellite_for_bloat_for_minutes() {
+        let (mut controller, now) = started();
+        let now = run(&mut controller, now, 300, 600, 95);
+        assert_eq!(controller.directions.ingress.rate, 5_000_000);
+        run(&mut controller, now, 500, 600, 95);
+        assert!(controller.directions.ingress.rate > 5_000_000);
+    }
+}

@@ -1,0 +1,465 @@
+//! What the delay samples of many reflectors and flows say together of the queue at the line.
+
+use alloc::vec::Vec;
+
+use super::{Direction, Signal};
+use crate::units::{Instant, Nanos};
+
+/// All paths that were heard of lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Evidence {
+    paths: Vec<Path>,
+}
+
+/// What the paths agree on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vote {
+    /// Delay above the baselines: what more than one path says at least.
+    pub(super) queue: Nanos,
+    /// What more than one path says at most; more than [`Self::queue`] while bursts come and go.
+    pub(super) typical: Nanos,
+    /// When the probe was sent that says so.
+    pub(super) sent: Instant,
+}
+
+/// More paths than this are not kept: the one silent for longest makes room.
+const PATHS: usize = 32;
+/// Votes that are counted.
+const VOTERS: usize = 4;
+/// An older answer counts only where there is no younger one: six reflectors take turns within 300 ms.
+const FRESH: Nanos = Nanos::from_millis(450);
+/// With slow probing an answer may be this old.
+const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
+/// A probe unanswered for longer than this above the baseline is dead rather than late.
+const DEAD: Nanos = Nanos::from_millis(3000);
+/// A path that answered less than this of 256 lately is not believed when it is silent.
+const RELIABLE: u32 = 205;
+/// A path agrees with the vote if it is within this of it, or within half of it: replies of one queue come apart.
+const TIE: i64 = 30_000_000;
+/// Of 1024: a path that disagreed more often than this lately has no vote.
+const DISCORD: u32 = 512;
+/// A one-way delay that moves by more than this was a clock, not a queue.
+const CLOCK_STEP: i64 = 10_000_000_000;
+
+impl Evidence {
+    pub(super) fn add(&mut self, now: Instant, at: Instant, signal: Signal) {
+        match signal {
+            Signal::Echo { reflector, sent, rtt } => {
+                let delay = i64::try_from(rtt.0).unwrap_or(LONGEST).min(LONGEST);
+                self.answer(
+                    now,
+                    Id::Reflector(reflector),
+                    at,
+                    sent,
+                    [delay, delay],
+                    Kind::RoundTrip,
+                );
+            }
+            Signal::OneWay {
+                reflector,
+                sent,
+                ingress,
+                egress,
+            } => {
+                let delays = [ingress, egress].map(|delay| delay.clamp(-LONGEST, LONGEST));
+                self.answer(now, Id::Reflector(reflector), at, sent, delays, Kind::OneWay);
+            }
+            Signal::TcpRtt { flow, rtt } => {
+                let delay = i64::try_from(rtt.0).unwrap_or(LONGEST).min(LONGEST);
+                let sent = Instant(at.0.saturating_sub(rtt.0));
+                self.answer(now, Id::Flow(flow), at, sent, [delay, delay], Kind::RoundTrip);
+            }
+            Signal::Waiting { reflector, sent } => {
+                if let Some(path) = self
+                    .paths
+                    .iter_mut()
+                    .find(|path| path.id == Id::Reflector(reflector))
+                {
+                    path.waiting = Some(sent);
+                }
+            }
+            Signal::Lost { reflector } => {
+                if let Some(path) = self
+                    .paths
+                    .iter_mut()
+                    .find(|path| path.id == Id::Reflector(reflector))
+                {
+                    path.reliability -= path.reliability / 8;
+                }
+            }
+            Signal::Traffic { .. } | Signal::Hour(_) => {}
+        }
+    }
+
+    /// The delay that the paths agree on; none while they are silent, or most of them contradict each other.
+    ///
+    /// What only a round trip or a silence says counts for a `blamed` direction; another one has no queue as far as that
+    /// is known.
+    pub(super) fn vote(&self, direction: Direction, now: Instant, blamed: bool) -> Option<Vote> {
+        let speaking = || self.paths.iter().filter(|path| path.speaks(now));
+        let trusted = speaking().filter(|path| path.is_trusted()).count();
+        if trusted * 2 < speaking().count() {
+            return None;
+        }
+        let (ballots, kind) = self.ballots(direction, now, blamed, Path::is_trusted);
+        let chosen = second_smallest(&ballots)?;
+        let counts = blamed || kind == Kind::OneWay;
+        let delay = |delay: i64| Nanos(u64::try_from(delay).ok().filter(|_| counts).unwrap_or(0));
+        Some(Vote {
+            queue: delay(chosen.delay),
+            typical: delay(ballots.second_largest().unwrap_or(chosen.delay)),
+            sent: chosen.sent,
+        })
+    }
+
+    /// Whether no path tells the directions apart.
+    pub(super) fn is_round_trip_only(&self) -> bool {
+        self.paths.iter().all(|path| path.kind == Kind::RoundTrip)
+    }
+
+    /// The round trip of the nearest path without any queue.
+    pub(super) fn rtt(&self) -> Nanos {
+        let rtts = self.paths.iter().filter_map(Path::rtt);
+        Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0))
+    }
+
+    /// Whether more probes are lost than by chance: at a full buffer, not on a longer path.
+    pub(super) fn is_losing_probes(&self) -> bool {
+        let reflectors = self
+            .paths
+            .iter()
+            .filter(|path| matches!(path.id, Id::Reflector(_)));
+        let (count, losing) = reflectors.fold((0, 0), |(count, losing), path| {
+            (count + 1, losing + usize::from(path.reliability < RELIABLE))
+        });
+        losing * 2 > count
+    }
+
+    /// Takes the present delays for the new baselines.
+    pub(super) fn rebase(&mut self, direction: Direction) {
+        for path in &mut self.paths {
+            path.rebase(direction);
+        }
+    }
+
+    fn answer(&mut self, now: Instant, id: Id, at: Instant, sent: Instant, delays: [i64; 2], kind: Kind) {
+        let index = self.index(id, kind, at);
+        self.paths[index].add(at, sent, delays, kind);
+        // The vote of all, or nobody could win back what it lost.
+        let votes =
+            Direction::BOTH.map(|direction| second_smallest(&self.ballots(direction, now, true, |_| true).0));
+        self.paths[index].compare(delays, votes);
+    }
+
+    fn index(&mut self, id: Id, kind: Kind, at: Instant) -> usize {
+        if let Some(index) = self.paths.iter().position(|path| path.id == id) {
+            return index;
+        }
+        let path = Path::new(id, kind);
+        if self.paths.len() < PATHS {
+            self.paths.push(path);
+            return self.paths.len() - 1;
+        }
+        let silent = self.paths.iter().enumerate();
+        let (index, _) = silent
+            .max_by_key(|(_, path)| at.since(path.heard_at))
+            .expect("there are paths");
+        self.paths[index] = path;
+        index
+    }
+
+    /// The newest votes, newest first, no path having more than its share; and of what kind they are.
+    fn ballots(
+        &self,
+        direction: Direction,
+        now: Instant,
+        silence_counts: bool,
+        may_vote: impl Fn(&Path) -> bool,
+    ) -> (Ballots, Kind) {
+        let voting = || {
+            self.paths
+                .iter()
+                .filter(|path| may_vote(path) && path.speaks(now))
+        };
+        let counts = |kind| voting().filter(|path| path.kind == kind).count();
+        // One-way delays are better where there are enough of them to vote.
+        let (kind, voters) = match (counts(Kind::OneWay), counts(Kind::RoundTrip)) {
+            (0, round_trips) => (Kind::RoundTrip, round_trips),
+            (one_ways, round_trips) if one_ways < 3 && round_trips >= 3 => (Kind::RoundTrip, round_trips),
+            (one_ways, _) => (Kind::OneWay, one_ways),
+        };
+        let share = VOTERS.div_ceil(voters.max(1));
+        let mut ballots = Ballots::default();
+        for path in voting().filter(|path| path.kind == kind) {
+            path.vote(direction, now, silence_counts, share, &mut ballots);
+        }
+        (ballots, kind)
+    }
+}
+
+/// Half a day: far beyond any delay, far from overflow.
+const LONGEST: i64 = 43_200_000_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Id {
+    Reflector(u16),
+    Flow(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    RoundTrip,
+    OneWay,
+}
+
+/// One reflector or flow.
+#[derive(Clone, Debug)]
+struct Path {
+    id: Id,
+    kind: Kind,
+    /// By direction; of a round trip both are the same.
+    baselines: [Baseline; 2],
+    /// The last answers, newest last: when sent, when heard, delays.
+    answers: [Option<Answer>; VOTERS],
+    waiting: Option<Instant>,
+    heard_at: Instant,
+    /// Share of probes answered lately, of 256.
+    reliability: u32,
+    /// Share of answers that contradicted the vote lately, of 1024.
+    discord: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    sent: Instant,
+    at: Instant,
+    delays: [i64; 2],
+}
+
+impl Path {
+    fn new(id: Id, kind: Kind) -> Self {
+        Self {
+            id,
+            kind,
+            baselines: [Baseline::default(); 2],
+            answers: [None; VOTERS],
+            waiting: None,
+            heard_at: Instant(0),
+            reliability: 256,
+            discord: 0,
+        }
+    }
+
+    const fn is_trusted(&self) -> bool {
+        self.discord <= DISCORD
+    }
+
+    /// Notes whether its newest answer is as the vote of all.
+    fn compare(&mut self, delays: [i64; 2], votes: [Option<Ballot>; 2]) {
+        let above = |channel: usize| Some(delays[channel].saturating_sub(self.baselines[channel].least()?));
+        let disagrees = (0..2).any(|channel| match (above(channel), votes[channel]) {
+            (Some(above), Some(vote)) => (above - vote.delay).abs() > TIE.max(vote.delay / 2),
+            _ => false,
+        });
+        self.discord = self.discord - self.discord / 8 + if disagrees { 1024 / 8 } else { 0 };
+    }
+
+    fn add(&mut self, at: Instant, sent: Instant, delays: [i64; 2], kind: Kind) {
+        if kind != self.kind {
+            *self = Self::new(self.id, kind);
+        }
+        let span = at.since(self.heard_at);
+        for (baseline, delay) in self.baselines.iter_mut().zip(delays) {
+            if baseline
+                .least()
+                .is_some_and(|least| (delay - least).abs() > CLOCK_STEP)
+            {
+                *baseline = Baseline::default();
+                self.answers = [None; VOTERS];
+            }
+            baseline.add(span, delay);
+        }
+        self.answers.rotate_left(1);
+        self.answers[VOTERS - 1] = Some(Answer { sent, at, delays });
+        self.heard_at = at;
+        self.waiting = self.waiting.filter(|waiting| *waiting > sent);
+        self.reliability += (256 - self.reliability) / 8;
+    }
+
+    /// Whether it has anything to say of now.
+    fn speaks(&self, now: Instant) -> bool {
+        now.since(self.heard_at) <= FRESH_SLOW || self.overdue(now).is_some()
+    }
+
+    fn vote(
+        &self,
+        direction: Direction,
+        now: Instant,
+        silence_counts: bool,
+        share: usize,
+        ballots: &mut Ballots,
+    ) {
+        let Some(least) = self.baselines[channel(direction)].least() else {
+            return;
+        };
+        let fresh = |answer: &&Answer| now.since(answer.at) <= FRESH_SLOW;
+        let mut answers = self
+            .answers
+            .iter()
+            .rev()
+            .flatten()
+            .filter(fresh)
+            .map(|answer| Ballot {
+                delay: answer.delays[channel(direction)].saturating_sub(least).max(0),
+                sent: answer.sent,
+                is_recent: now.since(answer.at) <= FRESH,
+            });
+        let newest = answers.next();
+        // Silence says only that the delay is at least its age: news if that is more than what was heard last.
+        let overdue = self.overdue(now).filter(|_| silence_counts);
+        let overdue = overdue.filter(|overdue| newest.is_none_or(|heard| overdue.delay > heard.delay));
+        for ballot in overdue.into_iter().chain(newest).chain(answers).take(share) {
+            ballots.offer(ballot);
+        }
+    }
+
+    /// What its silence says; not of which direction.
+    fn overdue(&self, now: Instant) -> Option<Ballot> {
+        let sent = self.waiting?;
+        let usual = self.rtt()?;
+        let late = i64::try_from(now.since(sent).0).ok()?.saturating_sub(usual);
+        let believed = self.reliability >= RELIABLE && late > 0 && late < i64::try_from(DEAD.0).unwrap_or(0);
+        believed.then_some(Ballot {
+            delay: late,
+            sent,
+            is_recent: true,
+        })
+    }
+
+    /// Round trip without a queue: of one-way delays the sum, in which the clocks cancel.
+    fn rtt(&self) -> Option<i64> {
+        let [ingress, egress] = [self.baselines[0].least()?, self.baselines[1].least()?];
+        Some(match self.kind {
+            Kind::RoundTrip => ingress,
+            Kind::OneWay => ingress.saturating_add(egress).max(0),
+        })
+    }
+
+    fn rebase(&mut self, direction: Direction) {
+        let channels = match self.kind {
+            Kind::RoundTrip => 0..2,
+            Kind::OneWay => channel(direction)..channel(direction) + 1,
+        };
+        for channel in channels {
+            // The last two: older ones may be of the old path.
+            let present = self.answers.iter().rev().take(2).flatten();
+            let present = present.map(|answer| answer.delays[channel]);
+            if let Some(present) = present.min() {
+                self.baselines[channel] = Baseline::default();
+                self.baselines[channel].add(Nanos(0), present);
+            }
+        }
+    }
+}
+
+const fn channel(direction: Direction) -> usize {
+    match direction {
+        Direction::Ingress => 0,
+        Direction::Egress => 1,
+    }
+}
+
+/// The least delay of the last [`Self::BUCKETS`] × [`Self::SPAN`] in which the path was in use. Idle time does not
+/// count, or the first burst after a pause would set it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Baseline {
+    /// Newest last.
+    buckets: [Option<i64>; Self::BUCKETS],
+    /// Nanoseconds in the newest.
+    filled: u64,
+}
+
+impl Baseline {
+    const BUCKETS: usize = 6;
+    const SPAN: Nanos = Nanos::from_millis(5000);
+    /// A longer silence counts as this much use.
+    const LONGEST_STEP: u64 = 1_000_000_000;
+
+    fn add(&mut self, since_last: Nanos, delay: i64) {
+        self.filled += since_last.0.min(Self::LONGEST_STEP);
+        if self.filled >= Self::SPAN.0 {
+            self.filled = 0;
+            self.buckets.rotate_left(1);
+            self.buckets[Self::BUCKETS - 1] = None;
+        }
+        let newest = &mut self.buckets[Self::BUCKETS - 1];
+        *newest = Some(newest.map_or(delay, |least| least.min(delay)));
+    }
+
+    fn least(&self) -> Option<i64> {
+        self.buckets.iter().flatten().copied().min()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ballot {
+    delay: i64,
+    sent: Instant,
+    /// Slow probing leaves old ones, which count only where there are none better.
+    is_recent: bool,
+}
+
+/// The newest few, newest first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ballots([Option<Ballot>; VOTERS]);
+
+impl Ballots {
+    fn offer(&mut self, ballot: Ballot) {
+        let mut offered = Some(ballot);
+        for place in &mut self.0 {
+            if place.is_none_or(|held| offered.is_some_and(|new| new.sent > held.sent)) {
+                core::mem::swap(place, &mut offered);
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Ballot> {
+        let any_recent = self.0.iter().flatten().any(|ballot| ballot.is_recent);
+        self.0
+            .iter()
+            .flatten()
+            .filter(move |ballot| ballot.is_recent || !any_recent)
+    }
+
+    /// The second largest of three or more, the smallest of fewer.
+    fn second_largest(&self) -> Option<i64> {
+        let delays = || self.iter().map(|ballot| ballot.delay);
+        if delays().count() < 3 {
+            return delays().min();
+        }
+        let largest = delays().enumerate().max_by_key(|(_, delay)| *delay)?.0;
+        let others = delays().enumerate().filter(|(index, _)| *index != largest);
+        others.map(|(_, delay)| delay).max()
+    }
+}
+
+/// The second smallest of three or more, the smallest of fewer.
+fn second_smallest(ballots: &Ballots) -> Option<Ballot> {
+    let mut sorted = [None; VOTERS];
+    let mut count = 0;
+    for (place, ballot) in sorted.iter_mut().zip(ballots.iter()) {
+        *place = Some(*ballot);
+        count += 1;
+    }
+    sorted[..count].sort_by_key(|ballot| ballot.map(|ballot| ballot.delay));
+    let chosen = sorted[usize::from(count >= 3)]?;
+    // What counts as its time is that of the newest vote that says as much.
+    let sent = ballots
+        .iter()
+        .filter(|ballot| ballot.delay >= chosen.delay)
+        .map(|ballot| ballot.sent);
+    Some(Ballot {
+        sent: sent.max().unwrap_or(chosen.sent),
+        ..chosen
+    })
+}

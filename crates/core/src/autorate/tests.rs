@@ -1,0 +1,343 @@
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::cake_autorate::CakeAutorate;
+use super::*;
+
+const START: Instant = Instant(1_000_000_000_000);
+const STEP: Nanos = Nanos::from_millis(50);
+const RTT: Nanos = Nanos::from_millis(30);
+
+const fn mbit(n: u64) -> Rate {
+    Rate::from_kbits_per_sec(n * 1000)
+}
+
+const fn bounds(min: u64, base: u64, max: u64) -> Bounds {
+    Bounds {
+        min: Some(mbit(min)),
+        base: Some(mbit(base)),
+        max: Some(mbit(max)),
+    }
+}
+
+/// A controller, steps of 50 ms, and what the world looks like to it in between.
+struct Bench {
+    controller: Autorate,
+    now: Instant,
+    steps: u64,
+    /// What each reflector's answer has above its usual round trip.
+    delay: [Nanos; 6],
+    /// Of the rate, in percent.
+    load: Both<u64>,
+    answering: bool,
+    decision: Decision,
+}
+
+impl Bench {
+    fn new(learned: Both<Learned>) -> Self {
+        let both = Both {
+            ingress: bounds(2, 20, 100),
+            egress: bounds(1, 5, 25),
+        };
+        let mut controller = Autorate::new(START, both, learned);
+        Self {
+            decision: controller.step(START, &[]),
+            controller,
+            now: START,
+            steps: 0,
+            delay: [Nanos(0); 6],
+            load: Both {
+                ingress: 0,
+                egress: 0,
+            },
+            answering: true,
+        }
+    }
+
+    fn run(&mut self, millis: u64) -> &mut Self {
+        for _ in 0..millis / 50 {
+            self.step();
+        }
+        self
+    }
+
+    fn step(&mut self) {
+        self.now = self.now + STEP;
+        self.steps += 1;
+        let at = self.now;
+        let mut samples: Vec<Sample> = Direction::BOTH
+            .into_iter()
+            .map(|direction| {
+                let rate = self.decision.rates[direction].rate.bits_per_sec() / 100 * self.load[direction];
+                let signal = Signal::Traffic {
+                    direction,
+                    bytes: Bytes(rate / 8 / 20),
+                    span: STEP,
+                };
+                Sample { at, signal }
+            })
+            .collect();
+        if self.answering && self.decision.probes != Probes::Off {
+            let reflector = (self.steps % 6) as u16;
+            let rtt = Nanos(RTT.0 + self.delay[usize::from(reflector)].0);
+            let signal = Signal::Echo {
+                reflector,
+                sent: Instant(at.0 - rtt.0),
+                rtt,
+            };
+            samples.push(Sample { at, signal });
+        }
+        self.decision = self.controller.step(self.now, &samples);
+    }
+
+    fn hour(&mut self, hour: u8) {
+        let signal = Signal::Hour(hour);
+        self.decision = self.controller.step(self.now, &[Sample { at: self.now, signal }]);
+    }
+
+    fn ingress(&self) -> Choice {
+        self.decision.rates.ingress
+    }
+}
+
+fn loaded() -> Bench {
+    let mut bench = Bench::new(Both::default());
+    bench.load.ingress = 20;
+    bench.run(2000);
+    bench.load.ingress = 100;
+    bench
+}
+
+#[test]
+fn grows_under_load_while_there_is_no_queue() {
+    let mut bench = loaded();
+    assert!(bench.run(1500).ingress().rate > mbit(60), "{:?}", bench.ingress());
+    assert_eq!(bench.ingress().reason, Reason::Grow);
+    assert_eq!(bench.run(3000).ingress().rate, mbit(100));
+}
+
+#[test]
+fn keeps_a_good_rate_in_idle_and_probes_no_more() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.load.ingress = 0;
+    bench.run(4000);
+    assert_ne!(bench.decision.probes, Probes::Off);
+    bench.run(3_600_000);
+    assert_eq!(bench.ingress().rate, mbit(100));
+    assert_eq!(bench.decision.probes, Probes::Off);
+    bench.load.ingress = 90;
+    bench.run(100);
+    assert_eq!(bench.decision.probes, Probes::Every(PROBE_LOADED));
+    assert_eq!(bench.ingress().rate, mbit(100));
+}
+
+#[test]
+fn a_single_bad_reflector_cannot_cut_the_rate() {
+    let mut bench = loaded();
+    for millis in [0, 300, 20, 900, 5, 100].into_iter().cycle().take(200) {
+        bench.delay[3] = Nanos::from_millis(millis);
+        bench.run(300);
+        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+    }
+    assert_eq!(bench.ingress().rate, mbit(100));
+}
+
+#[test]
+fn a_single_bad_reflector_cannot_hide_a_queue() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.delay = [Nanos::from_millis(100); 6];
+    bench.delay[3] = Nanos(0);
+    bench.run(300);
+    assert!(bench.ingress().rate < mbit(100), "{:?}", bench.ingress());
+}
+
+#[test]
+fn only_the_loaded_direction_is_cut_for_a_round_trip() {
+    let mut bench = loaded();
+    bench.run(2000);
+    bench.delay = [Nanos::from_millis(60); 6];
+    bench.run(400);
+    assert!(bench.ingress().rate < mbit(90), "{:?}", bench.ingress());
+    assert_eq!(bench.decision.rates.egress.rate, mbit(5));
+}
+
+#[test]
+fn a_longer_path_is_learned_within_ten_seconds() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.delay = [Nanos::from_millis(80); 6];
+    bench.run(10_000);
+    assert!(bench.ingress().rate > mbit(80), "{:?}", bench.ingress());
+}
+
+#[test]
+fn a_silent_line_keeps_its_rate_and_then_goes_to_base() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.answering = false;
+    bench.run(4000);
+    assert_eq!(bench.ingress().rate, mbit(100));
+    assert_eq!(bench.ingress().reason, Reason::SignalsLost);
+    bench.run(120_000);
+    assert_eq!(bench.ingress().rate, mbit(20));
+    bench.answering = true;
+    bench.run(4000);
+    assert!(bench.ingress().rate > mbit(60), "{:?}", bench.ingress());
+}
+
+#[test]
+fn starts_where_the_hour_usually_is() {
+    let mut learned = Both::<Learned>::default();
+    learned.ingress.learn(20, mbit(50));
+    let mut bench = Bench::new(learned);
+    assert_eq!(bench.ingress().rate, mbit(20));
+    bench.hour(20);
+    assert_eq!(bench.ingress().rate, mbit(48));
+    assert_eq!(bench.decision.rates.egress.rate, mbit(5));
+}
+
+#[test]
+fn learns_what_a_line_carries_by_hour() {
+    let mut bench = loaded();
+    bench.hour(7);
+    bench.run(1000);
+    // A small queue that goes when a little less is sent.
+    bench.delay = [Nanos::from_millis(12); 6];
+    bench.run(600);
+    bench.delay = [Nanos(0); 6];
+    bench.run(500);
+    let learned = bench.controller.learned().ingress.hours[7];
+    assert!(learned.is_some_and(|rate| rate > mbit(20)), "{learned:?}");
+    assert_eq!(bench.controller.learned().egress, Learned::default());
+}
+
+#[test]
+fn a_clock_that_jumps_by_an_hour_changes_nothing() {
+    for jump in [3_600_000_000_000, -3_600_000_000_000] {
+        let mut controller = Autorate::new(START, Both::default(), Both::default());
+        let mut decision = controller.step(START, &[]);
+        let mut now = START;
+        for step in 0..400 {
+            now = now + STEP;
+            let offset = if step < 200 { 0 } else { jump };
+            let one_way = Signal::OneWay {
+                reflector: step % 6,
+                sent: Instant(now.0 - RTT.0),
+                ingress: 15_000_000 + offset,
+                egress: 15_000_000 - offset,
+            };
+            let traffic = Signal::Traffic {
+                direction: Direction::Ingress,
+                bytes: Bytes(decision.rates.ingress.rate.bytes_per_sec() / 20),
+                span: STEP,
+            };
+            let samples = [one_way, traffic].map(|signal| Sample { at: now, signal });
+            let before = decision.rates.ingress.rate;
+            decision = controller.step(now, &samples);
+            assert!(decision.rates.ingress.rate >= before, "step {step}: {decision:?}");
+        }
+    }
+}
+
+fn signal() -> impl Strategy<Value = Signal> {
+    let nanos = || prop_oneof![0..100_000_000u64, any::<u64>()];
+    let near =
+        || prop_oneof![0..10_000_000_000u64, any::<u64>()].prop_map(|n| Instant(START.0.wrapping_add(n)));
+    let signed = || prop_oneof![-100_000_000..100_000_000i64, any::<i64>()];
+    prop_oneof![
+        (0..8u16, near(), nanos()).prop_map(|(reflector, sent, rtt)| Signal::Echo {
+            reflector,
+            sent,
+            rtt: Nanos(rtt)
+        }),
+        (any::<u16>(), near(), signed(), signed()).prop_map(|(reflector, sent, ingress, egress)| {
+            Signal::OneWay {
+                reflector: reflector % 50,
+                sent,
+                ingress,
+                egress,
+            }
+        }),
+        (0..8u16, near()).prop_map(|(reflector, sent)| Signal::Waiting { reflector, sent }),
+        (0..8u16).prop_map(|reflector| Signal::Lost { reflector }),
+        (any::<u64>(), nanos()).prop_map(|(flow, rtt)| Signal::TcpRtt {
+            flow: flow % 100,
+            rtt: Nanos(rtt)
+        }),
+        (any::<bool>(), nanos(), nanos()).prop_map(|(is_ingress, bytes, span)| Signal::Traffic {
+            direction: if is_ingress {
+                Direction::Ingress
+            } else {
+                Direction::Egress
+            },
+            bytes: Bytes(bytes),
+            span: Nanos(span)
+        }),
+        any::<u8>().prop_map(Signal::Hour),
+    ]
+}
+
+fn optional_rate() -> impl Strategy<Value = Option<Rate>> {
+    let rate = prop_oneof![0..100_000_000u64, any::<u64>()];
+    proptest::option::of(rate.prop_map(Rate::from_bits_per_sec))
+}
+
+fn any_bounds() -> impl Strategy<Value = Bounds> {
+    (optional_rate(), optional_rate(), optional_rate()).prop_map(|(min, base, max)| Bounds { min, base, max })
+}
+
+/// Steps of time, mostly small, sometimes absurd, sometimes backward.
+fn steps() -> impl Strategy<Value = Vec<(i64, Vec<(u64, Signal)>)>> {
+    let step =
+        prop_oneof![8 => 0..100_000_000i64, 1 => any::<i64>(), 1 => -3_600_000_000_000..3_600_000_000_000i64];
+    let samples = proptest::collection::vec((0..1_000_000_000u64, signal()), 0..6);
+    proptest::collection::vec((step, samples), 0..200)
+}
+
+proptest! {
+    /// Whatever is observed, nothing panics, and the rates are within the bounds as far as these can be met.
+    #[test]
+    fn any_sequence_of_samples_is_survived(
+        ingress in any_bounds(),
+        egress in any_bounds(),
+        steps in steps(),
+    ) {
+        let both = Both { ingress, egress };
+        let mut ours = Autorate::new(START, both, Both::default());
+        let mut theirs = CakeAutorate::new(START, both);
+        let mut now = START;
+        for (step, samples) in steps {
+            now = Instant(now.0.saturating_add_signed(step));
+            let samples: Vec<_> = samples
+                .into_iter()
+                .map(|(age, signal)| Sample { at: Instant(now.0.saturating_sub(age)), signal })
+                .collect();
+            theirs.step(now, &samples);
+            let decision = ours.step(now, &samples);
+            for direction in Direction::BOTH {
+                let rate = decision.rates[direction].rate;
+                let Bounds { min, max, .. } = both[direction];
+                prop_assert!(max.is_none_or(|max| rate <= max), "{rate} above {max:?}");
+                prop_assert!(min.is_none_or(|min| rate >= min.min(max.unwrap_or(min)) || rate >= Rate::from_bits_per_sec(1 << 50)));
+            }
+        }
+    }
+
+    /// Time that runs backward counts as time that stands still.
+    #[test]
+    fn time_does_not_run_backward(steps in steps(), back in 1..3_600_000_000_000u64) {
+        let mut straight = Autorate::new(START, Both::default(), Both::default());
+        let mut now = START;
+        for (step, samples) in steps {
+            now = Instant(now.0.saturating_add(step.unsigned_abs()));
+            let samples: Vec<_> = samples.into_iter().map(|(_, signal)| Sample { at: now, signal }).collect();
+            straight.step(now, &samples);
+            let mut jumped = straight.clone();
+            let expected = straight.step(now, &[]);
+            prop_assert_eq!(jumped.step(Instant(now.0.saturating_sub(back)), &[]), expected);
+        }
+    }
+}

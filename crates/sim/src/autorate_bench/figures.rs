@@ -1,0 +1,279 @@
+//! What a run comes to.
+
+use sqm_core::autorate::{Both, Direction, Reason};
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
+
+use super::START;
+use super::trace::Trace;
+
+/// The figures of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Of the time, in percent, in which a lone packet's round trip had more than 30 ms of queues in it.
+    pub above_30_ms_percent: f64,
+    /// Of the added delay of the round trip.
+    pub delay_p95: Nanos,
+    /// Of the added delay of the round trip, while any direction is loaded.
+    pub loaded_delay_p95: Nanos,
+    /// What arrived, in whole frames.
+    pub delivered: Both<Bytes>,
+    /// Of what the line could carry while the direction was loaded, in percent.
+    pub utilisation_percent: Both<f64>,
+    /// Cuts for a queue that was not there, per hour.
+    pub false_cuts_per_hour: f64,
+    /// After each sudden fall of a loaded line.
+    pub falls: Vec<Recovery>,
+    /// After each sudden rise of a loaded line.
+    pub rises: Vec<Recovery>,
+    /// Probes sent per second.
+    pub probes_per_second: f64,
+}
+
+/// How a controller followed a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// When the line changed.
+    pub at: Nanos,
+    /// Which direction is meant.
+    pub direction: Direction,
+    /// Until the rate was at most the new capacity (after a fall) or at least four fifths of it (after a rise), for
+    /// half a second at a stretch; none if never before the next step.
+    pub rate_followed_after: Option<Nanos>,
+    /// Until the added delay was below 30 ms for half a second.
+    pub delay_gone_after: Option<Nanos>,
+}
+
+/// Steps by at least this much are sudden.
+const SUDDEN_PERCENT: u64 = 150;
+/// A line that moved this little is steady.
+const HOLDS_FOR: Nanos = Nanos::from_millis(500);
+const LIMIT: Nanos = Nanos::from_millis(30);
+/// A queue this long, or a rate above the line's, within this time (and a round trip) before a cut justifies it.
+const JUSTIFIED: Nanos = Nanos::from_millis(3);
+const MEMORY: Nanos = Nanos::from_millis(1000);
+
+/// Collects what [`Figures`] needs while a run goes on.
+#[derive(Debug)]
+pub(super) struct Collector<'a> {
+    trace: &'a Trace,
+    /// Added delay of the round trip in 10 µs, by number of observations.
+    delays: Histogram,
+    loaded_delays: Histogram,
+    above: u64,
+    observations: u64,
+    delivered: Both<Bytes>,
+    /// When each direction last had a real queue or a rate above the line's.
+    guilty_at: Both<Instant>,
+    rates: Both<Option<Rate>>,
+    false_cuts: u64,
+    steps: Vec<Step>,
+    probes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    at: Instant,
+    until: Instant,
+    direction: Direction,
+    capacity: Rate,
+    is_fall: bool,
+    rate_good_since: Option<Instant>,
+    rate_done: bool,
+    delay_good_since: Option<Instant>,
+    delay_done: bool,
+}
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(trace: &'a Trace) -> Self {
+        Self {
+            trace,
+            delays: Histogram::default(),
+            loaded_delays: Histogram::default(),
+            above: 0,
+            observations: 0,
+            delivered: Both {
+                ingress: Bytes(0),
+                egress: Bytes(0),
+            },
+            guilty_at: Both {
+                ingress: START,
+                egress: START,
+            },
+            rates: Both::default(),
+            false_cuts: 0,
+            steps: sudden_steps(trace),
+            probes: 0,
+        }
+    }
+
+    pub(super) const fn on_probe(&mut self) {
+        self.probes += 1;
+    }
+
+    pub(super) fn on_delivery(&mut self, direction: Direction, size: Bytes) {
+        self.delivered[direction].0 += size.0;
+    }
+
+    /// A look at the queues: those of the line's buffers, and with them the wait in the shapers.
+    pub(super) fn on_look(&mut self, now: Instant, buffers: Both<Nanos>, whole: Both<Nanos>) {
+        let added = Nanos(whole.ingress.0 + whole.egress.0);
+        self.observations += 1;
+        self.above += u64::from(added > LIMIT);
+        self.delays.add(added);
+        let load = self.trace.load_at(now);
+        if load.ingress_loaded() || load.egress_loaded() {
+            self.loaded_delays.add(added);
+        }
+        for direction in Direction::BOTH {
+            let too_fast =
+                self.rates[direction].is_some_and(|rate| rate > self.trace.lines[direction].at(now));
+            if buffers[direction] > JUSTIFIED || too_fast {
+                self.guilty_at[direction] = now;
+            }
+        }
+        for step in self
+            .steps
+            .iter_mut()
+            .filter(|step| step.at <= now && now < step.until)
+        {
+            let rate = self.rates[step.direction].unwrap_or(step.capacity).bits_per_sec();
+            let capacity = step.capacity.bits_per_sec();
+            let followed = if step.is_fall {
+                rate <= capacity
+            } else {
+                rate >= capacity / 5 * 4
+            };
+            note(followed, now, &mut step.rate_good_since, &mut step.rate_done);
+            note(
+                added < LIMIT,
+                now,
+                &mut step.delay_good_since,
+                &mut step.delay_done,
+            );
+        }
+    }
+
+    pub(super) fn on_decision(&mut self, now: Instant, direction: Direction, rate: Rate, reason: Reason) {
+        let memory = Nanos(MEMORY.0 + self.trace.rtt.0);
+        let is_lower = self.rates[direction].is_some_and(|last| rate < last);
+        if is_lower && reason.is_cut() && now.since(self.guilty_at[direction]) > memory {
+            self.false_cuts += 1;
+        }
+        self.rates[direction] = Some(rate);
+    }
+
+    pub(super) fn finish(self) -> Figures {
+        let seconds = self.trace.length.0 as f64 / 1e9;
+        let possible = self.trace.possible();
+        let utilisation = |direction| match possible[direction].0 {
+            0 => 0.0,
+            possible => 100.0 * self.delivered[direction].0 as f64 / possible as f64,
+        };
+        let recoveries = |is_fall| {
+            let steps = self.steps.iter().filter(move |step| step.is_fall == is_fall);
+            steps.map(Step::recovery).collect()
+        };
+        Figures {
+            above_30_ms_percent: 100.0 * self.above as f64 / self.observations.max(1) as f64,
+            delay_p95: self.delays.percentile(95),
+            loaded_delay_p95: self.loaded_delays.percentile(95),
+            delivered: self.delivered,
+            utilisation_percent: Both {
+                ingress: utilisation(Direction::Ingress),
+                egress: utilisation(Direction::Egress),
+            },
+            false_cuts_per_hour: self.false_cuts as f64 * 3600.0 / seconds,
+            falls: recoveries(true),
+            rises: recoveries(false),
+            probes_per_second: self.probes as f64 / seconds,
+        }
+    }
+}
+
+impl Step {
+    fn recovery(&self) -> Recovery {
+        let after = |since: Option<Instant>, done| since.filter(|_| done).map(|since| since.since(self.at));
+        Recovery {
+            at: self.at.since(START),
+            direction: self.direction,
+            rate_followed_after: after(self.rate_good_since, self.rate_done),
+            delay_gone_after: after(self.delay_good_since, self.delay_done),
+        }
+    }
+}
+
+/// Keeps when a condition began to hold, until it has held for long enough.
+fn note(holds: bool, now: Instant, since: &mut Option<Instant>, done: &mut bool) {
+    if *done {
+        return;
+    }
+    if holds {
+        let began = *since.get_or_insert(now);
+        *done = now.since(began) >= HOLDS_FOR;
+    } else {
+        *since = None;
+    }
+}
+
+/// Where a loaded line's rate jumps, and both the rate and the load stay for at least five seconds.
+fn sudden_steps(trace: &Trace) -> Vec<Step> {
+    const STAYS: Nanos = Nanos::from_millis(5000);
+    let mut steps = Vec::new();
+    for direction in Direction::BOTH {
+        let line = trace.lines[direction].steps();
+        for (index, pair) in line.windows(2).enumerate() {
+            let [(_, before), (at, after)] = [pair[0], pair[1]];
+            let until = line.get(index + 2).map_or_else(|| trace.end(), |(next, _)| *next);
+            let [before, after] = [before, after].map(Rate::bits_per_sec);
+            let sudden = before.max(after) * 100 >= before.min(after) * SUDDEN_PERCENT;
+            let loaded = trace.load_at(at).loads(direction);
+            let until = until.min(trace.load_changes_after(at, direction));
+            if sudden && loaded && at > START && until.since(at) >= STAYS {
+                steps.push(Step {
+                    at,
+                    until,
+                    direction,
+                    capacity: pair[1].1,
+                    is_fall: after < before,
+                    rate_good_since: None,
+                    rate_done: false,
+                    delay_good_since: None,
+                    delay_done: false,
+                });
+            }
+        }
+    }
+    steps
+}
+
+/// Delays in steps of 10 µs, up to 20 s.
+#[derive(Debug, Default)]
+struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl Histogram {
+    const STEP: u64 = 10_000;
+    const STEPS: usize = 2_000_000;
+
+    fn add(&mut self, delay: Nanos) {
+        let step = usize::try_from(delay.0 / Self::STEP).unwrap_or(usize::MAX);
+        let step = step.min(Self::STEPS - 1);
+        if self.counts.len() <= step {
+            self.counts.resize(step + 1, 0);
+        }
+        self.counts[step] += 1;
+        self.total += 1;
+    }
+
+    fn percentile(&self, percent: u64) -> Nanos {
+        let wanted = self.total * percent / 100;
+        let mut seen = 0;
+        let step = self.counts.iter().position(|count| {
+            seen += count;
+            seen > wanted
+        });
+        Nanos(step.unwrap_or(0) as u64 * Self::STEP)
+    }
+}

@@ -1,0 +1,191 @@
+use sqm_core::autorate::Direction;
+use sqm_core::units::{Bytes, Rate};
+
+use super::*;
+use crate::capacity::Capacity;
+use crate::reflector::Behaviour;
+
+const SEED: u64 = 1;
+
+fn figures(trace: &Trace, contender: Contender, signals: Signals) -> Figures {
+    run(trace, contender, signals, SEED, &mut |_| {})
+}
+
+fn trace(name: &str) -> Trace {
+    Trace::named(name, SEED).expect("the trace exists")
+}
+
+/// Every run with whatever fault: the rates stay within what the user allows, in every moment.
+fn within_bounds(trace: &Trace, signals: Signals) -> Figures {
+    for contender in Contender::ALL {
+        run(trace, contender, signals, SEED, &mut |moment| {
+            for direction in Direction::BOTH {
+                let rate = moment.decision.rates[direction].rate;
+                let bounds = trace.bounds[direction];
+                assert!(
+                    bounds.min <= Some(rate) && Some(rate) <= bounds.max,
+                    "{contender:?} at {}: {rate} is outside {bounds:?}",
+                    moment.time
+                );
+            }
+        });
+    }
+    figures(trace, Contender::Sqm, signals)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures_and_another_one_others() {
+    let once = |seed| {
+        let lte = Trace::named("lte", seed).expect("the trace exists");
+        let lte = Trace {
+            length: Nanos::from_millis(60_000),
+            ..lte
+        };
+        Contender::ALL.map(|contender| format!("{:?}", run(&lte, contender, Signals::Tcp, seed, &mut |_| {})))
+    };
+    assert_eq!(once(1), once(1));
+    assert_ne!(once(1), once(2));
+}
+
+#[test]
+fn a_line_is_filled_at_a_rate_just_below_its_own() {
+    // The model itself: without a controller that changes anything, little is lost and nothing waits.
+    let mut steady = Trace {
+        length: Nanos::from_millis(300_000),
+        ..trace("steady")
+    };
+    for direction in Direction::BOTH {
+        let rate = steady.lines[direction].at(START).bits_per_sec() / 100 * 95;
+        let rate = Some(Rate::from_bits_per_sec(rate));
+        steady.bounds[direction] = sqm_core::autorate::Bounds {
+            min: rate,
+            base: rate,
+            max: rate,
+        };
+    }
+    let figures = figures(&steady, Contender::Sqm, Signals::Echo);
+    assert!(figures.utilisation_percent.ingress > 85.0, "{figures:?}");
+    assert!(figures.utilisation_percent.egress > 85.0, "{figures:?}");
+    assert!(figures.loaded_delay_p95 < Nanos::from_millis(10), "{figures:?}");
+}
+
+#[test]
+fn an_idle_line_is_let_alone() {
+    for signals in [Signals::Echo, Signals::OneWay, Signals::Tcp] {
+        let figures = figures(&trace("idle"), Contender::Sqm, signals);
+        assert_eq!(figures.false_cuts_per_hour, 0.0, "{signals:?}");
+        assert!(figures.probes_per_second < 0.1, "{figures:?}");
+    }
+}
+
+#[test]
+fn a_collapse_to_a_sixteenth_is_followed_within_two_seconds() {
+    let figures = figures(&trace("collapse"), Contender::Sqm, Signals::OneWay);
+    assert_eq!(figures.falls.len(), 4);
+    for fall in &figures.falls {
+        let after = fall.rate_followed_after.expect("it is followed");
+        assert!(after <= Nanos::from_millis(2000), "{fall:?}");
+    }
+}
+
+#[test]
+fn a_line_that_changes_every_few_seconds_is_followed() {
+    let figures = figures(&trace("changing"), Contender::Sqm, Signals::OneWay);
+    assert!(figures.loaded_delay_p95 <= Nanos::from_millis(25), "{figures:?}");
+    assert!(figures.utilisation_percent.ingress >= 80.0, "{figures:?}");
+    assert!(figures.utilisation_percent.egress >= 80.0, "{figures:?}");
+}
+
+#[test]
+fn less_delay_than_cake_autorate_on_every_varying_line() {
+    for trace in Trace::all(SEED).iter().filter(|trace| trace.varies) {
+        let [ours, theirs] = Contender::ALL.map(|contender| figures(trace, contender, Signals::Echo));
+        let [ours, theirs] = [ours, theirs].map(|figures| figures.above_30_ms_percent);
+        assert!(ours < theirs, "{}: {ours} against {theirs}", trace.name);
+    }
+}
+
+#[test]
+fn a_longer_path_is_taken_for_one_within_ten_seconds() {
+    let path = trace("path-change");
+    let shifted = Nanos(path.shifts[0].0.0 - START.0);
+    let mut restored = None;
+    run(&path, Contender::Sqm, Signals::Echo, SEED, &mut |moment| {
+        let rate = moment.decision.rates.ingress.rate;
+        if moment.time > Nanos(shifted.0 + 1_000_000_000) && rate >= Rate::from_kbits_per_sec(24_000) {
+            restored = restored.or(Some(moment.time));
+        }
+    });
+    let restored = restored.expect("the rate comes back");
+    assert!(restored <= Nanos(shifted.0 + 10_000_000_000), "{restored}");
+}
+
+fn faulty(behaviour: Behaviour) -> Trace {
+    Trace {
+        length: Nanos::from_millis(120_000),
+        reflectors: vec![behaviour; 6],
+        ..trace("step")
+    }
+}
+
+#[test]
+fn dead_reflectors_leave_the_rates_within_bounds() {
+    let dead = faulty(Behaviour::DeadFrom(START + Nanos::from_millis(10_000)));
+    within_bounds(&dead, Signals::Echo);
+}
+
+#[test]
+fn lying_reflectors_leave_the_rates_within_bounds() {
+    within_bounds(&faulty(Behaviour::Lying(Nanos::from_millis(1000))), Signals::Echo);
+}
+
+#[test]
+fn reflectors_that_limit_leave_the_line_usable() {
+    let figures = within_bounds(
+        &faulty(Behaviour::Limited(Nanos::from_millis(1000))),
+        Signals::Echo,
+    );
+    assert!(figures.utilisation_percent.ingress > 40.0, "{figures:?}");
+}
+
+#[test]
+fn a_clock_that_jumps_is_no_queue() {
+    for jump in [3_600_000_000_000, -3_600_000_000_000] {
+        let steady = Trace {
+            length: Nanos::from_millis(120_000),
+            clock: vec![(START + Nanos::from_millis(30_000), jump)],
+            ..trace("steady")
+        };
+        let figures = within_bounds(&steady, Signals::OneWay);
+        assert!(figures.utilisation_percent.ingress > 70.0, "{figures:?}");
+    }
+}
+
+#[test]
+fn a_line_that_is_dead_for_half_a_minute_comes_back() {
+    let mut outage = trace("step");
+    outage.length = Nanos::from_millis(160_000);
+    for direction in Direction::BOTH {
+        let rate = outage.lines[direction].at(START);
+        let at = |millis| START + Nanos::from_millis(millis);
+        let dead = Rate::from_bits_per_sec(0);
+        outage.lines[direction] = Capacity::new(vec![(START, rate), (at(50_000), dead), (at(80_000), rate)]);
+    }
+    within_bounds(&outage, Signals::Echo);
+    let mut late_rate = Rate::from_bits_per_sec(0);
+    run(&outage, Contender::Sqm, Signals::Echo, SEED, &mut |moment| {
+        // The last download begins at 142 s, long after the line is back.
+        if moment.time < Nanos::from_millis(135_000) {
+            late_rate = moment.decision.rates.ingress.rate;
+        }
+    });
+    assert!(late_rate >= Rate::from_kbits_per_sec(20_000), "{late_rate}");
+}
+
+#[test]
+fn what_the_line_could_carry_is_counted_while_it_is_loaded() {
+    let changing = trace("changing");
+    let possible = changing.possible();
+    let all = changing.lines.ingress.carries(START, changing.end());
+    assert!(possible.ingress > Bytes(0) && possible.ingress < all);
+}

@@ -1,0 +1,702 @@
+//! The event loop: packets, probes, and the controller in between.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+use sqm_core::autorate::{Both, Controller, Decision, Direction, Probes, Sample, Signal};
+use sqm_core::packet::{FlowKey, Hashes, Network, Tcp, View};
+use sqm_core::qdisc::DropReason;
+use sqm_core::rng::Xorshift;
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
+
+use super::figures::{Collector, Figures};
+use super::trace::{Load, Trace};
+use super::{Moment, START, Signals};
+use crate::fifo::Fifo;
+use crate::reflector::{Reflector, jitter, seeded};
+use crate::shaper::Shaper;
+use crate::tcp::{Sender, Ticket};
+
+/// A full frame.
+const FRAME: Bytes = Bytes(1514);
+/// Half an ACK, because every second packet is acknowledged.
+const ACK: Bytes = Bytes(33);
+const PROBE: Bytes = Bytes(98);
+const CHATTER: Bytes = Bytes(250);
+
+/// How often the queues are looked at for the figures.
+const LOOK: Nanos = Nanos::from_millis(10);
+/// How often the controller runs besides at each answer.
+const STEP: Nanos = Nanos::from_millis(50);
+const CHATTERS: Nanos = Nanos::from_millis(100);
+/// A flow's round trip is sampled this often at most.
+const TCP_SAMPLE: Nanos = Nanos::from_millis(100);
+/// A probe unanswered for this long is given up.
+const GIVE_UP: Nanos = Nanos::from_millis(5000);
+
+/// Flows 0 to 3 are downloads, 4 to 7 uploads, 8 is the flood.
+const SENDERS: usize = 8;
+const FLOOD: usize = 8;
+const UPLOADS: usize = 4;
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packet {
+    flow: usize,
+    ticket: Option<Ticket>,
+    /// It was dropped; what travels on is the gap that the receiver will see.
+    lost: bool,
+    /// When the packet passed our device that this one answers at once: for the passive round trip.
+    answers: Option<Instant>,
+}
+
+impl sqm_core::packet::Packet for Packet {
+    fn len(&self) -> u32 {
+        u32::try_from(FRAME.0).expect("a frame is short")
+    }
+
+    fn view(&self) -> View {
+        // fq_codel has 1024 flows and takes the upper ten bits.
+        let flow = u32::try_from(self.flow).expect("few flows") << 22 | 1;
+        View {
+            network_offset: 14,
+            network: Network::Ipv4,
+            ds_field: 0,
+            key: FlowKey::Hashes(Hashes {
+                flow,
+                source: 1,
+                destination: 1,
+            }),
+        }
+    }
+
+    fn set_ce(&mut self) -> bool {
+        false
+    }
+
+    fn clear_dscp(&mut self) {}
+
+    fn tcp(&self) -> Option<Tcp<'_>> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Probe {
+    reflector: usize,
+    number: u64,
+    sent: Instant,
+    /// As measured, with the clocks' difference.
+    egress: i64,
+    /// When the reflector answered, on our clock.
+    turned: Instant,
+    clock_offset: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// Data of a download at the buffer of the line.
+    DownloadAtLine(Packet),
+    /// Data of a download behind the line.
+    DownloadAtShaper(Packet),
+    /// Data of an upload at its far end.
+    UploadArrived(Packet),
+    /// An ACK for an upload at the buffer of the line.
+    AckAtLine(Packet),
+    /// And behind the line.
+    AckAtShaper(Packet),
+    /// An ACK at the sender.
+    Acked(Packet),
+    ShaperReady(bool),
+    ProbeAtReflector(Probe),
+    ProbeAtLine(Probe),
+    ProbeAtShaper(Probe),
+    ProbeBack(Probe),
+    NextProbe,
+    Flood,
+    Chatter,
+    ChatterAtShaper,
+    Look,
+    Step,
+    LoadChanges(usize),
+}
+
+/// An event and when it happens; events of the same time happen in the order in which they were scheduled.
+#[derive(Clone, Copy, Debug)]
+struct Scheduled {
+    at: Instant,
+    number: u64,
+    event: Event,
+}
+
+impl Scheduled {
+    const fn key(&self) -> (Reverse<Instant>, Reverse<u64>) {
+        (Reverse(self.at), Reverse(self.number))
+    }
+}
+
+/// The earliest is the greatest, as a heap wants it.
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Scheduled {}
+
+pub(super) struct World<'a> {
+    trace: &'a Trace,
+    signals: Signals,
+    controller: &'a mut dyn Controller,
+    now: Instant,
+    events: BinaryHeap<Scheduled>,
+    number: u64,
+    fifos: Both<Fifo>,
+    shapers: Both<Shaper<Packet>>,
+    /// Whether a wake-up of the shaper is under way.
+    woken: Both<bool>,
+    senders: Vec<Sender>,
+    sampled_at: [Instant; SENDERS],
+    load: Load,
+    reflectors: Vec<Reflector>,
+    outstanding: Vec<VecDeque<(u64, Instant)>>,
+    next_reflector: usize,
+    probes: u64,
+    probing: Probes,
+    probe_due: bool,
+    samples: Vec<Sample>,
+    sent_before: Both<Bytes>,
+    random: Xorshift,
+    collector: Collector<'a>,
+    decision: Decision,
+    drops: Vec<(Packet, DropReason)>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(
+        trace: &'a Trace,
+        controller: &'a mut dyn Controller,
+        signals: Signals,
+        seed: u64,
+    ) -> Self {
+        let decision = controller.step(START, &[]);
+        let fifo = |direction| Fifo::new(trace.lines[direction].clone(), trace.buffers[direction]);
+        let shaper = |direction| Shaper::new(decision.rates[direction].rate, START);
+        let reflectors = trace.reflectors.iter().zip(0u64..).map(|(behaviour, index)| {
+            let distance = Nanos::from_micros(1000 + 2700 * index);
+            Reflector::new(*behaviour, distance, trace.jitter, seed ^ (index + 1) << 32)
+        });
+        let count = trace.reflectors.len();
+        let mut world = Self {
+            trace,
+            signals,
+            controller,
+            now: START,
+            events: BinaryHeap::new(),
+            number: 0,
+            fifos: Both {
+                ingress: fifo(Direction::Ingress),
+                egress: fifo(Direction::Egress),
+            },
+            shapers: Both {
+                ingress: shaper(Direction::Ingress),
+                egress: shaper(Direction::Egress),
+            },
+            woken: Both::default(),
+            senders: vec![Sender::new(); SENDERS],
+            sampled_at: [START; SENDERS],
+            load: Load::default(),
+            reflectors: reflectors.collect(),
+            outstanding: vec![VecDeque::new(); count],
+            next_reflector: 0,
+            probes: 0,
+            probing: Probes::Off,
+            probe_due: false,
+            samples: Vec::new(),
+            sent_before: Both {
+                ingress: Bytes(0),
+                egress: Bytes(0),
+            },
+            random: seeded(seed ^ 0x7c9),
+            collector: Collector::new(trace),
+            decision,
+            drops: Vec::new(),
+        };
+        world.apply(decision);
+        for event in [Event::Look, Event::Step, Event::Chatter] {
+            world.at(START, event);
+        }
+        for (index, (at, _)) in trace.loads.iter().enumerate() {
+            world.at(*at, Event::LoadChanges(index));
+        }
+        world
+    }
+
+    pub(super) fn run(mut self, observe: &mut dyn FnMut(&Moment)) -> Figures {
+        while let Some(Scheduled { at, event, .. }) = self.events.pop() {
+            if at >= self.trace.end() {
+                break;
+            }
+            self.now = at;
+            if event == Event::Step {
+                self.on_step();
+                observe(&self.moment());
+            } else {
+                self.on_event(event);
+            }
+        }
+        self.collector.finish()
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::DownloadAtLine(packet) => self.download_at_line(packet),
+            Event::DownloadAtShaper(packet) => self.download_at_shaper(packet),
+            Event::UploadArrived(packet) => {
+                if !packet.lost {
+                    self.collector.on_delivery(Direction::Egress, FRAME);
+                }
+                if packet.flow != FLOOD {
+                    self.after(self.half(), Event::AckAtLine(packet));
+                }
+            }
+            Event::AckAtLine(packet) => {
+                // A lost ACK is made good by the next one, which is right behind it.
+                let (Ok(leaves) | Err(leaves)) = self.fifos.ingress.offer(self.now, ACK);
+                self.at(leaves, Event::AckAtShaper(packet));
+            }
+            Event::AckAtShaper(packet) => {
+                if let Some(sent) = packet.answers {
+                    self.sample_tcp(packet.flow, sent);
+                }
+                let passed = self.shapers.ingress.send_sparse(self.now, ACK);
+                self.at(passed, Event::Acked(packet));
+            }
+            Event::Acked(packet) => self.on_ack(packet),
+            Event::ShaperReady(is_egress) => {
+                self.on_shaper(if is_egress {
+                    Direction::Egress
+                } else {
+                    Direction::Ingress
+                });
+            }
+            Event::NextProbe => self.on_next_probe(),
+            Event::ProbeAtReflector(probe) => self.probe_at_reflector(probe),
+            Event::ProbeAtLine(probe) => {
+                if let Ok(leaves) = self.fifos.ingress.offer(self.now, PROBE) {
+                    self.at(leaves, Event::ProbeAtShaper(probe));
+                }
+            }
+            Event::ProbeAtShaper(probe) => {
+                let passed = self.shapers.ingress.send_sparse(self.now, PROBE);
+                self.at(passed, Event::ProbeBack(probe));
+            }
+            Event::ProbeBack(probe) => self.on_probe(probe),
+            Event::Flood => self.flood(),
+            Event::Chatter => self.chatter(),
+            Event::ChatterAtShaper => {
+                self.shapers.ingress.send_sparse(self.now, CHATTER);
+            }
+            Event::Look => self.look(),
+            Event::Step => unreachable!("the loop takes it"),
+            Event::LoadChanges(index) => self.change_load(self.trace.loads[index].1),
+        }
+    }
+
+    // Data.
+
+    fn download_at_line(&mut self, mut packet: Packet) {
+        let leaves = self
+            .fifos
+            .ingress
+            .offer(self.now, FRAME)
+            .unwrap_or_else(|after_last| {
+                packet.lost = true;
+                after_last
+            });
+        self.at(leaves, Event::DownloadAtShaper(packet));
+    }
+
+    fn download_at_shaper(&mut self, packet: Packet) {
+        if packet.lost {
+            self.acknowledge_download(packet);
+            return;
+        }
+        if let Some(sent) = packet.answers {
+            self.sample_tcp(packet.flow, sent);
+        }
+        self.enqueue(Direction::Ingress, packet);
+    }
+
+    fn enqueue(&mut self, direction: Direction, packet: Packet) {
+        let mut drops = std::mem::take(&mut self.drops);
+        self.shapers[direction].enqueue(packet, self.now, &mut drops);
+        self.note_drops(direction, drops);
+        self.wake(direction);
+    }
+
+    /// The receiver will miss them.
+    fn note_drops(&mut self, direction: Direction, mut drops: Vec<(Packet, DropReason)>) {
+        for (packet, _) in drops.drain(..) {
+            self.leave_shaper(direction, Packet { lost: true, ..packet });
+        }
+        self.drops = drops;
+    }
+
+    fn on_shaper(&mut self, direction: Direction) {
+        self.woken[direction] = false;
+        let mut drops = std::mem::take(&mut self.drops);
+        let sent = self.shapers[direction].dequeue(self.now, &mut drops);
+        self.note_drops(direction, drops);
+        if let Some(packet) = sent {
+            self.leave_shaper(direction, packet);
+        }
+        self.wake(direction);
+    }
+
+    fn leave_shaper(&mut self, direction: Direction, mut packet: Packet) {
+        match direction {
+            Direction::Ingress => {
+                if !packet.lost {
+                    self.collector.on_delivery(Direction::Ingress, FRAME);
+                }
+                self.acknowledge_download(packet);
+            }
+            Direction::Egress => {
+                packet.answers = Some(self.now);
+                let size = if packet.lost { Bytes(0) } else { FRAME };
+                let leaves = self
+                    .fifos
+                    .egress
+                    .offer(self.now, size)
+                    .unwrap_or_else(|after_last| {
+                        packet.lost = true;
+                        after_last
+                    });
+                self.at(leaves + self.half(), Event::UploadArrived(packet));
+            }
+        }
+    }
+
+    fn acknowledge_download(&mut self, mut packet: Packet) {
+        let passed = self.shapers.egress.send_sparse(self.now, ACK);
+        packet.answers = Some(passed);
+        // A lost ACK is made good by the next one, which is right behind it.
+        let (Ok(leaves) | Err(leaves)) = self.fifos.egress.offer(passed, ACK);
+        let half = self.half();
+        self.at(leaves + half, Event::Acked(packet));
+    }
+
+    fn on_ack(&mut self, packet: Packet) {
+        let Some(ticket) = packet.ticket else { return };
+        let sender = &mut self.senders[packet.flow];
+        if packet.lost {
+            sender.on_loss(self.now, ticket);
+        } else {
+            sender.on_ack(self.now, ticket);
+        }
+        let answers = packet.answers.filter(|_| packet.flow < UPLOADS);
+        self.send(packet.flow, answers);
+    }
+
+    fn send(&mut self, flow: usize, mut answers: Option<Instant>) {
+        while let Some(ticket) = self.senders[flow].send(self.now) {
+            let packet = Packet {
+                flow,
+                ticket: Some(ticket),
+                lost: false,
+                answers: answers.take(),
+            };
+            if flow < UPLOADS {
+                self.after(self.half(), Event::DownloadAtLine(packet));
+            } else {
+                self.enqueue(Direction::Egress, packet);
+            }
+        }
+    }
+
+    fn flood(&mut self) {
+        let Some(rate) = self.load.flood else { return };
+        let packet = Packet {
+            flow: FLOOD,
+            ticket: None,
+            lost: false,
+            answers: None,
+        };
+        self.enqueue(Direction::Egress, packet);
+        let gap = FRAME.0 * 8 * 1_000_000_000 / rate.bits_per_sec().max(1);
+        self.after(Nanos(gap), Event::Flood);
+    }
+
+    fn chatter(&mut self) {
+        if self.load.chatter {
+            let passed = self.shapers.egress.send_sparse(self.now, CHATTER);
+            let _ = self.fifos.egress.offer(passed, CHATTER);
+            if let Ok(leaves) = self.fifos.ingress.offer(self.now, CHATTER) {
+                self.at(leaves, Event::ChatterAtShaper);
+            }
+        }
+        self.after(CHATTERS, Event::Chatter);
+    }
+
+    fn change_load(&mut self, load: Load) {
+        let had_flood = self.load.flood.is_some();
+        self.load = load;
+        for flow in 0..SENDERS {
+            let active = if flow < UPLOADS {
+                flow < load.downloads
+            } else {
+                flow - UPLOADS < load.uploads
+            };
+            self.senders[flow].set_active(active, self.now);
+            self.send(flow, None);
+        }
+        if load.flood.is_some() && !had_flood {
+            self.at(self.now, Event::Flood);
+        }
+    }
+
+    fn wake(&mut self, direction: Direction) {
+        if self.woken[direction] {
+            return;
+        }
+        if let Some(ready) = self.shapers[direction].ready_at(self.now) {
+            self.woken[direction] = true;
+            self.at(ready, Event::ShaperReady(direction == Direction::Egress));
+        }
+    }
+
+    /// One way without any queue.
+    fn half(&self) -> Nanos {
+        Nanos(self.trace.rtt.0 / 2)
+    }
+
+    // Probes.
+
+    fn on_next_probe(&mut self) {
+        self.probe_due = false;
+        let Probes::Every(gap) = self.probing else { return };
+        let reflector = self.next_reflector;
+        self.next_reflector = (reflector + 1) % self.reflectors.len();
+        self.probes += 1;
+        self.collector.on_probe();
+        self.outstanding[reflector].push_back((self.probes, self.now));
+        let probe = Probe {
+            reflector,
+            number: self.probes,
+            sent: self.now,
+            egress: 0,
+            turned: self.now,
+            clock_offset: 0,
+        };
+        let passed = self.shapers.egress.send_sparse(self.now, PROBE);
+        if let Ok(leaves) = self.fifos.egress.offer(passed, PROBE) {
+            let half = self.half();
+            self.at(leaves + half, Event::ProbeAtReflector(probe));
+        }
+        self.after(gap, Event::NextProbe);
+        self.probe_due = true;
+    }
+
+    fn probe_at_reflector(&mut self, mut probe: Probe) {
+        let Some(reflection) = self.reflectors[probe.reflector].answer(self.now) else {
+            return;
+        };
+        probe.turned = self.now + reflection.there;
+        probe.clock_offset = reflection.clock_offset;
+        let clock = self.trace.clock_at(probe.sent);
+        probe.egress = signed(probe.turned) - signed(probe.sent) + probe.clock_offset - clock;
+        let half = self.half();
+        let shift = self.trace.shift_at(self.now);
+        self.at(
+            probe.turned + reflection.back + half + shift,
+            Event::ProbeAtLine(probe),
+        );
+    }
+
+    fn on_probe(&mut self, probe: Probe) {
+        let outstanding = &mut self.outstanding[probe.reflector];
+        let reflector = u16::try_from(probe.reflector).expect("few reflectors");
+        let at = self.now;
+        // Given up before, or overtaken.
+        let late = outstanding
+            .front()
+            .is_none_or(|(number, _)| *number > probe.number);
+        while let Some((number, _)) = outstanding.front().filter(|(number, _)| *number <= probe.number) {
+            let overtaken = *number != probe.number;
+            outstanding.pop_front();
+            if overtaken {
+                self.samples.push(Sample {
+                    at,
+                    signal: Signal::Lost { reflector },
+                });
+            }
+        }
+        if late {
+            return;
+        }
+        let signal = match self.signals {
+            Signals::Echo | Signals::Tcp => Signal::Echo {
+                reflector,
+                sent: probe.sent,
+                rtt: self.now.since(probe.sent),
+            },
+            Signals::OneWay => Signal::OneWay {
+                reflector,
+                sent: probe.sent,
+                ingress: signed(self.now) - signed(probe.turned) - probe.clock_offset
+                    + self.trace.clock_at(self.now),
+                egress: probe.egress,
+            },
+        };
+        self.samples.push(Sample { at, signal });
+        self.step_controller();
+    }
+
+    fn note_waiting(&mut self) {
+        for (reflector, outstanding) in (0u16..).zip(&mut self.outstanding) {
+            let now = self.now;
+            while outstanding
+                .front()
+                .is_some_and(|(_, sent)| now.since(*sent) >= GIVE_UP)
+            {
+                outstanding.pop_front();
+                self.samples.push(Sample {
+                    at: now,
+                    signal: Signal::Lost { reflector },
+                });
+            }
+            if let Some((_, sent)) = outstanding.front() {
+                self.samples.push(Sample {
+                    at: now,
+                    signal: Signal::Waiting {
+                        reflector,
+                        sent: *sent,
+                    },
+                });
+            }
+        }
+    }
+
+    /// What a probe on the device sees of the user's own flow: with the noise of the far host.
+    fn sample_tcp(&mut self, flow: usize, sent: Instant) {
+        if self.signals != Signals::Tcp || self.now.since(self.sampled_at[flow]) < TCP_SAMPLE {
+            return;
+        }
+        self.sampled_at[flow] = self.now;
+        let noise = jitter(&mut self.random, self.trace.jitter);
+        let rtt = Nanos(self.now.since(sent).0 + noise.0 + self.trace.shift_at(self.now).0);
+        self.samples.push(Sample {
+            at: self.now,
+            signal: Signal::TcpRtt {
+                flow: flow as u64,
+                rtt,
+            },
+        });
+    }
+
+    // The controller.
+
+    fn on_step(&mut self) {
+        for direction in Direction::BOTH {
+            let sent = self.shapers[direction].sent();
+            let bytes = Bytes(sent.0 - self.sent_before[direction].0);
+            self.sent_before[direction] = sent;
+            self.samples.push(Sample {
+                at: self.now,
+                signal: Signal::Traffic {
+                    direction,
+                    bytes,
+                    span: STEP,
+                },
+            });
+        }
+        self.note_waiting();
+        self.step_controller();
+        self.after(STEP, Event::Step);
+    }
+
+    fn step_controller(&mut self) {
+        let samples = std::mem::take(&mut self.samples);
+        let decision = self.controller.step(self.now, &samples);
+        self.apply(decision);
+    }
+
+    fn apply(&mut self, decision: Decision) {
+        self.decision = decision;
+        for direction in Direction::BOTH {
+            let choice = decision.rates[direction];
+            self.shapers[direction].set_rate(choice.rate);
+            self.collector
+                .on_decision(self.now, direction, choice.rate, choice.reason);
+        }
+        self.probing = decision.probes;
+        if self.probing != Probes::Off && !self.probe_due {
+            self.probe_due = true;
+            self.at(self.now, Event::NextProbe);
+        }
+    }
+
+    fn look(&mut self) {
+        let buffers = self.buffer_delays();
+        let whole = Both {
+            ingress: Nanos(buffers.ingress.0 + self.shapers.ingress.sparse_delay(self.now).0),
+            egress: Nanos(buffers.egress.0 + self.shapers.egress.sparse_delay(self.now).0),
+        };
+        self.collector.on_look(self.now, buffers, whole);
+        for flow in 0..SENDERS {
+            self.senders[flow].on_time(self.now);
+            self.send(flow, None);
+        }
+        self.after(LOOK, Event::Look);
+    }
+
+    fn buffer_delays(&self) -> Both<Nanos> {
+        Both {
+            ingress: self.fifos.ingress.delay(self.now),
+            egress: self.fifos.egress.delay(self.now),
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        let capacity = |direction: Direction| -> Rate { self.fifos[direction].line().at(self.now) };
+        Moment {
+            time: self.now.since(START),
+            decision: self.decision,
+            capacity: Both {
+                ingress: capacity(Direction::Ingress),
+                egress: capacity(Direction::Egress),
+            },
+            delay: self.buffer_delays(),
+        }
+    }
+
+    fn after(&mut self, span: Nanos, event: Event) {
+        self.at(self.now + span, event);
+    }
+
+    fn at(&mut self, at: Instant, event: Event) {
+        self.number += 1;
+        self.events.push(Scheduled {
+            at,
+            number: self.number,
+            event,
+        });
+    }
+}
+
+fn signed(at: Instant) -> i64 {
+    i64::try_from(at.0).expect("a simulation is short")
+}

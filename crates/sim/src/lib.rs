@@ -1,0 +1,18 @@
+//! Modelled lines in virtual time. No clock, no I/O, no threads: the same seed gives the same figures, byte for byte.
+//!
+//! * [`autorate_bench`]: controllers of `sqm_core::autorate` against lines whose rate varies.
+//! * [`capacity`], [`fifo`]: a line whose rate varies, and the buffer in front of it.
+//! * [`shaper`]: the queue that the controller's rate drives.
+//! * [`tcp`]: senders that adapt.
+//! * [`reflector`]: far hosts that answer probes, well or badly.
+//!
+//! Floating point is used for the senders' arithmetic: `+ - * /` and `sqrt` only, which IEEE 754 defines to the last
+//! bit.
+#![forbid(unsafe_code)]
+
+pub mod autorate_bench;
+pub mod capacity;
+pub mod fifo;
+pub mod reflector;
+pub mod shaper;
+pub mod tcp;

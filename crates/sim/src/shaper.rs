@@ -1,0 +1,164 @@
+//! The shaper that a controller drives: `sqm_core`'s fq_codel at a rate that changes.
+//!
+//! Bulk flows stand in the queue. Sparse traffic (an ACK, a probe, a packet of a game) would be the first to leave it, so
+//! it is not queued at all: it waits for the packet on the wire and takes its own time.
+
+use sqm_core::flow_hash::HashKey;
+use sqm_core::fq_codel::FqCodel;
+use sqm_core::packet::Packet;
+use sqm_core::qdisc::{Dequeued, Drops, Environment, Qdisc};
+use sqm_core::spec;
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
+
+/// The shaper of one direction.
+#[derive(Debug)]
+pub struct Shaper<P> {
+    rate: Rate,
+    queue: FqCodel<P>,
+    /// When the wire is free again.
+    free_at: Instant,
+    sent: Bytes,
+}
+
+impl<P: Packet> Shaper<P> {
+    /// An empty shaper. Its flows drop rather than mark, as most flows on the internet do not speak ECN.
+    pub fn new(rate: Rate, now: Instant) -> Self {
+        let spec = spec::fq_codel::FqCodel {
+            ecn: false,
+            ..Default::default()
+        };
+        Self {
+            rate,
+            queue: FqCodel::new(&spec, &Environment::ethernet(now, HashKey(0, 0))),
+            free_at: now,
+            sent: Bytes(0),
+        }
+    }
+
+    /// Changes the rate, for the next packet.
+    pub const fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+    }
+
+    /// Everything sent so far.
+    pub const fn sent(&self) -> Bytes {
+        self.sent
+    }
+
+    /// Takes in a packet of a bulk flow.
+    pub fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>) {
+        self.queue.enqueue(packet, now, drops);
+    }
+
+    /// When to call [`dequeue`](Self::dequeue) next; none while there is nothing.
+    pub fn ready_at(&self, now: Instant) -> Option<Instant> {
+        (self.queue.backlog().packets > 0).then(|| self.free_at.max(now))
+    }
+
+    /// Sends the next packet of a bulk flow, if the wire is free.
+    pub fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
+        if self.free_at > now {
+            return None;
+        }
+        let Dequeued::Packet(packet) = self.queue.dequeue(now, drops) else {
+            return None;
+        };
+        self.transmit(now, Bytes(packet.len().into()));
+        Some(packet)
+    }
+
+    /// Sends a packet of sparse traffic and says when it has left.
+    pub fn send_sparse(&mut self, now: Instant, size: Bytes) -> Instant {
+        self.transmit(self.free_at.max(now), size);
+        self.free_at
+    }
+
+    /// How long sparse traffic would wait.
+    pub fn sparse_delay(&self, now: Instant) -> Nanos {
+        self.free_at.since(now)
+    }
+
+    fn transmit(&mut self, start: Instant, size: Bytes) {
+        let bits = u128::from(size.0) * 8 * 1_000_000_000;
+        let nanos = bits.div_ceil(u128::from(self.rate.bits_per_sec().max(1)));
+        self.free_at = start + Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.sent.0 += size.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqm_core::packet::{FlowKey, Hashes, Network, Tcp, View};
+
+    const START: Instant = Instant(1_000_000_000);
+
+    /// Flow and number.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Full(u32, u32);
+
+    impl Packet for Full {
+        fn len(&self) -> u32 {
+            1500
+        }
+
+        fn view(&self) -> View {
+            View {
+                network_offset: 14,
+                network: Network::Ipv4,
+                ds_field: 0,
+                key: FlowKey::Hashes(Hashes {
+                    flow: self.0 << 22 | 1,
+                    source: 1,
+                    destination: 1,
+                }),
+            }
+        }
+
+        fn set_ce(&mut self) -> bool {
+            false
+        }
+
+        fn clear_dscp(&mut self) {}
+
+        fn tcp(&self) -> Option<Tcp<'_>> {
+            None
+        }
+    }
+
+    #[test]
+    fn flows_take_turns_at_the_rate() {
+        let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), START);
+        for packet in [Full(0, 0), Full(0, 1), Full(0, 2), Full(1, 0)] {
+            shaper.enqueue(packet, START, &mut ());
+        }
+        let mut now = START;
+        let mut sent = Vec::new();
+        while let Some(ready) = shaper.ready_at(now) {
+            now = ready;
+            sent.extend(shaper.dequeue(now, &mut ()));
+        }
+        // A quantum is 1514 bytes, so the second packet of the first turn goes too.
+        assert_eq!(sent, [Full(0, 0), Full(0, 1), Full(1, 0), Full(0, 2)]);
+        assert_eq!(now, START + Nanos::from_millis(3));
+        assert_eq!(shaper.sparse_delay(now), Nanos::from_millis(1));
+        assert_eq!(
+            shaper.send_sparse(now, Bytes(1500)),
+            START + Nanos::from_millis(5)
+        );
+        assert_eq!(shaper.sent(), Bytes(7500));
+    }
+
+    #[test]
+    fn a_new_rate_holds_from_the_next_packet_on() {
+        let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), START);
+        shaper.enqueue(Full(0, 0), START, &mut ());
+        shaper.enqueue(Full(0, 1), START, &mut ());
+        shaper.dequeue(START, &mut ());
+        shaper.set_rate(Rate::from_kbits_per_sec(6000));
+        let ready = START + Nanos::from_millis(1);
+        assert_eq!(shaper.ready_at(START), Some(ready));
+        shaper.dequeue(ready, &mut ());
+        assert_eq!(shaper.sparse_delay(ready), Nanos::from_millis(2));
+    }
+}
