@@ -498,9 +498,6 @@ impl<P: Packet, R: Random> Qdisc<P> for Cake<P, R> {
             return self.release();
         }
         let outcome = self.decide(now, drops);
-        if let Dequeued::Packet(packet) = &outcome {
-            self.counters.sent(packet.len());
-        }
         self.debug_check();
         outcome
     }
@@ -518,6 +515,9 @@ impl<P: Packet, R: Random> Peek<P> for Cake<P, R> {
         match self.decide(now, drops) {
             Dequeued::Packet(packet) => {
                 let len = packet.len();
+                // It is queued until it is released, and counted as sent then.
+                self.counters.packets -= 1;
+                self.counters.bytes -= u64::from(len);
                 self.backlog.packets += 1;
                 self.backlog.bytes += u64::from(len);
                 self.peeked = Some(packet);
@@ -782,6 +782,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
                 return Dequeued::Empty;
             };
             if let Some(packet) = self.serve(tin, now, &mut decaying_first, drops) {
+                self.counters.sent(packet.len());
                 return Dequeued::Packet(packet);
             }
         }

@@ -21,7 +21,7 @@ impl HashKey {
     }
 
     /// Over the whole tuple; 0 if it is not IP. An IPv6 flow label stands for the ports where there is one.
-    #[inline]
+    #[inline(always)]
     pub fn flow(&self, tuple: &Tuple) -> u32 {
         let ports = match tuple.flow_label {
             0 => u64::from(tuple.source_port) << 16 | u64::from(tuple.destination_port),
@@ -48,7 +48,7 @@ impl HashKey {
     }
 
     /// Over the source address; 0 without IP. One address hashes alike on both sides.
-    #[inline]
+    #[inline(always)]
     pub fn source(&self, addresses: &Addresses) -> u32 {
         match *addresses {
             Addresses::V4 { source, .. } => self.host_v4(source),
@@ -58,7 +58,7 @@ impl HashKey {
     }
 
     /// Over the destination address; 0 without IP.
-    #[inline]
+    #[inline(always)]
     pub fn destination(&self, addresses: &Addresses) -> u32 {
         match *addresses {
             Addresses::V4 { destination, .. } => self.host_v4(destination),
@@ -67,7 +67,7 @@ impl HashKey {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn host_v4(&self, address: Ipv4Addr) -> u32 {
         self.sip(&[u64::from(u32::from(address))])
     }
@@ -83,7 +83,7 @@ impl HashKey {
     /// SipHash's last block, the length, is left out: it tells inputs of different lengths apart, and every length here
     /// is of a kind of its own (one word: an IPv4 host; two: an IPv4 flow or an IPv6 host; five: an IPv6 flow) whose
     /// hashes need not differ from another kind's.
-    #[inline]
+    #[inline(always)]
     fn sip<const WORDS: usize>(&self, words: &[u64; WORDS]) -> u32 {
         let mut state = [
             self.0 ^ 0x736f_6d65_7073_6575,
