@@ -469,7 +469,7 @@ impl Planner<'_> {
                 }
             }
             Qdisc::Htb(_) | Qdisc::Hfsc(_) => self.classes(handle, depth)?,
-            Qdisc::Pie(_) | Qdisc::Sfq(_) => {
+            Qdisc::Pie(_) | Qdisc::Sfq(_) | Qdisc::CakeMq(_) => {
                 let kind = node.qdisc.kind();
                 return Err(BuildError::NotBuiltIn { handle, kind });
             }
