@@ -151,7 +151,7 @@ mod tests {
     fn a_sparkline_spans_its_values() {
         assert_eq!(sparkline(&[]), "");
         assert_eq!(sparkline(&[20.0, 20.0]), "▁▁");
-        assert_eq!(sparkline(&[20.0, 200.0, 2000.0]), "▁▅█");
+        assert_eq!(sparkline(&[20.0, 250.0, 2000.0]), "▁▅█");
         assert_eq!(sparkline(&[20.0, 22.0]), "▁▂");
     }
 }
