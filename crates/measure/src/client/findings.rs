@@ -237,7 +237,7 @@ mod tests {
         let mut result = good();
         result.evidence = vec![steady("interface eth0::rx", 30.0)];
         assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
-        result.evidence = vec![steady("interface eth0::rx", 25.0)];
+        result.evidence = vec![steady("interface eth0::rx", 24.3)];
         assert_eq!(codes(&result), [(Severity::Warning, "cross_traffic".to_owned())]);
         // Packets of 536 bytes have an eighth of headers.
         result.meta.settings.mss = Some(536);

@@ -1,5 +1,6 @@
 //! The client's half: fills the line with HTTP transfers and asks for one byte at a time meanwhile.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -127,21 +128,12 @@ struct Place {
     name: ServerName<'static>,
 }
 
-/// The configuration file, by the draft's names or the older ones.
+/// The configuration file.
 #[derive(Deserialize)]
 struct Configuration {
-    urls: Urls,
+    /// By the draft's names, the older ones, or both.
+    urls: BTreeMap<String, String>,
     test_endpoint: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Urls {
-    #[serde(alias = "small_https_download_url")]
-    small_download_url: Option<String>,
-    #[serde(alias = "large_https_download_url")]
-    large_download_url: Option<String>,
-    #[serde(alias = "https_upload_url")]
-    upload_url: Option<String>,
 }
 
 type Sender = SendRequest<BoxBody<Bytes, Infallible>>;
@@ -187,13 +179,14 @@ impl Session {
             .map_err(|e| refused(format!("its configuration cannot be read: {e}")))?;
         let Configuration { urls, test_endpoint } = configuration;
         let mut places = Vec::new();
-        for (name, url) in [
-            ("small_download_url", urls.small_download_url),
-            ("large_download_url", urls.large_download_url),
-            ("upload_url", urls.upload_url),
+        for (name, older) in [
+            ("small_download_url", "small_https_download_url"),
+            ("large_download_url", "large_https_download_url"),
+            ("upload_url", "https_upload_url"),
         ] {
+            let url = urls.get(name).or_else(|| urls.get(older));
             let url = url.ok_or_else(|| refused(format!("its configuration has no {name}")))?;
-            let place = Place::of(&url, test_endpoint.as_deref()).await;
+            let place = Place::of(url, test_endpoint.as_deref()).await;
             places.push(place.map_err(|e| refused(format!("its {name} '{url}': {e}")))?);
         }
         let [small, large, upload] = <[Place; 3]>::try_from(places).expect("three were looked up");
