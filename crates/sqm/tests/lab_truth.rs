@@ -84,7 +84,8 @@ fn measured_latency_and_goodput_agree_with_the_truth() {
         let (name, figures) = &found[at];
         let tolerance = match (row.line, row.sqm) {
             ("up1m", "none") => CHAOTIC,
-            (_, "none") | ("up1m", "piece_of_cake") => COARSE,
+            // Of a megabit, the test's own probes are some per cent, and they were others when the truth was measured.
+            (_, "none") | ("up1m", _) => COARSE,
             _ => STEADY,
         };
         let is_off = |measured: f64, truth: f64| (measured - truth).abs() > truth * tolerance.goodput;
