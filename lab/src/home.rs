@@ -51,11 +51,6 @@ impl Home {
         guest.script(&bottleneck(line))?;
         Ok(Self { guest })
     }
-
-    /// Replaces the line; queues that sqm set up on the router stay.
-    pub fn set_line(&self, line: &Line) -> Result<(), Error> {
-        self.guest.script(&bottleneck(line)).map(drop)
-    }
 }
 
 impl std::ops::Deref for Home {

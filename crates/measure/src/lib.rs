@@ -26,7 +26,6 @@ pub mod flent;
 pub mod grade;
 pub mod icmp;
 mod load;
-pub mod names;
 pub mod plot;
 mod probe;
 pub mod protocol;

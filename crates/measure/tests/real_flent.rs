@@ -4,10 +4,10 @@ use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sqm_measure::names;
 use sqm_measure::result::{
-    Direction, Flow, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings, TcpSample, TestResult,
+    Direction, Flow, Meta, Probe, ProbeSeries, Sample, Series, Settings, TcpSample, TestResult,
 };
+use sqm_measure::scenario::Scenario;
 
 /// That of Debian 12, and the newest.
 const VERSIONS: [&str; 2] = ["2.1.1", "2.3.0"];
@@ -18,7 +18,7 @@ const OWN_TROUBLE: &str = "'Figure' object has no attribute '_cachedRenderer'";
 #[test]
 fn rrul_in_every_picture() {
     let settings = Settings {
-        dscp: names::RRUL_DSCP.to_vec(),
+        dscp: vec![0, 8, 40, 46],
         ..rrul_times()
     };
     let files = Files::of(&[("before", 300.0, settings.clone()), ("after", 5.0, settings)]);
@@ -167,6 +167,7 @@ fn installed(version: &str) -> PathBuf {
 
 /// A test with plausible figures: 20 Mbit/s down, 4 up, `bloat_ms` of queue.
 fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
+    let scenario = Scenario::of_flows(settings.down, settings.up, &settings.dscp);
     let flows = (0..settings.down + settings.up).map(|index| {
         let (direction, mbit, flows) = if index < settings.down {
             (Direction::Down, 20.0, settings.down)
@@ -198,7 +199,7 @@ fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
                     ..TcpSample::default()
                 })
                 .collect(),
-            ..Flow::new(&names::flow(settings, index), direction)
+            ..Flow::new(&scenario.flows[index as usize].name, direction)
         }
     });
     let first = -(settings.idle_ms as i64) / 50;
@@ -230,21 +231,10 @@ fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
             .collect(),
         ..ProbeSeries::default()
     };
-    let test = names::test(settings);
-    let probes = match test {
-        "rrul" => vec!["Ping (ms) UDP EF", "Ping (ms) UDP BK", "Ping (ms) UDP BE"],
-        "rrul_be" => vec!["Ping (ms) UDP BE1", "Ping (ms) UDP BE2", "Ping (ms) UDP BE3"],
-        _ => vec![names::probes(settings)],
-    };
-    let mut probes: Vec<_> = probes
-        .into_iter()
-        .map(|name| series(name, ProbeKind::Udp))
-        .collect();
-    if test.starts_with("rrul") {
-        probes.push(series("Ping (ms) ICMP", ProbeKind::Icmp));
-    }
+    let plans = scenario.probes.iter();
+    let probes = plans.map(|plan| series(&plan.name, plan.kind)).collect();
     let meta = Meta {
-        test: test.to_owned(),
+        test: scenario.test.clone(),
         title: Some(title.to_owned()),
         time: "2026-01-02T03:04:05Z".to_owned(),
         start_unix: Some(1_767_323_045.25),

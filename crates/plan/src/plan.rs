@@ -7,6 +7,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+pub use sqm_core::handle::Handle;
 use sqm_core::spec::{Class, Qdisc, Stab};
 
 /// Everything that shapes one interface.
@@ -476,31 +477,6 @@ impl fmt::Display for RuleAction {
             Self::Mark(mark) => write!(f, "mark {mark}"),
             Self::EraseDscp { .. } => f.write_str("erase dscp"),
             Self::Return => f.write_str("done"),
-        }
-    }
-}
-
-/// A `tc` handle, `major:minor`, both hexadecimal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle {
-    /// Names the qdisc.
-    pub major: u16,
-    /// Names a class inside it; 0 is the qdisc itself.
-    pub minor: u16,
-}
-
-impl Handle {
-    /// `major:minor`.
-    pub const fn new(major: u16, minor: u16) -> Self {
-        Self { major, minor }
-    }
-}
-
-impl fmt::Display for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.minor {
-            0 => write!(f, "{:x}:", self.major),
-            minor => write!(f, "{:x}:{minor:x}", self.major),
         }
     }
 }
