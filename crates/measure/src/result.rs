@@ -740,6 +740,20 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn every_figure_survives_its_file_to_the_last_bit() {
+        let mut result = example("x", 1.0, 1.0, 1.0);
+        result.probes[0].samples = (0..1000)
+            .map(|i| Probe {
+                due_ms: f64::from(i),
+                t_ms: f64::from(i),
+                rtt_ms: Some(f64::from(i).sqrt()),
+                ..Probe::default()
+            })
+            .collect();
+        assert!(TestResult::from_json(&result.to_json()).unwrap() == result);
+    }
+
+    #[test]
     fn other_files_are_refused_in_words() {
         let newer = example("x", 1.0, 1.0, 1.0)
             .to_json()
