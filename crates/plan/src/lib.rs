@@ -4,6 +4,7 @@
 //! a recipe in [`recipes`] → [`plan::Plan`]. [`load`] is the row.
 #![forbid(unsafe_code)]
 
+pub mod arithmetic;
 pub mod diagnostic;
 pub mod link;
 pub mod plan;

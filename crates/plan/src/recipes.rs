@@ -14,7 +14,7 @@ pub mod simplest_tbf;
 
 use sqm_core::spec::cake::Cake;
 use sqm_core::spec::{ParseError, Qdisc};
-use sqm_core::units::Rate;
+use sqm_core::units::{Nanos, Rate};
 
 use framing::header_note;
 pub(crate) use framing::{above_ip, counted_by};
@@ -61,6 +61,13 @@ impl Device {
             queues: (1, 1),
         }
     }
+}
+
+/// Target and interval of CoDel and fq_codel at this rate where the settings say `auto`.
+pub fn auto_target(rate: Rate) -> (Nanos, Nanos) {
+    let target = computed::target_micros(rate);
+    let interval = computed::interval_micros(target);
+    (Nanos::from_micros(target), Nanos::from_micros(interval))
 }
 
 /// The two directions of the shaped device.

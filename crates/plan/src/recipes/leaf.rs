@@ -6,9 +6,8 @@ use sqm_core::spec::fq_codel::FqCodel;
 use sqm_core::spec::pie::Pie;
 use sqm_core::spec::sfq::Sfq;
 use sqm_core::spec::{ParseError, Qdisc};
-use sqm_core::units::Nanos;
 
-use super::{Line, computed};
+use super::{Line, auto_target, computed};
 use crate::plan::{Handle, PlannedQdisc};
 use crate::settings::{Leaf, Target};
 
@@ -37,9 +36,8 @@ pub(super) fn qdisc(line: Line<'_>, quantum: Option<u32>) -> Result<Qdisc, Parse
     };
     let (target, interval) = match direction.target {
         Target::Auto => {
-            let target = computed::target_micros(rate);
-            let interval = Nanos::from_micros(computed::interval_micros(target));
-            (Some(Nanos::from_micros(target)), Some(interval))
+            let (target, interval) = auto_target(rate);
+            (Some(target), Some(interval))
         }
         Target::QdiscDefault => (None, None),
         Target::Is(target) => (Some(target), None),

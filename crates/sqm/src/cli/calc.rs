@@ -1,11 +1,18 @@
-//! `sqm calc`: numbers for people.
+//! `sqm calc`: numbers for people. The formulas are `sqm_plan::arithmetic` and CAKE itself.
+
+mod goodput;
+mod line;
+mod links;
+mod packet;
+mod queue;
+mod shape;
+mod tin;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
-use sqm_plan::link::{PRESETS, Preset};
-use sqm_plan::settings::LinkLayer;
+use sqm_core::units::{Nanos, Rate};
 
 use crate::failure::Failure;
 
@@ -13,7 +20,13 @@ use crate::failure::Failure;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc links
-  sqm calc links --json")]
+  sqm calc goodput 100mbit --link docsis
+  sqm calc gross 93.39mbit --link ethernet-vlan-pppoe --timestamps
+  sqm calc shape --advertised 7000kbit 768kbit
+  sqm calc packet --link adsl-pppoe-llc
+  sqm calc fifo 1mbit --packets 250
+  sqm calc latency 1mbit
+  sqm calc tin ef")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -21,86 +34,64 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    Links(Links),
-}
-
-/// The access technologies that `option link` names, with the bytes they add to each IP packet.
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
-  sqm calc links
-  sqm calc links --json | jq '.[] | select(.framing == \"ptm\")'")]
-struct Links {
-    /// Print the list as JSON.
-    #[arg(long)]
-    json: bool,
+    Fifo(queue::Fifo),
+    Goodput(goodput::Goodput),
+    Gross(goodput::Gross),
+    Latency(queue::Latency),
+    Links(links::Links),
+    Packet(packet::Packet),
+    Shape(shape::Shape),
+    Tin(tin::Tin),
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.what {
+            What::Fifo(fifo) => fifo.run(),
+            What::Goodput(goodput) => goodput.run(),
+            What::Gross(gross) => gross.run(),
+            What::Latency(latency) => latency.run(),
             What::Links(links) => links.run(),
+            What::Packet(packet) => packet.run(),
+            What::Shape(shape) => shape.run(),
+            What::Tin(tin) => tin.run(),
         }
     }
 }
 
-impl Links {
-    fn run(&self) -> Result<ExitCode, Failure> {
-        let rows: Vec<Row> = PRESETS.iter().map(Row::of).collect();
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
-            return Ok(ExitCode::SUCCESS);
-        }
+/// Prints an answer: as JSON, or in words.
+fn print<T: Serialize>(
+    answer: &T,
+    json: bool,
+    words: impl FnOnce(&T) -> String,
+) -> Result<ExitCode, Failure> {
+    if json {
         println!(
-            "{:<20} {:>8} {:>4} {:<8} {:>10}  what the bytes are",
-            "link", "overhead", "mpu", "framing", "goodput %"
+            "{}",
+            serde_json::to_string_pretty(answer).context("writing JSON")?
         );
-        for row in rows {
-            println!(
-                "{:<20} {:>8} {:>4} {:<8} {:>10.1}  {}: {}",
-                row.name,
-                row.overhead_bytes,
-                row.mpu_bytes,
-                row.framing,
-                row.goodput_percent,
-                row.about,
-                row.source
-            );
-        }
-        println!(
-            "\noverhead and mpu are bytes per packet, counted from the IP header; goodput is what TCP over IPv4 with"
-        );
-        println!("timestamps carries of the gross rate in packets of 1500 bytes.");
-        Ok(ExitCode::SUCCESS)
+    } else {
+        print!("{}", words(answer));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A rate above 0, with its unit: a bare number would be kbit/s in the configuration and bit/s in `tc`.
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(format!("'{text}' needs a unit: {text}kbit or {text}mbit"));
+    }
+    match Rate::parse_tc(text) {
+        Ok(rate) if rate.bits_per_sec() > 0 => Ok(rate),
+        Ok(_) => Err("a rate above 0 is needed".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    about: &'static str,
-    overhead_bytes: i32,
-    mpu_bytes: u32,
-    framing: &'static str,
-    goodput_percent: f64,
-    source: &'static str,
+fn mbit(rate: Rate) -> f64 {
+    rate.bits_per_sec() as f64 / 1e6
 }
 
-impl Row {
-    fn of(preset: &Preset) -> Self {
-        const PACKET: u32 = 1500;
-        const HEADERS: u32 = 20 + 20 + 12;
-        Self {
-            name: preset.name,
-            about: preset.about,
-            overhead_bytes: preset.overhead,
-            mpu_bytes: preset.mpu,
-            framing: match preset.layer {
-                LinkLayer::Atm => "atm",
-                LinkLayer::Ptm => "ptm",
-                LinkLayer::None | LinkLayer::Ethernet => "ethernet",
-            },
-            goodput_percent: f64::from(PACKET - HEADERS) / preset.on_the_line(PACKET) * 100.0,
-            source: preset.source,
-        }
-    }
+fn millis(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
 }

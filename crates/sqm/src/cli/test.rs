@@ -150,7 +150,7 @@ fn parse_ms(text: &str) -> Result<u64, String> {
 }
 
 /// A code point by number or by name (RFC 2474, 2597, 3246, 8622).
-fn parse_dscp(text: &str) -> Result<u8, String> {
+pub(super) fn parse_dscp(text: &str) -> Result<u8, String> {
     let lower = text.to_ascii_lowercase();
     let digits = |prefix: &str| lower.strip_prefix(prefix).map(str::as_bytes);
     let value = match lower.as_str() {

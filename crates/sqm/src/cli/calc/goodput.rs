@@ -1,0 +1,109 @@
+//! `sqm calc goodput` and `sqm calc gross`: from the rate of the line to that of a speed test, and back.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use sqm_core::units::Rate;
+use sqm_plan::arithmetic;
+
+use super::line::Packet;
+use super::{mbit, parse_rate, print};
+use crate::failure::Failure;
+
+/// What a speed test can show at most on a line, or behind a shaper, of this gross rate.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm calc goodput 100mbit --link docsis          3.82 % less than gross
+  sqm calc goodput 100mbit --link ethernet-vlan-pppoe --timestamps
+  sqm calc goodput 100mbit --overhead 100 --size 256 --json")]
+pub(super) struct Goodput {
+    /// Gross rate, such as 100mbit.
+    #[arg(value_parser = parse_rate)]
+    rate: Rate,
+    #[command(flatten)]
+    packet: Packet,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The gross rate that a speed test's result comes from: what a shaper must be told to let so much through.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm calc gross 93.39mbit --link ethernet-vlan-pppoe --timestamps
+  sqm calc gross 20mbit --link adsl-pppoe-llc --json")]
+pub(super) struct Gross {
+    /// Goodput, such as 93.39mbit.
+    #[arg(value_parser = parse_rate)]
+    goodput: Rate,
+    #[command(flatten)]
+    packet: Packet,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Goodput {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        print(&Answer::of(self.rate, &self.packet)?, self.json, Answer::words)
+    }
+}
+
+impl Gross {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let headers = self.packet.headers()?;
+        let gross = arithmetic::gross(self.goodput, self.packet.size(), headers, &self.packet.framing());
+        // A packet without payload was refused before.
+        let gross = gross.unwrap_or(self.goodput);
+        print(&Answer::of(gross, &self.packet)?, self.json, Answer::words)
+    }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    gross_bits_per_sec: u64,
+    goodput_bits_per_sec: u64,
+    goodput_percent: f64,
+    packet_bytes: u32,
+    payload_bytes: u32,
+    on_the_line_bytes: u32,
+    packets_per_sec: u64,
+    /// What the acknowledgements take in the other direction.
+    acknowledgements_bits_per_sec: u64,
+}
+
+impl Answer {
+    fn of(gross: Rate, packet: &Packet) -> Result<Self, Failure> {
+        let (size, headers, framing) = (packet.size(), packet.headers()?, packet.framing());
+        let goodput = arithmetic::goodput(gross, size, headers, &framing);
+        let acknowledgements = arithmetic::acknowledgements(gross, size, headers, &framing);
+        Ok(Self {
+            gross_bits_per_sec: gross.bits_per_sec(),
+            goodput_bits_per_sec: goodput.bits_per_sec(),
+            goodput_percent: f64::from(size - headers.bytes()) / f64::from(framing.line_len(size)) * 100.0,
+            packet_bytes: size,
+            payload_bytes: size - headers.bytes(),
+            on_the_line_bytes: framing.line_len(size),
+            packets_per_sec: arithmetic::packets_per_sec(gross, size, &framing),
+            acknowledgements_bits_per_sec: acknowledgements.bits_per_sec(),
+        })
+    }
+
+    fn words(&self) -> String {
+        let of = |bits_per_sec| mbit(Rate::from_bits_per_sec(bits_per_sec));
+        format!(
+            "gross             {:>12.3} Mbit/s  {} packets/s of {} bytes, {} on the line\n\
+             goodput           {:>12.3} Mbit/s  {:.2} % of gross ({:.2} % less): {} bytes of payload in a packet\n\
+             acknowledgements  {:>12.3} Mbit/s  in the other direction, one for two packets\n",
+            of(self.gross_bits_per_sec),
+            self.packets_per_sec,
+            self.packet_bytes,
+            self.on_the_line_bytes,
+            of(self.goodput_bits_per_sec),
+            self.goodput_percent,
+            100.0 - self.goodput_percent,
+            self.payload_bytes,
+            of(self.acknowledgements_bits_per_sec),
+        )
+    }
+}

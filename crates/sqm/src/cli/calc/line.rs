@@ -1,0 +1,111 @@
+//! What a packet takes on the line, as words of the command line: a technology by its name, or its numbers.
+
+use anyhow::anyhow;
+use sqm_core::nearest::nearest;
+use sqm_core::spec::cake::{Cells, Framing};
+use sqm_plan::arithmetic::{self, Headers};
+use sqm_plan::link::{PRESETS, Preset};
+
+use crate::failure::Failure;
+
+#[derive(clap::Args)]
+pub(super) struct Line {
+    /// The access technology, by its name in `sqm calc links`; its numbers can be replaced by the options below.
+    #[arg(long, value_name = "LINK", value_parser = parse_link)]
+    link: Option<&'static Preset>,
+    /// Bytes that the line adds to each IP packet; 38 (plain Ethernet) unless something is said.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = clap::value_parser!(i16).range(-64..=256))]
+    overhead: Option<i16>,
+    /// Least size of a frame, overhead included, bytes.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(0..=256))]
+    mpu: Option<u16>,
+    /// Cells of ATM (ADSL): 48 bytes in 53.
+    #[arg(long, conflicts_with = "ptm")]
+    atm: bool,
+    /// The coding of VDSL2: 64 bytes in 65.
+    #[arg(long)]
+    ptm: bool,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Packet {
+    #[command(flatten)]
+    line: Line,
+    /// Size of the IP packets; the line's MTU, less 8 bytes under PPPoE.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65535))]
+    size: Option<u32>,
+    /// TCP over IPv6.
+    #[arg(long)]
+    ipv6: bool,
+    /// TCP with timestamps, 12 bytes more.
+    #[arg(long)]
+    timestamps: bool,
+}
+
+impl Line {
+    pub(super) fn framing(&self) -> Framing {
+        let base = match self.link {
+            Some(preset) => arithmetic::framing(preset),
+            None => Framing {
+                from_ip: true,
+                overhead: 38,
+                mpu: 0,
+                cells: Cells::None,
+            },
+        };
+        Framing {
+            overhead: self.overhead.unwrap_or(base.overhead),
+            mpu: self.mpu.unwrap_or(base.mpu),
+            cells: match (self.atm, self.ptm) {
+                (true, _) => Cells::Atm,
+                (_, true) => Cells::Ptm,
+                _ => base.cells,
+            },
+            ..base
+        }
+    }
+
+    /// Largest IP packet that fits in 1500 bytes of Ethernet.
+    pub(super) fn mtu(&self) -> u32 {
+        // Only links that are named for it: others may have PPPoE among their bytes, or not.
+        let pppoe = self.link.is_some_and(|preset| preset.name.contains("pppoe"));
+        if pppoe { 1492 } else { 1500 }
+    }
+}
+
+impl Packet {
+    pub(super) fn framing(&self) -> Framing {
+        self.line.framing()
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.size.unwrap_or_else(|| self.line.mtu())
+    }
+
+    /// An error if nothing is left for a payload.
+    pub(super) fn headers(&self) -> Result<Headers, Failure> {
+        let headers = if self.ipv6 { Headers::IPV6 } else { Headers::IPV4 };
+        let headers = if self.timestamps {
+            headers.timestamps()
+        } else {
+            headers
+        };
+        if self.size() <= headers.bytes() {
+            return Err(Failure::Usage(anyhow!(
+                "packets of {} bytes have no payload: their headers take {}",
+                self.size(),
+                headers.bytes()
+            )));
+        }
+        Ok(headers)
+    }
+}
+
+fn parse_link(name: &str) -> Result<&'static Preset, String> {
+    PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
+        match nearest(name, PRESETS.iter().map(|preset| preset.name)) {
+            Some(near) => format!("no link '{name}'; did you mean '{near}'?"),
+            None => format!("no link '{name}'; sqm calc links lists them"),
+        }
+    })
+}

@@ -1,0 +1,58 @@
+//! `sqm calc shape`: the rates to begin with.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use sqm_core::units::Rate;
+use sqm_plan::arithmetic::{self, Known};
+
+use super::{parse_rate, print};
+use crate::failure::Failure;
+
+/// The rates to begin with: 85 % of what the contract says, or 95 % of what a test without shaping found.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm calc shape --advertised 7mbit 768kbit
+  sqm calc shape --measured 6.2mbit 670kbit")]
+pub(super) struct Shape {
+    /// Download and upload as advertised.
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate,
+          required_unless_present = "measured", conflicts_with = "measured")]
+    advertised: Vec<Rate>,
+    /// Download and upload as measured, with SQM off.
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate)]
+    measured: Vec<Rate>,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Shape {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let (rates, known) = if self.measured.is_empty() {
+            (&self.advertised, Known::Advertised)
+        } else {
+            (&self.measured, Known::Measured)
+        };
+        let shaped = |n: usize| {
+            let rate = rates.get(n).copied();
+            rate.map_or(0, |rate| arithmetic::shaped(rate, known).kbits_per_sec())
+        };
+        let answer = Answer {
+            download_kbit_per_sec: shaped(0),
+            upload_kbit_per_sec: shaped(1),
+        };
+        print(&answer, self.json, |answer| {
+            format!(
+                "\toption download '{}'\n\toption upload '{}'\n",
+                answer.download_kbit_per_sec, answer.upload_kbit_per_sec
+            )
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    download_kbit_per_sec: u64,
+    upload_kbit_per_sec: u64,
+}
