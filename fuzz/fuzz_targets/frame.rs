@@ -1,7 +1,9 @@
-//! Any bytes are a frame: it is read, marked and washed without a panic, and a mark changes nothing but the mark.
+//! Any bytes are a frame: it is read, marked and washed without a panic, a mark changes nothing but the mark, and its
+//! flow is hashed alike in both ways that lead there.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use sqm_core::flow_hash::HashKey;
 use sqm_core::frame::{EtherType, Frame, LinkType};
 use sqm_core::packet::Packet;
 
@@ -21,6 +23,8 @@ fuzz_target!(|input: (u8, u32, u16, Vec<u8>)| {
         None => Frame::with_network_at(link.into(), EtherType(protocol), bytes.clone(), length),
     };
     let before = frame.view();
+    let key = HashKey(1, 2);
+    assert_eq!(frame.hashed(&key), before.hashed(&key));
     if let Some(tcp) = frame.tcp() {
         assert!(tcp.options.len() <= 40);
     }

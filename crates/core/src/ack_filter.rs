@@ -266,6 +266,7 @@ const fn is_sack(body: &[u8]) -> bool {
     body.len().is_multiple_of(8)
 }
 
+#[inline]
 fn stamp_in(kind: u8, body: &[u8]) -> Option<Stamps> {
     (kind == TIMESTAMP && body.len() == 8).then(|| Stamps {
         value: word(&body[..4]),
@@ -344,6 +345,7 @@ fn options(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
+#[inline]
 fn segment<P: Packet>(packet: &P, fragments: bool) -> Option<Tcp<'_>> {
     packet.tcp().filter(|tcp| fragments || !tcp.later_fragment)
 }
@@ -357,6 +359,7 @@ const fn after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
+#[inline]
 fn word(bytes: &[u8]) -> u32 {
     match *bytes {
         [a, b, c, d] => u32::from_be_bytes([a, b, c, d]),

@@ -22,7 +22,8 @@ use core::fmt;
 use crate::ack_filter::{self, Summary};
 use crate::cobalt::Cobalt;
 use crate::diffserv::{Layout, MAX_TINS};
-use crate::packet::{FlowKey, Hashes, Packet, Tuple, View};
+use crate::flow_hash::HashKey;
+use crate::packet::{FlowKey, Hashed, Hashes, Packet, Tuple};
 use crate::packet_list::{List, Store};
 use crate::profile::Profile;
 use crate::qdisc::{Backlog, Counters, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
@@ -59,7 +60,6 @@ pub struct Cake<P, R> {
     layout: &'static Layout,
     tin_count: usize,
     fair: Fairness,
-    hashed: Hashed,
     /// Bytes per second; 0 is unlimited. Differs from the specification with `autorate-ingress`.
     rate: u64,
     shaper: Shaper,
@@ -167,7 +167,6 @@ impl<P: Packet, R: Random> Cake<P, R> {
             layout: Layout::of(spec.tins),
             tin_count: 0,
             fair: fairness(spec.isolation),
-            hashed: Hashed::for_spec(spec),
             rate,
             shaper: Shaper::default(),
             autorate: Autorate::new(rate),
@@ -350,7 +349,6 @@ impl<P: Packet, R: Random> Cake<P, R> {
         self.layout = Layout::of(self.spec.tins);
         self.tin_count = self.layout.count();
         self.fair = fairness(self.spec.isolation);
-        self.hashed = Hashed::for_spec(&self.spec);
         self.shaper.pace = Pace::of(self.rate);
         let missing = self.layout.count().saturating_sub(self.tins.len());
         self.tins.reserve_exact(missing);
@@ -453,13 +451,12 @@ impl<P: Packet, R: Random> Qdisc<P> for Cake<P, R> {
     #[inline]
     fn enqueue(&mut self, mut packet: P, now: Instant, drops: &mut dyn Drops<P>) {
         let now = self.advance(now);
-        let view = packet.view();
-        let tin = self.choose_tin(&packet, &view);
+        let hashed = self.hashed(&packet);
+        let tin = self.choose_tin(&packet, &hashed);
         if self.spec.wash {
             packet.clear_dscp();
         }
-        let hashes = self.hashes(&view.key);
-        let flow = self.choose_queue(tin, &hashes);
+        let flow = self.choose_queue(tin, &hashed.hashes);
         self.wake(tin, now);
 
         let len = packet.len();
@@ -468,8 +465,8 @@ impl<P: Packet, R: Random> Qdisc<P> for Cake<P, R> {
         let place = Place {
             tin,
             flow,
-            offset: view.network_offset,
-            connection: hashes.flow,
+            offset: hashed.network_offset,
+            connection: hashed.hashes.flow,
         };
         if self.spec.split_gso && packet.aggregate().is_some() {
             packet.split(|segment| self.append(place, segment, Summary::UNREAD, now));
@@ -559,7 +556,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
     }
 
     #[inline]
-    fn choose_tin(&self, packet: &P, view: &View) -> usize {
+    fn choose_tin(&self, packet: &P, hashed: &Hashed) -> usize {
         if self.tin_count == 1 {
             return 0;
         }
@@ -578,34 +575,16 @@ impl<P: Packet, R: Random> Cake<P, R> {
         {
             return usize::from(tin);
         }
-        usize::from(layout.tin_of(view.network, view.ds_field))
+        usize::from(layout.tin_of(hashed.network, hashed.ds_field))
     }
 
+    /// The packet's view with its hashes, which are those of the addresses before NAT where these are known.
     #[inline]
-    fn hashes(&mut self, key: &FlowKey) -> Hashes {
-        let tuple = match key {
-            FlowKey::Hashes(hashes) => return *hashes,
-            FlowKey::Tuple(tuple) => tuple,
-        };
-        let before_nat = match &mut self.nat {
-            Some(resolve) if self.spec.nat => resolve(tuple),
-            _ => None,
-        };
-        let tuple = before_nat.as_ref().unwrap_or(tuple);
+    fn hashed(&mut self, packet: &P) -> Hashed {
         let key = &self.environment.hash_key;
-        let Hashed {
-            flow,
-            source,
-            destination,
-        } = self.hashed;
-        Hashes {
-            flow: if flow { key.flow(tuple) } else { 0 },
-            source: if source { key.source(&tuple.addresses) } else { 0 },
-            destination: if destination {
-                key.destination(&tuple.addresses)
-            } else {
-                0
-            },
+        match &mut self.nat {
+            Some(resolve) if self.spec.nat => before_nat(packet, key, resolve),
+            _ => packet.hashed(key),
         }
     }
 
@@ -950,6 +929,17 @@ impl<P: Packet, R: Random> Cake<P, R> {
     }
 }
 
+#[inline(never)]
+fn before_nat<P: Packet>(packet: &P, key: &HashKey, resolve: &mut NatResolver) -> Hashed {
+    let mut view = packet.view();
+    if let FlowKey::Tuple(tuple) = &mut view.key
+        && let Some(before) = resolve(tuple)
+    {
+        *tuple = before;
+    }
+    view.hashed(key)
+}
+
 /// A packet is no longer queued.
 #[inline]
 fn forget<P: Packet>(
@@ -965,27 +955,6 @@ fn forget<P: Packet>(
     backlog.packets -= 1;
     backlog.bytes -= u64::from(len);
     memory.used -= u64::from(entry.truesize);
-}
-
-/// Which hashes are asked for. The ACK filter tells connections apart by the flow's.
-#[derive(Clone, Copy, Debug)]
-struct Hashed {
-    flow: bool,
-    source: bool,
-    destination: bool,
-}
-
-impl Hashed {
-    fn for_spec(spec: &Spec) -> Self {
-        use Isolation::{Dsthost, DualDsthost, DualSrchost, Flows, Hosts, Srchost, TripleIsolate};
-        let is = spec.isolation;
-        Self {
-            flow: spec.ack_filter != AckFilter::Off
-                || matches!(is, Flows | DualSrchost | DualDsthost | TripleIsolate),
-            source: matches!(is, Srchost | Hosts | DualSrchost | TripleIsolate),
-            destination: matches!(is, Dsthost | Hosts | DualDsthost | TripleIsolate),
-        }
-    }
 }
 
 const fn fairness(isolation: Isolation) -> Fairness {

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use crate::codel;
 use crate::flow_hash::HashKey;
 use crate::handle::Handle;
-use crate::packet::{FlowKey, Packet};
+use crate::packet::Packet;
 use crate::packet_list::{List, Store};
 use crate::qdisc::{Backlog, Counters, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
 use crate::spec;
@@ -429,10 +429,7 @@ impl Params {
         {
             return u32::from(chosen.minor) - 1;
         }
-        let hash = match packet.view().key {
-            FlowKey::Tuple(tuple) => self.hash_key.flow(&tuple),
-            FlowKey::Hashes(hashes) => hashes.flow,
-        };
+        let hash = packet.hashed(&self.hash_key).hashes.flow;
         ((u64::from(hash) * u64::from(self.flows)) >> 32) as u32
     }
 }

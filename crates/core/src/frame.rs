@@ -21,7 +21,8 @@ mod tcp;
 
 pub use link::{EtherType, LinkType};
 
-use crate::packet::{Addresses, FlowKey, Network, Packet, Tcp, Tuple, View};
+use crate::flow_hash::HashKey;
+use crate::packet::{Addresses, FlowKey, Hashed, Network, Packet, Tcp, Tuple, View};
 
 /// A frame in its buffer: `&mut [u8]`, `Box<[u8]>`, `Vec<u8>` or whatever else holds the bytes.
 #[derive(Clone, Debug)]
@@ -66,6 +67,15 @@ impl<B: AsRef<[u8]>> Frame<B> {
         self.bytes
     }
 
+    /// The protocol of a packet whose IP header was read, or not.
+    #[inline]
+    const fn network_if(&self, is_read: bool) -> Network {
+        match self.network {
+            Network::Ipv4 | Network::Ipv6 if !is_read => Network::Other,
+            network => network,
+        }
+    }
+
     /// From the network header on.
     #[inline]
     fn packet(&self) -> &[u8] {
@@ -107,10 +117,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Packet for Frame<B> {
             },
             None => View {
                 network_offset: self.network_offset,
-                network: match self.network {
-                    Network::Arp => Network::Arp,
-                    _ => Network::Other,
-                },
+                network: self.network_if(false),
                 ds_field: 0,
                 key: FlowKey::Tuple(Tuple {
                     addresses: Addresses::None,
@@ -120,6 +127,24 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Packet for Frame<B> {
                     flow_label: 0,
                 }),
             },
+        }
+    }
+
+    #[inline]
+    fn hashed(&self, key: &HashKey) -> Hashed {
+        let plain = match self.network {
+            Network::Ipv4 => network::plain_ipv4(self.packet()).map(|(ds, tuple)| (ds, key.hashes(&tuple))),
+            Network::Ipv6 => network::plain_ipv6(self.packet()).map(|(ds, tuple)| (ds, key.hashes(&tuple))),
+            Network::Arp | Network::Other => None,
+        };
+        match plain {
+            Some((ds_field, hashes)) => Hashed {
+                network_offset: self.network_offset,
+                network: self.network,
+                ds_field,
+                hashes,
+            },
+            None => self.view().hashed(key),
         }
     }
 
@@ -136,6 +161,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Packet for Frame<B> {
         ds_field::change(self.network, self.packet_mut(), |ds_field| Some(ds_field & 0b11));
     }
 
+    #[inline]
     fn tcp(&self) -> Option<Tcp<'_>> {
         tcp::read(self.network, self.packet())
     }

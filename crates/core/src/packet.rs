@@ -5,6 +5,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::flow_hash::HashKey;
+
 /// A packet in the care of a queue. The queue owns it until it is sent or dropped, and hands it back then.
 pub trait Packet: Sized {
     /// Length in bytes as the device counts it: link header included, frame check sequence not.
@@ -22,6 +24,12 @@ pub trait Packet: Sized {
 
     /// What classification needs. Frames are parsed here, so a queue asks once per packet.
     fn view(&self) -> View;
+
+    /// The view with its flow hashed, which is what most queues want. In place of [`view`](Self::view), not besides.
+    #[inline]
+    fn hashed(&self, key: &HashKey) -> Hashed {
+        self.view().hashed(key)
+    }
 
     /// Sets Congestion Experienced (RFC 3168 §5). False if the packet's transport does not speak ECN, and the packet is
     /// then unchanged; true if it carries CE now, even if it came so.
@@ -71,6 +79,35 @@ pub struct View {
     pub ds_field: u8,
     /// What tells its flow from others.
     pub key: FlowKey,
+}
+
+impl View {
+    /// The same, the flow hashed with `key`.
+    #[inline]
+    pub fn hashed(&self, key: &HashKey) -> Hashed {
+        Hashed {
+            network_offset: self.network_offset,
+            network: self.network,
+            ds_field: self.ds_field,
+            hashes: match &self.key {
+                FlowKey::Tuple(tuple) => key.hashes(tuple),
+                FlowKey::Hashes(hashes) => *hashes,
+            },
+        }
+    }
+}
+
+/// A [`View`] with hashes in place of what they are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hashed {
+    /// Where the network header begins.
+    pub network_offset: u16,
+    /// The protocol there.
+    pub network: Network,
+    /// Differentiated services field.
+    pub ds_field: u8,
+    /// What tells its flow from others.
+    pub hashes: Hashes,
 }
 
 /// The network layer's protocol.

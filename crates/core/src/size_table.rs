@@ -7,7 +7,8 @@
 
 use alloc::vec::Vec;
 
-use crate::packet::{Aggregate, Packet, Tcp, View};
+use crate::flow_hash::HashKey;
+use crate::packet::{Aggregate, Hashed, Packet, Tcp, View};
 use crate::spec::{LinkLayer, Stab};
 
 /// What a size is limited to, bytes.
@@ -106,6 +107,11 @@ impl<P: Packet> Packet for Sized<P> {
 
     fn view(&self) -> View {
         self.packet.view()
+    }
+
+    #[inline]
+    fn hashed(&self, key: &HashKey) -> Hashed {
+        self.packet.hashed(key)
     }
 
     fn set_ce(&mut self) -> bool {

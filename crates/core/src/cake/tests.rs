@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::*;
-use crate::flow_hash::HashKey;
-use crate::packet::{Addresses, Aggregate, Network, Tcp};
+use crate::packet::{Addresses, Aggregate, Network, Tcp, View};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -837,8 +836,8 @@ fn marks_and_priorities_override_dscp() {
     let tin_of = |mark, priority| {
         let mut packet = TestPacket::new(0, 100, 1).dscp(46);
         (packet.mark, packet.priority) = (mark, priority);
-        let view = packet.view();
-        rig.cake.choose_tin(&packet, &view)
+        let hashed = packet.hashed(&HashKey(1, 2));
+        rig.cake.choose_tin(&packet, &hashed)
     };
     let by_mark = [0x10, 0x20, 0x30, 0x40, 0x50].map(|mark| tin_of(mark, 0));
     assert_eq!(by_mark, [1, 0, 2, 3, 3]);

@@ -6,6 +6,7 @@ use crate::packet::{Addresses, Tuple};
 
 pub(super) const IPV4_IN_IP: u8 = 4;
 pub(super) const TCP: u8 = 6;
+const UDP: u8 = 17;
 pub(super) const IPV6_IN_IP: u8 = 41;
 
 /// Tunnels within tunnels that are looked into.
@@ -23,6 +24,29 @@ pub(super) fn ipv4(packet: &[u8]) -> Option<(u8, Tuple)> {
 pub(super) fn ipv6(packet: &[u8]) -> Option<(u8, Tuple)> {
     let header = Ipv6::read(packet)?;
     Some((header.traffic_class, header.flow(packet, MOST_TUNNELS)))
+}
+
+/// As [`ipv4`] for the packets that most are: TCP or UDP, no tunnel, no later fragment. None for others.
+#[inline(always)]
+pub(super) fn plain_ipv4(packet: &[u8]) -> Option<(u8, Tuple)> {
+    let header = Ipv4::read(packet)?;
+    let payload = packet.get(header.header_length..)?;
+    let is_plain = !header.later_fragment && matches!(header.protocol, TCP | UDP);
+    is_plain.then(|| (header.ds_field, with_ports(header.outer(), payload)))
+}
+
+/// As [`ipv6`] for the packets that most are: TCP or UDP without extension headers, no tunnel. None for others.
+#[inline(always)]
+pub(super) fn plain_ipv6(packet: &[u8]) -> Option<(u8, Tuple)> {
+    let header = Ipv6::read(packet)?;
+    let payload = packet.get(Ipv6::LENGTH..)?;
+    let is_plain = matches!(header.next_header, TCP | UDP);
+    is_plain.then(|| {
+        (
+            header.traffic_class,
+            with_ports(header.outer(header.next_header), payload),
+        )
+    })
 }
 
 /// An IPv4 header (RFC 791).
@@ -59,18 +83,22 @@ impl Ipv4 {
         })
     }
 
-    #[inline]
     fn flow(self, packet: &[u8], tunnels: u32) -> Tuple {
-        let outer = Tuple {
+        match packet.get(self.header_length..) {
+            Some(payload) if !self.later_fragment => above(self.outer(), payload, tunnels),
+            _ => self.outer(),
+        }
+    }
+
+    /// The flow as far as this header tells.
+    #[inline]
+    const fn outer(&self) -> Tuple {
+        Tuple {
             addresses: self.addresses,
             protocol: self.protocol,
             source_port: 0,
             destination_port: 0,
             flow_label: 0,
-        };
-        match packet.get(self.header_length..) {
-            Some(payload) if !self.later_fragment => above(outer, payload, tunnels),
-            _ => outer,
         }
     }
 }
@@ -107,17 +135,22 @@ impl Ipv6 {
     }
 
     fn flow(self, packet: &[u8], tunnels: u32) -> Tuple {
-        let outer = |protocol| Tuple {
+        let payload = packet.get(Self::LENGTH..).unwrap_or_default();
+        match behind_extensions(self.next_header, payload) {
+            (protocol, Some(payload)) => above(self.outer(protocol), payload, tunnels),
+            (protocol, None) => self.outer(protocol),
+        }
+    }
+
+    /// The flow as far as this header tells, `protocol` being the one behind the extension headers.
+    #[inline]
+    const fn outer(&self, protocol: u8) -> Tuple {
+        Tuple {
             addresses: self.addresses,
             protocol,
             source_port: 0,
             destination_port: 0,
             flow_label: self.flow_label,
-        };
-        let payload = packet.get(Self::LENGTH..).unwrap_or_default();
-        match behind_extensions(self.next_header, payload) {
-            (protocol, Some(payload)) => above(outer(protocol), payload, tunnels),
-            (protocol, None) => outer(protocol),
         }
     }
 }
@@ -170,7 +203,6 @@ fn behind_extensions(mut protocol: u8, mut bytes: &[u8]) -> (u8, Option<&[u8]>) 
 #[inline]
 fn above(outer: Tuple, payload: &[u8], tunnels: u32) -> Tuple {
     const DCCP: u8 = 33;
-    const UDP: u8 = 17;
     const SCTP: u8 = 132;
     const UDP_LITE: u8 = 136;
     match outer.protocol {

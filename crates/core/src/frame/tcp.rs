@@ -4,6 +4,7 @@ use super::network::{IPV6_IN_IP, Ipv4, Ipv6, TCP, with_ports};
 use crate::packet::{Addresses, Network, Tcp, Tuple};
 
 /// The TCP segment that `packet` carries, if its header is at hand as a whole.
+#[inline]
 pub(super) fn read(network: Network, packet: &[u8]) -> Option<Tcp<'_>> {
     match network {
         Network::Ipv4 => in_ipv4(packet),
@@ -12,6 +13,7 @@ pub(super) fn read(network: Network, packet: &[u8]) -> Option<Tcp<'_>> {
     }
 }
 
+#[inline]
 fn in_ipv4(packet: &[u8]) -> Option<Tcp<'_>> {
     let header = Ipv4::read(packet)?;
     let payload = packet.get(header.header_length..)?;
@@ -34,6 +36,7 @@ fn in_ipv6(packet: &[u8], later_fragment: bool) -> Option<Tcp<'_>> {
 }
 
 /// The segment at the start of `bytes`, `length` bytes long as IP tells it.
+#[inline]
 fn segment(addresses: Addresses, bytes: &[u8], length: usize, later_fragment: bool) -> Option<Tcp<'_>> {
     const LEAST_HEADER: usize = 20;
     let header = bytes.first_chunk::<LEAST_HEADER>()?;

@@ -352,6 +352,22 @@ proptest! {
         prop_assert_eq!(frame.bytes().len(), bytes.len());
     }
 
+    /// Most packets are hashed without the long way over their view: the outcome is the same.
+    #[test]
+    fn hashes_are_those_of_the_view(
+        is_v4: bool, protocol in prop::sample::select(&[0u8, 4, 6, 17, 41, 44, 60, 132, 255]), fragment in 0..2u16,
+        options in 0..=10usize, label in 0..2u32, payload in prop::collection::vec(any::<u8>(), 0..60), cut in 0..150usize,
+    ) {
+        let mut bytes = match is_v4 {
+            true => ipv4(2, protocol, fragment, &vec![1; 4 * options], &payload),
+            false => ipv6(2, label, protocol, &payload),
+        };
+        bytes.truncate(cut);
+        let frame = frame(LinkType::Raw, bytes);
+        let key = HashKey(1, 2);
+        prop_assert_eq!(frame.hashed(&key), frame.view().hashed(&key));
+    }
+
     /// Cut anywhere, a good packet is still answered, and its flow is the whole packet's or less of it.
     #[test]
     fn a_cut_packet_is_answered(cut in 0..150usize) {

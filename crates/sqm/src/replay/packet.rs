@@ -1,8 +1,9 @@
 //! A captured packet on its way through the queue.
 
 use sqm_capture::LinkNumber;
+use sqm_core::flow_hash::HashKey;
 use sqm_core::frame::Frame;
-use sqm_core::packet::{Packet, Tcp, View};
+use sqm_core::packet::{Hashed, Packet, Tcp, View};
 use sqm_core::units::Instant;
 
 /// A frame and what the report needs to know of it.
@@ -38,6 +39,10 @@ impl Packet for Captured {
 
     fn view(&self) -> View {
         self.frame.view()
+    }
+
+    fn hashed(&self, key: &HashKey) -> Hashed {
+        self.frame.hashed(key)
     }
 
     fn set_ce(&mut self) -> bool {
