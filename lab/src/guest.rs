@@ -144,6 +144,21 @@ impl Guest {
         succeeded(host, &argv.join(" "), output).map(drop)
     }
 
+    /// Starts a program and waits until somebody on that host listens on a TCP port.
+    pub fn spawn_server(&self, host: &str, argv: &[&str], port: u16) -> Result<(), Error> {
+        self.spawn(host, argv)?;
+        self.script(&format!(
+            "for _ in $(seq 600); do
+                 ip netns exec {host} ss -lntH 'sport = :{port}' | grep -q . && exit 0
+                 sleep 0.1
+             done
+             echo 'nothing listens on port {port} of {host} after a minute: {}' >&2
+             exit 1",
+            argv.join(" ")
+        ))
+        .map(drop)
+    }
+
     /// Writes a file inside the guest. All virtual hosts share one file system, and none of it is the host's.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let output = self.ask(Act::Write {

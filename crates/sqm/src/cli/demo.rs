@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sqm_lab::{Clock, Home, Line, home};
 use sqm_measure::plot;
+use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::report::{ComparedLine, html};
 use sqm_measure::result::{Finding, Severity, TestResult};
 
@@ -119,7 +120,7 @@ fn measure(scene: &'static Scene, clock: Clock) -> Result<Measured, Failure> {
         Ok(Home::boot(clock, &std::env::current_exe()?, &line)?)
     })?;
     for host in ["server", "router"] {
-        home.spawn(host, &["sqm", "serve"])?;
+        home.spawn_server(host, &["sqm", "serve"], DEFAULT_PORT)?;
     }
     let before = step(scene, "measuring the bloated line, 40 s", || {
         test(&home, scene, "without SQM")
