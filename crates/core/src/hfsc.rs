@@ -180,9 +180,18 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
             Class::new(class, parent)
         }));
         set_levels(&mut built);
+        // Room for every class on every list that it may be on, so that packets allocate nothing.
+        for parent in 0..built.len() {
+            let children = built.iter().skip(1);
+            let children = children.filter(|class| class.parent as usize == parent).count();
+            built[parent].children.by_virtual_time.expect(children);
+            built[parent].children.by_fit.expect(children);
+        }
+        let mut eligible = Sorted::new();
+        eligible.expect(built.len());
         Self {
             classes: built,
-            eligible: Sorted::new(),
+            eligible,
             default: u16::try_from(spec.default).map_or(NONE, index),
             filters,
             handle: environment.handle,

@@ -15,6 +15,7 @@
 mod ring;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::fifo::{Fifo, Limit};
@@ -196,7 +197,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
             .map(|(class, (&parent, level))| Class::new(class, parent, level, spec.r2q, environment.now))
             .collect();
         let direct_qlen = spec.direct_qlen.unwrap_or(environment.tx_queue_len);
-        Self {
+        let mut htb = Self {
             classes,
             levels: Box::new(core::array::from_fn(|_| Level::new())),
             default: u16::try_from(spec.default).map_or(NONE, index),
@@ -208,6 +209,34 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
             counters: Counters::NONE,
             r2q: spec.r2q,
             now: environment.now,
+        };
+        htb.make_room();
+        htb
+    }
+
+    /// Room for every class on every list that it may be on, so that packets allocate nothing.
+    fn make_room(&mut self) {
+        let priorities = self.classes.iter().filter_map(|class| match &class.node {
+            Node::Leaf(leaf) => Some(usize::from(leaf.priority)),
+            Node::Inner(_) => None,
+        });
+        let priorities: BTreeSet<usize> = priorities.collect();
+        for (number, level) in self.levels.iter_mut().enumerate() {
+            let classes = self.classes.iter();
+            let classes = classes.filter(|class| usize::from(class.level) == number).count();
+            level.events.expect(classes);
+            for &priority in &priorities {
+                level.rows[priority].expect(classes);
+            }
+        }
+        for parent in 0..self.classes.len() {
+            let children = self.classes.iter();
+            let children = children.filter(|class| class.parent as usize == parent).count();
+            if let Node::Inner(feeds) = &mut self.classes[parent].node {
+                for &priority in &priorities {
+                    feeds[priority].expect(children);
+                }
+            }
         }
     }
 

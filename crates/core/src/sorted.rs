@@ -1,7 +1,7 @@
 //! A short list in order of its keys. Entries of equal keys keep the order in which they came.
 //!
-//! Entries come mostly at the end and leave mostly at the front, which moves few others; the list allocates only to grow
-//! beyond what it ever held.
+//! Entries come mostly at the end and leave mostly at the front, which moves few others. The list allocates only to grow
+//! beyond what it ever held and was told to expect.
 
 use alloc::collections::VecDeque;
 
@@ -11,6 +11,11 @@ pub(crate) struct Sorted<K>(VecDeque<(K, u32)>);
 impl<K: Copy + Ord> Sorted<K> {
     pub(crate) const fn new() -> Self {
         Self(VecDeque::new())
+    }
+
+    /// Makes room for `entries` in all.
+    pub(crate) fn expect(&mut self, entries: usize) {
+        self.0.reserve_exact(entries.saturating_sub(self.0.len()));
     }
 
     #[inline]

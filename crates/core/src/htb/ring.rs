@@ -26,6 +26,12 @@ impl Ring {
         }
     }
 
+    /// Makes room for `classes` in all.
+    pub(super) fn expect(&mut self, classes: usize) {
+        self.members
+            .reserve_exact(classes.saturating_sub(self.members.len()));
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.members.is_empty()
