@@ -364,8 +364,8 @@ fn mark_above_threshold<P: Packet>(params: &Params, stats: &mut Stats, packet: &
 /// The discipline `codel`: one queue, and a limit at which it refuses newcomers.
 #[derive(Clone, Debug)]
 pub struct Codel<P> {
+    spec: spec::codel::Codel,
     params: Params,
-    limit: u32,
     state: State,
     queue: VecDeque<(P, u64)>,
     bytes: u64,
@@ -381,8 +381,8 @@ impl<P: Packet> Codel<P> {
     /// An empty queue.
     pub fn new(spec: &spec::codel::Codel, environment: &Environment) -> Self {
         Self {
+            spec: spec.clone(),
             params: Params::of_codel(spec, environment),
-            limit: spec.limit,
             state: State::default(),
             queue: VecDeque::new(),
             bytes: 0,
@@ -395,8 +395,31 @@ impl<P: Packet> Codel<P> {
     }
 
     /// What it was asked to do.
+    pub const fn spec(&self) -> &spec::codel::Codel {
+        &self.spec
+    }
+
+    /// The same as it is computed with.
     pub const fn params(&self) -> &Params {
         &self.params
+    }
+
+    /// Replaces the parameters. Beyond a lower limit the oldest packets are dropped.
+    pub fn reconfigure(
+        &mut self,
+        spec: &spec::codel::Codel,
+        environment: &Environment,
+        drops: &mut dyn Drops<P>,
+    ) {
+        self.params = Params::of_codel(spec, environment);
+        self.spec = spec.clone();
+        while self.backlog().packets > self.spec.limit
+            && let Some((packet, _)) = self.queue.pop_front()
+        {
+            self.bytes -= u64::from(packet.len());
+            self.counters.dropped += 1;
+            drops.dropped(packet, DropReason::Reconfigure);
+        }
     }
 
     /// Where it stands.
@@ -442,13 +465,13 @@ impl<P: Packet> Codel<P> {
             self.bytes,
             self.queue.iter().map(|(packet, _)| u64::from(packet.len())).sum()
         );
-        debug_assert!(self.backlog().packets <= self.limit);
+        debug_assert!(self.backlog().packets <= self.spec.limit);
     }
 }
 
 impl<P: Packet> Qdisc<P> for Codel<P> {
     fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>) {
-        if self.backlog().packets < self.limit {
+        if self.backlog().packets < self.spec.limit {
             self.bytes += u64::from(packet.len());
             let now = self.advance(now);
             self.queue.push_back((packet, now));

@@ -46,6 +46,11 @@ impl Limit {
     pub fn packets_head_drop(spec: spec::fifo::Fifo, environment: &Environment) -> Self {
         Self::PacketsHeadDrop(spec.limit.unwrap_or(environment.tx_queue_len))
     }
+
+    /// Of the queue that `tbf` has of its own.
+    pub fn of_tbf(spec: &spec::tbf::Tbf) -> Self {
+        Self::Bytes(u32::try_from(spec.limit.0).unwrap_or(u32::MAX))
+    }
 }
 
 impl<P> Fifo<P> {
@@ -62,6 +67,11 @@ impl<P> Fifo<P> {
     /// When it is full.
     pub const fn limit(&self) -> Limit {
         self.limit
+    }
+
+    /// Another limit for what comes from now on; what waits stays.
+    pub const fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit;
     }
 
     /// What it counted.

@@ -31,6 +31,7 @@ const NONE: u32 = u32::MAX;
 /// One fq_codel.
 #[derive(Clone, Debug)]
 pub struct FqCodel<P> {
+    spec: spec::fq_codel::FqCodel,
     params: Params,
     /// Place in `flows` of each hash value's flow; empty until the first packet.
     table: Vec<u32>,
@@ -146,19 +147,9 @@ pub struct FlowStats {
 impl<P: Packet> FqCodel<P> {
     /// An empty queue.
     pub fn new(spec: &spec::fq_codel::FqCodel, environment: &Environment) -> Self {
-        const MEMORY_MAX: u64 = 1 << 31;
-        let params = Params {
-            codel: codel::Params::of_fq_codel(spec, environment),
-            quantum: spec.quantum.unwrap_or(environment.mtu).max(LEAST_QUANTUM),
-            limit: spec.limit,
-            flows: spec.flows,
-            drop_batch: spec.drop_batch,
-            memory_limit: spec.memory_limit.0.min(MEMORY_MAX),
-            handle: environment.handle,
-            hash_key: environment.hash_key,
-        };
         Self {
-            params,
+            spec: spec.clone(),
+            params: Params::new(spec, environment),
             table: Vec::new(),
             flows: Vec::new(),
             free: NONE,
@@ -179,6 +170,35 @@ impl<P: Packet> FqCodel<P> {
     }
 
     /// What it was asked to do.
+    pub const fn spec(&self) -> &spec::fq_codel::FqCodel {
+        &self.spec
+    }
+
+    /// Replaces the parameters, except the number of flows, which stays. Beyond a lower limit packets are dropped in the
+    /// order in which they would have left.
+    pub fn reconfigure(
+        &mut self,
+        spec: &spec::fq_codel::FqCodel,
+        environment: &Environment,
+        now: Instant,
+        drops: &mut dyn Drops<P>,
+    ) {
+        self.spec = spec::fq_codel::FqCodel {
+            flows: self.spec.flows,
+            ..spec.clone()
+        };
+        self.params = Params::new(&self.spec, environment);
+        while self.backlog().packets > self.params.limit || self.queued.memory > self.params.memory_limit {
+            let Some(packet) = self.peeked.take().or_else(|| self.decide(now, drops)) else {
+                break;
+            };
+            self.counters.dropped += 1;
+            drops.dropped(packet, DropReason::Reconfigure);
+        }
+        self.check_invariants();
+    }
+
+    /// The same as it is computed with.
     pub const fn params(&self) -> &Params {
         &self.params
     }
@@ -421,6 +441,20 @@ impl<P: Packet> Peek<P> for FqCodel<P> {
 }
 
 impl Params {
+    fn new(spec: &spec::fq_codel::FqCodel, environment: &Environment) -> Self {
+        const MEMORY_MAX: u64 = 1 << 31;
+        Self {
+            codel: codel::Params::of_fq_codel(spec, environment),
+            quantum: spec.quantum.unwrap_or(environment.mtu).max(LEAST_QUANTUM),
+            limit: spec.limit,
+            flows: spec.flows,
+            drop_batch: spec.drop_batch,
+            memory_limit: spec.memory_limit.0.min(MEMORY_MAX),
+            handle: environment.handle,
+            hash_key: environment.hash_key,
+        }
+    }
+
     /// The hash value of a packet's flow.
     #[inline]
     fn classify<P: Packet>(&self, packet: &P) -> u32 {

@@ -202,6 +202,14 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
         }
     }
 
+    /// Another class for the packets that no class claims.
+    pub fn set_default(&mut self, spec: &spec::Hfsc) {
+        let minor = u16::try_from(spec.default).ok();
+        let class =
+            minor.and_then(|minor| self.classes.iter().skip(1).position(|class| class.minor == minor));
+        self.default = class.map_or(NONE, |index| index as u32 + 1);
+    }
+
     /// What every discipline counts; drops of the queues below included.
     pub const fn counters(&self) -> &Counters {
         &self.counters

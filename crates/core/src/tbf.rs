@@ -43,6 +43,40 @@ struct State {
     checked: Instant,
 }
 
+/// What follows from a specification.
+struct Buckets {
+    rate: Bucket,
+    peak: Option<Bucket>,
+    max_size: u32,
+}
+
+impl Buckets {
+    fn new(spec: &spec::tbf::Tbf) -> Self {
+        let bucket = |rate, burst: u32| {
+            let cost = RateCost::new(rate, spec.framing);
+            let depth = cost.of(burst).0 as i64;
+            Bucket { cost, depth }
+        };
+        let bytes = |size: crate::units::Bytes| u32::try_from(size.0).unwrap_or(u32::MAX);
+        let burst = bytes(spec.burst);
+        Self {
+            rate: bucket(spec.rate, burst),
+            peak: spec.peak.map(|peak| bucket(peak.rate, bytes(peak.mtu))),
+            max_size: spec.peak.map_or(burst, |peak| burst.min(bytes(peak.mtu))),
+        }
+    }
+}
+
+impl State {
+    fn full(rate: &Bucket, peak: Option<&Bucket>, checked: Instant) -> Self {
+        Self {
+            tokens: rate.depth,
+            peak_tokens: peak.map_or(0, |peak| peak.depth),
+            checked,
+        }
+    }
+}
+
 /// What a filter holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
@@ -57,28 +91,23 @@ pub struct Stats {
 impl<P: Packet, Q: Peek<P>> Tbf<P, Q> {
     /// Full buckets over `child`.
     pub fn new(spec: &spec::tbf::Tbf, child: Q, environment: &Environment) -> Self {
-        let bucket = |rate, burst: u32| {
-            let cost = RateCost::new(rate, spec.framing);
-            let depth = cost.of(burst).0 as i64;
-            Bucket { cost, depth }
-        };
-        let bytes = |size: crate::units::Bytes| u32::try_from(size.0).unwrap_or(u32::MAX);
-        let burst = bytes(spec.burst);
-        let rate = bucket(spec.rate, burst);
-        let peak = spec.peak.map(|peak| bucket(peak.rate, bytes(peak.mtu)));
+        let Buckets { rate, peak, max_size } = Buckets::new(spec);
         Self {
             rate,
             peak,
-            max_size: spec.peak.map_or(burst, |peak| burst.min(bytes(peak.mtu))),
-            state: State {
-                tokens: rate.depth,
-                peak_tokens: peak.map_or(0, |peak| peak.depth),
-                checked: environment.now,
-            },
+            max_size,
+            state: State::full(&rate, peak.as_ref(), environment.now),
             child,
             counters: Counters::NONE,
             packets: PhantomData,
         }
+    }
+
+    /// Replaces the parameters. The buckets are full then, and what waits stays.
+    pub fn reconfigure(&mut self, spec: &spec::tbf::Tbf) {
+        let Buckets { rate, peak, max_size } = Buckets::new(spec);
+        self.state = State::full(&rate, peak.as_ref(), self.state.checked);
+        (self.rate, self.peak, self.max_size) = (rate, peak, max_size);
     }
 
     /// What it holds.
@@ -98,6 +127,11 @@ impl<P: Packet, Q: Peek<P>> Tbf<P, Q> {
     /// The queue below.
     pub const fn child(&self) -> &Q {
         &self.child
+    }
+
+    /// The queue below, to be changed.
+    pub const fn child_mut(&mut self) -> &mut Q {
+        &mut self.child
     }
 
     /// The state after a packet of `length` bytes has been paid, with a minus where the tokens do not suffice.
@@ -145,7 +179,17 @@ impl<P: Packet, Q: Peek<P>> Qdisc<P> for Tbf<P, Q> {
 
     fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<P> {
         let mut drops = Counted::new(drops);
-        let next = self.child.peek(now, &mut drops);
+        let next = loop {
+            match self.child.peek(now, &mut drops) {
+                // It came when the buckets were larger.
+                Dequeued::Packet(length) if length > self.max_size => {
+                    if let Dequeued::Packet(packet) = self.child.dequeue(now, &mut drops) {
+                        drops.dropped(packet, DropReason::Oversize);
+                    }
+                }
+                next => break next,
+            }
+        };
         self.counters.dropped += drops.count();
         let length = match next {
             Dequeued::Packet(length) => length,

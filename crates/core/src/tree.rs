@@ -18,10 +18,12 @@
 //! ```
 
 mod any;
+mod change;
 mod description;
 mod stats;
 
 pub use any::{AnyHfsc, AnyHtb, AnyQdisc, AnyTbf, Node};
+pub use change::ChangeError;
 pub use description::{BuildError, Description, LineError, Warning};
 pub use stats::{Details, NodeStats};
 
@@ -35,7 +37,10 @@ use crate::units::Instant;
 
 /// A running tree.
 #[derive(Debug)]
-pub struct Tree<P, R = Xorshift>(Root<P, R>);
+pub struct Tree<P, R = Xorshift> {
+    root: Root<P, R>,
+    environment: Environment,
+}
 
 #[derive(Debug)]
 enum Root<P, R> {
@@ -52,19 +57,23 @@ impl<P: Packet, R: Random> Tree<P, R> {
         mut random: impl FnMut() -> R,
     ) -> Result<Self, BuildError> {
         let plan = description.plan()?;
-        Ok(Self(match &plan.stab {
+        let root = match &plan.stab {
             Some(stab) => Root::Sized(
                 SizeTable::new(stab),
                 Node::build(&plan.root, environment, &mut random),
             ),
             None => Root::Plain(Node::build(&plan.root, environment, &mut random)),
-        }))
+        };
+        Ok(Self {
+            root,
+            environment: *environment,
+        })
     }
 
     /// Every discipline and class as it stands now: the root first, then in depth, classes by their numbers.
     pub fn stats(&self) -> Vec<NodeStats> {
         let mut stats = Vec::new();
-        match &self.0 {
+        match &self.root {
             Root::Plain(root) => root.collect(None, &mut stats),
             Root::Sized(_, root) => root.collect(None, &mut stats),
         }
@@ -75,7 +84,7 @@ impl<P: Packet, R: Random> Tree<P, R> {
 impl<P: Packet, R: Random> Qdisc<P> for Tree<P, R> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>) {
-        match &mut self.0 {
+        match &mut self.root {
             Root::Plain(root) => root.enqueue(packet, now, drops),
             Root::Sized(table, root) => root.enqueue(Sized::new(packet, table), now, &mut Unsized(drops)),
         }
@@ -83,7 +92,7 @@ impl<P: Packet, R: Random> Qdisc<P> for Tree<P, R> {
 
     #[inline]
     fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<P> {
-        match &mut self.0 {
+        match &mut self.root {
             Root::Plain(root) => root.dequeue(now, drops),
             Root::Sized(_, root) => match root.dequeue(now, &mut Unsized(drops)) {
                 Dequeued::Packet(packet) => Dequeued::Packet(packet.into_packet()),
@@ -95,7 +104,7 @@ impl<P: Packet, R: Random> Qdisc<P> for Tree<P, R> {
 
     #[inline]
     fn backlog(&self) -> Backlog {
-        match &self.0 {
+        match &self.root {
             Root::Plain(root) => root.backlog(),
             Root::Sized(_, root) => root.backlog(),
         }

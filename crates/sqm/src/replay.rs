@@ -10,5 +10,6 @@ pub(crate) mod queue;
 pub(crate) mod report;
 mod series;
 pub(crate) mod source;
+mod statistics;
 mod tally;
 pub(crate) mod vector;

@@ -163,6 +163,33 @@ fn each_tin_and_flow_has_its_own_figures() {
     assert!(worst(&report["tins"][1]) > 20.0 && worst(&report["tins"][2]) < 5.0);
     assert_eq!(worst(&report["flows"][1]), worst(&report["tins"][2]));
 
+    let [cake] = report["statistics"].as_array().unwrap().as_slice() else {
+        panic!("{}", report["statistics"]);
+    };
+    assert_eq!(
+        (&cake["kind"], &cake["parent"], &cake["qlen"]),
+        (&json!("cake"), &Value::Null, &json!(0))
+    );
+    assert_eq!(cake["packets"], report["total"]["sent_packets"]);
+    assert_eq!(cake["drops"], report["total"]["drops"]["aqm"]);
+    let [bulk, best_effort, voice] = cake["tins"].as_array().unwrap().as_slice() else {
+        panic!("{}", cake["tins"]);
+    };
+    assert_eq!(
+        (&bulk["name"], &bulk["sent_packets"], &bulk["peak_delay_us"]),
+        (&json!("Bulk"), &json!(0), &json!(0))
+    );
+    assert_eq!(
+        (&voice["sent_packets"], &voice["max_pkt_len"]),
+        (&json!(40), &json!(200))
+    );
+    assert_eq!(best_effort["threshold_rate_bits_per_sec"], 5_000_000);
+    assert_eq!(best_effort["drops"], cake["drops"]);
+    let micros = |tin: &Value, name: &str| tin[name].as_u64().unwrap();
+    assert!(micros(best_effort, "peak_delay_us") > 20_000 && micros(voice, "peak_delay_us") < 5_000);
+    assert!(micros(best_effort, "base_delay_us") <= micros(best_effort, "avg_delay_us"));
+    assert_eq!(cake["classes"].as_array().unwrap().len(), 2);
+
     let text = text(&bench.run(&["--qdisc", "cake bandwidth 5mbit diffserv3"]).stdout);
     for words in [
         "tin Voice",
@@ -200,6 +227,24 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dsfield 0xb8 0x
         rate(1)
     );
     assert_eq!(report["warnings"], json!([]));
+    let statistics = report["statistics"].as_array().unwrap();
+    let of = |name: &str| -> Vec<&Value> { statistics.iter().map(|node| &node[name]).collect() };
+    assert_eq!(
+        Value::from_iter(of("kind").into_iter().cloned()),
+        json!(["htb", "htb", "htb", "pfifo", "htb", "pfifo"])
+    );
+    assert_eq!(
+        Value::from_iter(of("packets").into_iter().cloned()),
+        json!([200, 200, 100, 100, 100, 100])
+    );
+    assert_eq!(
+        (&statistics[2]["handle"], &statistics[2]["parent"]),
+        (&json!("1:10"), &json!("1:1"))
+    );
+    assert_eq!(
+        (&statistics[0]["direct_packets_stat"], &statistics[2]["lended"]),
+        (&json!(0), &json!(100))
+    );
 
     fs::write(
         bench.path("nowhere.tc"),

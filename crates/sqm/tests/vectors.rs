@@ -186,6 +186,198 @@ fn what_is_no_vector_is_refused_with_the_place() {
     assert!(text(&missing.stderr).contains("cannot read the vector /nonexistent.json"));
 }
 
+/// Every kind, none of which needs to have been recorded: what happens is told, and `tc qdisc change` on the way.
+#[test]
+fn every_kind_plays_and_can_be_changed() {
+    // Packets of 1000 bytes: three at 1 s, the change at 1.5 s, three at 2 s, on a link of 8 kbit/s.
+    let play = |qdisc: &str, tc: Value, change: &str| {
+        let packet = |id: u64| json!({"id": id, "t_ns": (1 + id / 3) * 1_000_000_000, "len": 1000, "flow_hash": 7, "dscp": if id % 3 == 2 { 46 } else { 0 }});
+        let mut vector = json!({
+            "name": "unrecorded", "qdisc": qdisc, "profile": "kernel", "tc": tc, "mtu": 1514,
+            "origin_ns": 1_000_000_000, "end_ns": 60_000_000_000_u64, "truesize": "len+256",
+            "random": {"r16": 0, "r32": 0}, "dequeue": {"kind": "link", "rate_bps": 8000},
+            "packets": (0..6).map(packet).collect::<Vec<_>>(),
+        });
+        if !change.is_empty() {
+            vector["events"] = json!([{"t_ns": 1_500_000_000, "change": change}]);
+        }
+        let output = replay(&vector, &["--events"]);
+        let told: Vec<String> = text(&output.stdout)
+            .lines()
+            .map(|line| {
+                let event: Value = serde_json::from_str(line).unwrap();
+                let name = if event["ev"] == "sent" {
+                    ""
+                } else {
+                    event["reason"].as_str().unwrap()
+                };
+                format!(
+                    "{name}{}@{}",
+                    event["id"],
+                    event["t_ns"].as_u64().unwrap() / 100_000_000
+                )
+            })
+            .collect();
+        (told.join(" "), output.status.code(), text(&output.stderr))
+    };
+    let htb = json!([
+        "qdisc add dev eth0 root handle 1: htb default 11",
+        "class add dev eth0 parent 1: classid 1:10 htb rate 1mbit prio 0",
+        "class add dev eth0 parent 1: classid 1:11 htb rate 1mbit prio 1",
+        "filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dsfield 0xb8 0xfc flowid 1:10"
+    ]);
+    let hfsc = json!([
+        "tc qdisc add dev eth0 root handle 1: hfsc default 11",
+        "tc class add dev eth0 parent 1: classid 1:10 hfsc rt m2 1mbit ls m2 1mbit",
+        "tc class add dev eth0 parent 1: classid 1:11 hfsc ls m2 1mbit",
+        "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dsfield 0xb8 0xfc flowid 1:10"
+    ]);
+    let cake_below = json!([
+        "qdisc add dev eth0 root handle 1: htb default 10",
+        "class add dev eth0 parent 1: classid 1:10 htb rate 1mbit",
+        "qdisc add dev eth0 parent 1:10 handle 10: cake besteffort"
+    ]);
+    let all = "0@10 1@20 2@30 3@40 4@50 5@60";
+    for (qdisc, tc, change, expected) in [
+        ("pfifo", json!("limit 4"), "", "0@10 tail5@20 1@20 2@30 3@40 4@50"),
+        ("pfifo", json!("limit 4"), "limit 5", all),
+        (
+            "pfifo",
+            json!(""),
+            "limit 1",
+            "0@10 tail3@20 tail4@20 tail5@20 1@20 2@30",
+        ),
+        (
+            "bfifo",
+            json!("limit 4000"),
+            "",
+            "0@10 tail5@20 1@20 2@30 3@40 4@50",
+        ),
+        ("bfifo", json!("limit 4000"), "limit 5k", all),
+        (
+            "pfifo_head_drop",
+            json!("limit 4"),
+            "",
+            "0@10 overflow1@20 2@20 3@30 4@40 5@50",
+        ),
+        (
+            "pfifo_head_drop",
+            json!("limit 4"),
+            "limit 1",
+            "0@10 overflow1@20 overflow2@20 overflow3@20 4@20 5@30",
+        ),
+        (
+            "codel",
+            json!(""),
+            "limit 1",
+            "0@10 reconfigure1@15 tail3@20 tail4@20 tail5@20 2@20",
+        ),
+        (
+            "fq_codel",
+            json!(""),
+            "limit 1",
+            "0@10 reconfigure1@15 overflow2@20 overflow3@20 overflow4@20 5@20",
+        ),
+        ("fq_codel", json!(""), "interval 2s", all),
+        (
+            "tbf",
+            json!("rate 1mbit burst 2000 limit 9000"),
+            "rate 1mbit burst 1000 limit 1000",
+            "0@10 tail3@20 tail4@20 tail5@20 1@20 2@30",
+        ),
+        ("cake", json!("besteffort"), "rtt 100s", all),
+        ("htb", htb.clone(), "", "0@10 2@20 5@30 1@40 3@50 4@60"),
+        ("hfsc", hfsc, "default 10", "0@10 2@20 3@30 4@40 5@50 1@60"),
+        ("htb", cake_below, "", "0@10 1@20 aqm2@30 aqm3@30 aqm4@30 5@30"),
+    ] {
+        let (told, code, complaint) = play(qdisc, tc.clone(), change);
+        assert_eq!(
+            (told.as_str(), code),
+            (expected, Some(0)),
+            "{qdisc} {tc}, {change}: {complaint}"
+        );
+    }
+    let (_, code, complaint) = play("htb", htb, "default 10");
+    assert_eq!(code, Some(4));
+    assert!(
+        complaint.contains("htb cannot be changed while it runs"),
+        "{complaint}"
+    );
+    let (_, code, complaint) = play("fq_codel", json!(""), "limti 1");
+    assert_eq!(code, Some(2));
+    assert!(complaint.contains("did you mean 'limit'?"), "{complaint}");
+}
+
+/// Extreme and nonsensical values and cut files: an answer or an error, never a panic.
+#[test]
+fn damaged_vectors_never_panic() {
+    let mut state = 0x5eed_u32;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as usize % below
+    };
+    let fields = [
+        "t_ns",
+        "len",
+        "net_off",
+        "proto",
+        "dscp",
+        "ecn",
+        "flow_hash",
+        "src_hash",
+        "mark",
+        "class",
+        "tcp",
+    ];
+    let values = [
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(65_535),
+        json!(1 << 20),
+        json!(u32::MAX),
+        json!(1_u64 << 62),
+        json!(u64::MAX),
+        json!(0.5),
+        json!(null),
+        json!("1:10"),
+        json!("ffff:ffff"),
+        json!("arp"),
+        json!([]),
+        json!({}),
+        json!({"src": "::1", "dst": "::2", "sport": 0, "dport": 0, "seq": 0, "ack": 0, "flags": 255, "payload": 0, "options_hex": "0501"}),
+    ];
+    let names = [
+        "cake-a000",
+        "codel-a000",
+        "fq_codel-a001",
+        "htb-a000",
+        "hfsc-a000",
+        "tbf-a000",
+    ];
+    for name in names.iter().cycle().take(90) {
+        let mut vector = recorded(name);
+        let packets = vector["packets"].as_array_mut().unwrap();
+        packets.truncate(200);
+        for _ in 0..=random(3) {
+            let packet = random(packets.len());
+            packets[packet][fields[random(fields.len())]] = values[random(values.len())].clone();
+        }
+        let mut bytes = serde_json::to_vec(&vector).unwrap();
+        if random(4) == 0 {
+            bytes.truncate(random(bytes.len()));
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), &bytes).unwrap();
+        let output = run(&[file.path().to_owned()], &["--events"]);
+        let (code, said) = (output.status.code(), text(&output.stderr));
+        assert!(
+            matches!(code, Some(0 | 2)) && !said.contains("panicked"),
+            "{name}: {code:?} {said}"
+        );
+    }
+}
+
 /// A wrong file among good ones does not hide what came of them.
 #[test]
 fn good_files_are_played_beside_bad_ones() {

@@ -20,6 +20,11 @@ pub struct Hfsc {
 }
 
 impl Hfsc {
+    /// Reads the words after `hfsc`.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        Self::read(Words::of(text).within(KIND))
+    }
+
     pub(super) fn read(mut words: Words<'_>) -> Result<Self, ParseError> {
         let mut hfsc = Self::default();
         while let Some(word) = words.next() {

@@ -95,6 +95,10 @@ impl<P: Packet, R: Random> Node<P, R> {
         &self.queue
     }
 
+    pub(super) const fn queue_mut(&mut self) -> &mut AnyQdisc<P, R> {
+        &mut self.queue
+    }
+
     pub(super) fn collect(&self, parent: Option<Handle>, stats: &mut Vec<NodeStats>) {
         stats.push(NodeStats {
             handle: self.handle,
@@ -173,7 +177,7 @@ impl<P: Packet, R: Random> AnyQdisc<P, R> {
             (spec::Qdisc::Tbf(spec), below) => {
                 let child = match below {
                     Below::Queue(child) => Node::build(child, environment, random),
-                    _ => Node::own(Limit::Bytes(u32::try_from(spec.limit.0).unwrap_or(u32::MAX))),
+                    _ => Node::own(Limit::of_tbf(spec)),
                 };
                 Self::Tbf(Box::new(Peekable::new(Tbf::new(spec, child, environment))))
             }
@@ -235,8 +239,12 @@ impl<P: Packet, R: Random> AnyQdisc<P, R> {
             Self::FqCodel(fq_codel) => Details::FqCodel {
                 params: *fq_codel.params(),
                 stats: fq_codel.stats(),
+                flows: fq_codel.flows().collect(),
             },
-            Self::Cake(_) => Details::Cake,
+            Self::Cake(cake) => Details::Cake {
+                stats: cake.stats(),
+                queues: cake.queue_stats(),
+            },
             Self::Tbf(tbf) => Details::Tbf(tbf.queue().stats()),
             Self::Htb(htb) => Details::Htb {
                 direct_packets: htb.queue().direct_packets(),

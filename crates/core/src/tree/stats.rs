@@ -1,11 +1,13 @@
 //! What `tc -s` shows of a tree, as plain data.
 
+use alloc::vec::Vec;
+
 use crate::handle::Handle;
 use crate::qdisc::{Backlog, Counters};
-use crate::{codel, fq_codel, hfsc, htb, tbf};
+use crate::{cake, codel, fq_codel, hfsc, htb, tbf};
 
 /// A discipline or class as it stands now.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct NodeStats {
     /// Its own handle; `0:` for the queue that a class has while nothing hangs in it.
     pub handle: Handle,
@@ -22,7 +24,7 @@ pub struct NodeStats {
 }
 
 /// What one kind of discipline or class counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Details {
     /// Nothing more.
     Fifo,
@@ -43,9 +45,16 @@ pub enum Details {
         params: fq_codel::Params,
         /// What it counted.
         stats: fq_codel::Stats,
+        /// The flows that wait for their turn.
+        flows: Vec<fq_codel::FlowStats>,
     },
-    /// `cake`, which has more to tell than fits here: [`Cake::stats`](crate::cake::Cake::stats).
-    Cake,
+    /// `cake`.
+    Cake {
+        /// The whole of it and its tins.
+        stats: cake::Stats,
+        /// The queues that were ever used.
+        queues: Vec<cake::QueueStats>,
+    },
     /// `tbf`.
     Tbf(tbf::Stats),
     /// `htb`.

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// How many flows the table shows, the largest first
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     flows: usize,
-    /// Print the report as JSON, with all flows
+    /// Print the report as JSON, with all flows, and what tc -s would show of the queues and classes
     #[arg(long, conflicts_with = "events")]
     json: bool,
     /// Print what happens to each packet, one JSON line each, and no report; vectors are then not compared

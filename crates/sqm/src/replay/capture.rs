@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use sqm_core::diffserv::Layout;
 use sqm_core::packet::{FlowKey, Packet as _};
 use sqm_core::qdisc::DropReason;
+use sqm_core::tree::NodeStats;
 use sqm_core::units::{Instant, Rate};
 
 use super::engine::{Engine, Observer};
@@ -42,6 +43,8 @@ pub(crate) struct Replay {
     pub(super) reordered: u64,
     /// Packets in the file.
     pub(super) read: u64,
+    /// What the queues counted themselves, after the last packet.
+    pub(super) statistics: Vec<NodeStats>,
     pub(super) start: Instant,
     /// What had no effect, or not the one that was meant.
     pub(crate) warnings: Vec<String>,
@@ -131,6 +134,7 @@ pub(crate) fn replay(
         arrival = next(&mut source, &mut damage);
     }
     engine.finish()?;
+    let statistics = engine.queue.stats();
     let Witness { tally, output, .. } = engine.observer;
     if let Some(output) = output {
         output.finish()?;
@@ -159,6 +163,7 @@ pub(crate) fn replay(
         skipped: source.skipped,
         reordered: source.reordered,
         read: source.read(),
+        statistics,
         start,
         warnings,
         damage,

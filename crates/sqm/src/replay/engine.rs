@@ -2,6 +2,7 @@
 
 use sqm_core::packet::Packet as _;
 use sqm_core::qdisc::{Dequeued, DropReason, Drops, Qdisc};
+use sqm_core::tree::Tree;
 use sqm_core::units::{Instant, Rate};
 
 use super::packet::Captured;
@@ -18,7 +19,7 @@ pub(super) trait Observer {
 
 /// A queue, and the device that it feeds.
 pub(super) struct Engine<O> {
-    queue: Box<dyn Qdisc<Captured>>,
+    pub(super) queue: Tree<Captured>,
     /// The device's own rate. Without one it takes whatever the queue gives: a shaper sets the pace then.
     link: Option<Rate>,
     pub(super) observer: O,
@@ -28,7 +29,7 @@ pub(super) struct Engine<O> {
 }
 
 impl<O: Observer> Engine<O> {
-    pub(super) fn new(queue: Box<dyn Qdisc<Captured>>, link: Option<Rate>, observer: O) -> Self {
+    pub(super) fn new(queue: Tree<Captured>, link: Option<Rate>, observer: O) -> Self {
         Self {
             queue,
             link,

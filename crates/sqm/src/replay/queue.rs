@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow};
 use sqm_core::diffserv::Layout;
 use sqm_core::flow_hash::HashKey;
 use sqm_core::profile::Profile;
-use sqm_core::qdisc::{Environment, Qdisc};
+use sqm_core::qdisc::Environment;
 use sqm_core::rng::Xorshift;
 use sqm_core::spec;
 use sqm_core::tree::{Description, Tree};
@@ -97,12 +97,7 @@ impl Shape {
         words.collect()
     }
 
-    pub(super) fn build(
-        &self,
-        build: &Build,
-        now: Instant,
-        mtu: u32,
-    ) -> Result<Box<dyn Qdisc<Captured>>, Failure> {
+    pub(super) fn build(&self, build: &Build, now: Instant, mtu: u32) -> Result<Tree<Captured>, Failure> {
         /// Sets the hash's half of the seed apart from the lots'.
         const OTHER_HALF: u64 = 0x9e37_79b9_7f4a_7c15;
         let environment = Environment {
@@ -111,10 +106,8 @@ impl Shape {
             ..Environment::ethernet(now, HashKey(build.seed, build.seed ^ OTHER_HALF))
         };
         let mut seeds = Xorshift::new(build.seed);
-        let tree: Tree<Captured, Xorshift> =
-            Tree::build(&self.0, &environment, || Xorshift::new(seeds.next_u64()))
-                .map_err(|error| Failure::Unsupported(anyhow!(error)))?;
-        Ok(Box::new(tree))
+        Tree::build(&self.0, &environment, || Xorshift::new(seeds.next_u64()))
+            .map_err(|error| Failure::Unsupported(anyhow!(error)))
     }
 
     fn root(&self) -> Option<&spec::Qdisc> {

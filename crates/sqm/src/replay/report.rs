@@ -8,6 +8,7 @@ use sqm_core::packet::{Addresses, Tuple};
 
 use super::capture::{Replay, Request, tin_name};
 use super::source::Skipped;
+use super::statistics;
 use super::tally::Counts;
 
 /// A report for programs. Units are in the names.
@@ -23,6 +24,8 @@ pub(crate) struct Report {
     tins: Vec<TinJson>,
     /// In the order of their first packets.
     flows: Vec<FlowJson>,
+    /// What each queue and class counted itself, after the last packet.
+    statistics: Vec<serde_json::Value>,
     warnings: Vec<String>,
 }
 
@@ -146,6 +149,7 @@ impl Report {
                     counts: (&flow.counts).into(),
                 })
                 .collect(),
+            statistics: replay.statistics.iter().map(statistics::of).collect(),
             warnings: replay.warnings.clone(),
         }
     }

@@ -15,6 +15,7 @@ pub(crate) use file::Vector;
 pub(crate) use run::{Deed, What};
 
 use crate::failure::Failure;
+use subject::Subject;
 
 /// What our queue did in a scenario.
 pub(crate) struct Outcome {
@@ -34,8 +35,8 @@ impl Vector {
 
     /// Lets our queue play it.
     pub(crate) fn run(&self) -> Result<Outcome, Failure> {
-        let mut subject = subject::build(self)?;
-        let (deeds, mut complaints) = run::run(self, &mut *subject)?;
+        let mut subject = Subject::new(self)?;
+        let (deeds, mut complaints) = run::run(self, &mut subject)?;
         complaints.extend(subject.complaint());
         Ok(Outcome {
             deeds,

@@ -220,6 +220,9 @@ pub(super) fn load(file: &Path) -> Result<Vector> {
 
 /// What the types do not say.
 fn check(vector: &Vector) -> Result<()> {
+    /// 146 years, nanoseconds: what is added to a time cannot overflow then.
+    const END_OF_TIME: u64 = 1 << 62;
+    ensure!(vector.end_ns <= END_OF_TIME, "end_ns is beyond 2^62");
     match vector.dequeue {
         Polling::Link { bits_per_sec: 0 } => bail!("dequeue: a link needs a rate_bps above 0"),
         Polling::Tick { period_ns: 0, .. } => bail!("dequeue: ticks need a period_ns above 0"),
@@ -250,6 +253,9 @@ fn check(vector: &Vector) -> Result<()> {
 }
 
 fn check_packet(packet: &Packet) -> Result<()> {
+    /// More than the largest super-packet of Linux (512 KiB).
+    const MOST: u32 = 1 << 20;
+    ensure!(packet.len <= MOST, "len {} is more than {MOST}", packet.len);
     ensure!(packet.dscp < 64, "dscp {} is more than 63", packet.dscp);
     ensure!(packet.ecn < 4, "ecn {} is more than 3", packet.ecn);
     let Some(tcp) = &packet.tcp else {

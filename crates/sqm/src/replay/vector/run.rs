@@ -34,7 +34,7 @@ impl Deed {
 }
 
 /// What the queue did, and what it broke of its contract.
-pub(super) fn run(vector: &Vector, subject: &mut dyn Subject) -> Result<(Vec<Deed>, Vec<String>), Failure> {
+pub(super) fn run(vector: &Vector, subject: &mut Subject) -> Result<(Vec<Deed>, Vec<String>), Failure> {
     let mut play = Play {
         vector,
         subject,
@@ -52,7 +52,7 @@ pub(super) fn run(vector: &Vector, subject: &mut dyn Subject) -> Result<(Vec<Dee
 
 struct Play<'a> {
     vector: &'a Vector,
-    subject: &'a mut dyn Subject,
+    subject: &'a mut Subject,
     deeds: Vec<Deed>,
     complaints: Vec<String>,
     /// The wake-up that the queue asked for, the end of a transmission, or the next tick.

@@ -1,45 +1,121 @@
-//! The queue that a scenario is about, and its counters under the names that the files use.
+//! The queue that a scenario is about.
 
-mod cake;
-mod tree;
+mod counters;
+mod random;
 
-use anyhow::Context;
-use serde_json::{Map, Value};
+use anyhow::{Context, anyhow};
+use serde_json::{Map, Value, json};
 use sqm_core::flow_hash::HashKey;
+use sqm_core::handle::Handle;
 use sqm_core::profile::Profile;
-use sqm_core::qdisc::{Drops, Environment, Qdisc};
-use sqm_core::rng::Xorshift;
+use sqm_core::qdisc::{Dequeued, Drops, Environment, Qdisc};
 use sqm_core::spec;
-use sqm_core::spec::command::QdiscNode;
-use sqm_core::tree::{Description, Tree};
+use sqm_core::tree::{ChangeError, Description, Tree};
 use sqm_core::units::Instant;
 
-use super::file::{self, Vector, Words};
+use super::file::{self, Draws, Vector, Words};
 use super::packet::VectorPacket;
 use crate::failure::Failure;
+use random::Recorded;
 
-/// A queue that can be reconfigured and looked into.
-pub(super) trait Subject: Qdisc<VectorPacket> {
-    /// Carries out `tc qdisc change` with these words.
-    fn change(
+/// A queue, or a tree of them, that draws the numbers that Linux's drew.
+pub(super) struct Subject {
+    tree: Tree<VectorPacket, Recorded>,
+    random: Recorded,
+    /// In the order in which they were made, which is that of the counters.
+    classes: Vec<Handle>,
+}
+
+impl Subject {
+    /// The queue that `vector` describes.
+    pub(super) fn new(vector: &Vector) -> Result<Self, Failure> {
+        let name = &vector.name;
+        let description = description(vector)
+            .with_context(|| format!("{name}: tc"))
+            .map_err(Failure::Usage)?;
+        let draws_lots = |node: &spec::command::QdiscNode| matches!(node.qdisc, spec::Qdisc::Cake(_));
+        let random = match &vector.random {
+            Some(random) => Recorded::new(random),
+            None if description.qdiscs.iter().any(draws_lots) => {
+                return Err(Failure::Usage(anyhow!("{name}: cake needs random numbers")));
+            }
+            None => Recorded::new(&file::Random {
+                r16: Draws::Always(0),
+                r32: Draws::Always(0),
+            }),
+        };
+        let tree = Tree::build(&description, &environment(vector), || random.clone())
+            .with_context(|| format!("{name}: tc"))
+            .map_err(Failure::Usage)?;
+        Ok(Self {
+            tree,
+            random,
+            classes: description.classes.iter().map(|class| class.id).collect(),
+        })
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        packet: VectorPacket,
+        now: Instant,
+        drops: &mut dyn Drops<VectorPacket>,
+    ) {
+        self.tree.enqueue(packet, now, drops);
+    }
+
+    pub(super) fn dequeue(
+        &mut self,
+        now: Instant,
+        drops: &mut dyn Drops<VectorPacket>,
+    ) -> Dequeued<VectorPacket> {
+        self.tree.dequeue(now, drops)
+    }
+
+    /// Carries out `tc qdisc change` with these words after the kind.
+    pub(super) fn change(
         &mut self,
         words: &str,
         now: Instant,
         drops: &mut dyn Drops<VectorPacket>,
-    ) -> Result<(), Failure>;
+    ) -> Result<(), Failure> {
+        self.tree.change(words, now, drops).map_err(|error| {
+            let is_refused = matches!(error, ChangeError::Fixed { .. });
+            let error = anyhow!(error).context(format!("change: '{words}'"));
+            if is_refused {
+                Failure::Unsupported(error)
+            } else {
+                Failure::Usage(error)
+            }
+        })
+    }
 
     /// Its counters.
-    fn counters(&self) -> Map<String, Value>;
+    pub(super) fn counters(&self) -> Map<String, Value> {
+        let backlog = self.tree.backlog();
+        let mut all = object(json!({"qlen": backlog.packets, "backlog": backlog.bytes}));
+        let nodes = self.tree.stats();
+        if let Some(root) = nodes.first() {
+            all.extend(object(counters::of_root(&root.details)));
+        }
+        let classes = self
+            .classes
+            .iter()
+            .filter_map(|id| nodes.iter().find(|node| node.handle == *id))
+            .filter_map(counters::of_class);
+        if !self.classes.is_empty() {
+            all.insert("classes".to_owned(), classes.collect());
+        }
+        all
+    }
 
     /// What is wrong with the scenario as a whole now that it is over.
-    fn complaint(&self) -> Option<String> {
-        None
+    pub(super) fn complaint(&self) -> Option<String> {
+        self.random.complaint()
     }
 }
 
-/// The queue that `vector` describes.
-pub(super) fn build(vector: &Vector) -> Result<Box<dyn Subject>, Failure> {
-    let environment = Environment {
+fn environment(vector: &Vector) -> Environment {
+    Environment {
         mtu: vector.mtu,
         tx_queue_len: 1000,
         handle: 0,
@@ -50,8 +126,11 @@ pub(super) fn build(vector: &Vector) -> Result<Box<dyn Subject>, Failure> {
         },
         // Packets bring their hashes.
         hash_key: HashKey(0, 0),
-    };
-    let name = &vector.name;
+    }
+}
+
+/// What is to be built.
+fn description(vector: &Vector) -> anyhow::Result<Description> {
     let commands = match &vector.tc {
         Words::One(words) => {
             let mut commands = format!("qdisc add dev eth0 root handle 1: {} {words}", vector.qdisc);
@@ -62,30 +141,9 @@ pub(super) fn build(vector: &Vector) -> Result<Box<dyn Subject>, Failure> {
         }
         Words::Commands(commands) => commands.join("\n"),
     };
-    let description = Description::parse(&commands)
-        .with_context(|| format!("{name}: tc"))
-        .map_err(Failure::Usage)?;
-    if let [
-        QdiscNode {
-            qdisc: spec::Qdisc::Cake(cake),
-            ..
-        },
-    ] = description.qdiscs.as_slice()
-    {
-        let random = vector.random.as_ref();
-        let random = random.with_context(|| format!("{name}: cake needs random numbers"));
-        let random = random.map_err(Failure::Usage)?;
-        return Ok(Box::new(cake::CakeSubject::new(cake, &environment, random)));
-    }
-    description
-        .check()
-        .with_context(|| format!("{name}: tc"))
-        .map_err(Failure::Usage)?;
-    // Of the kinds besides CAKE none draws lots.
-    let tree = Tree::build(&description, &environment, || Xorshift::new(1))
-        .with_context(|| format!("{name}: tc"))
-        .map_err(Failure::Usage)?;
-    Ok(Box::new(tree::TreeSubject::new(tree, &description)))
+    let description = Description::parse(&commands)?;
+    description.check()?;
+    Ok(description)
 }
 
 fn object(value: Value) -> Map<String, Value> {
