@@ -4,7 +4,7 @@
 # (to run the lab; to build its virtual-time kernel as well; to install Flent; for make fuzz)
 set -eu
 
-packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping"
+packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
 case "${1:-}" in
     run) ;;
     build) packages="$packages linux-source-6.1 make flex bison bc xz-utils" ;;

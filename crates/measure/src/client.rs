@@ -5,6 +5,7 @@ mod endpoint;
 mod evidence;
 mod findings;
 mod outcome;
+pub mod web;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};

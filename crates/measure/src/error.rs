@@ -47,6 +47,23 @@ pub enum Error {
         /// The last attempt's error.
         reason: io::Error,
     },
+    /// A URL that cannot be used.
+    #[error("cannot use {url}: {reason}")]
+    Url {
+        /// As the user wrote it.
+        url: String,
+        /// What was seen.
+        reason: io::Error,
+    },
+    /// Nothing answers probes.
+    #[error(
+        "{reflector} answers neither ICMP nor TCP nor DNS; name a machine that does with --reflector, your provider's name \
+         server for example"
+    )]
+    NoReflector {
+        /// Address and port.
+        reflector: String,
+    },
     /// The server speaks to us and says no.
     #[error("{host} refuses the test: {reason}")]
     Refused {

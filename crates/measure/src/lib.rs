@@ -24,6 +24,7 @@ mod error;
 mod file;
 pub mod flent;
 pub mod grade;
+mod http;
 pub mod icmp;
 mod load;
 pub mod plot;

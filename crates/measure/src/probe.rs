@@ -4,6 +4,7 @@
 //! of earlier probes changes the timetable.
 
 mod connect;
+mod dns;
 mod icmp;
 mod udp;
 
@@ -15,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub(crate) use connect::Connect;
+pub(crate) use dns::Dns;
 pub(crate) use icmp::Icmp;
 pub(crate) use udp::Udp;
 

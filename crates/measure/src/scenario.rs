@@ -184,6 +184,20 @@ impl Scenario {
         scenario
     }
 
+    /// Transfers by HTTP, and the probes that a stranger answers.
+    pub(crate) fn of_urls(down: u32, up: u32) -> Self {
+        let flows = Self::of_flows(down, up, &[BE]);
+        let often = ProbePlan {
+            interval_ms: None,
+            ..icmp("ICMP")
+        };
+        let mut probes = vec![often, udp("UDP DNS", BE), connect()];
+        for probe in &mut probes {
+            probe.bytes = 0;
+        }
+        Self { probes, ..flows }
+    }
+
     /// Flows of one direction.
     pub fn count(&self, direction: Direction) -> u32 {
         self.flows.iter().filter(|f| f.direction == direction).count() as u32

@@ -69,6 +69,10 @@ pub struct TcpInfo {
     pub delivered: u32,
     /// Segments that arrived with an ECN mark, as the other end reported. Sender.
     pub delivered_ce: u32,
+    /// Payload that the other end has acknowledged so far, bytes. Sender.
+    pub bytes_acked: u64,
+    /// Payload that has arrived so far without a gap, bytes. Receiver.
+    pub bytes_received: u64,
     /// Payload sent so far, repetitions included, bytes. Sender.
     pub bytes_sent: u64,
     /// Payload sent again so far, bytes. Sender.
@@ -110,6 +114,8 @@ impl TcpInfo {
             pacing_bytes_per_s: u64_at(bytes, 104),
             delivered: u32_at(bytes, 192),
             delivered_ce: u32_at(bytes, 196),
+            bytes_acked: u64_at(bytes, 120),
+            bytes_received: u64_at(bytes, 128),
             bytes_sent: u64_at(bytes, 200),
             bytes_retransmitted: u64_at(bytes, 208),
             busy_us: u64_at(bytes, 168),

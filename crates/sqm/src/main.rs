@@ -2,6 +2,7 @@
 
 mod cli;
 mod failure;
+mod png;
 mod replay;
 
 use std::process::ExitCode;

@@ -128,6 +128,36 @@ fn a_deep_and_a_short_queue_differ_in_figures_and_pictures() {
     assert!(!page.contains("src=") && !page.contains("<script"));
 }
 
+/// Width and height that a PNG names, and whether it has more than one colour: pixels are not all alike.
+fn png_size(bytes: &[u8]) -> (u32, u32) {
+    assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+    assert_eq!(&bytes[12..16], b"IHDR");
+    let at = |i: usize| u32::from_be_bytes(bytes[i..i + 4].try_into().unwrap());
+    (at(16), at(20))
+}
+
+#[test]
+fn pictures_come_as_png_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let deep = file("rrul_be-deep");
+    let output = compare(&[&deep, "--plot", "all_scaled", "--png", "--out", out]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let svg = std::fs::read_to_string(dir.path().join("all_scaled.svg")).unwrap();
+    let png = std::fs::read(dir.path().join("all_scaled.png")).unwrap();
+    let (width, height) = png_size(&png);
+    let view_box = format!("viewBox=\"0 0 {} {}\"", width / 2, height / 2);
+    assert!(svg.contains(&view_box), "{width} x {height}");
+    // Lines and words, not a white sheet.
+    assert!(png.len() > 20_000, "{}", png.len());
+    let output = compare(&[&deep, "--png"]);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "--png without --plot has no effect"
+    );
+}
+
 #[test]
 fn what_cannot_be_read_is_named_and_exits_with_one() {
     let dir = tempfile::tempdir().unwrap();

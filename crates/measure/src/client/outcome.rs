@@ -89,7 +89,7 @@ fn meta(
 }
 
 /// As planned, but a load that ended early ends there.
-fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> {
+pub(super) fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> {
     let mut phases = meta.settings.phases();
     if is_partial {
         phases.retain(|phase| phase.from_ms < load_ms);

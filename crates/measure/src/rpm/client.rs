@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,22 +10,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::client::conn::http2::{self, SendRequest};
-use hyper::{Method, Request, StatusCode, Uri, header};
+use hyper::{Method, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{
-    self, ClientConfig, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
-};
+use tokio_rustls::rustls::ProtocolVersion;
 
 use super::server::Endless;
 use super::{
@@ -34,6 +27,7 @@ use super::{
     MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm,
 };
 use crate::Error;
+use crate::http::{Place, Upload, bracketed, request, tls_config};
 use crate::result::Direction;
 
 /// Until a connection stands and its TLS handshake is done.
@@ -120,14 +114,6 @@ struct Session {
     upload: Place,
 }
 
-/// Where a URL points to.
-#[derive(Clone, Debug)]
-struct Place {
-    uri: Uri,
-    address: SocketAddr,
-    name: ServerName<'static>,
-}
-
 /// The configuration file.
 #[derive(Deserialize)]
 struct Configuration {
@@ -136,7 +122,7 @@ struct Configuration {
     test_endpoint: Option<String>,
 }
 
-type Sender = SendRequest<BoxBody<Bytes, Infallible>>;
+type Sender = SendRequest<Upload>;
 
 /// A connection with the times that its making took.
 struct Connected {
@@ -155,11 +141,11 @@ struct Seen {
 
 impl Session {
     async fn open(server: &Server) -> Result<Self, Error> {
-        let tls = TlsConnector::from(Arc::new(tls_config(server.verify)?));
+        let tls = TlsConnector::from(Arc::new(tls_config(server.verify, b"h2")?));
         let mut reason = io::Error::from(io::ErrorKind::NotFound);
         for path in CONFIGURATION {
             let host = bracketed(&server.host);
-            let place = Place::of(&format!("https://{host}:{}{path}", server.port), None)
+            let place = Place::of(&format!("https://{host}:{}{path}", server.port), None, None)
                 .await
                 .map_err(|reason| connect_error(server, reason))?;
             match configuration(&tls, &place).await {
@@ -186,7 +172,7 @@ impl Session {
         ] {
             let url = urls.get(name).or_else(|| urls.get(older));
             let url = url.ok_or_else(|| refused(format!("its configuration has no {name}")))?;
-            let place = Place::of(url, test_endpoint.as_deref()).await;
+            let place = Place::of(url, test_endpoint.as_deref(), None).await;
             places.push(place.map_err(|e| refused(format!("its {name} '{url}': {e}")))?);
         }
         let [small, large, upload] = <[Place; 3]>::try_from(places).expect("three were looked up");
@@ -381,26 +367,6 @@ impl Seen {
     }
 }
 
-impl Place {
-    /// `endpoint` is where to connect to instead of the URL's own host.
-    async fn of(url: &str, endpoint: Option<&str>) -> io::Result<Self> {
-        let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
-        let uri: Uri = url.parse().map_err(|_| invalid("it is no URL"))?;
-        if uri.scheme_str() != Some("https") {
-            return Err(invalid("it is not https"));
-        }
-        let host = uri.host().ok_or_else(|| invalid("it has no host"))?;
-        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = uri.port_u16().unwrap_or(443);
-        let name = ServerName::try_from(bare.clone()).map_err(|_| invalid("its host is no name"))?;
-        let mut addresses = tokio::net::lookup_host((endpoint.unwrap_or(&bare), port)).await?;
-        let address = addresses
-            .next()
-            .ok_or_else(|| invalid("its host has no address"))?;
-        Ok(Self { uri, address, name })
-    }
-}
-
 async fn configuration(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8>> {
     let mut connected = connect(tls, place).await?;
     fetch(&mut connected.sender, place, MAX_CONFIGURATION).await
@@ -414,7 +380,11 @@ async fn connect(tls: &TlsConnector, place: &Place) -> io::Result<Connected> {
         let tcp = began.elapsed();
         stream.set_nodelay(true)?;
         let began = Instant::now();
-        let stream = tls.connect(place.name.clone(), stream).await?;
+        let name = place
+            .name
+            .clone()
+            .ok_or_else(|| io::Error::other("it is not https"))?;
+        let stream = tls.connect(name, stream).await?;
         // TLS 1.3 takes one round trip (RFC 8446, section 2), earlier versions two.
         let round_trips = match stream.get_ref().1.protocol_version() {
             Some(ProtocolVersion::TLSv1_3) => 1,
@@ -461,20 +431,6 @@ async fn fetch(sender: &mut Sender, place: &Place, limit: usize) -> io::Result<V
     .await?
 }
 
-fn request(
-    method: Method,
-    place: &Place,
-    body: BoxBody<Bytes, Infallible>,
-) -> io::Result<Request<BoxBody<Bytes, Infallible>>> {
-    Request::builder()
-        .method(method)
-        .uri(place.uri.clone())
-        .header(header::ACCEPT_ENCODING, "identity")
-        .header(header::USER_AGENT, concat!("sqm/", env!("CARGO_PKG_VERSION")))
-        .body(body)
-        .map_err(io::Error::other)
-}
-
 /// An upload that counts what leaves.
 struct Counted {
     noise: Endless,
@@ -511,80 +467,10 @@ fn connect_error(server: &Server, reason: io::Error) -> Error {
     }
 }
 
-/// An IPv6 address needs brackets in a URL.
-fn bracketed(host: &str) -> String {
-    if host.contains(':') && !host.starts_with('[') {
-        format!("[{host}]")
-    } else {
-        host.to_owned()
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
-}
-
-fn tls_config(verify: bool) -> Result<ClientConfig, Error> {
-    let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|e| Error::system("set up TLS", io::Error::other(e)))?;
-    let mut config = if verify {
-        let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        builder.with_root_certificates(roots).with_no_client_auth()
-    } else {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_no_client_auth()
-    };
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    // A resumed session would save the round trip that is to be measured.
-    config.resumption = rustls::client::Resumption::disabled();
-    Ok(config)
-}
-
-/// Takes every certificate; the signature in the handshake is checked all the same.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

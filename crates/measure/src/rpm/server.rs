@@ -243,8 +243,8 @@ async fn swallow(mut body: Incoming) {
 }
 
 /// Noise of a known length.
-pub(super) struct Endless {
-    pub(super) left: u64,
+pub(crate) struct Endless {
+    pub(crate) left: u64,
 }
 
 impl Body for Endless {

@@ -24,7 +24,7 @@ use crate::failure::Failure;
   sqm compare before.flent.gz after.flent.gz               a table
   sqm compare *.flent.gz --html report.html                one page with everything in it
   sqm compare *.flent.gz --plot box_combine,ping_cdf       box_combine.svg, ping_cdf.svg
-  sqm compare a.flent.gz --plot all --out pictures         every picture
+  sqm compare a.flent.gz --plot all --png --out pictures   every picture, as PNG too
   sqm compare *.flent.gz --json | jq '.runs[].summary'
 
 Exit codes: 0 done, 1 a file cannot be read or written, 2 wrong arguments.")]
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Folder for the pictures
     #[arg(long, default_value = ".", value_name = "FOLDER", requires = "plot")]
     out: PathBuf,
+    /// Pictures as PNG too, in twice the size for sharp print
+    #[arg(long, requires = "plot")]
+    png: bool,
     /// A page with figures and all pictures, in one file that loads nothing
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -142,6 +145,11 @@ impl Args {
         };
         let path = self.out.join(format!("{name}.svg"));
         std::fs::write(&path, &picture).with_context(|| format!("cannot write {}", path.display()))?;
+        if self.png {
+            let path = path.with_extension("png");
+            let bytes = crate::png::render(&picture)?;
+            std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        }
         Ok(())
     }
 }

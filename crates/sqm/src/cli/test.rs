@@ -5,6 +5,7 @@ mod queues;
 mod rpm;
 mod sweep;
 mod table;
+mod web;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -39,12 +40,13 @@ use crate::failure::Failure;
   sqm test --list                                  the tests there are
   sqm test server.example --save before.flent.gz   a file that Flent opens
   sqm test --rpm rpm.example                       responsiveness by HTTP, without `sqm serve`
+  sqm test --url https://example.net/1GB.bin --reflector 192.0.2.53    any large file, and your provider's name server
   sqm test server.example --json - | jq .summary
 
 Exit codes: 0 done, 1 the test failed or ended early (what was measured is kept), 2 wrong arguments.")]
 pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`; several for rtt_fair
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "url", "upload_url"], conflicts_with_all = ["url", "upload_url"])]
     host: Vec<String>,
     /// The test to run, by Flent's name [default: rrul_be]
     #[arg(long, value_name = "NAME")]
@@ -57,14 +59,23 @@ pub(crate) struct Args {
     port: Option<u16>,
     /// Measure responsiveness by HTTP (draft-ietf-ippm-responsiveness) against any server of that protocol; needs no
     /// `sqm serve`, but works with it: --rpm --insecure --port 35353
-    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "ecn", "svg", "congestion"])]
+    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "ecn", "svg", "congestion", "png"])]
     rpm: bool,
     /// Measure goodput at eight packet sizes, each direction by itself, and tell the line's gross rate and per-packet overhead;
     /// --down 0 or --up 0 leaves a direction out, --duration is of each size
-    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "svg", "rpm", "save", "idle", "after", "settle"])]
+    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "svg", "png", "rpm", "save", "idle", "after", "settle"])]
     sweep: bool,
-    /// With --rpm: take the server's certificate as it is
-    #[arg(long, requires = "rpm")]
+    /// Load the line by fetching this large file again and again, instead of asking `sqm serve`
+    #[arg(long, value_name = "URL", conflicts_with_all = ["test", "rpm", "sweep", "secret", "dscp", "mss", "port"])]
+    url: Option<String>,
+    /// Load the line by sending to this URL, which takes a POST of 25 MB; alone or with --url
+    #[arg(long, value_name = "URL", conflicts_with_all = ["test", "rpm", "sweep", "secret", "dscp", "mss", "port"])]
+    upload_url: Option<String>,
+    /// With --url: who is asked for the time, by ICMP, TCP and DNS, as HOST or HOST:PORT [default: the URL's host]
+    #[arg(long, value_name = "HOST")]
+    reflector: Option<String>,
+    /// With --rpm or --url: take the server's certificate as it is
+    #[arg(long)]
     insecure: bool,
     /// File whose first line is the secret that the server wants its clients to know
     #[arg(long, value_name = "FILE")]
@@ -112,6 +123,9 @@ pub(crate) struct Args {
     /// Draws download, upload and latency over time into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// The same picture as PNG, in twice the size for sharp print
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
     /// Name of the test, for the result and the picture
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -185,6 +199,20 @@ impl Args {
         if self.sweep {
             return self.run_sweep();
         }
+        let is_web = self.url.is_some() || self.upload_url.is_some();
+        for (given, name, fits) in [
+            (self.reflector.is_some(), "--reflector", is_web),
+            (self.insecure, "--insecure", is_web),
+        ] {
+            if given && !fits {
+                return Err(Failure::Usage(anyhow::anyhow!(
+                    "{name} goes with --url or --upload-url"
+                )));
+            }
+        }
+        if is_web {
+            return self.run_web();
+        }
         let mut test = Test {
             targets: self.targets()?,
             scenario: self.scenario()?,
@@ -202,6 +230,10 @@ impl Args {
         test.settings.dscp = flows.map(|flow| flow.dscp).collect();
         test.settings.dscp.dedup();
         let outcome = self.measure(&mut test, self.quiet).map_err(for_user)?;
+        self.conclude(outcome)
+    }
+
+    fn conclude(&self, outcome: Outcome) -> Result<ExitCode, Failure> {
         self.deliver(&outcome.result)?;
         match outcome.trouble {
             None => Ok(ExitCode::SUCCESS),
@@ -209,8 +241,25 @@ impl Args {
         }
     }
 
-    /// Runs the test; where cubic may not be chosen and nobody asked for it, with the system's own congestion control.
     fn measure(&self, test: &mut Test, quiet: bool) -> Result<Outcome, Error> {
+        let asked = test.clone();
+        self.supervise(&mut test.settings, quiet, |settings, hooks| {
+            let test = Test {
+                settings: settings.clone(),
+                ..asked.clone()
+            };
+            client::run(&test, hooks)
+        })
+    }
+
+    /// Runs a test with progress and Ctrl-C; where cubic may not be chosen and nobody asked for it, with the system's own
+    /// congestion control.
+    fn supervise(
+        &self,
+        settings: &mut Settings,
+        quiet: bool,
+        run: impl Fn(&Settings, Hooks<'_>) -> Result<Outcome, Error>,
+    ) -> Result<Outcome, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // A second signal ends the program at once, in the usual way.
@@ -221,33 +270,35 @@ impl Args {
                     reason,
                 })?;
         }
-        let mut display = Display::new(test, quiet);
-        let mut run = |test: &Test| {
+        let mut display = Display::new(settings, quiet);
+        let mut run = |settings: &Settings| {
             let hooks = Hooks {
                 progress: &mut |progress| display.show(progress),
                 stop: &stop,
                 readings: queues::readings(),
             };
-            client::run(test, hooks)
+            run(settings, hooks)
         };
-        let mut outcome = run(test);
+        let mut outcome = run(settings);
         if let (Err(error @ Error::Congestion { .. }), None) = (&outcome, &self.congestion) {
             eprintln!("sqm: warning: {error}; measuring with the system's own, which the result names");
-            test.settings.congestion = None;
-            outcome = run(test);
+            settings.congestion = None;
+            outcome = run(settings);
         }
         display.finish();
         outcome
     }
 
+    fn family(&self) -> Option<Family> {
+        match (self.v4, self.v6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => None,
+        }
+    }
+
     fn targets(&self) -> Result<Vec<Target>, Failure> {
-        let family = if self.v4 {
-            Some(Family::V4)
-        } else if self.v6 {
-            Some(Family::V6)
-        } else {
-            None
-        };
+        let family = self.family();
         let secret = self.secret.as_deref().map(read_secret).transpose()?;
         let target = |host: &String| Target {
             host: host.clone(),
@@ -302,11 +353,15 @@ impl Args {
         }
     }
 
-    fn deliver(&self, result: &TestResult) -> anyhow::Result<()> {
+    fn deliver(&self, result: &TestResult) -> Result<(), Failure> {
         let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
         if let Some(path) = &self.svg {
             std::fs::write(path, plot::rrul(result))
                 .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if let Some(path) = &self.png {
+            let picture = crate::png::render(&plot::rrul(result))?;
+            std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if let Some(path) = &self.save {
             result.save(path)?;

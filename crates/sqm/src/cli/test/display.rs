@@ -5,7 +5,8 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sqm_measure::client::{Progress, Stage, Test};
+use sqm_measure::client::{Progress, Stage};
+use sqm_measure::result::Settings;
 
 /// Round trips in the sparkline: the last ten seconds.
 const SPARKS: usize = 40;
@@ -18,8 +19,7 @@ pub(super) enum Display {
 }
 
 impl Display {
-    pub(super) fn new(test: &Test, quiet: bool) -> Self {
-        let settings = &test.settings;
+    pub(super) fn new(settings: &Settings, quiet: bool) -> Self {
         let idle = Duration::from_millis(settings.idle_ms);
         if quiet {
             return Self::Quiet;

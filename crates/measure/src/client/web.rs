@@ -1,0 +1,569 @@
+//! A test against plain URLs, for those who have no server of their own beyond the line: files are fetched and sent by HTTP
+//! while probes go to a reflector.
+//!
+//! Such servers tell nothing of what they see. Bytes are therefore those that the kernel here has received, or that the other
+//! end has acknowledged: payload of TCP, with some bytes per mille of TLS in it.
+
+mod transfer;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
+
+use self::transfer::{Transfer, final_place};
+use super::evidence::Recorder;
+use super::outcome::phases;
+use super::{FIRST_PROBE_TIMEOUT, Hooks, Meter, Outcome, Progress, SILENCE, Stage, TICK, findings};
+use crate::http::{Place, look_up, tls_config};
+use crate::load::millis;
+use crate::probe::{Connect, Dns, Finished, Icmp, Prober, Wire};
+use crate::protocol::{MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, Seen};
+use crate::result::{
+    Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, Severity, TAIL_MS, TestResult,
+    rfc3339,
+};
+use crate::scenario::{Family, Scenario};
+use crate::{Error, socket};
+
+/// The time between two samples of a flow.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// The kernel is asked for the rest of what it knows at every so many samples.
+const SAMPLES_PER_INFO: u64 = 2;
+/// Share of the load that a flow may spend waiting for the answer to its next request.
+const PAUSES: f64 = 0.05;
+/// The port of DNS, where reflectors answer UDP.
+const DNS: u16 = 53;
+
+/// What to fetch and send, and whom to ask for the time meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// A large file.
+    pub download: Option<String>,
+    /// What takes a POST of any size.
+    pub upload: Option<String>,
+    /// Name or address of a machine beyond the line that answers ICMP, TCP or DNS; none takes the one with the file. A port
+    /// after a colon is where TCP connects to.
+    pub reflector: Option<String>,
+    /// IPv4 only or IPv6 only.
+    pub family: Option<Family>,
+    /// Whether certificates must be good.
+    pub verify: bool,
+}
+
+/// Runs a test and waits for its result. Of `settings`, DSCP and segment size are of no use here: they are the sender's, and
+/// the sender of a download is out of reach.
+///
+/// Errors before the load begins leave nothing to keep; later ones come with what was measured until then.
+pub fn run(
+    site: &Site,
+    settings: &Settings,
+    title: Option<&str>,
+    hooks: Hooks<'_>,
+) -> Result<Outcome, Error> {
+    check(site, settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| Error::system("start threads", e))?;
+    let Hooks {
+        progress,
+        stop,
+        readings,
+    } = hooks;
+    let ways = runtime.block_on(Ways::find(site))?;
+    let recorder = Recorder::start(ways.local, readings);
+    let mut running = Running::open(site, settings, ways)?;
+    let stopped = || stop.load(Ordering::Acquire);
+    let mut report = |stage, running: &Running<'_>| progress(&running.progress(stage));
+    running.idle(&stopped, &mut report)?;
+    running.start(&runtime);
+    let began = SystemTime::now();
+    running.load(&stopped, &mut report);
+    // Ends every transfer.
+    runtime.shutdown_background();
+    running.after(&stopped, &mut report);
+    report(Stage::Collect, &running);
+    Ok(running.outcome(title, began, recorder))
+}
+
+fn check(site: &Site, settings: &Settings) -> Result<(), Error> {
+    let wrong = |text: String| Err(Error::Settings(text));
+    let Settings {
+        down,
+        up,
+        idle_ms,
+        load_ms,
+        after_ms,
+        settle_ms,
+        probe_interval_ms,
+        ..
+    } = *settings;
+    if site.download.is_none() && site.upload.is_none() {
+        return wrong("no URL to load the line with".to_owned());
+    }
+    for (url, flows, way) in [(&site.download, down, "download"), (&site.upload, up, "upload")] {
+        if url.is_some() != (flows > 0) || flows > MAX_FLOWS {
+            return wrong(format!(
+                "a URL for {way}s takes 1 to {MAX_FLOWS} of them at once, not {flows}"
+            ));
+        }
+    }
+    if idle_ms > MAX_IDLE_MS || after_ms > MAX_IDLE_MS || load_ms > MAX_LOAD_MS {
+        return wrong(format!(
+            "at most {} s idle and {} s of load",
+            MAX_IDLE_MS / 1000,
+            MAX_LOAD_MS / 1000
+        ));
+    }
+    if load_ms <= settle_ms + TAIL_MS {
+        return wrong(format!(
+            "the load must last more than the settling time of {} s and 1 s, which the figures leave out",
+            settle_ms as f64 / 1000.0
+        ));
+    }
+    if !(1..=10_000).contains(&probe_interval_ms) {
+        return wrong("the probe interval must be from 1 ms to 10 s".to_owned());
+    }
+    Ok(())
+}
+
+/// Where everything is.
+struct Ways {
+    download: Option<Place>,
+    upload: Option<Place>,
+    reflector: SocketAddr,
+    /// Our own address towards the first of them.
+    local: SocketAddr,
+    tls: TlsConnector,
+}
+
+impl Ways {
+    async fn find(site: &Site) -> Result<Self, Error> {
+        let tls = TlsConnector::from(Arc::new(tls_config(site.verify, b"http/1.1")?));
+        let failed = |url: &str, reason| Error::Url {
+            url: url.to_owned(),
+            reason,
+        };
+        let mut found = [None, None];
+        for (place, url) in found.iter_mut().zip([&site.download, &site.upload]) {
+            if let Some(url) = url {
+                let at = Place::of(url, None, site.family)
+                    .await
+                    .map_err(|e| failed(url, e))?;
+                *place = Some(at);
+            }
+        }
+        let [mut download, upload] = found;
+        if let (Some(place), Some(url)) = (&mut download, &site.download) {
+            *place = final_place(place, &tls, site.family)
+                .await
+                .map_err(|e| failed(url, e))?;
+        }
+        let first = download.as_ref().or(upload.as_ref()).map(|place| place.address);
+        let first = first.expect("one URL was checked to be there");
+        let reflector = match &site.reflector {
+            None => first,
+            Some(named) => reflector(named, first.port(), site.family).await?,
+        };
+        let local = std::net::UdpSocket::bind(unspecified(first))
+            .and_then(|socket| socket.connect(first).and_then(|()| socket.local_addr()))
+            .map_err(|e| Error::system("find the way to the server", e))?;
+        Ok(Self {
+            download,
+            upload,
+            reflector,
+            local,
+            tls,
+        })
+    }
+}
+
+/// A name, an address, or either with a port.
+async fn reflector(named: &str, usual: u16, family: Option<Family>) -> Result<SocketAddr, Error> {
+    let (host, port) = match named.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().ok()),
+        _ => (named, Some(usual)),
+    };
+    let port = port.ok_or_else(|| Error::Settings(format!("'{named}' has no port behind its colon")))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    look_up(host, port, family)
+        .await
+        .map_err(|reason| Error::Resolve {
+            host: named.to_owned(),
+            wanted: "",
+            reason: reason.to_string(),
+        })
+}
+
+fn unspecified(like: SocketAddr) -> SocketAddr {
+    let any: std::net::IpAddr = match like {
+        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(any, 0)
+}
+
+/// A test with its probes under way.
+struct Running<'a> {
+    site: &'a Site,
+    settings: &'a Settings,
+    ways: Ways,
+    scenario: Scenario,
+    probes: Vec<(usize, Prober)>,
+    /// Series that are not, with the reason.
+    unprobed: Vec<(String, String)>,
+    transfers: Vec<Arc<Transfer>>,
+    seen: Vec<Seen>,
+    begin: Instant,
+    start: Instant,
+    end: Instant,
+    down: Meter,
+    up: Meter,
+    is_loaded: bool,
+    trouble: Option<Error>,
+}
+
+type Report<'r, 'a> = &'r mut dyn FnMut(Stage, &Running<'a>);
+
+impl<'a> Running<'a> {
+    fn open(site: &'a Site, settings: &'a Settings, ways: Ways) -> Result<Self, Error> {
+        let scenario = Scenario::of_urls(settings.down, settings.up);
+        let begin = Instant::now();
+        let length = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
+        let until = begin + length + FIRST_PROBE_TIMEOUT;
+        let (mut probes, mut unprobed) = (Vec::new(), Vec::new());
+        for (index, plan) in scenario.probes.iter().enumerate() {
+            let interval = Duration::from_millis(plan.interval_ms.unwrap_or(settings.probe_interval_ms));
+            let start = begin + interval * index as u32 / scenario.probes.len() as u32;
+            match wire(plan.kind, ways.reflector) {
+                Ok(wire) => {
+                    let prober = Prober::start(wire, interval, start, until)
+                        .map_err(|e| Error::system("send probes", e))?;
+                    probes.push((index, prober));
+                }
+                Err(reason) => unprobed.push((plan.name.clone(), reason.to_string())),
+            }
+        }
+        Ok(Self {
+            site,
+            settings,
+            ways,
+            scenario,
+            probes,
+            unprobed,
+            transfers: Vec::new(),
+            seen: Vec::new(),
+            begin,
+            start: begin,
+            end: begin,
+            down: Meter::default(),
+            up: Meter::default(),
+            is_loaded: false,
+            trouble: None,
+        })
+    }
+
+    /// Waits for the idle phase to pass; kinds of probes that nobody answers in it are given up.
+    fn idle(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) -> Result<(), Error> {
+        let end = self.begin + Duration::from_millis(self.settings.idle_ms);
+        let patience = end + FIRST_PROBE_TIMEOUT;
+        let mut next = self.begin;
+        while next < end || (next < patience && self.probes.iter().all(|(_, p)| p.answers() == 0)) {
+            report(Stage::Idle, self);
+            if stopped() {
+                return Err(Error::Interrupted { at_s: 0.0 });
+            }
+            next += TICK.min(end.saturating_duration_since(next).max(Duration::from_millis(50)));
+            socket::sleep_until(next);
+        }
+        let (answered, silent): (Vec<_>, _) = std::mem::take(&mut self.probes)
+            .into_iter()
+            .partition(|(_, prober)| prober.answers() > 0);
+        self.probes = answered;
+        for (index, _) in silent {
+            let name = self.scenario.probes[index].name.clone();
+            self.unprobed
+                .push((name, "no answer on the idle line".to_owned()));
+        }
+        if self.probes.is_empty() {
+            return Err(Error::NoReflector {
+                reflector: self.ways.reflector.to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, runtime: &Runtime) {
+        self.start = Instant::now();
+        self.end = self.start + Duration::from_millis(self.settings.load_ms);
+        let until = self.end + Duration::from_millis(self.settings.after_ms);
+        self.probe_until(until);
+        for flow in &self.scenario.flows {
+            let place = match flow.direction {
+                Direction::Down => &self.ways.download,
+                Direction::Up => &self.ways.upload,
+            };
+            let place = place.clone().expect("flows go where a URL is");
+            let congestion = self.settings.congestion.clone();
+            let transfer = Transfer::new(flow.direction, place, self.ways.tls.clone(), congestion);
+            let transfer = Arc::new(transfer);
+            runtime.spawn(transfer.clone().run());
+            self.transfers.push(transfer);
+        }
+        self.seen = vec![Seen::default(); self.transfers.len()];
+        self.is_loaded = true;
+    }
+
+    /// Takes samples until the load is over.
+    fn load(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) {
+        let (planned, mut next, mut round) = (self.end, self.start, 0);
+        let mut counted = vec![0; self.transfers.len()];
+        let (mut life, mut alive) = (0, Instant::now());
+        while next < planned && self.trouble.is_none() {
+            next = (next + SAMPLE_INTERVAL).min(planned);
+            socket::sleep_until(next);
+            self.sample(&mut counted, round % SAMPLES_PER_INFO == 0);
+            round += 1;
+            report(Stage::Load, self);
+            if stopped() {
+                let at_s = self.start.elapsed().as_secs_f64();
+                self.trouble = Some(Error::Interrupted { at_s });
+            }
+            let signs = counted.iter().sum();
+            if signs > life {
+                (life, alive) = (signs, Instant::now());
+            } else if alive.elapsed() > SILENCE {
+                self.trouble = Some(self.silence());
+            }
+            self.trouble = self.trouble.take().or_else(|| self.refusal());
+        }
+        self.is_loaded = false;
+        if self.trouble.is_some() {
+            self.end = Instant::now();
+            self.probe_until(self.end);
+        }
+    }
+
+    fn sample(&mut self, counted: &mut [u64], is_full: bool) {
+        let t_ms = millis(self.start.elapsed());
+        for ((transfer, seen), counted) in self.transfers.iter().zip(&mut self.seen).zip(counted) {
+            let (total, info) = transfer.look();
+            let total = total.max(*counted);
+            seen.samples.push(Sample {
+                t_ms,
+                bytes: total - *counted,
+            });
+            *counted = total;
+            let Some(info) = info.filter(|_| is_full) else {
+                continue;
+            };
+            seen.ecn = Some(info.ecn);
+            match transfer.direction {
+                Direction::Down => seen.tcp.push(info.receiver_sample(t_ms)),
+                Direction::Up => {
+                    seen.mss = Some(info.mss);
+                    seen.tcp.push(info.sender_sample(t_ms));
+                    seen.totals = Some(info.totals());
+                }
+            }
+        }
+        let sum = |direction| -> u64 {
+            let flows = self.transfers.iter().zip(&self.seen);
+            let flows = flows.filter(|(transfer, _)| transfer.direction == direction);
+            flows
+                .flat_map(|(_, seen)| &seen.samples)
+                .map(|sample| sample.bytes)
+                .sum()
+        };
+        let (down, up) = (sum(Direction::Down), sum(Direction::Up));
+        self.down.note(self.start.elapsed(), down);
+        self.up.note(self.start.elapsed(), up);
+    }
+
+    fn silence(&self) -> Error {
+        let told = self.transfers.iter().find_map(|transfer| transfer.trouble());
+        let url = self.url(self.transfers[0].direction);
+        let reason = told.unwrap_or_else(|| format!("no byte moves for {} s", SILENCE.as_secs()));
+        Error::Url {
+            url,
+            reason: std::io::Error::other(reason),
+        }
+    }
+
+    /// The answer of a server that does not want what is asked of it.
+    fn refusal(&self) -> Option<Error> {
+        let refused = self.transfers.iter().find(|transfer| transfer.is_refused())?;
+        Some(Error::Url {
+            url: self.url(refused.direction),
+            reason: std::io::Error::other(refused.trouble()?),
+        })
+    }
+
+    fn url(&self, direction: Direction) -> String {
+        let url = match direction {
+            Direction::Down => &self.site.download,
+            Direction::Up => &self.site.upload,
+        };
+        url.clone().unwrap_or_default()
+    }
+
+    /// The line after the load.
+    fn after(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) {
+        let end = self.end + Duration::from_millis(self.settings.after_ms);
+        let mut next = self.end;
+        while next < end && self.trouble.is_none() {
+            next = (next + TICK).min(end);
+            socket::sleep_until(next);
+            report(Stage::After, self);
+            if stopped() {
+                self.probe_until(Instant::now());
+                return;
+            }
+        }
+    }
+
+    fn probe_until(&self, until: Instant) {
+        for (_, prober) in &self.probes {
+            prober.set_until(until);
+        }
+    }
+
+    fn progress(&self, stage: Stage) -> Progress {
+        let elapsed = self.begin.elapsed();
+        let Settings {
+            idle_ms,
+            load_ms,
+            after_ms,
+            ..
+        } = *self.settings;
+        let all = Duration::from_millis(idle_ms + load_ms + after_ms);
+        Progress {
+            stage,
+            elapsed,
+            left: all.saturating_sub(elapsed),
+            download_mbit: if self.is_loaded { self.down.mbit } else { 0.0 },
+            upload_mbit: if self.is_loaded { self.up.mbit } else { 0.0 },
+            rtt: self.probes.iter().find_map(|(_, prober)| prober.newest()),
+        }
+    }
+
+    fn outcome(mut self, title: Option<&str>, began: SystemTime, recorder: Recorder) -> Outcome {
+        let start = self.start;
+        let load_ms = millis(self.end.saturating_duration_since(start));
+        let probes = std::mem::take(&mut self.probes).into_iter();
+        let probes = probes
+            .map(|(index, prober)| self.series(index, &prober.finish(start)))
+            .collect();
+        let trouble = self.trouble.take();
+        let meta = self.meta(title, began, trouble.as_ref());
+        let phases = phases(&meta, load_ms, trouble.is_some());
+        let mut result = TestResult::new(meta, phases, self.flows(), probes);
+        result.evidence = recorder.finish(start);
+        result.findings = findings::findings(&result, None);
+        result
+            .findings
+            .extend(self.short_files(result.summary.idle_ms.unwrap_or_default()));
+        Outcome { result, trouble }
+    }
+
+    fn series(&self, index: usize, finished: &Finished) -> ProbeSeries {
+        let plan = &self.scenario.probes[index];
+        let interval_ms = plan.interval_ms.unwrap_or(self.settings.probe_interval_ms);
+        ProbeSeries {
+            name: plan.name.clone(),
+            kind: plan.kind,
+            interval_ms: interval_ms as f64,
+            samples: finished.probes(None),
+            ..ProbeSeries::default()
+        }
+    }
+
+    fn flows(&mut self) -> Vec<Flow> {
+        let seen = std::mem::take(&mut self.seen);
+        let flows = self.scenario.flows.iter().zip(&self.transfers).zip(seen);
+        flows
+            .map(|((plan, transfer), seen)| {
+                let (sender, receiver) = match plan.direction {
+                    Direction::Down => (Vec::new(), seen.tcp),
+                    Direction::Up => (seen.tcp, Vec::new()),
+                };
+                Flow {
+                    congestion: transfer.congestion(),
+                    ecn: seen.ecn,
+                    mss: seen.mss,
+                    samples: seen.samples,
+                    sender,
+                    receiver,
+                    totals: seen.totals,
+                    ..Flow::new(&plan.name, plan.direction)
+                }
+            })
+            .collect()
+    }
+
+    fn meta(&self, title: Option<&str>, began: SystemTime, trouble: Option<&Error>) -> Meta {
+        let place = self.ways.download.as_ref().or(self.ways.upload.as_ref());
+        let host = place.and_then(|place| place.uri.host()).unwrap_or_default();
+        let mut meta = Meta {
+            test: self.scenario.test.clone(),
+            title: title.map(str::to_owned),
+            time: rfc3339(began),
+            start_unix: began.duration_since(UNIX_EPOCH).ok().map(|t| t.as_secs_f64()),
+            host: host.to_owned(),
+            local_host: socket::host_name(),
+            local: self.ways.local.to_string(),
+            remote: place.map(|place| place.address.to_string()).unwrap_or_default(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: socket::kernel_release(),
+            settings: self.settings.clone(),
+            partial: trouble.map(ToString::to_string),
+            ..Meta::default()
+        };
+        let mut tell = |name: &str, value: String| meta.parameters.insert(name.to_owned(), value);
+        for (name, url) in [
+            ("download URL", &self.site.download),
+            ("upload URL", &self.site.upload),
+        ] {
+            if let Some(url) = url {
+                tell(name, url.clone());
+            }
+        }
+        tell("reflector", self.ways.reflector.to_string());
+        for (name, reason) in &self.unprobed {
+            tell(&format!("not measured: {name}"), reason.clone());
+        }
+        meta
+    }
+
+    /// Files so short that a flow spent its time asking for the next.
+    fn short_files(&self, round_trip_ms: f64) -> Option<Finding> {
+        let load = self.end.saturating_duration_since(self.start);
+        let worst = self.transfers.iter().max_by_key(|transfer| transfer.requests())?;
+        let requests = worst.requests();
+        let pauses = f64::from(requests.saturating_sub(1)) * round_trip_ms / millis(load);
+        (pauses > PAUSES).then(|| Finding {
+            severity: Severity::Warning,
+            code: "short_files".to_owned(),
+            text: format!(
+                "one flow needed {requests} requests to {} in {:.0} s and waited a round trip or more for each: goodput is too \
+                 low; use a larger file, or more flows",
+                self.url(worst.direction),
+                load.as_secs_f64()
+            ),
+        })
+    }
+}
+
+/// The way that probes of a kind take.
+fn wire(kind: ProbeKind, reflector: SocketAddr) -> std::io::Result<Box<dyn Wire>> {
+    Ok(match kind {
+        ProbeKind::Icmp => Box::new(Icmp::open(reflector.ip(), 0)?),
+        ProbeKind::Tcp | ProbeKind::Http => Box::new(Connect::new(reflector, 0)),
+        ProbeKind::Udp | ProbeKind::Voip => Box::new(Dns::open(SocketAddr::new(reflector.ip(), DNS))?),
+    })
+}

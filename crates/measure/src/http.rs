@@ -1,0 +1,161 @@
+//! What clients of HTTP need, whatever they ask for: where a URL leads, how far to trust, how a request looks.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use hyper::{Method, Request, Uri, header};
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::Error;
+use crate::scenario::Family;
+
+/// A body that a client sends.
+pub(crate) type Upload = BoxBody<Bytes, Infallible>;
+
+/// Where a URL points to.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) uri: Uri,
+    pub(crate) address: SocketAddr,
+    /// Whose certificate it must have; none without TLS.
+    pub(crate) name: Option<ServerName<'static>>,
+}
+
+impl Place {
+    /// Looks up the host of a URL; `instead` is where to connect to in its stead.
+    pub(crate) async fn of(url: &str, instead: Option<&str>, family: Option<Family>) -> io::Result<Self> {
+        let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
+        let uri: Uri = url.parse().map_err(|_| invalid("it is no URL"))?;
+        let (is_secure, usual) = match uri.scheme_str() {
+            Some("https") => (true, 443),
+            Some("http") => (false, 80),
+            _ => return Err(invalid("it does not begin with https:// or http://")),
+        };
+        let host = uri.host().ok_or_else(|| invalid("it has no host"))?;
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = uri.port_u16().unwrap_or(usual);
+        let name = ServerName::try_from(bare.clone()).map_err(|_| invalid("its host is no name"))?;
+        let address = look_up(instead.unwrap_or(&bare), port, family).await?;
+        Ok(Self {
+            uri,
+            address,
+            name: is_secure.then_some(name),
+        })
+    }
+}
+
+/// The first address of a name, of this family if there is one.
+pub(crate) async fn look_up(host: &str, port: u16, family: Option<Family>) -> io::Result<SocketAddr> {
+    let is_wanted = |address: &SocketAddr| match family {
+        None => true,
+        Some(Family::V4) => matches!(address.ip(), IpAddr::V4(_)),
+        Some(Family::V6) => matches!(address.ip(), IpAddr::V6(_)),
+    };
+    let mut found = tokio::net::lookup_host((host, port)).await?;
+    found.find(is_wanted).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("{host} has no address of that kind"),
+        )
+    })
+}
+
+/// An IPv6 address needs brackets in a URL.
+pub(crate) fn bracketed(host: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
+}
+
+/// A request as HTTP/2 has it; HTTP/1.1 wants [`in_origin_form`].
+pub(crate) fn request(method: Method, place: &Place, body: Upload) -> io::Result<Request<Upload>> {
+    Request::builder()
+        .method(method)
+        .uri(place.uri.clone())
+        .header(header::ACCEPT_ENCODING, "identity")
+        .header(header::USER_AGENT, concat!("sqm/", env!("CARGO_PKG_VERSION")))
+        .body(body)
+        .map_err(io::Error::other)
+}
+
+/// A request with the host in a header of its own (RFC 9112, section 3.2.1).
+pub(crate) fn in_origin_form(method: Method, place: &Place, body: Upload) -> io::Result<Request<Upload>> {
+    let mut request = request(method, place, body)?;
+    let host = place.uri.authority().map(ToString::to_string).unwrap_or_default();
+    let host = header::HeaderValue::from_str(&host).map_err(io::Error::other)?;
+    request.headers_mut().insert(header::HOST, host);
+    let path = place.uri.path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(io::Error::other)?;
+    Ok(request)
+}
+
+/// TLS for a protocol by its name in ALPN. Without `verify` any certificate will do, as that which `sqm serve` makes for itself.
+pub(crate) fn tls_config(verify: bool, protocol: &[u8]) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::system("set up TLS", io::Error::other(e)))?;
+    let mut config = if verify {
+        let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        builder.with_root_certificates(roots).with_no_client_auth()
+    } else {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_no_client_auth()
+    };
+    config.alpn_protocols = vec![protocol.to_vec()];
+    // A resumed session would save the round trip that is to be measured.
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(config)
+}
+
+/// Takes every certificate; the signature in the handshake is checked all the same.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,40 @@
+//! `sqm test --url`: against plain URLs.
+
+use std::process::ExitCode;
+
+use sqm_measure::client::web::{self, Site};
+use sqm_measure::result::Settings;
+
+use super::{Args, for_user};
+use crate::failure::Failure;
+
+/// Transfers at once in each direction, as in RRUL.
+const FLOWS: u32 = 4;
+
+impl Args {
+    pub(super) fn run_web(&self) -> Result<ExitCode, Failure> {
+        let flows = |url: &Option<String>, asked: Option<u32>| match url {
+            Some(_) => asked.unwrap_or(FLOWS),
+            None => asked.unwrap_or(0),
+        };
+        let site = Site {
+            download: self.url.clone(),
+            upload: self.upload_url.clone(),
+            reflector: self.reflector.clone(),
+            family: self.family(),
+            verify: !self.insecure,
+        };
+        let mut settings = Settings {
+            down: flows(&site.download, self.down),
+            up: flows(&site.upload, self.up),
+            dscp: vec![0],
+            ..self.settings()
+        };
+        let outcome = self
+            .supervise(&mut settings, self.quiet, |settings, hooks| {
+                web::run(&site, settings, self.title.as_deref(), hooks)
+            })
+            .map_err(for_user)?;
+        self.conclude(outcome)
+    }
+}
