@@ -17,6 +17,7 @@ use hyper::{Method, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ProtocolVersion;
@@ -34,6 +35,9 @@ use crate::result::Direction;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Until the server answers on an idle line.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+/// New connections for probes that may be under way at once. A server sees them all as one client's, and turns away who
+/// has too many.
+const MAX_PENDING: usize = 32;
 /// Probes on the idle line.
 const IDLE_PROBES: usize = 10;
 /// What may be under way towards us, in bytes.
@@ -112,6 +116,8 @@ struct Session {
     small: Place,
     large: Place,
     upload: Place,
+    /// Room for probes with connections of their own.
+    pending: Arc<Semaphore>,
 }
 
 /// The configuration file.
@@ -182,6 +188,7 @@ impl Session {
             small,
             large,
             upload,
+            pending: Arc::new(Semaphore::new(MAX_PENDING)),
         })
     }
 
@@ -250,11 +257,8 @@ impl Session {
                 is_full = is_stable(&goodputs);
                 for _ in 0..ADDED_CONNECTIONS {
                     if !is_full && senders.len() < MAX_CONNECTIONS {
-                        senders.push(
-                            self.load(direction, &seen, &mut transfers)
-                                .await
-                                .map_err(failed)?,
-                        );
+                        // A server may have a limit of its own; those that stand go on.
+                        senders.extend(self.load(direction, &seen, &mut transfers).await);
                     }
                 }
             }
@@ -282,11 +286,14 @@ impl Session {
                 return;
             }
             let (session, theirs) = (self.clone(), seen.clone());
-            tokio::spawn(async move {
-                if let Ok(probe) = session.foreign().await {
-                    lock(&theirs.foreign).push((Instant::now(), probe));
-                }
-            });
+            if let Ok(place) = self.pending.clone().try_acquire_owned() {
+                tokio::spawn(async move {
+                    if let Ok(probe) = session.foreign().await {
+                        lock(&theirs.foreign).push((Instant::now(), probe));
+                    }
+                    drop(place);
+                });
+            }
             let (mut sender, place) = (senders[turn % senders.len()].clone(), self.small.clone());
             let theirs = seen.clone();
             tokio::spawn(async move {
