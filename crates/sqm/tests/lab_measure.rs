@@ -195,3 +195,57 @@ fn a_sweep_recognises_atm() {
     let (low, high) = (number(&interval[0]), number(&interval[1]));
     assert!(low <= 92.0 && 92.0 <= high && high - low < 48.0, "{interval}");
 }
+
+#[test]
+fn rrul_over_both_protocols_at_once() {
+    let home = home(Clock::Virtual, &line(20_000, 5_000, 20));
+    let json = home
+        .run_ok(
+            "h1",
+            &[
+                "sqm",
+                "test",
+                home::SERVER_V4,
+                home::SERVER_V6,
+                "--test",
+                "rrul46",
+                "--quiet",
+                "--json",
+                "-",
+                "--duration",
+                "20",
+                "--idle",
+                "3",
+                "--settle",
+                "6",
+            ],
+        )
+        .expect("sqm test measures");
+    let result = TestResult::from_json(&json).expect("a result");
+    let carried = |peer: &str| -> Vec<f64> {
+        let flows = result.flows.iter().filter(|f| f.peer.as_deref() == Some(peer));
+        flows.map(|flow| flow.mbit).collect()
+    };
+    for peer in ["IPv4", "IPv6"] {
+        let mbit = carried(peer);
+        assert!(
+            mbit.len() == 4 && mbit.iter().all(|rate| *rate > 0.05),
+            "{peer}: {mbit:?}"
+        );
+        let probes = result.probes.iter().filter(|s| s.peer.as_deref() == Some(peer));
+        assert!(probes.clone().count() >= 2, "{peer}");
+        for series in probes {
+            assert!(
+                series.samples.iter().any(|p| p.rtt_ms.is_some()),
+                "{}",
+                series.name
+            );
+        }
+    }
+    assert_near(
+        "idle round trip",
+        result.summary.idle_ms.expect("an idle line"),
+        20.0,
+        1.0,
+    );
+}

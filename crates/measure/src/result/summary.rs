@@ -196,9 +196,13 @@ pub(super) fn headline(probes: &[ProbeSeries]) -> Vec<&ProbeSeries> {
         .map(|series| series.kind)
         .filter(|kind| *kind != ProbeKind::Voip)
         .min();
+    // Series to others than the test's server are asides, unless there are no others: RRUL over both protocols, several servers.
+    let has_server = probes
+        .iter()
+        .any(|series| series.peer.is_none() && Some(series.kind) == kind);
     probes
         .iter()
-        .filter(|series| series.peer.is_none() && Some(series.kind) == kind)
+        .filter(|series| Some(series.kind) == kind && (series.peer.is_none() || !has_server))
         .collect()
 }
 
