@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use crate::scenario::Family;
-pub use evidence::{Reading, Readings};
+pub use evidence::{Reading, Readings, interface_of};
 
 use crate::Error;
 use crate::load::{Load, Role};

@@ -129,6 +129,62 @@ impl Fit {
     }
 }
 
+/// What a shaper was told about the line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Configured {
+    /// Its rate in Mbit/s.
+    pub rate_mbit: f64,
+    /// Bytes that it adds to each IP packet.
+    pub overhead: f64,
+    /// Whether it counts ATM cells.
+    pub atm: bool,
+}
+
+/// What to change, in words for the user; empty if the settings fit. `headers` are the bytes of TCP and IP headers.
+///
+/// The fit must be of the bare line: through a shaper it tells what the shaper does.
+pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
+    let mut advice = Vec::new();
+    let overhead = fit.bytes - headers;
+    let (low, high) = (fit.bytes_interval.0 - headers, fit.bytes_interval.1 - headers);
+    match (fit.framing, configured.atm) {
+        (Framing::AtmCells, false) => advice.push(
+            "the line carries packets in ATM cells, and the shaper does not count cells: set linklayer 'atm'".to_owned(),
+        ),
+        (Framing::Packets, true) => advice.push(
+            "the shaper counts ATM cells, and the line shows none: set linklayer 'ethernet', unless all sizes were too \
+             few to tell"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    // Two bytes are the rounding of settings that nobody notices.
+    if configured.overhead < low - 2.0 {
+        advice.push(format!(
+            "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), the shaper counts {:.0}: \
+             with small packets it lets more through than the line carries, and latency returns; set overhead {:.0}",
+            configured.overhead,
+            overhead.round().max(0.0)
+        ));
+    } else if configured.overhead > high + 2.0 {
+        advice.push(format!(
+            "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), the shaper counts {:.0}: \
+             small packets are slowed without need; set overhead {:.0}",
+            configured.overhead,
+            overhead.round().max(0.0)
+        ));
+    }
+    let (low, high) = fit.gross_interval;
+    if configured.rate_mbit > high {
+        advice.push(format!(
+            "the line carries {:.2} Mbit/s (95 % between {low:.2} and {high:.2}), the shaper is set to {:.2}: the queue stays \
+             in the modem; set it below {low:.2}",
+            fit.gross_mbit, configured.rate_mbit
+        ));
+    }
+    advice
+}
+
 /// Bytes that a packet of this length takes on the line.
 fn on_line(framing: Framing, length: f64) -> f64 {
     match framing {
@@ -333,6 +389,43 @@ mod tests {
         assert_eq!(Fit::of(&flat(|payload| 1e4 / payload)), Err(Unfit::NoLine));
         // So many packets per second and no more.
         assert_eq!(Fit::of(&flat(|payload| payload / 100.0)), Err(Unfit::NoLine));
+    }
+
+    #[test]
+    fn settings_that_fit_get_no_advice_and_others_the_right_one() {
+        let exact = [0.001, -0.001, 0.0, 0.001, -0.001, 0.0, 0.001, -0.001];
+        let fit = Fit::of(&measured(10.0, 52.0 + 34.0, Framing::Packets, &exact)).unwrap();
+        let with = |rate_mbit, overhead, atm| {
+            advice(
+                &fit,
+                &Configured {
+                    rate_mbit,
+                    overhead,
+                    atm,
+                },
+                HEADERS_V4,
+            )
+        };
+        assert_eq!(with(9.5, 34.0, false), Vec::<String>::new());
+        assert!(
+            with(9.5, 18.0, false)[0].contains("set overhead 34"),
+            "{:?}",
+            with(9.5, 18.0, false)
+        );
+        assert!(with(9.5, 60.0, false)[0].contains("without need"));
+        assert!(with(11.0, 34.0, false)[0].contains("stays in the modem"));
+        assert!(with(9.5, 34.0, true)[0].contains("'ethernet'"));
+        let cells = Fit::of(&measured(8.0, 52.0 + 32.0, Framing::AtmCells, &[0.0; 8])).unwrap();
+        let told = advice(
+            &cells,
+            &Configured {
+                rate_mbit: 7.5,
+                overhead: 32.0,
+                atm: false,
+            },
+            HEADERS_V4,
+        );
+        assert!(told[0].contains("'atm'"), "{told:?}");
     }
 
     proptest! {

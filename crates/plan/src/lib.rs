@@ -6,6 +6,7 @@
 
 pub mod arithmetic;
 pub mod diagnostic;
+pub mod line;
 pub mod link;
 pub mod plan;
 pub mod recipes;
@@ -14,6 +15,7 @@ pub mod uci;
 pub mod validate;
 
 use diagnostic::{Diagnostic, Finding, Report};
+use line::ConfiguredLine;
 use plan::Plan;
 use recipes::Device;
 use settings::Settings;
@@ -23,6 +25,8 @@ use settings::Settings;
 pub struct Loaded {
     /// One plan for each enabled section, in the order of the file.
     pub plans: Vec<Plan>,
+    /// What each of them takes the line for.
+    pub lines: Vec<ConfiguredLine>,
     /// What was understood but is not acted upon, or is probably not meant.
     pub warnings: Vec<Diagnostic>,
 }
@@ -53,6 +57,7 @@ pub fn load(
     };
 
     let mut planned: Vec<(Settings, Plan)> = Vec::new();
+    let mut lines = Vec::new();
     for section in validate::queues(&document, &mut report) {
         let Some(settings) = Settings::read(&section, &mut report) else {
             continue;
@@ -61,6 +66,7 @@ pub fn load(
         if let Some(plan) = validate::settings(&settings, &device, &mut report)
             && settings.enabled
         {
+            lines.push(ConfiguredLine::of(&settings, &device));
             planned.push((settings, plan));
         }
     }
@@ -76,6 +82,7 @@ pub fn load(
     if errors.is_empty() {
         Ok(Loaded {
             plans: planned.into_iter().map(|(_, plan)| plan).collect(),
+            lines,
             warnings,
         })
     } else {

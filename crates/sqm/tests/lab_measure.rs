@@ -130,13 +130,17 @@ fn a_download_of_80_mbit() {
 }
 
 /// The fit of a sweep of one direction, which found the gross rate to this share.
-fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f64)) -> Value {
+fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f64)) -> (Value, String) {
     let home = home(Clock::Virtual, line);
+    home.write("/tmp/configured", CONFIGURED.as_bytes())
+        .expect("a file");
     let words = [
         "sqm",
         "test",
         home::SERVER_V4,
         "--sweep",
+        "--config",
+        "/tmp/configured",
         "--quiet",
         "--json",
         "-",
@@ -145,19 +149,24 @@ fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f64)) -> Val
         .run_ok("h1", &[&words, options].concat())
         .expect("the sweep measures");
     let swept: Value = serde_json::from_str(&json).expect("the sweep is JSON");
-    let fit = swept["sweep"][0]["fit"].clone();
+    let swept = swept["sweep"][0].clone();
+    let fit = swept["fit"].clone();
     assert_near(
         "gross Mbit/s",
         number(&fit["gross_mbit"]),
         gross_mbit,
         gross_mbit * within,
     );
-    fit
+    (fit, swept["advice"].to_string())
 }
 
 fn number(value: &Value) -> f64 {
     value.as_f64().expect("the fit has figures")
 }
+
+/// Too much overhead for Ethernet, too fast and without cells for the ATM line.
+const CONFIGURED: &str = "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '60000'\n\
+     \toption upload '4200'\n\toption script 'piece_of_cake.qos'\n\toption linklayer 'ethernet'\n\toption overhead '40'\n";
 
 /// 52 bytes of headers and 14 of Ethernet.
 fn ethernet(down_kbits: u64, up_kbits: u64) -> Line {
@@ -169,16 +178,18 @@ fn ethernet(down_kbits: u64, up_kbits: u64) -> Line {
 
 #[test]
 fn a_sweep_finds_rate_and_overhead_at_10_mbit() {
-    let fit = sweep(&ethernet(50_000, 10_000), &["--down", "0"], (10.0, 0.005));
+    let (fit, advice) = sweep(&ethernet(50_000, 10_000), &["--down", "0"], (10.0, 0.005));
     assert_eq!(fit["framing"], "packets");
     assert_near("bytes per packet", number(&fit["bytes"]), 66.0, 3.0);
+    assert!(advice.contains("without need; set overhead 1"), "{advice}");
 }
 
 #[test]
 fn a_sweep_finds_rate_and_overhead_at_80_mbit() {
-    let fit = sweep(&ethernet(80_000, 40_000), &["--up", "0"], (80.0, 0.005));
+    let (fit, advice) = sweep(&ethernet(80_000, 40_000), &["--up", "0"], (80.0, 0.005));
     assert_eq!(fit["framing"], "packets");
     assert_near("bytes per packet", number(&fit["bytes"]), 66.0, 3.0);
+    assert!(advice.contains("without need; set overhead 1"), "{advice}");
 }
 
 #[test]
@@ -188,12 +199,14 @@ fn a_sweep_recognises_atm() {
         atm: true,
         ..line(20_000, 4000, 20)
     };
-    let fit = sweep(&line, &["--down", "0"], (4.0, 0.01));
+    let (fit, advice) = sweep(&line, &["--down", "0"], (4.0, 0.01));
     assert_eq!(fit["framing"], "atm_cells");
     // Eight packet sizes fall on few steps of the staircase, and the fit says how much of a cell it cannot tell apart.
     let interval = &fit["bytes_interval"];
     let (low, high) = (number(&interval[0]), number(&interval[1]));
     assert!(low <= 92.0 && 92.0 <= high && high - low < 48.0, "{interval}");
+    assert!(advice.contains("set linklayer 'atm'"), "{advice}");
+    assert!(advice.contains("the queue stays in the modem"), "{advice}");
 }
 
 #[test]

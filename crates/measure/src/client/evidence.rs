@@ -160,8 +160,8 @@ fn counters(interface: &str) -> Option<(u64, u64)> {
     Some((read("rx_bytes")?, read("tx_bytes")?))
 }
 
-/// The interface with this address.
-fn interface_of(address: IpAddr) -> Option<String> {
+/// The interface of this machine with this address.
+pub fn interface_of(address: IpAddr) -> Option<String> {
     let address = address.to_canonical();
     let all = nix::ifaddrs::getifaddrs().ok()?;
     let is_ours = |has: &SockaddrStorage| {

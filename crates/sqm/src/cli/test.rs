@@ -1,5 +1,6 @@
 //! `sqm test`.
 
+mod configured;
 mod display;
 mod queues;
 mod rpm;
@@ -39,6 +40,7 @@ use crate::failure::Failure;
   sqm test a.example b.example c.example d.example --test rtt_fair
   sqm test --list                                  the tests there are
   sqm test server.example --save before.flent.gz   a file that Flent opens
+  sqm test --sweep server.example --config /etc/config/sqm    is the overhead right?
   sqm test --rpm rpm.example                       responsiveness by HTTP, without `sqm serve`
   sqm test --url https://example.net/1GB.bin --reflector 192.0.2.53    any large file, and your provider's name server
   sqm test server.example --json - | jq .summary
@@ -74,6 +76,9 @@ pub(crate) struct Args {
     /// With --url: who is asked for the time, by ICMP, TCP and DNS, as HOST or HOST:PORT [default: the URL's host]
     #[arg(long, value_name = "HOST")]
     reflector: Option<String>,
+    /// With --sweep: compare what is measured with this configuration [default: /etc/config/sqm, if there is one]
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    config: Option<PathBuf>,
     /// With --rpm or --url: take the server's certificate as it is
     #[arg(long)]
     insecure: bool,

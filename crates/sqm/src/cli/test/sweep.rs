@@ -1,6 +1,7 @@
 //! `sqm test --sweep`: goodput at several packet sizes, and what it tells of the line's gross rate and overhead.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -8,9 +9,10 @@ use serde::Serialize;
 use sqm_measure::client::{Outcome, Test};
 use sqm_measure::result::{Direction, Flow, Settings, TestResult};
 use sqm_measure::scenario::Scenario;
-use sqm_measure::sweep::{Fit, Framing, HEADERS_V4, HEADERS_V6, Point};
+use sqm_measure::sweep::{Configured, Fit, Framing, HEADERS_V4, HEADERS_V6, Point, advice};
+use sqm_plan::line::ConfiguredLine;
 
-use super::{Args, for_user};
+use super::{Args, configured, for_user, queues};
 use crate::failure::Failure;
 
 /// Segment sizes, in bytes with TCP's options: spread evenly in 1/size, as the fit needs them, and none so small that a
@@ -34,15 +36,26 @@ struct Swept {
     fit: Option<Fit>,
     /// Why there is no fit.
     reason: Option<String>,
+    /// What the configuration says, if there is one for this line.
+    configured: Option<Configured>,
+    /// What to change in it.
+    advice: Vec<String>,
 }
 
 impl Args {
     pub(super) fn run_sweep(&self) -> Result<ExitCode, Failure> {
+        let lines = configured::lines(self.config.as_ref())?;
+        if !lines.is_empty() && queues::readings().is_some() {
+            eprintln!(
+                "sqm: warning: queues shape on this machine, and the sweep measures them instead of the line behind them; \
+                 'sqm stop' first"
+            );
+        }
         let mut swept = Vec::new();
         for (direction, flows) in [(Direction::Down, self.down), (Direction::Up, self.up)] {
             let flows = flows.unwrap_or(FLOWS);
             if flows > 0 {
-                swept.push(self.sweep(direction, flows)?);
+                swept.push(self.sweep(direction, flows, &lines)?);
             }
         }
         let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
@@ -65,13 +78,13 @@ impl Args {
         }
     }
 
-    fn sweep(&self, direction: Direction, flows: u32) -> Result<Swept, Failure> {
+    fn sweep(&self, direction: Direction, flows: u32, lines: &[ConfiguredLine]) -> Result<Swept, Failure> {
         let (down, up) = match direction {
             Direction::Down => (flows, 0),
             Direction::Up => (0, flows),
         };
         let mut points = Vec::new();
-        let mut header_bytes = HEADERS_V4;
+        let (mut header_bytes, mut configured) = (HEADERS_V4, None);
         for (index, mss) in SEGMENTS.into_iter().enumerate() {
             if !self.quiet {
                 eprintln!(
@@ -103,6 +116,10 @@ impl Args {
             if result.meta.remote.starts_with('[') {
                 header_bytes = HEADERS_V6;
             }
+            if let Ok(local) = result.meta.local.parse::<SocketAddr>() {
+                let line = configured::of_test(lines, local.ip());
+                configured = line.and_then(|line| configured::direction(line, direction));
+            }
             let payload = result.flows.iter().find_map(|flow| flow.mss).unwrap_or(mss);
             points.push(Point {
                 payload: f64::from(payload),
@@ -116,7 +133,13 @@ impl Args {
                 Some(format!("the {} gives no fit: {unfit}", way(direction))),
             ),
         };
+        let advice = match (&fit, &configured) {
+            (Some(fit), Some(configured)) => advice(fit, configured, header_bytes),
+            _ => Vec::new(),
+        };
         Ok(Swept {
+            configured,
+            advice,
             direction,
             header_bytes,
             points,
@@ -155,10 +178,32 @@ fn table(swept: &Swept) -> String {
         text.push('\n');
     }
     match &swept.fit {
-        Some(fit) => text += &words(fit, swept.header_bytes),
+        Some(fit) => {
+            text += &words(fit, swept.header_bytes);
+            text += &comparison(swept);
+        }
         None => text += swept.reason.as_deref().unwrap_or_default(),
     }
     text + "\n"
+}
+
+/// The configuration beside the measurement.
+fn comparison(swept: &Swept) -> String {
+    let Some(configured) = &swept.configured else {
+        return String::new();
+    };
+    let cells = if configured.atm { ", ATM cells" } else { "" };
+    let mut text = format!(
+        "configured {:.3} Mbit/s, overhead {:.0}{cells}\n",
+        configured.rate_mbit, configured.overhead
+    );
+    for advice in &swept.advice {
+        text += &format!("to change  {advice}\n");
+    }
+    if swept.advice.is_empty() {
+        text += "           which fits what was measured\n";
+    }
+    text
 }
 
 fn words(fit: &Fit, header_bytes: f64) -> String {
