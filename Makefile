@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test lint lab-kernel flent fuzz
+.PHONY: demo test nightly lint lab-kernel flent fuzz
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -10,6 +10,10 @@ demo:
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
 test: lint lab-kernel flent
 	cargo test --workspace --no-fail-fast
+
+# What takes too long for every change: each set-up on each line, each change from one configuration to another.
+nightly: lab-kernel
+	cargo test -p sqm --no-fail-fast --test lab_rows --test lab_setups -- --ignored --nocapture
 
 lint:
 	cargo fmt --all --check

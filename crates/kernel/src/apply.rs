@@ -8,6 +8,7 @@ use std::num::NonZero;
 use sqm_core::spec::Qdisc;
 use sqm_plan::plan::{Firewall, Plan, PlannedQdisc};
 
+use crate::capability;
 use crate::diff::{self, Step};
 use crate::error::Error;
 use crate::netlink::fq_codel::Purpose;
@@ -44,8 +45,18 @@ struct TableChange {
 
 /// Brings a plan into force. Needs `CAP_NET_ADMIN`.
 pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started, Error> {
-    let (interface, ifb) = (&plan.interface, plan.ifb());
     let observed = Observed::read(socket, plan)?;
+    start_from(socket, store, plan, observed)
+}
+
+/// The same from what was observed just before, while `store` was held already.
+pub fn start_from(
+    socket: &mut Socket,
+    store: &Store,
+    plan: &Plan,
+    observed: Observed,
+) -> Result<Started, Error> {
+    let (interface, ifb) = (&plan.interface, plan.ifb());
     let link = &observed.device.link;
     let record_before = store.read(interface)?;
     // A device that has been removed and has come back has lost our queues; the record is of the one that is gone.
@@ -62,12 +73,16 @@ pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started,
     let as_planned = compare(plan, &observed).is_empty() && !drops_egress && !drops_ingress;
     let mut changes = replaced_by_others(plan, &observed, record.as_ref());
     firewall.refuse_strangers(interface, &observed)?;
-    let before = Snapshot::take(socket, interface, &ifb, touches_egress, touches_ingress)?;
+    let before = Snapshot::take(socket, &observed, &ifb, touches_egress, touches_ingress)?;
 
     let previous = match &record {
-        // What stood there before the first start stays on record through every later one.
+        // What stood there before the first start stays on record through every later one, unless somebody has set
+        // something else since.
         Some(record) => Snapshot {
-            egress: record.previous.egress.clone().or_else(|| before.egress.clone()),
+            egress: match root_of(&observed).filter(|root| record.is_foreign(root)) {
+                Some(_) => before.egress.clone(),
+                None => record.previous.egress.clone().or_else(|| before.egress.clone()),
+            },
             ingress: record.previous.ingress.clone().or_else(|| before.ingress.clone()),
         },
         // Queues that are exactly ours without a record are ours, started by a process whose record is lost.
@@ -265,8 +280,8 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
 
 /// Kind and number of the device's root, unless it is the kernel's own default.
 fn root_of(observed: &Observed) -> Option<(String, u32)> {
-    let root = observed.device.qdiscs.iter().find(|q| q.parent.is_none())?;
-    (root.handle.major != 0).then(|| (root.kind.clone(), number(root.handle)))
+    let root = observed.device.root()?;
+    Some((root.kind.clone(), number(root.handle)))
 }
 
 /// Whose queues stand where ours stood, or stand where ours shall be.
@@ -276,17 +291,19 @@ fn replaced_by_others(plan: &Plan, observed: &Observed, record: Option<&Record>)
         return Vec::new();
     };
     let what = format!("{} {}", root.0, handle(root.1));
-    let owner = owner::find(interface, observed.device.link.index);
+    let owner = || owner::find(interface, observed.device.link.index);
     match record.and_then(|record| Some((record, record.egress.as_ref()?))) {
         Some((record, _)) if record.owns(&root) => Vec::new(),
         Some((_, ours)) => vec![format!(
-            "{interface}: {what} has replaced our {} {} since ({owner}); two programs that shape one device undo \
-             each other's work",
+            "{interface}: {what} has replaced our {} {} since ({}); two programs that shape one device undo each \
+             other's work",
             ours.0,
-            handle(ours.1)
+            handle(ours.1),
+            owner()
         )],
         None => vec![format!(
-            "{interface}: takes the place of {what} ({owner}); stop puts it back"
+            "{interface}: takes the place of {what} ({}); stop puts it back",
+            owner()
         )],
     }
 }
@@ -312,8 +329,9 @@ fn carry_out(
             .changes
             .push(format!("{interface}: ingress as it was before"));
     }
+    let mut links = observed.links.clone();
     for step in diff::steps(plan, observed) {
-        let note = perform(socket, &step)?;
+        let note = perform(socket, &mut links, &step)?;
         started.changes.push(step.to_string());
         started.changes.extend(note);
     }
@@ -329,9 +347,12 @@ fn carry_out(
     Ok(())
 }
 
-/// Does one step. Answers what was done otherwise than planned.
-fn perform(socket: &mut Socket, step: &Step) -> Result<Option<String>, Error> {
-    let refused = |device: &str, refusal| Error::kernel(device, step.request())(refusal);
+/// Does one step. Answers what was done otherwise than planned. `links` are the devices as they were, with those made
+/// since.
+fn perform(socket: &mut Socket, links: &mut Vec<Link>, step: &Step) -> Result<Option<String>, Error> {
+    let refused = |device: &str, refusal| {
+        capability::missing(step, &refusal).unwrap_or_else(|| Error::kernel(device, step.request())(refusal))
+    };
     match step {
         Step::SetFirewall(firewall) => {
             let mut socket = firewall_socket(&firewall.interface)?;
@@ -345,19 +366,21 @@ fn perform(socket: &mut Socket, step: &Step) -> Result<Option<String>, Error> {
                 1
             };
             link::create_with_queues(socket, name, "ifb", queues)
+                .and_then(|()| link::get(socket, name))
+                .map(|link| links.push(link))
                 .map_err(|refusal| refused(name, refusal))?;
         }
         Step::SetUp(device) => {
-            let link = find(socket, device)?;
+            let link = observe::find(links, device)?;
             link::set_up(socket, link.index, true).map_err(|refusal| refused(device, refusal))?;
         }
         Step::AddQdisc(device, planned) => {
-            let link = find(socket, device)?;
-            return add(socket, &link, planned).map_err(|refusal| refused(device, refusal));
+            let link = observe::find(links, device)?;
+            return add(socket, link, planned).map_err(|refusal| refused(device, refusal));
         }
         Step::ChangeQdisc(device, planned) => {
-            let link = find(socket, device)?;
-            change(socket, &link, planned).map_err(|refusal| refused(device, refusal))?;
+            let link = observe::find(links, device)?;
+            change(socket, link, planned).map_err(|refusal| refused(device, refusal))?;
         }
         Step::RemoveQdisc {
             device,
@@ -365,13 +388,13 @@ fn perform(socket: &mut Socket, step: &Step) -> Result<Option<String>, Error> {
             parent,
             ..
         } => {
-            let link = find(socket, device)?;
+            let link = observe::find(links, device)?;
             let parent = parent.map_or(ROOT, number);
             traffic::delete_qdisc(socket, link.index, number(*handle), parent)
                 .map_err(|refusal| refused(device, refusal))?;
         }
         Step::PutClass(device, planned, _) => {
-            let link = find(socket, device)?;
+            let link = observe::find(links, device)?;
             traffic::put_class(
                 socket,
                 link.index,
@@ -383,7 +406,7 @@ fn perform(socket: &mut Socket, step: &Step) -> Result<Option<String>, Error> {
             .map_err(|refusal| refused(device, refusal))?;
         }
         Step::AddFilter(device, root, planned) => {
-            let link = find(socket, device)?;
+            let link = observe::find(links, device)?;
             let (filter, kind, handle, options) = filter::encode(planned);
             let new = NewFilter {
                 device: link.index,
@@ -397,7 +420,7 @@ fn perform(socket: &mut Socket, step: &Step) -> Result<Option<String>, Error> {
             new.create(socket).map_err(|refusal| refused(device, refusal))?;
         }
         Step::RemoveFilter(device, root, filter) => {
-            let link = find(socket, device)?;
+            let link = observe::find(links, device)?;
             traffic::delete_filters(
                 socket,
                 link.index,
@@ -407,21 +430,14 @@ fn perform(socket: &mut Socket, step: &Step) -> Result<Option<String>, Error> {
             )
             .map_err(|refusal| refused(device, refusal))?;
         }
-        Step::RemoveHook(device) => {
-            let link = find(socket, device)?;
-            remove_hook(socket, &link)?;
-        }
+        Step::RemoveHook(device) => remove_hook(socket, observe::find(links, device)?)?,
         Step::Redirect { device, ifb } => {
-            let links = observe::links(socket)?;
-            let (device, target) = (observe::find(&links, device)?, observe::find(&links, ifb)?);
-            make_hook(socket, device, "ingress", Some((PREFERENCE, target.index)))?;
+            let (link, target) = (observe::find(links, device)?, observe::find(links, ifb)?);
+            make_hook(socket, link, "ingress", Some((PREFERENCE, target.index)))
+                .map_err(|refusal| refused(device, refusal))?;
         }
     }
     Ok(None)
-}
-
-fn find(socket: &mut Socket, device: &str) -> Result<Link, Error> {
-    observe::find(&observe::links(socket)?, device).cloned()
 }
 
 /// Makes a qdisc. A kernel without CAKE for many queues gets a plain one.

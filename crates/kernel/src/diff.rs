@@ -166,10 +166,15 @@ fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>
     if !same_shape(tree, now) || !root_can_stay {
         return rebuild(device, &now.qdiscs, tree, steps);
     }
+    // TBF gives its own limit to a plain queue inside it whenever it is changed.
+    let mut sets_limits = false;
     for planned in &tree.qdiscs {
-        let Some(found) = found(planned).filter(|found| !is_as_planned(planned, found, &now.link)) else {
+        let is_reset = sets_limits && matches!(planned.qdisc, Qdisc::Pfifo(_) | Qdisc::Bfifo(_));
+        let differs = |found: &&ObservedQdisc| is_reset || !is_as_planned(planned, found, &now.link);
+        let Some(found) = found(planned).filter(differs) else {
             continue;
         };
+        sets_limits |= matches!(planned.qdisc, Qdisc::Tbf(_));
         if can_change(planned, found, &now.link) {
             steps.push(Step::ChangeQdisc(device.to_owned(), planned.clone()));
         } else {
@@ -181,7 +186,7 @@ fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>
         let there = now
             .classes
             .iter()
-            .any(|c| c.id == planned.id && same_class(&planned.class, &c.class));
+            .any(|c| c.id == planned.id && same_class(tree, planned, &c.class));
         if !there {
             steps.push(Step::PutClass(device.to_owned(), planned.clone(), false));
         }

@@ -29,6 +29,17 @@ pub struct Device {
     pub hook: Option<String>,
     /// The device that every arriving packet is sent to.
     pub redirect: Option<String>,
+    /// The same, undecoded.
+    pub(crate) entries: Entries,
+}
+
+impl Device {
+    /// The root qdisc, unless it is the kernel's own default.
+    pub fn root(&self) -> Option<&ObservedQdisc> {
+        self.qdiscs
+            .iter()
+            .find(|q| q.parent.is_none() && q.handle.major != 0)
+    }
 }
 
 /// A qdisc as the kernel reports it.
@@ -105,11 +116,12 @@ pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device
         filters: entries.filters(),
         hook: entries.hook.as_ref().map(Entry::kind),
         redirect: redirect.map(|l| l.name.clone()),
+        entries,
     })
 }
 
 /// The same, undecoded: what a snapshot is made from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entries {
     /// Root first, parents before children.
     pub(crate) qdiscs: Vec<Entry>,

@@ -4,6 +4,9 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use crate::observe::{Device, number};
+use crate::state;
+
 /// Somebody who sets up queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -28,6 +31,20 @@ impl fmt::Display for Owner {
             Self::Unknown => "by tc, or by a program that leaves no trace",
         })
     }
+}
+
+/// Whose root stands on a device: ours by the record in that folder, or somebody else's; `None` is the kernel's default.
+pub fn of(device: &Device, records: &Path) -> Option<String> {
+    let root = device.root()?;
+    let (interface, index) = (&device.link.name, device.link.index);
+    let is_ours = state::peek(records, interface).is_some_and(|record| {
+        record.index == index && record.owns(&(root.kind.clone(), number(root.handle)))
+    });
+    Some(if is_ours {
+        "sqm".to_owned()
+    } else {
+        find(interface, index).to_string()
+    })
 }
 
 /// The most likely one for a device, by its name and number.

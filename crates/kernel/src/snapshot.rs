@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::netlink::attribute::u32_at;
 use crate::netlink::link::{self, Link};
-use crate::netlink::socket::Socket;
+use crate::netlink::socket::{Refusal, Socket};
 use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, NewFilter, NewQdisc, ROOT};
 use crate::netlink::{codel, filter, fq_codel, htb, redirect, size_table};
-use crate::observe::{self, Entries, handle};
-use crate::verify::Difference;
+use crate::observe::{self, Device, Entries, handle};
+use crate::verify::{Difference, Observed};
 
 /// Kinds that can be made again from what the kernel reports about them.
 const RESTORABLE: [&str; 14] = [
@@ -33,6 +33,9 @@ const RESTORABLE: [&str; 14] = [
     "tbf",
 ];
 
+/// Where SFQ's options have the numbers of packets and of flows.
+const SFQ_LIMIT: usize = 8;
+const SFQ_FLOWS: usize = 16;
 /// Where SFQ's options have `qth_min`, which is 0 unless its RED mode is on, and where what we know of them ends.
 const SFQ_QTH_MIN: usize = 32;
 const SFQ_KNOWN: usize = 28;
@@ -114,22 +117,19 @@ impl Snapshot {
     /// Records the directions asked for. Fails, without touching anything, on what could not be put back.
     pub(crate) fn take(
         socket: &mut Socket,
-        interface: &str,
+        observed: &Observed,
         ifb: &str,
         egress: bool,
         ingress: bool,
     ) -> Result<Self, Error> {
-        let links = observe::links(socket)?;
-        let device = observe::find(&links, interface)?;
-        let entries = Entries::read(socket, device)?;
         Ok(Self {
             egress: if egress {
-                Some(Queues::of(socket, device, &entries)?)
+                Some(Queues::of(socket, &observed.device)?)
             } else {
                 None
             },
             ingress: if ingress {
-                Some(Arrivals::of(socket, &links, device, &entries, ifb)?)
+                Some(Arrivals::of(socket, observed, ifb)?)
             } else {
                 None
             },
@@ -148,9 +148,10 @@ impl Snapshot {
             .as_ref()
             .map_or(Ok(()), |queues| queues.restore(socket, interface));
         arrivals.and(queues)?;
+        let observed = Observed::queues(socket, interface, ifb)?;
         let now = Self::take(
             socket,
-            interface,
+            &observed,
             ifb,
             self.egress.is_some(),
             self.ingress.is_some(),
@@ -175,7 +176,14 @@ impl Snapshot {
 }
 
 impl Queues {
-    fn of(socket: &mut Socket, link: &Link, entries: &Entries) -> Result<Self, Error> {
+    /// Whether the root is of that kind and number.
+    pub(crate) fn has_root(&self, kind: &str, number: u32) -> bool {
+        self.qdiscs
+            .iter()
+            .any(|q| q.parent == ROOT && q.handle == number && q.kind == kind)
+    }
+
+    fn of(socket: &mut Socket, Device { link, entries, .. }: &Device) -> Result<Self, Error> {
         // Handle 0 is a default of the kernel, whatever hangs below it.
         if entries.root().is_none() {
             return Ok(Self::default());
@@ -325,40 +333,42 @@ impl RawFilter {
     }
 }
 
+impl Redirect {
+    /// The one of a device, if it sends everything away.
+    fn of(entries: &Entries, links: &[Link]) -> Option<Self> {
+        let (preference, index) = entries.redirect()?;
+        let target = links.iter().find(|l| l.index == index)?.name.clone();
+        Some(Self { preference, target })
+    }
+}
+
 impl Arrivals {
-    fn of(
-        socket: &mut Socket,
-        links: &[Link],
-        device: &Link,
-        entries: &Entries,
-        ifb: &str,
-    ) -> Result<Self, Error> {
-        let redirect = entries.redirect().and_then(|(preference, index)| {
-            let target = links.iter().find(|l| l.index == index)?.name.clone();
-            Some(Redirect { preference, target })
-        });
-        let hook = match &entries.hook {
+    fn of(socket: &mut Socket, observed: &Observed, ifb: &str) -> Result<Self, Error> {
+        let device = &observed.device;
+        let hook = match &device.entries.hook {
             None => None,
             Some(hook) => {
                 let kind = hook.kind();
-                if hook.has_shared_block() || (!entries.hook_filters.is_empty() && redirect.is_none()) {
-                    return Err(in_the_way(device, format!("the {kind} hook with filters")));
+                let redirect = Redirect::of(&device.entries, &observed.links);
+                let has_filters = !device.entries.hook_filters.is_empty();
+                if hook.has_shared_block() || (has_filters && redirect.is_none()) {
+                    return Err(in_the_way(&device.link, format!("the {kind} hook with filters")));
                 }
                 Some(Hook { kind, redirect })
             }
         };
-        let ifb = match links.iter().find(|l| l.name == ifb) {
+        let ifb = match &observed.ifb {
             None => None,
-            Some(link) if link.kind.as_deref() != Some("ifb") => {
-                return Err(in_the_way(device, format!("{ifb}, a device of another kind,")));
+            Some(there) if there.link.kind.as_deref() != Some("ifb") => {
+                return Err(in_the_way(
+                    &device.link,
+                    format!("{ifb}, a device of another kind,"),
+                ));
             }
-            Some(link) => {
-                let entries = Entries::read(socket, link)?;
-                Some(Ifb {
-                    up: link.up,
-                    queues: Queues::of(socket, link, &entries)?,
-                })
-            }
+            Some(there) => Some(Ifb {
+                up: there.link.up,
+                queues: Queues::of(socket, there)?,
+            }),
         };
         Ok(Self { hook, ifb })
     }
@@ -374,10 +384,7 @@ impl Arrivals {
         let entries = Entries::read(socket, device)?;
         let now = entries.hook.as_ref().map(|hook| Hook {
             kind: hook.kind(),
-            redirect: entries.redirect().and_then(|(preference, index)| {
-                let target = links.iter().find(|l| l.index == index)?.name.clone();
-                Some(Redirect { preference, target })
-            }),
+            redirect: Redirect::of(&entries, &links),
         });
         // The redirect goes before its target does: packets sent to a device that is gone are lost.
         if now != self.hook && now.is_some() {
@@ -391,7 +398,10 @@ impl Arrivals {
                     .redirect
                     .as_ref()
                     .map(|r| Ok((r.preference, observe::find(&links, &r.target)?.index)));
-                make_hook(socket, device, &hook.kind, target.transpose()?)
+                make_hook(socket, device, &hook.kind, target.transpose()?).map_err(Error::kernel(
+                    interface,
+                    format!("add back the {} qdisc", hook.kind),
+                ))
             }
             _ => Ok(()),
         }
@@ -445,6 +455,7 @@ impl Raw {
             "htb" => htb::replayable_root(&self.options),
             "codel" => fq_codel::replayable(&self.options, &codel::TIMES),
             "fq_codel" => fq_codel::replayable(&self.options, &fq_codel::TIMES),
+            "sfq" => replayable_sfq(&self.options),
             _ => self.options.clone(),
         }
     }
@@ -488,7 +499,7 @@ pub(crate) fn make_hook(
     device: &Link,
     kind: &str,
     target: Option<(u16, u32)>,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     let hook = NewQdisc {
         device: device.index,
         parent: INGRESS,
@@ -497,13 +508,21 @@ pub(crate) fn make_hook(
         options: &[],
         stab: None,
     };
-    hook.create(socket)
-        .map_err(Error::kernel(&device.name, format!("add the {kind} qdisc")))?;
-    let Some((preference, index)) = target else {
-        return Ok(());
-    };
-    redirect::create(socket, device.index, preference, index)
-        .map_err(Error::kernel(&device.name, "redirect arriving packets"))
+    hook.create(socket)?;
+    target.map_or(Ok(()), |(preference, index)| {
+        redirect::create(socket, device.index, preference, index)
+    })
+}
+
+/// More flows than packets has only an SFQ to which neither number was given. Given, the kernel would make them equal.
+fn replayable_sfq(options: &[u8]) -> Vec<u8> {
+    let mut options = options.to_vec();
+    if u32_at(&options, SFQ_FLOWS) > u32_at(&options, SFQ_LIMIT) {
+        for at in [SFQ_LIMIT, SFQ_FLOWS] {
+            options[at..at + 4].fill(0);
+        }
+    }
+    options
 }
 
 fn has_red(sfq: &[u8]) -> bool {

@@ -14,7 +14,13 @@ const DEEPEST: usize = 8;
 
 /// The facts about a device that a plan depends on.
 pub fn device(links: &[Link], name: &str) -> Device {
-    let sessions = std::fs::read_to_string(SESSIONS).unwrap_or_default();
+    // Without a device of PPP there is no session.
+    let has_ppp = links.iter().any(|link| link.kind.as_deref() == Some("ppp"));
+    let sessions = if has_ppp {
+        std::fs::read_to_string(SESSIONS).unwrap_or_default()
+    } else {
+        String::new()
+    };
     device_with_sessions(links, name, &sessions)
 }
 

@@ -58,6 +58,12 @@ impl Record {
         };
         self.egress.as_ref().is_some_and(is) || self.replaces.as_ref().is_some_and(is)
     }
+
+    /// Whether a root of that kind and handle is neither ours nor the one that we put back, perhaps half-way.
+    pub(crate) fn is_foreign(&self, root: &(String, u32)) -> bool {
+        let previous = self.previous.egress.as_ref();
+        !self.owns(root) && !previous.is_some_and(|queues| queues.has_root(&root.0, root.1))
+    }
 }
 
 impl Store {
@@ -85,7 +91,7 @@ impl Store {
 
     /// The record of an interface, if it is shaped.
     pub fn read(&self, interface: &str) -> Result<Option<Record>, Error> {
-        let path = self.path(interface);
+        let path = path(&self.directory, interface);
         let fail = |source| Error::State {
             path: path.clone(),
             operation: "read",
@@ -102,7 +108,7 @@ impl Store {
 
     /// Replaces the record in one step; on disk before this returns.
     pub fn write(&self, record: &Record) -> Result<(), Error> {
-        let path = self.path(&record.interface);
+        let path = path(&self.directory, &record.interface);
         let fresh = path.with_extension("json.new");
         let write = || {
             let mut file = File::create(&fresh)?;
@@ -119,7 +125,7 @@ impl Store {
 
     /// Forgets an interface.
     pub fn remove(&self, interface: &str) -> Result<(), Error> {
-        let path = self.path(interface);
+        let path = path(&self.directory, interface);
         match fs::remove_file(&path) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::State {
                 path,
@@ -149,12 +155,16 @@ impl Store {
         names.sort();
         Ok(names)
     }
+}
 
-    /// No device has a slash in its name, so no name leads out of the directory.
-    fn path(&self, interface: &str) -> PathBuf {
-        self.directory
-            .join(format!("{}.json", interface.replace('/', "_")))
-    }
+/// The record of an interface as anybody may read it, without the lock: for looking only.
+pub fn peek(directory: &Path, interface: &str) -> Option<Record> {
+    serde_json::from_slice(&fs::read(path(directory, interface)).ok()?).ok()
+}
+
+/// No device has a slash in its name, so no name leads out of the directory.
+fn path(directory: &Path, interface: &str) -> PathBuf {
+    directory.join(format!("{}.json", interface.replace('/', "_")))
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use std::fmt;
 use serde::Serialize;
 use sqm_core::spec::{Class, HtbClass, Qdisc, Stab};
 use sqm_core::units::{Bytes, Rate};
-use sqm_plan::plan::{Plan, Tree};
+use sqm_plan::plan::{Plan, PlannedClass, Tree};
 
 use crate::error::Error;
+use crate::netlink::link::Link;
 use crate::netlink::socket::Socket;
 use crate::netlink::{filter, hfsc, htb, nftables, options, size_table};
 use crate::observe::{self, Device, ObservedQdisc};
@@ -46,6 +47,8 @@ pub fn verify(socket: &mut Socket, plan: &Plan) -> Result<Vec<Difference>, Error
 /// All that a plan is about, as the kernel holds it.
 #[derive(Clone, Debug)]
 pub struct Observed {
+    /// All devices.
+    pub(crate) links: Vec<Link>,
     /// The shaped device.
     pub device: Device,
     /// The plan's IFB.
@@ -57,24 +60,29 @@ pub struct Observed {
 impl Observed {
     /// Reads it.
     pub fn read(socket: &mut Socket, plan: &Plan) -> Result<Self, Error> {
+        let mut observed = Self::queues(socket, &plan.interface, &plan.ifb())?;
+        if let Some(firewall) = &plan.firewall {
+            let mut socket = firewall_socket(&plan.interface)?;
+            let holds = nftables::holds(&mut socket, firewall);
+            observed.firewall =
+                Some(holds.map_err(Error::firewall(&plan.interface, "list the firewall rules"))?);
+        }
+        Ok(observed)
+    }
+
+    /// Reads the queues of a device and its IFB.
+    pub(crate) fn queues(socket: &mut Socket, interface: &str, ifb: &str) -> Result<Self, Error> {
         let links = observe::links(socket)?;
-        let device = observe::device(socket, &links, observe::find(&links, &plan.interface)?)?;
-        let ifb = match links.iter().find(|l| l.name == plan.ifb()) {
+        let device = observe::device(socket, &links, observe::find(&links, interface)?)?;
+        let ifb = match links.iter().find(|l| l.name == ifb) {
             Some(link) => Some(observe::device(socket, &links, link)?),
             None => None,
         };
-        let firewall = match &plan.firewall {
-            None => None,
-            Some(firewall) => {
-                let mut socket = firewall_socket(&plan.interface)?;
-                let holds = nftables::holds(&mut socket, firewall);
-                Some(holds.map_err(Error::firewall(&plan.interface, "list the firewall rules"))?)
-            }
-        };
         Ok(Self {
+            links,
             device,
             ifb,
-            firewall,
+            firewall: None,
         })
     }
 }
@@ -90,6 +98,7 @@ pub fn compare(plan: &Plan, observed: &Observed) -> Vec<Difference> {
         device,
         ifb,
         firewall,
+        ..
     } = observed;
     let mut differences = Differences(Vec::new());
     if let Some(tree) = &plan.egress {
@@ -220,9 +229,20 @@ fn is_near(Bytes(planned): Bytes, Bytes(found): Bytes, rate: Rate) -> bool {
     planned.abs_diff(found) <= rate.bytes_per_sec() / 1_000_000 + 1
 }
 
-/// Whether a class is as planned.
-pub(crate) fn same_class(planned: &Class, found: &Class) -> bool {
-    match (planned, found) {
+/// Whether a class of a tree is as planned.
+///
+/// In a class of HTB with others below it quantum and priority mean nothing, and the kernel does not change them.
+pub(crate) fn same_class(tree: &Tree, planned: &PlannedClass, found: &Class) -> bool {
+    let has_children = tree.classes.iter().any(|class| class.parent == planned.id);
+    match (&planned.class, found) {
+        (Class::Htb(planned), Class::Htb(found)) if has_children => {
+            let found = HtbClass {
+                quantum: planned.quantum,
+                prio: planned.prio,
+                ..found.clone()
+            };
+            same_htb_class(planned, &found)
+        }
         (Class::Htb(planned), Class::Htb(found)) => same_htb_class(planned, found),
         (Class::Hfsc(planned), Class::Hfsc(found)) => hfsc::held(planned) == *found,
         _ => false,
@@ -301,7 +321,7 @@ impl Differences {
                             format!("parent {}", found.parent),
                         );
                     }
-                    if !same_class(&planned.class, &found.class) {
+                    if !same_class(tree, planned, &found.class) {
                         self.add(&at, planned.class.to_string(), found.class.to_string());
                     }
                 }

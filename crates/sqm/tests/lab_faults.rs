@@ -2,34 +2,19 @@
 
 mod lab;
 
-use std::path::Path;
-
-use sqm_lab::{Clock, Home, Line};
+use lab::twins;
+use sqm_lab::Home;
 
 fn boot() -> Home {
-    let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
-    let home =
-        Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+    let home = twins::boot();
     home.script(
         "ip -n router link add d0 type dummy && ip -n router link set d0 up
          tc -n router qdisc add dev d0 root handle 7: tbf rate 10mbit burst 5000 limit 30000",
     )
     .expect("a device with a queue of its own");
-    home.write("/tmp/look.sh", LOOK.as_bytes()).expect("a file");
-    home.write("/tmp/look", QUESTIONS.as_bytes()).expect("a file");
+    twins::look_at_d0(&home);
     home
 }
-
-/// All that can be seen of the device, without counters and numbers that the kernel chooses.
-const LOOK: &str = "
-    set +e; tc -n router -d -force -batch /tmp/look 2>/dev/null | sed 's/refcnt [0-9]*//; s/index [0-9]* ref [0-9]* bind [0-9]*//'
-    ip -n router -o link show type ifb | cut -d' ' -f2- | sed 's/ qlen.*//'
-    ip netns exec router nft list ruleset
-";
-const QUESTIONS: &str =
-    "qdisc show dev d0\nclass show dev d0\nfilter show dev d0\nfilter show dev d0 parent ffff:
-qdisc show dev ifb4d0\nclass show dev ifb4d0\nfilter show dev ifb4d0\n";
 
 const SET_UPS: [&str; 8] = [
     "best_of_cake",
@@ -229,6 +214,123 @@ fn what_is_not_confirmed_is_put_back() {
 }
 
 #[test]
+fn whoever_waits_for_a_confirmation_may_lose_the_line() {
+    let home = boot();
+    config(&home, "/tmp/first", "simple", "");
+    let before = home.script(". /tmp/look.sh").expect("tc looks");
+    // The terminal goes: it waits on, and somebody else can still confirm. Asked to end: it puts back at once. Killed: the
+    // next start and stop know what was there.
+    let answer = home
+        .script(
+            "set +e; cd /tmp
+             wait_for_it() { while [ ! -e /run/sqm/unconfirmed ]; do sleep 0.05; done; }
+             begin() { rm -f /run/sqm/unconfirmed
+                 ip netns exec router setsid sqm start --confirm $1 --config first >said 2>&1 </dev/null & started=$!
+                 wait_for_it; inside=$(cat /run/sqm/unconfirmed); }
+             begin 3; kill -HUP $inside; wait $started; echo \"hung up: $?\"
+             . ./look.sh >hung-up
+             begin 300; kill -HUP $inside; ip netns exec router sqm confirm; wait $started; echo \"confirmed: $?\"
+             ip netns exec router sqm stop >/dev/null
+             begin 300; kill -TERM $inside; wait $started; echo \"ended: $?\"
+             . ./look.sh >ended
+             begin 300; kill -KILL $inside; wait $started
+             ip netns exec router sqm start --config first; ip netns exec router sqm verify --config first
+             ip netns exec router sqm stop >/dev/null
+             . ./look.sh >killed",
+        )
+        .expect("the lab answers");
+    for words in [
+        "hung up: 1",
+        "confirmed: it stays\nconfirmed: 0",
+        "ended: 1",
+        "d0: unchanged",
+        "the kernel holds what is configured",
+    ] {
+        assert!(answer.contains(words), "`{words}` is missing in {answer}");
+    }
+    for file in ["hung-up", "ended", "killed"] {
+        assert_eq!(
+            home.script(&format!("cat /tmp/{file}")).expect("a file"),
+            before,
+            "{file}"
+        );
+    }
+}
+
+/// Queues that a person may have set by hand, each in `tc`'s words for `dev d0`.
+const BY_HAND: [&str; 16] = [
+    "qdisc replace dev d0 root handle 5: fq_codel limit 777 target 7ms interval 70ms quantum 300 ecn",
+    "qdisc replace dev d0 root handle 5: fq_codel flows 64 memory_limit 3Mb drop_batch 32 ce_threshold 1ms noecn",
+    "qdisc replace dev d0 root handle 5: cake bandwidth 7mbit diffserv8 nat wash ack-filter overhead 30 mpu 64 rtt 40ms",
+    "qdisc replace dev d0 root handle 5: cake unlimited flowblind atm overhead 44 memlimit 3Mb fwmark 0xf0",
+    "qdisc replace dev d0 root handle 1: cake bandwidth 9mbit",
+    "qdisc replace dev d0 root handle 5: codel limit 50 target 3ms interval 60ms ecn ce_threshold 2ms",
+    "qdisc replace dev d0 root handle 5: pie limit 70 target 30ms tupdate 30ms alpha 4 beta 20 ecn",
+    "qdisc replace dev d0 root handle 5: sfq perturb 10 quantum 3000 limit 100 divisor 512",
+    "qdisc replace dev d0 root handle 5: pfifo limit 33",
+    "qdisc replace dev d0 root handle 5: bfifo limit 3333",
+    "qdisc replace dev d0 root handle 5: tbf rate 3mbit burst 5000 latency 50ms peakrate 4mbit mtu 2000",
+    "qdisc replace dev d0 root handle 5: stab overhead 10 linklayer atm tsize 128 mtu 2047 mpu 60 tbf rate 3mbit burst 9000 \
+     limit 20000",
+    "qdisc replace dev d0 root handle 5: htb default 20 r2q 5
+class add dev d0 parent 5: classid 5:1 htb rate 9mbit ceil 9mbit burst 20000
+class add dev d0 parent 5:1 classid 5:10 htb rate 4mbit ceil 9mbit prio 1 quantum 3000
+class add dev d0 parent 5:1 classid 5:20 htb rate 5mbit ceil 9mbit prio 2 overhead 20 linklayer atm
+qdisc add dev d0 parent 5:10 handle 50: fq_codel limit 300
+qdisc add dev d0 parent 5:20 handle 60: sfq
+filter add dev d0 parent 5: protocol ip prio 3 u32 match u32 0xb80000 0xfc0000 at 0 flowid 5:10
+filter add dev d0 parent 5: protocol all prio 9 handle 7 fw classid 5:20",
+    "qdisc replace dev d0 root handle 1: htb default 12
+class add dev d0 parent 1: classid 1:12 htb rate 9mbit",
+    "qdisc replace dev d0 root handle 5: hfsc default 1
+class add dev d0 parent 5: classid 5:1 hfsc sc m1 5mbit d 20ms m2 3mbit ul rate 6mbit
+qdisc add dev d0 parent 5:1 handle 50: pfifo limit 20",
+    "qdisc replace dev d0 root handle 5: fq_codel\nqdisc add dev d0 handle ffff: ingress",
+];
+
+#[test]
+fn what_was_set_by_hand_is_back_after_stop() {
+    let home = boot();
+    config(&home, "/tmp/first", "simple", "");
+    config(&home, "/tmp/second", "best_of_cake", "");
+    let mut script = String::from("set +e; cd /tmp\n");
+    for (n, commands) in BY_HAND.iter().enumerate() {
+        home.write(&format!("/tmp/hand{n}"), format!("{commands}\n").as_bytes())
+            .expect("a file");
+        script += &format!(
+            "tc -n router qdisc del dev d0 root 2>/dev/null; tc -n router qdisc del dev d0 ingress 2>/dev/null
+             tc -n router -batch hand{n} || echo 'hand {n} is not possible'
+             . ./look.sh >before
+             for config in first second; do
+                 ip netns exec router sqm start --config $config >said 2>&1 || {{ echo \"{n}: start:\"; cat said; }}
+                 ip netns exec router sqm verify --config $config >said 2>&1 || {{ echo \"{n}: verify:\"; cat said; }}
+             done
+             ip netns exec router sqm stop >said 2>&1 || {{ echo \"{n}: stop:\"; cat said; }}
+             . ./look.sh >after; cmp -s before after || {{ echo '{n}:'; diff before after; }}\n"
+        );
+    }
+    // What somebody has set since a start is what the next one puts back.
+    script += "tc -n router qdisc del dev d0 root; tc -n router qdisc del dev d0 ingress
+        ip netns exec router sqm start --config first >/dev/null 2>&1
+        tc -n router qdisc replace dev d0 root handle 6: pfifo limit 66
+        ip netns exec router sqm start --config second >/dev/null 2>&1
+        ip netns exec router sqm stop >/dev/null 2>&1
+        tc -n router qdisc show dev d0 | grep -q 'pfifo 6: root refcnt 2 limit 66p' || tc -n router qdisc show dev d0\n";
+    // What cannot be put back is not taken away.
+    script += "tc -n router qdisc replace dev d0 root handle 5: prio bands 4 && . ./look.sh >before
+        ip netns exec router sqm start --config first >said 2>&1; echo \"prio: $? $(cat said)\"
+        . ./look.sh >after; diff before after; true";
+    let answer = home.script(&script).expect("the lab answers");
+    let lines: Vec<&str> = answer.lines().collect();
+    assert!(
+        lines.len() == 1
+            && lines[0].starts_with("prio: 1 ")
+            && lines[0].contains("the qdisc \"prio 5:\" is there"),
+        "{answer}"
+    );
+}
+
+#[test]
 fn another_owner_is_found_and_named() {
     let home = boot();
     config(&home, "/tmp/first", "piece_of_cake", "");
@@ -241,11 +343,33 @@ fn another_owner_is_found_and_named() {
     };
     let said = sqm(&["start"]);
     assert!(said.contains("takes the place of tbf 7: (by tc"), "{said}");
+    let status = home
+        .run_ok("router", &["sqm", "status", "d0"])
+        .expect("the lab answers");
+    assert!(status.starts_with("d0\n"), "{status}");
     // sqm-scripts comes later, and its state file tells.
     home.script(
         "tc -n router qdisc replace dev d0 root handle 9: fq_codel; mkdir -p /run/sqm; : >/run/sqm/d0.state",
     )
     .expect("tc works");
+    let verified = home
+        .run("router", &["sqm", "verify", "--config", "/tmp/first"])
+        .expect("the lab answers");
+    assert_eq!(verified.code, 1, "{}", verified.stderr);
+    assert!(
+        verified
+            .stdout
+            .contains("d0 owner planned sqm, found sqm-scripts"),
+        "{}",
+        verified.stdout
+    );
+    let status = home
+        .run_ok("router", &["sqm", "status", "d0"])
+        .expect("the lab answers");
+    assert!(
+        status.starts_with("d0: not set up by sqm (sqm-scripts"),
+        "{status}"
+    );
     let said = sqm(&["start"]);
     assert!(
         said.contains("fq_codel 9: has replaced our cake 1: since (sqm-scripts"),

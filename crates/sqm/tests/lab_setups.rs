@@ -1,5 +1,5 @@
 //! Every set-up and every option on a real kernel: what `sqm start` builds is what the real `tc` builds from the
-//! commands that `sqm plan` prints, and what sqm-scripts builds where it builds the same.
+//! commands that `sqm plan` prints.
 //!
 //! All configurations stand side by side in one guest, each on a device of its own, with a twin for `tc`.
 
@@ -7,10 +7,10 @@ mod lab;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 use std::process::Command;
 
-use sqm_lab::{Clock, Home, Line};
+use lab::twins::{PLAIN, boot, difference, look_at_d0, section, seen};
+use sqm_lab::Home;
 
 /// Options of one configuration, `name value` separated by semicolons; rates and the set-up come first.
 const CONFIGURATIONS: &[&str] = &[
@@ -94,76 +94,6 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;piece_of_cake;use_mq 1",
 ];
 
-/// What sqm-scripts 1.6 runs for its current set-ups with download 85000, upload 10000 and no other option, in its own
-/// words; `DEV` is the device, `IFB` where arriving packets go. What of it is not compared stands in docs/differences.md.
-const SQM_SCRIPTS: [(&str, &str, &str); 5] = [
-    (
-        "85000;10000;piece_of_cake",
-        "qdisc add dev DEV root cake bandwidth 10000kbit diffserv3 nat besteffort",
-        "qdisc add dev IFB root cake bandwidth 85000kbit diffserv3 nat besteffort wash",
-    ),
-    (
-        "85000;10000;layer_cake",
-        "qdisc add dev DEV root cake bandwidth 10000kbit diffserv3 nat",
-        "qdisc add dev IFB root cake bandwidth 85000kbit diffserv3 nat besteffort wash",
-    ),
-    (
-        "85000;10000;simplest",
-        "qdisc add dev DEV root handle 1: htb default 10
-class add dev DEV parent 1: classid 1:1 htb quantum 1749 rate 10000kbit ceil 10000kbit burst 1749 cburst 1749
-class add dev DEV parent 1:1 classid 1:10 htb quantum 1749 rate 10000kbit ceil 10000kbit burst 1749 cburst 1749 prio 0
-qdisc add dev DEV parent 1:10 handle 110: fq_codel limit 1001 target 5000us interval 100000us ecn flows 1024",
-        "qdisc add dev IFB root handle 1: htb default 10
-class add dev IFB parent 1: classid 1:1 htb quantum 10625 rate 85000kbit ceil 85000kbit burst 10625 cburst 10625
-class add dev IFB parent 1:1 classid 1:10 htb quantum 10625 rate 85000kbit ceil 85000kbit burst 10625 cburst 10625 prio 0
-qdisc add dev IFB parent 1:10 handle 110: fq_codel limit 1001 target 5000us interval 100000us ecn flows 1024",
-    ),
-    (
-        "85000;10000;simplest_tbf",
-        "qdisc add dev DEV root handle 1: tbf rate 10000kbit burst 1749 latency 300ms
-qdisc add dev DEV parent 1: handle 110: fq_codel limit 1001 target 5000us interval 100000us ecn flows 1024",
-        "qdisc add dev IFB root handle 1: tbf rate 85000kbit burst 10625 latency 300ms
-qdisc add dev IFB parent 1: handle 110: fq_codel limit 1001 target 5000us interval 100000us ecn flows 1024",
-    ),
-    (
-        "85000;10000;simple",
-        "qdisc add dev DEV root handle 1: htb default 12
-class add dev DEV parent 1: classid 1:1 htb quantum 1749 rate 10000kbit ceil 10000kbit burst 1749 cburst 1749
-class add dev DEV parent 1:1 classid 1:11 htb quantum 1749 rate 128kbit ceil 3333kbit prio 1
-class add dev DEV parent 1:1 classid 1:12 htb quantum 1749 rate 1666kbit ceil 9984kbit prio 2 burst 1749 cburst 1749
-class add dev DEV parent 1:1 classid 1:13 htb quantum 1749 rate 1666kbit ceil 9984kbit prio 3 burst 1749 cburst 1749
-qdisc add dev DEV parent 1:11 handle 110: fq_codel limit 1001 target 5000us interval 100000us ecn quantum 300 flows 1024
-qdisc add dev DEV parent 1:12 handle 120: fq_codel limit 1001 target 5000us interval 100000us ecn quantum 300 flows 1024
-qdisc add dev DEV parent 1:13 handle 130: fq_codel limit 1001 target 5000us interval 100000us ecn quantum 300 flows 1024",
-        "qdisc add dev IFB root handle 1: htb default 10
-class add dev IFB parent 1: classid 1:1 htb quantum 10625 rate 85000kbit ceil 85000kbit burst 10625 cburst 10625
-class add dev IFB parent 1:1 classid 1:10 htb quantum 10625 rate 85000kbit ceil 85000kbit burst 10625 cburst 10625 prio 0
-qdisc add dev IFB parent 1:10 handle 110: fq_codel limit 1001 target 5000us interval 100000us ecn flows 1024",
-    ),
-];
-
-fn boot() -> Home {
-    let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
-    Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"))
-}
-
-/// The section of a configuration for a device.
-fn section(device: &str, configuration: &str) -> String {
-    let mut parts = configuration.split(';');
-    let mut next = || parts.next().expect("rates and a set-up");
-    let (download, upload, script) = (next(), next(), next());
-    let mut text = format!(
-        "config queue\n\toption enabled '1'\n\toption interface '{device}'\n\toption download '{download}'\n\
-         \toption upload '{upload}'\n\toption script '{script}.qos'\n"
-    );
-    for option in parts {
-        let (name, value) = option.split_once(' ').expect("a name and a value");
-        writeln!(text, "\toption {name} '{value}'").expect("a String takes everything");
-    }
-    text
-}
-
 /// What `sqm plan --format tc` prints on this machine, which does not have the device.
 fn printed(config: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
@@ -211,81 +141,6 @@ fn run(home: &Home, lines: &[String]) {
          && ip netns exec router nft -f /tmp/nft",
     )
     .expect("what sqm plan prints can be run");
-}
-
-/// What `tc` says of each device: its qdiscs, its classes, its filters.
-fn seen(home: &Home, devices: &[String]) -> BTreeMap<String, Vec<String>> {
-    // `tc -batch` does not say which answer belongs to which question. A qdisc that nobody else has stands between.
-    const MARK: &str = "qdisc pfifo beef:";
-    let mut look = String::new();
-    for device in devices {
-        look += "qdisc show dev mark\n";
-        for question in ["qdisc show dev", "class show dev", "filter show dev"] {
-            look += &format!("{question} {device}\n");
-        }
-        look += &format!("filter show dev {device} parent ffff:\n");
-    }
-    home.write("/tmp/look", look.as_bytes()).expect("a file");
-    // A question for filters where there is no such parent is answered by an error, which is as good.
-    let text = home
-        .script(
-            "ip -n router link show mark >/dev/null 2>&1 || {
-                 ip -n router link add mark type dummy
-                 tc -n router qdisc add dev mark root handle beef: pfifo
-             }
-             tc -n router -d -force -batch /tmp/look 2>/dev/null || true",
-        )
-        .expect("tc looks");
-    let answers: Vec<Vec<String>> = text
-        .split(MARK)
-        .skip(1)
-        .map(|block| block.lines().skip(1).map(plain).collect())
-        .collect();
-    assert_eq!(answers.len(), devices.len(), "{text}");
-    devices.iter().cloned().zip(answers).collect()
-}
-
-/// A line without what differs between two devices that are set up alike.
-fn plain(line: &str) -> String {
-    let mut words: Vec<&str> = Vec::new();
-    let mut skip = 0;
-    for word in line.split_whitespace() {
-        match word {
-            _ if skip > 0 => skip -= 1,
-            "refcnt" | "index" | "ref" | "bind" => skip = 1,
-            _ => words.push(word),
-        }
-    }
-    words.join(" ")
-}
-
-/// Whether two lines are the same. `tc` counts the time of a burst in whole microseconds, which costs it some bytes.
-fn same(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<_>, Vec<_>) = (a.split(' ').collect(), b.split(' ').collect());
-    let size = |word: &str| -> Option<f64> {
-        let word = word.split('/').next()?;
-        let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = match &word[digits.len()..] {
-            "b" => 1.0,
-            "Kb" => 1024.0,
-            "Mb" => 1_048_576.0,
-            _ => return None,
-        };
-        Some(digits.parse::<f64>().ok()? * unit)
-    };
-    a.len() == b.len()
-        && a.iter().zip(&b).enumerate().all(|(n, (x, y))| {
-            x == y
-                || (n > 0 && matches!(a[n - 1], "burst" | "cburst"))
-                    && size(x)
-                        .zip(size(y))
-                        .is_some_and(|(x, y)| (x - y).abs() <= 2.0 + x.max(y) / 20.0)
-        })
-}
-
-fn difference(ours: &[String], theirs: &[String]) -> Option<String> {
-    let equal = ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| same(a, b));
-    (!equal).then(|| format!("sqm:\n  {}\ntc:\n  {}", ours.join("\n  "), theirs.join("\n  ")))
 }
 
 #[test]
@@ -362,54 +217,65 @@ fn the_kernel_holds_what_tc_would_have_built_from_the_printed_plan() {
 }
 
 #[test]
-fn set_ups_of_sqm_scripts_are_built_as_sqm_scripts_builds_them() {
+fn some_configurations_of_a_set_up_are_reached_from_others() {
+    // Coprime to the number of pairs of most set-ups, so that over the file all kinds of change come up.
+    reach_each_other(23);
+}
+
+#[test]
+#[ignore = "a quarter of an hour: make nightly"]
+fn every_configuration_of_a_set_up_is_reached_from_every_other() {
+    reach_each_other(1);
+}
+
+/// Goes from one configuration to another by `sqm reload`, both ways: every so many of the pairs of one set-up, then through
+/// all set-ups. What stands then is what a fresh start sets up.
+fn reach_each_other(step: usize) {
     let home = boot();
-    let mut config = String::new();
-    let (mut devices, mut links, mut commands) = (Vec::new(), String::new(), String::new());
-    for (n, (configuration, egress, ingress)) in SQM_SCRIPTS.iter().enumerate() {
-        config += &section(&format!("a{n}"), configuration);
-        links += &format!("link add a{n} type dummy\nlink add b{n} type dummy\nlink add ifb4b{n} type ifb\n");
-        for commands_of_one in [egress, ingress] {
-            commands += &commands_of_one
-                .replace("DEV", &format!("b{n}"))
-                .replace("IFB", &format!("ifb4b{n}"));
-            commands += "\n";
-        }
-        for twin in ["a", "b"] {
-            devices.extend([format!("{twin}{n}"), format!("ifb4{twin}{n}")]);
-        }
-    }
-    // A burst that is not said depends on the timer that tc believes the kernel has: here it is that of real machines.
-    for (file, text) in [("links", &links), ("commands", &commands), ("config", &config)] {
-        home.write(&format!("/tmp/{file}"), text.as_bytes())
+    home.script("ip -n router link add d0 type dummy && ip -n router link set d0 up")
+        .expect("a device");
+    look_at_d0(&home);
+    for (n, configuration) in CONFIGURATIONS.iter().enumerate() {
+        home.write(&format!("/tmp/c{n}"), section("d0", configuration).as_bytes())
             .expect("a file");
     }
-    home.script("ip -n router -batch /tmp/links && HZ=1000000000 tc -n router -batch /tmp/commands")
-        .expect("tc works");
-    home.run_ok("router", &["sqm", "start", "--config", "/tmp/config"])
-        .expect("sqm start");
-    let seen = seen(&home, &devices);
-    let mut wrong = Vec::new();
-    for (n, (configuration, ..)) in SQM_SCRIPTS.iter().enumerate() {
-        for device in ["", "ifb4"] {
-            // Filters are in docs/differences.md; cake's own number is said by us and not by sqm-scripts.
-            let of = |twin: &str| -> Vec<String> {
-                let kept = |line: &&String| line.starts_with("qdisc") || line.starts_with("class");
-                let queues = seen[&format!("{device}{twin}{n}")].iter().filter(kept);
-                queues
-                    .filter(|line| !line.starts_with("qdisc ingress"))
-                    .map(|line| match line.strip_prefix("qdisc cake ") {
-                        Some(rest) => rest.split_once(' ').map_or(rest, |(_, rest)| rest).to_owned(),
-                        None => line.clone(),
-                    })
-                    .collect()
-            };
-            if let Some(difference) = difference(&of("a"), &of("b")) {
-                wrong.push(format!("{configuration} {device}\n{difference}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    let script = |n: usize| CONFIGURATIONS[n].split(';').nth(2);
+    let pairs =
+        (0..CONFIGURATIONS.len()).flat_map(|from| (from + 1..CONFIGURATIONS.len()).map(move |to| (from, to)));
+    let of_one = pairs
+        .filter(|(from, to)| script(*from) == script(*to))
+        .step_by(step);
+    let way: Vec<String> = of_one
+        .flat_map(|(from, to)| [from, to, from])
+        .chain((0..CONFIGURATIONS.len()).rev())
+        .map(|n| n.to_string())
+        .collect();
+    // Few processes a change: starting one is the expensive thing in the guest.
+    let answer = home
+        .script(&format!(
+            "set +e; cd /tmp; . ./look.sh >before
+             look() {{ tc -n router -d -force -batch look 2>/dev/null | sed '{PLAIN}' | sort >$1; }}
+             for n in $(seq 0 {}); do
+                 ip netns exec router timeout 60 sqm start --config c$n >said 2>&1 || cat said
+                 look fresh$n
+                 ip netns exec router sqm stop >said 2>&1 || cat said
+             done
+             last=nothing
+             for n in {}; do
+                 ip netns exec router timeout 60 sqm reload --config c$n >said 2>&1 || {{ echo \"$last to $n: $(cat said)\"; }}
+                 look now
+                 cmp -s fresh$n now || {{ echo \"$last to $n:\"; diff fresh$n now; }}
+                 last=$n
+             done
+             ip netns exec router sqm stop >said 2>&1 || cat said
+             . ./look.sh >after; diff before after; true",
+            CONFIGURATIONS.len() - 1,
+            way.join(" ")
+        ))
+        .expect("the lab answers");
+    println!("{} changes", way.len());
+    assert!(way.len() > 100, "{}", way.len());
+    assert!(answer.is_empty(), "{answer}");
 }
 
 #[test]

@@ -65,19 +65,6 @@ pub fn encode(planned: &PlannedFilter) -> (Filter, &'static str, u32, Vec<u8>) {
     (filter(Rule::Words(words)), "u32", 0, options.finish())
 }
 
-/// Options of a `u32` filter that fits every packet and sends it nowhere.
-pub(crate) fn everything() -> Vec<u8> {
-    let everything = Key {
-        at: 0,
-        value: 0,
-        mask: 0,
-    };
-    Builder::default()
-        .u32(U32_CLASSID, 1)
-        .bytes(U32_SEL, &selector(&[everything]))
-        .finish()
-}
-
 /// A filter as the kernel lists it. `None` for what it lists beside filters: protocols and hash tables.
 pub fn decode(entry: &Entry) -> Option<Filter> {
     let options = Attributes(entry.options());

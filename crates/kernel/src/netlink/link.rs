@@ -1,5 +1,7 @@
 //! Network devices (`RTM_*LINK`).
 
+use rustix::io::Errno;
+
 use super::attribute::{Attributes, Builder, i32_at, u16_at, u32_at};
 use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, Refusal, Socket};
 
@@ -53,6 +55,14 @@ pub fn list(socket: &mut Socket) -> Result<Vec<Link>, Refusal> {
         .iter()
         .filter_map(|Message { body, .. }| decode_link(body))
         .collect())
+}
+
+/// The device of that name.
+pub fn get(socket: &mut Socket, name: &str) -> Result<Link, Refusal> {
+    let mut body = header(0, 0, 0);
+    body.extend(Builder::default().text(IFLA_IFNAME, name).finish());
+    let Message { body, .. } = socket.get(RTM_GETLINK, &body)?;
+    decode_link(&body).ok_or_else(|| Errno::NODEV.into())
 }
 
 /// Makes a virtual device, down.

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use rustix::net::RecvFlags;
 
 use super::attribute::{Attributes, i32_at, u16_at, u32_at};
 use crate::fault;
@@ -57,6 +59,20 @@ pub struct BatchMessage {
 pub struct Socket {
     inner: netlink_sys::Socket,
     sequence: u32,
+    /// Where datagrams arrive.
+    buffer: Vec<u8>,
+}
+
+/// Room for a datagram, bytes. The kernel fills one of a list with up to 32 KiB, more only for a device with hundreds of
+/// virtual functions; what is not used is never touched.
+const LONGEST: usize = 1 << 20;
+
+/// Requests sent by this process.
+static REQUESTS: AtomicU32 = AtomicU32::new(0);
+
+/// How many requests this process has sent to the kernel: lists asked for, changes, and batches.
+pub fn requests() -> u32 {
+    REQUESTS.load(Ordering::Relaxed)
 }
 
 /// Why the kernel did not do what it was asked, in its own words.
@@ -97,12 +113,21 @@ impl Socket {
         let _ = inner.set_ext_ack(true);
         let _ = inner.set_cap_ack(true);
         let _ = inner.set_netlink_get_strict_chk(true);
-        Ok(Self { inner, sequence: 0 })
+        Ok(Self {
+            inner,
+            sequence: 0,
+            buffer: Vec::with_capacity(LONGEST),
+        })
     }
 
     /// Sends a request that changes something, and waits for its acknowledgement.
     pub fn request(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
         fault::before_a_change()?;
+        self.exchange(kind, flags, body)
+    }
+
+    /// Sends a request and waits for its acknowledgement.
+    pub(crate) fn exchange(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
         self.send(kind, flags | NLM_F_REQUEST | NLM_F_ACK, body)?;
         loop {
             for (header, body) in self.receive()? {
@@ -130,7 +155,7 @@ impl Socket {
         let last = first.wrapping_add(messages.len() as u32);
         self.sequence = last.wrapping_add(1);
         bytes.extend(encode(BATCH_END, NLM_F_REQUEST, self.sequence, &around));
-        self.inner.send(&bytes, 0).map_err(Refusal::from)?;
+        self.post(&bytes)?;
         loop {
             for (header, body) in self.receive()? {
                 let ours = header.sequence.wrapping_sub(first) <= last.wrapping_sub(first);
@@ -141,6 +166,26 @@ impl Socket {
                 if header.sequence == last {
                     return Ok(());
                 }
+            }
+        }
+    }
+
+    /// Reads one thing that the request names.
+    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, Refusal> {
+        self.send(kind, NLM_F_REQUEST, body)?;
+        loop {
+            for (header, body) in self.receive()? {
+                if header.sequence != self.sequence {
+                    continue;
+                }
+                if header.kind == NLMSG_ERROR {
+                    decode_acknowledgement(header.flags, &body)?;
+                    continue;
+                }
+                return Ok(Message {
+                    kind: header.kind,
+                    body,
+                });
             }
         }
     }
@@ -188,14 +233,24 @@ impl Socket {
 
     fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
         self.sequence = self.sequence.wrapping_add(1);
-        let bytes = encode(kind, flags, self.sequence, body);
-        self.inner.send(&bytes, 0).map_err(Refusal::from)?;
+        self.post(&encode(kind, flags, self.sequence, body))
+    }
+
+    fn post(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+        self.inner.send(bytes, 0)?;
         Ok(())
     }
 
-    fn receive(&self) -> Result<Vec<(Header, Vec<u8>)>, Refusal> {
-        let (bytes, _) = self.inner.recv_from_full()?;
-        Ok(split(&bytes))
+    fn receive(&mut self) -> Result<Vec<(Header, Vec<u8>)>, Refusal> {
+        self.buffer.clear();
+        let length = self
+            .inner
+            .recv(&mut self.buffer, RecvFlags::TRUNC.bits().cast_signed())?;
+        if length > self.buffer.len() {
+            return Err(rustix::io::Errno::MSGSIZE.into());
+        }
+        Ok(split(&self.buffer))
     }
 }
 
@@ -217,6 +272,12 @@ impl Refusal {
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
         Self::from_errno(error.raw_os_error().unwrap_or(0))
+    }
+}
+
+impl From<rustix::io::Errno> for Refusal {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::from_errno(errno.raw_os_error())
     }
 }
 

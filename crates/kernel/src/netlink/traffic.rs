@@ -169,6 +169,24 @@ impl NewQdisc<'_> {
     }
 }
 
+/// Asks whether the kernel knows a kind of qdisc, by a request that cannot be carried out: a root for the loopback device
+/// with a size table that has no content. An unknown kind is refused for being unknown (`ENOENT`), a known one for the
+/// table.
+pub fn ask_for_kind(socket: &mut Socket, kind: &str) -> Result<(), Refusal> {
+    /// Every network namespace has it.
+    const LOOPBACK: u32 = 1;
+    const UNUSED: u32 = 0x7ffe_0000;
+    let impossible = NewQdisc {
+        device: LOOPBACK,
+        parent: ROOT,
+        handle: UNUSED,
+        kind,
+        options: &[],
+        stab: Some(&[]),
+    };
+    socket.exchange(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, &impossible.encode())
+}
+
 /// Removes a qdisc with everything below it.
 pub fn delete_qdisc(socket: &mut Socket, device: u32, handle: u32, parent: u32) -> Result<(), Refusal> {
     socket.request(RTM_DELQDISC, 0, &header(device, handle, parent, 0))

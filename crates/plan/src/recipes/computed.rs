@@ -3,6 +3,7 @@
 use sqm_core::units::{Bytes, Rate};
 
 use super::Line;
+use crate::settings::Mechanism;
 
 /// CoDel's target, microseconds: 5 ms, or on a slow line the time of one large packet, 33 ATM cells of 53 bytes.
 ///
@@ -38,13 +39,22 @@ pub(super) fn flows(rate: Rate) -> u32 {
         .map_or(8, |(_, flows)| *flows)
 }
 
-/// HTB's burst. A duration of 0 is what `tc` gives a class whose burst is not said.
+/// HTB's burst; a duration of 0 leaves it to `tc`.
 pub(super) fn htb_burst(line: Line<'_>) -> Bytes {
-    const UNSAID: Bytes = Bytes(1600);
     match line.direction().burst_micros {
-        0 => UNSAID,
+        0 => unsaid_burst(line),
         micros => Bytes(burst(line.rate(), micros, line.device.mtu).into()),
     }
+}
+
+/// What `tc` gives a class of HTB whose burst is not said: one packet, of 1600 bytes unless it is told the largest, as it
+/// is where each class counts the framing.
+pub(super) fn unsaid_burst(line: Line<'_>) -> Bytes {
+    const LARGEST_PACKET: u32 = 1600;
+    Bytes(match line.mechanism() {
+        Some(Mechanism::HtbPrivate) => line.settings.link.table_mtu.into(),
+        _ => LARGEST_PACKET.into(),
+    })
 }
 
 /// HTB's quantum, bytes.

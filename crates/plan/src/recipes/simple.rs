@@ -12,7 +12,7 @@
 //! them, so their DSCP decides; unless `squash_ingress` says that it is not to be trusted, and there is one class.
 
 use sqm_core::spec::{Class, Htb, HtbClass, ParseError, Qdisc};
-use sqm_core::units::{Bytes, Rate};
+use sqm_core::units::Rate;
 
 use super::{Device, Line, ROOT, Side, cake_tree, computed, framing, is_cake, leaf, simplest};
 use crate::plan::{
@@ -87,9 +87,6 @@ pub(super) fn firewall(settings: &Settings, device: &Device) -> Option<Firewall>
 }
 
 fn classes(line: Line<'_>) -> Vec<PlannedClass> {
-    /// Bytes; what `tc` gives a class whose burst is not said.
-    const BURST: Bytes = Bytes(1600);
-
     let rate = line.rate();
     let kbits = rate.kbits_per_sec();
     let of = Rate::from_kbits_per_sec;
@@ -118,7 +115,7 @@ fn classes(line: Line<'_>) -> Vec<PlannedClass> {
     vec![
         class(ROOT, TOP, rate, rate, 0, burst),
         // On a slow line a third is less than what is its own elsewhere.
-        class(TOP, FIRST, own.min(third), third, 1, BURST),
+        class(TOP, FIRST, own.min(third), third, 1, computed::unsaid_burst(line)),
         class(TOP, EVERYTHING, sixth, nearly_all, 2, burst),
         class(TOP, CAN_WAIT, sixth, nearly_all, 3, burst),
     ]

@@ -332,6 +332,9 @@ fn overhead_has_one_meaning() {
             "{plan}"
         );
     }
+    // `adsl` is another word for `atm`, whoever counts.
+    let cells = counted("eth0", "piece_of_cake", &["linklayer adsl", "overhead 40"]);
+    assert!(cells.contains("atm overhead 40"), "{cells}");
     // 64b/65b coding is CAKE's own, and elsewhere the rate's: 10 Mbit/s * 64 / 65.
     let cake = counted("eth0", "piece_of_cake", &["linklayer ptm", "overhead 30"]);
     assert!(

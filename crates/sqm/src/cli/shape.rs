@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
@@ -10,11 +11,12 @@ use sqm_core::spec::hfsc::Curve;
 use sqm_core::spec::{Class, Qdisc};
 use sqm_kernel::apply::{self, Started, Stopped};
 use sqm_kernel::netlink::link::Link;
-use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::netlink::socket::{self, Socket};
 use sqm_kernel::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics, TinStatistics};
 use sqm_kernel::observe::{self, Detail, Device};
+use sqm_kernel::owner;
 use sqm_kernel::state::{self, Store};
-use sqm_kernel::verify::Observed;
+use sqm_kernel::verify::{Difference, Observed};
 use sqm_kernel::{Error, capability, diff, verify};
 use sqm_plan::plan::Plan;
 
@@ -90,6 +92,8 @@ pub(crate) struct Status {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    state: State,
 }
 
 /// Compare every parameter of the configuration with what the kernel holds; needs no privileges.
@@ -105,6 +109,8 @@ pub(crate) struct Verify {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    state: State,
 }
 
 #[derive(clap::Args)]
@@ -127,28 +133,29 @@ impl Start {
             observe::find(&links, &plan.interface).map_err(failure)?;
         }
         capability::require_privileges(&format!("sqm {command}")).map_err(failure)?;
-        let store = Store::open(&self.state.state_dir).map_err(failure)?;
-        let mut steps = Vec::new();
+        let mut store = Store::open(&self.state.state_dir).map_err(failure)?;
+        let mut work = Vec::new();
         for plan in &plans {
+            let clock = Clock::start();
             let observed = Observed::read(&mut socket, plan).map_err(failure)?;
-            steps.extend(diff::steps(plan, &observed));
+            capability::require_kernel(&mut socket, &diff::steps(plan, &observed)).map_err(failure)?;
+            work.push((plan, observed, clock.read()));
         }
-        capability::require_kernel(&mut socket, &steps).map_err(failure)?;
 
-        let mut started = start_all(&mut socket, &store, &plans)?;
-        let changes: Vec<Vec<String>> = started
+        let mut started = start_all(&mut socket, &store, work)?;
+        let changes: Vec<(Vec<String>, Cost)> = started
             .iter_mut()
-            .map(|started| std::mem::take(&mut started.changes))
+            .map(|(started, cost)| (std::mem::take(&mut started.changes), *cost))
             .collect();
-        // Others may look, and stop, while somebody thinks about it.
-        drop(store);
         if let Some(seconds) = self.confirm
-            && changes.iter().any(|changes| !changes.is_empty())
+            && changes.iter().any(|(changes, _)| !changes.is_empty())
         {
+            // Others may look, and stop, while somebody thinks about it.
+            drop(store);
             let confirmed = confirm::wait(&self.state.state_dir, seconds)?;
+            store = Store::open(&self.state.state_dir).map_err(failure)?;
             if !confirmed {
-                let store = Store::open(&self.state.state_dir).map_err(failure)?;
-                for one in started.into_iter().rev() {
+                for (one, _) in started.into_iter().rev() {
                     one.undo(&mut socket, &store).map_err(failure)?;
                 }
                 return Err(Failure::Failed(anyhow!(
@@ -156,13 +163,13 @@ impl Start {
                 )));
             }
         }
-        let store = Store::open(&self.state.state_dir).map_err(failure)?;
         let mut outcomes: Vec<Outcome> = plans
             .iter()
             .zip(changes)
-            .map(|(plan, changes)| Outcome {
+            .map(|(plan, (changes, cost))| Outcome {
                 interface: plan.interface.clone(),
                 state: if changes.is_empty() { "unchanged" } else { "shaped" },
+                cost,
                 changes,
             })
             .collect();
@@ -239,6 +246,7 @@ impl Status {
             };
             all.push(InterfaceStatus {
                 interface: interface.clone(),
+                owner: owner::of(&egress, &self.state.state_dir),
                 egress: Direction::of(&egress),
                 ingress: ingress.as_ref().map(Direction::of),
             });
@@ -258,7 +266,17 @@ impl Verify {
         let links = observe::links(&mut socket).map_err(failure)?;
         let mut differences = Vec::new();
         for plan in self.which.plans(&links)? {
-            differences.extend(verify::verify(&mut socket, &plan).map_err(failure)?);
+            let observed = Observed::read(&mut socket, &plan).map_err(failure)?;
+            let found = verify::compare(&plan, &observed);
+            let foreign = owner::of(&observed.device, &self.state.state_dir).filter(|owner| owner != "sqm");
+            if let (false, Some(_), Some(owner)) = (found.is_empty(), &plan.egress, foreign) {
+                differences.push(Difference {
+                    at: format!("{} owner", plan.interface),
+                    planned: "sqm".to_owned(),
+                    found: owner,
+                });
+            }
+            differences.extend(found);
         }
         if self.json {
             println!(
@@ -279,13 +297,18 @@ impl Verify {
 }
 
 /// Starts every plan, or none: a failure puts back those that were started before it.
-fn start_all(socket: &mut Socket, store: &Store, plans: &[Plan]) -> Result<Vec<Started>, Failure> {
-    let mut started: Vec<Started> = Vec::new();
-    for plan in plans {
-        match apply::start(socket, store, plan) {
-            Ok(one) => started.push(one),
+fn start_all(
+    socket: &mut Socket,
+    store: &Store,
+    work: Vec<(&Plan, Observed, Cost)>,
+) -> Result<Vec<(Started, Cost)>, Failure> {
+    let mut started: Vec<(Started, Cost)> = Vec::new();
+    for (plan, observed, looking) in work {
+        let clock = Clock::start();
+        match apply::start_from(socket, store, plan, observed) {
+            Ok(one) => started.push((one, looking.and(clock.read()))),
             Err(cause) => {
-                for one in started.into_iter().rev() {
+                for (one, _) in started.into_iter().rev() {
                     if let Err(restore) = one.undo(socket, store) {
                         eprintln!("sqm: could not be put back: {restore}");
                     }
@@ -298,6 +321,7 @@ fn start_all(socket: &mut Socket, store: &Store, plans: &[Plan]) -> Result<Vec<S
 }
 
 fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outcome, Failure> {
+    let clock = Clock::start();
     let (state, changes) = match apply::stop(socket, store, interface).map_err(failure)? {
         Stopped::Restored(notes) => ("stopped", notes),
         Stopped::NotRunning => ("not shaped", Vec::new()),
@@ -305,6 +329,7 @@ fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outco
     Ok(Outcome {
         interface: interface.to_owned(),
         state,
+        cost: clock.read(),
         changes,
     })
 }
@@ -324,7 +349,46 @@ pub(super) fn failure(error: Error) -> Failure {
 struct Outcome {
     interface: String,
     state: &'static str,
+    #[serde(flatten)]
+    cost: Cost,
     changes: Vec<String>,
+}
+
+/// What one interface took, from the first look at it to the last, when it was found to be as planned.
+#[derive(Clone, Copy, Serialize)]
+struct Cost {
+    elapsed_us: u64,
+    kernel_requests: u32,
+}
+
+impl Cost {
+    fn and(self, other: Self) -> Self {
+        Self {
+            elapsed_us: self.elapsed_us + other.elapsed_us,
+            kernel_requests: self.kernel_requests + other.kernel_requests,
+        }
+    }
+}
+
+struct Clock {
+    since: Instant,
+    requests: u32,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self {
+            since: Instant::now(),
+            requests: socket::requests(),
+        }
+    }
+
+    fn read(&self) -> Cost {
+        Cost {
+            elapsed_us: u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX),
+            kernel_requests: socket::requests() - self.requests,
+        }
+    }
 }
 
 fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<ExitCode, Failure> {
@@ -338,10 +402,12 @@ fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<ExitCode, Failure>
     for Outcome {
         interface,
         state,
+        cost,
         changes,
     } in outcomes
     {
-        println!("{interface}: {state}");
+        let (ms, requests) = (cost.elapsed_us as f64 / 1000.0, cost.kernel_requests);
+        println!("{interface}: {state} ({ms:.1} ms, {requests} requests to the kernel)");
         changes.iter().for_each(|change| println!("  {change}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -355,6 +421,8 @@ fn observe_named(socket: &mut Socket, links: &[Link], name: &str) -> Result<Devi
 #[derive(Serialize)]
 struct InterfaceStatus {
     interface: String,
+    /// Who set up the queues of what leaves: "sqm", or somebody else; absent for the kernel's default.
+    owner: Option<String>,
     egress: Direction,
     /// Absent if arriving packets are not shaped.
     ingress: Option<Direction>,
@@ -520,7 +588,10 @@ fn tin_names(tins: Tins, count: usize) -> Vec<String> {
 
 impl InterfaceStatus {
     fn print(&self) {
-        println!("{}", self.interface);
+        match self.owner.as_deref() {
+            None | Some("sqm") => println!("{}", self.interface),
+            Some(other) => println!("{}: not set up by sqm ({other})", self.interface),
+        }
         self.egress.print("egress");
         match &self.ingress {
             Some(ingress) => ingress.print("ingress"),

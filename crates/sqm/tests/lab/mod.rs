@@ -1,6 +1,8 @@
 //! What the tests in the lab share: a home, a load, and its figures. A lab that cannot start fails the test.
 #![allow(dead_code, reason = "each test file uses its part of this module")]
 
+pub(crate) mod twins;
+
 use std::fmt::Write;
 use std::path::Path;
 
@@ -43,19 +45,26 @@ impl Figures {
     }
 }
 
+/// `sqm start` on the router's interface towards the modem, with rates in kbit/s and further lines of options.
+pub(crate) fn start(home: &Home, script: &str, download: u64, upload: u64, options: &str) {
+    let text = format!(
+        "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '{download}'\n\
+         \toption upload '{upload}'\n\toption script '{script}.qos'\n{options}"
+    );
+    home.write("/tmp/sqm", text.as_bytes()).expect("a file");
+    home.run_ok("router", &["sqm", "start", "--config", "/tmp/sqm"])
+        .expect("sqm start");
+}
+
 /// Runs `sqm test` from h1 to the server.
 pub(crate) fn load(home: &Home, options: &[&str]) -> Figures {
+    load_to(home, home::SERVER_V4, options)
+}
+
+/// The same to one of its addresses.
+pub(crate) fn load_to(home: &Home, server: &str, options: &[&str]) -> Figures {
     let words = [
-        &[
-            "sqm",
-            "test",
-            home::SERVER_V4,
-            "--quiet",
-            "--json",
-            "-",
-            "--idle",
-            "3",
-        ],
+        &["sqm", "test", server, "--quiet", "--json", "-", "--idle", "3"],
         options,
     ]
     .concat();

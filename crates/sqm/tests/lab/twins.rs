@@ -1,0 +1,126 @@
+//! Two devices that are set up alike, one by us and one by the real `tc`, and whether they are.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use sqm_lab::{Clock, Home, Line};
+
+/// Boots a home network.
+pub(crate) fn boot() -> Home {
+    let line = Line::named("cable24").expect("a known line");
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"))
+}
+
+/// The section of a configuration for a device.
+pub(crate) fn section(device: &str, configuration: &str) -> String {
+    let mut parts = configuration.split(';');
+    let mut next = || parts.next().expect("rates and a set-up");
+    let (download, upload, script) = (next(), next(), next());
+    let mut text = format!(
+        "config queue\n\toption enabled '1'\n\toption interface '{device}'\n\toption download '{download}'\n\
+         \toption upload '{upload}'\n\toption script '{script}.qos'\n"
+    );
+    for option in parts {
+        let (name, value) = option.split_once(' ').expect("a name and a value");
+        writeln!(text, "\toption {name} '{value}'").expect("a String takes everything");
+    }
+    text
+}
+
+/// What `tc` says of each device: its qdiscs, its classes, its filters.
+pub(crate) fn seen(home: &Home, devices: &[String]) -> BTreeMap<String, Vec<String>> {
+    // `tc -batch` does not say which answer belongs to which question. A qdisc that nobody else has stands between.
+    const MARK: &str = "qdisc pfifo beef:";
+    let mut look = String::new();
+    for device in devices {
+        look += "qdisc show dev mark\n";
+        for question in ["qdisc show dev", "class show dev", "filter show dev"] {
+            look += &format!("{question} {device}\n");
+        }
+        look += &format!("filter show dev {device} parent ffff:\n");
+    }
+    home.write("/tmp/look", look.as_bytes()).expect("a file");
+    // A question for filters where there is no such parent is answered by an error, which is as good.
+    let text = home
+        .script(
+            "ip -n router link show mark >/dev/null 2>&1 || {
+                 ip -n router link add mark type dummy
+                 tc -n router qdisc add dev mark root handle beef: pfifo
+             }
+             tc -n router -d -force -batch /tmp/look 2>/dev/null || true",
+        )
+        .expect("tc looks");
+    let answers: Vec<Vec<String>> = text
+        .split(MARK)
+        .skip(1)
+        .map(|block| block.lines().skip(1).map(plain).collect())
+        .collect();
+    assert_eq!(answers.len(), devices.len(), "{text}");
+    devices.iter().cloned().zip(answers).collect()
+}
+
+/// A line without what differs between two devices that are set up alike.
+fn plain(line: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    let mut skip = 0;
+    for word in line.split_whitespace() {
+        match word {
+            _ if skip > 0 => skip -= 1,
+            "refcnt" | "index" | "ref" | "bind" => skip = 1,
+            _ => words.push(word),
+        }
+    }
+    words.join(" ")
+}
+
+/// Whether two lines are the same. `tc` counts the time of a burst in whole microseconds, which costs it some bytes.
+fn same(a: &str, b: &str) -> bool {
+    let (a, b): (Vec<_>, Vec<_>) = (a.split(' ').collect(), b.split(' ').collect());
+    let size = |word: &str| -> Option<f64> {
+        let word = word.split('/').next()?;
+        let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match &word[digits.len()..] {
+            "b" => 1.0,
+            "Kb" => 1024.0,
+            "Mb" => 1_048_576.0,
+            _ => return None,
+        };
+        Some(digits.parse::<f64>().ok()? * unit)
+    };
+    a.len() == b.len()
+        && a.iter().zip(&b).enumerate().all(|(n, (x, y))| {
+            x == y
+                || (n > 0 && matches!(a[n - 1], "burst" | "cburst"))
+                    && size(x)
+                        .zip(size(y))
+                        .is_some_and(|(x, y)| (x - y).abs() <= 2.0 + x.max(y) / 20.0)
+        })
+}
+
+/// What differs, as text.
+pub(crate) fn difference(ours: &[String], theirs: &[String]) -> Option<String> {
+    let equal = ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| same(a, b));
+    (!equal).then(|| format!("sqm:\n  {}\ntc:\n  {}", ours.join("\n  "), theirs.join("\n  ")))
+}
+
+/// Puts a script into the guest, `/tmp/look.sh`, that prints all that can be seen of the router's device `d0`.
+pub(crate) fn look_at_d0(home: &Home) {
+    let look = LOOK.replace("$PLAIN", PLAIN);
+    home.write("/tmp/look.sh", look.as_bytes()).expect("a file");
+    home.write("/tmp/look", QUESTIONS.as_bytes()).expect("a file");
+}
+
+/// Takes counters and numbers that the kernel chooses out of what `tc` prints, in the words of `sed`.
+pub(crate) const PLAIN: &str = "s/refcnt [0-9]*//; s/index [0-9]* ref [0-9]* bind [0-9]*//";
+
+/// All that can be seen of the device.
+const LOOK: &str = "
+    set +e; tc -n router -d -force -batch /tmp/look 2>/dev/null | sed \"$PLAIN\"
+    ip -n router -o link show type ifb | cut -d' ' -f2- | sed 's/ qlen.*//'
+    ip netns exec router nft list ruleset
+";
+const QUESTIONS: &str =
+    "qdisc show dev d0\nclass show dev d0\nfilter show dev d0\nfilter show dev d0 parent ffff:
+qdisc show dev ifb4d0\nclass show dev ifb4d0\nfilter show dev ifb4d0\n";

@@ -1,0 +1,368 @@
+//! Every set-up on every line: what `sqm start` set up and what `tc` set up from the printed plan, measured one after the
+//! other in the same guest in virtual time, and what is known of such queues on such lines from other tools.
+//!
+//! A few rows run with all tests; `make nightly` runs all and prints the table.
+
+mod lab;
+
+use std::fmt::Write;
+
+use lab::{Figures, home, load, start, table};
+use sqm_lab::line::Buffer;
+use sqm_lab::{Clock, Home, Line, home::SERVER_V6};
+
+/// What the queues shape to, and the words that a user gives for the line.
+struct Shaped {
+    /// Name of the row's line, and of the lab's.
+    names: (&'static str, &'static str),
+    down: u64,
+    up: u64,
+    options: &'static str,
+}
+
+const fn shaped(name: &'static str, line: &'static str, down: u64, up: u64, options: &'static str) -> Shaped {
+    Shaped {
+        names: (name, line),
+        down,
+        up,
+        options,
+    }
+}
+
+const ETHERNET: &str = "\toption linklayer 'ethernet'\n\toption overhead '18'\n\toption tcMPU '64'\n";
+const VDSL: &str = "\toption linklayer 'ethernet'\n\toption overhead '30'\n\toption tcMPU '64'\n";
+const ATM: &str = "\toption linklayer 'atm'\n\toption overhead '40'\n\toption tcTSIZE '128'\n";
+
+const LINES: [Shaped; 11] = [
+    shaped("up1m", "up1m", 13_000, 950, ETHERNET),
+    shaped("cable24", "cable24", 24_000, 4400, ETHERNET),
+    shaped("boost24", "boost24", 24_000, 4400, ETHERNET),
+    shaped("cable180", "cable180", 135_000, 12_000, ETHERNET),
+    shaped("cable180f", "cable180", 171_000, 12_000, ETHERNET),
+    shaped("cable180u2s", "cable180", 135_000, 12_000, ETHERNET),
+    shaped("vdsl80", "vdsl80", 76_000, 19_000, VDSL),
+    shaped("adsl8", "adsl8", 7600, 760, ATM),
+    shaped("asym100", "asym100", 90_000, 2250, ETHERNET),
+    shaped("asym1.5", "asym100", 90_000, 1400, ETHERNET),
+    shaped("fiber1g", "fiber1g", 900_000, 900_000, ETHERNET),
+];
+
+impl Shaped {
+    fn named(name: &str) -> &'static Self {
+        LINES
+            .iter()
+            .find(|line| line.names.0 == name)
+            .unwrap_or_else(|| panic!("no line {name}"))
+    }
+
+    /// The lab's line, with what this one has of its own.
+    fn line(&self) -> Line {
+        let mut line = Line::named(self.names.1).expect("a known line");
+        match self.names.0 {
+            "cable180u2s" => line.up.buffer = Buffer::Millis(2000),
+            "asym1.5" => line.up.kbits_per_sec = 1500,
+            _ => {}
+        }
+        line
+    }
+}
+
+/// Load, line, set-up with options, and what is known: goodput down and up in Mbit/s, median latency in ms; 0 is not known.
+type Row = (&'static str, &'static str, &'static str, [f64; 3]);
+
+/// These run with all tests.
+const QUICK: [Row; 4] = [
+    ("rrul", "cable24", "best_of_cake", [22.18, 3.59, 67.0]),
+    ("rrul", "cable24", "simple", [22.38, 3.60, 67.0]),
+    ("rrul", "cable24", "hfsc_lite", [22.29, 3.62, 68.7]),
+    ("rrul", "up1m", "best_of_cake", [11.88, 0.59, 23.3]),
+];
+
+const ALL: &[Row] = &[
+    ("rrul", "up1m", "simple", [11.75, 0.59, 23.5]),
+    ("rrul", "up1m", "simplest", [11.75, 0.59, 23.5]),
+    ("rrul", "up1m", "simplest_tbf", [11.75, 0.59, 23.5]),
+    ("rrul", "up1m", "hfsc_litest", [11.70, 0.59, 28.5]),
+    ("rrul", "up1m", "piece_of_cake", [11.88, 0.59, 23.3]),
+    ("rrul", "up1m", "layer_cake", [11.88, 0.59, 22.8]),
+    (
+        "rrul",
+        "up1m",
+        "best_of_cake;egress_cake_ack_filter on",
+        [12.01, 0.65, 24.5],
+    ),
+    ("up1", "up1m", "simple", [0.0, 0.89, 20.4]),
+    ("up1", "up1m", "simplest", [0.0, 0.89, 20.4]),
+    ("up1", "up1m", "hfsc_litest", [0.0, 0.90, 33.1]),
+    ("up1", "up1m", "piece_of_cake", [0.0, 0.91, 20.4]),
+    ("up1", "up1m", "layer_cake", [0.0, 0.90, 20.4]),
+    ("up1", "up1m", "best_of_cake", [0.0, 0.90, 20.4]),
+    ("up4", "up1m", "piece_of_cake", [0.0, 0.88, 20.5]),
+    ("rrul", "cable24", "simplest", [22.45, 3.60, 67.0]),
+    ("rrul", "cable24", "simplest_tbf", [22.45, 3.60, 67.0]),
+    ("rrul", "cable24", "hfsc_litest", [22.29, 3.62, 68.7]),
+    ("rrul", "cable24", "piece_of_cake", [22.05, 3.59, 67.0]),
+    ("rrul", "cable24", "layer_cake", [22.23, 3.60, 67.1]),
+    (
+        "rrul",
+        "cable24",
+        "best_of_cake;egress_cake_ack_filter on",
+        [22.18, 3.62, 67.0],
+    ),
+    ("marked", "cable24", "layer_cake", [22.39, 3.63, 0.0]),
+    ("marked", "cable24", "simple", [22.09, 3.62, 0.0]),
+    ("marked", "cable24", "best_of_cake", [0.0, 0.0, 0.0]),
+    ("v6", "cable24", "piece_of_cake", [21.87, 3.34, 67.2]),
+    ("v6", "cable24", "simple", [0.0, 0.0, 0.0]),
+    ("bbr", "cable24", "simplest", [22.34, 3.05, 66.5]),
+    ("bbr", "cable24", "piece_of_cake", [22.39, 3.08, 67.3]),
+    ("dn1", "cable24", "simplest", [21.37, 0.0, 65.1]),
+    ("dn1", "cable24", "piece_of_cake", [21.28, 0.0, 65.2]),
+    ("many", "cable24", "best_of_cake", [21.74, 0.0, 65.3]),
+    ("rrul", "boost24", "simplest", [22.36, 3.62, 66.7]),
+    ("rrul", "boost24", "piece_of_cake", [22.27, 3.60, 67.0]),
+    (
+        "rrul",
+        "boost24",
+        "best_of_cake;egress_cake_ack_filter on",
+        [22.07, 3.60, 66.8],
+    ),
+    ("rrul", "cable180", "simple", [128.53, 8.49, 15.5]),
+    ("rrul", "cable180", "simplest", [128.53, 8.49, 15.5]),
+    ("rrul", "cable180", "simplest_tbf", [128.53, 8.49, 15.5]),
+    ("rrul", "cable180", "hfsc_litest", [128.51, 8.50, 15.8]),
+    ("rrul", "cable180", "piece_of_cake", [128.51, 8.46, 15.7]),
+    ("rrul", "cable180", "layer_cake", [128.51, 8.46, 15.6]),
+    ("rrul", "cable180", "best_of_cake", [128.46, 8.59, 15.7]),
+    ("rrul", "cable180f", "piece_of_cake", [162.87, 7.69, 15.6]),
+    ("rrul", "cable180f", "simplest", [162.88, 7.70, 15.4]),
+    ("rrul", "cable180u2s", "piece_of_cake", [128.52, 8.45, 15.7]),
+    ("rrul", "vdsl80", "simple", [71.41, 16.03, 20.4]),
+    ("rrul", "vdsl80", "simplest", [71.41, 16.03, 20.4]),
+    ("rrul", "vdsl80", "simplest_tbf", [71.41, 16.03, 20.4]),
+    ("rrul", "vdsl80", "hfsc_litest", [71.42, 16.04, 25.0]),
+    ("rrul", "vdsl80", "hfsc_lite", [71.42, 16.04, 25.0]),
+    ("rrul", "vdsl80", "piece_of_cake", [71.41, 16.05, 20.4]),
+    ("rrul", "vdsl80", "layer_cake", [71.41, 16.04, 20.4]),
+    (
+        "rrul",
+        "vdsl80",
+        "best_of_cake;egress_cake_ack_filter on",
+        [71.34, 16.04, 20.4],
+    ),
+    ("marked", "vdsl80", "layer_cake", [71.41, 16.03, 0.0]),
+    ("marked", "vdsl80", "simple", [71.39, 16.04, 0.0]),
+    ("rrul", "adsl8", "simple", [5.96, 0.40, 58.9]),
+    ("rrul", "adsl8", "simplest", [5.96, 0.40, 58.9]),
+    ("rrul", "adsl8", "hfsc_litest", [6.02, 0.40, 67.7]),
+    ("rrul", "adsl8", "piece_of_cake", [5.92, 0.38, 49.9]),
+    ("rrul", "adsl8", "layer_cake", [5.86, 0.39, 48.9]),
+    (
+        "rrul",
+        "adsl8",
+        "best_of_cake;egress_cake_ack_filter on",
+        [6.08, 0.45, 53.3],
+    ),
+    ("small", "adsl8", "piece_of_cake", [0.0, 0.0, 0.0]),
+    ("small", "adsl8", "simplest", [0.0, 0.0, 0.0]),
+    ("dn4", "asym100", "simplest", [85.84, 0.0, 20.1]),
+    ("dn4", "asym100", "best_of_cake", [85.84, 0.0, 20.3]),
+    ("dn4up1", "asym100", "simplest", [79.64, 0.36, 20.2]),
+    (
+        "dn4up1",
+        "asym100",
+        "best_of_cake;egress_cake_ack_filter off",
+        [85.09, 0.42, 20.3],
+    ),
+    ("dn4up1", "asym100", "best_of_cake", [85.76, 0.68, 23.4]),
+    (
+        "dn4up1",
+        "asym100",
+        "best_of_cake;egress_cake_ack_filter aggressive",
+        [85.78, 1.27, 24.6],
+    ),
+    (
+        "dn4",
+        "asym1.5",
+        "best_of_cake;egress_cake_ack_filter off",
+        [83.28, 0.0, 20.3],
+    ),
+    ("dn4", "asym1.5", "best_of_cake", [85.84, 0.0, 20.3]),
+    ("1g", "fiber1g", "piece_of_cake", [839.25, 839.29, 5.0]),
+    ("1g", "fiber1g", "simplest", [0.0, 0.0, 5.0]),
+];
+
+#[test]
+fn a_few_set_ups_are_as_good_as_by_hand() {
+    compare(&QUICK);
+}
+
+#[test]
+#[ignore = "half an hour: make nightly"]
+fn every_set_up_on_every_line_is_as_good_as_by_hand() {
+    let rows: Vec<Row> = QUICK.iter().chain(ALL).copied().collect();
+    compare(&rows);
+}
+
+/// One row measured: ours, by hand, and what is known.
+struct Measured {
+    row: Row,
+    ours: Figures,
+    by_hand: Figures,
+}
+
+fn compare(rows: &[Row]) {
+    // Two guests at once: each uses one core. A line's rows share a guest.
+    let mut lines: Vec<&str> = rows.iter().map(|row| row.1).collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(rows.iter().filter(|row| row.1 == *line).count()));
+    lines.dedup();
+    let queue = std::sync::Mutex::new(lines);
+    let measured = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(line) = queue.lock().expect("no panic elsewhere").pop() else {
+                        break;
+                    };
+                    let shaped = Shaped::named(line);
+                    let home = home(Clock::Virtual, &shaped.line());
+                    for row in rows.iter().filter(|row| row.1 == line) {
+                        let row = measure(&home, shaped, *row);
+                        measured.lock().expect("no panic elsewhere").push(row);
+                    }
+                }
+            });
+        }
+    });
+    let mut measured = measured.into_inner().expect("no panic elsewhere");
+    measured.sort_by_key(|m| rows.iter().position(|row| *row == m.row));
+    assert_eq!(measured.len(), rows.len(), "every row is measured");
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for Measured { row, ours, by_hand } in measured {
+        let (load, line, set_up, known) = row;
+        let name = format!("{load} {line} {set_up}");
+        if let Some(what) = worse(line, &ours, &by_hand, known) {
+            wrong.push(format!("{name}: {what}"));
+        }
+        all.push((name, ours));
+        all.push(("  by tc".to_owned(), by_hand));
+    }
+    println!("{}", table(&all));
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), table(&all));
+}
+
+/// In what ours is worse than the same queues by hand, or than what is known.
+fn worse(line: &str, ours: &Figures, by_hand: &Figures, [down, up, median]: [f64; 3]) -> Option<String> {
+    // Two runs of the same queues differ by so much: a packet takes a large part of a slow line's time.
+    let (latency, goodput) = match line {
+        "up1m" | "adsl8" => (0.15, 0.12),
+        "asym100" | "asym1.5" => (0.08, 0.06),
+        _ => (0.03, 0.03),
+    };
+    // What others measured, they measured with other tools: the bounds of lab_truth.rs.
+    let (known_latency, known_goodput) = match line {
+        "up1m" | "adsl8" => (0.25, 0.15),
+        "asym100" | "asym1.5" => (0.10, 0.15),
+        _ => (0.05, 0.03),
+    };
+    let mut wrong = String::new();
+    let mut check = |good: bool, what: &str, found: f64, other: f64, whose: &str| {
+        if !good {
+            write!(wrong, "{what} {found:.2}, {whose} {other:.2}; ").expect("a String takes everything");
+        }
+    };
+    for (what, found, other) in [
+        ("median", ours.median_ms, by_hand.median_ms),
+        ("p95", ours.p95_ms, by_hand.p95_ms),
+    ] {
+        check(
+            found <= other * (1.0 + latency) + 1.0,
+            what,
+            found,
+            other,
+            "by tc",
+        );
+    }
+    for (what, found, other) in [("down", ours.down, by_hand.down), ("up", ours.up, by_hand.up)] {
+        check(
+            found >= other * (1.0 - goodput) - 0.01,
+            what,
+            found,
+            other,
+            "by tc",
+        );
+    }
+    if median > 0.0 {
+        let most = median * (1.0 + known_latency) + 0.5;
+        check(ours.median_ms <= most, "median", ours.median_ms, median, "known");
+    }
+    for (what, found, known) in [("down", ours.down, down), ("up", ours.up, up)] {
+        check(
+            found >= known * (1.0 - known_goodput) - 0.01,
+            what,
+            found,
+            known,
+            "known",
+        );
+    }
+    (!wrong.is_empty()).then_some(wrong)
+}
+
+fn measure(home: &Home, shaped: &Shaped, row: Row) -> Measured {
+    let (kind, _, set_up, _) = row;
+    let (script, extra) = set_up.split_once(';').unwrap_or((set_up, ""));
+    let mut options = shaped.options.to_owned();
+    // Marks are to be looked at, as where these figures come from.
+    if matches!(script, "simple" | "layer_cake") {
+        options += "\toption squash_ingress '0'\n";
+    }
+    if let Some((name, value)) = extra.split_once(' ') {
+        writeln!(options, "\toption {name} '{value}'").expect("a String takes everything");
+    }
+    start(home, script, shaped.down, shaped.up, &options);
+    let ours = under(home, kind);
+    home.run_ok("router", &["sqm", "stop"]).expect("sqm stop");
+    home.script(
+        "ip netns exec router sqm plan --format tc --config /tmp/sqm >/tmp/by-hand 2>/dev/null
+         ip netns exec router sh -e /tmp/by-hand",
+    )
+    .expect("what sqm plan prints can be run");
+    let by_hand = under(home, kind);
+    home.script(
+        "tc -n router qdisc del dev wan0 root; tc -n router qdisc del dev wan0 ingress; ip -n router link del ifb4wan0
+         ip netns exec router nft delete table inet sqm_wan0 2>/dev/null || true",
+    )
+    .expect("tc takes it away");
+    Measured { row, ours, by_hand }
+}
+
+/// The figures under a load.
+fn under(home: &Home, kind: &str) -> Figures {
+    let flows = |down: &'static str, up: &'static str| -> Vec<&'static str> {
+        // One series of probes: three would take 2 % of a megabit.
+        vec!["--test", "rrul_be_nflows", "--down", down, "--up", up]
+    };
+    let mut words = match kind {
+        "rrul" | "1g" => flows("4", "4"),
+        "up1" => flows("0", "1"),
+        "up4" => flows("0", "4"),
+        "dn1" => flows("1", "0"),
+        "dn4" => flows("4", "0"),
+        "dn4up1" => flows("4", "1"),
+        "many" => flows("32", "0"),
+        "bbr" => [flows("4", "4"), vec!["--congestion", "bbr"]].concat(),
+        "small" => [flows("4", "4"), vec!["--mss", "216"]].concat(),
+        "v6" => [flows("4", "4"), vec!["-6"]].concat(),
+        "marked" => vec!["--test", "rrul"],
+        other => panic!("no load {other}"),
+    };
+    words.extend(match kind {
+        "1g" => ["--settle", "3", "--duration", "8"],
+        _ => ["--settle", "7", "--duration", "25"],
+    });
+    if kind == "v6" {
+        return lab::load_to(home, SERVER_V6, &words);
+    }
+    load(home, &words)
+}
