@@ -1,4 +1,5 @@
-//! Any queue under any program: the first line of the input is its specification, two bytes each of the rest a step.
+//! Any queue or tree under any program. The input has three parts with a NUL between them: a specification or `tc`
+//! commands, the words of a change, and two bytes for each step.
 //!
 //! Nothing may panic, no packet may vanish or come back twice, and a wake-up lies in the future.
 
@@ -11,8 +12,9 @@ use sqm_core::flow_hash::HashKey;
 use sqm_core::packet::{FlowKey, Hashes, Network, Packet, Tcp, View};
 use sqm_core::profile::Profile;
 use sqm_core::qdisc::{Dequeued, DropReason, Drops, Environment, Qdisc};
+use sqm_core::rng::Xorshift;
 use sqm_core::spec;
-use sqm_core::tree::AnyQdisc;
+use sqm_core::tree::{Description, Tree};
 use sqm_core::units::Instant;
 
 const START: u64 = 1_000_000_000;
@@ -41,6 +43,15 @@ impl Packet for Numbered {
                 source: flow % 4,
                 destination: flow % 3,
             }),
+        }
+    }
+
+    /// One of a few classes, or none.
+    fn priority(&self) -> u32 {
+        if self.flow % 4 == 0 {
+            0
+        } else {
+            0x0001_0010 + u32::from(self.flow) % 4
         }
     }
 
@@ -78,44 +89,50 @@ impl Inside {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+    let mut parts = input.splitn(3, |byte| *byte == 0);
+    let (Some(Ok(text)), Some(Ok(change)), Some(steps)) = (
+        parts.next().map(std::str::from_utf8),
+        parts.next().map(std::str::from_utf8),
+        parts.next(),
+    ) else {
         return;
     };
-    let Ok(words) = std::str::from_utf8(&input[..end]) else {
-        return;
-    };
-    let Ok(spec) = spec::Qdisc::parse(words) else {
-        return;
+    let description = match spec::Qdisc::parse(text) {
+        Ok(spec) => Description::single(spec),
+        Err(_) => match Description::parse(text) {
+            Ok(description) => description,
+            Err(_) => return,
+        },
     };
     for profile in [Profile::FIXED, Profile::KERNEL] {
         let environment = Environment {
             profile,
             ..Environment::ethernet(Instant(START), HashKey(1, 2))
         };
-        let Ok(queue) = AnyQdisc::new(&spec, &environment) else {
+        let Ok(tree) = Tree::build(&description, &environment, || Xorshift::new(7)) else {
             return;
         };
-        run(queue, &input[end + 1..]);
+        run(tree, change, steps);
     }
 });
 
-fn run(mut queue: AnyQdisc<Numbered>, steps: &[u8]) {
+fn run(mut queue: Tree<Numbered>, change: &str, steps: &[u8]) {
     let mut inside = Inside::default();
     let mut now = START;
     for (id, step) in (0..).zip(steps.chunks_exact(2)) {
         let (kind, value) = (step[0], step[1]);
-        match kind % 4 {
-            0 | 1 => {
+        match kind % 8 {
+            0..4 => {
                 let packet = Numbered {
                     id,
                     len: 14 + u32::from(value) * 8,
-                    flow: kind / 4,
+                    flow: kind / 8,
                     ds_field: value ^ kind,
                 };
                 inside.0.insert(id);
                 queue.enqueue(packet, Instant(now), &mut inside);
             }
-            2 => match queue.dequeue(Instant(now), &mut inside) {
+            4 | 5 => match queue.dequeue(Instant(now), &mut inside) {
                 Dequeued::Packet(packet) => inside.leaves(&packet),
                 Dequeued::NotBefore(later) => {
                     assert!(later.0 > now, "a wake-up in the past");
@@ -125,8 +142,12 @@ fn run(mut queue: AnyQdisc<Numbered>, steps: &[u8]) {
                 }
                 Dequeued::Empty => assert!(inside.0.is_empty(), "it says it is empty"),
             },
+            6 => {
+                let _ = queue.change(change, Instant(now), &mut inside);
+            }
             _ => now = now.saturating_add(1 << (value % 40)),
         }
         assert_eq!(queue.backlog().packets as usize, inside.0.len());
     }
+    assert_eq!(queue.stats()[0].backlog, queue.backlog());
 }

@@ -12,6 +12,7 @@
 //! Kernel behaviour that surprises, kept as it is: a class that borrows collects idle time without its burst's limit
 //! (H3); a packet that no class takes is not shaped at all (H1), which is why building such a tree gives a warning.
 
+mod class;
 mod ring;
 
 use alloc::boxed::Box;
@@ -23,11 +24,11 @@ use crate::filter::Filters;
 use crate::handle::Handle;
 use crate::packet::Packet;
 use crate::qdisc::{Backlog, Counted, Counters, Dequeued, Drops, Environment, Qdisc};
-use crate::rate_cost::{RateCost, burst_time};
 use crate::sorted::Sorted;
 use crate::spec;
-use crate::units::{Bytes, Instant, Nanos, Rate};
+use crate::units::{Instant, Nanos};
 
+use class::{Bucket, Class, Leaf, Node, priority, quantum};
 use ring::{NONE, Ring};
 
 /// Levels of the hierarchy: leaves are 0, a root class with children 7.
@@ -35,12 +36,6 @@ pub const LEVELS: usize = 8;
 
 /// Priorities, 0 first.
 const PRIORITIES: usize = 8;
-
-/// Most idle time that counts, and most debt (`mbuffer`), nanoseconds.
-const MEMORY: i64 = 60_000_000_000;
-
-/// Bounds of a quantum that follows from the rate, bytes.
-const QUANTUM: core::ops::RangeInclusive<u64> = 1000..=200_000;
 
 /// One HTB over leaves `Q`.
 #[derive(Debug)]
@@ -82,49 +77,6 @@ pub struct ClassSpec<Q> {
     pub spec: spec::HtbClass,
     /// The queue of a leaf; `None` for a class that has children.
     pub leaf: Option<Q>,
-}
-
-#[derive(Debug)]
-struct Class<Q> {
-    minor: u16,
-    level: u8,
-    mode: Mode,
-    /// A bit for each priority at which it is active: a leaf's own if it has packets, an inner class's if children
-    /// borrow from it there.
-    activity: u8,
-    parent: u32,
-    quantum: u32,
-    rate: Bucket,
-    ceil: Bucket,
-    checked: Instant,
-    /// When its mode is looked at again, if it cannot send on its own.
-    event: Instant,
-    node: Node<Q>,
-    counters: Counters,
-    lends: u64,
-    borrows: u64,
-}
-
-#[derive(Debug)]
-enum Node<Q> {
-    Leaf(Leaf<Q>),
-    /// Children that borrow, by priority.
-    Inner(Box<[Ring; PRIORITIES]>),
-}
-
-#[derive(Debug)]
-struct Leaf<Q> {
-    queue: Q,
-    priority: u8,
-    /// Bytes left of the quantum, by the level that pays.
-    deficit: [i32; LEVELS],
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    cost: RateCost,
-    depth: i64,
-    tokens: i64,
 }
 
 /// What belongs to one level of the hierarchy.
@@ -739,90 +691,6 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Htb<P, Q> {
     }
 }
 
-impl<Q> Class<Q> {
-    fn new(class: ClassSpec<Q>, parent: u32, level: u8, r2q: u32, now: Instant) -> Self {
-        let ClassSpec {
-            minor, spec, leaf, ..
-        } = class;
-        assert_eq!(
-            leaf.is_some(),
-            level == 0,
-            "leaves have queues, other classes have none"
-        );
-        let node = match leaf {
-            Some(queue) => Node::Leaf(Leaf {
-                queue,
-                priority: priority(&spec),
-                deficit: [0; LEVELS],
-            }),
-            None => Node::Inner(Box::new([const { Ring::new() }; PRIORITIES])),
-        };
-        Self {
-            minor,
-            level,
-            mode: Mode::CanSend,
-            activity: 0,
-            parent,
-            quantum: quantum(&spec, r2q),
-            rate: Bucket::full(spec.rate, spec.burst, &spec),
-            ceil: Bucket::full(spec.ceil, spec.cburst, &spec),
-            checked: now,
-            event: now,
-            node,
-            counters: Counters::NONE,
-            lends: 0,
-            borrows: 0,
-        }
-    }
-
-    /// Time since its tokens were last brought up to date.
-    fn idle(&self, now: Instant) -> i64 {
-        now.since(self.checked).0.min(MEMORY as u64) as i64
-    }
-
-    /// The mode once `idle` has passed, and how long until the next one if it cannot send on its own.
-    fn mode_after(&self, idle: i64) -> (Mode, Nanos) {
-        let (tokens, ctokens) = (self.rate.tokens + idle, self.ceil.tokens + idle);
-        if ctokens < 0 {
-            (Mode::CantSend, Nanos(ctokens.unsigned_abs()))
-        } else if tokens < 0 {
-            (Mode::MayBorrow, Nanos(tokens.unsigned_abs()))
-        } else {
-            (Mode::CanSend, Nanos(0))
-        }
-    }
-}
-
-impl Bucket {
-    fn full(rate: Rate, burst: Bytes, spec: &spec::HtbClass) -> Self {
-        let depth = burst_time(burst, rate).0 as i64;
-        Self {
-            cost: RateCost::new(rate, spec.framing),
-            depth,
-            tokens: depth,
-        }
-    }
-
-    /// Another rate and burst; the tokens stay.
-    fn set(&mut self, rate: Rate, burst: Bytes, spec: &spec::HtbClass) {
-        let tokens = self.tokens;
-        *self = Self {
-            tokens,
-            ..Self::full(rate, burst, spec)
-        };
-    }
-
-    #[inline]
-    fn fill(&mut self, idle: i64) {
-        self.tokens = (self.tokens + idle).min(self.depth);
-    }
-
-    #[inline]
-    fn pay(&mut self, length: u32) {
-        self.tokens = (self.tokens - self.cost.of(length).0 as i64).max(1 - MEMORY);
-    }
-}
-
 impl Level {
     const fn new() -> Self {
         Self {
@@ -846,187 +714,10 @@ fn level_of(parents: &[u32], class: usize) -> u8 {
     (LEVELS - depth) as u8
 }
 
-fn priority(spec: &spec::HtbClass) -> u8 {
-    spec.prio.min(PRIORITIES as u32 - 1) as u8
-}
-
-fn quantum(spec: &spec::HtbClass, r2q: u32) -> u32 {
-    let (least, most) = QUANTUM.into_inner();
-    let computed = || (spec.rate.bytes_per_sec() / u64::from(r2q.max(1))).clamp(least, most);
-    spec.quantum.unwrap_or_else(|| computed() as u32)
-}
-
 /// The numbers of the bits that are set.
 fn bits(mask: u8) -> impl Iterator<Item = usize> {
     (0..PRIORITIES).filter(move |bit| mask & 1 << bit != 0)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::profile::Profile;
-    use crate::test_packet::{TestPacket, at_micros, departures, ethernet};
-
-    type TestHtb = Htb<TestPacket, Fifo<TestPacket>>;
-
-    /// Classes by number, parent and words; a parent of 0 is the top.
-    fn htb(default: u32, classes: &[(u16, u16, &str)]) -> TestHtb {
-        let spec = spec::Htb {
-            default,
-            ..spec::Htb::default()
-        };
-        let is_parent = |minor| classes.iter().any(|&(_, parent, _)| parent == minor);
-        let classes = classes
-            .iter()
-            .map(|&(minor, parent, words)| ClassSpec {
-                minor,
-                parent: Some(parent).filter(|&parent| parent != 0),
-                spec: spec::HtbClass::parse(words).unwrap(),
-                leaf: (!is_parent(minor)).then(|| Fifo::new(Limit::Packets(100))),
-            })
-            .collect();
-        let environment = Environment {
-            handle: 1,
-            ..ethernet(Profile::KERNEL)
-        };
-        Htb::new(&spec, classes, Filters::default(), &environment)
-    }
-
-    fn fill(htb: &mut TestHtb, minor: u16, packets: u32) {
-        for _ in 0..packets {
-            let packet = TestPacket::new(minor.into(), 1000).class(1, minor);
-            htb.enqueue(packet, at_micros(0), &mut ());
-        }
-    }
-
-    const BURST: &str = "burst 1600 cburst 1600";
-
-    fn words(rate: &str) -> alloc::string::String {
-        alloc::format!("rate {rate} {BURST}")
-    }
-
-    #[test]
-    fn one_class_sends_its_burst_then_its_rate() {
-        let mut htb = htb(0, &[(0x10, 0, &words("1mbit"))]);
-        fill(&mut htb, 0x10, 5);
-        let departures = departures(&mut htb, 5);
-        let times: Vec<u64> = departures.iter().map(|&(_, micros)| micros).collect();
-        assert_eq!(times, [0, 0, 3200, 11200, 19200]);
-        let class = htb.class(0x10).unwrap();
-        assert_eq!((class.tokens, class.quantum, class.level), (-8_000_000, 12500, 0));
-    }
-
-    #[test]
-    fn a_class_alone_borrows_all_of_its_parent() {
-        let leaf = words("500kbit ceil 1mbit");
-        let mut htb = htb(0, &[(1, 0, &words("1mbit")), (2, 1, &leaf), (3, 1, &leaf)]);
-        fill(&mut htb, 2, 5);
-        let departures = departures(&mut htb, 5);
-        let times: Vec<u64> = departures.iter().map(|&(_, micros)| micros).collect();
-        assert_eq!(times, [0, 0, 3200, 11200, 19200]);
-        let classes: Vec<(u8, u32)> = htb.classes().map(|class| (class.level, class.quantum)).collect();
-        assert_eq!(classes, [(7, 12500), (0, 6250), (0, 6250)]);
-    }
-
-    #[test]
-    fn equals_alternate() {
-        let leaf = words("500kbit ceil 1mbit quantum 1500");
-        let mut htb = htb(0, &[(1, 0, &words("1mbit")), (2, 1, &leaf), (3, 1, &leaf)]);
-        fill(&mut htb, 2, 10);
-        fill(&mut htb, 3, 10);
-        let departures = departures(&mut htb, 12);
-        let times: Vec<u64> = departures.iter().map(|&(_, micros)| micros / 100).collect();
-        assert_eq!(times, [0, 0, 0, 0, 64, 64, 224, 224, 384, 384, 544, 544]);
-        for pair in departures.chunks(2).skip(2) {
-            assert_ne!(pair[0].0, pair[1].0);
-        }
-    }
-
-    /// H2: whoever is within its own rate is served before a borrower of higher priority, and not more.
-    #[test]
-    fn priority_orders_those_that_borrow() {
-        let (a, b) = (
-            words("100kbit ceil 1mbit prio 0"),
-            words("100kbit ceil 1mbit prio 1"),
-        );
-        let mut htb = htb(0, &[(1, 0, &words("1mbit")), (0xa, 1, &a), (0xb, 1, &b)]);
-        fill(&mut htb, 0xa, 50);
-        fill(&mut htb, 0xb, 50);
-        let sent: Vec<(u32, u64)> = departures(&mut htb, 19)
-            .into_iter()
-            .map(|(id, micros)| (id, micros / 100))
-            .collect();
-        assert_eq!(
-            sent[..10],
-            [
-                (0xa, 0),
-                (0xa, 0),
-                (0xb, 0),
-                (0xb, 0),
-                (0xa, 192),
-                (0xa, 272),
-                (0xa, 320),
-                (0xb, 320),
-                (0xa, 512),
-                (0xa, 592)
-            ]
-        );
-        assert!(sent.contains(&(0xb, 1120)), "{sent:?}");
-        let of_b = sent.iter().filter(|(id, _)| *id == 0xb).count();
-        assert_eq!(of_b, 4, "{sent:?}");
-    }
-
-    /// H1: kept, and warned of by whoever builds such a tree.
-    #[test]
-    fn what_no_class_takes_is_not_shaped() {
-        let mut htb = htb(0x20, &[(0x10, 0, &words("8kbit"))]);
-        for _ in 0..3 {
-            htb.enqueue(TestPacket::new(7, 1000), at_micros(0), &mut ());
-        }
-        fill(&mut htb, 0x10, 1);
-        let first: Vec<u32> = departures(&mut htb, 4).iter().map(|&(id, _)| id).collect();
-        assert_eq!(first, [7, 7, 7, 0x10]);
-        assert_eq!(htb.direct_packets(), 3);
-    }
-
-    /// H3: idle time of a class that borrows counts without limit, of one that sends on its own up to its burst.
-    #[test]
-    fn who_borrows_keeps_its_idle_time() {
-        let leaf = words("100kbit ceil 1mbit");
-        let mut htb = htb(0, &[(1, 0, &words("1mbit")), (2, 1, &leaf)]);
-        let mut send = |at_ms: u64| {
-            htb.enqueue(
-                TestPacket::new(0, 1500).class(1, 2),
-                at_micros(at_ms * 1000),
-                &mut (),
-            );
-            assert!(matches!(
-                htb.dequeue(at_micros(at_ms * 1000), &mut ()),
-                Dequeued::Packet(_)
-            ));
-            htb.class(2).unwrap()
-        };
-        // The first two are its own, the third is paid by the parent.
-        let borrowed = (0..40).map(|n| send(n * 20)).find(|class| class.borrows == 1);
-        let before = borrowed.unwrap().tokens;
-        let after = send(10_000).tokens;
-        assert!(after < 128_000_000 && before < 0, "{before} {after}");
-    }
-
-    #[test]
-    fn a_change_of_rate_keeps_packets_and_tokens() {
-        let mut htb = htb(0, &[(0x10, 0, &words("1mbit"))]);
-        fill(&mut htb, 0x10, 4);
-        departures(&mut htb, 2);
-        let tokens = htb.class(0x10).unwrap().tokens;
-        assert!(htb.change(0x10, &spec::HtbClass::parse(&words("2mbit prio 3")).unwrap()));
-        assert_eq!(htb.class(0x10).unwrap().tokens, tokens);
-        assert_eq!(htb.backlog().packets, 2);
-        let times: Vec<u64> = departures(&mut htb, 2)
-            .iter()
-            .map(|&(_, micros)| micros)
-            .collect();
-        assert_eq!(times, [3200, 7200], "at the new rate");
-        assert!(!htb.change(0x11, &spec::HtbClass::parse("rate 1mbit").unwrap()));
-    }
-}
+mod tests;

@@ -2,7 +2,13 @@
 
 use alloc::vec::Vec;
 
+use super::Cake;
+use super::tables::ENTRIES;
+use super::tin::Tin;
+use super::turns::{FlowId, NOBODY};
+use crate::packet::Packet;
 use crate::qdisc::Backlog;
+use crate::rng::Random;
 use crate::units::{Bytes, Nanos, Rate};
 
 /// The whole queue. Sizes are in bytes.
@@ -111,4 +117,92 @@ pub struct QueueStats {
     pub drops: u32,
     /// What is queued.
     pub backlog: Backlog,
+}
+
+impl<P: Packet, R: Random> Cake<P, R> {
+    /// Everything `tc -s qdisc` shows.
+    pub fn stats(&self) -> Stats {
+        let least = |size: (u32, u32)| (size.0 != u32::MAX).then_some(size.0);
+        Stats {
+            sent_packets: self.counters.packets,
+            sent_bytes: self.counters.bytes,
+            drops: self.counters.dropped,
+            overlimits: self.counters.overlimits,
+            backlog: self.backlog,
+            memory_used: Bytes(self.memory.most),
+            memory_limit: Bytes(self.memory.limit),
+            capacity_estimate: Rate::from_bits_per_sec(self.autorate.peak.saturating_mul(8)),
+            min_network_size: least(self.sizes.network),
+            max_network_size: self.sizes.network.1,
+            min_adj_size: least(self.sizes.line),
+            max_adj_size: self.sizes.line.1,
+            average_header_offset: self.sizes.offset,
+            tins: self
+                .layout
+                .display
+                .iter()
+                .zip(self.layout.names)
+                .map(|(&tin, &name)| tin_stats(tin, name, &self.tins[usize::from(tin)]))
+                .collect(),
+        }
+    }
+
+    /// Everything `tc -s class` shows: the queues that were ever used, tin by tin, in the order of their numbers.
+    pub fn queue_stats(&self) -> Vec<QueueStats> {
+        let tins = self.tins[..self.layout.count()].iter();
+        tins.filter_map(|tin| tin.tables.as_ref())
+            .flat_map(|tables| (0..ENTRIES).map(|queue| tables.queues.flow_of(queue)))
+            .filter(|flow| *flow != NOBODY)
+            .map(|flow| self.one_queue(flow))
+            .collect()
+    }
+
+    fn one_queue(&self, flow: FlowId) -> QueueStats {
+        let queue = &self.queues[usize::from(flow)];
+        let from_now = |time: u64| (time.wrapping_sub(self.now) as i64) / 1000;
+        let blue = queue.cobalt.drop_probability();
+        QueueStats {
+            tin: queue.tin,
+            queue: queue.number,
+            deficit: self.turns[usize::from(flow)].deficit,
+            count: queue.cobalt.count(),
+            drop_next: queue.cobalt.drop_next().map(from_now),
+            blue_probability: blue,
+            blue_timer: (blue > 0).then(|| from_now(queue.cobalt.blue_timer())),
+            drops: queue.drops,
+            backlog: Backlog {
+                packets: self.store.iter(queue.packets).count() as u32,
+                bytes: u64::from(queue.backlog),
+            },
+        }
+    }
+}
+
+fn tin_stats(number: u8, name: &'static str, tin: &Tin) -> TinStats {
+    let counters = &tin.counters;
+    TinStats {
+        name,
+        tin: number,
+        threshold_rate: Rate::from_bits_per_sec(tin.threshold.saturating_mul(8)),
+        target: Nanos(tin.params.target),
+        interval: Nanos(tin.params.interval),
+        peak_delay: Nanos(counters.peak_delay),
+        average_delay: Nanos(counters.average_delay),
+        base_delay: Nanos(counters.base_delay),
+        sent_packets: counters.packets,
+        sent_bytes: counters.bytes,
+        backlog_bytes: tin.backlog,
+        way_indirect_hits: counters.hits,
+        way_misses: counters.misses,
+        way_collisions: counters.collisions,
+        drops: counters.drops,
+        ecn_marks: counters.marks,
+        ack_drops: counters.ack_drops,
+        sparse_flows: u32::from(tin.sparse),
+        decaying_flows: u32::from(tin.decaying),
+        bulk_flows: u32::from(tin.bulk),
+        unresponsive_flows: u32::from(tin.unresponsive),
+        max_packet_len: counters.max_len,
+        flow_quantum: tin.quantum,
+    }
 }

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::*;
-use crate::packet::{Addresses, Aggregate, Network, Tcp, View};
+use crate::flow_hash::HashKey;
+use crate::packet::{Addresses, Aggregate, FlowKey, Hashes, Network, Tcp, View};
 
 const MILLISECOND: u64 = 1_000_000;
 
