@@ -189,9 +189,12 @@ impl<P: Packet> FqCodel<P> {
         };
         self.params = Params::new(&self.spec, environment);
         while self.backlog().packets > self.params.limit || self.queued.memory > self.params.memory_limit {
-            let Some(packet) = self.peeked.take().or_else(|| self.decide(now, drops)) else {
+            let marks = (self.codel_stats.ecn_mark, self.codel_stats.ce_mark);
+            let Some(packet) = self.peeked.take().or_else(|| self.decide_apart(now, drops)) else {
                 break;
             };
+            // Whoever is dropped was not marked instead.
+            (self.codel_stats.ecn_mark, self.codel_stats.ce_mark) = marks;
             self.counters.dropped += 1;
             drops.dropped(packet, DropReason::Reconfigure);
         }
@@ -250,7 +253,14 @@ impl<P: Packet> FqCodel<P> {
         self.params.codel.clock(self.now)
     }
 
+    /// The same, apart from the way that every packet goes.
+    #[inline(never)]
+    fn decide_apart(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
+        self.decide(now, drops)
+    }
+
     /// The packet that leaves next, taken out of its flow.
+    #[inline(always)]
     fn decide(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
         let now = self.advance(now);
         loop {
@@ -431,7 +441,7 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
 impl<P: Packet> Peek<P> for FqCodel<P> {
     fn peek(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<u32> {
         if self.peeked.is_none() {
-            self.peeked = self.decide(now, drops);
+            self.peeked = self.decide_apart(now, drops);
         }
         match &self.peeked {
             Some(packet) => Dequeued::Packet(packet.len()),

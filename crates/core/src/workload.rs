@@ -360,7 +360,7 @@ impl Drops<Packet> for Pool {
 }
 
 impl<Q: Qdisc<Packet>> Steady<Q> {
-    /// Fills `queue` to the workload's backlog.
+    /// Fills `queue` to the workload's backlog, or as far as it lets itself be filled.
     pub fn new(queue: Q, workload: Workload) -> Self {
         let buffers = (0..workload.backlog + 64).map(|_| buffer()).collect();
         let mut steady = Self {
@@ -373,9 +373,7 @@ impl<Q: Qdisc<Packet>> Steady<Q> {
             enqueued: 0,
             dropped: 0,
         };
-        while steady.held < workload.backlog {
-            steady.enqueue();
-        }
+        steady.fill(2 * workload.backlog);
         steady
     }
 
@@ -384,16 +382,23 @@ impl<Q: Qdisc<Packet>> Steady<Q> {
         let end = self.enqueued + packets;
         let most_per_turn = match self.workload.sizes {
             Sizes::Acks(_) => 2,
-            Sizes::Imix | Sizes::Full => usize::MAX,
+            // No bound, but that a queue which refuses them all must not keep the loop for ever.
+            Sizes::Imix | Sizes::Full => 2 * self.workload.backlog,
         };
         while self.enqueued < end {
             self.dequeue();
-            for _ in 0..most_per_turn {
-                if self.held >= self.workload.backlog {
-                    break;
-                }
-                self.enqueue();
+            self.fill(most_per_turn);
+        }
+    }
+
+    /// Enqueues up to the backlog, with so many packets at most.
+    #[inline]
+    fn fill(&mut self, most: usize) {
+        for _ in 0..most {
+            if self.held >= self.workload.backlog {
+                break;
             }
+            self.enqueue();
         }
     }
 
@@ -443,5 +448,22 @@ impl<Q: Qdisc<Packet>> Steady<Q> {
     fn settle(&mut self) {
         self.held -= self.pool.dropped as usize;
         self.dropped += core::mem::take(&mut self.pool.dropped);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loop_holds_its_backlog_or_what_the_queue_takes() {
+        for (qdisc, held) in [("cake unlimited", 100), ("pfifo limit 10", 10)] {
+            let mut steady = Steady::new(build(qdisc).unwrap(), BASE);
+            steady.run(5000);
+            assert_eq!(steady.queue().backlog().packets, held, "{qdisc}");
+            let (enqueued, dropped) = steady.counts();
+            assert!(enqueued >= 5000);
+            assert_eq!(dropped > 0, held < 100, "{qdisc}");
+        }
     }
 }

@@ -456,6 +456,10 @@ fn odd_packets_are_counted_and_said() {
         told.contains("6 packets, 1 skipped: of zero length, 1 skipped: from an earlier time than those ahead of them, 1 a little out of order"),
         "{told}"
     );
+    let events = bench.run(&["--qdisc", "cake bandwidth 8mbit", "--events"]);
+    assert_eq!(text(&events.stdout).lines().count(), 4);
+    let told = text(&events.stderr);
+    assert!(told.contains("packets: 1 skipped: of zero length\n"), "{told}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Qdisc<TestPacket> for CakeSubject {
 }
 
 impl Subject for CakeSubject {
-    fn change(&mut self, way: u8, drops: &mut Vec<(TestPacket, DropReason)>) -> bool {
+    fn change(&mut self, way: u8, _: Instant, drops: &mut Vec<(TestPacket, DropReason)>) -> bool {
         const WAYS: [&str; 10] = [
             "bandwidth 3mbit",
             "bandwidth 300kbit rtt 20ms",

@@ -58,7 +58,21 @@ impl Qdisc<TestPacket> for TreeSubject {
 }
 
 impl Subject for TreeSubject {
-    fn change(&mut self, _: u8, _: &mut Vec<(TestPacket, DropReason)>) -> bool {
+    /// In ways that leave rate and memory limit as they are. No packet overtakes another of its flow by it.
+    fn change(&mut self, way: u8, now: Instant, drops: &mut Vec<(TestPacket, DropReason)>) -> bool {
+        let ways = match self.tree.stats()[0].kind {
+            "bfifo" => ["limit 2000", "limit 9000", ""],
+            "pfifo" | "pfifo_head_drop" => ["limit 0", "limit 3", ""],
+            "codel" => ["limit 2", "target 1ms ecn", "interval 20ms noecn limit 30"],
+            "fq_codel" => [
+                "limit 2",
+                "target 1ms quantum 300 noecn",
+                "interval 20ms ecn limit 30",
+            ],
+            _ => return false,
+        };
+        let words = ways[usize::from(way) % ways.len()];
+        self.tree.change(words, now, drops).expect("words of the kind");
         false
     }
 

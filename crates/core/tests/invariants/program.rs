@@ -21,9 +21,7 @@ const PROGRAMS: u32 = 10_000;
 /// A queue under test, with what its kind promises besides the contract.
 pub(crate) trait Subject: Qdisc<TestPacket> {
     /// Changes its parameters in one of its ways. Whether packets of one flow may overtake each other from now on.
-    fn change(&mut self, _way: u8, _drops: &mut Vec<(TestPacket, DropReason)>) -> bool {
-        false
-    }
+    fn change(&mut self, way: u8, now: Instant, drops: &mut Vec<(TestPacket, DropReason)>) -> bool;
 
     /// Whether packets of one flow may have overtaken each other for a reason that its kind has.
     fn may_overtake(&self) -> bool {
@@ -198,7 +196,7 @@ impl<S: Subject> Machine<S> {
             Step::Backwards(nanos) => self.dequeue(Instant(self.now.0 - nanos), false),
             Step::Change(way) => {
                 let mut drops = Vec::new();
-                self.may_overtake |= self.subject.change(way, &mut drops);
+                self.may_overtake |= self.subject.change(way, self.now, &mut drops);
                 self.wake = None;
                 self.dropped(drops);
             }

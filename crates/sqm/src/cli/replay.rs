@@ -134,6 +134,12 @@ impl Args {
         for warning in &replay.warnings {
             eprintln!("warning: {warning}");
         }
+        if events {
+            // The other outputs have this in their report.
+            for odd in report::odd_packets(&replay) {
+                eprintln!("packets: {odd}");
+            }
+        }
         if let Some(file) = svg {
             fs::write(&file, picture::svg(&request, &replay))
                 .with_context(|| format!("cannot write {}", file.display()))?;

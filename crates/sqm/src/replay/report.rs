@@ -166,24 +166,8 @@ pub(crate) fn text(request: &Request, replay: &Replay, most: usize) -> String {
     }
     let total = &replay.tally.total;
     let mut summary = format!("{}: {} packets", request.capture.display(), replay.read);
-    let skipped = replay.skipped;
-    for (count, why) in [
-        (skipped.other_direction, "in another direction"),
-        (skipped.zero_length, "of zero length"),
-        (skipped.without_time, "without a time"),
-        (
-            skipped.backwards_in_time,
-            "from an earlier time than those ahead of them",
-        ),
-        (skipped.unknown_link_type, "of link types that are not understood"),
-    ] {
-        if count > 0 {
-            write!(summary, ", {count} skipped: {why}").expect("a string grows");
-        }
-    }
-    if replay.reordered > 0 {
-        let count = replay.reordered;
-        write!(summary, ", {count} a little out of order").expect("a string grows");
+    for odd in odd_packets(replay) {
+        write!(summary, ", {odd}").expect("a string grows");
     }
     line(&mut text, format_args!("{summary}\n"));
 
@@ -222,6 +206,27 @@ pub(crate) fn text(request: &Request, replay: &Replay, most: usize) -> String {
         line(&mut text, format_args!("\ndropped: {}", reasons.join(", ")));
     }
     text
+}
+
+/// What did not go through the queue as it was captured: how many packets, and why.
+pub(crate) fn odd_packets(replay: &Replay) -> Vec<String> {
+    let skipped = replay.skipped;
+    let counts = [
+        (skipped.other_direction, "skipped: in another direction"),
+        (skipped.zero_length, "skipped: of zero length"),
+        (skipped.without_time, "skipped: without a time"),
+        (
+            skipped.backwards_in_time,
+            "skipped: from an earlier time than those ahead of them",
+        ),
+        (
+            skipped.unknown_link_type,
+            "skipped: of link types that are not understood",
+        ),
+        (replay.reordered, "a little out of order"),
+    ];
+    let odd = counts.into_iter().filter(|(count, _)| *count > 0);
+    odd.map(|(count, why)| format!("{count} {why}")).collect()
 }
 
 fn is_other(replay: &Replay, number: usize) -> bool {
