@@ -7,7 +7,7 @@ mod lab;
 
 use std::fmt::Write;
 
-use lab::{Figures, home, load, start, table};
+use lab::{Figures, home, load, start, start_by_hand, stop_by_hand, table};
 use sqm_lab::line::Buffer;
 use sqm_lab::{Clock, Home, Line, home::SERVER_V6};
 
@@ -229,6 +229,8 @@ fn compare(rows: &[Row]) {
                     let home = home(Clock::Virtual, &shaped.line());
                     for row in rows.iter().filter(|row| row.1 == line) {
                         let row = measure(&home, shaped, *row);
+                        // A long run is to be watched.
+                        println!("{:?} by tc {:?} {:?}", row.ours, row.by_hand, row.row);
                         measured.lock().expect("no panic elsewhere").push(row);
                     }
                 }
@@ -323,17 +325,9 @@ fn measure(home: &Home, shaped: &Shaped, row: Row) -> Measured {
     start(home, script, shaped.down, shaped.up, &options);
     let ours = under(home, kind);
     home.run_ok("router", &["sqm", "stop"]).expect("sqm stop");
-    home.script(
-        "ip netns exec router sqm plan --format tc --config /tmp/sqm >/tmp/by-hand 2>/dev/null
-         ip netns exec router sh -e /tmp/by-hand",
-    )
-    .expect("what sqm plan prints can be run");
+    start_by_hand(home);
     let by_hand = under(home, kind);
-    home.script(
-        "tc -n router qdisc del dev wan0 root; tc -n router qdisc del dev wan0 ingress; ip -n router link del ifb4wan0
-         ip netns exec router nft delete table inet sqm_wan0 2>/dev/null || true",
-    )
-    .expect("tc takes it away");
+    stop_by_hand(home);
     Measured { row, ours, by_hand }
 }
 

@@ -217,6 +217,59 @@ fn the_kernel_holds_what_tc_would_have_built_from_the_printed_plan() {
 }
 
 #[test]
+fn many_queues_get_a_plain_cake_where_the_kernel_has_no_other() {
+    let home = boot();
+    home.script(
+        "ip -n router link add q0 numtxqueues 4 numrxqueues 4 type veth peer name q1 numtxqueues 4 numrxqueues 4
+         ip -n router link set q0 up; ip -n router link set q1 up",
+    )
+    .expect("a device with four queues");
+    let config = section("q0", "85000;10000;best_of_cake;use_mq 1");
+    home.write("/tmp/config", config.as_bytes()).expect("a file");
+    let planned = home
+        .run_ok("router", &["sqm", "plan", "--config", "/tmp/config"])
+        .expect("sqm plan");
+    // A kernel for one processor tells nothing of queues for arriving packets.
+    let words = [
+        "egress on q0\n    1: root cake_mq bandwidth",
+        "use_mq: cake for arriving packets: q0 has one hardware queue",
+    ];
+    assert!(words.iter().all(|words| planned.contains(words)), "{planned}");
+    let said = home
+        .run_ok("router", &["sqm", "start", "--config", "/tmp/config"])
+        .expect("sqm start");
+    assert!(
+        said.contains("q0: cake in its place, because this kernel has no cake_mq"),
+        "{said}"
+    );
+    // It is what it would be without the option, and stays; a new rate changes it in place.
+    home.run_ok("router", &["sqm", "verify", "--config", "/tmp/config"])
+        .expect("sqm verify");
+    let again = home
+        .run_ok("router", &["sqm", "start", "--config", "/tmp/config"])
+        .expect("sqm start");
+    assert!(again.starts_with("q0: unchanged"), "{again}");
+    home.write("/tmp/config", config.replace("10000", "9000").as_bytes())
+        .expect("a file");
+    let reloaded = home
+        .run_ok("router", &["sqm", "reload", "--config", "/tmp/config"])
+        .expect("sqm reload");
+    assert_eq!(reloaded.lines().count(), 2, "{reloaded}");
+    let root = home
+        .script("tc -n router qdisc show dev q0 root")
+        .expect("tc looks");
+    assert!(
+        root.starts_with("qdisc cake 1: root") && root.contains("bandwidth 9Mbit"),
+        "{root}"
+    );
+    home.run_ok("router", &["sqm", "stop"]).expect("sqm stop");
+    let left = home
+        .script("tc -n router qdisc show dev q0; ip -n router -o link show type ifb")
+        .expect("tc looks");
+    assert!(!left.contains("cake") && !left.contains("ifb4q0"), "{left}");
+}
+
+#[test]
 fn some_configurations_of_a_set_up_are_reached_from_others() {
     // Coprime to the number of pairs of most set-ups, so that over the file all kinds of change come up.
     reach_each_other(23);

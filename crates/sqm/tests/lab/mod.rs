@@ -56,6 +56,24 @@ pub(crate) fn start(home: &Home, script: &str, download: u64, upload: u64, optio
         .expect("sqm start");
 }
 
+/// The queues of the last [`start`] by the commands that `sqm plan` prints, on a router without any.
+pub(crate) fn start_by_hand(home: &Home) {
+    home.script(
+        "ip netns exec router sqm plan --format tc --config /tmp/sqm >/tmp/by-hand 2>/dev/null
+         ip netns exec router sh -e /tmp/by-hand",
+    )
+    .expect("what sqm plan prints can be run");
+}
+
+/// Takes them away.
+pub(crate) fn stop_by_hand(home: &Home) {
+    home.script(
+        "tc -n router qdisc del dev wan0 root; tc -n router qdisc del dev wan0 ingress; ip -n router link del ifb4wan0
+         ip netns exec router nft delete table inet sqm_wan0 2>/dev/null || true",
+    )
+    .expect("tc takes it away");
+}
+
 /// Runs `sqm test` from h1 to the server.
 pub(crate) fn load(home: &Home, options: &[&str]) -> Figures {
     load_to(home, home::SERVER_V4, options)
