@@ -93,6 +93,42 @@ fn the_kernel_crate_runs_no_command() {
     }
 }
 
+/// The last column of the tables that promise something names what shows it.
+#[test]
+fn the_tests_that_documents_name_are_there() {
+    /// Names that the document itself explains.
+    const EXPLAINED: [&str; 2] = ["all_configurations", "as_sqm_scripts"];
+    let code: String = rust_files(&root().join("crates"))
+        .into_iter()
+        .map(|file| fs::read_to_string(file).expect("a source file can be read"))
+        .collect();
+    let words: BTreeSet<&str> = code
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .collect();
+    let (mut named, mut missing) = (0, Vec::new());
+    for document in ["docs/parity.md", "docs/differences.md"] {
+        let text = fs::read_to_string(root().join(document)).expect("the document is there");
+        let rows = text.lines().filter(|line| line.starts_with('|'));
+        for cell in rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next()) {
+            for name in cell.split('`').skip(1).step_by(2) {
+                let is_name = name.len() > 7 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+                if !is_name || EXPLAINED.contains(&name) {
+                    continue;
+                }
+                named += 1;
+                if !words.contains(name) {
+                    missing.push(format!("{document}: no test {name}"));
+                }
+            }
+        }
+    }
+    assert!(
+        missing.is_empty() && named > 80,
+        "{named} named\n{}",
+        missing.join("\n")
+    );
+}
+
 fn members() -> BTreeSet<String> {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has a manifest");
     let list = manifest
