@@ -198,7 +198,7 @@ fn a_few_set_ups_are_as_good_as_by_hand() {
 }
 
 #[test]
-#[ignore = "half an hour: make nightly"]
+#[ignore = "ten minutes: make nightly"]
 fn every_set_up_on_every_line_is_as_good_as_by_hand() {
     let rows: Vec<Row> = QUICK.iter().chain(ALL).copied().collect();
     compare(&rows);
@@ -244,7 +244,7 @@ fn compare(rows: &[Row]) {
     for Measured { row, ours, by_hand } in measured {
         let (load, line, set_up, known) = row;
         let name = format!("{load} {line} {set_up}");
-        if let Some(what) = worse(line, &ours, &by_hand, known) {
+        if let Some(what) = worse(load, line, &ours, &by_hand, known) {
             wrong.push(format!("{name}: {what}"));
         }
         all.push((name, ours));
@@ -255,7 +255,13 @@ fn compare(rows: &[Row]) {
 }
 
 /// In what ours is worse than the same queues by hand, or than what is known.
-fn worse(line: &str, ours: &Figures, by_hand: &Figures, [down, up, median]: [f64; 3]) -> Option<String> {
+fn worse(
+    load: &str,
+    line: &str,
+    ours: &Figures,
+    by_hand: &Figures,
+    [down, up, median]: [f64; 3],
+) -> Option<String> {
     // Two runs of the same queues differ by so much: a packet takes a large part of a slow line's time.
     let (latency, goodput) = match line {
         "up1m" | "adsl8" => (0.15, 0.12),
@@ -278,6 +284,12 @@ fn worse(line: &str, ours: &Figures, by_hand: &Figures, [down, up, median]: [f64
         ("median", ours.median_ms, by_hand.median_ms),
         ("p95", ours.p95_ms, by_hand.p95_ms),
     ] {
+        // BBR looks for bandwidth by filling its queue for a while: the 95th percentile of two runs differs by 20 %.
+        let latency = if load == "bbr" && what == "p95" {
+            0.3
+        } else {
+            latency
+        };
         check(
             found <= other * (1.0 + latency) + 1.0,
             what,
