@@ -27,7 +27,7 @@ lab-kernel:
 flent:
 	lab/flent.sh
 
-# Each fuzz target for a minute. Installs cargo-fuzz; a nightly toolchain is used if there is one, but not needed.
+# Each fuzz target for a minute. Installs cargo-fuzz; no nightly toolchain is needed.
 fuzz:
 	lab/deps.sh fuzz
 	fuzz/run 60
