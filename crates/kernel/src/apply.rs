@@ -90,7 +90,14 @@ pub fn start_from(
             egress: before.egress.as_ref().map(|_| Queues::default()),
             ingress: before.ingress.as_ref().map(|_| Arrivals::default()),
         },
-        None => before.clone(),
+        None => Snapshot {
+            egress: before.egress.clone(),
+            // An IFB that was made for the device that is gone is still of our making.
+            ingress: match (&record_before, before.ingress.clone()) {
+                (Some(gone), Some(arrivals)) if gone.made(&ifb) => Some(arrivals.without_ifb()),
+                (_, arrivals) => arrivals,
+            },
+        },
     };
     let root = plan.egress.as_ref().and_then(|tree| tree.root());
     let ours = root.map(|root| (root.qdisc.kind().to_owned(), number(root.handle)));
@@ -247,10 +254,8 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
         remove_table(interface, &firewall.table)?;
     }
     let links = observe::links(socket)?;
-    let device = links
-        .iter()
-        .find(|l| l.name == interface)
-        .filter(|l| l.index == record.index);
+    // By its number: it may have been renamed.
+    let device = links.iter().find(|l| l.index == record.index);
     let Some(device) = device else {
         // The queues went with the device; only an IFB of our making is left.
         if previous.ingress.is_some_and(|arrivals| arrivals.has_no_ifb())
@@ -273,7 +278,7 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
         ));
         previous.egress = None;
     }
-    previous.restore(socket, interface, &record.ifb)?;
+    previous.restore(socket, &device.name, &record.ifb)?;
     store.remove(interface)?;
     Ok(Stopped::Restored(notes))
 }

@@ -7,12 +7,15 @@
 pub mod attribute;
 pub mod cake;
 pub mod codel;
+pub mod ethtool;
 pub mod fifo;
 pub mod filter;
+pub mod flowtable;
 pub mod fq_codel;
 pub mod hfsc;
 pub mod htb;
 pub mod link;
+pub mod monitor;
 pub mod nftables;
 pub mod options;
 pub mod pie;

@@ -350,8 +350,9 @@ impl Arrivals {
             Some(hook) => {
                 let kind = hook.kind();
                 let redirect = Redirect::of(&device.entries, &observed.links);
-                let has_filters = !device.entries.hook_filters.is_empty();
-                if hook.has_shared_block() || (has_filters && redirect.is_none()) {
+                // A redirect to a device that is gone loses every packet: nobody wants that back.
+                let is_known = redirect.is_some() || device.entries.redirect().is_some();
+                if hook.has_shared_block() || (!device.entries.hook_filters.is_empty() && !is_known) {
                     return Err(in_the_way(&device.link, format!("the {kind} hook with filters")));
                 }
                 Some(Hook { kind, redirect })
@@ -376,6 +377,11 @@ impl Arrivals {
     /// Whether the IFB was not there: then whoever shapes made it, and removes it.
     pub(crate) fn has_no_ifb(&self) -> bool {
         self.ifb.is_none()
+    }
+
+    /// The same without an IFB, which then goes when shaping stops.
+    pub(crate) fn without_ifb(self) -> Self {
+        Self { ifb: None, ..self }
     }
 
     pub(crate) fn restore(&self, socket: &mut Socket, interface: &str, ifb: &str) -> Result<(), Error> {

@@ -85,6 +85,7 @@ mod tests {
             name: name.to_owned(),
             mtu: 1492,
             up: true,
+            carrier: true,
             kind: kind.map(str::to_owned),
             hardware,
             lower,

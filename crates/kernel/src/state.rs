@@ -50,6 +50,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether this IFB was made for shaping, and was not there before.
+    pub(crate) fn made(&self, ifb: &str) -> bool {
+        let arrivals = self.previous.ingress.as_ref();
+        self.ifb == ifb && arrivals.is_some_and(|arrivals| arrivals.has_no_ifb())
+    }
+
     /// Whether a root of that kind and handle is ours.
     pub(crate) fn owns(&self, root: &(String, u32)) -> bool {
         // A plain CAKE stands in for one for many queues where the kernel has none.

@@ -17,6 +17,8 @@ const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INFO_KIND: u16 = 1;
 /// Administratively up.
 const IFF_UP: u32 = 1;
+/// The line below is there.
+const IFF_LOWER_UP: u32 = 1 << 16;
 
 /// A network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Link {
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
+    /// The line below is there: a cable, the other end.
+    pub carrier: bool,
     /// Kind of a virtual device: `ifb`, `veth`.
     pub kind: Option<String>,
     /// Its type (`ARPHRD_*`).
@@ -112,6 +116,7 @@ pub fn decode_link(body: &[u8]) -> Option<Link> {
         name: attributes.text(IFLA_IFNAME)?,
         mtu: attributes.u32(IFLA_MTU).unwrap_or(0),
         up: u32_at(body, 8)? & IFF_UP != 0,
+        carrier: u32_at(body, 8)? & IFF_LOWER_UP != 0,
         kind: attributes.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND),
         hardware: u16_at(body, 2)?,
         lower: attributes.u32(IFLA_LINK),
@@ -147,6 +152,7 @@ mod tests {
                 name: "eth0".to_owned(),
                 mtu: 1500,
                 up: true,
+                carrier: false,
                 kind,
                 hardware: 0,
                 lower: None,

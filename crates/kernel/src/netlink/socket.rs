@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE};
 use rustix::net::RecvFlags;
 
 use super::attribute::{Attributes, i32_at, u16_at, u32_at};
@@ -104,6 +104,11 @@ impl Socket {
     /// Opens a socket for the firewall (`NETLINK_NETFILTER`); needs no privileges.
     pub fn of_firewall() -> io::Result<Self> {
         Self::of(NETLINK_NETFILTER)
+    }
+
+    /// Opens a socket for what drivers tell (`NETLINK_GENERIC`); needs no privileges.
+    pub fn generic() -> io::Result<Self> {
+        Self::of(NETLINK_GENERIC)
     }
 
     fn of(protocol: isize) -> io::Result<Self> {
@@ -314,6 +319,14 @@ fn encode(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&0u32.to_ne_bytes());
     bytes.extend_from_slice(body);
     bytes
+}
+
+/// The messages of one datagram, whoever they are for.
+pub(super) fn messages(bytes: &[u8]) -> Vec<Message> {
+    split(bytes)
+        .into_iter()
+        .map(|(Header { kind, .. }, body)| Message { kind, body })
+        .collect()
 }
 
 /// The messages of one datagram.
