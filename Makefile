@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test nightly lint lab-kernel flent fuzz
+.PHONY: demo test nightly lint lab-kernel flent fuzz deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -31,3 +31,14 @@ flent:
 fuzz:
 	lab/deps.sh fuzz
 	fuzz/run 60
+	SQM_REQUESTS=20000 cargo test -p sqm --test daemon random_requests
+
+# The Debian package, in deb-out/.
+deb:
+	cargo build --release --bin sqm
+	packaging/debian/build.sh $${CARGO_TARGET_DIR:-target}/release/sqm deb-out
+
+# Installs the package on a clean Debian 12 and removes it; needs root and debootstrap, takes minutes. Nightly.
+test-deb: deb
+	lab/deps.sh deb
+	packaging/debian/test.sh deb-out/sqm_*.deb

@@ -1,16 +1,17 @@
 #!/bin/sh
 # Installs the Debian packages that are needed, if any is missing, and says so beforehand.
-# Usage: deps.sh run | build | flent | fuzz
-# (to run the lab; to build its virtual-time kernel as well; to install Flent; for make fuzz)
+# Usage: deps.sh run | build | flent | fuzz | deb
+# (to run the lab; to build its virtual-time kernel as well; to install Flent; for make fuzz; to test the Debian package)
 set -eu
 
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
 case "${1:-}" in
     run) ;;
-    build) packages="$packages linux-source-6.1 make flex bison bc xz-utils" ;;
+    build) packages="$packages linux-source-6.1 make flex bison bc xz-utils systemd util-linux" ;;
     flent) packages="python3 python3-venv" ;;
     fuzz) packages="g++" ;;
-    *) echo "usage: $0 run|build|flent|fuzz" >&2; exit 2 ;;
+    deb) packages="debootstrap binutils dpkg-dev" ;;
+    *) echo "usage: $0 run|build|flent|fuzz|deb" >&2; exit 2 ;;
 esac
 
 missing=

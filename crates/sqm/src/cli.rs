@@ -6,11 +6,16 @@ pub(crate) mod calc;
 pub(crate) mod compare;
 mod config;
 pub(crate) mod confirm;
+pub(crate) mod daemon;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod lab;
+pub(crate) mod manual;
 pub(crate) mod plan;
 pub(crate) mod replay;
+pub(crate) mod report;
 pub(crate) mod serve;
+pub(crate) mod setup;
 pub(crate) mod shape;
 pub(crate) mod test;
 
@@ -35,11 +40,17 @@ enum Command {
     Calc(calc::Args),
     Confirm(confirm::Confirm),
     Compare(compare::Args),
+    Completions(manual::Completions),
+    Daemon(daemon::Args),
+    Doctor(doctor::Args),
     Lab(lab::Args),
+    Manual(manual::Manual),
     Plan(plan::Args),
     Reload(shape::Reload),
     Replay(replay::Args),
+    Report(report::Args),
     Serve(serve::Args),
+    Setup(setup::Args),
     Start(shape::Start),
     Status(shape::Status),
     Stop(shape::Stop),
@@ -55,11 +66,17 @@ impl Cli {
             Command::Calc(args) => args.run(),
             Command::Confirm(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Completions(args) => args.run(),
+            Command::Daemon(args) => args.run(),
+            Command::Doctor(args) => args.run(),
             Command::Lab(args) => args.run(),
+            Command::Manual(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Reload(args) => args.run(),
             Command::Replay(args) => args.run(),
+            Command::Report(args) => args.run(),
             Command::Serve(args) => args.run(),
+            Command::Setup(args) => args.run(),
             Command::Start(args) => args.run(),
             Command::Status(args) => args.run(),
             Command::Stop(args) => args.run(),

@@ -1,8 +1,13 @@
 //! The program: one command line over the libraries. The only crate that knows all others.
 
 mod cli;
+mod daemon;
+mod doctor;
 mod failure;
+mod plan_json;
 mod png;
+mod queues;
+mod redact;
 mod replay;
 
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ use serde::Serialize;
 use sqm_core::units::{Nanos, Rate};
 
 use crate::failure::Failure;
+pub(super) use line::parse_link;
 
 /// Numbers that a configuration needs; nothing is read or changed.
 #[derive(clap::Args)]

@@ -1,7 +1,7 @@
 //! `sqm start --confirm SECONDS` and `sqm confirm`: a change that ends by itself unless somebody is still there to say
 //! that it may stay.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use sqm_kernel::state;
@@ -49,11 +50,19 @@ impl Confirm {
     }
 }
 
-/// Waits until somebody confirms: by Enter in this terminal, or by `sqm confirm` in another. False if nobody did in
-/// time.
+/// Says that a confirmation is awaited; before others may look at what was changed. It holds as long as the answer
+/// lives.
+pub(super) fn announce(directory: &Path) -> Result<File, Failure> {
+    let awaited = File::create(file(directory)).context("cannot wait for a confirmation")?;
+    flock(&awaited, FlockOperation::NonBlockingLockExclusive)
+        .context("somebody else waits for a confirmation")?;
+    Ok(awaited)
+}
+
+/// Waits, once it has been announced, until somebody confirms: by Enter in this terminal, or by `sqm confirm` in
+/// another. False if nobody did in time.
 pub(super) fn wait(directory: &Path, seconds: u32) -> Result<bool, Failure> {
     let file = file(directory);
-    fs::write(&file, std::process::id().to_string()).context("cannot wait for a confirmation")?;
     eprintln!("Keep it? Press Enter, or run 'sqm confirm', within {seconds} s; else everything is put back.");
     // The line that is changed may be the one that this terminal hangs on: its end must not end the waiting.
     let (hung_up, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -91,12 +100,38 @@ pub(super) fn wait(directory: &Path, seconds: u32) -> Result<bool, Failure> {
             Err(_) => break false,
         }
     };
-    match fs::remove_file(&file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(confirmed),
+    if confirmed {
+        return match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(true),
+        };
     }
+    // From here on nobody can confirm it, and nobody takes it for settled until it is put back.
+    match fs::rename(&file, undoing(directory)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        renamed => Ok(renamed.map(|()| false)?),
+    }
+}
+
+/// Says that what was not confirmed has been put back.
+pub(super) fn settle(directory: &Path) -> Result<(), Failure> {
+    Ok(fs::remove_file(undoing(directory))?)
+}
+
+/// Whether somebody tries a change at this moment and has not confirmed it.
+pub(crate) fn is_awaited(directory: &Path) -> bool {
+    [file(directory), undoing(directory)].into_iter().any(|file| {
+        // One who was killed meanwhile waits no longer, and holds no lock.
+        File::open(file).is_ok_and(|file| {
+            flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+        })
+    })
 }
 
 fn file(directory: &Path) -> PathBuf {
     directory.join("unconfirmed")
+}
+
+fn undoing(directory: &Path) -> PathBuf {
+    directory.join("undoing")
 }

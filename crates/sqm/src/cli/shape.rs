@@ -6,23 +6,19 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
-use sqm_core::spec::cake::Tins;
-use sqm_core::spec::hfsc::Curve;
-use sqm_core::spec::{Class, Qdisc};
 use sqm_kernel::apply::{self, Started, Stopped};
-use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::{self, Socket};
-use sqm_kernel::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics, TinStatistics};
-use sqm_kernel::observe::{self, Detail, Device};
-use sqm_kernel::owner;
 use sqm_kernel::state::{self, Store};
 use sqm_kernel::verify::{Difference, Observed};
 use sqm_kernel::{Error, capability, diff, verify};
+use sqm_kernel::{observe, owner};
 use sqm_plan::plan::Plan;
 
 use super::config::Which;
 use super::confirm;
+use crate::daemon::{self, client};
 use crate::failure::Failure;
+use crate::queues::InterfaceStatus;
 
 /// Shape the configured interfaces.
 ///
@@ -85,10 +81,14 @@ pub(crate) struct Reload {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm status
-  sqm status eth0 --json")]
+  sqm status eth0 --json
+  sqm status --daemon")]
 pub(crate) struct Status {
     #[command(flatten)]
     which: Which,
+    /// What the daemon says of each interface: shaped or why not, since when, how often it was repaired.
+    #[arg(long)]
+    daemon: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -147,9 +147,14 @@ impl Start {
             .iter_mut()
             .map(|(started, cost)| (std::mem::take(&mut started.changes), *cost))
             .collect();
-        if let Some(seconds) = self.confirm
-            && changes.iter().any(|(changes, _)| !changes.is_empty())
-        {
+        let waits = self
+            .confirm
+            .filter(|_| changes.iter().any(|(changes, _)| !changes.is_empty()));
+        let _awaited = match waits {
+            Some(_) => Some(confirm::announce(&self.state.state_dir)?),
+            None => None,
+        };
+        if let Some(seconds) = waits {
             // Others may look, and stop, while somebody thinks about it.
             drop(store);
             let confirmed = confirm::wait(&self.state.state_dir, seconds)?;
@@ -158,6 +163,7 @@ impl Start {
                 for (one, _) in started.into_iter().rev() {
                     one.undo(&mut socket, &store).map_err(failure)?;
                 }
+                confirm::settle(&self.state.state_dir)?;
                 return Err(Failure::Failed(anyhow!(
                     "not confirmed within {seconds} s: everything is as it was before"
                 )));
@@ -182,6 +188,18 @@ impl Start {
         }
         print_outcomes(&outcomes, self.json)
     }
+}
+
+/// What `sqm reload` does with this file, for other commands.
+pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf) -> Result<ExitCode, Failure> {
+    let interfaces = Vec::new();
+    let start = Start {
+        which: Which { config, interfaces },
+        confirm: None,
+        json: false,
+        state: State { state_dir },
+    };
+    Reload { start }.run()
 }
 
 impl Reload {
@@ -224,7 +242,45 @@ impl Stop {
 }
 
 impl Status {
+    /// Exit code 1 if something is not as it should be.
+    fn of_daemon(&self) -> Result<ExitCode, Failure> {
+        let status = client::get(&self.state.state_dir.join(daemon::SOCKET), "/v1/status")?;
+        let code = if status["health"] == "ok" {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+        if self.json {
+            println!(
+                "{}",
+                serde_json::to_string_pretty(&status).context("writing JSON")?
+            );
+            return Ok(code);
+        }
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        for error in status["configuration"]["errors"].as_array().into_iter().flatten() {
+            println!("the configuration as it was before is in force: {}", text(error));
+        }
+        for interface in status["interfaces"].as_array().into_iter().flatten() {
+            println!(
+                "{}: {} for {:.0} s, set up or changed {} times, repaired {} times",
+                text(&interface["interface"]),
+                text(&interface["state"]),
+                interface["for_seconds"].as_f64().unwrap_or_default(),
+                interface["applied"],
+                interface["repaired"],
+            );
+            if let Some(why) = interface["why"].as_str() {
+                println!("  {why}");
+            }
+        }
+        Ok(code)
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.daemon {
+            return self.of_daemon();
+        }
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(failure)?;
         // Named interfaces need no configuration: what the kernel holds is all that is asked.
@@ -239,17 +295,8 @@ impl Status {
         };
         let mut all = Vec::new();
         for interface in &interfaces {
-            let egress = observe_named(&mut socket, &links, interface)?;
-            let ingress = match &egress.redirect {
-                Some(name) => Some(observe_named(&mut socket, &links, name)?),
-                None => None,
-            };
-            all.push(InterfaceStatus {
-                interface: interface.clone(),
-                owner: owner::of(&egress, &self.state.state_dir),
-                egress: Direction::of(&egress),
-                ingress: ingress.as_ref().map(Direction::of),
-            });
+            let status = InterfaceStatus::read(&mut socket, &links, interface, &self.state.state_dir);
+            all.push(status.map_err(failure)?);
         }
         if self.json {
             println!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
@@ -335,7 +382,7 @@ fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outco
 }
 
 /// The exit code that belongs to an error of the kernel crate.
-pub(super) fn failure(error: Error) -> Failure {
+pub(crate) fn failure(error: Error) -> Failure {
     match error {
         Error::Privileges { .. } => Failure::Privileges(error.into()),
         Error::Unsupported { .. } => Failure::Unsupported(error.into()),
@@ -411,268 +458,4 @@ fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<ExitCode, Failure>
         changes.iter().for_each(|change| println!("  {change}"));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn observe_named(socket: &mut Socket, links: &[Link], name: &str) -> Result<Device, Failure> {
-    let link = observe::find(links, name).map_err(failure)?;
-    observe::device(socket, links, link).map_err(failure)
-}
-
-#[derive(Serialize)]
-struct InterfaceStatus {
-    interface: String,
-    /// Who set up the queues of what leaves: "sqm", or somebody else; absent for the kernel's default.
-    owner: Option<String>,
-    egress: Direction,
-    /// Absent if arriving packets are not shaped.
-    ingress: Option<Direction>,
-}
-
-/// The queues of one direction. Delays are the worst of all tins; absent where the kernel tells none.
-#[derive(Serialize)]
-struct Direction {
-    device: String,
-    kind: String,
-    rate_bits_per_sec: Option<u64>,
-    drops: u64,
-    marks: u64,
-    backlog_bytes: u32,
-    backlog_packets: u32,
-    delay_peak_us: Option<u32>,
-    delay_avg_us: Option<u32>,
-    delay_base_us: Option<u32>,
-    qdiscs: Vec<QdiscStatus>,
-    classes: Vec<ClassStatus>,
-}
-
-#[derive(Serialize)]
-struct QdiscStatus {
-    handle: String,
-    parent: Option<String>,
-    kind: String,
-    /// In `tc`'s words; absent for a kind that plans do not use.
-    spec: Option<String>,
-    statistics: Statistics,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cake: Option<CakeStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fq_codel: Option<FqCodelStatistics>,
-}
-
-#[derive(Serialize)]
-struct CakeStatus {
-    tin_names: Vec<String>,
-    #[serde(flatten)]
-    statistics: CakeStatistics,
-}
-
-#[derive(Serialize)]
-struct ClassStatus {
-    id: String,
-    parent: String,
-    rate_bits_per_sec: u64,
-    ceil_bits_per_sec: u64,
-    statistics: Statistics,
-}
-
-impl Direction {
-    fn of(device: &Device) -> Self {
-        let root = device.qdiscs.iter().find(|q| q.parent.is_none());
-        let statistics = root.map(|r| r.statistics.clone()).unwrap_or_default();
-        let tins = || {
-            device.qdiscs.iter().flat_map(|q| match &q.detail {
-                Detail::Cake(cake) => cake.tins.as_slice(),
-                _ => &[],
-            })
-        };
-        let marks = device.qdiscs.iter().map(|q| match &q.detail {
-            Detail::Cake(cake) => cake.tins.iter().map(|tin| u64::from(tin.marks)).sum(),
-            Detail::FqCodel(codel) => u64::from(codel.marks),
-            Detail::None => 0,
-        });
-        let top = device.classes.first().map(|class| rates(&class.class).1);
-        Self {
-            device: device.link.name.clone(),
-            kind: root.map(|r| r.kind.clone()).unwrap_or_default(),
-            rate_bits_per_sec: match root.and_then(|r| r.qdisc.as_ref()) {
-                Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) => {
-                    cake.bandwidth.map(|rate| rate.bits_per_sec())
-                }
-                Some(Qdisc::Tbf(tbf)) => Some(tbf.rate.bits_per_sec()),
-                _ => top,
-            },
-            drops: statistics.drops.into(),
-            marks: marks.sum(),
-            backlog_bytes: statistics.backlog_bytes,
-            backlog_packets: statistics.backlog_packets,
-            delay_peak_us: tins().map(|tin| tin.delay_peak_us).max(),
-            delay_avg_us: tins().map(|tin| tin.delay_avg_us).max(),
-            delay_base_us: tins().map(|tin| tin.delay_base_us).max(),
-            qdiscs: device.qdiscs.iter().map(QdiscStatus::of).collect(),
-            classes: device
-                .classes
-                .iter()
-                .map(|class| ClassStatus {
-                    id: class.id.to_string(),
-                    parent: class.parent.to_string(),
-                    rate_bits_per_sec: rates(&class.class).0,
-                    ceil_bits_per_sec: rates(&class.class).1,
-                    statistics: class.statistics.clone(),
-                })
-                .collect(),
-        }
-    }
-}
-
-impl QdiscStatus {
-    fn of(qdisc: &observe::ObservedQdisc) -> Self {
-        let (cake, fq_codel) = match &qdisc.detail {
-            Detail::Cake(statistics) => {
-                let names = match &qdisc.qdisc {
-                    Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) => {
-                        tin_names(cake.tins, statistics.tins.len())
-                    }
-                    _ => Vec::new(),
-                };
-                (
-                    Some(CakeStatus {
-                        tin_names: names,
-                        statistics: statistics.clone(),
-                    }),
-                    None,
-                )
-            }
-            Detail::FqCodel(statistics) => (None, Some(statistics.clone())),
-            Detail::None => (None, None),
-        };
-        Self {
-            handle: qdisc.handle.to_string(),
-            parent: qdisc.parent.map(|parent| parent.to_string()),
-            kind: qdisc.kind.clone(),
-            spec: qdisc.qdisc.as_ref().map(ToString::to_string),
-            statistics: qdisc.statistics.clone(),
-            cake,
-            fq_codel,
-        }
-    }
-}
-
-/// What a class is guaranteed and what it never exceeds, bits per second.
-fn rates(class: &Class) -> (u64, u64) {
-    match class {
-        Class::Htb(class) => (class.rate.bits_per_sec(), class.ceil.bits_per_sec()),
-        Class::Hfsc(class) => {
-            let slope = |curve: Option<Curve>| curve.map_or(0, |curve| curve.m2.bits_per_sec());
-            let share = slope(class.rt).max(slope(class.ls));
-            (slope(class.rt), class.ul.map_or(share, |_| slope(class.ul)))
-        }
-    }
-}
-
-/// The names `tc` gives to tins, lowest priority first.
-fn tin_names(tins: Tins, count: usize) -> Vec<String> {
-    let named: &[&str] = match tins {
-        Tins::Besteffort => &["Best Effort"],
-        Tins::Diffserv3 => &["Bulk", "Best Effort", "Voice"],
-        Tins::Diffserv4 => &["Bulk", "Best Effort", "Video", "Voice"],
-        Tins::Precedence | Tins::Diffserv8 => &[],
-    };
-    (0..count)
-        .map(|n| {
-            named
-                .get(n)
-                .map_or_else(|| format!("Tin {n}"), |name| (*name).to_owned())
-        })
-        .collect()
-}
-
-impl InterfaceStatus {
-    fn print(&self) {
-        match self.owner.as_deref() {
-            None | Some("sqm") => println!("{}", self.interface),
-            Some(other) => println!("{}: not set up by sqm ({other})", self.interface),
-        }
-        self.egress.print("egress");
-        match &self.ingress {
-            Some(ingress) => ingress.print("ingress"),
-            None => println!("  ingress: not shaped"),
-        }
-    }
-}
-
-impl Direction {
-    fn print(&self, name: &str) {
-        println!("  {name} on {}", self.device);
-        for QdiscStatus {
-            handle,
-            parent,
-            kind,
-            spec,
-            statistics,
-            cake,
-            fq_codel,
-        } in &self.qdiscs
-        {
-            let place = parent
-                .as_ref()
-                .map_or_else(|| "root".to_owned(), |p| format!("in {p}"));
-            println!("    {handle} {place} {}", spec.as_ref().unwrap_or(kind));
-            let Statistics {
-                sent_bytes,
-                sent_packets,
-                drops,
-                backlog_bytes,
-                backlog_packets,
-                ..
-            } = statistics;
-            print!(
-                "      sent {sent_bytes} bytes in {sent_packets} packets, dropped {drops}, \
-                 holds {backlog_bytes} bytes in {backlog_packets} packets"
-            );
-            match fq_codel {
-                Some(codel) => println!(", marked {}", codel.marks),
-                None => println!(),
-            }
-            if let Some(cake) = cake {
-                print_tins(cake);
-            }
-        }
-        for ClassStatus {
-            id,
-            rate_bits_per_sec,
-            statistics,
-            ..
-        } in &self.classes
-        {
-            println!(
-                "    class {id} {rate_bits_per_sec} bit/s: sent {} bytes",
-                statistics.sent_bytes
-            );
-        }
-    }
-}
-
-/// One row per tin; delays as CAKE follows them: its peaks, its average, its lows.
-fn print_tins(cake: &CakeStatus) {
-    println!(
-        "      {:<12}{:>14}{:>12}{:>12}{:>12}{:>12}{:>9}{:>9}{:>9}",
-        "tin", "thresh bit/s", "packets", "peak us", "avg us", "base us", "drops", "marks", "acks"
-    );
-    for (name, tin) in cake.tin_names.iter().zip(&cake.statistics.tins) {
-        let TinStatistics {
-            threshold_bits_per_sec,
-            sent_packets,
-            delay_peak_us,
-            delay_avg_us,
-            delay_base_us,
-            drops,
-            marks,
-            ack_drops,
-            ..
-        } = tin;
-        println!(
-            "      {name:<12}{threshold_bits_per_sec:>14}{sent_packets:>12}{delay_peak_us:>12}{delay_avg_us:>12}\
-             {delay_base_us:>12}{drops:>9}{marks:>9}{ack_drops:>9}"
-        );
-    }
 }

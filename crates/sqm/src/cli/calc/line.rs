@@ -101,7 +101,8 @@ impl Packet {
     }
 }
 
-fn parse_link(name: &str) -> Result<&'static Preset, String> {
+/// A technology by its name.
+pub(crate) fn parse_link(name: &str) -> Result<&'static Preset, String> {
     PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
         match nearest(name, PRESETS.iter().map(|preset| preset.name)) {
             Some(near) => format!("no link '{name}'; did you mean '{near}'?"),

@@ -1,0 +1,64 @@
+//! `sqm daemon`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use sqm_kernel::state;
+
+use crate::daemon::{self, Drift, Options};
+use crate::failure::Failure;
+
+/// Keep every enabled section in force: through reboots, reconnects, renamed devices and other programs.
+///
+/// What somebody changes is put back within a second; what cannot be is told by the status. Signals: HUP reads the
+/// configuration anew (one with errors changes nothing), TERM and INT stop and put back what was there before, QUIT ends
+/// the daemon and leaves the queues in force for the next one, as a crash does.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm daemon
+  sqm daemon --metrics 127.0.0.1:9469
+  sqm daemon --drift report
+  curl --unix-socket /run/sqm/api.sock http://sqm/v1/status
+  curl --unix-socket /run/sqm/api.sock -X POST http://sqm/v1/apply
+
+Exit codes: 0 ended by a signal, 1 failed, 2 wrong configuration, 3 needs root")]
+pub(crate) struct Args {
+    /// The configuration, in the format of OpenWrt's sqm.
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    config: PathBuf,
+    /// What to do about a change that somebody else made to the queues.
+    #[arg(long, value_name = "WHAT", default_value = "repair")]
+    drift: Drift,
+    /// Serve metrics for Prometheus at this address of the machine itself (loopback).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// The API's socket; else api.sock where the state is kept.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Where to keep what stop must put back.
+    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    state_dir: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if let Some(address) = self.metrics
+            && !address.ip().is_loopback()
+        {
+            return Err(Failure::Usage(anyhow!(
+                "metrics are served to this machine only: {} is no loopback address (127.0.0.1 or [::1]); to let \
+                 others read them, put a web server with a password in front",
+                address.ip()
+            )));
+        }
+        daemon::run(Options {
+            config: self.config,
+            state_dir: self.state_dir,
+            socket: self.socket,
+            metrics: self.metrics,
+            drift: self.drift,
+        })
+    }
+}

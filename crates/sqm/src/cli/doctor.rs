@@ -1,0 +1,187 @@
+//! `sqm doctor`: what is wrong, how one sees it, what to do.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::{observe, stack, state};
+
+use super::shape;
+use crate::doctor::collect::collect;
+use crate::doctor::facts::Facts;
+use crate::doctor::findings::{Finding, Fix, diagnose};
+use crate::doctor::fix;
+use crate::failure::Failure;
+
+/// Find what keeps a line from being shaped as it should: each finding with its evidence and what to do.
+///
+/// Run it while the line is full, so that it can see whether the processor keeps up. Without root some facts are missing.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm doctor
+  sqm doctor --fix
+  sqm doctor --seconds 10 --json
+  sqm doctor --facts >facts.json && sqm doctor --judge facts.json
+
+Exit codes: 0 nothing found (or all of it fixed), 1 something found, 2 wrong configuration")]
+pub(crate) struct Args {
+    /// The configuration, in the format of OpenWrt's sqm.
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    config: PathBuf,
+    /// Make the changes that are safe, to the configuration and to the queues, and look again.
+    #[arg(long, conflicts_with_all = ["facts", "judge"])]
+    fix: bool,
+    /// How long to watch queues and processors.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    seconds: u32,
+    /// Print what was seen instead of judging it.
+    #[arg(long)]
+    facts: bool,
+    /// Judge facts that were printed elsewhere.
+    #[arg(long, value_name = "FILE", conflicts_with = "facts")]
+    judge: Option<PathBuf>,
+    /// Print the findings as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Where what stop must put back is kept.
+    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    state_dir: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let facts = match &self.judge {
+            Some(file) => {
+                let text = std::fs::read(file)
+                    .with_context(|| format!("cannot read the facts {}", file.display()))
+                    .map_err(Failure::Usage)?;
+                serde_json::from_slice(&text)
+                    .with_context(|| format!("{} holds no facts", file.display()))
+                    .map_err(Failure::Usage)?
+            }
+            None => self.look()?,
+        };
+        if self.facts {
+            println!(
+                "{}",
+                serde_json::to_string_pretty(&facts).context("writing JSON")?
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut findings = diagnose(&facts);
+        let mut fixed = Vec::new();
+        if self.fix && findings.iter().any(|finding| finding.fix.is_some()) {
+            self.fix(&findings)?;
+            let left = diagnose(&self.look()?);
+            fixed = findings
+                .into_iter()
+                .filter(|finding| !left.iter().any(|left| left.id == finding.id))
+                .collect();
+            findings = left;
+        }
+        let answer = Answer { findings, fixed };
+        if self.json {
+            println!(
+                "{}",
+                serde_json::to_string_pretty(&answer).context("writing JSON")?
+            );
+        } else {
+            answer.print(&facts);
+        }
+        Ok(if answer.findings.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    fn look(&self) -> Result<Facts, Failure> {
+        let file = self.config.display().to_string();
+        let text = std::fs::read(&self.config)
+            .with_context(|| format!("cannot read the configuration {file}"))
+            .map_err(Failure::Usage)?;
+        let mut socket = Socket::open().context("cannot open a netlink socket")?;
+        let links = observe::links(&mut socket).map_err(shape::failure)?;
+        let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name)).map_err(|errors| {
+            errors.iter().for_each(|error| eprintln!("error: {error}"));
+            Failure::Usage(anyhow!("{file} has errors: mend them first"))
+        })?;
+        let look = Duration::from_secs(self.seconds.into());
+        collect(&mut socket, &links, &loaded.plans, &text, &self.state_dir, look).map_err(shape::failure)
+    }
+
+    fn fix(&self, findings: &[Finding]) -> Result<(), Failure> {
+        let before = std::fs::read(&self.config).context("cannot read the configuration")?;
+        let text = fix::changed(&before, findings)?;
+        if text.as_bytes() != before {
+            let file = self.config.display().to_string();
+            sqm_plan::load(text.as_bytes(), &file, &|name| {
+                sqm_plan::recipes::Device::absent(name)
+            })
+            .map_err(|errors| {
+                anyhow!(
+                    "the changed configuration would have an error, and is not written: {}",
+                    errors[0]
+                )
+            })?;
+            fix::replace(&self.config, &text)?;
+        }
+        shape::bring_into_force(self.config.clone(), self.state_dir.clone())?;
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    findings: Vec<Finding>,
+    /// Were there before `--fix`.
+    fixed: Vec<Finding>,
+}
+
+impl Answer {
+    fn print(&self, facts: &Facts) {
+        for finding in &self.fixed {
+            println!("fixed: {}", finding.what);
+        }
+        if self.findings.is_empty() {
+            match facts.sections.len() {
+                0 => println!("no interface is configured and enabled: there is nothing to judge"),
+                1 => println!("nothing found"),
+                n => println!("nothing found on {n} interfaces"),
+            }
+        }
+        for Finding {
+            id,
+            interface,
+            what,
+            evidence,
+            remedy,
+            fix,
+        } in &self.findings
+        {
+            let about = interface
+                .as_ref()
+                .map(|name| format!("{name}: "))
+                .unwrap_or_default();
+            println!("{about}{what} [{id}]");
+            evidence
+                .iter()
+                .for_each(|evidence| println!("    seen: {evidence}"));
+            println!("    do:   {remedy}");
+            match fix {
+                Some(Fix::Options(_, options)) => {
+                    let words: Vec<String> = options
+                        .iter()
+                        .map(|(option, value)| format!("option {option} '{value}'"))
+                        .collect();
+                    println!("    --fix sets {}", words.join(", "));
+                }
+                Some(Fix::Start) => println!("    --fix brings the configuration into force"),
+                None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `sqm manual` and `sqm completions`: what packages ship, made from the command line's own description.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+
+use super::Cli;
+use crate::failure::Failure;
+
+/// Write the manual pages (sqm.8, sqm-start.8 and so on) into a folder.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm manual /tmp/pages && man /tmp/pages/sqm.8")]
+pub(crate) struct Manual {
+    /// An existing folder.
+    folder: PathBuf,
+}
+
+/// Print what completes commands and options in a shell.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm completions bash >/etc/bash_completion.d/sqm
+  sqm completions fish >~/.config/fish/completions/sqm.fish")]
+pub(crate) struct Completions {
+    shell: Shell,
+}
+
+impl Manual {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let mut command = Cli::command();
+        command.build();
+        write_pages(&command, &self.folder)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A page for the command and one for each below it.
+fn write_pages(command: &Command, folder: &Path) -> Result<(), Failure> {
+    let name = command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name())
+        .to_owned();
+    let path = folder.join(format!("{name}.8"));
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone())
+        .title(name)
+        .section("8")
+        .render(&mut page)
+        .context("writing a page")?;
+    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    let shown = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
+    command
+        .get_subcommands()
+        .filter(shown)
+        .try_for_each(|below| write_pages(below, folder))
+}
+
+impl Completions {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        clap_complete::generate(self.shell, &mut Cli::command(), "sqm", &mut std::io::stdout());
+        Ok(ExitCode::SUCCESS)
+    }
+}

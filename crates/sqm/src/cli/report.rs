@@ -1,0 +1,242 @@
+//! `sqm report`: what somebody who helps wants to see, in one text, without secrets.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use sqm_kernel::netlink::link::Link;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::{observe, render, stack, state, verify};
+use sqm_plan::plan::Plan;
+
+use super::shape::failure;
+use crate::daemon::{self, client};
+use crate::doctor::collect::collect;
+use crate::doctor::findings::diagnose;
+use crate::failure::Failure;
+use crate::queues::InterfaceStatus;
+use crate::redact::redact;
+
+/// Write everything that a request for help needs into one text file, secrets removed.
+///
+/// Run it while the line is full, so that the counters have something to tell. Hardware addresses, public addresses, passwords
+/// and keys are taken out; read it before you send it all the same.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm report
+  sqm report --seconds 20 --out /tmp/report.txt
+  sqm report --out - | less")]
+pub(crate) struct Args {
+    /// The configuration, in the format of OpenWrt's sqm.
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    config: PathBuf,
+    /// How long to watch: counters are told before and after.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    seconds: u32,
+    /// The file to write; - is standard output.
+    #[arg(long, value_name = "FILE", default_value = "sqm-report.txt")]
+    out: PathBuf,
+    /// Where what stop must put back is kept.
+    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    state_dir: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let report = redact(&self.report()?);
+        if self.out == Path::new("-") {
+            print!("{report}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        fs::write(&self.out, report).with_context(|| format!("cannot write {}", self.out.display()))?;
+        println!(
+            "{}: read it, then attach it to your request for help",
+            self.out.display()
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// A part that cannot be had says why: a report of a broken set-up is what it is for.
+    fn report(&self) -> Result<String, Failure> {
+        let mut socket = Socket::open().context("cannot open a netlink socket")?;
+        let links = observe::links(&mut socket).map_err(failure)?;
+        let file = self.config.display().to_string();
+        let text = fs::read(&self.config);
+        let mut report = Report::default();
+        report.part("machine", &machine());
+        report.part("devices", &devices(&links));
+        report.part("processors and modules", &kernel());
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                report.part(&file, &format!("cannot be read: {error}"));
+                return Ok(report.0);
+            }
+        };
+        report.part(&file, &String::from_utf8_lossy(&text));
+        let plans = match sqm_plan::load(&text, &file, &|name| stack::device(&links, name)) {
+            Ok(loaded) => {
+                let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+                report.part("warnings", &warnings.join("\n"));
+                loaded.plans
+            }
+            Err(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                report.part("errors of the configuration", &errors.join("\n"));
+                Vec::new()
+            }
+        };
+        let commands: Vec<String> = plans.iter().flat_map(render::tc).collect();
+        report.part("plan", &commands.join("\n"));
+        report.part("plan and kernel", &differences(&mut socket, &plans));
+        report.part("queues", &self.queues(&mut socket, &links, &plans));
+        let look = Duration::from_secs(self.seconds.into());
+        match collect(&mut socket, &links, &plans, &text, &self.state_dir, look) {
+            Ok(facts) => {
+                report.part(
+                    &format!("queues after {} s", self.seconds),
+                    &self.queues(&mut socket, &links, &plans),
+                );
+                let findings = diagnose(&facts);
+                let told = if findings.is_empty() {
+                    "nothing found".to_owned()
+                } else {
+                    json(&findings)
+                };
+                report.part("doctor", &told);
+                report.part("facts", &json(&facts));
+            }
+            Err(error) => report.part("doctor", &format!("cannot look: {error}")),
+        }
+        let daemon = client::get(&self.state_dir.join(daemon::SOCKET), "/v1/status");
+        report.part(
+            "daemon",
+            &daemon.map_or_else(|error| format!("{error:#}"), |status| json(&status)),
+        );
+        Ok(report.0)
+    }
+
+    fn queues(&self, socket: &mut Socket, links: &[Link], plans: &[Plan]) -> String {
+        let mut text = String::new();
+        for plan in plans {
+            let said = match InterfaceStatus::read(socket, links, &plan.interface, &self.state_dir) {
+                Ok(status) => json(&status),
+                Err(error) => error.to_string(),
+            };
+            let _ = writeln!(text, "{said}");
+        }
+        text
+    }
+}
+
+#[derive(Default)]
+struct Report(String);
+
+impl Report {
+    fn part(&mut self, title: &str, text: &str) {
+        let text = text.trim_end();
+        let text = if text.is_empty() { "none" } else { text };
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(self.0, "== {title}\n\n{text}\n\n");
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn machine() -> String {
+    let uname = rustix::system::uname();
+    let word = |word: &std::ffi::CStr| word.to_string_lossy().into_owned();
+    let release = read("/etc/os-release");
+    let name = release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .unwrap_or("unknown");
+    format!(
+        "sqm {}\n{} {} {}\nsystem {}\nup for {} s, load {}",
+        env!("CARGO_PKG_VERSION"),
+        word(uname.sysname()),
+        word(uname.release()),
+        word(uname.machine()),
+        name.trim_matches('"'),
+        read("/proc/uptime").split(' ').next().unwrap_or_default(),
+        read("/proc/loadavg").trim_end(),
+    )
+}
+
+fn devices(links: &[Link]) -> String {
+    let mut text = String::new();
+    for Link {
+        index,
+        name,
+        mtu,
+        up,
+        carrier,
+        kind,
+        lower,
+        queues,
+        ..
+    } in links
+    {
+        let kind = kind.as_deref().unwrap_or("hardware");
+        let below = lower.map(|lower| format!(" above {lower}")).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{index} {name} {kind}{below} mtu {mtu} up {up} carrier {carrier} queues {} {}",
+            queues.0, queues.1
+        );
+    }
+    // As the kernel keeps them they are numbers that hide nothing: only the devices are told.
+    let defaults =
+        crate::doctor::collect::default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+    let _ = writeln!(text, "default routes: {}", defaults.join(" "));
+    text
+}
+
+/// What the kernel was built and told to do with packets.
+fn kernel() -> String {
+    const PREFIXES: [&str; 7] = ["sch_", "cls_", "act_", "ifb ", "nf_flow", "nft_flow", "pppoe "];
+    let mut text = String::new();
+    for name in [
+        "net.core.default_qdisc",
+        "net.ipv4.tcp_ecn",
+        "net.ipv4.tcp_congestion_control",
+    ] {
+        let value = read(&format!("/proc/sys/{}", name.replace('.', "/")));
+        let _ = writeln!(text, "{name} = {}", value.trim_end());
+    }
+    for line in read("/proc/modules").lines() {
+        if PREFIXES.iter().any(|prefix| line.starts_with(prefix)) {
+            let _ = writeln!(text, "module {}", line.split(' ').next().unwrap_or_default());
+        }
+    }
+    let stat = read("/proc/stat");
+    stat.lines()
+        .filter(|line| line.starts_with("cpu"))
+        .for_each(|line| text.extend([line, "\n"]));
+    text + "softnet_stat\n" + &read("/proc/net/softnet_stat")
+}
+
+fn differences(socket: &mut Socket, plans: &[Plan]) -> String {
+    let mut text = String::new();
+    for plan in plans {
+        let said = match verify::verify(socket, plan) {
+            Ok(differences) if differences.is_empty() => "the kernel holds what is configured".to_owned(),
+            Ok(differences) => {
+                let all: Vec<String> = differences.iter().map(ToString::to_string).collect();
+                all.join("\n")
+            }
+            Err(error) => error.to_string(),
+        };
+        let _ = writeln!(text, "{}: {said}", plan.interface);
+    }
+    text
+}

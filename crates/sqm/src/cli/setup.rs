@@ -1,0 +1,462 @@
+//! `sqm setup`: from nothing to verified shaping with three answers.
+
+use std::fs;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use sqm_core::units::Rate;
+use sqm_kernel::netlink::link::Link;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::{capability, observe, stack, state, verify};
+use sqm_measure::result::TestResult;
+use sqm_plan::arithmetic::{self, Headers, Known};
+use sqm_plan::link::{PRESETS, Preset};
+use sqm_plan::uci::Document;
+
+use super::calc::parse_link;
+use super::shape;
+use crate::doctor::collect::default_devices;
+use crate::doctor::fix;
+use crate::failure::Failure;
+
+/// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
+///
+/// Of advertised rates 85 % are used, of measured ones 95 %: a queue can be kept short only where it is. What the configuration
+/// says already is the proposal, its comments and other options stay, and nothing is written or changed that is as wanted. With
+/// all flags given nothing is asked.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm setup
+  sqm setup --link docsis --advertised 100mbit 10mbit
+  sqm setup --interface eth0.2 --link vdsl2-pppoe --measured 92mbit 31mbit
+  sqm setup --link gpon --test before.json
+  sqm setup --link docsis --advertised 100mbit 10mbit --dry-run
+
+Exit codes: 0 set up and verified, 1 failed (everything is as before), 2 usage, 3 needs root, 4 the kernel lacks a part")]
+pub(crate) struct Args {
+    /// The device that leads to the internet; else the one of the default route.
+    #[arg(long, value_name = "DEVICE")]
+    interface: Option<String>,
+    /// The access technology, by its name in `sqm calc links`.
+    #[arg(long, value_name = "LINK", value_parser = parse_link)]
+    link: Option<&'static Preset>,
+    /// Download and upload as the contract says.
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with_all = ["measured", "test"])]
+    advertised: Vec<Rate>,
+    /// Download and upload as a test without shaping found.
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with = "test")]
+    measured: Vec<Rate>,
+    /// The result of 'sqm test --json' without shaping: its goodput is counted up to the gross rate.
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
+    /// Print the configuration that would be written, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// The configuration, in the format of OpenWrt's sqm.
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    config: PathBuf,
+    /// Where to keep what stop must put back.
+    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    state_dir: PathBuf,
+}
+
+/// What is to be written.
+struct Wanted {
+    interface: String,
+    link: &'static Preset,
+    download: Rate,
+    upload: Rate,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if !self.dry_run {
+            capability::require_privileges("sqm setup").map_err(shape::failure)?;
+        }
+        let mut socket = Socket::open().context("cannot open a netlink socket")?;
+        let links = observe::links(&mut socket).map_err(shape::failure)?;
+        let before = match fs::read(&self.config) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => {
+                let context = format!("cannot read {}", self.config.display());
+                return Err(anyhow!(error).context(context).into());
+            }
+        };
+        let document = self.parse(before.as_deref().unwrap_or_default())?;
+        let interface = self.interface(&links)?;
+        let existing = Existing::of(&document, &interface);
+        let wanted = self.wanted(interface, &existing)?;
+        let text = changed(document, &existing, &wanted)?;
+        self.check(&text, &links)?;
+        if self.dry_run {
+            print!("{text}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let is_new = before.as_deref() != Some(text.as_bytes());
+        if is_new {
+            if let Some(folder) = self.config.parent() {
+                fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            }
+            fix::replace(&self.config, &text)?;
+            println!("{}: written", self.config.display());
+        } else {
+            println!("{}: as wanted already", self.config.display());
+        }
+        if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone()) {
+            // Nothing is half done: the file is as it was, too.
+            match before.filter(|_| is_new) {
+                Some(before) => fix::replace(&self.config, &String::from_utf8_lossy(&before))?,
+                None if is_new => fs::remove_file(&self.config)?,
+                None => {}
+            }
+            return Err(error);
+        }
+        self.verify(&mut socket, &wanted.interface)
+    }
+
+    fn parse(&self, text: &[u8]) -> Result<Document, Failure> {
+        Document::parse_bytes(text).map_err(|errors| {
+            let file = self.config.display();
+            errors
+                .iter()
+                .for_each(|error| eprintln!("error: {file}:{}: {}", error.line, error.message));
+            Failure::Usage(anyhow!("{file} has errors: mend them first"))
+        })
+    }
+
+    /// The device, and how that is known.
+    fn interface(&self, links: &[Link]) -> Result<String, Failure> {
+        if let Some(name) = &self.interface {
+            observe::find(links, name).map_err(shape::failure)?;
+            return Ok(name.clone());
+        }
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let devices = default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+        let [name, others @ ..] = devices.as_slice() else {
+            return Err(Failure::Usage(anyhow!(
+                "there is no default route, so which device leads to the internet? Say --interface DEVICE"
+            )));
+        };
+        println!("{name} leads to the internet: the default route goes through it");
+        for layer in stack::device(links, name).stack {
+            println!("  it has {layer}");
+        }
+        if !others.is_empty() {
+            println!(
+                "  so does one with less preference through {}; --interface chooses",
+                others.join(", ")
+            );
+        }
+        Ok(name.clone())
+    }
+
+    fn wanted(&self, interface: String, existing: &Existing) -> Result<Wanted, Failure> {
+        let link = match self.link {
+            Some(link) => link,
+            None => ask_link(existing.link)?,
+        };
+        let (download, upload) = if let [down, up] = self.advertised[..] {
+            (
+                arithmetic::shaped(down, Known::Advertised),
+                arithmetic::shaped(up, Known::Advertised),
+            )
+        } else if let [down, up] = self.measured[..] {
+            (
+                arithmetic::shaped(down, Known::Measured),
+                arithmetic::shaped(up, Known::Measured),
+            )
+        } else if let Some(file) = &self.test {
+            of_test(file, link)?
+        } else {
+            (
+                ask_rate("Download", existing.download)?,
+                ask_rate("Upload", existing.upload)?,
+            )
+        };
+        Ok(Wanted {
+            interface,
+            link,
+            download,
+            upload,
+        })
+    }
+
+    /// The whole file must be good, or it is not written.
+    fn check(&self, text: &str, links: &[Link]) -> Result<(), Failure> {
+        let file = self.config.display().to_string();
+        match sqm_plan::load(text.as_bytes(), &file, &|name| stack::device(links, name)) {
+            Ok(loaded) => {
+                loaded
+                    .warnings
+                    .iter()
+                    .for_each(|warning| eprintln!("warning: {warning}"));
+                Ok(())
+            }
+            Err(errors) => {
+                errors.iter().for_each(|error| eprintln!("error: {error}"));
+                Err(Failure::Usage(anyhow!(
+                    "{file} would have errors; nothing was written"
+                )))
+            }
+        }
+    }
+
+    fn verify(&self, socket: &mut Socket, interface: &str) -> Result<ExitCode, Failure> {
+        let links = observe::links(socket).map_err(shape::failure)?;
+        let text = fs::read(&self.config).context("cannot read what was written")?;
+        let file = self.config.display().to_string();
+        let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name))
+            .map_err(|errors| anyhow!("{}", errors[0]))?;
+        for plan in loaded.plans.iter().filter(|plan| plan.interface == interface) {
+            let differences = verify::verify(socket, plan).map_err(shape::failure)?;
+            if let Some(difference) = differences.first() {
+                return Err(Failure::Failed(anyhow!("it was applied, and then: {difference}")));
+            }
+        }
+        println!("{interface}: verified: the kernel holds what is configured");
+        println!("'sqm test HOST' measures latency under load; raise the rates while it stays low");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What the configuration says already of the interface.
+#[derive(Default)]
+struct Existing {
+    section: Option<usize>,
+    has_script: bool,
+    link: Option<&'static Preset>,
+    download: Option<Rate>,
+    upload: Option<Rate>,
+}
+
+impl Existing {
+    fn of(document: &Document, interface: &str) -> Self {
+        let sections = document.sections();
+        let section = sections.iter().find(|section| {
+            let mut settings = section.settings.iter();
+            section.kind == "queue"
+                && settings.any(|setting| setting.name == "interface" && setting.value == interface)
+        });
+        let Some(section) = section else {
+            return Self::default();
+        };
+        let value = |name: &str| {
+            let mut given = section.settings.iter().rev();
+            given
+                .find(|setting| setting.name == name)
+                .map(|setting| setting.value)
+        };
+        let rate = |name| value(name).and_then(|text| parse_rate(text).ok());
+        Self {
+            section: Some(section.index),
+            has_script: value("script").is_some(),
+            link: value("link").and_then(|name| parse_link(name).ok()),
+            download: rate("download"),
+            upload: rate("upload"),
+        }
+    }
+}
+
+/// The file's text with what is wanted: options of the section that is there, or a new section at the end.
+fn changed(document: Document, existing: &Existing, wanted: &Wanted) -> Result<String, Failure> {
+    let kbit = |rate: Rate| rate.kbits_per_sec().to_string();
+    let mut options = vec![
+        ("enabled", "1".to_owned()),
+        ("interface", wanted.interface.clone()),
+        ("download", kbit(wanted.download)),
+        ("upload", kbit(wanted.upload)),
+    ];
+    if !existing.has_script {
+        options.push(("script", "best_of_cake.qos".to_owned()));
+    }
+    options.push(("link", wanted.link.name.to_owned()));
+    let Some(section) = existing.section else {
+        let mut text = document.to_string();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += "config queue\n";
+        for (option, value) in options {
+            text += &format!("\toption {option} '{value}'\n");
+        }
+        return Ok(text);
+    };
+    let mut document = document;
+    // What says the same in other words stays as it is written.
+    for (option, value) in options {
+        let is_same = match option {
+            "download" => existing.download == Some(wanted.download),
+            "upload" => existing.upload == Some(wanted.upload),
+            "link" => existing.link == Some(wanted.link),
+            _ => false,
+        };
+        if !is_same && !document.set(section, option, &value) {
+            return Err(Failure::Failed(anyhow!("option {option} cannot be set")));
+        }
+    }
+    Ok(document.to_string())
+}
+
+/// The rates behind a result of `sqm test`: goodput is less than what the line carries.
+fn of_test(file: &Path, link: &Preset) -> Result<(Rate, Rate), Failure> {
+    let text = fs::read_to_string(file)
+        .with_context(|| format!("cannot read {}", file.display()))
+        .map_err(Failure::Usage)?;
+    let result = TestResult::from_json(&text)
+        .map_err(|error| Failure::Usage(anyhow!("{} is no result of sqm test: {error}", file.display())))?;
+    let framing = arithmetic::framing(link);
+    let rate = |what: &str, mbit: f64| {
+        let goodput = Rate::from_bits_per_sec((mbit * 1e6) as u64);
+        let gross = arithmetic::gross(goodput, 1500, Headers::IPV4.timestamps(), &framing);
+        match gross {
+            Some(gross) if gross.bits_per_sec() > 0 => Ok(arithmetic::shaped(gross, Known::Measured)),
+            _ => Err(Failure::Usage(anyhow!(
+                "{} has no {what}: test both directions at once, as sqm test does unless told otherwise",
+                file.display()
+            ))),
+        }
+    };
+    Ok((
+        rate("download", result.summary.download_mbit)?,
+        rate("upload", result.summary.upload_mbit)?,
+    ))
+}
+
+/// Asks until the answer is good. An empty answer is the proposal.
+fn ask<T>(
+    question: &str,
+    proposal: Option<String>,
+    flag: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(Failure::Usage(anyhow!(
+            "{question} is not given and there is nobody to ask: say {flag}"
+        )));
+    }
+    loop {
+        match &proposal {
+            Some(proposal) => print!("{question} [{proposal}]: "),
+            None => print!("{question}: "),
+        }
+        std::io::stdout().flush()?;
+        let mut answer = String::new();
+        if stdin.lock().read_line(&mut answer)? == 0 {
+            return Err(Failure::Usage(anyhow!("no answer; nothing was done")));
+        }
+        let answer = match (answer.trim(), &proposal) {
+            ("", Some(proposal)) => proposal.clone(),
+            (answer, _) => answer.to_owned(),
+        };
+        match parse(&answer) {
+            Ok(answer) => return Ok(answer),
+            Err(why) => println!("{why}"),
+        }
+    }
+}
+
+fn ask_link(known: Option<&'static Preset>) -> Result<&'static Preset, Failure> {
+    if std::io::stdin().is_terminal() {
+        for preset in &PRESETS {
+            println!("  {:<20} {}", preset.name, preset.about);
+        }
+    }
+    let proposal = known.map_or("unknown", |preset| preset.name);
+    ask(
+        "Access technology",
+        Some(proposal.to_owned()),
+        "--link",
+        parse_link,
+    )
+}
+
+/// What is known is a shaped rate and stays as it is; an answer is of the line.
+fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
+    let proposal = known.map(|rate| format!("keep {rate}"));
+    let question = format!("{direction} as advertised, such as 100mbit (or 'measured 95mbit')");
+    ask(
+        &question,
+        proposal,
+        "--advertised or --measured",
+        |answer| match (answer.split_once(' '), known) {
+            (Some(("keep", _)), Some(known)) => Ok(known),
+            (Some(("measured", rate)), _) => {
+                Ok(arithmetic::shaped(parse_rate(rate.trim())?, Known::Measured))
+            }
+            _ => Ok(arithmetic::shaped(parse_rate(answer)?, Known::Advertised)),
+        },
+    )
+}
+
+/// A bare number is kbit/s, as in the configuration.
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    let is_bare = text.bytes().all(|b| b.is_ascii_digit());
+    let rate = if is_bare {
+        Rate::parse_tc(&format!("{text}kbit"))
+    } else {
+        Rate::parse_tc(text)
+    };
+    match rate {
+        Ok(rate) if rate.kbits_per_sec() > 0 => Ok(rate),
+        Ok(_) => Err("a rate of at least 1kbit is needed".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(link: &str, down: &str, up: &str) -> Wanted {
+        Wanted {
+            interface: "eth0".to_owned(),
+            link: parse_link(link).unwrap(),
+            download: parse_rate(down).unwrap(),
+            upload: parse_rate(up).unwrap(),
+        }
+    }
+
+    fn after(text: &str, wanted: &Wanted) -> String {
+        let document = Document::parse(text).unwrap();
+        let existing = Existing::of(&document, "eth0");
+        changed(document, &existing, wanted).unwrap()
+    }
+
+    #[test]
+    fn a_new_section_stands_at_the_end_and_nothing_else_changes() {
+        let others = "# mine\nconfig queue 'lan'\n\toption interface 'eth1' # keep\n\toption foreign 'x'";
+        let text = after(others, &wanted("docsis", "85mbit", "10mbit"));
+        let new = "config queue\n\toption enabled '1'\n\toption interface 'eth0'\n\toption download '85000'\n\
+                   \toption upload '10000'\n\toption script 'best_of_cake.qos'\n\toption link 'docsis'\n";
+        assert_eq!(text, format!("{others}\n\n{new}"));
+        assert_eq!(after("", &wanted("docsis", "85mbit", "10mbit")), new);
+        // Once more.
+        assert_eq!(after(&text, &wanted("docsis", "85mbit", "10mbit")), text);
+    }
+
+    #[test]
+    fn a_section_keeps_its_comments_its_options_and_its_words() {
+        let text = "config queue 'wan' # the line\n\toption interface 'eth0'\n\toption enabled '0'\n\
+                    \toption download '85mbit' # tuned\n\toption upload '9000'\n\toption script 'layer_cake.qos'\n\
+                    \toption foreign 'x'\n";
+        let expected = text
+            .replace("enabled '0'", "enabled '1'")
+            .replace("'9000'", "'10000'")
+            + "\toption link 'docsis'\n";
+        assert_eq!(after(text, &wanted("docsis", "85mbit", "10mbit")), expected);
+        assert_eq!(after(&expected, &wanted("docsis", "85mbit", "10mbit")), expected);
+    }
+
+    #[test]
+    fn rates_are_read_as_in_the_configuration() {
+        assert_eq!(parse_rate("85000"), parse_rate("85mbit"));
+        assert!(parse_rate("0").is_err() && parse_rate("fast").is_err() && parse_rate("").is_err());
+    }
+}

@@ -1,0 +1,474 @@
+//! `sqm daemon`: keeps every enabled section of the configuration in force.
+//!
+//! The kernel tells of devices, queues and firewall rules that change ([`Monitor`]); [`keep`] decides what is due;
+//! [`shape`] looks and repairs; [`api`] tells, and takes requests. The keeper's thread is the only one that changes
+//! anything. It dies without harm: queues are the kernel's, and what `stop` must put back is on record.
+
+mod api;
+pub(crate) mod client;
+mod journal;
+mod keep;
+mod metrics;
+mod shape;
+mod shared;
+mod status;
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use sqm_core::units::{Instant, Nanos};
+use sqm_kernel::capability;
+use sqm_kernel::netlink::monitor::{Monitor, News};
+
+use crate::cli::shape::failure;
+use crate::failure::Failure;
+use crate::plan_json::PlanJson;
+use keep::{Action, Event, Keeper, Outcome};
+pub(crate) use shape::Drift;
+use shape::Shaper;
+use shared::{Command, Shared};
+use status::Status;
+
+/// Name of the API's socket in the folder of the state.
+pub(crate) const SOCKET: &str = "api.sock";
+
+/// What the daemon is told at its start.
+pub(crate) struct Options {
+    pub(crate) config: PathBuf,
+    pub(crate) state_dir: PathBuf,
+    /// `None`: `api.sock` in the state's folder.
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) drift: Drift,
+}
+
+/// Keeps the configuration in force until a signal ends it.
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    capability::require_privileges("sqm daemon").map_err(failure)?;
+    std::fs::create_dir_all(&options.state_dir).with_context(|| {
+        format!(
+            "cannot make the folder of the state {}",
+            options.state_dir.display()
+        )
+    })?;
+    let _alone = alone(&options.state_dir)?;
+    let signals = Signals::catch()?;
+    // Before anything is looked at: what changes in between is told.
+    let monitor = Monitor::open().context("cannot listen to the kernel's news")?;
+    let mut shaper = Shaper::new(options.config, options.state_dir.clone(), options.drift)
+        .context("cannot open a netlink socket")?;
+    let named = shaper.load().map_err(|errors| {
+        errors.iter().for_each(|error| eprintln!("error: {error}"));
+        Failure::Usage(anyhow!("the configuration is wrong; nothing was done"))
+    })?;
+    let mut keeper = Keeper::default();
+    let now = monotonic();
+    keeper.on(Event::Configured(named), now);
+    let (wake, woken) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    wake.set_nonblocking(true)?;
+    woken.set_nonblocking(true)?;
+    let first = Status::of(keeper.sections(), status::File::default(), now);
+    let (shared, commands) = Shared::new(first, options.state_dir.clone(), wake);
+    let mut daemon = Daemon {
+        monitor,
+        signals,
+        woken,
+        commands,
+        keeper,
+        shaper,
+        shared: Arc::new(shared),
+        errors: Vec::new(),
+        told: String::new(),
+    };
+    daemon.tell_configuration();
+    daemon.see_devices()?;
+    daemon.work();
+    let socket = options.socket.unwrap_or_else(|| options.state_dir.join(SOCKET));
+    let listeners = api::Listeners::bind(&socket, options.metrics)?;
+    listeners
+        .serve(Arc::clone(&daemon.shared))
+        .context("cannot start the API")?;
+    notify(&[NotifyState::Ready]);
+    let end = daemon.keep();
+    notify(&[NotifyState::Stopping]);
+    let _ = std::fs::remove_file(&socket);
+    daemon.end(end?)
+}
+
+/// How the daemon is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Everything as it was before it came.
+    Restore,
+    /// The queues stay, for the next one.
+    Leave,
+}
+
+struct Daemon {
+    monitor: Monitor,
+    signals: Signals,
+    woken: UnixStream,
+    commands: Receiver<Command>,
+    keeper: Keeper,
+    shaper: Shaper,
+    shared: Arc<Shared>,
+    /// Why the file as it is now is not in force.
+    errors: Vec<String>,
+    /// What the service manager was told last.
+    told: String,
+}
+
+impl Daemon {
+    fn keep(&mut self) -> Result<End, Failure> {
+        let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
+        let mut fed = monotonic();
+        loop {
+            let now = monotonic();
+            let wait = self.keeper.due().map(|due| due.since(now));
+            let feed = watchdog.map(|half| (fed + nanos(half)).since(now));
+            self.wait(wait.into_iter().chain(feed).min())?;
+            if let Some(end) = self.signals.end() {
+                return Ok(end);
+            }
+            if self.signals.reload.swap(false, Ordering::Relaxed) {
+                // systemd wants both in one message.
+                let states = std::iter::once(NotifyState::Reloading)
+                    .chain(NotifyState::monotonic_usec_now())
+                    .collect::<Vec<_>>();
+                notify(&states);
+                // A wrong file is told and changes nothing.
+                let _ = self.reload();
+                self.work();
+                notify(&[NotifyState::Ready]);
+            }
+            self.hear()?;
+            self.carry_out_commands();
+            self.work();
+            if watchdog.is_some_and(|half| monotonic().since(fed) >= nanos(half)) {
+                fed = monotonic();
+                notify(&[NotifyState::Watchdog]);
+            }
+        }
+    }
+
+    /// Waits for news, a signal or a command, at most so long.
+    fn wait(&self, most: Option<Nanos>) -> Result<(), Failure> {
+        let mut watched: Vec<PollFd<'_>> = self
+            .monitor
+            .descriptors()
+            .chain([self.woken.as_fd(), self.signals.pipe.as_fd()])
+            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+            .collect();
+        let most = most.map(|most| Timespec {
+            tv_sec: (most.0 / 1_000_000_000) as i64,
+            tv_nsec: (most.0 % 1_000_000_000) as i64,
+        });
+        match poll(&mut watched, most.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Failure::Failed(anyhow!(error).context("cannot wait for news"))),
+        }
+        empty(&self.woken);
+        empty(&self.signals.pipe);
+        Ok(())
+    }
+
+    /// Takes in the kernel's news.
+    fn hear(&mut self) -> Result<(), Failure> {
+        let news = self.monitor.read().context("cannot read the kernel's news")?;
+        let now = monotonic();
+        for news in news {
+            let event = match news {
+                News::Device(link) => Event::Device {
+                    index: link.index,
+                    name: link.name,
+                    mtu: link.mtu,
+                    up: link.up,
+                    carrier: link.carrier,
+                },
+                News::Gone(index) => Event::Gone(index),
+                News::Queues(index) => Event::Queues(index),
+                News::Firewall => Event::Firewall,
+                News::Lost => {
+                    self.see_devices()?;
+                    Event::Lost
+                }
+            };
+            self.keeper.on(event, now);
+        }
+        Ok(())
+    }
+
+    /// Looks at the devices themselves: at the start, and when news were lost.
+    fn see_devices(&mut self) -> Result<(), Failure> {
+        let links = self.shaper.links().map_err(failure)?;
+        let now = monotonic();
+        for link in links {
+            let event = Event::Device {
+                index: link.index,
+                name: link.name,
+                mtu: link.mtu,
+                up: link.up,
+                carrier: link.carrier,
+            };
+            self.keeper.on(event, now);
+        }
+        Ok(())
+    }
+
+    /// Does all that is due, and tells how things are.
+    fn work(&mut self) {
+        while let Some(action) = self.keeper.next(monotonic()) {
+            match action {
+                Action::Check {
+                    interface,
+                    shaped,
+                    asked,
+                } => {
+                    let outcome = self.shaper.check(&interface, shaped, asked);
+                    self.tell_change(&interface, &outcome);
+                    self.keeper
+                        .on(Event::Checked(interface.clone(), outcome), monotonic());
+                    self.tell_state(&interface);
+                }
+                Action::Release(interface) => {
+                    let text = match self.shaper.release(&interface) {
+                        Ok(notes) if notes.is_empty() => "no longer configured: as it was before".to_owned(),
+                        Ok(notes) => format!("no longer configured: {}", notes.join("; ")),
+                        Err(error) => format!("no longer configured, and could not be stopped: {error}"),
+                    };
+                    self.say("released", Some(&interface), text);
+                }
+            }
+        }
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let configuration = status::File {
+            file: self.shaper.file().display().to_string(),
+            errors: self.errors.clone(),
+            warnings: self.shaper.configuration.warnings.clone(),
+        };
+        let status = Status::of(self.keeper.sections(), configuration, monotonic());
+        let line = status.line();
+        if line != self.told {
+            notify(&[NotifyState::Status(&line)]);
+            self.told = line;
+        }
+        self.shared.publish(status);
+    }
+
+    fn tell_change(&self, interface: &str, outcome: &Outcome) {
+        if let Outcome::Changed { changes, .. } = outcome {
+            self.say("changed", Some(interface), changes.join("; "));
+        }
+    }
+
+    /// Says in which state an interface is, if that is new.
+    fn tell_state(&mut self, interface: &str) {
+        let is_it = |name: &str| name == interface;
+        let before = self
+            .shared
+            .status()
+            .interfaces
+            .into_iter()
+            .find(|known| is_it(&known.interface));
+        let section = self
+            .keeper
+            .sections()
+            .iter()
+            .find(|section| is_it(&section.interface));
+        let Some(section) = section else { return };
+        let (state, why) = (section.state.name(), section.why.clone());
+        if before.is_some_and(|before| before.state == state && before.why == why) {
+            return;
+        }
+        let text = why.map_or_else(|| state.to_owned(), |why| format!("{state}: {why}"));
+        self.say("state", Some(interface), text);
+        self.publish();
+    }
+
+    fn tell_configuration(&self) {
+        for warning in &self.shaper.configuration.warnings {
+            self.say("configuration", None, format!("warning: {warning}"));
+        }
+    }
+
+    /// To whoever listens, and to the log.
+    fn say(&self, kind: &'static str, interface: Option<&str>, text: String) {
+        match interface {
+            Some(interface) => eprintln!("{interface}: {text}"),
+            None => eprintln!("{text}"),
+        }
+        self.shared.journal.tell(kind, interface, text);
+    }
+
+    /// Reads the configuration anew. One with errors changes nothing.
+    fn reload(&mut self) -> Result<(), Vec<String>> {
+        match self.shaper.load() {
+            Ok(named) => {
+                self.errors.clear();
+                self.tell_configuration();
+                self.keeper.on(Event::Configured(named), monotonic());
+                // Sections that are new have not heard of their devices.
+                let _ = self.see_devices();
+                Ok(())
+            }
+            Err(errors) => {
+                for error in &errors {
+                    self.say("configuration", None, format!("error: {error}"));
+                }
+                self.errors.clone_from(&errors);
+                Err(errors)
+            }
+        }
+    }
+
+    /// One interface, though it was stopped by hand or given way over.
+    fn ask(&mut self, interface: String) -> Result<(), Vec<String>> {
+        let sections = self.keeper.sections();
+        if sections.iter().all(|section| section.interface != interface) {
+            let file = self.shaper.file().display();
+            return Err(vec![format!("{file} has no enabled section for {interface}")]);
+        }
+        self.keeper.on(Event::Asked(interface), monotonic());
+        Ok(())
+    }
+
+    fn carry_out_commands(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            // Whoever asked may have gone.
+            match command {
+                Command::Apply { interface, reply } => {
+                    let outcome = match interface {
+                        Some(interface) => self.ask(interface),
+                        None => self.reload(),
+                    };
+                    self.work();
+                    let _ = reply.send(outcome);
+                }
+                Command::Plan { reply } => {
+                    let plans = self.shaper.current_plans();
+                    let json = plans.map(|plans| {
+                        let plans: Vec<_> = plans.iter().map(PlanJson::from).collect();
+                        serde_json::to_string_pretty(&plans).unwrap_or_default()
+                    });
+                    let _ = reply.send(json);
+                }
+            }
+        }
+    }
+
+    fn end(mut self, end: End) -> Result<ExitCode, Failure> {
+        if end == End::Leave {
+            eprintln!("the queues stay as they are");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let names: Vec<String> = self
+            .keeper
+            .sections()
+            .iter()
+            .map(|s| s.interface.clone())
+            .collect();
+        let mut code = ExitCode::SUCCESS;
+        for interface in names {
+            match self.shaper.release(&interface) {
+                Ok(notes) => notes.iter().for_each(|note| eprintln!("{note}")),
+                Err(error) => {
+                    eprintln!("{interface}: could not be stopped: {error}");
+                    code = ExitCode::FAILURE;
+                }
+            }
+        }
+        Ok(code)
+    }
+}
+
+/// The signals that mean something.
+struct Signals {
+    /// A byte for each.
+    pipe: UnixStream,
+    reload: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    leave: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn catch() -> Result<Self, Failure> {
+        let (pipe, end) = UnixStream::pair().context("cannot make a pair of sockets")?;
+        pipe.set_nonblocking(true)?;
+        let signals = Self {
+            pipe,
+            reload: Arc::default(),
+            stop: Arc::default(),
+            leave: Arc::default(),
+        };
+        for (signal, flag) in [
+            (SIGHUP, &signals.reload),
+            (SIGTERM, &signals.stop),
+            (SIGINT, &signals.stop),
+            (SIGQUIT, &signals.leave),
+        ] {
+            // The flag first: whoever is woken by the byte finds it.
+            signal_hook::flag::register(signal, Arc::clone(flag))?;
+            signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
+        }
+        Ok(signals)
+    }
+
+    fn end(&self) -> Option<End> {
+        if self.leave.load(Ordering::Relaxed) {
+            return Some(End::Leave);
+        }
+        self.stop.load(Ordering::Relaxed).then_some(End::Restore)
+    }
+}
+
+/// Held as long as this daemon lives: a second one would undo its work.
+fn alone(state_dir: &Path) -> Result<File, Failure> {
+    let path = state_dir.join("daemon.lock");
+    let file = File::create(&path).with_context(|| format!("cannot lock {}", path.display()))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::Failed(anyhow!(
+            "another daemon is running: it holds {}",
+            path.display()
+        ))),
+        Err(error) => Err(anyhow!(error)
+            .context(format!("cannot lock {}", path.display()))
+            .into()),
+    }
+}
+
+/// To the service manager, if there is one; without one there is nobody to complain to.
+fn notify(states: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(states);
+}
+
+/// Takes all bytes out of a socket that only wakes.
+fn empty(mut socket: &UnixStream) {
+    let mut bytes = [0; 64];
+    while std::io::Read::read(&mut socket, &mut bytes).is_ok_and(|n| n == bytes.len()) {}
+}
+
+fn monotonic() -> Instant {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

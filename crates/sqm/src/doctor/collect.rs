@@ -1,0 +1,494 @@
+//! Looks at the machine and writes down what the findings are judged by. Changes nothing; without privileges some facts are
+//! missing, and findings that need them with them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use sqm_core::spec::cake::{Cells, Framing};
+use sqm_core::spec::{LinkLayer, Qdisc};
+use sqm_kernel::netlink::link::Link;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::netlink::{ethtool, flowtable};
+use sqm_kernel::verify::{Difference, Observed, compare};
+use sqm_kernel::{Error, capability, diff, owner, stack};
+use sqm_plan::plan::{Plan, Tree};
+use sqm_plan::uci;
+
+use super::facts::{Device, Facts, FlowOffload, Processor, Section};
+use crate::queues::{InterfaceStatus, rates};
+
+/// Devices that pass packets on to the one below them.
+const PASSING: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
+
+/// The facts, with a look of this length at queues and processors.
+pub(crate) fn collect(
+    socket: &mut Socket,
+    links: &[Link],
+    plans: &[Plan],
+    config: &[u8],
+    records: &Path,
+    look: Duration,
+) -> Result<Facts, Error> {
+    let before = Moment::now(socket, links, plans, records);
+    std::thread::sleep(look);
+    let after = Moment::now(socket, links, plans, records);
+    let document = uci::Document::parse_bytes(config).ok();
+    let mut sections = Vec::new();
+    let mut missing = Vec::new();
+    for plan in plans {
+        let mut section = section(socket, links, plan)?;
+        if let Some(document) = &document {
+            (section.index, section.options) = written(document, &plan.interface);
+        }
+        section.observe(plan, &before, &after, look);
+        sections.push(section);
+        missing.extend(missing_for(socket, links, plan));
+    }
+    missing.sort();
+    missing.dedup();
+    Ok(Facts {
+        sections,
+        devices: devices(links),
+        default_devices: default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route")),
+        missing,
+        flow_offload: flow_offload(),
+        processors: processors(&before.stat, &after.stat, &before.softnet, &after.softnet),
+    })
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// What is counted, at one moment.
+struct Moment {
+    queues: Vec<Option<InterfaceStatus>>,
+    stat: String,
+    softnet: String,
+}
+
+impl Moment {
+    fn now(socket: &mut Socket, links: &[Link], plans: &[Plan], records: &Path) -> Self {
+        Self {
+            queues: plans
+                .iter()
+                .map(|plan| InterfaceStatus::read(socket, links, &plan.interface, records).ok())
+                .collect(),
+            stat: read("/proc/stat"),
+            softnet: read("/proc/net/softnet_stat"),
+        }
+    }
+
+    fn of(&self, interface: &str) -> Option<&InterfaceStatus> {
+        self.queues
+            .iter()
+            .flatten()
+            .find(|queues| queues.interface == interface)
+    }
+}
+
+/// The section's place in the file and its options.
+fn written(document: &uci::Document, interface: &str) -> (usize, BTreeMap<String, String>) {
+    const ON: [&str; 5] = ["1", "on", "true", "yes", "enabled"];
+    let sections = document.sections();
+    let found = sections.iter().find(|section| {
+        let has = |name: &str, values: &[&str]| {
+            section
+                .settings
+                .iter()
+                .any(|setting| setting.name == name && values.contains(&setting.value))
+        };
+        section.kind == "queue" && has("interface", &[interface]) && has("enabled", &ON)
+    });
+    found.map_or_else(Default::default, |section| {
+        let options = section.settings.iter();
+        let options = options.map(|setting| (setting.name.to_owned(), setting.value.to_owned()));
+        (section.index, options.collect())
+    })
+}
+
+fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, Error> {
+    let mut section = Section {
+        interface: plan.interface.clone(),
+        ..Section::default()
+    };
+    let device = stack::device(links, &plan.interface);
+    section.stack = device.stack.iter().map(ToString::to_string).collect();
+    let trees = [(&plan.interface, &plan.egress), (&plan.ifb(), &plan.ingress)];
+    let header = device.header as i32;
+    for (name, tree) in trees {
+        let Some(tree) = tree else { continue };
+        let counted = Counted::of(tree);
+        (section.overhead_bytes, section.cells) = counted.above_ip(header);
+        if counted.stab.is_some() {
+            section.size_tables.push(name.clone());
+        }
+        if counted.twice() {
+            section.counted_twice.push(format!(
+                "the plan for {name}: a size table with overhead {}, and CAKE with its own",
+                counted.stab.unwrap_or_default()
+            ));
+        }
+    }
+    if !links.iter().any(|link| link.name == plan.interface) {
+        section.differences = vec![format!("there is no network device {}", plan.interface)];
+        section.root = "nothing".to_owned();
+        return Ok(section);
+    }
+    let observed = match Observed::read(socket, plan) {
+        // Only root may look at the firewall.
+        Err(Error::Privileges { .. }) => Observed::read(
+            socket,
+            &Plan {
+                firewall: None,
+                ..plan.clone()
+            },
+        )?,
+        observed => observed?,
+    };
+    section.differences = compare(plan, &observed)
+        .iter()
+        .map(Difference::to_string)
+        .collect();
+    let root = observed.device.qdiscs.iter().find(|qdisc| qdisc.parent.is_none());
+    section.root = root.map_or_else(
+        || "nothing".to_owned(),
+        |root| format!("{} {}", root.kind, root.handle),
+    );
+    let planned = plan.egress.as_ref().and_then(Tree::root);
+    let is_foreign = root.is_some_and(|root| {
+        root.handle.major != 0
+            && planned
+                .is_some_and(|planned| planned.handle != root.handle || planned.qdisc.kind() != root.kind)
+    });
+    if is_foreign {
+        let index = observed.device.link.index;
+        section.owner = Some(owner::find(&plan.interface, index).to_string());
+    }
+    Ok(section)
+}
+
+/// What a tree counts a packet with.
+struct Counted {
+    /// Overhead of the size table, above what the kernel counts.
+    stab: Option<i32>,
+    stab_is_atm: bool,
+    cake: Option<Framing>,
+}
+
+impl Counted {
+    fn of(tree: &Tree) -> Self {
+        let stab = tree.root().and_then(|root| root.stab.as_ref());
+        let cake = tree.qdiscs.iter().find_map(|planned| match &planned.qdisc {
+            Qdisc::Cake(cake) | Qdisc::CakeMq(cake) => Some(cake.framing),
+            _ => None,
+        });
+        Self {
+            stab: stab.map(|stab| stab.overhead),
+            stab_is_atm: stab.is_some_and(|stab| stab.linklayer == LinkLayer::Atm),
+            cake,
+        }
+    }
+
+    fn twice(&self) -> bool {
+        let cake_counts =
+            |framing: &Framing| framing.from_ip && framing.overhead != 0 || framing.cells != Cells::None;
+        self.stab.is_some() && self.cake.as_ref().is_some_and(cake_counts)
+    }
+
+    /// Bytes above IP, and the cells.
+    fn above_ip(&self, header: i32) -> (i32, String) {
+        match (self.stab, &self.cake) {
+            (Some(overhead), _) => {
+                let cells = if self.stab_is_atm { "atm" } else { "none" };
+                (overhead + header, cells.to_owned())
+            }
+            (None, Some(framing)) => {
+                let cells = match framing.cells {
+                    Cells::None => "none",
+                    Cells::Atm => "atm",
+                    Cells::Ptm => "ptm",
+                };
+                let overhead = if framing.from_ip {
+                    framing.overhead.into()
+                } else {
+                    header
+                };
+                (overhead, cells.to_owned())
+            }
+            // Nothing is added to what the kernel counts.
+            (None, None) => (header, "none".to_owned()),
+        }
+    }
+}
+
+impl Section {
+    /// Rates as planned and as seen.
+    fn observe(&mut self, plan: &Plan, before: &Moment, after: &Moment, look: Duration) {
+        let faces_home = self.options.get("facing").is_some_and(|facing| facing == "lan");
+        let (upload, download) = if faces_home {
+            (&plan.ingress, &plan.egress)
+        } else {
+            (&plan.egress, &plan.ingress)
+        };
+        self.upload_kbit = upload.as_ref().and_then(planned_kbit);
+        self.download_kbit = download.as_ref().and_then(planned_kbit);
+        self.upload_marks = upload.as_ref().and_then(marks);
+        let (Some(before), Some(after)) = (before.of(&plan.interface), after.of(&plan.interface)) else {
+            return;
+        };
+        let kbit = |before: u64, after: u64| {
+            let bits = after.saturating_sub(before) as f64 * 8.0;
+            (bits / 1000.0 / look.as_secs_f64().max(0.001)) as u64
+        };
+        let sent = |queues: &crate::queues::Direction| {
+            queues.qdiscs.first().map_or(0, |root| root.statistics.sent_bytes)
+        };
+        let egress = kbit(sent(&before.egress), sent(&after.egress));
+        let ingress = match (&before.ingress, &after.ingress) {
+            (Some(before), Some(after)) => kbit(sent(before), sent(after)),
+            _ => 0,
+        };
+        (self.upload_now_kbit, self.download_now_kbit) = if faces_home {
+            (ingress, egress)
+        } else {
+            (egress, ingress)
+        };
+        self.backlog_bytes = u64::from(after.egress.backlog_bytes)
+            + after
+                .ingress
+                .as_ref()
+                .map_or(0, |ingress| ingress.backlog_bytes.into());
+    }
+}
+
+fn planned_kbit(tree: &Tree) -> Option<u64> {
+    let rate = match tree.root().map(|root| &root.qdisc) {
+        Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) => cake.bandwidth?.bits_per_sec(),
+        Some(Qdisc::Tbf(tbf)) => tbf.rate.bits_per_sec(),
+        _ => rates(&tree.classes.first()?.class).1,
+    };
+    Some(rate / 1000)
+}
+
+/// Whether the leaves mark; `None` for those that are not asked.
+fn marks(tree: &Tree) -> Option<bool> {
+    tree.leaves().find_map(|leaf| match &leaf.qdisc {
+        Qdisc::FqCodel(codel) => Some(codel.ecn),
+        Qdisc::Codel(codel) => Some(codel.ecn),
+        Qdisc::Pie(pie) => Some(pie.ecn),
+        _ => None,
+    })
+}
+
+/// What the kernel lacks for a plan. Unknown without privileges, because it has to be tried.
+fn missing_for(socket: &mut Socket, links: &[Link], plan: &Plan) -> Option<String> {
+    capability::require_privileges("sqm doctor").ok()?;
+    links.iter().find(|link| link.name == plan.interface)?;
+    let steps = diff::steps(plan, &Observed::read(socket, plan).ok()?);
+    match capability::require_kernel(socket, &steps) {
+        Err(missing @ Error::Unsupported { .. }) => Some(missing.to_string()),
+        _ => None,
+    }
+}
+
+fn devices(links: &[Link]) -> Vec<Device> {
+    let features = Socket::generic()
+        .ok()
+        .and_then(|mut socket| ethtool::features(&mut socket, links.iter().map(|link| link.index)).ok())
+        .unwrap_or_default();
+    let sessions = read("/proc/net/pppoe");
+    let name_of = |index: u32| {
+        links
+            .iter()
+            .find(|link| link.index == index)
+            .map(|link| link.name.clone())
+    };
+    links
+        .iter()
+        .map(|link| {
+            let kind = link.kind.clone().unwrap_or_default();
+            let lower = match kind.as_str() {
+                // The session of the only ppp device there is.
+                "ppp" => sessions
+                    .lines()
+                    .skip(1)
+                    .find_map(|line| line.split_whitespace().nth(2).map(str::to_owned)),
+                kind if PASSING.contains(&kind) => link.lower.and_then(name_of),
+                _ => None,
+            };
+            Device {
+                name: link.name.clone(),
+                kind,
+                up: link.up,
+                lower,
+                features: features.get(&link.name).cloned().unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+/// Devices of routes to everywhere, the preferred one first; IPv4 before IPv6.
+pub(crate) fn default_devices(ipv4: &str, ipv6: &str) -> Vec<String> {
+    let number = |text: &str| u64::from_str_radix(text, 16).unwrap_or(u64::MAX);
+    let mut found: Vec<(u8, u64, String)> = Vec::new();
+    for line in ipv4.lines().skip(1) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // Device, destination, gateway, flags, references, use, metric, mask.
+        if let [device, "00000000", _, _, _, _, metric, "00000000", ..] = words[..] {
+            found.push((4, metric.parse().unwrap_or(u64::MAX), device.to_owned()));
+        }
+    }
+    for line in ipv6.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // Destination, its prefix, source, its prefix, next hop, metric, references, use, flags, device.
+        if let [destination, "00", _, _, _, metric, .., device] = words[..]
+            && destination.bytes().all(|b| b == b'0')
+            && device != "lo"
+        {
+            found.push((6, number(metric), device.to_owned()));
+        }
+    }
+    found.sort();
+    let mut devices: Vec<String> = Vec::new();
+    for (.., device) in found {
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+    }
+    devices
+}
+
+fn flow_offload() -> FlowOffload {
+    let mut offload = FlowOffload {
+        configured: offload_options(&fs::read(Path::new("/etc/config/firewall")).unwrap_or_default()),
+        ..FlowOffload::default()
+    };
+    let tables = Socket::of_firewall()
+        .ok()
+        .and_then(|mut socket| flowtable::list(&mut socket).ok());
+    for table in tables.unwrap_or_default() {
+        let taken = if table.hardware {
+            &mut offload.hardware
+        } else {
+            &mut offload.software
+        };
+        taken.extend(table.devices);
+    }
+    offload
+}
+
+/// Options of OpenWrt's firewall that switch flow offload on.
+fn offload_options(firewall: &[u8]) -> Vec<String> {
+    let Ok(document) = uci::Document::parse_bytes(firewall) else {
+        return Vec::new();
+    };
+    document
+        .sections()
+        .iter()
+        .filter(|section| section.kind == "defaults")
+        .flat_map(|section| &section.settings)
+        .filter(|setting| setting.name.starts_with("flow_offloading") && setting.value == "1")
+        .map(|setting| setting.name.to_owned())
+        .collect()
+}
+
+/// What each processor did between two looks at `/proc/stat` and `/proc/net/softnet_stat`.
+fn processors(before: &str, after: &str, softnet_before: &str, softnet_after: &str) -> Vec<Processor> {
+    let times = |text: &str| -> BTreeMap<usize, Vec<u64>> {
+        text.lines()
+            .filter_map(|line| {
+                let (name, times) = line.split_once(' ')?;
+                let number = name.strip_prefix("cpu")?.parse().ok()?;
+                Some((
+                    number,
+                    times.split_whitespace().map_while(|t| t.parse().ok()).collect(),
+                ))
+            })
+            .collect()
+    };
+    // The third column: how often time or budget ran out.
+    let squeezed = |text: &str, number: usize| {
+        let line = text.lines().nth(number)?;
+        u64::from_str_radix(line.split_whitespace().nth(2)?, 16).ok()
+    };
+    let before = times(before);
+    times(after)
+        .into_iter()
+        .filter_map(|(number, after)| {
+            let before = before.get(&number)?;
+            let spent: Vec<u64> = after
+                .iter()
+                .zip(before)
+                .map(|(after, before)| after.saturating_sub(*before))
+                .collect();
+            // User, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are in user.
+            let total: u64 = spent.iter().take(8).sum();
+            let percent = |at: usize| {
+                let part = spent.get(at).copied().unwrap_or(0);
+                part as f64 * 100.0 / (total.max(1)) as f64
+            };
+            let squeezed = squeezed(softnet_after, number)
+                .unwrap_or(0)
+                .saturating_sub(squeezed(softnet_before, number).unwrap_or(0));
+            let governor = read(&format!(
+                "/sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor"
+            ));
+            Some(Processor {
+                number,
+                idle_percent: if total == 0 {
+                    100.0
+                } else {
+                    percent(3) + percent(4)
+                },
+                softirq_percent: percent(6),
+                governor: Some(governor.trim().to_owned()).filter(|governor| !governor.is_empty()),
+                squeezed,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_to_everywhere_are_found() {
+        let ipv4 = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+                    wlan0\t00000000\t0100A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n\
+                    eth0.2\t00000000\t0101A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
+                    br0\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+        let zero = "0".repeat(32);
+        let ipv6 = format!(
+            "{zero} 00 {zero} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003  pppoe-wan\n\
+             {zero} 00 {zero} 00 {zero} ffffffff 00000001 00000000 00200200       lo\n\
+             fd000000000000000000000000000000 40 {zero} 00 {zero} 00000100 00000001 00000000 00000001     br0\n"
+        );
+        assert_eq!(default_devices(ipv4, &ipv6), ["eth0.2", "wlan0", "pppoe-wan"]);
+        assert_eq!(default_devices("", ""), Vec::<String>::new());
+        assert_eq!(default_devices("x\ny z\n", "a b c"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn processors_are_compared_between_two_looks() {
+        let before = "cpu  1 2 3\ncpu0 100 0 50 800 50 0 100 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n";
+        let after = "cpu  1 2 3\ncpu0 100 0 60 805 50 0 185 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 9\n";
+        let found = processors(before, after, "0 0 00000001\n0 0 0\n", "0 0 00000011\n0 0 0\n");
+        assert_eq!(
+            (found[0].idle_percent, found[0].softirq_percent, found[0].squeezed),
+            (5.0, 85.0, 16)
+        );
+        assert_eq!(found[1].idle_percent, 100.0);
+        assert!(processors("", "garbage", "", "").is_empty());
+    }
+
+    #[test]
+    fn flow_offload_is_read_from_the_firewalls_configuration() {
+        let text = b"config defaults\n\toption flow_offloading '1'\n\toption flow_offloading_hw '0'\nconfig zone\n\toption flow_offloading '1'\n";
+        assert_eq!(offload_options(text), ["flow_offloading"]);
+        assert_eq!(offload_options(b"\0"), Vec::<String>::new());
+    }
+}

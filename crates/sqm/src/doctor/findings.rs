@@ -1,0 +1,459 @@
+//! From facts to findings: pure. Every rule is a function that answers what it found, or nothing.
+
+use serde::Serialize;
+
+use super::facts::{Device, Facts, Section};
+
+/// Something that is wrong, or probably not meant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Finding {
+    /// A word for programs.
+    pub(crate) id: &'static str,
+    /// The section that it is about.
+    pub(crate) interface: Option<String>,
+    /// What is wrong, and what that does.
+    pub(crate) what: String,
+    /// What shows it.
+    pub(crate) evidence: Vec<String>,
+    /// What to do about it.
+    pub(crate) remedy: String,
+    /// What `--fix` does, if it is safe to.
+    pub(crate) fix: Option<Fix>,
+}
+
+/// A safe change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) enum Fix {
+    /// Give options of the section with this number these values, and bring them into force.
+    Options(usize, Vec<(&'static str, String)>),
+    /// Bring the configuration into force.
+    Start,
+}
+
+/// Below this the interval between marks is too long for the queue: drop instead.
+const SLOW_KBIT: u64 = 4000;
+/// A processor with less idle time than this is busy: shaping needs it within a packet's time, and this is an average.
+const LEAST_IDLE_PERCENT: f64 = 10.0;
+/// A processor that handles packets for so much of its time is busy with them.
+const MOST_SOFTIRQ_PERCENT: f64 = 50.0;
+/// Features that make packets of up to 64 KiB out of many.
+const AGGREGATING: [(&str, &str); 5] = [
+    ("rx-gro", "gro"),
+    ("rx-gro-hw", "rx-gro-hw"),
+    ("tx-generic-segmentation", "gso"),
+    ("tx-tcp-segmentation", "tso"),
+    ("rx-lro", "lro"),
+];
+
+/// All that is wrong.
+pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(missing(facts));
+    findings.extend(flow_offload(facts));
+    for section in &facts.sections {
+        findings.extend(trunk(facts, section).or_else(|| wrong_interface(facts, section)));
+        findings.extend(faces_wrong_way(facts, section));
+        findings.extend(swapped_rates(section));
+        findings.extend(other_queue(section));
+        findings.extend(no_overhead(section));
+        findings.extend(counted_twice(section));
+        findings.extend(aggregates(facts, section));
+        findings.extend(marks_on_slow_line(section));
+        findings.extend(tunnel(facts, section));
+        findings.extend(processor_bound(facts, section));
+    }
+    findings
+}
+
+fn missing(facts: &Facts) -> Option<Finding> {
+    (!facts.missing.is_empty()).then(|| Finding {
+        id: "missing-module",
+        interface: None,
+        what: "the kernel lacks a part that the configuration needs: the line cannot be shaped".to_owned(),
+        evidence: facts.missing.clone(),
+        remedy: "install the package that is named, then 'sqm start'".to_owned(),
+        fix: None,
+    })
+}
+
+fn flow_offload(facts: &Facts) -> Option<Finding> {
+    let offload = &facts.flow_offload;
+    let shaped = |name: &String| {
+        facts
+            .sections
+            .iter()
+            .any(|section| section.interface == *name || facts.is_below(name, &section.interface))
+    };
+    let hardware: Vec<&String> = offload.hardware.iter().filter(|name| shaped(name)).collect();
+    let software: Vec<&String> = offload.software.iter().filter(|name| shaped(name)).collect();
+    if facts.sections.is_empty()
+        || (hardware.is_empty() && software.is_empty() && offload.configured.is_empty())
+    {
+        return None;
+    }
+    let mut evidence: Vec<String> = Vec::new();
+    evidence.extend(
+        hardware
+            .iter()
+            .map(|name| format!("a flowtable in hardware takes packets of {name}")),
+    );
+    evidence.extend(
+        software
+            .iter()
+            .map(|name| format!("a flowtable takes packets of {name}")),
+    );
+    evidence.extend(
+        offload
+            .configured
+            .iter()
+            .map(|option| format!("/etc/config/firewall: option {option} '1'")),
+    );
+    let in_hardware = !hardware.is_empty() || offload.configured.iter().any(|o| o == "flow_offloading_hw");
+    Some(Finding {
+        id: if in_hardware {
+            "hardware-offload"
+        } else {
+            "software-offload"
+        },
+        interface: None,
+        what: if in_hardware {
+            "the hardware forwards packets past the queues: they are not shaped".to_owned()
+        } else {
+            "the firewall forwards packets past the ingress of some queues: depending on the device the download is not \
+             shaped"
+                .to_owned()
+        },
+        evidence,
+        remedy:
+            "switch flow offloading off (OpenWrt: uci set firewall.@defaults[0].flow_offloading=0; uci set \
+                 firewall.@defaults[0].flow_offloading_hw=0; uci commit firewall; service firewall restart)"
+                .to_owned(),
+        fix: None,
+    })
+}
+
+/// Shaping the cable to the switch, which carries the internet and the home in VLANs of their own.
+fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
+    let wan = facts.default_devices.first()?;
+    let name = &section.interface;
+    let tagged = facts.device(wan).is_some_and(|device| device.kind == "vlan");
+    if !tagged || !facts.is_below(name, wan) {
+        return None;
+    }
+    let others: Vec<&str> = facts
+        .devices
+        .iter()
+        .filter(|device| {
+            device.kind == "vlan" && device.lower.as_deref() == Some(name) && device.name != *wan
+        })
+        .map(|device| device.name.as_str())
+        .collect();
+    (!others.is_empty()).then(|| Finding {
+        id: "trunk",
+        interface: Some(name.clone()),
+        what: format!(
+            "{name} carries the internet and the home: what is downloaded leaves through it as well, and both directions \
+             fall to the lower rate"
+        ),
+        evidence: vec![
+            format!("the default route leads through {wan}, a VLAN on {name}"),
+            format!("{} {} on {name} too", others.join(" and "), if others.len() == 1 { "is" } else { "are" }),
+        ],
+        remedy: format!("shape {wan}: option interface '{wan}'"),
+        fix: Some(Fix::Options(section.index, vec![("interface", wan.clone())])),
+    })
+}
+
+/// Shaping a device that the internet is not behind.
+fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
+    let wan = facts.default_devices.first()?;
+    let name = &section.interface;
+    let leads_to_it = |wan: &String| wan == name || facts.is_below(name, wan) || facts.is_below(wan, name);
+    if section.faces_home() || facts.default_devices.iter().any(leads_to_it) {
+        return None;
+    }
+    // Somebody who shapes two devices knows what the second one is for.
+    if facts.sections.len() > 1 {
+        return None;
+    }
+    Some(Finding {
+        id: "wrong-interface",
+        interface: Some(name.clone()),
+        what: format!(
+            "the internet is not behind {name}: what is shaped there as upload is the download, if anything"
+        ),
+        evidence: vec![
+            format!("the default route leads through {wan}"),
+            format!("no route to everywhere leads through {name}"),
+        ],
+        remedy: format!(
+            "shape {wan}: option interface '{wan}'; or say option facing 'lan' if {name} leads to the home"
+        ),
+        fix: Some(Fix::Options(section.index, vec![("interface", wan.clone())])),
+    })
+}
+
+/// `facing 'lan'` on the device that leads to the internet.
+fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
+    let name = &section.interface;
+    (section.faces_home() && facts.default_devices.contains(name)).then(|| Finding {
+        id: "wrong-direction",
+        interface: Some(name.clone()),
+        what: format!("{name} leads to the internet, and is configured to lead to the home: upload and download are swapped"),
+        evidence: vec![
+            "option facing 'lan'".to_owned(),
+            format!("the default route leads through {name}"),
+        ],
+        remedy: "option facing 'internet'".to_owned(),
+        fix: Some(Fix::Options(
+            section.index,
+            vec![("facing", "internet".to_owned())],
+        )),
+    })
+}
+
+/// More upload than download, which hardly any line has.
+fn swapped_rates(section: &Section) -> Option<Finding> {
+    let (up, down) = (section.upload_kbit?, section.download_kbit?);
+    (up >= down.saturating_mul(2)).then(|| Finding {
+        id: "swapped-rates",
+        interface: Some(section.interface.clone()),
+        what: "the upload is configured to be faster than the download: the two are probably swapped"
+            .to_owned(),
+        evidence: vec![format!("upload {up} kbit/s, download {down} kbit/s")],
+        remedy: format!(
+            "option download '{up}', option upload '{down}', unless the line is really like that"
+        ),
+        // It may be.
+        fix: None,
+    })
+}
+
+/// Something else stands where our queues should.
+fn other_queue(section: &Section) -> Option<Finding> {
+    if section.differences.is_empty() {
+        return None;
+    }
+    let by = section.owner.as_ref();
+    let mut evidence = vec![format!("the root of {} is {}", section.interface, section.root)];
+    evidence.extend(by.map(|owner| format!("set up {owner}")));
+    evidence.extend(section.differences.iter().take(5).cloned());
+    Some(Finding {
+        id: if by.is_some() { "other-queue" } else { "not-shaped" },
+        interface: Some(section.interface.clone()),
+        what: match by {
+            Some(_) => format!(
+                "another queue is in the way on {}: the line is not shaped as configured",
+                section.interface
+            ),
+            None => format!("{} is not shaped as configured", section.interface),
+        },
+        evidence,
+        remedy: "'sqm start'; 'sqm daemon' keeps it so. Stop whatever else shapes this device".to_owned(),
+        fix: Some(Fix::Start),
+    })
+}
+
+fn no_overhead(section: &Section) -> Option<Finding> {
+    let pppoe = section.stack.iter().any(|layer| layer == "PPPoE");
+    if section.overhead_bytes > 0 || (section.cells == "none" && !pppoe) {
+        return None;
+    }
+    let evidence = [
+        Some(format!(
+            "a packet is counted with {} bytes above IP",
+            section.overhead_bytes
+        )),
+        (section.cells != "none").then(|| format!("the line has {} cells, as DSL has", section.cells)),
+        pppoe.then(|| format!("{} is PPPoE", section.interface)),
+    ];
+    let (link, name) = match section.cells.as_str() {
+        "atm" => ("44", "adsl"),
+        _ => ("34", "vdsl2-vlan-pppoe"),
+    };
+    Some(Finding {
+        id: "no-overhead",
+        interface: Some(section.interface.clone()),
+        what: "no overhead is counted on a line that has some: small packets fill the modem's buffer"
+            .to_owned(),
+        evidence: evidence.into_iter().flatten().collect(),
+        remedy: format!(
+            "name the line, such as option link '{name}' ('sqm calc links' lists them), or option overhead '{link}': \
+             a little too much costs little"
+        ),
+        fix: Some(Fix::Options(section.index, vec![("overhead", link.to_owned())])),
+    })
+}
+
+fn counted_twice(section: &Section) -> Option<Finding> {
+    (!section.counted_twice.is_empty()).then(|| Finding {
+        id: "counted-twice",
+        interface: Some(section.interface.clone()),
+        what: "a size table and CAKE both add the overhead: the line is left partly unused".to_owned(),
+        evidence: section.counted_twice.clone(),
+        remedy: "let one do it: option linklayer_adaptation_mechanism 'default', and no overhead among eqdisc_opts and \
+                 iqdisc_opts"
+            .to_owned(),
+        fix: Some(Fix::Options(
+            section.index,
+            vec![("linklayer_adaptation_mechanism", "default".to_owned())],
+        )),
+    })
+}
+
+fn aggregates(facts: &Facts, section: &Section) -> Option<Finding> {
+    if section.size_tables.is_empty() {
+        return None;
+    }
+    let device = facts.device(&section.interface)?;
+    let active: Vec<(&str, &str)> = AGGREGATING
+        .into_iter()
+        .filter(|(feature, _)| device.features.iter().any(|active| active == feature))
+        .collect();
+    if active.is_empty() {
+        return None;
+    }
+    let words: Vec<String> = active.iter().map(|(_, word)| format!("{word} off")).collect();
+    Some(Finding {
+        id: "aggregates",
+        interface: Some(section.interface.clone()),
+        what: "packets are joined to super-packets of up to 64 KiB, which a size table counts as one: overhead and cells \
+               of all but the first are forgotten"
+            .to_owned(),
+        evidence: vec![
+            format!("a size table on {}", section.size_tables.join(" and ")),
+            format!(
+                "{} has {}",
+                section.interface,
+                active.iter().map(|(feature, _)| *feature).collect::<Vec<_>>().join(", ")
+            ),
+        ],
+        remedy: format!(
+            "ethtool -K {} {}; or a set-up with CAKE, which splits them",
+            section.interface,
+            words.join(" ")
+        ),
+        fix: None,
+    })
+}
+
+fn marks_on_slow_line(section: &Section) -> Option<Finding> {
+    let rate = section.upload_kbit.filter(|rate| *rate < SLOW_KBIT)?;
+    section.upload_marks.filter(|marks| *marks)?;
+    let option = if section.faces_home() {
+        "ingress_ecn"
+    } else {
+        "egress_ecn"
+    };
+    Some(Finding {
+        id: "ecn-on-slow-upload",
+        interface: Some(section.interface.clone()),
+        what: "packets of the upload are marked where dropping them would free the slow line".to_owned(),
+        evidence: vec![format!(
+            "the upload is {rate} kbit/s and its queue marks with ECN"
+        )],
+        remedy: format!("option {option} 'NOECN'"),
+        fix: Some(Fix::Options(section.index, vec![(option, "NOECN".to_owned())])),
+    })
+}
+
+/// All of IPv6 is one flow to a queue below the tunnel.
+fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
+    let tunnel = facts
+        .devices
+        .iter()
+        .find(|device| device.kind == "sit" && device.up && device.name != "sit0")?;
+    let is_wan = facts.default_devices.contains(&section.interface);
+    let has_own = facts.sections.iter().any(|other| other.interface == tunnel.name);
+    (is_wan && !has_own && section.interface != tunnel.name).then(|| Finding {
+        id: "6in4",
+        interface: Some(section.interface.clone()),
+        what: format!(
+            "IPv6 goes through the tunnel {}, whose packets are one single flow to the queues of {}: a full download over \
+             IPv6 delays all of IPv6",
+            tunnel.name, section.interface
+        ),
+        evidence: vec![format!("{} is a 6in4 tunnel (sit) and up", tunnel.name)],
+        remedy: format!(
+            "a section of its own for {}, with rates a little below those of {}: it then sees the flows before they are \
+             wrapped",
+            tunnel.name, section.interface
+        ),
+        fix: None,
+    })
+}
+
+fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
+    let busy = facts.processors.iter().find(|processor| {
+        processor.idle_percent < LEAST_IDLE_PERCENT && processor.softirq_percent >= MOST_SOFTIRQ_PERCENT
+    })?;
+    let now = section.upload_now_kbit + section.download_now_kbit;
+    let wanted = section.upload_kbit.unwrap_or(0) + section.download_kbit.unwrap_or(0);
+    if now == 0 || section.backlog_bytes == 0 {
+        return None;
+    }
+    let governor = busy
+        .governor
+        .as_deref()
+        .filter(|governor| *governor != "performance");
+    let mut evidence = vec![
+        format!(
+            "processor {} was idle for {:.0} % of the time and handled packets for {:.0} %, with packets waiting in the queues",
+            busy.number, busy.idle_percent, busy.softirq_percent
+        ),
+        format!("{now} kbit/s went through the queues; {wanted} kbit/s are configured"),
+    ];
+    evidence.extend(governor.map(|governor| {
+        format!("its clock is governed by '{governor}', which may not see that short bursts of work need a fast clock")
+    }));
+    evidence.extend((busy.squeezed > 0).then(|| format!("it ran out of time {} times", busy.squeezed)));
+    // What it does with all of its time, if that were all it did.
+    let holds = now as f64 * 100.0 / busy.softirq_percent.max(1.0);
+    Some(Finding {
+        id: "processor-bound",
+        interface: Some(section.interface.clone()),
+        what: format!(
+            "this machine is too slow for the rates: one processor is full, and holds about {holds:.0} kbit/s in both \
+             directions together"
+        ),
+        evidence,
+        remedy: match governor {
+            Some(_) => "first try the governor 'performance' (echo performance | tee \
+                        /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor); then packet steering, piece_of_cake.qos or lower \
+                        rates"
+                .to_owned(),
+            None => "packet steering over all processors, piece_of_cake.qos instead of three classes, or lower rates".to_owned(),
+        },
+        fix: None,
+    })
+}
+
+impl Facts {
+    fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// Whether a device is somewhere below another one.
+    fn is_below(&self, name: &str, above: &str) -> bool {
+        let mut here = self.device(above);
+        // Deeper stacks are somebody's mistake.
+        for _ in 0..8 {
+            let lower = here.and_then(|device| device.lower.as_deref());
+            match lower {
+                Some(lower) if lower == name => return true,
+                Some(lower) => here = self.device(lower),
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Section {
+    fn faces_home(&self) -> bool {
+        self.options.get("facing").is_some_and(|facing| facing == "lan")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+use super::super::facts::Processor;
+use super::*;
+
+/// A router with PPPoE in a VLAN, shaped as planned, under load.
+fn healthy() -> Facts {
+    let device = |name: &str, kind: &str, lower: Option<&str>| Device {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        up: true,
+        lower: lower.map(str::to_owned),
+        features: vec!["rx-gro".to_owned(), "tx-generic-segmentation".to_owned()],
+    };
+    Facts {
+        sections: vec![Section {
+            interface: "pppoe-wan".to_owned(),
+            index: 1,
+            upload_kbit: Some(10_000),
+            download_kbit: Some(85_000),
+            overhead_bytes: 34,
+            cells: "ptm".to_owned(),
+            stack: vec!["PPPoE".to_owned(), "a VLAN tag".to_owned()],
+            root: "cake 1:".to_owned(),
+            upload_now_kbit: 9000,
+            download_now_kbit: 80_000,
+            backlog_bytes: 20_000,
+            ..Section::default()
+        }],
+        devices: vec![
+            device("eth0", "", None),
+            device("eth0.7", "vlan", Some("eth0")),
+            device("pppoe-wan", "ppp", Some("eth0.7")),
+            device("br-lan", "bridge", None),
+        ],
+        default_devices: vec!["pppoe-wan".to_owned()],
+        processors: vec![
+            Processor {
+                number: 0,
+                idle_percent: 40.0,
+                softirq_percent: 55.0,
+                governor: Some("ondemand".to_owned()),
+                squeezed: 0,
+            },
+            Processor {
+                number: 1,
+                idle_percent: 90.0,
+                ..Processor::default()
+            },
+        ],
+        ..Facts::default()
+    }
+}
+
+/// What is found after one change of the healthy facts, by its id.
+fn found(change: impl FnOnce(&mut Facts)) -> Vec<Finding> {
+    let mut facts = healthy();
+    change(&mut facts);
+    diagnose(&facts)
+}
+
+#[track_caller]
+fn only(id: &str, change: impl FnOnce(&mut Facts)) -> Finding {
+    let mut findings = found(change);
+    let ids: Vec<_> = findings.iter().map(|finding| finding.id).collect();
+    assert_eq!(ids, [id]);
+    let finding = findings.remove(0);
+    assert!(!finding.evidence.is_empty() && !finding.remedy.is_empty());
+    finding
+}
+
+#[test]
+fn a_healthy_line_has_no_findings() {
+    assert_eq!(diagnose(&healthy()), []);
+    assert_eq!(diagnose(&Facts::default()), []);
+}
+
+#[test]
+fn a_missing_part_of_the_kernel() {
+    only("missing-module", |facts| {
+        facts.missing = vec!["this kernel has no CAKE".to_owned()];
+    });
+}
+
+#[test]
+fn flow_offload_past_the_queues() {
+    let hardware = only("hardware-offload", |facts| {
+        // The session runs over this device.
+        facts.flow_offload.hardware = vec!["eth0".to_owned()];
+    });
+    assert!(hardware.remedy.contains("flow_offloading_hw=0"));
+    only("software-offload", |facts| {
+        facts.flow_offload.software = vec!["eth0.7".to_owned(), "br-lan".to_owned()];
+    });
+    only("hardware-offload", |facts| {
+        facts.flow_offload.configured = vec!["flow_offloading".to_owned(), "flow_offloading_hw".to_owned()];
+    });
+    // Between devices that are not shaped it does no harm.
+    assert_eq!(
+        found(|facts| facts.flow_offload.software = vec!["br-lan".to_owned()]),
+        []
+    );
+}
+
+#[test]
+fn the_trunk_to_the_switch() {
+    let finding = only("trunk", |facts| {
+        facts.sections[0].interface = "eth0".to_owned();
+        facts.sections[0].stack.clear();
+        facts.default_devices = vec!["eth0.7".to_owned()];
+        facts.devices.push(Device {
+            name: "eth0.1".to_owned(),
+            kind: "vlan".to_owned(),
+            up: true,
+            lower: Some("eth0".to_owned()),
+            features: Vec::new(),
+        });
+    });
+    assert_eq!(
+        finding.fix,
+        Some(Fix::Options(1, vec![("interface", "eth0.7".to_owned())]))
+    );
+    assert!(finding.what.contains("both directions"));
+    // One VLAN alone on it is the line.
+    assert_eq!(
+        found(|facts| {
+            facts.sections[0].interface = "eth0".to_owned();
+            facts.default_devices = vec!["eth0.7".to_owned()];
+        }),
+        []
+    );
+}
+
+#[test]
+fn directions() {
+    let finding = only("wrong-interface", |facts| {
+        facts.sections[0].interface = "br-lan".to_owned();
+    });
+    assert!(finding.remedy.contains("facing 'lan'"), "{finding:?}");
+    // On purpose.
+    let facing = |facts: &mut Facts| {
+        facts.sections[0]
+            .options
+            .insert("facing".to_owned(), "lan".to_owned());
+    };
+    assert_eq!(
+        found(|facts| {
+            facts.sections[0].interface = "br-lan".to_owned();
+            facing(facts);
+        }),
+        []
+    );
+    let finding = only("wrong-direction", facing);
+    assert_eq!(
+        finding.fix,
+        Some(Fix::Options(1, vec![("facing", "internet".to_owned())]))
+    );
+    only("swapped-rates", |facts| {
+        facts.sections[0].upload_kbit = Some(85_000);
+        facts.sections[0].download_kbit = Some(10_000);
+    });
+    assert_eq!(
+        found(|facts| facts.sections[0].upload_kbit = Some(85_000)),
+        [],
+        "a symmetric line"
+    );
+}
+
+#[test]
+fn another_queue() {
+    let finding = only("other-queue", |facts| {
+        facts.sections[0].differences = vec!["pppoe-wan 1: planned cake".to_owned()];
+        facts.sections[0].root = "fq_codel 9:".to_owned();
+        facts.sections[0].owner = Some("by tc".to_owned());
+    });
+    assert_eq!(finding.fix, Some(Fix::Start));
+    only("not-shaped", |facts| {
+        facts.sections[0].differences = vec!["pppoe-wan 1: planned cake".to_owned()];
+    });
+}
+
+#[test]
+fn accounting() {
+    let finding = only("no-overhead", |facts| facts.sections[0].overhead_bytes = 0);
+    assert!(finding.remedy.contains("vdsl2-vlan-pppoe"));
+    only("no-overhead", |facts| {
+        facts.sections[0].overhead_bytes = 0;
+        facts.sections[0].stack.clear();
+        facts.sections[0].cells = "atm".to_owned();
+    });
+    // A cable to the modem with nothing on it.
+    assert_eq!(
+        found(|facts| {
+            facts.sections[0].overhead_bytes = 0;
+            facts.sections[0].stack.clear();
+            facts.sections[0].cells = "none".to_owned();
+        }),
+        []
+    );
+    only("counted-twice", |facts| {
+        facts.sections[0].counted_twice = vec!["the plan for eth0".to_owned()];
+    });
+    let finding = only("aggregates", |facts| {
+        facts.sections[0].size_tables = vec!["pppoe-wan".to_owned()];
+    });
+    assert!(
+        finding
+            .remedy
+            .starts_with("ethtool -K pppoe-wan gro off gso off;"),
+        "{}",
+        finding.remedy
+    );
+    assert_eq!(
+        found(|facts| {
+            facts.sections[0].size_tables = vec!["pppoe-wan".to_owned()];
+            facts.devices[2].features.clear();
+        }),
+        []
+    );
+}
+
+#[test]
+fn marks_on_a_slow_upload() {
+    let slow = |facts: &mut Facts| {
+        facts.sections[0].upload_kbit = Some(1000);
+        facts.sections[0].upload_marks = Some(true);
+    };
+    let finding = only("ecn-on-slow-upload", slow);
+    assert_eq!(
+        finding.fix,
+        Some(Fix::Options(1, vec![("egress_ecn", "NOECN".to_owned())]))
+    );
+    assert_eq!(
+        found(|facts| facts.sections[0].upload_marks = Some(true)),
+        [],
+        "a fast one may"
+    );
+}
+
+#[test]
+fn a_6in4_tunnel() {
+    let tunnel = |facts: &mut Facts| {
+        facts.devices.push(Device {
+            name: "6in4-henet".to_owned(),
+            kind: "sit".to_owned(),
+            up: true,
+            ..Device::default()
+        });
+    };
+    only("6in4", tunnel);
+    assert_eq!(
+        found(|facts| {
+            tunnel(facts);
+            let own = Section {
+                interface: "6in4-henet".to_owned(),
+                ..facts.sections[0].clone()
+            };
+            facts.sections.push(own);
+        }),
+        []
+    );
+}
+
+#[test]
+fn a_processor_that_is_too_slow() {
+    let busy = |facts: &mut Facts| {
+        facts.processors[0].idle_percent = 2.0;
+        facts.processors[0].softirq_percent = 89.0;
+    };
+    let finding = only("processor-bound", busy);
+    assert!(finding.what.contains("about 100000 kbit/s"), "{}", finding.what);
+    assert!(
+        finding.evidence.iter().any(|e| e.contains("ondemand")) && finding.remedy.contains("performance")
+    );
+    // Busy with something else, or with nothing waiting.
+    assert_eq!(
+        found(|facts| {
+            busy(facts);
+            facts.processors[0].softirq_percent = 5.0;
+        }),
+        []
+    );
+    assert_eq!(
+        found(|facts| {
+            busy(facts);
+            facts.sections[0].backlog_bytes = 0;
+        }),
+        []
+    );
+}
+
+/// Facts go out as JSON and come back.
+#[test]
+fn facts_survive_the_trip() {
+    let text = serde_json::to_string(&healthy()).unwrap();
+    assert_eq!(serde_json::from_str::<Facts>(&text).unwrap(), healthy());
+    assert_eq!(serde_json::from_str::<Facts>("{}").unwrap(), Facts::default());
+}

@@ -1,0 +1,146 @@
+//! A plan for programs.
+
+use serde::Serialize;
+use sqm_core::spec::{Class, LinkLayer};
+use sqm_kernel::render;
+use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
+
+/// A plan for programs. Rates and sizes are in the units their names end in; `spec` is in `tc`'s words.
+#[derive(Serialize)]
+pub(crate) struct PlanJson {
+    interface: String,
+    script: String,
+    egress: Option<TreeJson>,
+    ingress: Option<TreeJson>,
+    /// Firewall rules, as `nft` commands.
+    firewall: Vec<String>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct TreeJson {
+    device: String,
+    qdiscs: Vec<QdiscJson>,
+    classes: Vec<ClassJson>,
+    /// In `tc`'s words, in the order in which they are asked.
+    filters: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct QdiscJson {
+    handle: String,
+    /// Absent for a root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    kind: &'static str,
+    spec: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stab: Option<StabJson>,
+}
+
+#[derive(Serialize)]
+struct StabJson {
+    mtu_bytes: u32,
+    entries: u32,
+    mpu_bytes: u32,
+    overhead_bytes: i32,
+    linklayer: &'static str,
+}
+
+#[derive(Serialize)]
+struct ClassJson {
+    id: String,
+    parent: String,
+    kind: &'static str,
+    spec: String,
+    /// Of HTB; HFSC's curves are in `spec`.
+    #[serde(flatten)]
+    htb: Option<HtbJson>,
+}
+
+#[derive(Serialize)]
+struct HtbJson {
+    rate_bits_per_sec: u64,
+    ceil_bits_per_sec: u64,
+    prio: u32,
+    quantum_bytes: Option<u32>,
+    burst_bytes: u64,
+    cburst_bytes: u64,
+}
+
+impl From<&Plan> for PlanJson {
+    fn from(plan: &Plan) -> Self {
+        let tree = |device: &str, tree: &Option<Tree>| {
+            tree.as_ref().map(
+                |Tree {
+                     qdiscs,
+                     classes,
+                     filters,
+                 }| TreeJson {
+                    device: device.to_owned(),
+                    qdiscs: qdiscs.iter().map(QdiscJson::from).collect(),
+                    classes: classes.iter().map(ClassJson::from).collect(),
+                    filters: filters.iter().map(ToString::to_string).collect(),
+                },
+            )
+        };
+        Self {
+            interface: plan.interface.clone(),
+            script: plan.script.clone(),
+            egress: tree(&plan.interface, &plan.egress),
+            ingress: tree(&plan.ifb(), &plan.ingress),
+            firewall: plan.firewall.as_ref().map(render::nft).unwrap_or_default(),
+            notes: plan.notes.clone(),
+        }
+    }
+}
+
+impl From<&PlannedQdisc> for QdiscJson {
+    fn from(
+        PlannedQdisc {
+            parent,
+            handle,
+            stab,
+            qdisc,
+        }: &PlannedQdisc,
+    ) -> Self {
+        Self {
+            handle: handle.to_string(),
+            parent: parent.map(|parent| parent.to_string()),
+            kind: qdisc.kind(),
+            spec: qdisc.to_string(),
+            stab: stab.as_ref().map(|stab| StabJson {
+                mtu_bytes: stab.mtu,
+                entries: stab.tsize,
+                mpu_bytes: stab.mpu,
+                overhead_bytes: stab.overhead,
+                linklayer: match stab.linklayer {
+                    LinkLayer::Ethernet => "ethernet",
+                    LinkLayer::Atm => "atm",
+                },
+            }),
+        }
+    }
+}
+
+impl From<&PlannedClass> for ClassJson {
+    fn from(PlannedClass { parent, id, class }: &PlannedClass) -> Self {
+        Self {
+            id: id.to_string(),
+            parent: parent.to_string(),
+            kind: class.kind(),
+            spec: class.to_string(),
+            htb: match class {
+                Class::Htb(class) => Some(HtbJson {
+                    rate_bits_per_sec: class.rate.bits_per_sec(),
+                    ceil_bits_per_sec: class.ceil.bits_per_sec(),
+                    prio: class.prio,
+                    quantum_bytes: class.quantum,
+                    burst_bytes: class.burst.0,
+                    cburst_bytes: class.cburst.0,
+                }),
+                Class::Hfsc(_) => None,
+            },
+        }
+    }
+}

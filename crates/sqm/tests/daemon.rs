@@ -1,0 +1,396 @@
+//! `sqm daemon` as its clients and its service manager meet it, in a network namespace of its own on this machine. What it
+//! does to queues is tested in the lab (`lab_daemon.rs`).
+
+use std::fs;
+use std::io::{Read, Write};
+
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Nothing here takes long; a machine that is busy gets the time it needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A daemon, and what it tells its service manager. It ends with this.
+struct Daemon {
+    folder: tempfile::TempDir,
+    process: Child,
+    manager: UnixDatagram,
+}
+
+impl Daemon {
+    /// One whose only section is of a device that is not there: nothing of any kernel is needed or touched.
+    fn start(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        fs::write(folder.path().join("sqm.conf"), CONFIG).unwrap();
+        let mut command = Command::new("unshare");
+        if !rustix::process::geteuid().is_root() {
+            command.arg("--map-root-user");
+        }
+        command
+            .arg("--net")
+            .arg(env!("CARGO_BIN_EXE_sqm"))
+            .arg("daemon")
+            .arg("--config")
+            .arg(folder.path().join("sqm.conf"))
+            .arg("--state-dir")
+            .arg(folder.path().join("state"))
+            .args(options)
+            .env("NOTIFY_SOCKET", folder.path().join("notify"))
+            .env("WATCHDOG_USEC", "200000");
+        let process = command.spawn().expect("util-linux has unshare");
+        Self {
+            folder,
+            process,
+            manager,
+        }
+    }
+
+    fn ready(options: &[&str]) -> Self {
+        let daemon = Self::start(options);
+        daemon.manager_hears("READY=1");
+        daemon
+    }
+
+    /// Waits until the daemon tells this; answers all that it told until then.
+    fn manager_hears(&self, words: &str) -> String {
+        let mut heard = String::new();
+        let mut bytes = [0; 4096];
+        while !heard.contains(words) {
+            let length = self
+                .manager
+                .recv(&mut bytes)
+                .unwrap_or_else(|error| panic!("the daemon never said {words}: {error}; it said {heard}"));
+            heard += std::str::from_utf8(&bytes[..length]).unwrap();
+        }
+        heard
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.process.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    fn ends(mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("state/api.sock")
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Code, head and body.
+    fn ask(&self, request: &str) -> (u16, String, String) {
+        answer(self.connect(), request)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (code, _, body) = self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n"));
+        assert_eq!(code, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.process.id()))
+            .unwrap()
+            .count()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const CONFIG: &str = "config queue\n\toption enabled '1'\n\toption interface 'sqm-none0'\n\toption download '85000'\n\
+                      \toption upload '10000'\n\toption script 'piece_of_cake.qos'\n";
+
+fn answer<S: Read + Write>(mut stream: S, request: &str) -> (u16, String, String) {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
+    let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (code, head.to_ascii_lowercase(), body.to_owned())
+}
+
+#[test]
+fn a_service_manager_hears_what_it_needs() {
+    let daemon = Daemon::start(&[]);
+    let heard = daemon.manager_hears("READY=1");
+    assert!(
+        heard.contains("STATUS=sqm-none0 waiting: there is no network device sqm-none0"),
+        "{heard}"
+    );
+    daemon.manager_hears("WATCHDOG=1");
+    daemon.manager_hears("WATCHDOG=1");
+    daemon.signal(Signal::HUP);
+    let heard = daemon.manager_hears("READY=1");
+    assert!(
+        heard.contains("RELOADING=1") && heard.contains("MONOTONIC_USEC="),
+        "{heard}"
+    );
+    fs::write(daemon.folder.path().join("sqm.conf"), "nonsense").unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.manager_hears("the configuration is wrong and the one before holds");
+    daemon.signal(Signal::TERM);
+    daemon.manager_hears("STOPPING=1");
+    let socket = daemon.socket();
+    assert!(daemon.ends().success());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn everybody_may_read_and_only_the_owner_may_change() {
+    let daemon = Daemon::ready(&[]);
+    let status = daemon.get("/v1/status");
+    assert_eq!((&status["version"], &status["health"]), (&1.into(), &"ok".into()));
+    assert_eq!(status["interfaces"][0]["state"], "waiting");
+    assert_eq!(daemon.get("/v1/plan")[0]["ingress"]["device"], "ifb4sqm-none0");
+    let apply = "POST /v1/apply HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: ";
+    let (code, _, body) = daemon.ask(&format!("{apply}0\r\n\r\n"));
+    assert_eq!(code, 200, "{body}");
+    assert!(body.contains("sqm-none0"), "{body}");
+    let (code, ..) = daemon.ask(&format!("{apply}26\r\n\r\n{{\"interface\": \"sqm-none0\"}}"));
+    assert_eq!(code, 200);
+    for (body, code, words) in [
+        ("{\"interface\": \"eth7\"}", 422, "no enabled section for eth7"),
+        ("{\"interfaec\": \"eth7\"}", 400, "interfaec"),
+        ("\u{0}", 400, "the body is not"),
+    ] {
+        let (found, _, answer) = daemon.ask(&format!("{apply}{}\r\n\r\n{body}", body.len()));
+        assert!(
+            found == code && answer.contains(words),
+            "{body}: {found} {answer}"
+        );
+    }
+    // A wrong file is an error of whoever asks for it, and what was read before holds.
+    fs::write(
+        daemon.folder.path().join("sqm.conf"),
+        CONFIG.replace("85000", "fast"),
+    )
+    .unwrap();
+    let (code, _, body) = daemon.ask(&format!("{apply}0\r\n\r\n"));
+    assert!(code == 422 && body.contains("sqm.conf:4: "), "{code} {body}");
+    let status = daemon.get("/v1/status");
+    assert_eq!(status["health"], "degraded");
+    assert_eq!(daemon.get("/v1/plan")[0]["interface"], "sqm-none0");
+
+    for (request, code) in [
+        ("DELETE /v1/status HTTP/1.0\r\n\r\n", 405),
+        ("GET /v1/apply HTTP/1.0\r\n\r\n", 405),
+        ("GET / HTTP/1.0\r\n\r\n", 404),
+        ("HEAD /v1/status HTTP/1.0\r\n\r\n", 200),
+        ("GET /v1/status/ HTTP/1.0\r\n\r\n", 404),
+    ] {
+        let (found, head, _) = daemon.ask(request);
+        assert_eq!(found, code, "{request}");
+        assert!(code != 405 || head.contains("allow: "), "{head}");
+    }
+    // Only root can be somebody else for a moment.
+    if rustix::process::geteuid().is_root() {
+        let stranger = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                let read = daemon.ask("GET /v1/status HTTP/1.0\r\n\r\n").0;
+                (read, daemon.ask(&format!("{apply}0\r\n\r\n")))
+            });
+            asking.join().unwrap()
+        });
+        assert_eq!((stranger.0, stranger.1.0), (200, 403), "{}", stranger.1.2);
+    }
+}
+
+#[test]
+fn events_are_told_as_they_come() {
+    let daemon = Daemon::ready(&[]);
+    let mut stream = daemon.connect();
+    stream
+        .write_all(b"GET /v1/events HTTP/1.1\r\nHost: sqm\r\n\r\n")
+        .unwrap();
+    let mut heard = String::new();
+    let mut bytes = [0; 4096];
+    let mut until = |words: &str| {
+        while !heard.contains(words) {
+            let length = stream.read(&mut bytes).expect("the events go on");
+            heard += std::str::from_utf8(&bytes[..length]).unwrap();
+        }
+    };
+    until("event: state");
+    until("waiting: there is no network device sqm-none0");
+    fs::write(daemon.folder.path().join("sqm.conf"), "nonsense").unwrap();
+    daemon.signal(Signal::HUP);
+    until("event: configuration");
+    until("unknown keyword 'nonsense'");
+}
+
+#[test]
+fn metrics_are_served_on_loopback_alone() {
+    for address in ["0.0.0.0:9469", "[::]:9469", "192.0.2.1:9469"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+            .args(["daemon", "--metrics", address])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{address}");
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert!(complaint.contains("is no loopback address"), "{complaint}");
+    }
+    let daemon = Daemon::ready(&[]);
+    let (code, head, text) = daemon.ask("GET /metrics HTTP/1.0\r\n\r\n");
+    assert_eq!(code, 200);
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"));
+    let parsed = openmetrics_parser::openmetrics::parse_openmetrics(&text).expect("it is OpenMetrics");
+    assert!(parsed.families.contains_key("sqm_healthy"), "{text}");
+}
+
+/// Requests of random bytes, of random words, and good ones broken off: whoever comes next is answered as ever.
+/// `SQM_REQUESTS` says how many (`make fuzz` asks for many more).
+#[test]
+fn random_requests_harm_nobody() {
+    const WORDS: [&str; 22] = [
+        "GET ",
+        "POST ",
+        "HEAD ",
+        "PUT ",
+        "/v1/status",
+        "/v1/apply",
+        "/v1/plan",
+        "/v1/events",
+        "/metrics",
+        "/",
+        " HTTP/1.1\r\n",
+        " HTTP/1.0\r\n",
+        "Host: sqm\r\n",
+        "Content-Length: 5\r\n",
+        "Content-Length: -1\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "\r\n",
+        "{\"interface\":",
+        "\0",
+        "ü",
+        "Expect: 100-continue\r\n",
+        "ffffffffffffffff\r\n",
+    ];
+    let count: u32 = std::env::var("SQM_REQUESTS").map_or(400, |n| n.parse().expect("a number"));
+    let daemon = Daemon::ready(&[]);
+    let before = daemon.descriptors();
+    let mut state = 20_u64;
+    let mut below = |n: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    for n in 0..count {
+        let mut stream = daemon.connect();
+        let mut request = Vec::new();
+        if below(3) == 0 {
+            request.extend((0..below(2000)).map(|_| below(256) as u8));
+        } else {
+            for _ in 0..below(12) {
+                request.extend(WORDS[below(WORDS.len())].bytes());
+            }
+        }
+        // A refusal may come before the last byte.
+        let _ = stream.write_all(&request);
+        if below(2) == 0 {
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            if below(4) == 0 {
+                stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+                let _ = stream.read(&mut [0; 100]);
+            }
+        }
+        drop(stream);
+        if n % 50 == 0 {
+            assert_eq!(daemon.get("/v1/status")["version"], 1, "after {n} requests");
+        }
+    }
+    // The last ones may not have been noticed as gone yet.
+    while daemon.descriptors() > before {
+        assert_eq!(daemon.get("/v1/status")["version"], 1);
+    }
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ends().success());
+}
+
+#[test]
+fn a_slow_client_keeps_nobody_waiting() {
+    let daemon = Daemon::ready(&[]);
+    let slow: Vec<UnixStream> = (0..20)
+        .map(|_| {
+            let mut stream = daemon.connect();
+            stream.write_all(b"GET /v1/sta").unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(daemon.get("/v1/status")["version"], 1);
+    drop(slow);
+    // A body that is never finished is given up on.
+    let (code, ..) =
+        daemon.ask("POST /v1/apply HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: 9\r\n\r\n{");
+    assert_eq!(code, 408);
+}
+
+#[test]
+fn without_the_privilege_it_says_which() {
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+        command.arg(env!("CARGO_BIN_EXE_sqm"));
+        command
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_sqm"))
+    };
+    let output = command.arg("daemon").output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("CAP_NET_ADMIN")
+    );
+}
+
+/// The metrics port is in the daemon's own namespace, where the test cannot reach it: asked from inside.
+#[test]
+fn the_metrics_port_knows_metrics_only() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("sqm.conf"), CONFIG).unwrap();
+    let script = format!(
+        "ip link set lo up
+         {sqm} daemon --config {folder}/sqm.conf --state-dir {folder}/state --metrics 127.0.0.1:9469 2>/dev/null & daemon=$!
+         until [ -S {folder}/state/api.sock ]; do sleep 0.05; done
+         for path in /metrics /v1/status; do
+             exec 3<>/dev/tcp/127.0.0.1/9469
+             printf 'GET %s HTTP/1.0\\r\\n\\r\\n' $path >&3
+             head -n 1 <&3
+             exec 3>&-
+         done
+         kill $daemon; wait $daemon",
+        sqm = env!("CARGO_BIN_EXE_sqm"),
+        folder = folder.path().display(),
+    );
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    let output = command.args(["--net", "bash", "-c", &script]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    assert_eq!(lines, ["HTTP/1.0 200 OK", "HTTP/1.0 404 Not Found"], "{said}");
+}

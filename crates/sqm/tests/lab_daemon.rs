@@ -1,0 +1,304 @@
+//! `sqm daemon` on a real kernel: whatever happens to an interface, within a second of being usable it is shaped as planned,
+//! or the status says why not.
+
+mod lab;
+
+use std::path::Path;
+
+use sqm_lab::{Clock, Home, Line};
+
+/// What the scripts below share: the router's d0, a veth whose other end is in the core, and the daemon.
+const TOOLS: &str = "
+set +e
+cd /tmp
+on_router() { ip netns exec router \"$@\"; }
+make_device() {
+    ip -batch - <<BATCH
+link add $1 netns router type veth peer name ${1}p netns core
+BATCH
+    ip -n router -batch - <<BATCH
+addr add 10.9.0.1/30 dev $1
+link set $1 up
+BATCH
+    ip -n core -batch - <<BATCH
+addr add 10.9.0.2/30 dev ${1}p
+link set ${1}p up
+BATCH
+}
+start_daemon() { (exec ip netns exec router sqm daemon --config /tmp/sqm \"$@\" >>/tmp/log 2>&1) & daemon=$!; }
+verified() { on_router sqm verify --config /tmp/sqm >/tmp/said 2>&1; }
+# A second after what has happened. All of it counts: waiting is the only thing that takes time here.
+within_a_second() {
+    sleep 1
+    verified || { echo \"$1: not as planned after a second: $(cat /tmp/said)\"; on_router sqm status --daemon; }
+    on_router sqm status --daemon | grep -q \"^d0: shaped\" || { echo \"$1: the status does not say so\"; on_router sqm status --daemon; }
+}
+says() {
+    sleep 1
+    on_router sqm status --daemon >/tmp/said 2>&1
+    grep -q \"$2\" /tmp/said || { echo \"$1: the status does not say why: $(cat /tmp/said)\"; }
+}
+";
+
+fn boot() -> Home {
+    let line = Line::named("cable24").expect("a known line");
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let home =
+        Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+    config(&home, "best_of_cake", 24000);
+    home
+}
+
+fn config(home: &Home, script: &str, download: u32) {
+    let text = format!(
+        "config queue\n\toption enabled '1'\n\toption interface 'd0'\n\toption download '{download}'\n\
+         \toption upload '4400'\n\toption script '{script}.qos'\n\toption link 'docsis'\n"
+    );
+    home.write("/tmp/sqm", text.as_bytes()).expect("a file");
+}
+
+/// Runs the script and fails with all that it prints.
+fn nothing_to_say(home: &Home, script: &str) {
+    let said = home.script(&format!("{TOOLS}{script}")).expect("the lab answers");
+    assert!(said.is_empty(), "{said}\n{}", log(home));
+}
+
+fn log(home: &Home) -> String {
+    home.script("cat /tmp/log").unwrap_or_default()
+}
+
+#[test]
+fn whatever_happens_to_a_device_it_is_shaped_within_a_second() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        "start_daemon
+         says absent 'there is no network device d0'
+         make_device d0
+         within_a_second 'late arrival'
+         on_router tc qdisc show dev d0 root | grep -q 'cake 1: root .*bandwidth 4400Kbit' || echo 'tc sees no cake'
+
+         ip -n router link set d0 mtu 1400; within_a_second 'mtu'
+         ip -n core link set d0p down; within_a_second 'carrier lost'
+         ip -n core link set d0p up; within_a_second 'carrier back'
+         ip -n router link set d0 down; within_a_second 'down'
+         ip -n router link set d0 up; within_a_second 'up'
+
+         tc -n router qdisc replace dev d0 root handle 9: fq_codel; within_a_second 'another root'
+         tc -n router qdisc del dev d0 ingress; within_a_second 'no redirect'
+         ip -n router link del ifb4d0; within_a_second 'no ifb'
+         ip -n router link set ifb4d0 down; within_a_second 'ifb down'
+
+         ip -n router link set d0 down; ip -n router link set d0 name d1; ip -n router link set d1 up
+         says renamed 'it was renamed to d1, and is no longer shaped'
+         tc -n router qdisc show dev d1 | grep cake && echo 'd1 is still shaped'
+         ip -n router link show ifb4d0 2>/dev/null && echo 'the ifb is left'
+         ip -n router link set d1 down; ip -n router link set d1 name d0; ip -n router link set d0 up
+         within_a_second 'renamed back'
+
+         ip -n router link del d0
+         says gone 'there is no network device d0'
+         make_device d0
+         within_a_second 'made again'
+         kill -TERM $daemon; wait $daemon; [ $? = 0 ] || echo \"TERM: exit $?\"
+         tc -n router qdisc show dev d0 | grep cake && echo 'TERM leaves the queues'
+         ip -n router link show ifb4d0 2>/dev/null && echo 'TERM leaves the ifb'
+         ls /run/sqm | grep -v lock && echo 'TERM leaves files'
+         true",
+    );
+}
+
+#[test]
+fn three_classes_with_firewall_rules_are_kept_too() {
+    let home = boot();
+    config(&home, "simple", 24000);
+    nothing_to_say(
+        &home,
+        "make_device d0; start_daemon
+         within_a_second 'start'
+         on_router nft delete table inet sqm_d0; within_a_second 'firewall'
+         tc -n router qdisc del dev d0 root; within_a_second 'no root'
+         tc -n router class change dev d0 parent 1:1 classid 1:11 htb rate 64kbit ceil 64kbit; within_a_second 'a class'
+         ip -n router link set d0 mtu 1300; within_a_second 'mtu, which bursts depend on'
+         kill -TERM $daemon; wait $daemon
+         on_router nft list tables | grep sqm && echo 'TERM leaves the firewall'
+         true",
+    );
+}
+
+#[test]
+fn removed_and_made_again_a_hundred_times_under_load() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        "make_device d0; start_daemon
+         (while :; do ip netns exec core ping -q -i 0.01 -c 50 10.9.0.1 >/dev/null 2>&1 || sleep 0.1; done) & load=$!
+         within_a_second 'start'
+         for n in $(seq 100); do
+             ip -n router link del d0
+             [ $((n % 3)) = 0 ] && sleep 0.0$((n % 10))
+             make_device d0
+             within_a_second \"time $n\"
+         done
+         kill $load
+         on_router ip -o link show type ifb | grep -v 'ifb4d0\\|ifb[01]:' && echo 'devices are left'
+         true",
+    );
+}
+
+#[test]
+fn kill_9_at_ten_random_points_and_at_every_change() {
+    let home = boot();
+    // A set-up of many steps.
+    config(&home, "simple", 24000);
+    nothing_to_say(
+        &home,
+        "make_device d0
+         # A service manager in one line: whatever ends is started again.
+         (until [ -e /tmp/over ]; do
+             fault=$(cat /tmp/fault 2>/dev/null); rm -f /tmp/fault
+             (exec ip netns exec router env SQM_FAULT=$fault sqm daemon --config /tmp/sqm >>/tmp/log 2>&1) & echo $! >/tmp/process
+             wait $!; echo \"ended: $?\" >>/tmp/log; sleep 0.05
+         done) &
+         within_a_second 'start'
+         # Points in time, after a change that makes work for it. (A small generator: the same in every run.)
+         seed=20
+         for n in $(seq 10); do
+             seed=$(((seed * 1103515245 + 12345) % 2147483648))
+             ip -n router link del d0; make_device d0
+             sleep 0.0$((seed / 65536 % 100))
+             kill -9 $(cat /tmp/process)
+             within_a_second \"time $n\"
+         done
+         # And before each change of the kernel that shaping a device takes.
+         for n in $(seq 24); do
+             echo kill@$n >/tmp/fault
+             ip -n router link del d0; ip -n router link del ifb4d0
+             kill -9 $(cat /tmp/process)
+             sleep 0.2
+             make_device d0
+             within_a_second \"change $n\"
+         done
+         touch /tmp/over; kill -TERM $(cat /tmp/process); sleep 1
+         tc -n router qdisc show dev d0 | grep htb && echo 'queues are left'
+         ip -n router link show ifb4d0 2>/dev/null && echo 'the ifb is left'
+         on_router nft list tables | grep sqm && echo 'the firewall is left'
+         true",
+    );
+    let killed = log(&home).matches("ended: 137").count();
+    // Ten, one for each of the 24, and one more wherever a change was reached.
+    assert!(killed >= 50, "{killed} kills\n{}", log(&home));
+}
+
+#[test]
+fn a_thousand_events_leave_memory_and_descriptors_as_they_were() {
+    let home = boot();
+    let said = home
+        .script(&format!(
+            "{TOOLS}
+             make_device d0; start_daemon
+             within_a_second 'start'
+             process=$daemon
+             look() {{ echo \"$1 $(ls /proc/$process/fd | wc -l) $(sed -n 's/VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$process/status)\"; }}
+             storm() {{
+                 for n in $(seq $1); do
+                     # Rarely enough to be put back each time.
+                     [ $((n % 60)) = 0 ] && tc -n router qdisc replace dev d0 root handle 9: fq_codel
+                     ip -n router -batch - <<BATCH
+link set d0 mtu $((1400 + n % 50))
+link set d0 down
+link set d0 up
+BATCH
+                     sleep 0.3
+                 done
+             }}
+             storm 67; sleep 1; look before
+             storm 334; sleep 1; look after
+             within_a_second end; kill -TERM $daemon"
+        ))
+        .expect("the lab answers");
+    let figures: Vec<Vec<&str>> = said.lines().map(|line| line.split(' ').collect()).collect();
+    let [before, after] = figures.as_slice() else {
+        panic!("{said}\n{}", log(&home));
+    };
+    assert_eq!(before[1], after[1], "descriptors: {said}");
+    let kilobytes = |row: &[&str]| row[2].parse::<u64>().expect("a number");
+    assert!(
+        kilobytes(after) <= kilobytes(before) + 128,
+        "memory, kB, after 200 and after 1200 events: {said}"
+    );
+}
+
+#[test]
+fn another_program_that_insists_is_given_way_to_and_named() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        "make_device d0; start_daemon
+         within_a_second 'start'
+         for n in 1 2 3 4 5; do tc -n router qdisc replace dev d0 root handle 9: fq_codel; sleep 0.5; done
+         says contested 'd0: contested'
+         grep -q 'another program has changed the queues 5 times.*fq_codel 9: has replaced our cake 1:' said || cat said
+         tc -n router qdisc replace dev d0 root handle 9: fq_codel; says 'gives way' 'd0: contested'
+         tc -n router qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'it does not give way'
+         sleep 61
+         within_a_second 'later'
+         kill -TERM $daemon; wait $daemon
+
+         start_daemon --drift report
+         within_a_second 'report: start'
+         tc -n router qdisc replace dev d0 root handle 9: fq_codel
+         says report 'd0: drifted'
+         tc -n router qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'repaired, though it should only report'
+         grep -q 'planned.*cake' said || cat said
+         true",
+    );
+}
+
+#[test]
+fn people_may_use_the_other_commands_beside_it() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        "make_device d0; start_daemon
+         within_a_second 'start'
+         on_router sqm stop d0 >/dev/null
+         says stopped 'stopped by hand'
+         tc -n router qdisc show dev d0 | grep cake && echo 'stop did not last'
+         on_router sqm start --config /tmp/sqm >/dev/null; within_a_second 'started by hand'
+
+         # A wrong file changes nothing, and says so.
+         cp sqm good; echo \"	option uplaod '1'\" >>sqm; sed -i s/4400/44mbits/ sqm
+         kill -HUP $daemon; says wrong \"44mbits\"
+         cp good sqm; kill -HUP $daemon; within_a_second 'right again'
+
+         # Another rate, by a reload of the daemon and by one of the command line, which the daemon takes over.
+         sed -i s/4400/4100/ sqm; kill -HUP $daemon; within_a_second 'HUP'
+         tc -n router qdisc show dev d0 root | grep -q 'bandwidth 4100Kbit' || echo 'HUP: another rate'
+         sed -i s/4100/3000/ sqm; on_router sqm reload --config /tmp/sqm >/dev/null; within_a_second 'sqm reload'
+         tc -n router qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'sqm reload was undone'
+
+         # A change on trial is left alone, and what was not confirmed stays undone.
+         sed -i s/3000/2000/ sqm; on_router sqm start --confirm 3 --config /tmp/sqm >/dev/null 2>&1 &
+         says trial 'waits for'
+         tc -n router qdisc show dev d0 root | grep -q 'bandwidth 2Mbit' || echo 'the trial was undone too soon'
+         sleep 4; tc -n router qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'the trial was not undone'
+         says 'after the trial' 'd0: shaped'
+
+         # Taken out of the file; put back.
+         cp sqm full; sed -i 's/enabled .1./enabled 0/' sqm; kill -HUP $daemon; sleep 1
+         tc -n router qdisc show dev d0 | grep cake && echo 'what is disabled is still shaped'
+         cp full sqm; kill -HUP $daemon; within_a_second 'enabled again'
+
+         # A second daemon is refused; one that leaves is replaced without a gap.
+         on_router sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 1 ] && grep -q 'another daemon' said || cat said
+         tc -n router -s qdisc show dev d0 root >before
+         kill -QUIT $daemon; wait $daemon || echo \"QUIT: exit $?\"
+         verified || echo \"QUIT takes the queues away: $(cat said)\"
+         start_daemon; within_a_second 'the next one'
+         grep -q 'stay as they are' log || cat log
+         kill -TERM $daemon; wait $daemon
+         echo nonsense >sqm; on_router sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 2 ] || cat said
+         true",
+    );
+}

@@ -1,0 +1,120 @@
+//! `sqm doctor`: each mistake made on purpose on a real kernel, found, mended and gone. What the lab's kernel cannot do (flow
+//! offload in the kernel, missing modules, a slow processor) is judged from facts in `crates/sqm/src/doctor/findings/tests.rs`.
+
+mod lab;
+
+use std::path::Path;
+
+use sqm_lab::{Clock, Home, Line};
+
+const TOOLS: &str = "
+set +e
+cd /tmp
+on_router() { ip netns exec router \"$@\"; }
+# The configuration: wan0 as it should be, with these words replaced and these lines added.
+configure() {
+    printf \"# the line\\nconfig queue\\n\\toption enabled '1'\\n\\toption interface 'wan0'\\n\\toption download '24000'\\n\\toption upload '4400'\\n\\toption script 'best_of_cake.qos'\\n\\toption link 'docsis'\\n\\toption foreign 'kept' # by whom?\\n\" >sqm
+    [ $# -lt 1 ] || sed -i \"$1\" sqm
+    [ $# -lt 2 ] || printf \"$2\" >>sqm
+}
+start() { on_router sqm reload --config /tmp/sqm >said 2>&1 || { echo \"reload: $(cat said)\"; }; }
+doctor() { on_router sqm doctor --seconds 0 --config /tmp/sqm \"$@\" >said 2>&1; }
+healthy() { doctor && grep -q '^nothing found' said || echo \"$1: not healthy: $(cat said)\"; }
+# Exactly this is found.
+found() {
+    doctor; [ $? = 1 ] || echo \"$1: exit code\"
+    [ \"$(grep -o '\\[[a-z0-9-]*\\]$' said)\" = \"[$1]\" ] || echo \"$1: found $(cat said)\"
+}
+mended() { doctor --fix || echo \"$1: --fix leaves $(cat said)\"; healthy \"$1 mended\"; }
+";
+
+fn nothing_to_say(script: &str) {
+    let line = Line::named("cable24").expect("a known line");
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let home =
+        Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+    let said = home.script(&format!("{TOOLS}{script}")).expect("the lab answers");
+    assert!(said.is_empty(), "{said}");
+}
+
+#[test]
+fn mistakes_of_the_configuration_are_found_and_mended() {
+    nothing_to_say(
+        "configure; start; healthy start
+
+         configure s/wan0/br0/; start; found wrong-interface; mended wrong-interface
+         grep -q \"interface 'wan0'\" sqm && grep -q '# the line' sqm && grep -q \"'kept' # by whom\" sqm || cat sqm
+         on_router tc qdisc show dev br0 | grep cake && echo 'br0 is still shaped'
+
+         configure '' \"\\toption facing 'lan'\\n\"; start; found wrong-direction; mended wrong-direction
+
+         configure \"s/'24000'/'x'/; s/'4400'/'24000'/; s/'x'/'4400'/\"; start; found swapped-rates
+         configure; start; healthy 'rates mended by hand'
+
+         configure \"s/option link 'docsis'/option linklayer 'atm'/\"; start; found no-overhead; mended no-overhead
+         configure 's/best_of_cake/piece_of_cake/' \"\\toption linklayer_adaptation_mechanism 'tc_stab'\\n\\toption eqdisc_opts 'overhead 18'\\n\"
+         sed -i '/link .docsis/d' sqm; printf \"\\toption linklayer 'ethernet'\\n\\toption overhead '18'\\n\" >>sqm
+         start; found counted-twice; mended counted-twice
+
+         configure 's/best_of_cake/simplest/; s/4400/1000/' \"\\toption egress_ecn 'ECN'\\n\"; start; found ecn-on-slow-upload; mended ecn-on-slow-upload
+         true",
+    );
+}
+
+#[test]
+fn mistakes_of_the_machine_are_found() {
+    nothing_to_say(
+        "configure; start
+         tc -n router qdisc replace dev wan0 root handle 9: fq_codel; found other-queue
+         grep -q 'the root of wan0 is fq_codel 9:' said || cat said
+         mended other-queue
+         on_router sqm stop >/dev/null; found not-shaped; mended not-shaped
+
+         # A switch with one cable: the internet and the home are VLANs on it.
+         ip -n router link add trunk type dummy; ip -n router link set trunk up
+         ip -n router link add link trunk name trunk.1 type vlan id 1; ip -n router link set trunk.1 up
+         ip -n router link add link trunk name trunk.2 type vlan id 2; ip -n router link set trunk.2 up
+         ip -n router addr add 10.99.0.1/24 dev trunk.2
+         ip -n router route replace default via 10.99.0.2 dev trunk.2
+         ip -n router -6 route replace default via fe80::2 dev trunk.2
+         configure s/wan0/trunk/; start; found trunk; mended trunk
+         grep -q \"interface 'trunk.2'\" sqm || cat sqm
+         ip -n router route replace default via 10.64.0.2 dev wan0
+         ip -n router -6 route replace default via fd00:64::2 dev wan0
+
+         # Size tables and super-packets.
+         configure s/best_of_cake/simplest/; start; healthy 'offloads are off in the lab'
+         on_router ethtool -K wan0 gro on gso on tso on >/dev/null 2>&1; found aggregates
+         grep -q 'do: *ethtool -K wan0 .*gso off' said || cat said
+         on_router $(sed -n 's/.*do: *\\(ethtool [^;]*\\);.*/\\1/p' said) >/dev/null 2>&1
+         healthy 'as it was told'
+
+         # A tunnel of IPv6 over IPv4.
+         ip -n router link add henet type sit remote 10.66.0.2 local 10.64.0.1; ip -n router link set henet up
+         configure; start; found 6in4; ip -n router link del henet; healthy 'no tunnel'
+
+         # OpenWrt's firewall with flow offload.
+         mkdir -p /etc/config; printf \"config defaults\\n\\toption flow_offloading '1'\\n\\toption flow_offloading_hw '1'\\n\" >/etc/config/firewall
+         found hardware-offload; sed -i /_hw/d /etc/config/firewall; found software-offload; rm /etc/config/firewall
+         healthy end
+         true",
+    );
+}
+
+#[test]
+fn a_report_tells_all_that_a_help_request_needs_and_no_secrets() {
+    nothing_to_say(
+        "configure '' \"# my password is hunter2; I am 203.0.113.9 and 2001:db8::77, my card is 52:54:00:12:34:56\\n\"; start
+         ip -n router addr add 198.51.100.77/32 dev wan0
+         on_router sqm report --seconds 0 --config /tmp/sqm --out /tmp/report.txt >said 2>&1 || cat said
+         for words in 'option download' 'bandwidth 4400kbit' 'the kernel holds what is configured' 'nothing found' 'wan0' \
+             'sent_bytes' 'Linux' 'default' 'cpu0\\|processor'; do
+             grep -q \"$words\" report.txt || echo \"the report lacks $words\"
+         done
+         mac=$(ip -n router -o link show wan0 | sed 's/.*ether \\([0-9a-f:]*\\).*/\\1/')
+         for secret in hunter2 \"$mac\" 203.0.113.9 198.51.100.77 2001:db8::77 52:54:00; do
+             grep -n \"$secret\" report.txt && echo \"the report tells $secret\"
+         done
+         true",
+    );
+}

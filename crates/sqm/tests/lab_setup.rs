@@ -1,0 +1,94 @@
+//! `sqm setup` on the lab's router: from nothing to verified shaping.
+
+mod lab;
+
+use std::path::Path;
+
+use sqm_lab::{Clock, Home, Line};
+
+fn nothing_to_say(script: &str) {
+    let line = Line::named("cable24").expect("a known line");
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let home =
+        Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+    let tools = "
+        set +e
+        cd /tmp
+        on_router() { ip netns exec router \"$@\"; }
+        setup() { on_router sqm setup --config /tmp/etc/sqm \"$@\" >said 2>&1; }
+        shaped() { on_router sqm verify --config /tmp/etc/sqm >verified 2>&1 || { echo \"$1: $(cat verified)\"; }; }
+        has() { grep -q -- \"$1\" \"$2\" || { echo \"$2 lacks $1: $(cat $2)\"; }; }
+    ";
+    let said = home.script(&format!("{tools}{script}")).expect("the lab answers");
+    assert!(said.is_empty(), "{said}");
+}
+
+#[test]
+fn three_answers_at_a_terminal() {
+    nothing_to_say(
+        "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
+         # A terminal, and somebody who mistypes first.
+         terminal() { script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1; }
+         printf 'docsys\\ndocsis\\n28235\\nmeasured 4632kbit\\n' | terminal || echo \"exit $?: $(cat said)\"
+         has 'wan0 leads to the internet: the default route goes through it' said
+         has \"did you mean 'docsis'\" said
+         has 'verified: the kernel holds what is configured' said
+         has \"option download '24000'\" etc/sqm; has \"option upload '4400'\" etc/sqm; has \"option link 'docsis'\" etc/sqm
+         shaped answers
+         on_router tc qdisc show dev wan0 root | grep -q 'bandwidth 4400Kbit' || echo 'tc sees another rate'
+         # Once more, with nothing but Enter.
+         cp etc/sqm before; on_router tc -s qdisc show dev wan0 root >counters
+         printf '\\n\\n\\n' | terminal || echo \"second: exit $?: $(cat said)\"
+         cmp before etc/sqm || echo 'the second run changed the file'
+         has 'as wanted already' said; has 'wan0: unchanged' said
+         # Somebody who goes away.
+         rm etc/sqm; printf 'docsis\\n' | terminal && echo 'half the answers were enough'
+         [ -e etc/sqm ] && echo 'half the answers were written'
+         true",
+    );
+}
+
+#[test]
+fn flags_alone_ask_nothing() {
+    nothing_to_say(
+        "setup --link docsis --measured 25264kbit 4632kbit || cat said
+         shaped flags; has \"option download '24001'\" etc/sqm
+         cp etc/sqm before
+         setup --link docsis --measured 25264kbit 4632kbit || cat said
+         cmp before etc/sqm || echo 'the second run changed the file'; has 'wan0: unchanged' said
+
+         # Comments and options of others stay.
+         sed -i \"s/^config queue/# mine\\\\nconfig queue/; s/option link/option foreign 'x' # theirs\\\\n\\\\toption link/\" etc/sqm
+         setup --link gpon --advertised 30mbit 5mbit || cat said
+         has '# mine' etc/sqm; has \"option foreign 'x' # theirs\" etc/sqm; has \"option link 'gpon'\" etc/sqm; has \"option upload '4250'\" etc/sqm
+         shaped changed
+
+         setup </dev/null && echo 'nobody to ask, and it did something'; has 'say --link' said
+         setup --link docsis </dev/null && echo 'no rates, and it did something'; has 'say --advertised or --measured' said
+         cp etc/sqm before
+         setup --link docsis --advertised 1gbit 50mbit --dry-run || cat said; has \"option download '850000'\" said
+         cmp before etc/sqm || echo 'a dry run changed the file'
+         # What cannot be applied is not left in the file either.
+         on_router env SQM_FAULT=error@1 sqm setup --config /tmp/etc/sqm --link docsis --advertised 1gbit 50mbit >said 2>&1; [ $? = 1 ] || cat said
+         cmp before etc/sqm || echo 'a failed run changed the file'
+         shaped 'after a failure'
+         ip -n router route del default; ip -n router -6 route del default
+         setup --link docsis --advertised 1gbit 50mbit && echo 'no route, and it knew'; has 'say --interface\\|Say --interface' said
+         setup --interface wan9 --link docsis --advertised 1gbit 50mbit; has 'wan9' said
+         true",
+    );
+}
+
+#[test]
+fn a_vlan_is_seen_below_the_interface() {
+    nothing_to_say(
+        "ip -n router link add link wan0 name wan0.7 type vlan id 7; ip -n router link set wan0.7 up
+         ip -n router addr add 10.99.0.1/24 dev wan0.7
+         ip -n router route replace default via 10.99.0.2 dev wan0.7; ip -n router -6 route del default
+         setup --link vdsl2 --advertised 50mbit 10mbit || cat said
+         has 'wan0.7 leads to the internet' said; has 'it has a VLAN tag' said; shaped vlan
+         # 22 of VDSL2 and 4 of the tag.
+         on_router tc qdisc show dev wan0.7 root | grep -q 'ptm overhead 26' || on_router tc qdisc show dev wan0.7
+         true",
+    );
+}

@@ -1,0 +1,103 @@
+//! What is shipped beside the program. That the Debian package installs, starts and leaves nothing behind on a clean Debian is
+//! shown by `packaging/debian/test.sh` (`make test-deb`), which takes minutes and needs root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn packaging(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../packaging")
+        .join(file)
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{program} must be there (lab/deps.sh build): {error}"))
+}
+
+/// Of 10; what remains is what shaping needs: root's files, netlink, sockets and the host's network.
+#[test]
+fn the_units_expose_little() {
+    for unit in ["sqm.service", "sqm-serve.service"] {
+        let file = packaging(unit);
+        let arguments = ["security", "--offline=true", "--threshold=20", "--no-pager"];
+        let output = run(
+            "systemd-analyze",
+            &[&arguments[..], &[file.to_str().unwrap()]].concat(),
+        );
+        let said = String::from_utf8_lossy(&output.stdout);
+        let last = said.lines().last().unwrap_or_default();
+        assert!(output.status.success(), "{unit}: {last}");
+        assert!(last.contains("Overall exposure level"), "{unit}: {said}");
+    }
+}
+
+#[test]
+fn the_units_say_what_systemd_understands() {
+    // With a program that is there: ours is where the package puts it.
+    let folder = tempfile::tempdir().unwrap();
+    for unit in ["sqm.service", "sqm-serve.service"] {
+        let text = std::fs::read_to_string(packaging(unit)).unwrap();
+        let text = text
+            .replace("/usr/bin/sqm", "/bin/true")
+            .replace("Documentation=man:sqm(8)\n", "");
+        let file = folder.path().join(unit);
+        std::fs::write(&file, text).unwrap();
+        let output = run("systemd-analyze", &["verify", file.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        // Other units of this machine are not ours to judge.
+        let ours: Vec<&str> = said.lines().filter(|line| line.contains(unit)).collect();
+        assert!(ours.is_empty(), "{ours:?}");
+    }
+}
+
+#[test]
+fn the_scripts_are_good_shell() {
+    for script in [
+        "debian/build.sh",
+        "debian/test.sh",
+        "debian/postinst",
+        "debian/prerm",
+        "debian/postrm",
+        "ifupdown/sqm",
+        "openwrt/sqm.init",
+        "openwrt/sqm.hotplug",
+    ] {
+        let output = run("sh", &["-n", packaging(script).to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {said}");
+    }
+}
+
+#[test]
+fn the_shipped_configuration_is_good_and_shapes_nothing() {
+    let file = packaging("debian/sqm.conf");
+    let output = run(
+        env!("CARGO_BIN_EXE_sqm"),
+        &["plan", "--format", "json", "--config", file.to_str().unwrap()],
+    );
+    assert!(output.status.success());
+    let plans: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(plans, serde_json::json!([]));
+}
+
+#[test]
+fn every_command_has_a_page_and_is_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(
+        env!("CARGO_BIN_EXE_sqm"),
+        &["manual", folder.path().to_str().unwrap()],
+    );
+    assert!(output.status.success());
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(page("sqm.8").contains(".TH sqm 8"));
+    assert!(page("sqm-daemon.8").contains("api.sock"));
+    assert!(page("sqm-calc-goodput.8").contains("Gross rate"));
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(env!("CARGO_BIN_EXE_sqm"), &["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains("reload") && script.contains("daemon"), "{shell}");
+    }
+}

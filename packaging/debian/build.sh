@@ -1,0 +1,58 @@
+#!/bin/sh
+# Builds the Debian package from a built program.
+# Usage: build.sh PROGRAM FOLDER  (prints the package's file name, which is put into FOLDER)
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+program=$1
+out=$2
+for tool in dpkg-deb strip gzip; do
+    command -v "$tool" >/dev/null || {
+        echo "package: the program '$tool' is missing (Debian packages dpkg and binutils)" >&2
+        exit 1
+    }
+done
+version=$("$program" --version | cut -d' ' -f2)
+architecture=$(dpkg --print-architecture)
+# The oldest C library that has every symbol the program asks for.
+libc=$(objdump -T "$program" | sed -n 's/.*(\?GLIBC_\([0-9.]*\))\?.*/\1/p' | sort -uV | tail -n 1)
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+umask 022
+chmod 755 "$root"
+install -D -m 755 -s "$program" "$root/usr/bin/sqm"
+install -D -m 644 "$here/../sqm.service" "$root/lib/systemd/system/sqm.service"
+install -D -m 644 "$here/../sqm-serve.service" "$root/lib/systemd/system/sqm-serve.service"
+install -D -m 644 "$here/sqm.conf" "$root/etc/config/sqm"
+install -D -m 755 "$here/../ifupdown/sqm" "$root/usr/share/doc/sqm/examples/if-up.d-sqm"
+install -D -m 644 "$here/../../LICENSE-MIT" "$root/usr/share/doc/sqm/copyright"
+gzip -9n <"$here/../../CHANGELOG.md" >"$root/usr/share/doc/sqm/changelog.gz"
+chmod 644 "$root/usr/share/doc/sqm/changelog.gz"
+mkdir -p "$root/usr/share/man/man8" "$root/usr/share/bash-completion/completions"
+"$program" manual "$root/usr/share/man/man8"
+gzip -9n "$root"/usr/share/man/man8/*.8
+"$program" completions bash >"$root/usr/share/bash-completion/completions/sqm"
+
+mkdir "$root/DEBIAN"
+install -m 755 "$here/postinst" "$here/prerm" "$here/postrm" "$root/DEBIAN"
+echo /etc/config/sqm >"$root/DEBIAN/conffiles"
+cat >"$root/DEBIAN/control" <<CONTROL
+Package: sqm
+Version: $version
+Architecture: $architecture
+Maintainer: the authors of sqm <sqm@localhost>
+Section: net
+Priority: optional
+Depends: libc6 (>= $libc), libgcc-s1
+Conflicts: sqm-scripts
+Installed-Size: $(du -sk "$root" | cut -f1)
+Description: Smart Queue Management
+ Keeps latency low while an internet line is full: plans the queues that end bufferbloat, sets them up in the kernel,
+ keeps them so, and measures the difference.
+CONTROL
+(cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | sort | xargs md5sum >DEBIAN/md5sums)
+mkdir -p "$out"
+file=$out/sqm_${version}_$architecture.deb
+dpkg-deb --root-owner-group --build "$root" "$file" >/dev/null
+echo "$file"
