@@ -3,13 +3,22 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sqm_kernel::netlink::{filter, link, nftables, options, socket, traffic};
+use sqm_kernel::netlink::{ethtool, filter, flowtable, link, monitor, nftables, options, socket, traffic};
 use sqm_kernel::observe;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = link::decode_link(bytes);
     let _ = socket::decode_acknowledgement(0x300, bytes);
     let _ = nftables::decode_rule(bytes);
+    if let Some((kind, body)) = bytes.split_first() {
+        let (kind, body) = (u16::from(*kind), body.to_vec());
+        let message = socket::Message { kind, body };
+        let _ = (
+            monitor::decode(&message),
+            ethtool::decode(&message),
+            flowtable::decode(&message),
+        );
+    }
     let Some(entry) = traffic::decode_entry(bytes) else {
         return;
     };

@@ -34,39 +34,40 @@ files >/test/before
 dpkg -i /tmp/sqm.deb >/test/log 2>&1 || { cat /test/log; fail "it does not install"; }
 sqm --version
 systemctl is-enabled sqm.service >/dev/null || fail "the unit is not enabled"
-systemd-analyze verify sqm.service 2>/test/log || { cat /test/log; fail "systemd does not like the unit"; }
+# A small system has no man, with which the unit's documentation would be looked up.
+systemd-analyze verify sqm.service 2>&1 | grep -v "'man " >/test/log || true
+[ ! -s /test/log ] || { cat /test/log; fail "systemd does not like the unit"; }
 
-ip link add d0 type dummy 2>/dev/null && ip link set d0 up || fail "this machine's kernel has no dummy device"
+# Any device that this machine's kernel can make will do.
+for kind in dummy veth ifb; do
+    ip link add d0 type $kind 2>/dev/null && break
+done
+ip link set d0 up || fail "this machine's kernel has no virtual devices"
+# Of what every kernel with traffic control has.
 cat >/etc/config/sqm <<CONFIG
 config queue
 	option enabled '1'
 	option interface 'd0'
 	option download '0'
 	option upload '10mbit'
-	option script 'best_of_cake.qos'
+	option script 'simplest_tbf.qos'
+	option qdisc 'pfifo'
 CONFIG
 # As the unit starts it, by hand: systemd itself cannot run here.
 command=$(sed -n 's/^ExecStart=\([^$]*\).*/\1/p' /lib/systemd/system/sqm.service)
 $command 2>/test/log & daemon=$!
 for n in $(seq 100); do
-    sqm status --daemon >/test/said 2>&1 && break
-    grep -q failed /test/said && break
+    sqm status --daemon >/test/said 2>&1 && grep -q 'd0: shaped' /test/said && break
     sleep 0.1
 done
-if grep -q 'd0: shaped' /test/said; then
-    tc qdisc show dev d0 | grep -q cake || fail "tc sees no cake"
-elif grep -q 'this kernel has no' /test/said; then
-    echo "test: this machine's kernel cannot shape; the daemon says so: $(tail -n 1 /test/said)"
-else
-    cat /test/said /test/log
-    fail "the daemon does not shape and does not say why"
-fi
-# A shaped device is left to dpkg; the daemon is systemd's to end, which is not here.
-kill -TERM $daemon
-wait $daemon || fail "the daemon did not end well"
-sqm start >/dev/null 2>&1 || true
+grep -q 'd0: shaped' /test/said || { cat /test/said /test/log; fail "the daemon does not shape"; }
+tc qdisc show dev d0 | grep -q 'tbf 1: root .*rate 10Mbit' || fail "tc does not see the queue"
+# The package goes while the queues of a daemon that died are in force.
+kill -9 $daemon
+wait $daemon || true
+tc qdisc show dev d0 | grep -q tbf || fail "the queues died with the daemon"
 dpkg -r sqm >/test/log 2>&1 || { cat /test/log; fail "it does not go"; }
-tc qdisc show dev d0 | grep cake && fail "d0 is still shaped"
+tc qdisc show dev d0 | grep tbf && fail "d0 is still shaped"
 dpkg -P sqm >/test/log 2>&1 || { cat /test/log; fail "it does not go for good"; }
 files >/test/after
 diff /test/before /test/after || fail "files are left"

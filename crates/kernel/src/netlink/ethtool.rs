@@ -55,7 +55,7 @@ fn number(message: &Message, name: &str) -> Option<u16> {
 }
 
 /// A device and its active features.
-fn decode(message: &Message) -> Option<(String, Vec<String>)> {
+pub fn decode(message: &Message) -> Option<(String, Vec<String>)> {
     let attributes = Attributes(message.body.get(HEADER..)?);
     let device = attributes.nested(FEATURES_HEADER).text(HEADER_DEVICE_NAME)?;
     let bits = attributes.nested(FEATURES_ACTIVE).nested(BITSET_BITS);

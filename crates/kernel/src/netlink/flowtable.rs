@@ -33,7 +33,8 @@ pub fn list(socket: &mut Socket) -> Result<Vec<Flowtable>, Refusal> {
     Ok(messages.iter().filter_map(decode).collect())
 }
 
-fn decode(message: &Message) -> Option<Flowtable> {
+/// Reads one message of that list.
+pub fn decode(message: &Message) -> Option<Flowtable> {
     let attributes = Attributes(message.body.get(HEADER..)?);
     let text = |bytes: &[u8]| {
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());

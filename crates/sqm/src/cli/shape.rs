@@ -263,7 +263,7 @@ impl Status {
         }
         for interface in status["interfaces"].as_array().into_iter().flatten() {
             println!(
-                "{}: {} for {:.0} s, set up or changed {} times, repaired {} times",
+                "{}: {} for {:.0} s (set up or changed: {}, repaired: {})",
                 text(&interface["interface"]),
                 text(&interface["state"]),
                 interface["for_seconds"].as_f64().unwrap_or_default(),

@@ -242,12 +242,10 @@ fn other_queue(section: &Section) -> Option<Finding> {
         id: if by.is_some() { "other-queue" } else { "not-shaped" },
         interface: Some(section.interface.clone()),
         what: match by {
-            Some(_) => format!(
-                "another queue is in the way on {}: the line is not shaped as configured",
-                section.interface
-            ),
-            None => format!("{} is not shaped as configured", section.interface),
-        },
+            Some(_) => "another queue is in the way: the line is not shaped as configured",
+            None => "the line is not shaped as configured",
+        }
+        .to_owned(),
         evidence,
         remedy: "'sqm start'; 'sqm daemon' keeps it so. Stop whatever else shapes this device".to_owned(),
         fix: Some(Fix::Start),
