@@ -38,7 +38,7 @@ deb:
 	cargo build --release --bin sqm
 	packaging/debian/build.sh $${CARGO_TARGET_DIR:-target}/release/sqm deb-out
 
-# Installs the package on a clean Debian 12 and removes it; needs root and debootstrap, takes minutes. Nightly.
-test-deb: deb
+# Boots a clean Debian 12 on the lab kernel, installs the package and removes it; needs root and debootstrap. Nightly.
+test-deb: deb lab-kernel
 	lab/deps.sh deb
 	packaging/debian/test.sh deb-out/sqm_*.deb

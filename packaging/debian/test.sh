@@ -1,14 +1,19 @@
 #!/bin/sh
-# Installs the package on a clean Debian 12, starts the daemon there, shapes, removes the package, and looks for what is left.
-# Needs root, debootstrap and a Debian mirror; changes nothing on this machine: the system is a folder of its own, its network
-# a namespace of its own.
+# Boots a clean Debian 12 with its systemd on the lab's kernel, installs the package there, and sees it start, shape, survive
+# kill -9, reload, stop, upgrade and go without leaving anything behind.
+#
+# Needs root (a Debian system is made of files of many owners), debootstrap and a Debian mirror. Nothing of this machine is
+# changed: the guest is a process, its disk a folder that is gone afterwards.
 # Usage: test.sh PACKAGE [FOLDER]  (the folder keeps the bare system for the next time)
 set -eu
 
 package=$1
-keep=${2:-${XDG_CACHE_HOME:-$HOME/.cache}/sqm/debian-12}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/sqm
+keep=${2:-$cache/debian-12}
+kernel=${SQM_LAB_CACHE:-$cache/lab}/linux-virtual-time
 [ "$(id -u)" = 0 ] || { echo "test: only root can make a Debian system" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "test: the Debian package debootstrap is missing" >&2; exit 1; }
+[ -x "$kernel" ] || { echo "test: there is no lab kernel: make lab-kernel" >&2; exit 1; }
 
 if [ ! -e "$keep/done" ]; then
     rm -rf "$keep"
@@ -22,56 +27,70 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -a "$keep/system" "$work/system"
-cp "$package" "$work/system/tmp/sqm.deb"
+cp "$package" "$work/system/root/sqm.deb"
 
-# A network, mounts and processes of its own; they end with it.
-unshare --net --mount --pid --fork --mount-proc="$work/system/proc" chroot "$work/system" /bin/sh -eu <<'INSIDE'
-fail() { echo "test: $*" >&2; exit 1; }
-files() { find / -xdev \( -path /proc -o -path /tmp -o -path /var -o -path /run -o -path /test \) -prune -o -print | sort; }
-mkdir /test
-files >/test/before
+cat >"$work/system/root/test.service" <<'UNIT'
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /root/test
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/console
+UNIT
+mkdir -p "$work/system/etc/systemd/system/multi-user.target.wants"
+ln -s /root/test.service "$work/system/etc/systemd/system/multi-user.target.wants/test.service"
+ln -s /root/test.service "$work/system/etc/systemd/system/test.service"
 
-dpkg -i /tmp/sqm.deb >/test/log 2>&1 || { cat /test/log; fail "it does not install"; }
-sqm --version
-systemctl is-enabled sqm.service >/dev/null || fail "the unit is not enabled"
-# A small system has no man, with which the unit's documentation would be looked up.
-systemd-analyze verify sqm.service 2>&1 | grep -v "'man " >/test/log || true
-[ ! -s /test/log ] || { cat /test/log; fail "systemd does not like the unit"; }
+cat >"$work/system/root/test" <<'INSIDE'
+fail() { echo "FAILED: $*"; journalctl --no-pager -u sqm | tail -n 20; systemctl poweroff -ff; }
+files() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var -o -path /run -o -path /root \) -prune -o -print | sort; }
+shaped() { sleep 1; sqm verify >/dev/null && tc qdisc show dev d0 root | grep -q "cake 1: .*bandwidth $1" || fail "$2: $(tc qdisc show dev d0)"; }
+unshaped() { ! tc qdisc show dev d0 | grep -q cake && ! ip link show ifb4d0 2>/dev/null || fail "$1: still shaped"; }
 
-# Any device that this machine's kernel can make will do.
-for kind in dummy veth ifb; do
-    ip link add d0 type $kind 2>/dev/null && break
-done
-ip link set d0 up || fail "this machine's kernel has no virtual devices"
-# Of what every kernel with traffic control has.
-cat >/etc/config/sqm <<CONFIG
-config queue
-	option enabled '1'
-	option interface 'd0'
-	option download '0'
-	option upload '10mbit'
-	option script 'simplest_tbf.qos'
-	option qdisc 'pfifo'
-CONFIG
-# As the unit starts it, by hand: systemd itself cannot run here.
-command=$(sed -n 's/^ExecStart=\([^$]*\).*/\1/p' /lib/systemd/system/sqm.service)
-$command 2>/test/log & daemon=$!
-for n in $(seq 100); do
-    sqm status --daemon >/test/said 2>&1 && grep -q 'd0: shaped' /test/said && break
-    sleep 0.1
-done
-grep -q 'd0: shaped' /test/said || { cat /test/said /test/log; fail "the daemon does not shape"; }
-tc qdisc show dev d0 | grep -q 'tbf 1: root .*rate 10Mbit' || fail "tc does not see the queue"
-# The package goes while the queues of a daemon that died are in force.
-kill -9 $daemon
-wait $daemon || true
-tc qdisc show dev d0 | grep -q tbf || fail "the queues died with the daemon"
-dpkg -r sqm >/test/log 2>&1 || { cat /test/log; fail "it does not go"; }
-tc qdisc show dev d0 | grep tbf && fail "d0 is still shaped"
-dpkg -P sqm >/test/log 2>&1 || { cat /test/log; fail "it does not go for good"; }
-files >/test/after
-diff /test/before /test/after || fail "files are left"
+files >/root/before
+dpkg -i /root/sqm.deb >/root/log 2>&1 || { cat /root/log; fail "it does not install"; }
+systemctl is-enabled --quiet sqm && systemctl is-active --quiet sqm || fail "it is not enabled and started"
+systemctl status sqm | grep -q 'Status: "no interface is configured' || fail "it does not say that nothing is configured"
+
+sed -i "s/enabled '0'/enabled '1'/; s/eth0/d0/" /etc/config/sqm
+systemctl reload sqm || fail "it does not reload"
+systemctl status sqm | grep -q 'Status: "d0 waiting: there is no network device d0' || fail "it does not say what it waits for"
+ip link add d0 type dummy && ip link set d0 up
+shaped 10Mbit "a device that arrives late"
+kill -9 "$(systemctl show -p MainPID --value sqm)"
+shaped 10Mbit "kill -9"
+[ "$(systemctl show -p NRestarts --value sqm)" = 1 ] || fail "it was not started again"
+tc qdisc replace dev d0 root handle 9: fq_codel
+shaped 10Mbit "another program"
+sed -i s/10mbit/9mbit/ /etc/config/sqm && systemctl reload sqm
+shaped 9Mbit "reload"
+setpriv --reuid 65534 --clear-groups sqm status --daemon | grep -q "d0: shaped" || fail "others may not look"
+# The same package again is an upgrade: the queues stay, and the log tells.
+made() { journalctl --no-pager -u sqm | grep -c 'added 1: root'; }
+before=$(made)
+dpkg -i /root/sqm.deb >/root/log 2>&1 || { cat /root/log; fail "it does not upgrade"; }
+shaped 9Mbit "upgrade"
+[ "$before" = "$(made)" ] || fail "an upgrade makes new queues"
+systemctl stop sqm
+unshaped stop
+systemctl start sqm
+shaped 9Mbit "start"
+dpkg -P sqm >/root/log 2>&1 || { cat /root/log; fail "it does not go"; }
+unshaped "remove"
+files >/root/after
+diff /root/before /root/after || fail "files are left"
 [ ! -e /run/sqm ] || fail "/run/sqm is left"
 ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg remembers it"
-echo "test: installed, started, removed; nothing is left"
+systemctl --failed --no-legend | grep sqm && fail "a unit is left"
+echo "PASSED: installed, started, shaped, killed, upgraded, removed; nothing is left"
+systemctl poweroff -ff
 INSIDE
+
+timeout 600 "$kernel" mem=512M root=/dev/root rootfstype=hostfs "rootflags=$work/system" rw quiet con=null con0=fd:0,fd:1 \
+    umid=sqm-deb "uml_dir=$work" time-travel=inf-cpu init=/lib/systemd/systemd systemd.show_status=0 \
+    </dev/null >"$work/console" 2>/dev/null || true
+grep '^PASSED' "$work/console" || {
+    echo "test: the guest said:" >&2
+    tail -n 40 "$work/console" >&2
+    exit 1
+}

@@ -68,7 +68,7 @@ fn mistakes_of_the_machine_are_found() {
          tc -n router qdisc replace dev wan0 root handle 9: fq_codel; found other-queue
          grep -q 'the root of wan0 is fq_codel 9:' said || cat said
          mended other-queue
-         on_router sqm stop >/dev/null; found not-shaped; mended not-shaped
+         on_router sqm stop >/dev/null; tc -n router qdisc del dev wan0 root; found not-shaped; mended not-shaped
 
          # A switch with one cable: the internet and the home are VLANs on it.
          ip -n router link add trunk type dummy; ip -n router link set trunk up
