@@ -2,7 +2,7 @@
 //! that it may stay.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, IsTerminal};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,72 +50,91 @@ impl Confirm {
     }
 }
 
-/// Says that a confirmation is awaited; before others may look at what was changed. It holds as long as the answer
-/// lives.
-pub(super) fn announce(directory: &Path) -> Result<File, Failure> {
-    let awaited = File::create(file(directory)).context("cannot wait for a confirmation")?;
-    flock(&awaited, FlockOperation::NonBlockingLockExclusive)
-        .context("somebody else waits for a confirmation")?;
-    Ok(awaited)
+/// A change that nobody has confirmed yet; others take it for settled when this is gone.
+pub(super) struct Trial {
+    directory: PathBuf,
+    /// Its lock says that somebody waits.
+    _awaited: File,
+    hung_up: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
 }
 
-/// Waits, once it has been announced, until somebody confirms: by Enter in this terminal, or by `sqm confirm` in
-/// another. False if nobody did in time.
-pub(super) fn wait(directory: &Path, seconds: u32) -> Result<bool, Failure> {
-    let file = file(directory);
-    eprintln!("Keep it? Press Enter, or run 'sqm confirm', within {seconds} s; else everything is put back.");
-    // The line that is changed may be the one that this terminal hangs on: its end must not end the waiting.
-    let (hung_up, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    flag::register(SIGHUP, Arc::clone(&hung_up)).context("cannot wait for a confirmation")?;
-    for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, Arc::clone(&ended)).context("cannot wait for a confirmation")?;
+impl Trial {
+    /// Says that a confirmation is awaited; before others may look at what was changed.
+    pub(super) fn announce(directory: &Path) -> Result<Self, Failure> {
+        const WHY: &str = "cannot wait for a confirmation";
+        // The line that is changed may be the one that this terminal hangs on: its end must not end the waiting.
+        let (hung_up, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        flag::register(SIGHUP, Arc::clone(&hung_up)).context(WHY)?;
+        for signal in [SIGINT, SIGTERM] {
+            flag::register(signal, Arc::clone(&ended)).context(WHY)?;
+        }
+        let mut awaited = File::create(file(directory)).context(WHY)?;
+        flock(&awaited, FlockOperation::NonBlockingLockExclusive)
+            .context("somebody else waits for a confirmation")?;
+        write!(awaited, "{}", std::process::id()).context(WHY)?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            _awaited: awaited,
+            hung_up,
+            ended,
+        })
     }
-    let end = Instant::now() + Duration::from_secs(seconds.into());
-    let stdin = std::io::stdin();
-    let terminal = stdin.is_terminal();
-    let confirmed = loop {
-        if !file.exists() {
-            break true;
-        }
-        if Instant::now() >= end || ended.load(Ordering::Relaxed) {
-            break false;
-        }
-        // Without a terminal nobody can press a key, and an end of input is no answer.
-        let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
-        let watched = if terminal && !hung_up.load(Ordering::Relaxed) {
-            &mut watched[..]
-        } else {
-            &mut []
-        };
-        match poll(watched, Some(&LOOK)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => {
-                let mut line = String::new();
-                // A terminal that is gone confirms nothing.
-                if stdin.read_line(&mut line).is_ok_and(|n| n > 0) {
-                    break true;
-                }
-                std::thread::sleep(Duration::from_millis(100));
+
+    /// Says that what was not confirmed has been put back.
+    pub(super) fn settle(self) -> Result<(), Failure> {
+        Ok(fs::remove_file(undoing(&self.directory))?)
+    }
+
+    /// Waits until somebody confirms: by Enter in this terminal, or by `sqm confirm` in another. False if nobody did in
+    /// time.
+    pub(super) fn wait(&self, seconds: u32) -> Result<bool, Failure> {
+        let file = file(&self.directory);
+        eprintln!(
+            "Keep it? Press Enter, or run 'sqm confirm', within {seconds} s; else everything is put back."
+        );
+        let end = Instant::now() + Duration::from_secs(seconds.into());
+        let stdin = std::io::stdin();
+        let terminal = stdin.is_terminal();
+        let confirmed = loop {
+            if !file.exists() {
+                break true;
             }
-            Err(_) => break false,
-        }
-    };
-    if confirmed {
-        return match fs::remove_file(&file) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(true),
+            if Instant::now() >= end || self.ended.load(Ordering::Relaxed) {
+                break false;
+            }
+            // Without a terminal nobody can press a key, and an end of input is no answer.
+            let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
+            let watched = if terminal && !self.hung_up.load(Ordering::Relaxed) {
+                &mut watched[..]
+            } else {
+                &mut []
+            };
+            match poll(watched, Some(&LOOK)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => {
+                    let mut line = String::new();
+                    // A terminal that is gone confirms nothing.
+                    if stdin.read_line(&mut line).is_ok_and(|n| n > 0) {
+                        break true;
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                Err(_) => break false,
+            }
         };
+        if confirmed {
+            return match fs::remove_file(&file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+                _ => Ok(true),
+            };
+        }
+        // From here on nobody can confirm it, and nobody takes it for settled until it is put back.
+        match fs::rename(&file, undoing(&self.directory)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+            renamed => Ok(renamed.map(|()| false)?),
+        }
     }
-    // From here on nobody can confirm it, and nobody takes it for settled until it is put back.
-    match fs::rename(&file, undoing(directory)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
-        renamed => Ok(renamed.map(|()| false)?),
-    }
-}
-
-/// Says that what was not confirmed has been put back.
-pub(super) fn settle(directory: &Path) -> Result<(), Failure> {
-    Ok(fs::remove_file(undoing(directory))?)
 }
 
 /// Whether somebody tries a change at this moment and has not confirmed it.

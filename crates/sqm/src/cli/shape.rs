@@ -15,7 +15,7 @@ use sqm_kernel::{observe, owner};
 use sqm_plan::plan::Plan;
 
 use super::config::Which;
-use super::confirm;
+use super::confirm::Trial;
 use crate::daemon::{self, client};
 use crate::failure::Failure;
 use crate::queues::InterfaceStatus;
@@ -147,23 +147,26 @@ impl Start {
             .iter_mut()
             .map(|(started, cost)| (std::mem::take(&mut started.changes), *cost))
             .collect();
-        let waits = self
-            .confirm
-            .filter(|_| changes.iter().any(|(changes, _)| !changes.is_empty()));
-        let _awaited = match waits {
-            Some(_) => Some(confirm::announce(&self.state.state_dir)?),
-            None => None,
-        };
-        if let Some(seconds) = waits {
+        let is_changed = changes.iter().any(|(changes, _)| !changes.is_empty());
+        if let Some(seconds) = self.confirm.filter(|_| is_changed) {
+            let trial = match Trial::announce(&self.state.state_dir) {
+                Ok(trial) => trial,
+                Err(error) => {
+                    for (one, _) in started.into_iter().rev() {
+                        one.undo(&mut socket, &store).map_err(failure)?;
+                    }
+                    return Err(error);
+                }
+            };
             // Others may look, and stop, while somebody thinks about it.
             drop(store);
-            let confirmed = confirm::wait(&self.state.state_dir, seconds)?;
+            let confirmed = trial.wait(seconds)?;
             store = Store::open(&self.state.state_dir).map_err(failure)?;
             if !confirmed {
                 for (one, _) in started.into_iter().rev() {
                     one.undo(&mut socket, &store).map_err(failure)?;
                 }
-                confirm::settle(&self.state.state_dir)?;
+                trial.settle()?;
                 return Err(Failure::Failed(anyhow!(
                     "not confirmed within {seconds} s: everything is as it was before"
                 )));
