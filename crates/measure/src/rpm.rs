@@ -5,6 +5,7 @@
 //! server. The figures are computed here. Pure.
 
 pub mod client;
+mod guests;
 pub(crate) mod server;
 
 use std::time::Duration;

@@ -2,13 +2,24 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use sqm_measure::Error;
 use sqm_measure::rpm::client::{self, Server as Target};
 use sqm_measure::rpm::{Confidence, DRAFT};
 use sqm_measure::server::{Config, Server};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 
 fn serve(https: bool) -> SocketAddr {
     let config = Config {
@@ -89,4 +100,114 @@ fn broken_handshakes_do_no_harm() {
     let mut quick = target(address);
     quick.limit = Duration::from_secs(2);
     client::run(&quick, &mut |_, _, _, _| {}).unwrap();
+}
+
+/// Some clients probe with a new connection each time, a hundred per second, and close none of them.
+#[test]
+fn connections_that_clients_leave_open_make_room_for_new_ones() {
+    const PROBES: usize = 300;
+    let address = serve(true);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut load = connect(address).await;
+        let mut download = ask(&mut load, address, "GET", "/large", "").await.into_body();
+        let mut left_open = Vec::new();
+        for number in 0..PROBES {
+            let mut probe = connect(address).await;
+            let answer = ask(&mut probe, address, "GET", "/small", "").await;
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body.len(), 1, "probe {number}");
+            left_open.push(probe);
+        }
+        // Who loads the line is not shown out for them, nor is a request refused on a connection that is in use.
+        let data = download.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(!data.is_empty());
+        let answer = ask(&mut load, address, "GET", "/small", "").await;
+        assert_eq!(answer.status(), 200);
+        let mut next = connect(address).await;
+        let answer = ask(&mut next, address, "POST", "/upload", "some bytes").await;
+        assert_eq!(answer.status(), 200);
+        assert!(left_open[0].ready().await.is_err(), "the oldest was shown out");
+        assert!(left_open[PROBES - 1].ready().await.is_ok(), "the newest stayed");
+    });
+}
+
+/// A connection of HTTP/2 to the server, whatever its certificate.
+async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let name = ServerName::from(address.ip());
+    let tls = TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+        .unwrap();
+    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(tls)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+async fn ask(
+    sender: &mut SendRequest<Full<Bytes>>,
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &'static str,
+) -> Response<Incoming> {
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("https://{address}{path}"))
+        .body(Full::from(body))
+        .unwrap();
+    sender.ready().await.unwrap();
+    sender.send_request(request).await.unwrap()
+}
+
+#[derive(Debug)]
+struct AnyCertificate;
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
 }

@@ -1,11 +1,11 @@
 //! The server's half: one small and one endless download, an endless upload, and a file that says where they are.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, TcpStream};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,15 +22,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use super::guests::{Guest, Guests, UnderWay};
 use crate::{Error, load, socket};
 
 /// What the large download says it has; nobody waits for its end.
 const LARGE: u64 = 8_000_000_000;
 /// The handshake must be done after this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at the same time, all together and from one address. A client makes 16 for load and many short ones.
-const MAX_CONNECTIONS: usize = 256;
-const MAX_PER_ADDRESS: usize = 128;
 /// Transfers at once within a connection.
 const MAX_STREAMS: u32 = 32;
 /// What may be under way towards us unread, in bytes: the delay of a long line at a high rate.
@@ -48,13 +46,7 @@ pub(crate) struct Https {
     lifetime: Duration,
     /// Bytes per second of one connection.
     max_rate: Option<u64>,
-    guests: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
-}
-
-/// A connection's place among those that are counted.
-struct Guest {
-    client: IpAddr,
-    guests: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    guests: Guests,
 }
 
 impl Https {
@@ -85,13 +77,13 @@ impl Https {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             lifetime,
             max_rate,
-            guests: Arc::default(),
+            guests: Guests::default(),
         })
     }
 
     /// Serves a connection that began with a TLS handshake.
     pub(crate) fn serve(&self, stream: TcpStream, client: IpAddr) -> io::Result<()> {
-        let Some(guest) = Guest::enter(&self.guests, client) else {
+        let Some(guest) = self.guests.enter(client) else {
             return Ok(());
         };
         stream.set_nodelay(true)?;
@@ -102,69 +94,59 @@ impl Https {
         }
         let (acceptor, lifetime) = (self.acceptor.clone(), self.lifetime);
         self.runtime.spawn(async move {
-            let connection = async {
-                let stream = tokio::net::TcpStream::from_std(stream)?;
-                let tls = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
-                let mut server = auto::Builder::new(TokioExecutor::new());
-                server
-                    .http1()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HANDSHAKE_TIMEOUT)
-                    .max_buf_size(64 << 10);
-                server
-                    .http2()
-                    .timer(TokioTimer::new())
-                    .initial_stream_window_size(WINDOW)
-                    .initial_connection_window_size(WINDOW)
-                    .max_concurrent_streams(MAX_STREAMS)
-                    .max_header_list_size(16 << 10);
-                server
-                    .serve_connection(TokioIo::new(tls), service_fn(answer))
-                    .await
-                    .map_err(io::Error::other)
-            };
             // What goes wrong on a connection is the client's to see.
-            let _ = tokio::time::timeout(lifetime, connection).await;
-            drop(guest);
+            let _ = tokio::time::timeout(lifetime, converse(stream, &acceptor, &guest)).await;
         });
         Ok(())
     }
 }
 
-impl Guest {
-    fn enter(guests: &Arc<Mutex<BTreeMap<IpAddr, usize>>>, client: IpAddr) -> Option<Self> {
-        let mut counts = guests.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = counts.values().sum();
-        let count = counts.get(&client).copied().unwrap_or(0);
-        if all >= MAX_CONNECTIONS || count >= MAX_PER_ADDRESS {
-            return None;
+/// Answers on a connection until the client closes it or it is shown out.
+async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &Guest) -> io::Result<()> {
+    let stream = tokio::net::TcpStream::from_std(stream)?;
+    let tls = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
+    guest.is_ready();
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HANDSHAKE_TIMEOUT)
+        .max_buf_size(64 << 10);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(16 << 10);
+    let service = service_fn(|request| answer(request, guest.request()));
+    let mut connection = pin!(server.serve_connection(TokioIo::new(tls), service));
+    let mut end = pin!(guest.is_shown_out());
+    let mut is_ending = false;
+    poll_fn(|context| {
+        if !is_ending && end.as_mut().poll(context).is_ready() {
+            is_ending = true;
+            connection.as_mut().graceful_shutdown();
         }
-        counts.insert(client, count + 1);
-        drop(counts);
-        Some(Self {
-            client,
-            guests: guests.clone(),
-        })
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let mut counts = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.client);
-            }
-        }
-    }
+        connection.as_mut().poll(context)
+    })
+    .await
+    .map_err(io::Error::other)
 }
 
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
-async fn answer(request: Request<Incoming>) -> Result<Reply, Infallible> {
+async fn answer(request: Request<Incoming>, under_way: UnderWay) -> Result<Response<Counted>, Infallible> {
+    let reply = respond(request).await;
+    Ok(reply.map(|body| Counted {
+        body,
+        _under_way: under_way,
+    }))
+}
+
+async fn respond(request: Request<Incoming>) -> Reply {
     let path = request.uri().path();
-    Ok(match (request.method(), path) {
+    match (request.method(), path) {
         (&Method::GET, path) if CONFIGURATION.contains(&path) => match authority(&request) {
             Some(host) => text(configuration(&host), "application/json"),
             None => status(StatusCode::BAD_REQUEST),
@@ -176,7 +158,7 @@ async fn answer(request: Request<Incoming>) -> Result<Reply, Infallible> {
             text(String::new(), "text/plain")
         }
         _ => status(StatusCode::NOT_FOUND),
-    })
+    }
 }
 
 /// The name by which the client reached us, which its next requests must bear as well.
@@ -239,6 +221,32 @@ fn reply(body: BoxBody<Bytes, Infallible>, kind: &'static str) -> Reply {
 async fn swallow(mut body: Incoming) {
     while let Some(Ok(frame)) = body.frame().await {
         drop(frame);
+    }
+}
+
+/// A body whose request is under way as long as it is.
+struct Counted {
+    body: BoxBody<Bytes, Infallible>,
+    _under_way: UnderWay,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
