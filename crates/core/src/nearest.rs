@@ -18,7 +18,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     candidates
         .into_iter()
         .filter_map(|candidate| {
-            let other: Vec<char> = candidate.chars().collect();
+            let other: Vec<char> = candidate.chars().flat_map(char::to_lowercase).collect();
             let edits = distance(&word, &other);
             let begins = word.len() >= 3 && other.starts_with(&word);
             (edits <= furthest || begins).then_some((edits, candidate))

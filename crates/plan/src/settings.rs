@@ -503,9 +503,10 @@ impl<'a, 'r> Reader<'a, 'r> {
                 .into_iter()
                 .chain(CAKE_OPTIONS.iter().map(|(name, _)| *name));
             let meant = nearest(name, known).filter(|meant| !self.given.contains_key(meant));
-            if meant.is_some() {
-                let finding = Finding::at(setting.line, "ignored: no such option").option(shortened(name));
-                self.report.warning(finding.suggest(meant));
+            // A slip of the finger asks for something; a name that is longer or shorter by more is another program's.
+            if let Some(meant) = meant.filter(|meant| meant.len().abs_diff(name.len()) <= 2) {
+                let finding = Finding::at(setting.line, "no such option").option(shortened(name));
+                self.report.error(finding.suggest(Some(meant)));
             } else if !foreign.contains(&name) && foreign.len() < 30 {
                 if foreign.is_empty() {
                     first_line = setting.line;

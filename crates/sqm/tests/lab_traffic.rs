@@ -33,11 +33,11 @@ const OTHERS: [Shared; 7] = [
         "adsl8",
         7600,
         760,
-        "\toption link 'adsl-pppoe-llc'\n\toption cake_rtt '400ms'\n",
+        "\toption link 'adsl-pppoe-llc'\n\toption cake_rtt '400ms'\n\toption egress_cake_ack_filter 'off'\n",
         [true, true],
     ),
-    // A host's share is of all bytes, and of a tenth of a download's rate the acknowledgements are half. The filter takes more
-    // of one flow's than of eight flows', and what it saves is that host's.
+    // A host's share is of all bytes, and where the upload is a tenth of the download acknowledgements are much of it. The
+    // filter takes more of one flow's than of eight flows', and what it saves is that host's.
     ("asym100", 90_000, 2250, CABLE, [true, false]),
     (
         "asym100",
@@ -86,6 +86,8 @@ fn shares(home: &Home, name: &str) -> [f64; 2] {
     let length = match name {
         // Much traffic, and no slow start to speak of.
         "fiber1g" => ["--settle", "3", "--duration", "8"],
+        // A packet is a large part of what these carry.
+        "up1m" | "adsl8" => ["--settle", "4", "--duration", "300"],
         _ => ["--settle", "4", "--duration", "60"],
     };
     let many = [

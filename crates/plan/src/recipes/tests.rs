@@ -223,6 +223,37 @@ fn shipped_file() {
 }
 
 #[test]
+fn a_slip_in_a_name_is_an_error() {
+    for (option, meant) in [
+        ("overhed 44", "overhead"),
+        ("linklaier ethernet", "linklayer"),
+        ("egress_enc NOECN", "egress_ecn"),
+        ("tcMPUU 64", "tcMPU"),
+        ("cake_rt 30ms", "cake_rtt"),
+    ] {
+        let said = planned(&section("simplest", &[option]));
+        let expected = format!("no such option; did you mean '{meant}'?");
+        assert!(
+            said.contains(&expected) && said.contains("error"),
+            "{option}: {said}"
+        );
+    }
+    // Of other programs, and of sqm-scripts long ago.
+    for option in [
+        "autorate 1",
+        "max_download 9000",
+        "shaper_burst 5",
+        "delay_thr_ms 30",
+    ] {
+        let said = planned(&section("simplest", &[option]));
+        assert!(
+            said.contains("ignored") && !said.contains("error"),
+            "{option}: {said}"
+        );
+    }
+}
+
+#[test]
 fn a_file_is_checked_as_a_whole() {
     let one = section("piece_of_cake", &[]);
     let on = |interface: &str| one.replace("eth0", interface);
