@@ -84,7 +84,7 @@ pub enum Stage {
 }
 
 /// Where a running test is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// What it is doing.
     pub stage: Stage,
@@ -94,10 +94,12 @@ pub struct Progress {
     pub left: Duration,
     /// Download since the last report, in Mbit/s.
     pub download_mbit: f64,
-    /// Upload, in Mbit/s; the server's figure arrives once a second, and as late as the line is slow.
+    /// Upload, in Mbit/s: what the kernel here knows to have arrived.
     pub upload_mbit: f64,
     /// The newest round trip of the first series that has one.
     pub rtt: Option<Duration>,
+    /// The round trips of all UDP probes whose answers came since the last report, in the order of their coming.
+    pub round_trips: Vec<Duration>,
 }
 
 /// A test that got as far as the load.
@@ -345,7 +347,7 @@ impl<'a> Running<'a> {
             socket::sleep_until(next);
             let received = load.received().iter().sum();
             self.listen("loading the line");
-            self.report(Stage::Load, Some(received));
+            self.report(Stage::Load, Some((received, load.delivered())));
             if self.stop.load(Ordering::Acquire) {
                 let at_s = self.start.elapsed().as_secs_f64();
                 self.fail(Error::Interrupted { at_s });
@@ -437,20 +439,20 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn report(&mut self, stage: Stage, received: Option<u64>) {
+    /// `moved` are bytes so far, down and up.
+    fn report(&mut self, stage: Stage, moved: Option<(u64, u64)>) {
         let elapsed = self.begin.elapsed();
         let settings = &self.test.settings;
         let all = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
         let since_start = self.start.elapsed();
         let is_load = stage == Stage::Load;
-        if let Some(received) = received {
+        if let Some((received, delivered)) = moved {
             self.down.note(since_start, received);
-            let told = self.endpoints.iter().filter_map(Endpoint::newest_progress);
-            let (at, bytes) = told.fold((Duration::ZERO, 0), |sum, (at, bytes)| {
-                (sum.0.max(at), u64::saturating_add(sum.1, bytes))
-            });
-            self.up.note(at, bytes);
+            self.up.note(since_start, delivered);
         }
+        let echoed = self.probes.iter().filter(|s| s.plan.kind == ProbeKind::Udp);
+        let echoed = echoed.filter_map(|s| s.prober.as_ref().ok());
+        let round_trips = echoed.flat_map(Prober::take_recent).collect();
         let rtt = self.probes.iter().find_map(|s| s.prober.as_ref().ok()?.newest());
         (self.progress)(&Progress {
             stage,
@@ -459,6 +461,7 @@ impl<'a> Running<'a> {
             download_mbit: if is_load { self.down.mbit } else { 0.0 },
             upload_mbit: if is_load { self.up.mbit } else { 0.0 },
             rtt,
+            round_trips,
         });
     }
 }

@@ -132,6 +132,15 @@ impl Load {
         receiving.map(Flow::arrived).collect()
     }
 
+    /// Payload that has arrived at the other end so far, of all flows that this end sends: also what waits there behind a gap.
+    pub(crate) fn delivered(&self) -> u64 {
+        let sending = self.flows.iter().filter(|flow| flow.role == Role::Send);
+        let infos = sending.filter_map(|flow| TcpInfo::of(&flow.stream).ok());
+        infos
+            .map(|info| u64::from(info.delivered) * u64::from(info.mss))
+            .sum()
+    }
+
     /// Ends before the time; [`finish`](Self::finish) answers what was seen until then.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);

@@ -81,6 +81,8 @@ struct Shared {
     newest_us: AtomicU64,
     /// Answers so far.
     answers: AtomicU64,
+    /// Round trips that nobody has taken yet.
+    recent: Mutex<Vec<Duration>>,
 }
 
 /// Everything about the probes of a series.
@@ -115,6 +117,7 @@ impl Prober {
             until: Mutex::new(until),
             newest_us: AtomicU64::new(0),
             answers: AtomicU64::new(0),
+            recent: Mutex::default(),
         });
         let theirs = shared.clone();
         let thread = thread::Builder::new()
@@ -133,6 +136,11 @@ impl Prober {
             self.shared.newest_us.load(Ordering::Relaxed),
         ))
         .filter(|rtt| !rtt.is_zero())
+    }
+
+    /// The round trips whose answers came since the last call.
+    pub(crate) fn take_recent(&self) -> Vec<Duration> {
+        std::mem::take(&mut *self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Answers so far.
@@ -267,6 +275,9 @@ impl Books {
         entry.answer = Some(answer);
         self.waiting -= 1;
         if let Some(rtt) = entry.round_trip() {
+            let mut recent = shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            recent.push(rtt);
+            drop(recent);
             shared
                 .newest_us
                 .store((rtt.as_micros() as u64).max(1), Ordering::Relaxed);
@@ -336,6 +347,7 @@ mod tests {
             until: Mutex::new(Instant::now()),
             newest_us: AtomicU64::new(0),
             answers: AtomicU64::new(0),
+            recent: Mutex::default(),
         };
         let origin = Instant::now();
         let mut books = Books::default();

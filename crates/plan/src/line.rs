@@ -22,7 +22,23 @@ pub struct ConfiguredLine {
     pub ptm: bool,
 }
 
+/// Payload of an ATM cell, and the whole cell, bytes (ITU-T I.361).
+const CELL_PAYLOAD: f64 = 48.0;
+const CELL: f64 = 53.0;
+/// What PTM's coding makes of a byte (ITU-T G.993.2, annex N).
+const PTM_CODING: f64 = 65.0 / 64.0;
+
 impl ConfiguredLine {
+    /// Bytes that the shaper counts for an IP packet of this length.
+    pub fn gross_bytes(&self, ip_bytes: f64) -> f64 {
+        let framed = ip_bytes + f64::from(self.overhead);
+        match (self.atm, self.ptm) {
+            (true, _) => (framed / CELL_PAYLOAD).ceil() * CELL,
+            (_, true) => framed * PTM_CODING,
+            _ => framed,
+        }
+    }
+
     pub(crate) fn of(settings: &Settings, device: &Device) -> Self {
         let (download, upload) = match settings.facing {
             Facing::Internet => (settings.ingress.rate, settings.egress.rate),

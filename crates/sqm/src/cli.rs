@@ -18,6 +18,7 @@ pub(crate) mod serve;
 pub(crate) mod setup;
 pub(crate) mod shape;
 pub(crate) mod test;
+pub(crate) mod tune;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,7 @@ enum Command {
     Status(shape::Status),
     Stop(shape::Stop),
     Test(Box<test::Args>),
+    Tune(tune::Args),
     Verify(shape::Verify),
 }
 
@@ -81,6 +83,7 @@ impl Cli {
             Command::Status(args) => args.run(),
             Command::Stop(args) => args.run(),
             Command::Test(args) => args.run(),
+            Command::Tune(args) => args.run(),
             Command::Verify(args) => args.run(),
         }
     }

@@ -9,6 +9,7 @@ mod png;
 mod queues;
 mod redact;
 mod replay;
+mod tune;
 
 use std::process::ExitCode;
 

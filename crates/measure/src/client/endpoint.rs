@@ -227,12 +227,6 @@ impl Endpoint {
             .collect()
     }
 
-    /// When, by the server's clock, how much had arrived there.
-    pub(super) fn newest_progress(&self) -> Option<(Duration, u64)> {
-        let (at, received) = self.told.progress.last()?;
-        Some((*at, received.iter().fold(0, |sum, n| sum.saturating_add(*n))))
-    }
-
     pub(super) fn is_done(&self) -> bool {
         self.told.is_done
     }

@@ -448,6 +448,11 @@ impl<'a> Running<'a> {
             left: all.saturating_sub(elapsed),
             download_mbit: if self.is_loaded { self.down.mbit } else { 0.0 },
             upload_mbit: if self.is_loaded { self.up.mbit } else { 0.0 },
+            round_trips: self
+                .probes
+                .iter()
+                .flat_map(|(_, prober)| prober.take_recent())
+                .collect(),
             rtt: self.probes.iter().find_map(|(_, prober)| prober.newest()),
         }
     }

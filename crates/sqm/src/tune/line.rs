@@ -1,0 +1,374 @@
+//! The line under a load that goes on while the shaper's rates change.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sqm_measure::client::{self, Hooks, Progress, Stage, Target, Test};
+use sqm_measure::protocol::Probe;
+use sqm_measure::result::{Direction, Settings};
+use sqm_measure::scenario::Scenario;
+use sqm_measure::{Error, stats};
+use sqm_plan::line::ConfiguredLine;
+
+use super::search::Search;
+
+/// A load that is not ended by its owner ends by itself.
+const LONGEST_LOAD: Duration = Duration::from_secs(60);
+/// Idle time before it, for the latency to compare with.
+const IDLE: Duration = Duration::from_secs(2);
+/// The unshaped line is loaded for so long, and its rate is that of the last part: many lines are faster at first, downwards
+/// for ten seconds and more.
+const UNSHAPED_DOWN: Duration = Duration::from_secs(15);
+const UNSHAPED_UP: Duration = Duration::from_secs(9);
+const LAST_PART: Duration = Duration::from_secs(3);
+/// A line this much faster in its first seconds gives them away for nothing.
+const BOOST: f64 = 1.15;
+/// After a new rate the flows need a moment, and then are looked at for so long.
+const SETTLE: Duration = Duration::from_millis(1000);
+const LOOK: Duration = Duration::from_millis(2250);
+/// What the queue in the modem is drained at, as a share of the line's rate, and for how long at most.
+const DRAIN: f64 = 0.6;
+const DRAIN_AT_MOST: Duration = Duration::from_secs(8);
+/// A packet of full size, the payload of TCP in it, and the probes, in bytes with their IP headers.
+const PACKET: f64 = 1500.0;
+const PAYLOAD: f64 = 1448.0;
+const UDP_PROBE: f64 = 28.0 + Probe::LENGTH as f64;
+const ICMP_PROBE: f64 = 84.0;
+/// Time between two ICMP probes.
+const ICMP_INTERVAL_MS: u64 = 200;
+/// Bytes of a packet of full size with its framing.
+const FULL_PACKET: f64 = 1530.0;
+/// Time between two probes.
+const PROBE_INTERVAL_MS: u64 = 40;
+/// A test that says nothing for so long is lost.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// How long a packet of full size takes at a rate in Mbit/s, in milliseconds. Behind one that the shaper has just sent, and
+/// one in the modem, every packet waits now and then: on slow lines no queue can do better.
+pub(crate) fn packet_ms(mbit: f64) -> f64 {
+    FULL_PACKET * 8.0 / 1000.0 / mbit
+}
+
+/// What was found out of one direction.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Found {
+    pub(crate) direction: Direction,
+    /// Median round trip of the idle line, ms.
+    pub(crate) idle_ms: f64,
+    /// What the load added to it without a shaper: 95th percentile, ms.
+    pub(crate) bloat_ms: f64,
+    /// What the unshaped line carried, Mbit/s gross.
+    pub(crate) unshaped_mbit: f64,
+    /// How much faster the first seconds were; none if they were not.
+    pub(crate) boost: Option<f64>,
+    /// A little less than the highest rate that keeps latency flat, Mbit/s gross; none if no shaper is needed or none helps.
+    pub(crate) rate_mbit: Option<f64>,
+    /// Every try with its reason, in order.
+    pub(crate) tries: Vec<Try>,
+}
+
+/// One rate that was tried.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(crate) struct Try {
+    pub(crate) rate_mbit: f64,
+    /// 95th percentile of what the load adds, ms.
+    pub(crate) added_p95_ms: f64,
+    pub(crate) is_flat: bool,
+}
+
+/// What can go wrong on the way.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Measuring(Error),
+    /// The shaper could not be changed.
+    Shaping(anyhow::Error),
+    Interrupted,
+}
+
+/// How to search.
+pub(crate) struct Plan<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) direction: Direction,
+    /// Added latency that is allowed, 95th percentile, ms; on slow lines two packets' time.
+    pub(crate) allowed_ms: f64,
+    /// What the shaper counts, and where.
+    pub(crate) framing: Framing<'a>,
+    /// Settings of the flows.
+    pub(crate) settings: Settings,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// How packets are counted on this line.
+#[derive(Clone, Copy)]
+pub(crate) struct Framing<'a> {
+    pub(crate) line: &'a ConfiguredLine,
+    /// Bytes of link header that the interface counts in each packet.
+    pub(crate) header: f64,
+}
+
+impl Framing<'_> {
+    /// Gross bytes for a byte of goodput in packets of full size.
+    fn per_good(self) -> f64 {
+        self.line.gross_bytes(PACKET) / PAYLOAD
+    }
+
+    /// Gross bytes for a byte that the interface counts in packets of full size.
+    fn per_counted(self) -> f64 {
+        self.line.gross_bytes(PACKET) / (PACKET + self.header)
+    }
+
+    /// What the probes take, Mbit/s: noticeable on slow lines.
+    fn probes_mbit(self) -> f64 {
+        let of = |ip_bytes: f64, interval_ms: u64| {
+            self.line.gross_bytes(ip_bytes) * 8.0 / 1000.0 / interval_ms as f64
+        };
+        of(UDP_PROBE, PROBE_INTERVAL_MS) + of(ICMP_PROBE, ICMP_INTERVAL_MS)
+    }
+}
+
+impl Plan<'_> {
+    /// Searches one direction. `shape` sets its rate in Mbit/s, or lifts the limit; `say` is told what happens.
+    pub(crate) fn run(
+        &self,
+        shape: &mut dyn FnMut(Option<f64>) -> anyhow::Result<()>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Found, Trouble> {
+        shape(None).map_err(Trouble::Shaping)?;
+        let (down, up) = match self.direction {
+            Direction::Down => (self.settings.down, 0),
+            Direction::Up => (0, self.settings.up),
+        };
+        let test = Test {
+            targets: vec![self.target.clone()],
+            scenario: Scenario::of_flows(down, up, &[0]),
+            settings: Settings {
+                down,
+                up,
+                idle_ms: IDLE.as_millis() as u64,
+                load_ms: LONGEST_LOAD.as_millis() as u64,
+                after_ms: 0,
+                settle_ms: 1000,
+                probe_interval_ms: PROBE_INTERVAL_MS,
+                ..self.settings.clone()
+            },
+            title: None,
+        };
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            let (test, end) = (&test, &end);
+            let load = scope.spawn(move || {
+                let hooks = Hooks {
+                    progress: &mut |progress| drop(sender.send(progress.clone())),
+                    stop: end,
+                    readings: None,
+                };
+                client::run(test, hooks)
+            });
+            let found = self.search(&View::new(receiver, self), shape, say);
+            end.store(true, Ordering::Release);
+            match (found, load.join()) {
+                (Ok(found), _) => Ok(found),
+                // The load's own words say more than that it fell silent.
+                (Err(Trouble::Measuring(_)), Ok(Err(error))) => Err(Trouble::Measuring(error)),
+                (Err(Trouble::Measuring(_)), Ok(Ok(outcome))) if outcome.trouble.is_some() => {
+                    Err(Trouble::Measuring(outcome.trouble.expect("there is some")))
+                }
+                (Err(trouble), _) => Err(trouble),
+            }
+        })
+    }
+
+    fn search(
+        &self,
+        view: &View<'_>,
+        shape: &mut dyn FnMut(Option<f64>) -> anyhow::Result<()>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Found, Trouble> {
+        let idle = view.until_load()?;
+        let idle_ms = stats::median(&idle).unwrap_or_default();
+        say(&format!("idle: {idle_ms:.1} ms"));
+        let early = view.look(LAST_PART)?;
+        let unshaped = match self.direction {
+            Direction::Down => UNSHAPED_DOWN,
+            Direction::Up => UNSHAPED_UP,
+        };
+        view.look(unshaped - LAST_PART * 2)?;
+        let late = view.look(LAST_PART)?;
+        let bloat_ms = late.p95_ms() - idle_ms;
+        let boost = (early.mbit_after(1) > late.mbit() * BOOST).then(|| early.mbit_after(1) / late.mbit());
+        let mut found = Found {
+            direction: self.direction,
+            idle_ms,
+            bloat_ms,
+            unshaped_mbit: late.mbit(),
+            boost,
+            rate_mbit: None,
+            tries: Vec::new(),
+        };
+        say(&format!(
+            "unshaped: {:.2} Mbit/s, load adds {bloat_ms:.1} ms",
+            found.unshaped_mbit
+        ));
+        if let Some(boost) = boost {
+            say(&format!(
+                "the first seconds were {boost:.1} times as fast: the rate is that of the time after them"
+            ));
+        }
+        let carried = found.unshaped_mbit;
+        let mut search = Search::new(carried, late.best_mbit());
+        let allowed_ms = self.allowed_ms.max(2.0 * packet_ms(carried));
+        let mut is_drained = bloat_ms <= allowed_ms;
+        while let Some(rate) = search.rate() {
+            if !is_drained {
+                shape(Some(carried * DRAIN)).map_err(Trouble::Shaping)?;
+                view.until_flat(idle_ms + allowed_ms)?;
+            }
+            shape(Some(rate)).map_err(Trouble::Shaping)?;
+            view.look(SETTLE)?;
+            let added_p95_ms = view.look(LOOK)?.p95_ms() - idle_ms;
+            let is_flat = added_p95_ms <= allowed_ms;
+            say(&format!(
+                "{rate:.2} Mbit/s: load adds {added_p95_ms:.1} ms{}",
+                if is_flat { "" } else { ", too much" }
+            ));
+            found.tries.push(Try {
+                rate_mbit: rate,
+                added_p95_ms,
+                is_flat,
+            });
+            search.judge(is_flat);
+            is_drained = is_flat;
+        }
+        found.rate_mbit = search.advice();
+        Ok(found)
+    }
+}
+
+/// The load as it is seen from here.
+struct View<'a> {
+    receiver: Receiver<Progress>,
+    plan: &'a Plan<'a>,
+    /// When the interface's counter was last read, and what it said.
+    counted: Cell<(Instant, u64)>,
+}
+
+/// What was seen for a while.
+#[derive(Default)]
+struct Seen {
+    round_trips_ms: Vec<f64>,
+    /// Gross rate at each report.
+    mbit: Vec<f64>,
+}
+
+impl Seen {
+    fn p95_ms(&self) -> f64 {
+        // A queue so long that nothing came back is no short one.
+        stats::percentile(&self.round_trips_ms, 0.95).unwrap_or(f64::INFINITY)
+    }
+
+    /// The usual rate: pauses and bursts of recovering flows aside.
+    fn mbit(&self) -> f64 {
+        stats::median(&self.mbit).unwrap_or_default()
+    }
+
+    /// The rate of its better moments.
+    fn best_mbit(&self) -> f64 {
+        stats::percentile(&self.mbit, 0.75).unwrap_or_default()
+    }
+
+    /// Without the first seconds, in which flows only begin.
+    fn mbit_after(&self, seconds: usize) -> f64 {
+        let rest = self.mbit.len().min(seconds * 4);
+        stats::median(&self.mbit[rest..]).unwrap_or_default()
+    }
+}
+
+impl<'a> View<'a> {
+    fn new(receiver: Receiver<Progress>, plan: &'a Plan<'a>) -> Self {
+        let counted = Cell::new((Instant::now(), received(&plan.framing.line.interface)));
+        Self {
+            receiver,
+            plan,
+            counted,
+        }
+    }
+
+    /// What the line carries now, Mbit/s. Downwards the interface knows, whatever order the packets come in; upwards it
+    /// knows only what it sends, and TCP knows what arrives.
+    fn gross_mbit(&self, progress: &Progress) -> f64 {
+        let framing = self.plan.framing;
+        let (now, bytes) = (Instant::now(), received(&framing.line.interface));
+        let (before, last) = self.counted.replace((now, bytes));
+        match self.plan.direction {
+            Direction::Down => {
+                let seconds = (now - before).as_secs_f64().max(0.001);
+                bytes.saturating_sub(last) as f64 * 8.0 / 1e6 / seconds * framing.per_counted()
+            }
+            Direction::Up => progress.upload_mbit * framing.per_good() + framing.probes_mbit(),
+        }
+    }
+
+    fn next(&self) -> Result<Progress, Trouble> {
+        if self.plan.stop.load(Ordering::Acquire) {
+            return Err(Trouble::Interrupted);
+        }
+        self.receiver.recv_timeout(SILENCE).map_err(|lost| {
+            let what = match lost {
+                RecvTimeoutError::Timeout => "the test says nothing any more",
+                RecvTimeoutError::Disconnected => "the test ended before the search did",
+            };
+            Trouble::Measuring(Error::Settings(what.to_owned()))
+        })
+    }
+
+    /// The idle line's round trips.
+    fn until_load(&self) -> Result<Vec<f64>, Trouble> {
+        let mut round_trips = Vec::new();
+        loop {
+            let progress = self.next()?;
+            if progress.stage == Stage::Load {
+                return Ok(round_trips);
+            }
+            round_trips.extend(progress.round_trips.iter().map(|rtt| rtt.as_secs_f64() * 1000.0));
+        }
+    }
+
+    /// Looks for so long.
+    fn look(&self, length: Duration) -> Result<Seen, Trouble> {
+        let mut seen = Seen::default();
+        let end = Instant::now() + length;
+        while Instant::now() < end {
+            let progress = self.next()?;
+            let round_trips = progress.round_trips.iter();
+            seen.round_trips_ms
+                .extend(round_trips.map(|rtt| rtt.as_secs_f64() * 1000.0));
+            seen.mbit.push(self.gross_mbit(&progress));
+        }
+        Ok(seen)
+    }
+
+    /// Waits until the newest round trips are this short.
+    fn until_flat(&self, limit_ms: f64) -> Result<(), Trouble> {
+        let end = Instant::now() + DRAIN_AT_MOST;
+        while Instant::now() < end {
+            let progress = self.next()?;
+            let newest = progress.round_trips.iter().map(|rtt| rtt.as_secs_f64() * 1000.0);
+            let mut newest = newest.peekable();
+            if newest.peek().is_some() && newest.all(|ms| ms <= limit_ms) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that an interface has received so far.
+fn received(interface: &str) -> u64 {
+    let path = format!("/sys/class/net/{interface}/statistics/rx_bytes");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.trim().parse().unwrap_or_default()
+}

@@ -1,0 +1,148 @@
+//! `sqm tune` on lines whose best rates are known.
+
+mod lab;
+
+use lab::home;
+use serde_json::Value;
+use sqm_lab::{Clock, Home, Line, home::SERVER_V4};
+
+/// The rates may miss the line's by this share.
+const RATE: f64 = 0.04;
+/// It may take so many seconds.
+const LENGTH_S: f64 = 90.0;
+
+fn configure(home: &Home, overhead: u16, layer: &str) {
+    let text = format!(
+        "# kept as it is\nconfig queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '1000'\n\
+         \toption upload '1000'\n\toption script 'best_of_cake.qos'\n\toption linklayer '{layer}'\n\
+         \toption overhead '{overhead}'\n"
+    );
+    home.write("/etc/config/sqm", text.as_bytes()).expect("a file");
+}
+
+/// Tunes, and answers the report and how long it took.
+fn tune(home: &Home, options: &str) -> (Value, f64) {
+    let said = home
+        .script(&format!(
+            "from=$(cut -d' ' -f1 /proc/uptime)
+             ip netns exec router sqm tune {SERVER_V4} --json {options} || exit 1
+             echo $from $(cut -d' ' -f1 /proc/uptime)"
+        ))
+        .expect("sqm tune finds rates");
+    let (json, times) = said.split_once('\n').expect("the report is one line");
+    let times: Vec<f64> = times
+        .split_whitespace()
+        .map(|t| t.parse().expect("a time"))
+        .collect();
+    (
+        serde_json::from_str(json).expect("the report is JSON"),
+        times[1] - times[0],
+    )
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn tc(home: &Home) -> String {
+    home.script(
+        "tc -n router qdisc show dev wan0; tc -n router filter show dev wan0 ingress; ip -n router -o link | cut -d: -f2",
+    )
+    .expect("tc")
+}
+
+/// `added_ms` is what load may add with both directions full: 95th percentile.
+fn check(name: &str, added_ms: f64) {
+    let line = Line::named(name).expect("a known line");
+    let home = home(Clock::Virtual, &line);
+    configure(&home, line.overhead, if line.atm { "atm" } else { "ethernet" });
+    let before = tc(&home);
+    let (report, seconds) = tune(&home, "");
+    println!("{name}: {seconds:.0} s, {:#}", report);
+    for (what, gross) in [
+        ("download_kbit", line.down.kbits_per_sec),
+        ("upload_kbit", line.up.kbits_per_sec),
+    ] {
+        let share = number(&report[what]) / gross as f64;
+        assert!(
+            (1.0 - RATE..=1.0 + 0.01).contains(&share),
+            "{what}: {share:.3} of the line's rate"
+        );
+    }
+    let added = number(&report["verified"]["added_p95_ms"]);
+    assert!(added <= added_ms, "{added} ms, {report}");
+    assert_eq!(
+        report["found"][0]["boost"].is_f64(),
+        line.down.boost.is_some(),
+        "{report}"
+    );
+    assert!(seconds <= LENGTH_S, "{seconds} s");
+    assert_eq!(tc(&home), before, "the state from before is back");
+}
+
+#[test]
+fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() {
+    let line = Line::named("vdsl80").expect("a known line");
+    let home = home(Clock::Virtual, &line);
+    configure(&home, line.overhead, "ethernet");
+    home.run_ok("router", &["sqm", "start"]).expect("sqm start");
+    let before = tc(&home);
+    // Interrupted in the midst of the search, and against a server that is not there.
+    let said = home
+        .script(&format!(
+            "cd /tmp
+             set +e; touch err
+             ip netns exec router sqm tune {SERVER_V4} >out 2>err & tune=$!
+             until grep -q 'load adds' err; do sleep 0.1; done
+             kill -INT $tune; wait $tune; echo \"code $?\"; cat out err
+             ip netns exec router sqm tune {SERVER_V4} --port 1 2>&1; echo \"code $?\""
+        ))
+        .expect("both end");
+    assert_eq!(said.matches("code 1").count(), 2, "{said}");
+    assert!(
+        said.contains("interrupted; the shaping from before is back"),
+        "{said}"
+    );
+    assert_eq!(tc(&home), before, "the shaping from before is back");
+
+    let (report, _) = tune(&home, "--write --target 20");
+    assert_eq!(report["is_written"], true);
+    let config = home.script("cat /etc/config/sqm").expect("a file");
+    let download = format!("option download '{}'", report["download_kbit"]);
+    assert!(
+        config.contains(&download) && config.starts_with("# kept as it is\n"),
+        "{config}"
+    );
+    let kept = home.script("cat /etc/config/sqm.before-tune").expect("a file");
+    assert!(kept.contains("option download '1000'"), "{kept}");
+    home.run_ok("router", &["sqm", "verify"])
+        .expect("the new rates are in force");
+    assert!(tc(&home) != before);
+}
+
+#[test]
+fn a_cable_line() {
+    check("cable24", 5.0);
+}
+
+#[test]
+fn a_vdsl_line() {
+    check("vdsl80", 5.0);
+}
+
+#[test]
+fn an_upload_of_one_megabit() {
+    // Three packets take 37 ms up there. The kernel's CAKE set by hand at 95 % of the rate adds 21.
+    check("up1m", 40.0);
+}
+
+#[test]
+fn a_line_in_atm_cells() {
+    // Three packets take 51 ms up there. The kernel's CAKE set by hand at 95 % of the rate adds 40.
+    check("adsl8", 55.0);
+}
+
+#[test]
+fn a_line_that_is_faster_at_first() {
+    check("boost24", 5.0);
+}
