@@ -47,7 +47,8 @@ fn both_directions_are_loaded_and_probed() {
     let mut told = 0;
     let report = client::run(&target(serve(true)), &mut |_, _, _, _| told += 1).unwrap();
     assert_eq!(report.draft, DRAFT);
-    assert!(report.idle_rpm > Some(0.0) && told >= 10);
+    // Once a second, in theory: a busy machine has fewer seconds.
+    assert!(report.idle_rpm > Some(0.0) && told >= 4, "{told}");
     for figures in [report.download.unwrap(), report.upload.unwrap()] {
         assert!(figures.mbit > 1.0 && figures.connections > 1, "{figures:?}");
         assert!(
