@@ -8,6 +8,7 @@ mod api;
 pub(crate) mod client;
 mod journal;
 mod keep;
+mod manager;
 mod metrics;
 mod shape;
 mod shared;
@@ -27,7 +28,6 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use sqm_core::units::{Instant, Nanos};
 use sqm_kernel::capability;
@@ -101,9 +101,9 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     listeners
         .serve(Arc::clone(&daemon.shared))
         .context("cannot start the API")?;
-    notify(&[NotifyState::Ready]);
+    manager::tell("READY=1");
     let end = daemon.keep();
-    notify(&[NotifyState::Stopping]);
+    manager::tell("STOPPING=1");
     let _ = std::fs::remove_file(&socket);
     daemon.end(end?)
 }
@@ -133,7 +133,7 @@ struct Daemon {
 
 impl Daemon {
     fn keep(&mut self) -> Result<End, Failure> {
-        let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
+        let watchdog = manager::watchdog().map(|limit| limit / 2);
         let mut fed = monotonic();
         loop {
             let now = monotonic();
@@ -145,21 +145,19 @@ impl Daemon {
             }
             if self.signals.reload.swap(false, Ordering::Relaxed) {
                 // systemd wants both in one message.
-                let states = std::iter::once(NotifyState::Reloading)
-                    .chain(NotifyState::monotonic_usec_now())
-                    .collect::<Vec<_>>();
-                notify(&states);
+                let micros = monotonic().0 / 1000;
+                manager::tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
                 // A wrong file is told and changes nothing.
                 let _ = self.reload();
                 self.work();
-                notify(&[NotifyState::Ready]);
+                manager::tell("READY=1");
             }
             self.hear()?;
             self.carry_out_commands();
             self.work();
             if watchdog.is_some_and(|half| monotonic().since(fed) >= nanos(half)) {
                 fed = monotonic();
-                notify(&[NotifyState::Watchdog]);
+                manager::tell("WATCHDOG=1");
             }
         }
     }
@@ -265,7 +263,7 @@ impl Daemon {
         let status = Status::of(self.keeper.sections(), configuration, monotonic());
         let line = status.line();
         if line != self.told {
-            notify(&[NotifyState::Status(&line)]);
+            manager::tell(&format!("STATUS={line}"));
             self.told = line;
         }
         self.shared.publish(status);
@@ -451,11 +449,6 @@ fn alone(state_dir: &Path) -> Result<File, Failure> {
             .context(format!("cannot lock {}", path.display()))
             .into()),
     }
-}
-
-/// To the service manager, if there is one; without one there is nobody to complain to.
-fn notify(states: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(states);
 }
 
 /// Takes all bytes out of a socket that only wakes.

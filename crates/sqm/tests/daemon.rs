@@ -155,6 +155,18 @@ fn a_service_manager_hears_what_it_needs() {
     assert!(!socket.exists());
 }
 
+/// More than a socket holds, and nobody reads.
+#[test]
+fn a_service_manager_that_does_not_listen_keeps_nobody_waiting() {
+    let daemon = Daemon::ready(&[]);
+    for _ in 0..600 {
+        daemon.signal(Signal::HUP);
+        assert_eq!(daemon.get("/v1/status")["version"], 1);
+    }
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ends().success());
+}
+
 #[test]
 fn everybody_may_read_and_only_the_owner_may_change() {
     let daemon = Daemon::ready(&[]);
