@@ -13,7 +13,7 @@ test: lint lab-kernel flent
 
 # What takes too long for every change: each set-up on each line, each change from one configuration to another.
 nightly: lab-kernel
-	cargo test -p sqm --no-fail-fast --test lab_rows --test lab_setups --test lab_traffic -- --ignored --nocapture
+	cargo test -p sqm --no-fail-fast --test lab_rows --test lab_setups --test lab_traffic --test lab_tune -- --ignored --nocapture
 
 lint:
 	cargo fmt --all --check

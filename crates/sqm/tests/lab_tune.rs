@@ -126,11 +126,13 @@ fn a_cable_line() {
 }
 
 #[test]
+#[ignore = "one of several lines; make nightly runs it"]
 fn a_vdsl_line() {
     check("vdsl80", 5.0);
 }
 
 #[test]
+#[ignore = "one of several lines; make nightly runs it"]
 fn an_upload_of_one_megabit() {
     // Three packets take 37 ms up there. The kernel's CAKE set by hand at 95 % of the rate adds 21.
     check("up1m", 40.0);
@@ -143,6 +145,7 @@ fn a_line_in_atm_cells() {
 }
 
 #[test]
+#[ignore = "one of several lines; make nightly runs it"]
 fn a_line_that_is_faster_at_first() {
     check("boost24", 5.0);
 }
