@@ -1,11 +1,11 @@
 //! However the program ends, its guest ends with it and leaves nothing on the host.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -15,6 +15,7 @@ use tempfile::TempDir;
 struct Program {
     child: Ending,
     temporary: TempDir,
+    heard: Option<Lines<BufReader<ChildStderr>>>,
 }
 
 /// A child process that does not outlive a failed test.
@@ -43,19 +44,22 @@ impl Program {
         Self {
             child: Ending(child),
             temporary,
+            heard: None,
         }
     }
 
     /// Waits for this on standard error.
     fn says(&mut self, words: &str) {
-        let lines = BufReader::new(self.child.0.stderr.take().unwrap()).lines();
+        let mut lines = BufReader::new(self.child.0.stderr.take().unwrap()).lines();
         let mut said = Vec::new();
-        let found = lines.map(Result::unwrap).any(|line| {
+        let found = lines.by_ref().map(Result::unwrap).any(|line| {
             let is_it = line.contains(words);
             said.push(line);
             is_it
         });
         assert!(found, "`{words}` was never said: {said:?}");
+        // It has more to say before it ends, and would end by itself if nobody could hear.
+        self.heard = Some(lines);
     }
 
     /// Sends the signal and waits for the end of the program and of every process of its guest.
