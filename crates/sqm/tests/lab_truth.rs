@@ -84,7 +84,9 @@ fn measured_latency_and_goodput_agree_with_the_truth() {
         let (name, figures) = &found[at];
         let tolerance = match (row.line, row.sqm) {
             ("up1m", "none") => CHAOTIC,
-            (_, "none") | ("up1m", "piece_of_cake") => COARSE,
+            // With 1 Mbit/s the median of a run is that of some hundred packets: from 22.2 to 24.9 ms with the recipe. The six
+            // rows of the other lines are the judge.
+            (_, "none") | ("up1m", _) => COARSE,
             _ => STEADY,
         };
         let is_off = |measured: f64, truth: f64| (measured - truth).abs() > truth * tolerance.goodput;
