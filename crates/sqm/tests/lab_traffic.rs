@@ -15,7 +15,8 @@ const CABLE: &str = "\toption link 'docsis'\n";
 /// its host's half full; with more patience it does.
 const PATIENT: &str = "\toption link 'docsis'\n\toption cake_rtt '400ms'\n";
 
-const QUICK: [Shared; 2] = [
+const QUICK: [Shared; 1] = [("cable24", 24_000, 4400, PATIENT, [true, true])];
+const OTHERS: [Shared; 9] = [
     (
         "vdsl80",
         76_000,
@@ -23,9 +24,6 @@ const QUICK: [Shared; 2] = [
         "\toption link 'vdsl2-pppoe'\n",
         [true, true],
     ),
-    ("cable24", 24_000, 4400, PATIENT, [true, true]),
-];
-const OTHERS: [Shared; 8] = [
     ("cable180", 135_000, 12_000, CABLE, [true, true]),
     ("up1m", 13_000, 950, PATIENT, [true, true]),
     ("boost24", 24_000, 4400, PATIENT, [true, true]),
