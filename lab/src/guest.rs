@@ -147,7 +147,7 @@ impl Guest {
     /// Starts a program and waits until somebody on that host listens on a TCP port.
     pub fn spawn_server(&self, host: &str, argv: &[&str], port: u16) -> Result<(), Error> {
         self.spawn(host, argv)?;
-        // Debian's kernel tells `ss` nothing. State 0A is LISTEN.
+        // State 0A is LISTEN.
         self.script(&format!(
             "for _ in $(seq 600); do
                  ip netns exec {host} grep -qs ':{port:04X} 0*:0000 0A' /proc/net/tcp /proc/net/tcp6 && exit 0

@@ -139,14 +139,6 @@ pub fn run(test: &Test, hooks: Hooks<'_>) -> Result<Outcome, Error> {
 /// Refuses settings that cannot give a result.
 fn check(test: &Test) -> Result<(), Error> {
     let wrong = |text: String| Err(Error::Settings(text));
-    let Settings {
-        idle_ms,
-        load_ms,
-        after_ms,
-        settle_ms,
-        probe_interval_ms,
-        ..
-    } = test.settings;
     if test.targets.is_empty() {
         return wrong("no server to test against".to_owned());
     }
@@ -154,6 +146,32 @@ fn check(test: &Test) -> Result<(), Error> {
     if counts.iter().any(|count| *count > MAX_FLOWS) {
         return wrong(format!("at most {MAX_FLOWS} flows in each direction"));
     }
+    check_times(&test.settings)?;
+    let flows = test.scenario.flows.iter().map(|flow| flow.dscp);
+    let marks = flows.chain(test.scenario.probes.iter().map(|probe| probe.dscp));
+    if let Some(dscp) = marks.max().filter(|dscp| *dscp > 63) {
+        return wrong(format!("a DSCP is from 0 to 63, not {dscp}"));
+    }
+    if let Some(mss) = test.settings.mss.filter(|mss| !(88..=32_767).contains(mss)) {
+        return wrong(format!("a segment size is from 88 to 32767 bytes, not {mss}"));
+    }
+    if test.scenario.probes.len() > usize::from(MAX_PROBES) {
+        return wrong(format!("at most {MAX_PROBES} series of probes"));
+    }
+    Ok(())
+}
+
+/// Also of a test against web servers.
+fn check_times(settings: &Settings) -> Result<(), Error> {
+    let wrong = |text: String| Err(Error::Settings(text));
+    let Settings {
+        idle_ms,
+        load_ms,
+        after_ms,
+        settle_ms,
+        probe_interval_ms,
+        ..
+    } = *settings;
     if idle_ms > MAX_IDLE_MS || after_ms > MAX_IDLE_MS {
         return wrong(format!("at most {} s of idle phase", MAX_IDLE_MS / 1000));
     }
@@ -168,17 +186,6 @@ fn check(test: &Test) -> Result<(), Error> {
     }
     if !(1..=10_000).contains(&probe_interval_ms) {
         return wrong("the probe interval must be from 1 ms to 10 s".to_owned());
-    }
-    let flows = test.scenario.flows.iter().map(|flow| flow.dscp);
-    let marks = flows.chain(test.scenario.probes.iter().map(|probe| probe.dscp));
-    if let Some(dscp) = marks.max().filter(|dscp| *dscp > 63) {
-        return wrong(format!("a DSCP is from 0 to 63, not {dscp}"));
-    }
-    if let Some(mss) = test.settings.mss.filter(|mss| !(88..=32_767).contains(mss)) {
-        return wrong(format!("a segment size is from 88 to 32767 bytes, not {mss}"));
-    }
-    if test.scenario.probes.len() > usize::from(MAX_PROBES) {
-        return wrong(format!("at most {MAX_PROBES} series of probes"));
     }
     Ok(())
 }

@@ -211,6 +211,24 @@ pub enum Direction {
     Up,
 }
 
+impl Direction {
+    /// For people.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Down => "download",
+            Self::Up => "upload",
+        }
+    }
+
+    /// Where the acknowledgements go.
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Down => Self::Up,
+            Self::Up => Self::Down,
+        }
+    }
+}
+
 /// What carries a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -61,9 +61,12 @@ fn loaded(result: &TestResult) -> Vec<Finding> {
         let mut flows = result.flows(direction).peekable();
         flows.peek().is_some() && flows.all(|flow| flow.mbit <= 0.0)
     };
-    for (direction, name) in [(Direction::Down, "download"), (Direction::Up, "upload")] {
+    for direction in [Direction::Down, Direction::Up] {
         if silent(direction) {
-            let text = format!("no {name} got anything through in the steady part of the load");
+            let text = format!(
+                "no {} got anything through in the steady part of the load",
+                direction.word()
+            );
             return finding(Severity::Invalid, "load_not_reached", text);
         }
     }

@@ -3,11 +3,10 @@
 //! A rate is rounded down, what must not be too little is rounded up; each function says which. Sizes of packets are
 //! those of the IP packet, header included; a [`Framing`] says what such a packet takes on the line.
 
-use sqm_core::spec::cake::{Cells, Framing};
+use sqm_core::spec::cake::Framing;
 use sqm_core::units::{Nanos, Rate};
 
 use crate::link::Preset;
-use crate::settings::LinkLayer;
 
 /// What the headers in an IP packet take from its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +49,7 @@ pub const fn framing(preset: &Preset) -> Framing {
         from_ip: true,
         overhead: preset.overhead as i16,
         mpu: preset.mpu as u16,
-        cells: match preset.layer {
-            LinkLayer::Atm => Cells::Atm,
-            LinkLayer::Ptm => Cells::Ptm,
-            LinkLayer::None | LinkLayer::Ethernet => Cells::None,
-        },
+        cells: preset.layer.cells(),
     }
 }
 
@@ -132,6 +127,8 @@ fn rate(bits_per_sec: u128) -> Rate {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use sqm_core::spec::cake::Cells;
 
     use super::*;
     use crate::link::PRESETS;

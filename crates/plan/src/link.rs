@@ -338,16 +338,6 @@ impl Preset {
             .collect()
     }
 
-    /// How large a full IP packet is on the line, bytes, with its share of the coding.
-    pub fn on_the_line(&self, packet: u32) -> f64 {
-        let frame = (f64::from(packet) + f64::from(self.overhead)).max(f64::from(self.mpu));
-        match self.layer {
-            LinkLayer::Atm => (frame / 48.0).ceil() * 53.0,
-            LinkLayer::Ptm => frame * 65.0 / 64.0,
-            LinkLayer::None | LinkLayer::Ethernet => frame,
-        }
-    }
-
     const fn vlan(mut self) -> Self {
         self.vlan = true;
         self

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use sqm_core::nearest::nearest;
-use sqm_core::spec::cake::Cake;
+use sqm_core::spec::cake::{Cake, Cells};
 use sqm_core::units::{Nanos, Rate, shortened};
 
 use crate::diagnostic::{Finding, Report};
@@ -133,6 +133,17 @@ pub enum LinkLayer {
     Atm,
     /// 64b/65b coding of VDSL2: one byte in 65 is lost.
     Ptm,
+}
+
+impl LinkLayer {
+    /// As CAKE counts it.
+    pub(crate) const fn cells(self) -> Cells {
+        match self {
+            Self::Atm => Cells::Atm,
+            Self::Ptm => Cells::Ptm,
+            Self::None | Self::Ethernet => Cells::None,
+        }
+    }
 }
 
 /// `linklayer_adaptation_mechanism`: who does the arithmetic.

@@ -8,6 +8,7 @@ mod plan_json;
 mod png;
 mod queues;
 mod redact;
+mod replace;
 mod replay;
 mod tune;
 

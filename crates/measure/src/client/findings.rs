@@ -68,7 +68,7 @@ fn server(cpu: Option<f64>) -> Option<Finding> {
 
 fn load(result: &TestResult, direction: Direction) -> Option<Finding> {
     let flows: Vec<_> = result.flows(direction).collect();
-    let way = words(direction);
+    let way = direction.word();
     if flows.is_empty() {
         return None;
     }
@@ -115,7 +115,7 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     let smaller = result.meta.settings.mss.map_or(1.0, |mss| FULL / f64::from(mss));
     let wire = WIRE_SHARE.max(1.0 + HEADERS * smaller / FULL * 1.1);
     // The acknowledgements of the other direction come this way.
-    let acknowledgements = rate(opposite(direction)) * ACKNOWLEDGEMENTS * smaller;
+    let acknowledgements = rate(direction.opposite()) * ACKNOWLEDGEMENTS * smaller;
     let foreign = seen - ours * wire - acknowledgements - NOISE_MBIT;
     let share = foreign / ours.max(NOISE_MBIT);
     let severity = match share {
@@ -129,7 +129,7 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
         format!(
             "{} carried {seen:.1} Mbit/s of which {ours:.1} were the test's {}: something else used the line",
             counter.name.trim_end_matches(suffix),
-            words(direction)
+            direction.word()
         ),
     ))
 }
@@ -155,20 +155,6 @@ fn ecn(result: &TestResult) -> Option<Finding> {
         "ecn_not_as_asked",
         format!("ECN was to be {wanted}, and {agreed} of {all} flows use it; {remedy}"),
     ))
-}
-
-fn words(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Down => "download",
-        Direction::Up => "upload",
-    }
-}
-
-fn opposite(direction: Direction) -> Direction {
-    match direction {
-        Direction::Down => Direction::Up,
-        Direction::Up => Direction::Down,
-    }
 }
 
 #[cfg(test)]

@@ -17,14 +17,15 @@ use tokio_rustls::TlsConnector;
 use self::transfer::{Transfer, final_place};
 use super::evidence::Recorder;
 use super::outcome::phases;
-use super::{FIRST_PROBE_TIMEOUT, Hooks, Meter, Outcome, Progress, SILENCE, Stage, TICK, findings};
+use super::{
+    FIRST_PROBE_TIMEOUT, Hooks, Meter, Outcome, Progress, SILENCE, Stage, TICK, check_times, findings,
+};
 use crate::http::{Place, look_up, tls_config};
 use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, Prober, Wire};
-use crate::protocol::{MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, Seen};
+use crate::protocol::{MAX_FLOWS, Seen};
 use crate::result::{
-    Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, Severity, TAIL_MS, TestResult,
-    rfc3339,
+    Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, Severity, TestResult, rfc3339,
 };
 use crate::scenario::{Family, Scenario};
 use crate::{Error, socket};
@@ -93,43 +94,22 @@ pub fn run(
 
 fn check(site: &Site, settings: &Settings) -> Result<(), Error> {
     let wrong = |text: String| Err(Error::Settings(text));
-    let Settings {
-        down,
-        up,
-        idle_ms,
-        load_ms,
-        after_ms,
-        settle_ms,
-        probe_interval_ms,
-        ..
-    } = *settings;
     if site.download.is_none() && site.upload.is_none() {
         return wrong("no URL to load the line with".to_owned());
     }
-    for (url, flows, way) in [(&site.download, down, "download"), (&site.upload, up, "upload")] {
+    let ways = [
+        (Direction::Down, &site.download, settings.down),
+        (Direction::Up, &site.upload, settings.up),
+    ];
+    for (direction, url, flows) in ways {
         if url.is_some() != (flows > 0) || flows > MAX_FLOWS {
             return wrong(format!(
-                "a URL for {way}s takes 1 to {MAX_FLOWS} of them at once, not {flows}"
+                "a URL for {}s takes 1 to {MAX_FLOWS} of them at once, not {flows}",
+                direction.word()
             ));
         }
     }
-    if idle_ms > MAX_IDLE_MS || after_ms > MAX_IDLE_MS || load_ms > MAX_LOAD_MS {
-        return wrong(format!(
-            "at most {} s idle and {} s of load",
-            MAX_IDLE_MS / 1000,
-            MAX_LOAD_MS / 1000
-        ));
-    }
-    if load_ms <= settle_ms + TAIL_MS {
-        return wrong(format!(
-            "the load must last more than the settling time of {} s and 1 s, which the figures leave out",
-            settle_ms as f64 / 1000.0
-        ));
-    }
-    if !(1..=10_000).contains(&probe_interval_ms) {
-        return wrong("the probe interval must be from 1 ms to 10 s".to_owned());
-    }
-    Ok(())
+    check_times(settings)
 }
 
 /// Where everything is.

@@ -1,10 +1,11 @@
 //! The configuration file as every command reads it: whole and found good, then narrowed to what is asked for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::stack;
+use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
 
 use crate::failure::Failure;
@@ -20,26 +21,35 @@ pub(super) struct Which {
     pub(super) interfaces: Vec<String>,
 }
 
+/// A configuration's text.
+pub(super) fn read(config: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(config)
+        .with_context(|| format!("cannot read the configuration {}", config.display()))
+        .map_err(Failure::Usage)
+}
+
+/// What it says, on these devices. All its errors go to standard error.
+pub(super) fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
+    let file = config.display().to_string();
+    sqm_plan::load(text, &file, &|name| stack::device(links, name)).map_err(|errors| {
+        errors.iter().for_each(|error| eprintln!("error: {error}"));
+        let count = match errors.len() {
+            1 => "an error".to_owned(),
+            n => format!("{n} errors"),
+        };
+        Failure::Usage(anyhow!("{file} has {count}; nothing was done"))
+    })
+}
+
 impl Which {
     /// The plans asked for. All errors of the file go to standard error, and so do warnings.
     pub(super) fn plans(&self, links: &[Link]) -> Result<Vec<Plan>, Failure> {
-        let file = self.config.display().to_string();
-        let text = std::fs::read(&self.config)
-            .with_context(|| format!("cannot read the configuration {file}"))
-            .map_err(Failure::Usage)?;
-        let loaded = sqm_plan::load(&text, &file, &|name| stack::device(links, name)).map_err(|errors| {
-            errors.iter().for_each(|error| eprintln!("error: {error}"));
-            let count = match errors.len() {
-                1 => "an error".to_owned(),
-                n => format!("{n} errors"),
-            };
-            Failure::Usage(anyhow!("{file} has {count}; nothing was done"))
-        })?;
+        let loaded = parse(&read(&self.config)?, &self.config, links)?;
         loaded
             .warnings
             .iter()
             .for_each(|warning| eprintln!("warning: {warning}"));
-        self.narrow(loaded.plans, &file)
+        self.narrow(loaded.plans, &self.config.display().to_string())
     }
 
     fn narrow(&self, plans: Vec<Plan>, file: &str) -> Result<Vec<Plan>, Failure> {

@@ -7,14 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::{observe, stack, state};
+use sqm_kernel::{observe, state};
 
-use super::shape;
+use super::{config, shape};
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
 use crate::doctor::findings::{Finding, Fix, diagnose};
 use crate::doctor::fix;
 use crate::failure::Failure;
+use crate::replace::replace;
 
 /// Find what keeps a line from being shaped as it should: each finding with its evidence and what to do.
 ///
@@ -99,16 +100,10 @@ impl Args {
     }
 
     fn look(&self) -> Result<Facts, Failure> {
-        let file = self.config.display().to_string();
-        let text = std::fs::read(&self.config)
-            .with_context(|| format!("cannot read the configuration {file}"))
-            .map_err(Failure::Usage)?;
+        let text = config::read(&self.config)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(shape::failure)?;
-        let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name)).map_err(|errors| {
-            errors.iter().for_each(|error| eprintln!("error: {error}"));
-            Failure::Usage(anyhow!("{file} has errors: mend them first"))
-        })?;
+        let loaded = config::parse(&text, &self.config, &links)?;
         let look = Duration::from_secs(self.seconds.into());
         collect(&mut socket, &links, &loaded.plans, &text, &self.state_dir, look).map_err(shape::failure)
     }
@@ -127,7 +122,7 @@ impl Args {
                     errors[0]
                 )
             })?;
-            fix::replace(&self.config, &text)?;
+            replace(&self.config, &text)?;
         }
         shape::bring_into_force(self.config.clone(), self.state_dir.clone())?;
         Ok(())

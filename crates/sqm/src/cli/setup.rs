@@ -18,8 +18,8 @@ use sqm_plan::uci::Document;
 use super::calc::parse_link;
 use super::shape;
 use crate::doctor::collect::default_devices;
-use crate::doctor::fix;
 use crate::failure::Failure;
+use crate::replace::replace;
 
 /// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
 ///
@@ -100,7 +100,7 @@ impl Args {
             if let Some(folder) = self.config.parent() {
                 fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
             }
-            fix::replace(&self.config, &text)?;
+            replace(&self.config, &text)?;
             println!("{}: written", self.config.display());
         } else {
             println!("{}: as wanted already", self.config.display());
@@ -108,7 +108,7 @@ impl Args {
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone()) {
             // Nothing is half done: the file is as it was, too.
             match before.filter(|_| is_new) {
-                Some(before) => fix::replace(&self.config, &String::from_utf8_lossy(&before))?,
+                Some(before) => replace(&self.config, &String::from_utf8_lossy(&before))?,
                 None if is_new => fs::remove_file(&self.config)?,
                 None => {}
             }

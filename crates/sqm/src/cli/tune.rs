@@ -22,9 +22,11 @@ use sqm_plan::line::ConfiguredLine;
 use sqm_plan::plan::Plan;
 use sqm_plan::uci::Document;
 
+use super::config;
 use super::shape::failure;
 use super::test::read_secret;
 use crate::failure::Failure;
+use crate::replace::replace;
 use crate::tune::line::{Found, Framing, Plan as SearchPlan, Trouble};
 use crate::tune::search::NO_BLOAT_MS;
 
@@ -171,7 +173,7 @@ impl Args {
             };
             let one = plan
                 .run(&mut |rate| shaper.set(direction, rate), &mut |what| {
-                    eprintln!("{}: {what}", way(direction));
+                    eprintln!("{}: {what}", direction.word());
                 })
                 .map_err(for_user)?;
             shaper.set(direction, one.rate_mbit)?;
@@ -202,17 +204,11 @@ impl Args {
             Rate::from_kbits_per_sec(report.upload_kbit),
         );
         let text = shaper.text_with(rates);
-        let beside = |suffix: &str| {
-            let mut name = self.config.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        let (kept, new) = (beside(".before-tune"), beside(".new"));
+        let mut kept = self.config.as_os_str().to_owned();
+        kept.push(".before-tune");
+        let kept = PathBuf::from(kept);
         std::fs::copy(&self.config, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
-        std::fs::write(&new, text)
-            .and_then(|()| std::fs::rename(&new, &self.config))
-            .with_context(|| format!("cannot write {}", self.config.display()))?;
-        Ok(())
+        Ok(replace(&self.config, &text)?)
     }
 }
 
@@ -268,7 +264,7 @@ struct Shaper {
     document: Document,
     /// Which section of the document.
     section: usize,
-    file: String,
+    config: PathBuf,
     line: ConfiguredLine,
     /// Bytes of link header that the interface counts in each packet.
     header: f64,
@@ -281,17 +277,15 @@ struct Shaper {
 impl Shaper {
     fn open(args: &Args) -> Result<Self, Failure> {
         let file = args.config.display().to_string();
-        let text = std::fs::read_to_string(&args.config)
-            .with_context(|| {
-                format!("cannot read the configuration {file}; tune needs one for its interface")
-            })
-            .map_err(Failure::Usage)?;
+        let text = config::read(&args.config)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(failure)?;
-        let loaded = load(&text, &file, &links)?;
-        let line = choose(&loaded.lines, args.interface.as_deref(), &file)?.clone();
-        let document = Document::parse(&text).expect("it was read a moment ago");
-        let section = section_of(&document, &line.interface).expect("its plan comes from there");
+        let lines = config::parse(&text, &args.config, &links)?.lines;
+        let line = choose(&lines, args.interface.as_deref(), &file)?.clone();
+        let document = Document::parse_bytes(&text).expect("it was read a moment ago");
+        let sections = document.sections();
+        let section = sections.iter().find(|section| section.line == line.at);
+        let section = section.expect("the line comes from there").index;
         let header = f64::from(stack::device(&links, &line.interface).header);
         let store = Store::open(&args.state_dir).map_err(failure)?;
         Ok(Self {
@@ -301,7 +295,7 @@ impl Shaper {
             links,
             document,
             section,
-            file,
+            config: args.config.clone(),
             line,
             rates: (UNLIMITED, UNLIMITED),
             before: None,
@@ -323,13 +317,13 @@ impl Shaper {
     }
 
     fn plan(&self, text: &str) -> Result<Plan, Failure> {
-        let plans = load(text, &self.file, &self.links)?.plans;
+        let plans = config::parse(text.as_bytes(), &self.config, &self.links)?.plans;
         let mut wanted = plans
             .into_iter()
             .filter(|plan| plan.interface == self.line.interface);
         wanted
             .next()
-            .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.file)))
+            .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.config.display())))
     }
 
     /// The configuration with these rates instead of its own.
@@ -361,13 +355,6 @@ impl Drop for Shaper {
     }
 }
 
-fn load(text: &str, file: &str, links: &[Link]) -> Result<sqm_plan::Loaded, Failure> {
-    sqm_plan::load(text.as_bytes(), file, &|device| stack::device(links, device)).map_err(|errors| {
-        errors.iter().for_each(|error| eprintln!("error: {error}"));
-        Failure::Usage(anyhow!("{file} has errors; nothing was done"))
-    })
-}
-
 fn choose<'a>(
     lines: &'a [ConfiguredLine],
     interface: Option<&str>,
@@ -391,33 +378,9 @@ fn choose<'a>(
     })
 }
 
-/// The enabled section of an interface: the last, as when the plan is made.
-fn section_of(document: &Document, interface: &str) -> Option<usize> {
-    let sections = document.sections();
-    let is_ours = |section: &&sqm_plan::uci::Section<'_>| {
-        let has = |name: &str, value: &str| {
-            let mut found = section
-                .settings
-                .iter()
-                .rev()
-                .filter(|setting| setting.name == name);
-            found.next().is_some_and(|setting| setting.value == value)
-        };
-        has("interface", interface) && !has("enabled", "0")
-    };
-    sections.iter().rev().find(is_ours).map(|section| section.index)
-}
-
 fn has_cubic() -> bool {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .is_ok_and(|list| list.split_whitespace().any(|name| name == "cubic"))
-}
-
-fn way(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Down => "download",
-        Direction::Up => "upload",
-    }
 }
 
 fn for_user(trouble: Trouble) -> Failure {
@@ -437,7 +400,7 @@ fn text(report: &Report, args: &Args) -> String {
         };
         text += &format!(
             "{:<9} idle {:.1} ms, load added {:.1} ms at {:.2} Mbit/s: {rate}\n",
-            way(found.direction),
+            found.direction.word(),
             found.idle_ms,
             found.bloat_ms,
             found.unshaped_mbit,

@@ -33,10 +33,10 @@ const LOOK: Duration = Duration::from_millis(2250);
 const DRAIN: f64 = 0.6;
 const DRAIN_AT_MOST: Duration = Duration::from_secs(8);
 /// A packet of full size, the payload of TCP in it, and the probes, in bytes with their IP headers.
-const PACKET: f64 = 1500.0;
+const PACKET: u32 = 1500;
 const PAYLOAD: f64 = 1448.0;
-const UDP_PROBE: f64 = 28.0 + Probe::LENGTH as f64;
-const ICMP_PROBE: f64 = 84.0;
+const UDP_PROBE: u32 = 28 + Probe::LENGTH as u32;
+const ICMP_PROBE: u32 = 84;
 /// Time between two ICMP probes.
 const ICMP_INTERVAL_MS: u64 = 200;
 /// Bytes of a packet of full size with its framing.
@@ -110,21 +110,25 @@ pub(crate) struct Framing<'a> {
 }
 
 impl Framing<'_> {
+    /// What an IP packet takes on the line.
+    fn gross_bytes(self, ip_bytes: u32) -> f64 {
+        f64::from(self.line.framing.line_len(ip_bytes))
+    }
+
     /// Gross bytes for a byte of goodput in packets of full size.
     fn per_good(self) -> f64 {
-        self.line.gross_bytes(PACKET) / PAYLOAD
+        self.gross_bytes(PACKET) / PAYLOAD
     }
 
     /// Gross bytes for a byte that the interface counts in packets of full size.
     fn per_counted(self) -> f64 {
-        self.line.gross_bytes(PACKET) / (PACKET + self.header)
+        self.gross_bytes(PACKET) / (f64::from(PACKET) + self.header)
     }
 
     /// What the probes take, Mbit/s: noticeable on slow lines.
     fn probes_mbit(self) -> f64 {
-        let of = |ip_bytes: f64, interval_ms: u64| {
-            self.line.gross_bytes(ip_bytes) * 8.0 / 1000.0 / interval_ms as f64
-        };
+        let of =
+            |ip_bytes: u32, interval_ms: u64| self.gross_bytes(ip_bytes) * 8.0 / 1000.0 / interval_ms as f64;
         of(UDP_PROBE, PROBE_INTERVAL_MS) + of(ICMP_PROBE, ICMP_INTERVAL_MS)
     }
 }

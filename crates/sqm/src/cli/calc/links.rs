@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
+use sqm_plan::arithmetic;
 use sqm_plan::link::{PRESETS, Preset};
 use sqm_plan::settings::LinkLayer;
 
@@ -76,7 +77,9 @@ impl Row {
                 LinkLayer::Ptm => "ptm",
                 LinkLayer::None | LinkLayer::Ethernet => "ethernet",
             },
-            goodput_percent: f64::from(PACKET - HEADERS) / preset.on_the_line(PACKET) * 100.0,
+            goodput_percent: f64::from(PACKET - HEADERS)
+                / f64::from(arithmetic::framing(preset).line_len(PACKET))
+                * 100.0,
             source: preset.source,
         }
     }

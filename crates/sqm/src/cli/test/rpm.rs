@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sqm_measure::result::Direction;
 use sqm_measure::rpm::client::{self, Report, Server};
 use sqm_measure::rpm::{Confidence, Responsiveness};
 
@@ -28,7 +27,7 @@ impl Args {
                 let rpm = rpm.map_or_else(|| "no".to_owned(), |rpm| format!("{rpm:.0}"));
                 eprintln!(
                     "{:<8}  {mbit:8.1} Mbit/s over {connections:2} connections, {rpm} RPM",
-                    way(direction)
+                    direction.word()
                 );
             }
         })
@@ -46,13 +45,6 @@ impl Args {
             std::io::stdout().write_all(figures(&report).as_bytes())?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn way(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Down => "download",
-        Direction::Up => "upload",
     }
 }
 

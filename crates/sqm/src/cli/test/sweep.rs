@@ -89,7 +89,7 @@ impl Args {
             if !self.quiet {
                 eprintln!(
                     "{}, segments of {mss} bytes ({} of {})",
-                    way(direction),
+                    direction.word(),
                     index + 1,
                     SEGMENTS.len()
                 );
@@ -130,7 +130,7 @@ impl Args {
             Ok(fit) => (Some(fit), None),
             Err(unfit) => (
                 None,
-                Some(format!("the {} gives no fit: {unfit}", way(direction))),
+                Some(format!("the {} gives no fit: {unfit}", direction.word())),
             ),
         };
         let advice = match (&fit, &configured) {
@@ -157,17 +157,10 @@ fn goodput(result: &TestResult) -> f64 {
     result.flows.iter().map(rate).sum()
 }
 
-fn way(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Down => "download",
-        Direction::Up => "upload",
-    }
-}
-
 fn table(swept: &Swept) -> String {
     let mut text = format!(
         "{:<10}payload    Mbit/s    fitted   off by\n",
-        way(swept.direction)
+        swept.direction.word()
     );
     for (index, point) in swept.points.iter().enumerate() {
         text += &format!("{:>17.0} {:>9.3}", point.payload, point.goodput_mbit);

@@ -1,0 +1,57 @@
+//! A file replaced by another, as programs do that write what a person keeps.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Replaces a file in one step, with its permissions and owner: whoever reads it finds the old one or the new one. A link to a
+/// file stays a link.
+pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+    let write = || -> std::io::Result<()> {
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        let fresh = file.with_extension("sqm-new");
+        let mut to = File::create(&fresh)?;
+        if let Ok(old) = fs::metadata(&file) {
+            to.set_permissions(old.permissions())?;
+            fchown(&to, Some(old.uid()), Some(old.gid()))?;
+        }
+        to.write_all(text.as_bytes())?;
+        to.sync_all()?;
+        fs::rename(&fresh, &file)
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn permissions_stay_and_a_link_stays_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("sqm"), directory.path().join("link"));
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(&file, &link).unwrap();
+        replace(&link, "after").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "after");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::read_dir(directory.path()).unwrap().count(),
+            2,
+            "nothing is left behind"
+        );
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let error = replace(Path::new("/nowhere/sqm"), "").unwrap_err();
+        assert!(error.to_string().contains("/nowhere/sqm"), "{error}");
+    }
+}
