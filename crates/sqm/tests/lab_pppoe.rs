@@ -1,0 +1,105 @@
+//! A line with PPPoE, dialled by the real `pppd` to a real `pppoe-server`: found and counted by `sqm setup`, and shaped
+//! again by the daemon each time the session is another one.
+
+mod lab;
+
+use sqm_lab::{Clock, Home, Line};
+
+/// The modem answers calls, and the router dials. Debian lets only some users run `pppd`; a copy is anybody's. The server
+/// hands a session to `pppd` through a terminal, for which the lab's kernel has no line discipline: here the kernel itself has
+/// the session at both ends.
+const DIAL: &str = r#"
+cd /tmp
+cp /usr/sbin/pppd pppd; chmod 755 pppd
+[ -e /dev/ppp ] || mknod /dev/ppp c 108 0
+printf 'noauth\nmtu 1492\nmru 1492\n' >options
+cat >answer <<'END'
+#!/bin/sh
+id=$(echo "$2" | sed 's/.*-e \([^ ]*\).*/\1/')
+shift 2
+exec /tmp/pppd plugin rp-pppoe.so rp_pppoe_sess "$id" lan0 "$@"
+END
+chmod 755 answer
+(exec ip netns exec modem pppoe-server -F -I lan0 -L 10.77.0.1 -R 10.77.0.2 -O /tmp/options -q /tmp/answer >server 2>&1) &
+(exec ip netns exec router ./pppd plugin rp-pppoe.so wan0 noauth nodetach ifname pppoe-wan linkname wan \
+    defaultroute replacedefaultroute persist maxfail 0 holdoff 1 mtu 1492 >dialled 2>&1) &
+ip -n core route add 10.77.0.0/30 via 10.65.0.1
+ip netns exec router iptables-legacy -t nat -A POSTROUTING -o pppoe-wan -j MASQUERADE
+"#;
+
+const TOOLS: &str = "
+set +e
+cd /tmp
+index() { ip -n router -o addr show dev pppoe-wan 2>/dev/null | sed -n 's/^\\([0-9]*\\):.* inet .*/\\1/p'; }
+# Until there is a session, and not the one of this index.
+session() {
+    for try in $(seq 600); do
+        now=$(index); [ -n \"$now\" ] && [ \"$now\" != \"$1\" ] && return
+        sleep 0.1
+    done
+    echo \"no session after a minute: $(cat dialled server)\"
+}
+has() { grep -q -- \"$1\" \"$2\" || { echo \"$2 lacks $1: $(cat $2)\"; }; }
+";
+
+fn dialled() -> Home {
+    let home = lab::home(Clock::Virtual, &Line::named("cable24").expect("a known line"));
+    home.script(DIAL).expect("the programs are there: lab/deps.sh build");
+    home
+}
+
+fn nothing_to_say(home: &Home, script: &str) {
+    let said = home.script(&format!("{TOOLS}{script}")).expect("the lab answers");
+    assert!(said.is_empty(), "{said}");
+}
+
+#[test]
+fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
+    let home = dialled();
+    nothing_to_say(
+        &home,
+        "session none
+         ip netns exec router sqm setup --config sqm --link docsis --advertised 28mbit 4800kbit </dev/null >said 2>&1 || cat said
+         has 'pppoe-wan leads to the internet: the default route goes through it' said
+         has 'it has PPPoE' said
+         has 'verified: the kernel holds what is configured' said
+         # 18 of DOCSIS and 8 of PPPoE.
+         tc -n router qdisc show dev pppoe-wan root >tc; has 'cake 1: root .*bandwidth 4080Kbit .* overhead 26 ' tc
+         tc -n router qdisc show dev ifb4pppoe-wan root >tc; has 'cake 1: root .*bandwidth 23800Kbit .* overhead 26 ' tc",
+    );
+    let flows = ["--test", "rrul_be_nflows", "--down", "4", "--up", "4"];
+    let found = lab::load(&home, &[&flows[..], &["--settle", "5", "--duration", "15"]].concat());
+    // TCP payload of a packet of 1518 bytes on the line, less acknowledgements and probes.
+    let (down, up) = (23.8 * 1440.0 / 1518.0, 4.08 * 1440.0 / 1518.0);
+    assert!(found.median_ms < found.idle_ms + 10.0, "{found:?}");
+    assert!((down * 0.93..down).contains(&found.down), "{found:?}");
+    assert!((up * 0.75..up).contains(&found.up), "{found:?}");
+}
+
+#[test]
+fn each_new_session_is_shaped_within_a_second() {
+    let home = dialled();
+    nothing_to_say(
+        &home,
+        "session none
+         printf \"config queue\\n option enabled 1\\n option interface pppoe-wan\\n option download 24000\\n option upload 4400\\n
+             option script best_of_cake.qos\\n option link docsis\\n\" >sqm
+         (exec ip netns exec router sqm daemon --config sqm >log 2>&1) & daemon=$!
+         for n in $(seq 6); do
+             before=$(index)
+             # The provider hangs up, or the router does.
+             case $((n % 2)) in
+                 0) pkill -HUP -F /run/ppp-wan.pid ;;
+                 1) kill -TERM $(ip netns pids modem | xargs ps -o pid=,args= -p | sed -n 's/^ *\\([0-9]*\\) .*rp_pppoe_sess.*/\\1/p') ;;
+             esac
+             session ${before:-none}
+             sleep 1
+             ip netns exec router sqm verify --config sqm >said 2>&1 || { echo \"session $n: $(cat said)\"; cat log; }
+             ip netns exec router sqm status --daemon >said 2>&1; has '^pppoe-wan: shaped' said
+             tc -n router qdisc show dev pppoe-wan root >tc; has 'bandwidth 4400Kbit .* overhead 26 ' tc
+         done
+         kill -TERM $daemon; wait $daemon; [ $? = 0 ] || echo \"TERM: exit $?\"
+         ip -n router link show ifb4pppoe-wan 2>/dev/null && echo 'the ifb is left'
+         true",
+    );
+}
