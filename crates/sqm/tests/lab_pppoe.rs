@@ -44,7 +44,8 @@ has() { grep -q -- \"$1\" \"$2\" || { echo \"$2 lacks $1: $(cat $2)\"; }; }
 
 fn dialled() -> Home {
     let home = lab::home(Clock::Virtual, &Line::named("cable24").expect("a known line"));
-    home.script(DIAL).expect("the programs are there: lab/deps.sh build");
+    home.script(DIAL)
+        .expect("the programs are there: lab/deps.sh build");
     home
 }
 
@@ -68,7 +69,10 @@ fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
          tc -n router qdisc show dev ifb4pppoe-wan root >tc; has 'cake 1: root .*bandwidth 23800Kbit .* overhead 26 ' tc",
     );
     let flows = ["--test", "rrul_be_nflows", "--down", "4", "--up", "4"];
-    let found = lab::load(&home, &[&flows[..], &["--settle", "5", "--duration", "15"]].concat());
+    let found = lab::load(
+        &home,
+        &[&flows[..], &["--settle", "5", "--duration", "15"]].concat(),
+    );
     // TCP payload of a packet of 1518 bytes on the line, less acknowledgements and probes.
     let (down, up) = (23.8 * 1440.0 / 1518.0, 4.08 * 1440.0 / 1518.0);
     assert!(found.median_ms < found.idle_ms + 10.0, "{found:?}");
