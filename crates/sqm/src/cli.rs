@@ -4,7 +4,7 @@ pub(crate) mod autorate;
 pub(crate) mod bench;
 pub(crate) mod calc;
 pub(crate) mod compare;
-mod config;
+pub(crate) mod config;
 pub(crate) mod confirm;
 pub(crate) mod daemon;
 pub(crate) mod demo;

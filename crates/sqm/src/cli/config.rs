@@ -22,14 +22,14 @@ pub(super) struct Which {
 }
 
 /// A configuration's text.
-pub(super) fn read(config: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read(config: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(config)
         .with_context(|| format!("cannot read the configuration {}", config.display()))
         .map_err(Failure::Usage)
 }
 
 /// What it says, on these devices. All its errors go to standard error.
-pub(super) fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
+pub(crate) fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
     let file = config.display().to_string();
     sqm_plan::load(text, &file, &|name| stack::device(links, name)).map_err(|errors| {
         errors.iter().for_each(|error| eprintln!("error: {error}"));

@@ -9,34 +9,20 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sqm_core::units::Rate;
-use sqm_kernel::apply::{self, Started};
-use sqm_kernel::netlink::link::Link;
-use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::state::{self, Store};
-use sqm_kernel::{capability, observe, stack};
-use sqm_measure::client::{self, Hooks, Target, Test};
+use sqm_kernel::{capability, state};
+use sqm_measure::client::Target;
 use sqm_measure::protocol::DEFAULT_PORT;
-use sqm_measure::result::{Direction, Settings, TestResult};
-use sqm_measure::scenario::Scenario;
-use sqm_plan::line::ConfiguredLine;
-use sqm_plan::plan::Plan;
-use sqm_plan::uci::Document;
+use sqm_measure::result::{Direction, Settings};
 
-use super::config;
 use super::shape::failure;
 use super::test::read_secret;
 use crate::failure::Failure;
-use crate::replace::replace;
-use crate::tune::line::{Found, Framing, Plan as SearchPlan, Trouble};
+use crate::tune::framing::{Loaded, rate};
+use crate::tune::line::{Found, Plan as SearchPlan};
 use crate::tune::search::NO_BLOAT_MS;
-
-/// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
-const UNLIMITED: Rate = Rate::from_kbits_per_sec(10_000_000);
-/// Length of the test at the end, and of its beginning that does not count, in milliseconds.
-const VERIFY_MS: u64 = 13_000;
-const VERIFY_SETTLE_MS: u64 = 7000;
-/// Time between its probes, in milliseconds.
-const PROBE_INTERVAL_MS: u64 = 40;
+use crate::tune::shaper::Shaper;
+use crate::tune::verify::{Rates, Verification, Verified};
+use crate::tune::{Log, Step, Trouble};
 
 /// Find the highest rates at which latency stays flat under load, in about a minute and a half
 ///
@@ -61,7 +47,8 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// Latency that load may add, 95th percentile, in milliseconds; never less than two full packets take on the line
+    /// Latency that load may add, 95th percentile, in milliseconds. Two full packets each way, and the acknowledgements
+    /// between them, take their time on any line: on slow ones the target is not less than that
     #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = parse_target)]
     target: f64,
     /// Write the rates to the configuration, keep the old one beside it as FILE.before-tune, and leave the new shaping on
@@ -96,6 +83,8 @@ fn parse_target(text: &str) -> Result<f64, String> {
 struct Report {
     interface: String,
     target_ms: f64,
+    /// What full packets alone add with both directions full: the target where it is more.
+    floor_ms: f64,
     found: Vec<Found>,
     /// With both rates set and both directions loaded.
     verified: Option<Verified>,
@@ -103,20 +92,16 @@ struct Report {
     download_kbit: u64,
     upload_kbit: u64,
     is_written: bool,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Verified {
-    idle_ms: f64,
-    added_p95_ms: f64,
-    download_mbit: f64,
-    upload_mbit: f64,
+    /// Why the target does not hold, if it does not.
+    warning: Option<String>,
+    /// Everything that was done, with its reason.
+    steps: Vec<Step>,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         capability::require_privileges("sqm tune").map_err(failure)?;
-        let mut shaper = Shaper::open(&self)?;
+        let mut shaper = Shaper::open(&self.config, self.interface.as_deref(), &self.state_dir)?;
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, stop.clone()).context("cannot listen for signals")?;
@@ -128,7 +113,8 @@ impl Args {
             (_, Err(restore)) => return Err(restore),
         };
         if keep {
-            self.write_rates(&shaper, &report)?;
+            let kbit = Rate::from_kbits_per_sec;
+            shaper.write((kbit(report.download_kbit), kbit(report.upload_kbit)))?;
             report.is_written = true;
         }
         if self.json {
@@ -160,55 +146,67 @@ impl Args {
         if !has_cubic() {
             settings.congestion = None;
         }
+        let mut log = Log::new();
         let mut found = Vec::new();
-        let (line, header) = (shaper.line.clone(), shaper.header);
+        let (interface, framing) = (shaper.interface().to_owned(), shaper.framing());
         for direction in [Direction::Down, Direction::Up] {
             let plan = SearchPlan {
                 target: &target,
                 direction,
+                interface: &interface,
                 allowed_ms: self.target,
-                framing: Framing { line: &line, header },
+                framing,
                 settings: settings.clone(),
                 stop,
             };
             let one = plan
-                .run(&mut |rate| shaper.set(direction, rate), &mut |what| {
-                    eprintln!("{}: {what}", direction.word());
-                })
+                .run(&mut |rate| shaper.set(direction, rate), &mut log)
                 .map_err(for_user)?;
             shaper.set(direction, one.rate_mbit)?;
             found.push(one);
         }
-        let kbit = |found: &Found| found.rate_mbit.map_or(0, |mbit| (mbit * 1000.0).floor() as u64);
-        let (download_kbit, upload_kbit) = (kbit(&found[0]), kbit(&found[1]));
+        let carried = |found: &Found| Some(rate(found.rate_mbit.unwrap_or(found.unshaped_mbit)));
+        let floor_ms = framing.floor_ms(Loaded {
+            down: carried(&found[0]),
+            up: carried(&found[1]),
+        });
         let mut report = Report {
-            interface: shaper.line.interface.clone(),
+            interface,
             target_ms: self.target,
+            floor_ms,
             found,
             verified: None,
-            download_kbit,
-            upload_kbit,
+            download_kbit: 0,
+            upload_kbit: 0,
             is_written: false,
+            warning: None,
+            steps: Vec::new(),
         };
-        if report.has_rates() {
-            eprintln!("both: a test with these rates");
-            report.verified = Some(verify(&target, &settings, stop)?);
+        let rates = Rates {
+            down: report.found[0].rate_mbit,
+            up: report.found[1].rate_mbit,
+        };
+        if rates.down.is_some() || rates.up.is_some() {
+            let verification = Verification {
+                target: &target,
+                settings: &settings,
+                floor_ms,
+                allowed_ms: self.target,
+                stop,
+            };
+            let mut shape = |rates: Rates| {
+                shaper.set(Direction::Down, rates.down)?;
+                shaper.set(Direction::Up, rates.up)
+            };
+            let proof = verification.run(rates, &mut shape, &mut log).map_err(for_user)?;
+            let kbit = |mbit: Option<f64>| mbit.map_or(0, |mbit| (mbit * 1000.0).floor() as u64);
+            report.download_kbit = kbit(proof.rates.down);
+            report.upload_kbit = kbit(proof.rates.up);
+            report.verified = Some(proof.verified);
+            report.warning = proof.warning;
         }
+        report.steps = log.into_steps();
         Ok(report)
-    }
-
-    /// The new file appears whole or not at all.
-    fn write_rates(&self, shaper: &Shaper, report: &Report) -> Result<(), Failure> {
-        let rates = (
-            Rate::from_kbits_per_sec(report.download_kbit),
-            Rate::from_kbits_per_sec(report.upload_kbit),
-        );
-        let text = shaper.text_with(rates);
-        let mut kept = self.config.as_os_str().to_owned();
-        kept.push(".before-tune");
-        let kept = PathBuf::from(kept);
-        std::fs::copy(&self.config, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
-        Ok(replace(&self.config, &text)?)
     }
 }
 
@@ -221,161 +219,6 @@ impl Report {
     fn needs_none(&self) -> bool {
         self.found.iter().all(|found| found.bloat_ms <= NO_BLOAT_MS)
     }
-}
-
-/// Both directions at once, with the rates that are set.
-fn verify(target: &Target, settings: &Settings, stop: &AtomicBool) -> Result<Verified, Failure> {
-    let test = Test {
-        targets: vec![target.clone()],
-        scenario: Scenario::of_flows(settings.down, settings.up, &[0]),
-        settings: Settings {
-            idle_ms: 2000,
-            load_ms: VERIFY_MS,
-            settle_ms: VERIFY_SETTLE_MS,
-            probe_interval_ms: PROBE_INTERVAL_MS,
-            ..settings.clone()
-        },
-        title: None,
-    };
-    let hooks = Hooks {
-        progress: &mut |_| {},
-        stop,
-        readings: None,
-    };
-    let outcome = client::run(&test, hooks).map_err(|error| for_user(Trouble::Measuring(error)))?;
-    if let Some(trouble) = outcome.trouble {
-        return Err(for_user(Trouble::Measuring(trouble)));
-    }
-    let TestResult { summary, .. } = outcome.result;
-    let idle_ms = summary.idle_ms.unwrap_or_default();
-    Ok(Verified {
-        idle_ms,
-        added_p95_ms: summary.latency_p95_ms.unwrap_or(f64::INFINITY) - idle_ms,
-        download_mbit: summary.download_mbit,
-        upload_mbit: summary.upload_mbit,
-    })
-}
-
-/// The shaper of one interface, with rates that change and a way back.
-struct Shaper {
-    socket: Socket,
-    store: Store,
-    links: Vec<Link>,
-    document: Document,
-    /// Which section of the document.
-    section: usize,
-    config: PathBuf,
-    line: ConfiguredLine,
-    /// Bytes of link header that the interface counts in each packet.
-    header: f64,
-    /// Download and upload now.
-    rates: (Rate, Rate),
-    /// The way back to what was there before; none before the first change.
-    before: Option<Started>,
-}
-
-impl Shaper {
-    fn open(args: &Args) -> Result<Self, Failure> {
-        let file = args.config.display().to_string();
-        let text = config::read(&args.config)?;
-        let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(failure)?;
-        let lines = config::parse(&text, &args.config, &links)?.lines;
-        let line = choose(&lines, args.interface.as_deref(), &file)?.clone();
-        let document = Document::parse_bytes(&text).expect("it was read a moment ago");
-        let sections = document.sections();
-        let section = sections.iter().find(|section| section.line == line.at);
-        let section = section.expect("the line comes from there").index;
-        let header = f64::from(stack::device(&links, &line.interface).header);
-        let store = Store::open(&args.state_dir).map_err(failure)?;
-        Ok(Self {
-            header,
-            socket,
-            store,
-            links,
-            document,
-            section,
-            config: args.config.clone(),
-            line,
-            rates: (UNLIMITED, UNLIMITED),
-            before: None,
-        })
-    }
-
-    fn set(&mut self, direction: Direction, mbit: Option<f64>) -> anyhow::Result<()> {
-        let rate = mbit.map_or(UNLIMITED, |mbit| Rate::from_bits_per_sec((mbit * 1e6) as u64));
-        match direction {
-            Direction::Down => self.rates.0 = rate,
-            Direction::Up => self.rates.1 = rate,
-        }
-        let text = self.text_with(self.rates);
-        let plan = self.plan(&text).map_err(|error| anyhow!("{error}"))?;
-        let started = apply::start(&mut self.socket, &self.store, &plan)?;
-        // The first change knows the way back to where we began; the later ones do not matter.
-        self.before.get_or_insert(started);
-        Ok(())
-    }
-
-    fn plan(&self, text: &str) -> Result<Plan, Failure> {
-        let plans = config::parse(text.as_bytes(), &self.config, &self.links)?.plans;
-        let mut wanted = plans
-            .into_iter()
-            .filter(|plan| plan.interface == self.line.interface);
-        wanted
-            .next()
-            .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.config.display())))
-    }
-
-    /// The configuration with these rates instead of its own.
-    fn text_with(&self, (download, upload): (Rate, Rate)) -> String {
-        let mut document = self.document.clone();
-        for (option, rate) in [("download", download), ("upload", upload)] {
-            let kbit = (rate.bits_per_sec() / 1000).to_string();
-            let is_set = document.set(self.section, option, &kbit);
-            debug_assert!(is_set, "the section is there");
-        }
-        document.to_string()
-    }
-
-    /// Keeps the rates, or puts back what was there before.
-    fn finish(&mut self, keep: bool) -> Result<(), Failure> {
-        match self.before.take() {
-            Some(before) if !keep => before.undo(&mut self.socket, &self.store).map_err(failure),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The way back is taken whatever happens.
-impl Drop for Shaper {
-    fn drop(&mut self) {
-        if let Err(error) = self.finish(false) {
-            error.report();
-        }
-    }
-}
-
-fn choose<'a>(
-    lines: &'a [ConfiguredLine],
-    interface: Option<&str>,
-    file: &str,
-) -> Result<&'a ConfiguredLine, Failure> {
-    let names: Vec<&str> = lines.iter().map(|line| line.interface.as_str()).collect();
-    let chosen = match (interface, lines) {
-        (Some(name), _) => lines.iter().find(|line| line.interface == name),
-        (None, [only]) => Some(only),
-        _ => None,
-    };
-    chosen.ok_or_else(|| {
-        Failure::Usage(anyhow!(match (names.is_empty(), interface) {
-            (true, _) => format!("{file} has no enabled section; tune needs one for its interface"),
-            (_, Some(name)) => format!(
-                "{file} has no enabled section for {name}; there is {}",
-                names.join(", ")
-            ),
-            _ => format!("{file} has several interfaces; name one of {}", names.join(", ")),
-        }))
-    })
 }
 
 fn has_cubic() -> bool {
@@ -410,6 +253,14 @@ fn text(report: &Report, args: &Args) -> String {
         text += &format!(
             "both      idle {:.1} ms, load adds {:.1} ms; download {:.2}, upload {:.2} Mbit/s\n",
             verified.idle_ms, verified.added_p95_ms, verified.download_mbit, verified.upload_mbit
+        );
+    }
+    if let Some(warning) = &report.warning {
+        text += &format!("warning   {warning}\n");
+    } else if report.has_rates() && report.floor_ms > report.target_ms {
+        text += &format!(
+            "          of that, full packets take up to {:.1} ms on this line: no less was to be had\n",
+            report.floor_ms
         );
     }
     if report.is_written {

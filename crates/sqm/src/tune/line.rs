@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sqm_measure::client::{self, Hooks, Progress, Stage, Target, Test};
-use sqm_measure::protocol::Probe;
 use sqm_measure::result::{Direction, Settings};
 use sqm_measure::scenario::Scenario;
 use sqm_measure::{Error, stats};
-use sqm_plan::line::ConfiguredLine;
 
+use super::framing::{Framing, Loaded, PROBE_INTERVAL_MS};
 use super::search::Search;
+use super::{Log, Trouble};
 
 /// A load that is not ended by its owner ends by itself.
 const LONGEST_LOAD: Duration = Duration::from_secs(60);
@@ -32,25 +32,8 @@ const LOOK: Duration = Duration::from_millis(2250);
 /// What the queue in the modem is drained at, as a share of the line's rate, and for how long at most.
 const DRAIN: f64 = 0.6;
 const DRAIN_AT_MOST: Duration = Duration::from_secs(8);
-/// A packet of full size, the payload of TCP in it, and the probes, in bytes with their IP headers.
-const PACKET: u32 = 1500;
-const PAYLOAD: f64 = 1448.0;
-const UDP_PROBE: u32 = 28 + Probe::LENGTH as u32;
-const ICMP_PROBE: u32 = 84;
-/// Time between two ICMP probes.
-const ICMP_INTERVAL_MS: u64 = 200;
-/// Bytes of a packet of full size with its framing.
-const FULL_PACKET: f64 = 1530.0;
-/// Time between two probes.
-const PROBE_INTERVAL_MS: u64 = 40;
 /// A test that says nothing for so long is lost.
 const SILENCE: Duration = Duration::from_secs(15);
-
-/// How long a packet of full size takes at a rate in Mbit/s, in milliseconds. Behind one that the shaper has just sent, and
-/// one in the modem, every packet waits now and then: on slow lines no queue can do better.
-pub(crate) fn packet_ms(mbit: f64) -> f64 {
-    FULL_PACKET * 8.0 / 1000.0 / mbit
-}
 
 /// What was found out of one direction.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -79,66 +62,26 @@ pub(crate) struct Try {
     pub(crate) is_flat: bool,
 }
 
-/// What can go wrong on the way.
-#[derive(Debug)]
-pub(crate) enum Trouble {
-    Measuring(Error),
-    /// The shaper could not be changed.
-    Shaping(anyhow::Error),
-    Interrupted,
-}
-
 /// How to search.
 pub(crate) struct Plan<'a> {
     pub(crate) target: &'a Target,
     pub(crate) direction: Direction,
-    /// Added latency that is allowed, 95th percentile, ms; on slow lines two packets' time.
+    /// The device that leads to the line.
+    pub(crate) interface: &'a str,
+    /// Added latency that is allowed, 95th percentile, ms; on slow lines what full packets take.
     pub(crate) allowed_ms: f64,
-    /// What the shaper counts, and where.
-    pub(crate) framing: Framing<'a>,
+    pub(crate) framing: Framing,
     /// Settings of the flows.
     pub(crate) settings: Settings,
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// How packets are counted on this line.
-#[derive(Clone, Copy)]
-pub(crate) struct Framing<'a> {
-    pub(crate) line: &'a ConfiguredLine,
-    /// Bytes of link header that the interface counts in each packet.
-    pub(crate) header: f64,
-}
-
-impl Framing<'_> {
-    /// What an IP packet takes on the line.
-    fn gross_bytes(self, ip_bytes: u32) -> f64 {
-        f64::from(self.line.framing.line_len(ip_bytes))
-    }
-
-    /// Gross bytes for a byte of goodput in packets of full size.
-    fn per_good(self) -> f64 {
-        self.gross_bytes(PACKET) / PAYLOAD
-    }
-
-    /// Gross bytes for a byte that the interface counts in packets of full size.
-    fn per_counted(self) -> f64 {
-        self.gross_bytes(PACKET) / (f64::from(PACKET) + self.header)
-    }
-
-    /// What the probes take, Mbit/s: noticeable on slow lines.
-    fn probes_mbit(self) -> f64 {
-        let of =
-            |ip_bytes: u32, interval_ms: u64| self.gross_bytes(ip_bytes) * 8.0 / 1000.0 / interval_ms as f64;
-        of(UDP_PROBE, PROBE_INTERVAL_MS) + of(ICMP_PROBE, ICMP_INTERVAL_MS)
-    }
-}
-
 impl Plan<'_> {
-    /// Searches one direction. `shape` sets its rate in Mbit/s, or lifts the limit; `say` is told what happens.
+    /// Searches one direction. `shape` sets its rate in Mbit/s, or lifts the limit; `log` what happens and why.
     pub(crate) fn run(
         &self,
         shape: &mut dyn FnMut(Option<f64>) -> anyhow::Result<()>,
-        say: &mut dyn FnMut(&str),
+        log: &mut Log,
     ) -> Result<Found, Trouble> {
         shape(None).map_err(Trouble::Shaping)?;
         let (down, up) = match self.direction {
@@ -172,7 +115,7 @@ impl Plan<'_> {
                 };
                 client::run(test, hooks)
             });
-            let found = self.search(&View::new(receiver, self), shape, say);
+            let found = self.search(&View::new(receiver, self), shape, log);
             end.store(true, Ordering::Release);
             match (found, load.join()) {
                 (Ok(found), _) => Ok(found),
@@ -190,11 +133,11 @@ impl Plan<'_> {
         &self,
         view: &View<'_>,
         shape: &mut dyn FnMut(Option<f64>) -> anyhow::Result<()>,
-        say: &mut dyn FnMut(&str),
+        log: &mut Log,
     ) -> Result<Found, Trouble> {
         let idle = view.until_load()?;
         let idle_ms = stats::median(&idle).unwrap_or_default();
-        say(&format!("idle: {idle_ms:.1} ms"));
+        log.say(Some(self.direction), format!("idle: {idle_ms:.1} ms"));
         let early = view.look(LAST_PART)?;
         let unshaped = match self.direction {
             Direction::Down => UNSHAPED_DOWN,
@@ -213,18 +156,25 @@ impl Plan<'_> {
             rate_mbit: None,
             tries: Vec::new(),
         };
-        say(&format!(
-            "unshaped: {:.2} Mbit/s, load adds {bloat_ms:.1} ms",
-            found.unshaped_mbit
-        ));
+        log.say(
+            Some(self.direction),
+            format!(
+                "unshaped: {:.2} Mbit/s, load adds {bloat_ms:.1} ms",
+                found.unshaped_mbit
+            ),
+        );
         if let Some(boost) = boost {
-            say(&format!(
-                "the first seconds were {boost:.1} times as fast: the rate is that of the time after them"
-            ));
+            log.say(
+                Some(self.direction),
+                format!(
+                    "the first seconds were {boost:.1} times as fast: the rate is that of the time after them"
+                ),
+            );
         }
         let carried = found.unshaped_mbit;
         let mut search = Search::new(carried, late.best_mbit());
-        let allowed_ms = self.allowed_ms.max(2.0 * packet_ms(carried));
+        let floor_ms = self.framing.floor_ms(Loaded::only(self.direction, carried));
+        let allowed_ms = self.allowed_ms.max(floor_ms);
         let mut is_drained = bloat_ms <= allowed_ms;
         while let Some(rate) = search.rate() {
             if !is_drained {
@@ -235,10 +185,13 @@ impl Plan<'_> {
             view.look(SETTLE)?;
             let added_p95_ms = view.look(LOOK)?.p95_ms() - idle_ms;
             let is_flat = added_p95_ms <= allowed_ms;
-            say(&format!(
-                "{rate:.2} Mbit/s: load adds {added_p95_ms:.1} ms{}",
-                if is_flat { "" } else { ", too much" }
-            ));
+            log.say(
+                Some(self.direction),
+                format!(
+                    "{rate:.2} Mbit/s: load adds {added_p95_ms:.1} ms{}",
+                    if is_flat { "" } else { ", too much" }
+                ),
+            );
             found.tries.push(Try {
                 rate_mbit: rate,
                 added_p95_ms,
@@ -293,7 +246,7 @@ impl Seen {
 
 impl<'a> View<'a> {
     fn new(receiver: Receiver<Progress>, plan: &'a Plan<'a>) -> Self {
-        let counted = Cell::new((Instant::now(), received(&plan.framing.line.interface)));
+        let counted = Cell::new((Instant::now(), received(plan.interface)));
         Self {
             receiver,
             plan,
@@ -305,7 +258,7 @@ impl<'a> View<'a> {
     /// knows only what it sends, and TCP knows what arrives.
     fn gross_mbit(&self, progress: &Progress) -> f64 {
         let framing = self.plan.framing;
-        let (now, bytes) = (Instant::now(), received(&framing.line.interface));
+        let (now, bytes) = (Instant::now(), received(self.plan.interface));
         let (before, last) = self.counted.replace((now, bytes));
         match self.plan.direction {
             Direction::Down => {

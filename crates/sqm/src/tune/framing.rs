@@ -1,0 +1,129 @@
+//! What packets take on the line that is tuned, and the latency below which no queue on it can stay.
+
+use sqm_core::spec::cake::Framing as LineFraming;
+use sqm_core::units::{Nanos, Rate};
+use sqm_measure::protocol::Probe;
+use sqm_measure::result::Direction;
+use sqm_plan::arithmetic::{self, Headers};
+
+/// A packet of full size, with its IP header.
+const PACKET: u32 = 1500;
+/// TCP as Linux sends it.
+const HEADERS: Headers = Headers::IPV4.timestamps();
+/// The probes with their IP headers, bytes.
+const UDP_PROBE: u32 = 28 + Probe::LENGTH as u32;
+const ICMP_PROBE: u32 = 84;
+/// Time between two ICMP probes.
+const ICMP_INTERVAL_MS: u64 = 200;
+/// Time between two UDP probes.
+pub(crate) const PROBE_INTERVAL_MS: u64 = 40;
+/// A packet waits for one of full size that is being sent, and now and then for a second, of a flow whose queue had been
+/// empty and which therefore is as new as it.
+const AHEAD: u64 = 2;
+
+/// How packets are counted on this line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framing {
+    /// As the shaper counts.
+    pub(crate) line: LineFraming,
+    /// Bytes of link header that the interface counts in each packet.
+    pub(crate) header: u32,
+}
+
+impl Framing {
+    /// Gross bytes for a byte of goodput in packets of full size.
+    pub(crate) fn per_good(self) -> f64 {
+        f64::from(self.line.line_len(PACKET)) / f64::from(PACKET - HEADERS.bytes())
+    }
+
+    /// Gross bytes for a byte that the interface counts in packets of full size.
+    pub(crate) fn per_counted(self) -> f64 {
+        f64::from(self.line.line_len(PACKET)) / f64::from(PACKET + self.header)
+    }
+
+    /// What the probes take, Mbit/s: noticeable on slow lines.
+    pub(crate) fn probes_mbit(self) -> f64 {
+        let of = |ip_bytes: u32, interval_ms: u64| {
+            f64::from(self.line.line_len(ip_bytes)) * 8.0 / 1000.0 / interval_ms as f64
+        };
+        of(UDP_PROBE, PROBE_INTERVAL_MS) + of(ICMP_PROBE, ICMP_INTERVAL_MS)
+    }
+
+    /// What load adds on this line even to the packets that are first in every queue, 95th percentile, ms.
+    ///
+    /// A packet on the line is not interrupted. Each way, two of full size can be in front, and the acknowledgements that
+    /// the other direction's load sends in that time, of which every second packet there makes one. `loaded` is the rates
+    /// of the directions under load.
+    pub(crate) fn floor_ms(self, loaded: Loaded) -> f64 {
+        let of = |own: Option<Rate>, other: Option<Rate>| {
+            let Some(own) = own else { return 0.0 };
+            let Nanos(wait) = arithmetic::queue_delay(AHEAD, PACKET, &self.line, own);
+            let acks = other.map_or(0, |other| {
+                arithmetic::acknowledgements(other, PACKET, HEADERS, &self.line).bits_per_sec()
+            });
+            wait as f64 / 1e6 * (1.0 + (acks as f64 / own.bits_per_sec() as f64).min(1.0))
+        };
+        of(loaded.down, loaded.up) + of(loaded.up, loaded.down)
+    }
+}
+
+/// The rates of the directions under load, and none of the others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) down: Option<Rate>,
+    pub(crate) up: Option<Rate>,
+}
+
+impl Loaded {
+    /// Load in one direction alone.
+    pub(crate) fn only(direction: Direction, mbit: f64) -> Self {
+        let rate = Some(rate(mbit));
+        match direction {
+            Direction::Down => Self { down: rate, up: None },
+            Direction::Up => Self { down: None, up: rate },
+        }
+    }
+}
+
+/// A rate of so many Mbit/s.
+pub(crate) fn rate(mbit: f64) -> Rate {
+    Rate::from_bits_per_sec((mbit * 1e6) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use sqm_core::spec::cake::Cells;
+
+    use super::*;
+
+    fn framing(overhead: i16, cells: Cells) -> Framing {
+        Framing {
+            line: LineFraming {
+                from_ip: true,
+                overhead,
+                mpu: 0,
+                cells,
+            },
+            header: 14,
+        }
+    }
+
+    #[test]
+    fn the_floor_is_two_packets_each_way_and_the_acknowledgements_of_the_other() {
+        let both = |down, up| Loaded {
+            down: Some(rate(down)),
+            up: Some(rate(up)),
+        };
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 0.05, "{found}");
+        // Alone: two packets of 1518 bytes at 4.8 Mbit/s.
+        near(
+            framing(18, Cells::None).floor_ms(Loaded::only(Direction::Up, 4.8)),
+            5.06,
+        );
+        // Both: 0.87 ms down, 5.06 up, and 28/4.8 · 70/3036 of the latter.
+        near(framing(18, Cells::None).floor_ms(both(28.0, 4.8)), 6.61);
+        // Cells: a packet is 33 of them, an acknowledgement two.
+        near(framing(40, Cells::Atm).floor_ms(both(8.0, 0.8)), 49.1);
+        assert_eq!(framing(18, Cells::None).floor_ms(Loaded::default()), 0.0);
+    }
+}

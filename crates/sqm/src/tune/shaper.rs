@@ -1,0 +1,168 @@
+//! The configured shaper: its rates change while everything else stays, and what was there before can come back.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use sqm_core::units::Rate;
+use sqm_kernel::apply::{self, Started};
+use sqm_kernel::netlink::link::Link;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::state::Store;
+use sqm_kernel::{observe, stack};
+use sqm_measure::result::Direction;
+use sqm_plan::line::ConfiguredLine;
+use sqm_plan::plan::Plan;
+use sqm_plan::uci::Document;
+
+use super::framing::{Framing, rate};
+use crate::cli::config;
+use crate::cli::shape::failure;
+use crate::failure::Failure;
+use crate::replace::replace;
+
+/// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
+const UNLIMITED: Rate = Rate::from_kbits_per_sec(10_000_000);
+
+/// The shaper of one interface, with rates that change and a way back.
+pub(crate) struct Shaper {
+    socket: Socket,
+    store: Store,
+    links: Vec<Link>,
+    document: Document,
+    /// Which section of the document.
+    section: usize,
+    file: PathBuf,
+    line: ConfiguredLine,
+    framing: Framing,
+    /// Download and upload now.
+    rates: (Rate, Rate),
+    /// The way back to what was there before; none before the first change.
+    before: Option<Started>,
+}
+
+impl Shaper {
+    /// The section of `interface`, or the only one, in a configuration.
+    pub(crate) fn open(file: &Path, interface: Option<&str>, state_dir: &Path) -> Result<Self, Failure> {
+        let text = config::read(file)?;
+        let mut socket = Socket::open().context("cannot open a netlink socket")?;
+        let links = observe::links(&mut socket).map_err(failure)?;
+        let lines = config::parse(&text, file, &links)?.lines;
+        let line = choose(&lines, interface, &file.display().to_string())?.clone();
+        let document = Document::parse_bytes(&text).expect("it was read a moment ago");
+        let mut sections = document.sections().into_iter();
+        let section = sections
+            .find(|section| section.line == line.at)
+            .expect("its plan comes from there")
+            .index;
+        let framing = Framing {
+            line: line.framing,
+            header: stack::device(&links, &line.interface).header,
+        };
+        let store = Store::open(state_dir).map_err(failure)?;
+        Ok(Self {
+            framing,
+            socket,
+            store,
+            links,
+            document,
+            section,
+            file: file.to_owned(),
+            line,
+            rates: (UNLIMITED, UNLIMITED),
+            before: None,
+        })
+    }
+
+    pub(crate) fn interface(&self) -> &str {
+        &self.line.interface
+    }
+
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// Sets the rate of one direction in Mbit/s, or lifts its limit.
+    pub(crate) fn set(&mut self, direction: Direction, mbit: Option<f64>) -> anyhow::Result<()> {
+        let rate = mbit.map_or(UNLIMITED, rate);
+        match direction {
+            Direction::Down => self.rates.0 = rate,
+            Direction::Up => self.rates.1 = rate,
+        }
+        let text = self.text_with(self.rates);
+        let plan = self.plan(&text).map_err(|error| anyhow!("{error}"))?;
+        let started = apply::start(&mut self.socket, &self.store, &plan)?;
+        // The first change knows the way back to where we began; the later ones do not matter.
+        self.before.get_or_insert(started);
+        Ok(())
+    }
+
+    fn plan(&self, text: &str) -> Result<Plan, Failure> {
+        let plans = config::parse(text.as_bytes(), &self.file, &self.links)?.plans;
+        let mut wanted = plans
+            .into_iter()
+            .filter(|plan| plan.interface == self.line.interface);
+        wanted
+            .next()
+            .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.file.display())))
+    }
+
+    /// Writes the rates to the configuration, and keeps the old one beside it.
+    pub(crate) fn write(&self, rates: (Rate, Rate)) -> anyhow::Result<()> {
+        let mut kept = self.file.as_os_str().to_owned();
+        kept.push(".before-tune");
+        let kept = PathBuf::from(kept);
+        std::fs::copy(&self.file, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
+        replace(&self.file, &self.text_with(rates))
+    }
+
+    /// The configuration with these rates instead of its own.
+    fn text_with(&self, (download, upload): (Rate, Rate)) -> String {
+        let mut document = self.document.clone();
+        for (option, rate) in [("download", download), ("upload", upload)] {
+            let kbit = (rate.bits_per_sec() / 1000).to_string();
+            let is_set = document.set(self.section, option, &kbit);
+            debug_assert!(is_set, "the section is there");
+        }
+        document.to_string()
+    }
+
+    /// Keeps the rates, or puts back what was there before.
+    pub(crate) fn finish(&mut self, keep: bool) -> Result<(), Failure> {
+        match self.before.take() {
+            Some(before) if !keep => before.undo(&mut self.socket, &self.store).map_err(failure),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The way back is taken whatever happens.
+impl Drop for Shaper {
+    fn drop(&mut self) {
+        if let Err(error) = self.finish(false) {
+            error.report();
+        }
+    }
+}
+
+fn choose<'a>(
+    lines: &'a [ConfiguredLine],
+    interface: Option<&str>,
+    file: &str,
+) -> Result<&'a ConfiguredLine, Failure> {
+    let names: Vec<&str> = lines.iter().map(|line| line.interface.as_str()).collect();
+    let chosen = match (interface, lines) {
+        (Some(name), _) => lines.iter().find(|line| line.interface == name),
+        (None, [only]) => Some(only),
+        _ => None,
+    };
+    chosen.ok_or_else(|| {
+        Failure::Usage(anyhow!(match (names.is_empty(), interface) {
+            (true, _) => format!("{file} has no enabled section; tune needs one for its interface"),
+            (_, Some(name)) => format!(
+                "{file} has no enabled section for {name}; there is {}",
+                names.join(", ")
+            ),
+            _ => format!("{file} has several interfaces; name one of {}", names.join(", ")),
+        }))
+    })
+}
