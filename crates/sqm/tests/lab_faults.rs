@@ -7,9 +7,10 @@ use sqm_lab::Home;
 
 fn boot() -> Home {
     let home = twins::boot();
-    home.script(
-        "ip -n router link add d0 type dummy && ip -n router link set d0 up
-         tc -n router qdisc add dev d0 root handle 7: tbf rate 10mbit burst 5000 limit 30000",
+    home.script_on(
+        "router",
+        "ip link add d0 type dummy && ip link set d0 up
+         tc qdisc add dev d0 root handle 7: tbf rate 10mbit burst 5000 limit 30000",
     )
     .expect("a device with a queue of its own");
     twins::look_at_d0(&home);
@@ -48,12 +49,14 @@ fn a_refusal_at_any_step_of_any_set_up_leaves_everything_as_it_was() {
     }
     // Inside the guest, because a question from outside costs more than a process there.
     let answer = home
-        .script(&format!(
-            "set +e; cd /tmp; . ./look.sh >before
+        .script_on(
+            "router",
+            &format!(
+                "set +e; cd /tmp; . ./look.sh >before
              for script in {}; do
                  n=1
                  while :; do
-                     ip netns exec router env SQM_FAULT=error@$n sqm start --config $script >said 2>&1
+                     SQM_FAULT=error@$n sqm start --config $script >said 2>&1
                      code=$?
                      [ $code = 0 ] && break
                      . ./look.sh >after
@@ -64,12 +67,13 @@ fn a_refusal_at_any_step_of_any_set_up_leaves_everything_as_it_was() {
                      [ $n -gt 60 ] && break
                  done
                  echo \"$script: $((n - 1)) steps\"
-                 ip netns exec router sqm stop >said 2>&1 || cat said
+                 sqm stop >said 2>&1 || cat said
                  . ./look.sh >after
                  cmp -s before after || {{ echo \"$script: stop\"; diff before after; }}
              done; true",
-            SET_UPS.join(" ")
-        ))
+                SET_UPS.join(" ")
+            ),
+        )
         .expect("the lab answers");
     let unexpected: Vec<&str> = answer.lines().filter(|line| !line.ends_with(" steps")).collect();
     assert!(unexpected.is_empty(), "{answer}");
@@ -94,21 +98,22 @@ fn after_kill_9_at_any_point_a_start_ends_right_and_a_stop_too() {
     config(&home, "/tmp/first", "piece_of_cake", "");
     config(&home, "/tmp/second", "simple", "\toption squash_ingress '0'\n");
     let answer = home
-        .script(
+        .script_on(
+            "router",
             "set +e; cd /tmp; . ./look.sh >before
-             ip netns exec router sqm start --config second >/dev/null 2>said || cat said
+             sqm start --config second >/dev/null 2>said || cat said
              . ./look.sh >right
-             ip netns exec router sqm stop >/dev/null
+             sqm stop >/dev/null
              n=1
              while [ $n -le 60 ]; do
                  # From nothing for odd points, from another set-up for even ones.
-                 [ $((n % 2)) = 1 ] || ip netns exec router sqm start --config first >/dev/null 2>&1
-                 ip netns exec router env SQM_FAULT=kill@$n sqm start --config second >/dev/null 2>&1
+                 [ $((n % 2)) = 1 ] || sqm start --config first >/dev/null 2>&1
+                 SQM_FAULT=kill@$n sqm start --config second >/dev/null 2>&1
                  code=$?
-                 ip netns exec router sqm start --config second >said 2>&1 || { echo \"point $n: $(cat said)\"; }
+                 sqm start --config second >said 2>&1 || { echo \"point $n: $(cat said)\"; }
                  . ./look.sh >after
                  cmp -s right after || { echo \"point $n: not right\"; diff right after; }
-                 ip netns exec router sqm stop >said 2>&1 || { echo \"point $n: stop: $(cat said)\"; }
+                 sqm stop >said 2>&1 || { echo \"point $n: stop: $(cat said)\"; }
                  . ./look.sh >after
                  cmp -s before after || { echo \"point $n: stop\"; diff before after; }
                  [ $code = 0 ] && break
@@ -148,7 +153,7 @@ fn a_changed_rate_is_one_change_and_nothing_else() {
         "{}",
         diff.stdout
     );
-    let before = home.script(". /tmp/look.sh").expect("tc looks");
+    let before = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
     // The first change fails, so there is one; no second one is reached.
     let refused = sqm(&[
         "env",
@@ -159,7 +164,10 @@ fn a_changed_rate_is_one_change_and_nothing_else() {
         "/tmp/second",
     ]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    assert_eq!(home.script(". /tmp/look.sh").expect("tc looks"), before);
+    assert_eq!(
+        home.script_on("router", ". /tmp/look.sh").expect("tc looks"),
+        before
+    );
     let reloaded = sqm(&[
         "env",
         "SQM_FAULT=error@2",
@@ -169,7 +177,7 @@ fn a_changed_rate_is_one_change_and_nothing_else() {
         "/tmp/second",
     ]);
     assert_eq!(reloaded.code, 0, "{}", reloaded.stderr);
-    let after = home.script(". /tmp/look.sh").expect("tc looks");
+    let after = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
     assert_eq!(after, before.replace("bandwidth 4400Kbit", "bandwidth 4Mbit"));
     let again = sqm(&[
         "env",
@@ -186,7 +194,7 @@ fn a_changed_rate_is_one_change_and_nothing_else() {
 fn what_is_not_confirmed_is_put_back() {
     let home = boot();
     config(&home, "/tmp/first", "simple", "");
-    let before = home.script(". /tmp/look.sh").expect("tc looks");
+    let before = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
     let output = home
         .run(
             "router",
@@ -195,12 +203,16 @@ fn what_is_not_confirmed_is_put_back() {
         .expect("the lab answers");
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(output.stderr.contains("not confirmed"), "{}", output.stderr);
-    assert_eq!(home.script(". /tmp/look.sh").expect("tc looks"), before);
+    assert_eq!(
+        home.script_on("router", ". /tmp/look.sh").expect("tc looks"),
+        before
+    );
     // Somebody confirms in another terminal.
     let kept = home
-        .script(
-            "set +e; ip netns exec router sqm start --confirm 60 --config /tmp/first >/tmp/said 2>&1 & started=$!
-             while ! ip netns exec router sqm confirm >/dev/null 2>&1; do sleep 0.1; done
+        .script_on(
+            "router",
+            "set +e; sqm start --confirm 60 --config /tmp/first >/tmp/said 2>&1 & started=$!
+             while ! sqm confirm >/dev/null 2>&1; do sleep 0.1; done
              wait $started && cat /tmp/said",
         )
         .expect("the lab answers");
@@ -217,25 +229,26 @@ fn what_is_not_confirmed_is_put_back() {
 fn whoever_waits_for_a_confirmation_may_lose_the_line() {
     let home = boot();
     config(&home, "/tmp/first", "simple", "");
-    let before = home.script(". /tmp/look.sh").expect("tc looks");
+    let before = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
     // The terminal goes: it waits on, and somebody else can still confirm. Asked to end: it puts back at once. Killed: the
     // next start and stop know what was there.
     let answer = home
-        .script(
+        .script_on(
+            "router",
             "set +e; cd /tmp
              wait_for_it() { while [ ! -e /run/sqm/unconfirmed ]; do sleep 0.05; done; }
              begin() { rm -f /run/sqm/unconfirmed
-                 ip netns exec router setsid sqm start --confirm $1 --config first >said 2>&1 </dev/null & started=$!
+                 setsid sqm start --confirm $1 --config first >said 2>&1 </dev/null & started=$!
                  wait_for_it; inside=$(cat /run/sqm/unconfirmed); }
              begin 3; kill -HUP $inside; wait $started; echo \"hung up: $?\"
              . ./look.sh >hung-up
-             begin 300; kill -HUP $inside; ip netns exec router sqm confirm; wait $started; echo \"confirmed: $?\"
-             ip netns exec router sqm stop >/dev/null
+             begin 300; kill -HUP $inside; sqm confirm; wait $started; echo \"confirmed: $?\"
+             sqm stop >/dev/null
              begin 300; kill -TERM $inside; wait $started; echo \"ended: $?\"
              . ./look.sh >ended
              begin 300; kill -KILL $inside; wait $started
-             ip netns exec router sqm start --config first; ip netns exec router sqm verify --config first
-             ip netns exec router sqm stop >/dev/null
+             sqm start --config first; sqm verify --config first
+             sqm stop >/dev/null
              . ./look.sh >killed",
         )
         .expect("the lab answers");
@@ -250,7 +263,8 @@ fn whoever_waits_for_a_confirmation_may_lose_the_line() {
     }
     for file in ["hung-up", "ended", "killed"] {
         assert_eq!(
-            home.script(&format!("cat /tmp/{file}")).expect("a file"),
+            home.script_on("router", &format!("cat /tmp/{file}"))
+                .expect("a file"),
             before,
             "{file}"
         );
@@ -298,29 +312,29 @@ fn what_was_set_by_hand_is_back_after_stop() {
         home.write(&format!("/tmp/hand{n}"), format!("{commands}\n").as_bytes())
             .expect("a file");
         script += &format!(
-            "tc -n router qdisc del dev d0 root 2>/dev/null; tc -n router qdisc del dev d0 ingress 2>/dev/null
-             tc -n router -batch hand{n} || echo 'hand {n} is not possible'
+            "tc qdisc del dev d0 root 2>/dev/null; tc qdisc del dev d0 ingress 2>/dev/null
+             tc -batch hand{n} || echo 'hand {n} is not possible'
              . ./look.sh >before
              for config in first second; do
-                 ip netns exec router sqm start --config $config >said 2>&1 || {{ echo \"{n}: start:\"; cat said; }}
-                 ip netns exec router sqm verify --config $config >said 2>&1 || {{ echo \"{n}: verify:\"; cat said; }}
+                 sqm start --config $config >said 2>&1 || {{ echo \"{n}: start:\"; cat said; }}
+                 sqm verify --config $config >said 2>&1 || {{ echo \"{n}: verify:\"; cat said; }}
              done
-             ip netns exec router sqm stop >said 2>&1 || {{ echo \"{n}: stop:\"; cat said; }}
+             sqm stop >said 2>&1 || {{ echo \"{n}: stop:\"; cat said; }}
              . ./look.sh >after; cmp -s before after || {{ echo '{n}:'; diff before after; }}\n"
         );
     }
     // What somebody has set since a start is what the next one puts back.
-    script += "tc -n router qdisc del dev d0 root; tc -n router qdisc del dev d0 ingress
-        ip netns exec router sqm start --config first >/dev/null 2>&1
-        tc -n router qdisc replace dev d0 root handle 6: pfifo limit 66
-        ip netns exec router sqm start --config second >/dev/null 2>&1
-        ip netns exec router sqm stop >/dev/null 2>&1
-        tc -n router qdisc show dev d0 | grep -q 'pfifo 6: root refcnt 2 limit 66p' || tc -n router qdisc show dev d0\n";
+    script += "tc qdisc del dev d0 root; tc qdisc del dev d0 ingress
+        sqm start --config first >/dev/null 2>&1
+        tc qdisc replace dev d0 root handle 6: pfifo limit 66
+        sqm start --config second >/dev/null 2>&1
+        sqm stop >/dev/null 2>&1
+        tc qdisc show dev d0 | grep -q 'pfifo 6: root refcnt 2 limit 66p' || tc qdisc show dev d0\n";
     // What cannot be put back is not taken away.
-    script += "tc -n router qdisc replace dev d0 root handle 5: prio bands 4 && . ./look.sh >before
-        ip netns exec router sqm start --config first >said 2>&1; echo \"prio: $? $(cat said)\"
+    script += "tc qdisc replace dev d0 root handle 5: prio bands 4 && . ./look.sh >before
+        sqm start --config first >said 2>&1; echo \"prio: $? $(cat said)\"
         . ./look.sh >after; diff before after; true";
-    let answer = home.script(&script).expect("the lab answers");
+    let answer = home.script_on("router", &script).expect("the lab answers");
     let lines: Vec<&str> = answer.lines().collect();
     assert!(
         lines.len() == 1
@@ -348,8 +362,9 @@ fn another_owner_is_found_and_named() {
         .expect("the lab answers");
     assert!(status.starts_with("d0\n"), "{status}");
     // sqm-scripts comes later, and its state file tells.
-    home.script(
-        "tc -n router qdisc replace dev d0 root handle 9: fq_codel; mkdir -p /run/sqm; : >/run/sqm/d0.state",
+    home.script_on(
+        "router",
+        "tc qdisc replace dev d0 root handle 9: fq_codel; mkdir -p /run/sqm; : >/run/sqm/d0.state",
     )
     .expect("tc works");
     let verified = home
@@ -375,7 +390,7 @@ fn another_owner_is_found_and_named() {
         said.contains("fq_codel 9: has replaced our cake 1: since (sqm-scripts"),
         "{said}"
     );
-    home.script("tc -n router qdisc replace dev d0 root handle 9: fq_codel")
+    home.script_on("router", "tc qdisc replace dev d0 root handle 9: fq_codel")
         .expect("tc works");
     let said = home.run_ok("router", &["sqm", "stop"]).expect("the lab answers");
     assert!(
@@ -383,7 +398,7 @@ fn another_owner_is_found_and_named() {
         "{said}"
     );
     let root = home
-        .script("tc -n router qdisc show dev d0 root")
+        .script_on("router", "tc qdisc show dev d0 root")
         .expect("tc looks");
     assert!(root.contains("fq_codel 9:"), "{root}");
 }
@@ -428,22 +443,21 @@ fn two_hundred_damaged_files_are_planned_alike_or_refused() {
         home.write(&format!("/tmp/damaged{n}"), &bytes).expect("a file");
     }
     let answer = home
-        .script(
-            "set +e; cd /tmp; . ./look.sh >before
-             look() { tc -n router -d -force -batch look >$1 2>/dev/null; }
+        .script_on("router", "set +e; cd /tmp; . ./look.sh >before
+             look() { tc -d -force -batch look >$1 2>/dev/null; }
              look last
              for n in $(seq 0 199); do
-                 ip netns exec router sqm start --config damaged$n >said 2>&1
+                 sqm start --config damaged$n >said 2>&1
                  case $? in
                  0)  echo good; look last
-                     ip netns exec router sqm verify --config damaged$n >said 2>&1 || { echo \"$n: not verified\"; cat said; };;
+                     sqm verify --config damaged$n >said 2>&1 || { echo \"$n: not verified\"; cat said; };;
                  2)  grep -q \"damaged$n:[0-9]\" said || grep -q 'no network device' said || { echo \"$n: no line\"; cat said; }
                      look now; cmp -s last now || { echo \"$n: touched\"; diff last now; }
                      echo refused;;
                  *)  echo \"$n: neither\"; cat said;;
                  esac
              done
-             ip netns exec router sqm stop >/dev/null 2>&1
+             sqm stop >/dev/null 2>&1
              . ./look.sh >after; diff before after; true",
         )
         .expect("the lab answers");

@@ -285,7 +285,7 @@ fn every_configuration_of_a_set_up_is_reached_from_every_other() {
 /// all set-ups. What stands then is what a fresh start sets up.
 fn reach_each_other(step: usize) {
     let home = boot();
-    home.script("ip -n router link add d0 type dummy && ip -n router link set d0 up")
+    home.script_on("router", "ip link add d0 type dummy && ip link set d0 up")
         .expect("a device");
     look_at_d0(&home);
     for (n, configuration) in CONFIGURATIONS.iter().enumerate() {
@@ -305,18 +305,18 @@ fn reach_each_other(step: usize) {
         .collect();
     // Few processes a change: starting one is the expensive thing in the guest.
     const HELPERS: &str = "set +e; cd /tmp
-        look() { tc -n router -d -force -batch look 2>/dev/null | sed '$PLAIN' | sort >$1; }";
+        look() { tc -d -force -batch look 2>/dev/null | sed '$PLAIN' | sort >$1; }";
     let helpers = HELPERS.replace("$PLAIN", PLAIN);
     let script = |text: String| {
-        home.script(&format!("{helpers}\n{text}"))
+        home.script_on("router", &format!("{helpers}\n{text}"))
             .expect("the lab answers")
     };
     let mut answer = script(format!(
         ". ./look.sh >before; echo nothing >last
          for n in $(seq 0 {}); do
-             ip netns exec router timeout 60 sqm start --config c$n >said 2>&1 || cat said
+             timeout 60 sqm start --config c$n >said 2>&1 || cat said
              look fresh$n
-             ip netns exec router sqm stop >said 2>&1 || cat said
+             sqm stop >said 2>&1 || cat said
          done",
         CONFIGURATIONS.len() - 1
     ));
@@ -324,7 +324,7 @@ fn reach_each_other(step: usize) {
     for piece in way.chunks(100) {
         answer += &script(format!(
             "for n in {}; do
-                 ip netns exec router timeout 60 sqm reload --config c$n >said 2>&1 || echo \"$(cat last) to $n: $(cat said)\"
+                 timeout 60 sqm reload --config c$n >said 2>&1 || echo \"$(cat last) to $n: $(cat said)\"
                  look now
                  cmp -s fresh$n now || {{ echo \"$(cat last) to $n:\"; diff fresh$n now; }}
                  echo $n >last
@@ -332,10 +332,8 @@ fn reach_each_other(step: usize) {
             piece.join(" ")
         ));
     }
-    answer += &script(
-        "ip netns exec router sqm stop >said 2>&1 || cat said; . ./look.sh >after; diff before after; true"
-            .to_owned(),
-    );
+    answer +=
+        &script("sqm stop >said 2>&1 || cat said; . ./look.sh >after; diff before after; true".to_owned());
     println!("{} changes", way.len());
     assert!(way.len() > 100, "{}", way.len());
     assert!(answer.is_empty(), "{answer}");

@@ -115,10 +115,10 @@ fn measured_latency_and_goodput_agree_with_the_truth() {
 
 fn measure(row: &Row) -> (String, Figures) {
     let line = Line::named(row.line).expect("the truth is about known lines");
+    let home = home(Clock::Virtual, &line);
+    home.script(&by_tc(&line, row.sqm)).expect("tc sets the queues");
     let runs: Vec<_> = (0..RUNS)
         .map(|_| {
-            let home = home(Clock::Virtual, &line);
-            home.script(&by_tc(&line, row.sqm)).expect("tc sets the queues");
             // One series of probes, as when the truth was measured: three would take 2 % of a megabit.
             let flows = ["--test", "rrul_be_nflows", "--down", "4", "--up", "4"];
             load(

@@ -105,21 +105,20 @@ pub(crate) fn difference(ours: &[String], theirs: &[String]) -> Option<String> {
     (!equal).then(|| format!("sqm:\n  {}\ntc:\n  {}", ours.join("\n  "), theirs.join("\n  ")))
 }
 
-/// Puts a script into the guest, `/tmp/look.sh`, that prints all that can be seen of the router's device `d0`.
+/// Puts a script into the guest, `/tmp/look.sh`, that prints all that can be seen of the device `d0` where it runs.
 pub(crate) fn look_at_d0(home: &Home) {
     let look = LOOK.replace("$PLAIN", PLAIN);
     home.write("/tmp/look.sh", look.as_bytes()).expect("a file");
     home.write("/tmp/look", QUESTIONS.as_bytes()).expect("a file");
 }
 
-/// Takes counters and numbers that the kernel chooses out of what `tc` prints, in the words of `sed`.
-pub(crate) const PLAIN: &str = "s/refcnt [0-9]*//; s/index [0-9]* ref [0-9]* bind [0-9]*//";
+/// Takes counters and numbers that the kernel chooses out of what `tc` and `ip` print, in the words of `sed`.
+pub(crate) const PLAIN: &str =
+    "s/refcnt [0-9]*//; s/index [0-9]* ref [0-9]* bind [0-9]*//; s/^[0-9]*: //; s/ qlen.*//";
 
 /// All that can be seen of the device.
 const LOOK: &str = "
-    set +e; tc -n router -d -force -batch /tmp/look 2>/dev/null | sed \"$PLAIN\"
-    ip -n router -o link show type ifb | cut -d' ' -f2- | sed 's/ qlen.*//'
-    ip netns exec router nft list ruleset
+    set +e; { tc -d -force -batch /tmp/look 2>/dev/null; ip -o link show type ifb; nft list ruleset; } | sed \"$PLAIN\"
 ";
 const QUESTIONS: &str =
     "qdisc show dev d0\nclass show dev d0\nfilter show dev d0\nfilter show dev d0 parent ffff:
