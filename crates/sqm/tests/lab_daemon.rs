@@ -11,12 +11,11 @@ use sqm_lab::{Clock, Home, Line};
 const TOOLS: &str = "
 set +e
 cd /tmp
-on_router() { ip netns exec router \"$@\"; }
 make_device() {
     ip -batch - <<BATCH
-link add $1 netns router type veth peer name ${1}p netns core
+link add $1 type veth peer name ${1}p netns core
 BATCH
-    ip -n router -batch - <<BATCH
+    ip -batch - <<BATCH
 addr add 10.9.0.1/30 dev $1
 link set $1 up
 BATCH
@@ -25,17 +24,17 @@ addr add 10.9.0.2/30 dev ${1}p
 link set ${1}p up
 BATCH
 }
-start_daemon() { (exec ip netns exec router sqm daemon --config /tmp/sqm \"$@\" >>/tmp/log 2>&1) & daemon=$!; }
-verified() { on_router sqm verify --config /tmp/sqm >/tmp/said 2>&1; }
+start_daemon() { (exec sqm daemon --config /tmp/sqm \"$@\" >>/tmp/log 2>&1) & daemon=$!; }
+verified() { sqm verify --config /tmp/sqm >/tmp/said 2>&1; }
 # A second after what has happened. All of it counts: waiting is the only thing that takes time here.
 within_a_second() {
     sleep 1
-    verified || { echo \"$1: not as planned after a second: $(cat /tmp/said)\"; on_router sqm status --daemon; }
-    on_router sqm status --daemon | grep -q \"^d0: shaped\" || { echo \"$1: the status does not say so\"; on_router sqm status --daemon; }
+    verified || { echo \"$1: not as planned after a second: $(cat /tmp/said)\"; sqm status --daemon; }
+    sqm status --daemon | grep -q \"^d0: shaped\" || { echo \"$1: the status does not say so\"; sqm status --daemon; }
 }
 says() {
     sleep 1
-    on_router sqm status --daemon >/tmp/said 2>&1
+    sqm status --daemon >/tmp/said 2>&1
     grep -q \"$2\" /tmp/said || { echo \"$1: the status does not say why: $(cat /tmp/said)\"; }
 }
 ";
@@ -59,12 +58,14 @@ fn config(home: &Home, script: &str, download: u32) {
 
 /// Runs the script and fails with all that it prints.
 fn nothing_to_say(home: &Home, script: &str) {
-    let said = home.script(&format!("{TOOLS}{script}")).expect("the lab answers");
+    let said = home
+        .script_on("router", &format!("{TOOLS}{script}"))
+        .expect("the lab answers");
     assert!(said.is_empty(), "{said}\n{}", log(home));
 }
 
 fn log(home: &Home) -> String {
-    home.script("cat /tmp/log").unwrap_or_default()
+    home.script_on("router", "cat /tmp/log").unwrap_or_default()
 }
 
 #[test]
@@ -76,33 +77,33 @@ fn whatever_happens_to_a_device_it_is_shaped_within_a_second() {
          says absent 'there is no network device d0'
          make_device d0
          within_a_second 'late arrival'
-         on_router tc qdisc show dev d0 root | grep -q 'cake 1: root .*bandwidth 4400Kbit' || echo 'tc sees no cake'
+         tc qdisc show dev d0 root | grep -q 'cake 1: root .*bandwidth 4400Kbit' || echo 'tc sees no cake'
 
-         ip -n router link set d0 mtu 1400; within_a_second 'mtu'
+         ip link set d0 mtu 1400; within_a_second 'mtu'
          ip -n core link set d0p down; within_a_second 'carrier lost'
          ip -n core link set d0p up; within_a_second 'carrier back'
-         ip -n router link set d0 down; within_a_second 'down'
-         ip -n router link set d0 up; within_a_second 'up'
+         ip link set d0 down; within_a_second 'down'
+         ip link set d0 up; within_a_second 'up'
 
-         tc -n router qdisc replace dev d0 root handle 9: fq_codel; within_a_second 'another root'
-         tc -n router qdisc del dev d0 ingress; within_a_second 'no redirect'
-         ip -n router link del ifb4d0; within_a_second 'no ifb'
-         ip -n router link set ifb4d0 down; within_a_second 'ifb down'
+         tc qdisc replace dev d0 root handle 9: fq_codel; within_a_second 'another root'
+         tc qdisc del dev d0 ingress; within_a_second 'no redirect'
+         ip link del ifb4d0; within_a_second 'no ifb'
+         ip link set ifb4d0 down; within_a_second 'ifb down'
 
-         ip -n router link set d0 down; ip -n router link set d0 name d1; ip -n router link set d1 up
+         ip link set d0 down; ip link set d0 name d1; ip link set d1 up
          says renamed 'it was renamed to d1, and is no longer shaped'
-         tc -n router qdisc show dev d1 | grep cake && echo 'd1 is still shaped'
-         ip -n router link show ifb4d0 2>/dev/null && echo 'the ifb is left'
-         ip -n router link set d1 down; ip -n router link set d1 name d0; ip -n router link set d0 up
+         tc qdisc show dev d1 | grep cake && echo 'd1 is still shaped'
+         ip link show ifb4d0 2>/dev/null && echo 'the ifb is left'
+         ip link set d1 down; ip link set d1 name d0; ip link set d0 up
          within_a_second 'renamed back'
 
-         ip -n router link del d0
+         ip link del d0
          says gone 'there is no network device d0'
          make_device d0
          within_a_second 'made again'
          kill -TERM $daemon; wait $daemon; [ $? = 0 ] || echo \"TERM: exit $?\"
-         tc -n router qdisc show dev d0 | grep cake && echo 'TERM leaves the queues'
-         ip -n router link show ifb4d0 2>/dev/null && echo 'TERM leaves the ifb'
+         tc qdisc show dev d0 | grep cake && echo 'TERM leaves the queues'
+         ip link show ifb4d0 2>/dev/null && echo 'TERM leaves the ifb'
          ls /run/sqm | grep -v lock && echo 'TERM leaves files'
          true",
     );
@@ -116,12 +117,12 @@ fn three_classes_with_firewall_rules_are_kept_too() {
         &home,
         "make_device d0; start_daemon
          within_a_second 'start'
-         on_router nft delete table inet sqm_d0; within_a_second 'firewall'
-         tc -n router qdisc del dev d0 root; within_a_second 'no root'
-         tc -n router class change dev d0 parent 1:1 classid 1:11 htb rate 64kbit ceil 64kbit; within_a_second 'a class'
-         ip -n router link set d0 mtu 1300; within_a_second 'mtu, which bursts depend on'
+         nft delete table inet sqm_d0; within_a_second 'firewall'
+         tc qdisc del dev d0 root; within_a_second 'no root'
+         tc class change dev d0 parent 1:1 classid 1:11 htb rate 64kbit ceil 64kbit; within_a_second 'a class'
+         ip link set d0 mtu 1300; within_a_second 'mtu, which bursts depend on'
          kill -TERM $daemon; wait $daemon
-         on_router nft list tables | grep sqm && echo 'TERM leaves the firewall'
+         nft list tables | grep sqm && echo 'TERM leaves the firewall'
          true",
     );
 }
@@ -135,13 +136,13 @@ fn removed_and_made_again_a_hundred_times_under_load() {
          (while :; do ip netns exec core ping -q -i 0.01 -c 50 10.9.0.1 >/dev/null 2>&1 || sleep 0.1; done) & load=$!
          within_a_second 'start'
          for n in $(seq 100); do
-             ip -n router link del d0
+             ip link del d0
              [ $((n % 3)) = 0 ] && sleep 0.0$((n % 10))
              make_device d0
              within_a_second \"time $n\"
          done
          kill $load
-         on_router ip -o link show type ifb | grep -v 'ifb4d0\\|ifb[01]:' && echo 'devices are left'
+         ip -o link show type ifb | grep -v 'ifb4d0\\|ifb[01]:' && echo 'devices are left'
          true",
     );
 }
@@ -157,7 +158,7 @@ fn kill_9_at_ten_random_points_and_at_every_change() {
          # A service manager in one line: whatever ends is started again.
          (until [ -e /tmp/over ]; do
              fault=$(cat /tmp/fault 2>/dev/null); rm -f /tmp/fault
-             (exec ip netns exec router env SQM_FAULT=$fault sqm daemon --config /tmp/sqm >>/tmp/log 2>&1) & echo $! >/tmp/process
+             (SQM_FAULT=$fault exec sqm daemon --config /tmp/sqm >>/tmp/log 2>&1) & echo $! >/tmp/process
              wait $!; echo \"ended: $?\" >>/tmp/log; sleep 0.05
          done) &
          within_a_second 'start'
@@ -165,7 +166,7 @@ fn kill_9_at_ten_random_points_and_at_every_change() {
          seed=20
          for n in $(seq 10); do
              seed=$(((seed * 1103515245 + 12345) % 2147483648))
-             ip -n router link del d0; make_device d0
+             ip link del d0; make_device d0
              sleep 0.0$((seed / 65536 % 100))
              kill -9 $(cat /tmp/process)
              within_a_second \"time $n\"
@@ -173,16 +174,16 @@ fn kill_9_at_ten_random_points_and_at_every_change() {
          # And before each change of the kernel that shaping a device takes.
          for n in $(seq 24); do
              echo kill@$n >/tmp/fault
-             ip -n router link del d0; ip -n router link del ifb4d0
+             ip link del d0; ip link del ifb4d0
              kill -9 $(cat /tmp/process)
              sleep 0.2
              make_device d0
              within_a_second \"change $n\"
          done
          touch /tmp/over; kill -TERM $(cat /tmp/process); sleep 1
-         tc -n router qdisc show dev d0 | grep htb && echo 'queues are left'
-         ip -n router link show ifb4d0 2>/dev/null && echo 'the ifb is left'
-         on_router nft list tables | grep sqm && echo 'the firewall is left'
+         tc qdisc show dev d0 | grep htb && echo 'queues are left'
+         ip link show ifb4d0 2>/dev/null && echo 'the ifb is left'
+         nft list tables | grep sqm && echo 'the firewall is left'
          true",
     );
     let killed = log(&home).matches("ended: 137").count();
@@ -193,8 +194,7 @@ fn kill_9_at_ten_random_points_and_at_every_change() {
 #[test]
 fn a_thousand_events_leave_memory_and_descriptors_as_they_were() {
     let home = boot();
-    let said = home
-        .script(&format!(
+    let said = home.script_on("router", &format!(
             "{TOOLS}
              make_device d0; start_daemon
              within_a_second 'start'
@@ -203,8 +203,8 @@ fn a_thousand_events_leave_memory_and_descriptors_as_they_were() {
              storm() {{
                  for n in $(seq $1); do
                      # Rarely enough to be put back each time.
-                     [ $((n % 60)) = 0 ] && tc -n router qdisc replace dev d0 root handle 9: fq_codel
-                     ip -n router -batch - <<BATCH
+                     [ $((n % 60)) = 0 ] && tc qdisc replace dev d0 root handle 9: fq_codel
+                     ip -batch - <<BATCH
 link set d0 mtu $((1400 + n % 50))
 link set d0 down
 link set d0 up
@@ -237,20 +237,20 @@ fn another_program_that_insists_is_given_way_to_and_named() {
         &home,
         "make_device d0; start_daemon
          within_a_second 'start'
-         for n in 1 2 3 4 5; do tc -n router qdisc replace dev d0 root handle 9: fq_codel; sleep 0.5; done
+         for n in 1 2 3 4 5; do tc qdisc replace dev d0 root handle 9: fq_codel; sleep 0.5; done
          says contested 'd0: contested'
          grep -q 'another program has changed the queues 5 times.*fq_codel 9: has replaced our cake 1:' said || cat said
-         tc -n router qdisc replace dev d0 root handle 9: fq_codel; says 'gives way' 'd0: contested'
-         tc -n router qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'it does not give way'
+         tc qdisc replace dev d0 root handle 9: fq_codel; says 'gives way' 'd0: contested'
+         tc qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'it does not give way'
          sleep 61
          within_a_second 'later'
          kill -TERM $daemon; wait $daemon
 
          start_daemon --drift report
          within_a_second 'report: start'
-         tc -n router qdisc replace dev d0 root handle 9: fq_codel
+         tc qdisc replace dev d0 root handle 9: fq_codel
          says report 'd0: drifted'
-         tc -n router qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'repaired, though it should only report'
+         tc qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'repaired, though it should only report'
          grep -q 'planned.*cake' said || cat said
          true",
     );
@@ -263,10 +263,10 @@ fn people_may_use_the_other_commands_beside_it() {
         &home,
         "make_device d0; start_daemon
          within_a_second 'start'
-         on_router sqm stop d0 >/dev/null
+         sqm stop d0 >/dev/null
          says stopped 'stopped by hand'
-         tc -n router qdisc show dev d0 | grep cake && echo 'stop did not last'
-         on_router sqm start --config /tmp/sqm >/dev/null; within_a_second 'started by hand'
+         tc qdisc show dev d0 | grep cake && echo 'stop did not last'
+         sqm start --config /tmp/sqm >/dev/null; within_a_second 'started by hand'
 
          # A wrong file changes nothing, and says so.
          cp sqm good; echo \"	option uplaod '1'\" >>sqm; sed -i s/4400/44mbits/ sqm
@@ -275,31 +275,31 @@ fn people_may_use_the_other_commands_beside_it() {
 
          # Another rate, by a reload of the daemon and by one of the command line, which the daemon takes over.
          sed -i s/4400/4100/ sqm; kill -HUP $daemon; within_a_second 'HUP'
-         tc -n router qdisc show dev d0 root | grep -q 'bandwidth 4100Kbit' || echo 'HUP: another rate'
-         sed -i s/4100/3000/ sqm; on_router sqm reload --config /tmp/sqm >/dev/null; within_a_second 'sqm reload'
-         tc -n router qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'sqm reload was undone'
+         tc qdisc show dev d0 root | grep -q 'bandwidth 4100Kbit' || echo 'HUP: another rate'
+         sed -i s/4100/3000/ sqm; sqm reload --config /tmp/sqm >/dev/null; within_a_second 'sqm reload'
+         tc qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'sqm reload was undone'
 
          # A change on trial is left alone, and what was not confirmed stays undone.
-         sed -i s/3000/2000/ sqm; on_router sqm start --confirm 3 --config /tmp/sqm >/dev/null 2>&1 &
+         sed -i s/3000/2000/ sqm; sqm start --confirm 3 --config /tmp/sqm >/dev/null 2>&1 &
          says trial 'waits for'
-         tc -n router qdisc show dev d0 root | grep -q 'bandwidth 2Mbit' || echo 'the trial was undone too soon'
-         sleep 4; tc -n router qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'the trial was not undone'
+         tc qdisc show dev d0 root | grep -q 'bandwidth 2Mbit' || echo 'the trial was undone too soon'
+         sleep 4; tc qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'the trial was not undone'
          says 'after the trial' 'd0: shaped'
 
          # Taken out of the file; put back.
          cp sqm full; sed -i 's/enabled .1./enabled 0/' sqm; kill -HUP $daemon; sleep 1
-         tc -n router qdisc show dev d0 | grep cake && echo 'what is disabled is still shaped'
+         tc qdisc show dev d0 | grep cake && echo 'what is disabled is still shaped'
          cp full sqm; kill -HUP $daemon; within_a_second 'enabled again'
 
          # A second daemon is refused; one that leaves is replaced without a gap.
-         on_router sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 1 ] && grep -q 'another daemon' said || cat said
-         tc -n router -s qdisc show dev d0 root >before
+         sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 1 ] && grep -q 'another daemon' said || cat said
+         tc -s qdisc show dev d0 root >before
          kill -QUIT $daemon; wait $daemon || echo \"QUIT: exit $?\"
          verified || echo \"QUIT takes the queues away: $(cat said)\"
          start_daemon; within_a_second 'the next one'
          grep -q 'stay as they are' log || cat log
          kill -TERM $daemon; wait $daemon
-         echo nonsense >sqm; on_router sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 2 ] || cat said
+         echo nonsense >sqm; sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 2 ] || cat said
          true",
     );
 }
