@@ -28,4 +28,4 @@ pub use error::Error;
 pub use guest::{Guest, Output};
 pub use home::Home;
 pub use kernel::Clock;
-pub use line::Line;
+pub use line::{Boost, Buffer, Direction, Line};

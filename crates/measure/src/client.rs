@@ -457,9 +457,14 @@ impl<'a> Running<'a> {
             self.down.note(since_start, received);
             self.up.note(since_start, delivered);
         }
-        let echoed = self.probes.iter().filter(|s| s.plan.kind == ProbeKind::Udp);
-        let echoed = echoed.filter_map(|s| s.prober.as_ref().ok());
-        let round_trips = echoed.flat_map(Prober::take_recent).collect();
+        // Those of the other kinds are taken too, or they would pile up.
+        let probers = self
+            .probes
+            .iter()
+            .filter_map(|s| Some((s, s.prober.as_ref().ok()?)));
+        let recent = probers.map(|(series, prober)| (series.plan.kind, prober.take_recent()));
+        let echoed = recent.filter(|(kind, _)| *kind == ProbeKind::Udp);
+        let round_trips = echoed.flat_map(|(_, recent)| recent).collect();
         let rtt = self.probes.iter().find_map(|s| s.prober.as_ref().ok()?.newest());
         (self.progress)(&Progress {
             stage,

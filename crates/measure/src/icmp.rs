@@ -1,8 +1,5 @@
 //! ICMP echo messages. Pure.
 
-/// Bytes of payload: that of `ping`.
-const PAYLOAD: usize = 56;
-
 /// An ICMP or ICMPv6 echo message (RFC 792, RFC 4443).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpEcho {
@@ -16,10 +13,14 @@ pub struct IcmpEcho {
 
 impl IcmpEcho {
     const HEAD: usize = 8;
+    /// With our marks.
+    const LEAST: usize = Self::HEAD + 12;
+    /// What `ping` sends.
+    pub const USUAL: usize = Self::HEAD + 56;
 
-    /// An echo request.
-    pub fn request(&self, v6: bool) -> [u8; Self::HEAD + PAYLOAD] {
-        let mut bytes = [0; Self::HEAD + PAYLOAD];
+    /// An echo request of so many bytes, IP header not counted; at least what is in it.
+    pub fn request(&self, v6: bool, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length.max(Self::LEAST)];
         bytes[0] = if v6 { 128 } else { 8 };
         bytes[4..6].copy_from_slice(&self.cookie[..2]);
         bytes[6..8].copy_from_slice(&self.sequence.to_be_bytes());
@@ -76,12 +77,15 @@ mod tests {
             number: 0x1_0007,
         };
         for v6 in [false, true] {
-            let mut reply = echo.request(v6);
+            let mut reply = echo.request(v6, IcmpEcho::USUAL);
             reply[0] = if v6 { 129 } else { 0 };
             assert_eq!(IcmpEcho::parse_reply(&reply, v6), Some(echo));
-            assert_eq!(IcmpEcho::parse_reply(&echo.request(v6), v6), None);
+            assert_eq!(
+                IcmpEcho::parse_reply(&echo.request(v6, IcmpEcho::USUAL), v6),
+                None
+            );
         }
-        let mut reply = echo.request(false);
+        let mut reply = echo.request(false, IcmpEcho::USUAL);
         reply[0] = 0;
         let packet = [&[0x46; 24][..], &reply].concat();
         assert_eq!(IcmpEcho::parse_reply(&packet, false), Some(echo));
@@ -94,7 +98,7 @@ mod tests {
             cookie: [0xff; 8],
             number: u32::MAX,
         };
-        assert_eq!(checksum(&echo.request(false)), 0);
+        assert_eq!(checksum(&echo.request(false, IcmpEcho::USUAL)), 0);
     }
 
     proptest! {

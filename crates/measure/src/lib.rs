@@ -41,6 +41,7 @@ pub mod stats;
 mod svg;
 pub mod sweep;
 pub mod tcp_info;
+pub mod trains;
 pub mod validity;
 
 pub use error::Error;

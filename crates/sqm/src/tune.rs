@@ -1,10 +1,12 @@
 //! Finding the rates of a line: the highest at which the latency that load adds stays within a target.
 //!
 //! [`search`] decides and knows nothing of the machine; [`line`] changes the shaper's rates under a running load and looks at
-//! the latency; [`verify`] does so with both directions full; [`shaper`] is the configured shaper and the way back.
+//! the latency; [`verify`] does so with both directions full; [`overhead`] asks how
+//! the line frames packets; [`shaper`] is the configured shaper and the way back.
 
 pub(crate) mod framing;
 pub(crate) mod line;
+pub(crate) mod overhead;
 pub(crate) mod search;
 pub(crate) mod shaper;
 pub(crate) mod verify;

@@ -18,9 +18,17 @@ pub(crate) struct Icmp {
     v6: bool,
     /// Marks our requests in their payload: the kernel rewrites the identifier on an unprivileged socket.
     cookie: [u8; 8],
+    /// Bytes of a request, IP header not counted.
+    length: usize,
 }
 
 impl Icmp {
+    /// The same with packets of so many bytes, IP header included.
+    pub(crate) fn of_size(mut self, bytes: usize) -> Self {
+        self.length = bytes - if self.v6 { 40 } else { 20 };
+        self
+    }
+
     /// Fails where neither an unprivileged socket (`net.ipv4.ping_group_range`) nor a raw one is permitted.
     pub(crate) fn open(host: IpAddr, dscp: u8) -> io::Result<Self> {
         let host = host.to_canonical();
@@ -38,6 +46,7 @@ impl Icmp {
             socket,
             v6: host.is_ipv6(),
             cookie,
+            length: IcmpEcho::USUAL,
         })
     }
 }
@@ -49,14 +58,14 @@ impl Wire for Icmp {
             cookie: self.cookie,
             number: sequence,
         };
-        self.socket.send(&echo.request(self.v6)).map(drop)
+        self.socket.send(&echo.request(self.v6, self.length)).map(drop)
     }
 
     fn receive(&mut self, deadline: Instant) -> Waited {
         if !socket::wait_readable(&self.socket, deadline).unwrap_or(false) {
             return Waited::Nothing;
         }
-        let mut buffer = [MaybeUninit::uninit(); 256];
+        let mut buffer = [MaybeUninit::uninit(); 2048];
         let Ok((message, _)) =
             rustix::net::recv(&self.socket, &mut buffer[..], rustix::net::RecvFlags::empty())
         else {

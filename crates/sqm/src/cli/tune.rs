@@ -1,6 +1,6 @@
 //! `sqm tune`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,14 +11,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use sqm_core::units::Rate;
 use sqm_kernel::{capability, state};
 use sqm_measure::client::Target;
+use sqm_measure::plot::{self, Run};
 use sqm_measure::protocol::DEFAULT_PORT;
-use sqm_measure::result::{Direction, Settings};
+use sqm_measure::result::{Direction, Settings, TestResult};
 
 use super::shape::failure;
 use super::test::read_secret;
 use crate::failure::Failure;
 use crate::tune::framing::{Loaded, rate};
-use crate::tune::line::{Found, Plan as SearchPlan};
+use crate::tune::line::{Found, Load, Plan as SearchPlan};
+use crate::tune::overhead::{self, Overhead};
 use crate::tune::search::NO_BLOAT_MS;
 use crate::tune::shaper::Shaper;
 use crate::tune::verify::{Rates, Verification, Verified};
@@ -36,6 +38,7 @@ use crate::tune::{Log, Step, Trouble};
   sqm tune server.example --write            the rates into /etc/config/sqm and the kernel; the old file is kept
   sqm tune server.example --target 10        10 ms of added latency are fine
   sqm tune server.example wan0 --json
+  sqm tune server.example --out before-and-after && sqm compare before-and-after/*.flent.gz
 
 Exit codes: 0 rates were found, 1 they were not (everything is as before), 2 wrong configuration or arguments,
 3 needs root, 4 the kernel lacks a part")]
@@ -57,6 +60,16 @@ pub(crate) struct Args {
     /// Change nothing for good: this is so without --write, too
     #[arg(long)]
     dry_run: bool,
+    /// Draw the latency before and after into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Keep the measurements before and after in this folder, as files for `sqm compare` and as pictures, and the report
+    /// with every step as tune.json
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Do not look at how the line frames packets, which takes five seconds
+    #[arg(long)]
+    quick: bool,
     /// TCP and UDP port of the server
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
@@ -85,6 +98,8 @@ struct Report {
     target_ms: f64,
     /// What full packets alone add with both directions full: the target where it is more.
     floor_ms: f64,
+    /// How the line frames packets; none if that could not be told.
+    overhead: Option<Overhead>,
     found: Vec<Found>,
     /// With both rates set and both directions loaded.
     verified: Option<Verified>,
@@ -147,7 +162,15 @@ impl Args {
             settings.congestion = None;
         }
         let mut log = Log::new();
-        let mut found = Vec::new();
+        let (mut found, mut loads) = (Vec::new(), Vec::new());
+        shaper.lift()?;
+        let overhead = match self.quick {
+            true => None,
+            false => overhead::check(&target, shaper.framing(), stop, &mut log),
+        };
+        if let Some(overhead) = &overhead {
+            shaper.set_options(&overhead.options)?;
+        }
         let (interface, framing) = (shaper.interface().to_owned(), shaper.framing());
         for direction in [Direction::Down, Direction::Up] {
             let plan = SearchPlan {
@@ -159,11 +182,12 @@ impl Args {
                 settings: settings.clone(),
                 stop,
             };
-            let one = plan
+            let (one, load) = plan
                 .run(&mut |rate| shaper.set(direction, rate), &mut log)
                 .map_err(for_user)?;
             shaper.set(direction, one.rate_mbit)?;
             found.push(one);
+            loads.push((direction, load));
         }
         let carried = |found: &Found| Some(rate(found.rate_mbit.unwrap_or(found.unshaped_mbit)));
         let floor_ms = framing.floor_ms(Loaded {
@@ -174,6 +198,7 @@ impl Args {
             interface,
             target_ms: self.target,
             floor_ms,
+            overhead,
             found,
             verified: None,
             download_kbit: 0,
@@ -182,6 +207,7 @@ impl Args {
             warning: None,
             steps: Vec::new(),
         };
+        let mut after = None;
         let rates = Rates {
             down: report.found[0].rate_mbit,
             up: report.found[1].rate_mbit,
@@ -204,15 +230,59 @@ impl Args {
             report.upload_kbit = kbit(proof.rates.up);
             report.verified = Some(proof.verified);
             report.warning = proof.warning;
+            after = Some(proof.result);
         }
         report.steps = log.into_steps();
+        self.keep(loads, after, &report)?;
         Ok(report)
+    }
+
+    /// Writes what was asked for: results, pictures and the report.
+    fn keep(
+        &self,
+        loads: Vec<(Direction, Load)>,
+        after: Option<TestResult>,
+        report: &Report,
+    ) -> Result<(), Failure> {
+        if self.out.is_none() && self.plot.is_none() {
+            return Ok(());
+        }
+        let unshaped = loads.into_iter().filter_map(|(direction, load)| {
+            Some((format!("before-{}", direction.word()), load.unshaped(direction)?))
+        });
+        let mut results: Vec<(String, TestResult)> = unshaped.collect();
+        results.extend(after.map(|after| ("after".to_owned(), after)));
+        let runs: Vec<Run<'_>> = results
+            .iter()
+            .map(|(name, result)| Run { name, result })
+            .collect();
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        if let Some(file) = &self.plot {
+            write(file, &plot::ping_cdf(&runs))?;
+        }
+        if let Some(folder) = &self.out {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+            for (name, result) in &results {
+                result.save(&folder.join(format!("{name}.flent.gz")))?;
+                write(&folder.join(format!("{name}.svg")), &plot::rrul(result))?;
+            }
+            write(&folder.join("latency.svg"), &plot::ping_cdf(&runs))?;
+            write(&folder.join("tune.json"), &serde_json::to_string_pretty(report)?)?;
+        }
+        Ok(())
     }
 }
 
 impl Report {
     fn has_rates(&self) -> bool {
         self.download_kbit > 0 || self.upload_kbit > 0
+    }
+
+    /// Options without which the rates are wrong.
+    fn options(&self) -> &[(&'static str, String)] {
+        self.overhead.as_ref().map_or(&[], |overhead| &overhead.options)
     }
 
     /// Nothing bloats.
@@ -236,6 +306,9 @@ fn for_user(trouble: Trouble) -> Failure {
 
 fn text(report: &Report, args: &Args) -> String {
     let mut text = String::new();
+    for advice in report.overhead.iter().flat_map(|overhead| &overhead.advice) {
+        text += &format!("overhead  {advice}\n");
+    }
     for found in &report.found {
         let rate = match found.rate_mbit {
             Some(rate) => format!("{:.0} kbit/s", rate * 1000.0),
@@ -275,6 +348,9 @@ fn text(report: &Report, args: &Args) -> String {
             report.download_kbit,
             report.upload_kbit
         );
+        for (option, value) in report.options() {
+            text += &format!("\toption {option} '{value}'\n");
+        }
     }
     text
 }

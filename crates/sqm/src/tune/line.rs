@@ -1,13 +1,14 @@
 //! The line under a load that goes on while the shaper's rates change.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sqm_measure::client::{self, Hooks, Progress, Stage, Target, Test};
-use sqm_measure::result::{Direction, Settings};
+use sqm_measure::client::{self, Hooks, Outcome, Progress, Stage, Target, Test};
+use sqm_measure::result::{Direction, Settings, TestResult};
 use sqm_measure::scenario::Scenario;
 use sqm_measure::{Error, stats};
 
@@ -62,6 +63,41 @@ pub(crate) struct Try {
     pub(crate) is_flat: bool,
 }
 
+/// A load that has ended, but for what the server has to tell of it.
+pub(crate) struct Load(thread::JoinHandle<Result<Outcome, Error>>);
+
+impl Load {
+    /// The part of it in which nothing was shaped, as a test of its own.
+    pub(crate) fn unshaped(self, direction: Direction) -> Option<TestResult> {
+        let result = self.0.join().ok()?.ok()?.result;
+        let mut meta = result.meta;
+        meta.partial = None;
+        meta.title = Some(format!("{} without a shaper", direction.word()));
+        meta.settings.load_ms = unshaped(direction).as_millis() as u64;
+        let end_ms = meta.settings.load_ms as f64;
+        let flows = result.flows.into_iter().map(|mut flow| {
+            flow.samples.retain(|sample| sample.t_ms <= end_ms);
+            flow.sender.retain(|sample| sample.t_ms <= end_ms);
+            flow.receiver.retain(|sample| sample.t_ms <= end_ms);
+            flow.totals = None;
+            flow
+        });
+        let probes = result.probes.into_iter().map(|mut series| {
+            series.samples.retain(|probe| probe.due_ms <= end_ms);
+            series
+        });
+        let (flows, probes) = (flows.collect(), probes.collect());
+        Some(TestResult::new(meta, Vec::new(), flows, probes))
+    }
+}
+
+fn unshaped(direction: Direction) -> Duration {
+    match direction {
+        Direction::Down => UNSHAPED_DOWN,
+        Direction::Up => UNSHAPED_UP,
+    }
+}
+
 /// How to search.
 pub(crate) struct Plan<'a> {
     pub(crate) target: &'a Target,
@@ -82,7 +118,7 @@ impl Plan<'_> {
         &self,
         shape: &mut dyn FnMut(Option<f64>) -> anyhow::Result<()>,
         log: &mut Log,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<(Found, Load), Trouble> {
         shape(None).map_err(Trouble::Shaping)?;
         let (down, up) = match self.direction {
             Direction::Down => (self.settings.down, 0),
@@ -103,30 +139,37 @@ impl Plan<'_> {
             },
             title: None,
         };
-        let end = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let (sender, receiver) = mpsc::channel();
-            let (test, end) = (&test, &end);
-            let load = scope.spawn(move || {
-                let hooks = Hooks {
-                    progress: &mut |progress| drop(sender.send(progress.clone())),
-                    stop: end,
-                    readings: None,
-                };
-                client::run(test, hooks)
-            });
-            let found = self.search(&View::new(receiver, self), shape, log);
-            end.store(true, Ordering::Release);
-            match (found, load.join()) {
-                (Ok(found), _) => Ok(found),
-                // The load's own words say more than that it fell silent.
-                (Err(Trouble::Measuring(_)), Ok(Err(error))) => Err(Trouble::Measuring(error)),
-                (Err(Trouble::Measuring(_)), Ok(Ok(outcome))) if outcome.trouble.is_some() => {
-                    Err(Trouble::Measuring(outcome.trouble.expect("there is some")))
-                }
-                (Err(trouble), _) => Err(trouble),
+        let end = Arc::new(AtomicBool::new(false));
+        let (sender, receiver) = mpsc::channel();
+        let theirs = end.clone();
+        let load = thread::spawn(move || {
+            let hooks = Hooks {
+                progress: &mut |progress| drop(sender.send(progress.clone())),
+                stop: &theirs,
+                readings: None,
+            };
+            client::run(&test, hooks)
+        });
+        let view = View::new(receiver, self);
+        let found = self.search(&view, shape, log);
+        end.store(true, Ordering::Release);
+        match found {
+            Ok(found) => {
+                // The flows have ended then. What the server has to tell of them may come later.
+                view.until_over();
+                Ok((found, Load(load)))
             }
-        })
+            // The load's own words say more than that it fell silent.
+            Err(Trouble::Measuring(error)) => Err(Trouble::Measuring(match load.join() {
+                Ok(Err(own)) => own,
+                Ok(Ok(outcome)) => outcome.trouble.unwrap_or(error),
+                Err(_) => error,
+            })),
+            Err(trouble) => {
+                drop(load.join());
+                Err(trouble)
+            }
+        }
     }
 
     fn search(
@@ -139,11 +182,7 @@ impl Plan<'_> {
         let idle_ms = stats::median(&idle).unwrap_or_default();
         log.say(Some(self.direction), format!("idle: {idle_ms:.1} ms"));
         let early = view.look(LAST_PART)?;
-        let unshaped = match self.direction {
-            Direction::Down => UNSHAPED_DOWN,
-            Direction::Up => UNSHAPED_UP,
-        };
-        view.look(unshaped - LAST_PART * 2)?;
+        view.look(unshaped(self.direction) - LAST_PART * 2)?;
         let late = view.look(LAST_PART)?;
         let bloat_ms = late.p95_ms() - idle_ms;
         let boost = (early.mbit_after(1) > late.mbit() * BOOST).then(|| early.mbit_after(1) / late.mbit());
@@ -291,6 +330,15 @@ impl<'a> View<'a> {
                 return Ok(round_trips);
             }
             round_trips.extend(progress.round_trips.iter().map(|rtt| rtt.as_secs_f64() * 1000.0));
+        }
+    }
+
+    /// Until there is no load any more.
+    fn until_over(&self) {
+        while let Ok(progress) = self.receiver.recv_timeout(SILENCE) {
+            if progress.stage == Stage::Collect {
+                return;
+            }
         }
     }
 

@@ -81,6 +81,26 @@ impl Shaper {
         self.framing
     }
 
+    /// Changes other options of the section for the time being, and in what is written.
+    pub(crate) fn set_options(&mut self, options: &[(&str, String)]) -> Result<(), Failure> {
+        let mut document = self.document.clone();
+        for (option, value) in options {
+            if !document.set(self.section, option, value) {
+                return Err(Failure::Failed(anyhow!("option {option} cannot be set")));
+            }
+        }
+        let loaded = config::parse(document.to_string().as_bytes(), &self.file, &self.links)?;
+        let line = choose(&loaded.lines, Some(&self.line.interface), "the configuration")?.clone();
+        self.framing.line = line.framing;
+        (self.document, self.line) = (document, line);
+        Ok(())
+    }
+
+    /// Lifts both limits.
+    pub(crate) fn lift(&mut self) -> anyhow::Result<()> {
+        self.set(Direction::Down, None)
+    }
+
     /// Sets the rate of one direction in Mbit/s, or lifts its limit.
     pub(crate) fn set(&mut self, direction: Direction, mbit: Option<f64>) -> anyhow::Result<()> {
         let rate = mbit.map_or(UNLIMITED, rate);

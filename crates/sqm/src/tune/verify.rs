@@ -51,8 +51,9 @@ pub(crate) struct Verified {
 pub(crate) struct Proof {
     /// The rates of the last test.
     pub(crate) rates: Rates,
-    /// The last test.
+    /// The last test, and all of it.
     pub(crate) verified: Verified,
+    pub(crate) result: TestResult,
     /// Why the target does not hold, if it does not.
     pub(crate) warning: Option<String>,
 }
@@ -83,7 +84,7 @@ impl Verification<'_> {
     fn lower(
         &self,
         mut rates: Rates,
-        test: &mut dyn FnMut(Option<f64>) -> Result<Verified, Trouble>,
+        test: &mut dyn FnMut(Option<f64>) -> Result<(Verified, TestResult), Trouble>,
         shape: &mut dyn FnMut(Rates) -> anyhow::Result<()>,
         log: &mut Log,
     ) -> Result<Proof, Trouble> {
@@ -99,7 +100,7 @@ impl Verification<'_> {
         }
         let mut idle_ms = None;
         for step in 0.. {
-            let verified = test(idle_ms)?;
+            let (verified, result) = test(idle_ms)?;
             let added_ms = verified.added_p95_ms;
             idle_ms = Some(verified.idle_ms);
             let is_within = added_ms <= limit_ms;
@@ -120,6 +121,7 @@ impl Verification<'_> {
                 return Ok(Proof {
                     rates,
                     verified,
+                    result,
                     warning,
                 });
             }
@@ -132,7 +134,7 @@ impl Verification<'_> {
         unreachable!("the last step answers")
     }
 
-    fn test(&self, known_idle_ms: Option<f64>) -> Result<Verified, Trouble> {
+    fn test(&self, known_idle_ms: Option<f64>) -> Result<(Verified, TestResult), Trouble> {
         let test = Test {
             targets: vec![self.target.clone()],
             scenario: Scenario::of_flows(self.settings.down, self.settings.up, &[0]),
@@ -144,7 +146,7 @@ impl Verification<'_> {
                 probe_interval_ms: PROBE_INTERVAL_MS,
                 ..self.settings.clone()
             },
-            title: None,
+            title: Some("as tuned".to_owned()),
         };
         let hooks = Hooks {
             progress: &mut |_| {},
@@ -155,19 +157,22 @@ impl Verification<'_> {
         if let Some(trouble) = outcome.trouble {
             return Err(Trouble::Measuring(trouble));
         }
-        let TestResult { summary, .. } = outcome.result;
+        let summary = &outcome.result.summary;
         let idle_ms = known_idle_ms.or(summary.idle_ms).unwrap_or_default();
-        Ok(Verified {
+        let verified = Verified {
             idle_ms,
             added_p95_ms: summary.latency_p95_ms.unwrap_or(f64::INFINITY) - idle_ms,
             download_mbit: summary.download_mbit,
             upload_mbit: summary.upload_mbit,
-        })
+        };
+        Ok((verified, outcome.result))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sqm_measure::result::Meta;
+
     use super::*;
 
     /// Lowers 20 and 4 Mbit/s on a line that is flat below `limit` down; the proof, and how often was tested.
@@ -194,12 +199,14 @@ mod tests {
         let mut test = |_| {
             tests += 1;
             let is_flat = set.get().down.is_some_and(|down| down <= limit);
-            Ok(Verified {
+            let verified = Verified {
                 idle_ms: 20.0,
                 added_p95_ms: if is_flat { 4.0 } else { 6.0 },
                 download_mbit: 0.0,
                 upload_mbit: 0.0,
-            })
+            };
+            let result = TestResult::new(Meta::default(), Vec::new(), Vec::new(), Vec::new());
+            Ok((verified, result))
         };
         let mut shape = |rates| {
             set.set(rates);
