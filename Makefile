@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test nightly lint lab-kernel flent fuzz deb test-deb
+.PHONY: demo test nightly lint lab-kernel flent fuzz web test-web deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -8,7 +8,7 @@ demo:
 	cargo run --release --bin sqm -- lab demo --out demo-out
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
-test: lint lab-kernel flent
+test: lint lab-kernel flent test-web
 	cargo test --workspace --no-fail-fast
 
 # What takes too long for every change: each set-up on each line, each change from one configuration to another.
@@ -26,6 +26,16 @@ lab-kernel:
 # The real Flent, which tests open our files with; about a minute, once.
 flent:
 	lab/flent.sh
+
+# The page, in web/dist, where a build of the program finds it.
+web:
+	lab/deps.sh web
+	npm --prefix web ci --no-audit --no-fund
+	npm --prefix web run build
+
+# The page in a real browser, about a minute; its pictures are in web/test-out/.
+test-web: web
+	npm --prefix web test
 
 # Each fuzz target for a minute. Installs cargo-fuzz; no nightly toolchain is needed.
 fuzz:

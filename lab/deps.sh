@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that are needed, if any is missing, and says so beforehand.
-# Usage: deps.sh run | build | flent | fuzz | deb
-# (to run the lab; to build its virtual-time kernel as well; to install Flent; for make fuzz; to test the Debian package)
+# Usage: deps.sh run | build | flent | fuzz | web | deb
+# (to run the lab; to build its virtual-time kernel as well; to install Flent; for make fuzz; to build and
+# test the page; to test the Debian package)
 set -eu
 
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
@@ -10,8 +11,13 @@ case "${1:-}" in
     build) packages="$packages linux-source-6.1 make flex bison bc xz-utils systemd util-linux ppp pppoe procps" ;;
     flent) packages="python3 python3-venv" ;;
     fuzz) packages="g++" ;;
+    web)
+        packages="chromium"
+        # A newer Node.js than Debian's brings its own npm.
+        command -v npm >/dev/null || packages="$packages nodejs npm"
+        ;;
     deb) packages="debootstrap binutils dpkg-dev" ;;
-    *) echo "usage: $0 run|build|flent|fuzz|deb" >&2; exit 2 ;;
+    *) echo "usage: $0 run|build|flent|fuzz|web|deb" >&2; exit 2 ;;
 esac
 
 missing=

@@ -1,6 +1,8 @@
 //! The first and only permanent process inside the guest: makes a usable system of the host's read-only files,
 //! then carries out what the host asks over the console.
 
+mod streams;
+
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
@@ -148,6 +150,9 @@ fn carry_out(request: Request) -> Reply {
         Act::Run { host, argv, stdin } => run(host.as_deref(), &argv, &stdin),
         Act::Spawn { host, argv } => spawn(host.as_deref(), &argv),
         Act::Write { path, bytes } => write(Path::new(&path), &bytes),
+        Act::Connect { host, port, stream } => streams::connect(&host, port, stream),
+        Act::Send { stream, bytes } => streams::send(stream, &bytes),
+        Act::Receive { stream } => streams::receive(stream),
         Act::PowerOff => power_off().map(|()| (0, String::new(), String::new())),
     };
     let (code, stdout, stderr) = result.unwrap_or_else(|error| (127, String::new(), error.to_string()));

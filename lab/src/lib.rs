@@ -11,11 +11,12 @@
 //!
 //! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and talks to it, [`agent`] is the other end of
 //! that conversation inside the guest, [`line`] says what a line is, [`home`] builds the network, [`keeper`] keeps
-//! a lab running between commands.
+//! a lab running between commands, [`forward`] lets a browser in.
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod error;
+pub mod forward;
 pub mod guest;
 pub mod home;
 pub mod keeper;

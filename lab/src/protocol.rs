@@ -3,6 +3,8 @@
 //! The kernel's own messages share the console, so every line of ours begins with [`MARK`]; whatever does not is
 //! log. Requests carry a number because they are answered in the order of their completion.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 
 /// Begins each line of the protocol. A control character, so that no kernel message can start with it.
@@ -54,8 +56,52 @@ pub enum Act {
         /// The whole content.
         bytes: Vec<u8>,
     },
+    /// Connect to a port of a virtual host's loopback.
+    Connect {
+        /// The network namespace.
+        host: String,
+        /// The TCP port.
+        port: u16,
+        /// The connection's number from now on, chosen by the host.
+        stream: u64,
+    },
+    /// Write to a connection.
+    Send {
+        /// Its number.
+        stream: u64,
+        /// What to write, as [`text_of`] has it; nothing ends this direction.
+        bytes: String,
+    },
+    /// Wait for bytes of a connection; standard output has them, as [`text_of`] does.
+    Receive {
+        /// Its number.
+        stream: u64,
+    },
     /// End the guest.
     PowerOff,
+}
+
+/// Bytes as text, two hexadecimal digits each: half the length they have as a JSON array.
+pub fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of such a text.
+pub fn bytes_of(text: &str) -> io::Result<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| match pair {
+            &[high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "bytes must be pairs of hexadecimal digits",
+            )
+        })
 }
 
 /// What the agent answers.
@@ -69,4 +115,16 @@ pub struct Reply {
     pub stdout: String,
     /// Standard error likewise.
     pub stderr: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_from_their_text() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(bytes_of(&text_of(&bytes)).expect("our own text"), bytes);
+        assert!(bytes_of("0").is_err() && bytes_of("0g").is_err() && bytes_of("é").is_err());
+    }
 }

@@ -1,6 +1,7 @@
 //! `sqm lab`: the virtual home network.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
@@ -22,6 +23,7 @@ use crate::failure::Failure;
   sqm lab run server -- sh -c 'sqm serve >/dev/null 2>&1 &'
   sqm lab run h1 -- sqm test 10.66.0.2
   sqm lab shell router
+  sqm lab forward router 8080
   sqm lab down")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -45,6 +47,16 @@ enum Command {
         /// h1, h2, router, modem, core or server.
         #[arg(default_value = "router")]
         host: String,
+    },
+    /// Carry connections of this machine to a host of the lab, for a browser; Ctrl-C ends.
+    Forward {
+        /// h1, h2, router, modem, core or server.
+        host: String,
+        /// The TCP port on that host's loopback.
+        port: u16,
+        /// The port of this machine's loopback; 0 takes a free one.
+        #[arg(long, default_value_t = 0)]
+        from: u16,
     },
     Demo(demo::Args),
     /// List the lines that `up --line` knows.
@@ -93,6 +105,7 @@ impl Args {
             Command::Up(network) => up(&network),
             Command::Run { host, argv } => run(&host, argv),
             Command::Shell { host } => shell(&host),
+            Command::Forward { host, port, from } => forward(&host, port, from),
             Command::Demo(args) => args.run(),
             Command::Lines => Ok(lines()),
             Command::Down => {
@@ -171,6 +184,18 @@ fn shell(host: &str) -> Result<ExitCode, Failure> {
         prompt()?;
     }
     Ok(code)
+}
+
+fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
+    let host = known(host)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, from))
+        .with_context(|| format!("cannot listen on port {from} of 127.0.0.1"))?;
+    println!(
+        "http://{} leads to port {port} of {host}.",
+        listener.local_addr()?
+    );
+    sqm_lab::forward::forward(&listener, &host, port, keeper::ask)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_output(output: &Output) -> Result<ExitCode, Failure> {

@@ -1,0 +1,146 @@
+/** The frame of the page: where one can go, who one is, and what everybody must know wherever they are. */
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { api } from './api';
+import { Confirm } from './confirm';
+import { Dashboard } from './dashboard/dashboard';
+import { Diagnose } from './diagnose/diagnose';
+import { currentLanguage, LANGUAGES, remember, speak, t, useLanguage } from './i18n';
+import { LogIn } from './login';
+import { TestPage } from './measure/test-page';
+import { PLACES, type Place, type Route, useRoute } from './route';
+import { Settings } from './settings/settings';
+import { StoreContext, useServer } from './store';
+import { TunePage } from './tune/tune-page';
+import { Notice } from './ui/parts';
+
+export function App() {
+    const store = useServer();
+    const route = useRoute();
+    const language = useLanguage();
+    const [logsIn, setLogsIn] = useState(false);
+    const main = useRef<HTMLElement>(null);
+    const isFirst = useRef(true);
+
+    useEffect(() => {
+        document.title = `${t(`nav.${route.place}`)} – sqm`;
+        // Whoever cannot see the page is told that it is another one.
+        if (!isFirst.current) main.current?.focus();
+        isFirst.current = false;
+    }, [route.place, language]);
+
+    const { session, status, silentSince } = store;
+    const daemon = status?.daemon;
+    return (
+        <StoreContext.Provider value={store}>
+            <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+                {t('app.skip')}
+            </a>
+            <header class="bar">
+                <div class="bar-inside">
+                    <a class="brand" href="#/dashboard" aria-label={t('app.title')}>
+                        <img src="./icon.svg" alt="" />
+                        sqm
+                    </a>
+                    <Navigation place={route.place} />
+                    <div class="tools">
+                        <Languages />
+                        {session?.password_set && !session.logged_in && (
+                            <button type="button" onClick={() => setLogsIn(true)}>
+                                {t('session.log_in')}
+                            </button>
+                        )}
+                        {session?.logged_in && (
+                            <button type="button" onClick={async () => store.setSession(await api.logOut())}>
+                                {t('session.log_out')}
+                            </button>
+                        )}
+                    </div>
+                </div>
+            </header>
+            <main id="main" ref={main} tabIndex={-1}>
+                {silentSince !== null && store.secondsLeft === null && (
+                    <Notice tone="warn" alert>
+                        <p>{t('app.no_answer')}</p>
+                    </Notice>
+                )}
+                {daemon && !daemon.running && (
+                    <Notice tone="bad" alert>
+                        <p>{t('app.no_daemon', { why: daemon.error ?? '' })}</p>
+                    </Notice>
+                )}
+                {session?.role === 'reader' && (
+                    <Notice>
+                        <p>{t('app.read_only')}</p>
+                    </Notice>
+                )}
+                <Confirm />
+                {session ? <Where key={`${route.place} ${session.role}`} route={route} /> : <p>{t('app.loading')}</p>}
+            </main>
+            <footer>
+                <span>sqm {session?.program}</span>
+                <a href="./licences.txt">{t('app.licences')}</a>
+            </footer>
+            {logsIn && (
+                <LogIn
+                    done={(entered) => {
+                        if (entered) store.setSession(entered);
+                        setLogsIn(false);
+                    }}
+                />
+            )}
+        </StoreContext.Provider>
+    );
+}
+
+function Where({ route }: { route: Route }) {
+    switch (route.place) {
+        case 'dashboard':
+            return <Dashboard />;
+        case 'settings':
+            return <Settings path={route.rest} />;
+        case 'test':
+            return <TestPage path={route.rest} />;
+        case 'tune':
+            return <TunePage />;
+        case 'diagnose':
+            return <Diagnose />;
+    }
+}
+
+function Navigation({ place }: { place: Place }) {
+    return (
+        <nav aria-label={t('nav.label')}>
+            <ul>
+                {PLACES.map((to) => (
+                    <li key={to}>
+                        <a href={`#/${to}`} aria-current={to === place ? 'page' : undefined}>
+                            {t(`nav.${to}`)}
+                        </a>
+                    </li>
+                ))}
+            </ul>
+        </nav>
+    );
+}
+
+function Languages() {
+    return (
+        <select
+            class="slim"
+            aria-label={t('app.language')}
+            value={currentLanguage()}
+            onChange={(event) => {
+                const wanted = event.currentTarget.value;
+                remember(wanted);
+                void speak(wanted);
+            }}
+        >
+            {Object.entries(LANGUAGES).map(([tag, { name }]) => (
+                <option key={tag} value={tag} lang={tag}>
+                    {name}
+                </option>
+            ))}
+        </select>
+    );
+}

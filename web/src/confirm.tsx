@@ -1,0 +1,100 @@
+/** The change that waits for its confirmation, seen from every part of the page and in every browser. */
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { api, words } from './api';
+import { t } from './i18n';
+import { useIsAdmin, useStore } from './store';
+import { Errors, Notice } from './ui/parts';
+
+export function Confirm() {
+    const { secondsLeft, silentSince, refresh, status } = useStore();
+    const isAdmin = useIsAdmin();
+    const [error, setError] = useState('');
+    const [outcome, setOutcome] = useState<'kept' | 'reverted' | null>(null);
+    const waiting = status?.unconfirmed ?? null;
+    const before = useRef(waiting);
+    const answered = useRef(false);
+
+    useEffect(() => {
+        const gone = before.current;
+        // It went away without our word: its time was over, or another browser spoke. The file tells which.
+        if (gone && !waiting && !answered.current) {
+            void api.config().then(({ revision }) => setOutcome(revision === gone.revision ? 'kept' : 'reverted'));
+        }
+        if (waiting) {
+            setOutcome(null);
+            answered.current = false;
+        }
+        before.current = waiting;
+    }, [waiting]);
+
+    const say = async (keep: boolean) => {
+        setError('');
+        try {
+            answered.current = true;
+            await (keep ? api.confirm() : api.revert());
+            setOutcome(keep ? 'kept' : 'reverted');
+        } catch (problem) {
+            answered.current = false;
+            setError(words(problem, t('app.no_answer')));
+        }
+        await refresh();
+    };
+
+    if (secondsLeft === null) {
+        return (
+            outcome && (
+                <Above>
+                    <Outcome outcome={outcome} close={() => setOutcome(null)} />
+                </Above>
+            )
+        );
+    }
+    if (silentSince !== null) {
+        return (
+            <Above>
+                <Notice tone="warn" alert>
+                    <p>{t('confirm.lost', { n: secondsLeft })}</p>
+                </Notice>
+            </Above>
+        );
+    }
+    return (
+        <Above>
+            <Notice tone="warn">
+                <h2>{t('confirm.title')}</h2>
+                <p class="numbers">{t('confirm.text', { n: secondsLeft })}</p>
+                <Errors of={error ? [error] : []} />
+                {isAdmin && (
+                    <div class="row">
+                        <button type="button" class="main" onClick={() => void say(true)}>
+                            {t('confirm.keep')}
+                        </button>
+                        <button type="button" onClick={() => void say(false)}>
+                            {t('confirm.revert')}
+                        </button>
+                    </div>
+                )}
+            </Notice>
+        </Above>
+    );
+}
+
+/** In sight wherever one has scrolled to: it does not wait for ever. */
+function Above({ children }: { children: ComponentChildren }) {
+    return <div class="above">{children}</div>;
+}
+
+function Outcome({ outcome, close }: { outcome: 'kept' | 'reverted'; close: () => void }) {
+    return (
+        <Notice tone={outcome === 'kept' ? 'good' : 'plain'} alert>
+            <p>{t(`confirm.${outcome}`)}</p>
+            <div>
+                <button type="button" class="link" onClick={close}>
+                    {t('do.close')}
+                </button>
+            </div>
+        </Notice>
+    );
+}

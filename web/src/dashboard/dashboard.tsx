@@ -1,0 +1,282 @@
+/** What the line is doing, and whether it works. */
+
+import { useMemo, useState } from 'preact/hooks';
+import type { Direction, InterfaceStatus, State } from '../api';
+import { clock, number, t } from '../i18n';
+import { useStore } from '../store';
+import { Chart, type Series } from '../ui/chart';
+import { Badge, Figures, Meter, Notice, type Tone } from '../ui/parts';
+import { bytes, duration, mbit, milliseconds, significant } from '../units';
+import { type Curves, MINUTE, useHour, useLive } from './live';
+
+export const TONES: Record<State, Tone> = {
+    shaped: 'good',
+    new: 'plain',
+    waiting: 'warn',
+    stopped: 'warn',
+    unconfirmed: 'warn',
+    drifted: 'warn',
+    contested: 'bad',
+    failed: 'bad',
+};
+
+/** CAKE's target on most lines: what stays below it is no delay to speak of. */
+const TARGET_MS = 5;
+
+type Period = 'minute' | 'hour';
+
+export function Dashboard() {
+    const { status } = useStore();
+    const live = useLive();
+    const [period, setPeriod] = useState<Period>('minute');
+    const hour = useHour(period === 'hour');
+    if (!status) return <p>{t('app.loading')}</p>;
+    const interfaces = status.interfaces.map((one) => {
+        const now = live.sample?.interfaces.find((sampled) => sampled.interface === one.interface);
+        return now ? { ...one, state: now.state, download: now.download, upload: now.upload } : one;
+    });
+    return (
+        <>
+            <div class="head">
+                <h1>{t('dashboard.title')}</h1>
+                {interfaces.length > 0 && <Periods period={period} choose={setPeriod} />}
+            </div>
+            {status.daemon.errors.map((error) => (
+                <Notice key={error} tone="bad">
+                    <p>{error}</p>
+                </Notice>
+            ))}
+            {live.silent !== null && (
+                <Notice tone="warn">
+                    <p class="numbers">{t('dashboard.stale', { n: live.silent })}</p>
+                </Notice>
+            )}
+            {interfaces.length === 0 && <Nothing />}
+            {interfaces.map((one) => (
+                <Line
+                    key={one.interface}
+                    of={one}
+                    curves={(period === 'hour' ? hour : live.curves)?.get(one.interface) ?? null}
+                    period={period}
+                />
+            ))}
+        </>
+    );
+}
+
+function Nothing() {
+    return (
+        <section class="card">
+            <h2>{t('dashboard.nothing')}</h2>
+            <p>{t('dashboard.nothing_help')}</p>
+            <div>
+                <a class="button" href="#/settings">
+                    {t('dashboard.begin')}
+                </a>
+            </div>
+        </section>
+    );
+}
+
+function Periods({ period, choose }: { period: Period; choose: (period: Period) => void }) {
+    return (
+        <select
+            class="slim"
+            aria-label={t('dashboard.view')}
+            value={period}
+            onChange={(event) => choose(event.currentTarget.value as Period)}
+        >
+            <option value="minute">{t('dashboard.minute')}</option>
+            <option value="hour">{t('dashboard.hour')}</option>
+        </select>
+    );
+}
+
+function Line({ of, curves, period }: { of: InterfaceStatus; curves: Curves | null; period: Period }) {
+    const { device } = of;
+    return (
+        <section class="card" aria-label={of.interface}>
+            <div class="head">
+                <h2>{of.interface}</h2>
+                <span class="row">
+                    <Badge tone={TONES[of.state]}>{t(`state.${of.state}`)}</Badge>
+                    <span class="small soft">{t('dashboard.for', { time: duration(of.for_seconds) })}</span>
+                </span>
+            </div>
+            {of.why && <Notice tone={TONES[of.state]}>{of.why}</Notice>}
+            {device && !device.up && <Notice tone="warn">{t('dashboard.down')}</Notice>}
+            {device?.up && !device.carrier && <Notice tone="warn">{t('dashboard.no_carrier')}</Notice>}
+            <div class="two">
+                <Now name="download" of={of.download} />
+                <Now name="upload" of={of.upload} />
+            </div>
+            {(of.download || of.upload) && <Pictures curves={curves} period={period} />}
+            {of.autorate && <Autorate of={of.autorate} />}
+            <Tins download={of.download} upload={of.upload} />
+        </section>
+    );
+}
+
+function Now({ name, of }: { name: 'download' | 'upload'; of: Direction | null }) {
+    if (!of) {
+        return (
+            <div class="stack">
+                <h3>{t(`direction.${name}`)}</h3>
+                <p class="soft">{t('dashboard.unshaped')}</p>
+            </div>
+        );
+    }
+    const rate = of.rate_bits_per_sec;
+    const limit = of.shaped_bits_per_sec;
+    return (
+        <div class="stack">
+            <h3 class={`of-${name}`}>{t(`direction.${name}`)}</h3>
+            <Figures
+                of={[
+                    {
+                        name: t('test.rate'),
+                        value: rate === null ? '–' : mbit(rate),
+                        about: limit === null ? t('dashboard.unshaped') : t('dashboard.of', { rate: mbit(limit) }),
+                    },
+                    {
+                        name: t('dashboard.queue_delay'),
+                        value: of.delay_peak_us === null ? '–' : milliseconds(of.delay_peak_us),
+                        about: t('dashboard.queue_delay_help'),
+                    },
+                    {
+                        name: t('dashboard.drops_marks'),
+                        value: `${number(of.drops)} / ${number(of.marks)}`,
+                        about: t('dashboard.per_second', {
+                            n: `${significant(of.drops_per_sec ?? 0)} / ${significant(of.marks_per_sec ?? 0)}`,
+                        }),
+                    },
+                ]}
+            />
+            {rate !== null && limit !== null && limit > 0 && <Meter share={rate / limit} colour={name} />}
+        </div>
+    );
+}
+
+function Pictures({ curves, period }: { curves: Curves | null; period: Period }) {
+    const { x, rates, delays, range } = useMemo(() => drawn(curves, period), [curves, period]);
+    const place = (at: number) => {
+        if (period === 'hour') return clock(at, false);
+        return at > -0.5 ? t('dashboard.now') : t('dashboard.ago', { n: Math.round(-at) });
+    };
+    return (
+        <div class="two">
+            <Chart
+                title={t('dashboard.rate')}
+                x={x}
+                range={range}
+                place={place}
+                show={(value) => `${significant(value)} Mbit/s`}
+                series={rates}
+            />
+            <Chart
+                title={t('dashboard.delay')}
+                x={x}
+                range={range}
+                place={place}
+                show={(value) => `${significant(value)} ms`}
+                least={TARGET_MS}
+                series={delays}
+            />
+        </div>
+    );
+}
+
+/** The minute runs towards "now" at the right; the hour has the time of day below it. */
+function drawn(curves: Curves | null, period: Period) {
+    const time = curves?.time ?? [];
+    const last = time[time.length - 1] ?? Date.now() / 1000;
+    const isHour = period === 'hour';
+    const names = ['download', 'upload'] as const;
+    const rates: Series[] = names.flatMap((name) => [
+        { label: t(`direction.${name}`), colour: name, values: curves?.[name].rate ?? [] },
+        {
+            label: t('dashboard.limit', { direction: t(`direction.${name}`) }),
+            colour: name,
+            dashed: true,
+            values: curves?.[name].shaped ?? [],
+        },
+    ]);
+    const delays: Series[] = names.map((name) => ({
+        label: t(`direction.${name}`),
+        colour: name,
+        values: curves?.[name].delay ?? [],
+    }));
+    return {
+        x: isHour ? time : time.map((at) => at - last),
+        range: (isHour ? [last - 3600, last] : [-MINUTE, 0]) as [number, number],
+        rates,
+        delays,
+    };
+}
+
+function Autorate({ of }: { of: Record<string, unknown> }) {
+    return (
+        <div class="stack">
+            <h3>{t('dashboard.autorate')}</h3>
+            <Figures
+                of={Object.entries(of)
+                    .filter(([, value]) => typeof value === 'string' || typeof value === 'number')
+                    .map(([name, value]) => ({
+                        name: name.replaceAll('_', ' '),
+                        value: typeof value === 'number' ? significant(value) : String(value),
+                    }))}
+            />
+        </div>
+    );
+}
+
+function Tins({ download, upload }: { download: Direction | null; upload: Direction | null }) {
+    const directions = [
+        { name: 'download' as const, tins: download?.tins ?? [] },
+        { name: 'upload' as const, tins: upload?.tins ?? [] },
+    ].filter(({ tins }) => tins.length > 0);
+    if (directions.length === 0) return null;
+    return (
+        <details>
+            <summary>
+                <h3>{t('dashboard.tins')}</h3>
+            </summary>
+            <div class="stack">
+                <p class="soft small">{t('dashboard.tins_help')}</p>
+                {directions.map(({ name, tins }) => (
+                    <div key={name} class="scroll" tabIndex={0} role="region" aria-label={t(`direction.${name}`)}>
+                        <table>
+                            <caption class="hidden">{t('dashboard.tins')}</caption>
+                            <thead>
+                                <tr>
+                                    <th scope="col">{t(`direction.${name}`)}</th>
+                                    <th scope="col">{t('test.rate')}</th>
+                                    <th scope="col">{t('dashboard.share')}</th>
+                                    <th scope="col">{t('dashboard.queue_delay')}</th>
+                                    <th scope="col">{t('dashboard.backlog')}</th>
+                                    <th scope="col">{t('dashboard.drops')}</th>
+                                    <th scope="col">{t('dashboard.marks')}</th>
+                                    <th scope="col">{t('dashboard.flows')}</th>
+                                </tr>
+                            </thead>
+                            <tbody>
+                                {tins.map((tin) => (
+                                    <tr key={tin.name}>
+                                        <th scope="row">{tin.name}</th>
+                                        <td>{tin.rate_bits_per_sec === null ? '–' : mbit(tin.rate_bits_per_sec)}</td>
+                                        <td>{mbit(tin.threshold_bits_per_sec)}</td>
+                                        <td>{milliseconds(tin.delay_peak_us)}</td>
+                                        <td>{bytes(tin.backlog_bytes)}</td>
+                                        <td>{number(tin.drops)}</td>
+                                        <td>{number(tin.marks)}</td>
+                                        <td>{number(tin.sparse_flows + tin.bulk_flows)}</td>
+                                    </tr>
+                                ))}
+                            </tbody>
+                        </table>
+                    </div>
+                ))}
+            </div>
+        </details>
+    );
+}

@@ -1,0 +1,163 @@
+/** Is it working? What is wrong, what to do, what happened, and all of it as one file for whoever helps. */
+
+import { useEffect, useState } from 'preact/hooks';
+import { address, api, type Diagnosis, type DoctorFinding, follow, type LogEntry, words } from '../api';
+import { clock, date, t } from '../i18n';
+import { useAnswer, useIsAdmin } from '../store';
+import { Badge, Errors, Notice } from '../ui/parts';
+
+export function Diagnose() {
+    const isAdmin = useIsAdmin();
+    return (
+        <>
+            <h1>{t('diagnose.title')}</h1>
+            <Findings isAdmin={isAdmin} />
+            <Log />
+            {isAdmin && <Report />}
+            {isAdmin && <Audit />}
+        </>
+    );
+}
+
+function Findings({ isAdmin }: { isAdmin: boolean }) {
+    const [diagnosis, setDiagnosis] = useState<Diagnosis | null>(null);
+    const [wrong, setWrong] = useState('');
+    const [isBusy, setIsBusy] = useState(false);
+    const ask = async (question: () => Promise<Diagnosis>) => {
+        setIsBusy(true);
+        try {
+            setDiagnosis(await question());
+            setWrong('');
+        } catch (problem) {
+            setWrong(words(problem, t('app.no_answer')));
+        }
+        setIsBusy(false);
+    };
+    useEffect(() => void ask(api.doctor), []);
+    const canFix = diagnosis?.findings.some(({ fixable }) => fixable) ?? false;
+    return (
+        <section class="card" aria-busy={isBusy}>
+            <div class="head">
+                <h2>{t('diagnose.findings')}</h2>
+                <span class="row">
+                    {isAdmin && canFix && (
+                        <button type="button" class="main" disabled={isBusy} onClick={() => void ask(api.fix)}>
+                            {t('diagnose.do_fix')}
+                        </button>
+                    )}
+                    <button type="button" disabled={isBusy} onClick={() => void ask(api.doctor)}>
+                        {isBusy ? t('diagnose.looking') : t('diagnose.again')}
+                    </button>
+                </span>
+            </div>
+            <Errors of={wrong ? [wrong] : []} />
+            {diagnosis?.fixed.map((finding) => (
+                <Notice key={finding.id} tone="good">
+                    <p>
+                        {t('diagnose.fixed')} {finding.what}
+                    </p>
+                </Notice>
+            ))}
+            {diagnosis?.findings.length === 0 && <Notice tone="good">{t('diagnose.fine')}</Notice>}
+            {diagnosis?.findings.map((finding) => (
+                <Finding key={`${finding.id} ${finding.interface}`} of={finding} />
+            ))}
+        </section>
+    );
+}
+
+function Finding({ of }: { of: DoctorFinding }) {
+    return (
+        <Notice tone="warn">
+            <div class="head">
+                <h3>{of.what}</h3>
+                {of.interface && <Badge tone="plain">{of.interface}</Badge>}
+            </div>
+            {of.evidence.length > 0 && (
+                <div>
+                    <div class="small soft">{t('diagnose.evidence')}</div>
+                    {of.evidence.map((line) => (
+                        <div key={line} class="code">
+                            {line}
+                        </div>
+                    ))}
+                </div>
+            )}
+            <div>
+                <div class="small soft">{t('diagnose.fix')}</div>
+                <p>{of.remedy}</p>
+            </div>
+        </Notice>
+    );
+}
+
+/** As many as the daemon keeps. */
+const MOST = 100;
+
+function Log() {
+    const [entries, setEntries] = useState<LogEntry[]>([]);
+    useEffect(() => {
+        const hear = (entry: LogEntry) =>
+            setEntries((before) =>
+                before.some(({ number }) => number === entry.number) ? before : [entry, ...before].slice(0, MOST),
+            );
+        return follow('events', { state: hear, changed: hear, released: hear, configuration: hear });
+    }, []);
+    return (
+        <section class="card">
+            <h2>{t('diagnose.log')}</h2>
+            {entries.length === 0 ? (
+                <p class="soft">{t('diagnose.log_none')}</p>
+            ) : (
+                <ol class="log" reversed tabIndex={0} aria-label={t('diagnose.log')}>
+                    {entries.map(({ number, unix_ms, interface: name, text }) => (
+                        <li key={number}>
+                            <time>{clock(unix_ms / 1000)}</time>
+                            <span>
+                                {name ? `${name}: ` : ''}
+                                {text}
+                            </span>
+                        </li>
+                    ))}
+                </ol>
+            )}
+        </section>
+    );
+}
+
+function Report() {
+    return (
+        <section class="card">
+            <h2>{t('diagnose.report')}</h2>
+            <p>{t('diagnose.report_help')}</p>
+            <div>
+                <a class="button" href={address.report} download>
+                    {t('diagnose.report_get')}
+                </a>
+            </div>
+        </section>
+    );
+}
+
+function Audit() {
+    const { answer, error } = useAnswer(api.audit);
+    return (
+        <section class="card">
+            <h2>{t('diagnose.audit')}</h2>
+            {error !== null && <Errors of={[words(error, t('app.no_answer'))]} />}
+            {answer?.length === 0 && <p class="soft">{t('diagnose.audit_none')}</p>}
+            {answer && answer.length > 0 && (
+                <ol class="log" reversed tabIndex={0} aria-label={t('diagnose.audit')}>
+                    {answer.map(({ unix_ms, who, from, what, outcome }) => (
+                        <li key={`${unix_ms} ${what}`}>
+                            <time>{date(unix_ms / 1000)}</time>
+                            <span>
+                                {what}: {outcome} ({who}, {from})
+                            </span>
+                        </li>
+                    ))}
+                </ol>
+            )}
+        </section>
+    );
+}

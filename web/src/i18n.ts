@@ -1,0 +1,102 @@
+/** The page's words. A language is a file in `i18n/`; English is part of the first load, others come when wanted. */
+
+import { useEffect, useState } from 'preact/hooks';
+import { en } from './i18n/en';
+
+export type Key = keyof typeof en;
+export type Words = Record<Key, string>;
+
+/** Each by the name its speakers give it. */
+export const LANGUAGES: Record<string, { name: string; load: () => Promise<Words> }> = {
+    en: { name: 'English', load: async () => en },
+    de: { name: 'Deutsch', load: async () => (await import('./i18n/de')).de },
+};
+
+let words: Words = en;
+let language = 'en';
+const listeners = new Set<() => void>();
+
+/** The text under this key; `{name}` in it stands for a value. */
+export function t(key: Key, values: Record<string, string | number> = {}): string {
+    return words[key].replace(/\{(\w+)\}/g, (whole, name: string) => {
+        const value = values[name];
+        return value === undefined ? whole : typeof value === 'number' ? number(value) : value;
+    });
+}
+
+/** The text under a key that may not exist, such as of an option that a newer server knows. */
+export function maybe(key: string): string | undefined {
+    return Object.hasOwn(words, key) ? words[key as Key] : undefined;
+}
+
+/** A number as people here write it. */
+export function number(value: number, digits?: number): string {
+    const options = digits === undefined ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    return new Intl.NumberFormat(locale(), options).format(value);
+}
+
+export function clock(seconds: number, withSeconds = true): string {
+    return new Intl.DateTimeFormat(locale(), {
+        hour: '2-digit',
+        minute: '2-digit',
+        ...(withSeconds ? { second: '2-digit' } : {}),
+    }).format(seconds * 1000);
+}
+
+export function date(seconds: number): string {
+    return new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: 'short' }).format(seconds * 1000);
+}
+
+/** The language as it is written where the browser is at home. */
+function locale(): string {
+    return navigator.languages.find((tag) => tag.split('-')[0] === language) ?? language;
+}
+
+export function currentLanguage(): string {
+    return language;
+}
+
+/** Re-renders whoever uses it when the language changes. */
+export function useLanguage(): string {
+    const [, render] = useState(0);
+    useEffect(() => {
+        const changed = () => render((n) => n + 1);
+        listeners.add(changed);
+        return () => void listeners.delete(changed);
+    }, []);
+    return language;
+}
+
+export async function speak(wanted: string): Promise<void> {
+    const known = LANGUAGES[wanted];
+    if (!known) return;
+    words = await known.load();
+    language = wanted;
+    document.documentElement.lang = wanted;
+    for (const listener of listeners) listener();
+}
+
+/** The language chosen earlier, or the browser's first that there is. */
+export function preferred(): string {
+    const chosen = remembered();
+    const wanted = chosen ? [chosen] : navigator.languages.map((tag) => tag.split('-')[0] ?? '');
+    return wanted.find((tag) => tag in LANGUAGES) ?? 'en';
+}
+
+export function remember(chosen: string): void {
+    try {
+        localStorage.setItem(STORED, chosen);
+    } catch {
+        // A browser that stores nothing asks again the next time.
+    }
+}
+
+function remembered(): string | null {
+    try {
+        return localStorage.getItem(STORED);
+    } catch {
+        return null;
+    }
+}
+
+const STORED = 'sqm-language';

@@ -1,0 +1,175 @@
+/** One test: live while it runs, then its figures, its grade and its pictures. */
+
+import { useEffect, useState } from 'preact/hooks';
+import { address, api, follow, type Plot, type Progress, type Test, words } from '../api';
+import { t } from '../i18n';
+import { useAnswer, useIsAdmin } from '../store';
+import { Chart } from '../ui/chart';
+import { Errors, type Figure, Figures, Notice } from '../ui/parts';
+import { bytes, significant } from '../units';
+import { called, Picture } from './test-page';
+
+export function One({ id, ended }: { id: string; ended: () => Promise<void> }) {
+    const { answer: test, error, again } = useAnswer(() => api.test(id));
+    if (error) return <Errors of={[words(error, t('app.no_answer'))]} />;
+    if (!test) return <p>{t('app.loading')}</p>;
+    if (test.state === 'running') {
+        return (
+            <Running
+                test={test}
+                ended={async () => {
+                    await again();
+                    await ended();
+                }}
+            />
+        );
+    }
+    return <Result test={test} />;
+}
+
+function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
+    const isAdmin = useIsAdmin();
+    const [seen, setSeen] = useState<Progress[]>([]);
+    const [wrong, setWrong] = useState('');
+    useEffect(() => {
+        const end = follow(
+            `tests/${test.id}/live`,
+            {
+                progress: (progress: Progress) => setSeen((before) => inOrder(before, progress)),
+                end: () => {
+                    end();
+                    void ended();
+                },
+            },
+            // It may have ended between our question and this one.
+            (isConnected) => {
+                if (isConnected) return;
+                void api.test(test.id).then(({ state }) => {
+                    if (state === 'running') return;
+                    end();
+                    void ended();
+                });
+            },
+        );
+        return end;
+    }, [test.id]);
+    const last = seen[seen.length - 1];
+    const total = last ? last.elapsed_s + last.left_s : test.duration_s;
+    const x = seen.map(({ elapsed_s }) => elapsed_s);
+    const frame = {
+        x,
+        range: [0, Math.max(total, 1)] as [number, number],
+        place: (at: number) => t('unit.seconds', { n: Math.round(at) }),
+        height: 130,
+    };
+    const mbit = (value: number) => `${significant(value)} Mbit/s`;
+    return (
+        <section class="card">
+            <div class="head">
+                <h2>{called(test)}</h2>
+                {isAdmin && (
+                    <button
+                        type="button"
+                        onClick={() =>
+                            void api.stopTest(test.id).catch((problem) => setWrong(words(problem, t('app.no_answer'))))
+                        }
+                    >
+                        {t('do.stop')}
+                    </button>
+                )}
+            </div>
+            <p class="numbers" role="status">
+                {t('test.running', { n: Math.round(last?.elapsed_s ?? 0), total: Math.round(total) })}
+                {last && ` · ${t(`test.stage.${last.stage}`)}`}
+            </p>
+            <progress aria-label={called(test)} max={total} value={last?.elapsed_s ?? 0} />
+            <Errors of={wrong ? [wrong] : []} />
+            <Chart
+                {...frame}
+                title={t('test.down')}
+                show={mbit}
+                series={[
+                    { label: t('direction.download'), colour: 'download', values: seen.map((one) => one.download_mbit) },
+                ]}
+            />
+            <Chart
+                {...frame}
+                title={t('test.up')}
+                show={mbit}
+                series={[{ label: t('direction.upload'), colour: 'upload', values: seen.map((one) => one.upload_mbit) }]}
+            />
+            <Chart
+                {...frame}
+                title={t('test.rtt')}
+                show={(value) => `${significant(value)} ms`}
+                series={[{ label: t('test.rtt_short'), colour: 'delay', values: seen.map((one) => one.rtt_ms) }]}
+            />
+        </section>
+    );
+}
+
+/** A stream that was cut begins again from its beginning. */
+function inOrder(before: Progress[], next: Progress): Progress[] {
+    const last = before[before.length - 1];
+    if (last && next.elapsed_s <= last.elapsed_s) {
+        return [...before.filter(({ elapsed_s }) => elapsed_s < next.elapsed_s), next];
+    }
+    return [...before, next];
+}
+
+/** What every finished test has. */
+const PLOTS: Plot[] = ['all_scaled', 'ping_cdf', 'box_combine', 'totals'];
+
+function Result({ test }: { test: Test }) {
+    const grade = test.verdict?.grade;
+    const findings = test.verdict?.findings ?? [];
+    return (
+        <section class="card">
+            <div class="head">
+                <h2>{called(test)}</h2>
+                {test.bytes !== null && (
+                    <a class="button" href={address.file(test.id)} download>
+                        {t('test.download_file')} ({bytes(test.bytes)})
+                    </a>
+                )}
+            </div>
+            {test.state === 'stopped' && <Notice tone="warn">{t('test.partial')}</Notice>}
+            <Errors of={test.error ? [test.error] : []} />
+            {test.summary && (
+                <div class="row verdict">
+                    <div>
+                        <div class="soft small">{grade ? t('test.grade') : t('test.no_grade')}</div>
+                        <div class="grade">{grade?.letter ?? '–'}</div>
+                    </div>
+                    <Figures of={figures(test)} />
+                </div>
+            )}
+            {findings.map(({ code, text, severity }) => (
+                <Notice key={code + text} tone={severity === 'error' ? 'bad' : 'warn'}>
+                    <p>{text}</p>
+                </Notice>
+            ))}
+            {test.bytes !== null &&
+                (test.plots ?? PLOTS).map((plot) => <Picture key={plot} src={address.plot(test.id, plot)} title={t(`plot.${plot}`)} />)}
+        </section>
+    );
+}
+
+function figures({ summary, verdict }: Test): Figure[] {
+    const ms = (value: number | null | undefined) => (value == null ? '–' : `${significant(value)} ms`);
+    const mbit = (value: number | undefined) => (value === undefined ? '–' : `${significant(value)} Mbit/s`);
+    const rpm = verdict?.grade?.rpm_foreign;
+    return [
+        { name: t('test.idle'), value: ms(summary?.idle_ms), about: t('test.median') },
+        {
+            name: t('test.loaded'),
+            value: ms(summary?.latency_median_ms),
+            about: t('test.p95', { value: ms(summary?.latency_p95_ms) }),
+        },
+        { name: t('direction.download'), value: mbit(summary?.download_mbit), about: t('test.goodput') },
+        { name: t('direction.upload'), value: mbit(summary?.upload_mbit), about: t('test.goodput') },
+        ...(rpm == null
+            ? []
+            : [{ name: t('test.rpm_figure'), value: significant(rpm), about: verdict?.grade?.rpm_word ?? undefined }]),
+    ];
+}

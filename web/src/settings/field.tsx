@@ -1,0 +1,304 @@
+/** One option of the configuration as a field: its name, its control, its help, and what the validator says. */
+
+import { useState } from 'preact/hooks';
+import type { Finding, Interfaces, Link, Option } from '../api';
+import { maybe, t } from '../i18n';
+import { rateShown, rateTyped } from '../units';
+import type { Line } from './draft';
+
+/** What all fields of a line share. */
+export interface Form {
+    line: Line;
+    options: Map<string, Option>;
+    links: Link[];
+    interfaces: Interfaces | null;
+    isLocked: boolean;
+    set: (option: string, value: string | null) => void;
+    errors: (option: string) => Finding[];
+    warnings: (option: string) => Finding[];
+}
+
+export const ON = ['1', 'on', 'true', 'yes', 'enabled'];
+
+export function title(option: Option): string {
+    return maybe(`option.${option.name}`) ?? ofDirection(option, '') ?? option.title;
+}
+
+export function about(option: Option): string {
+    return maybe(`option.${option.name}.about`) ?? ofDirection(option, '.about') ?? option.about;
+}
+
+/** A translation says `cake_rtt` once, and not again for each direction. */
+function ofDirection({ name, direction }: Option, part: string): string | undefined {
+    if (!direction) return undefined;
+    const both = maybe(`option.${name.slice(direction.length + 1)}${part}`);
+    return both && (part ? both : `${both} (${t(`direction.${direction}`)})`);
+}
+
+export function Field({ name, form }: { name: string; form: Form }) {
+    const option = form.options.get(name);
+    if (!option) return null;
+    const id = `option-${name}`;
+    const errors = form.errors(name);
+    const warnings = form.warnings(name);
+    const control: Control = {
+        id,
+        name,
+        disabled: form.isLocked,
+        'aria-invalid': errors.length > 0,
+        'aria-describedby': `${id}-help ${id}-said`,
+    };
+    return (
+        <div class="field">
+            {isTick(option) ? (
+                <div class="tick">
+                    <Tick option={option} form={form} control={control} />
+                    <label for={id}>{title(option)}</label>
+                </div>
+            ) : (
+                <>
+                    <label for={id}>{title(option)}</label>
+                    <Choose option={option} form={form} control={control} />
+                </>
+            )}
+            <span id={`${id}-help`} class="help">
+                {about(option)}
+            </span>
+            <span id={`${id}-said`} class="stack">
+                {errors.map((finding) => (
+                    <Said key={finding.message} finding={finding} kind="wrong" form={form} option={name} />
+                ))}
+                {warnings.map((finding) => (
+                    <Said key={finding.message} finding={finding} kind="doubt" form={form} option={name} />
+                ))}
+            </span>
+        </div>
+    );
+}
+
+interface Control {
+    id: string;
+    name: string;
+    disabled: boolean;
+    'aria-invalid': boolean;
+    'aria-describedby': string;
+}
+
+interface Part {
+    option: Option;
+    form: Form;
+    control: Control;
+}
+
+/** On and off are a tick box if it is known what holds when nothing is said. */
+const isTick = ({ type, default: fallback }: Option) => type === 'switch' && fallback !== null;
+
+function Tick({ option, form, control }: Part) {
+    const value = form.line.value(option.name) ?? option.default ?? '0';
+    return (
+        <input
+            {...control}
+            type="checkbox"
+            checked={ON.includes(value.toLowerCase())}
+            onChange={(event) => form.set(option.name, event.currentTarget.checked ? '1' : '0')}
+        />
+    );
+}
+
+function Choose(part: Part) {
+    const { option, form, control } = part;
+    if (option.name === 'link') return <LinkChoice {...part} />;
+    switch (option.type) {
+        case 'switch':
+            return <Select {...part} choices={SWITCH()} />;
+        case 'choice':
+            return <Select {...part} choices={option.choices ?? []} />;
+        case 'rate':
+            return <RateField {...part} />;
+        case 'device':
+            return <DeviceField {...part} />;
+        default:
+            return (
+                <div class="with-unit">
+                    <input
+                        {...control}
+                        type="text"
+                        autocomplete="off"
+                        spellcheck={false}
+                        inputMode={option.type === 'integer' ? 'numeric' : 'text'}
+                        placeholder={option.default ?? ''}
+                        list={option.choices ? `${control.id}-words` : undefined}
+                        value={form.line.value(option.name) ?? ''}
+                        onInput={(event) => form.set(option.name, event.currentTarget.value)}
+                    />
+                    {option.unit && <span>{maybe(`unit.of.${option.unit}`) ?? option.unit}</span>}
+                    {option.choices && (
+                        <datalist id={`${control.id}-words`}>
+                            {option.choices.map(({ value, about }) => (
+                                <option key={value} value={value}>
+                                    {about}
+                                </option>
+                            ))}
+                        </datalist>
+                    )}
+                </div>
+            );
+    }
+}
+
+const SWITCH = () => [
+    { value: '1', about: t('settings.on') },
+    { value: '0', about: t('settings.off_word') },
+];
+
+function Select({ option, form, control, choices }: Part & { choices: { value: string; about: string }[] }) {
+    const given = form.line.value(option.name);
+    const known = option.type === 'switch' ? normal(given) : given;
+    const unset =
+        option.default === null ? t('settings.unset') : t('settings.default', { value: option.default });
+    return (
+        <select
+            {...control}
+            value={known ?? ''}
+            onChange={(event) => form.set(option.name, event.currentTarget.value)}
+        >
+            <option value="">{unset}</option>
+            {choices.map(({ value, about }) => (
+                <option key={value} value={value}>
+                    {option.type === 'switch' ? about : choiceText(option.name, value, about)}
+                </option>
+            ))}
+            {/* What the file has and nobody knows stays visible; the validator says what is wrong with it. */}
+            {known !== null && !choices.some(({ value }) => value === known) && <option value={known}>{known}</option>}
+        </select>
+    );
+}
+
+function choiceText(option: string, value: string, about: string): string {
+    const text = maybe(`choice.${option}.${value}`) ?? about;
+    return text && text !== value ? `${value} – ${text}` : value;
+}
+
+function normal(value: string | null): string | null {
+    if (value === null) return null;
+    if (ON.includes(value.toLowerCase())) return '1';
+    return ['0', 'off', 'false', 'no', 'disabled'].includes(value.toLowerCase()) ? '0' : value;
+}
+
+function RateField({ option, form, control }: Part) {
+    const value = form.line.value(option.name) ?? '';
+    const [typed, setTyped] = useState(() => rateShown(value));
+    return (
+        <div class="with-unit">
+            <input
+                {...control}
+                type="text"
+                autocomplete="off"
+                inputMode="decimal"
+                // What is typed stays as it is typed, as long as it means what is set.
+                value={rateTyped(typed) === value ? typed : rateShown(value)}
+                onInput={(event) => {
+                    setTyped(event.currentTarget.value);
+                    form.set(option.name, rateTyped(event.currentTarget.value));
+                }}
+            />
+            <span>Mbit/s</span>
+        </div>
+    );
+}
+
+function DeviceField({ option, form, control }: Part) {
+    const { interfaces } = form;
+    const value = form.line.value(option.name) ?? '';
+    const suggested = interfaces?.suggested;
+    return (
+        <>
+            <input
+                {...control}
+                type="text"
+                autocomplete="off"
+                spellcheck={false}
+                list="devices"
+                value={value}
+                onInput={(event) => form.set(option.name, event.currentTarget.value)}
+            />
+            <datalist id="devices">
+                {interfaces?.devices.map(({ name, kind, default_route }) => (
+                    <option key={name} value={name}>
+                        {[kind, default_route ? t('settings.default_route') : ''].filter(Boolean).join(', ')}
+                    </option>
+                ))}
+            </datalist>
+            {suggested && (
+                <span class="help">
+                    {t('settings.detected', { value: suggested })}
+                    {interfaces?.how && ` (${interfaces.how})`}{' '}
+                    {suggested !== value && !form.isLocked && (
+                        <button type="button" class="link" onClick={() => form.set(option.name, suggested)}>
+                            {t('settings.use', { value: suggested })}
+                        </button>
+                    )}
+                </span>
+            )}
+        </>
+    );
+}
+
+const FAMILIES = ['ptm', 'atm', 'ethernet', 'none'] as const;
+
+function LinkChoice({ option, form, control }: Part) {
+    const given = form.line.value('link');
+    const chosen = form.links.find(({ name }) => name === given);
+    const device = form.interfaces?.devices.find(({ name }) => name === form.line.value('interface'));
+    return (
+        <>
+            <select {...control} value={given ?? ''} onChange={(event) => form.set(option.name, event.currentTarget.value)}>
+                <option value="">{t('settings.link_unset')}</option>
+                {FAMILIES.map((family) => {
+                    const links = form.links.filter(({ linklayer }) => linklayer === family);
+                    return (
+                        links.length > 0 && (
+                            <optgroup key={family} label={t(`settings.family.${family}`)}>
+                                {links.map(({ name, about }) => (
+                                    <option key={name} value={name}>
+                                        {maybe(`link.${name}`) ?? about}
+                                    </option>
+                                ))}
+                            </optgroup>
+                        )
+                    );
+                })}
+                {given !== null && !chosen && <option value={given}>{given}</option>}
+            </select>
+            {chosen && (
+                <span class="help">
+                    {t('settings.kind_figures', {
+                        overhead: chosen.overhead_bytes,
+                        layer: t(`settings.layer.${chosen.linklayer}`),
+                        mpu: chosen.mpu_bytes,
+                    })}{' '}
+                    {chosen.source}.
+                </span>
+            )}
+            {device && device.encapsulations.length > 0 && (
+                <span class="help">
+                    {t('settings.encapsulations', { device: device.name, layers: device.encapsulations.join(', ') })}
+                </span>
+            )}
+        </>
+    );
+}
+
+function Said({ finding, kind, form, option }: { finding: Finding; kind: 'wrong' | 'doubt'; form: Form; option: string }) {
+    const { suggestion } = finding;
+    return (
+        <span class={kind}>
+            {finding.message}{' '}
+            {suggestion !== null && !form.isLocked && (
+                <button type="button" class="link" onClick={() => form.set(option, suggestion)}>
+                    {t('settings.use', { value: suggestion })}
+                </button>
+            )}
+        </span>
+    );
+}

@@ -1,0 +1,88 @@
+/** What will change, before it does; and what happened when it was tried. */
+
+import { useEffect, useState } from 'preact/hooks';
+import { api, type Change, type Check, Refusal, words } from '../api';
+import { t } from '../i18n';
+import { Dialog, Diff, Errors, Notice } from '../ui/parts';
+import { Conflict } from './settings';
+
+interface Props {
+    check: Check;
+    changes: Change[];
+    revision: string;
+    close: () => void;
+    renew: (keeps: boolean) => Promise<void>;
+    applied: () => Promise<void>;
+}
+
+export function Review({ check, changes, revision, close, renew, applied }: Props) {
+    const [isBusy, setIsBusy] = useState(false);
+    const [refusal, setRefusal] = useState<Refusal | null>(null);
+    const isLost = refusal?.status === 0;
+
+    const apply = async () => {
+        setIsBusy(true);
+        setRefusal(null);
+        try {
+            await api.apply(revision, changes);
+            await applied();
+        } catch (problem) {
+            setRefusal(problem instanceof Refusal ? problem : new Refusal(-1, '', words(problem, '')));
+        } finally {
+            setIsBusy(false);
+        }
+    };
+    useEffect(() => {
+        if (!isLost) return;
+        // Once the router is back, what came of it stands on the page.
+        const timer = setInterval(() => void applied().catch(() => {}), 1000);
+        return () => clearInterval(timer);
+    }, [isLost]);
+
+    return (
+        <Dialog title={t('review.title')} close={close}>
+            <section class="stack">
+                <h3>{t('review.file')}</h3>
+                <Diff text={check.text_diff.join('\n')} />
+            </section>
+            <section class="stack">
+                <h3>{t('review.kernel')}</h3>
+                {check.plans.every(({ steps }) => steps?.length === 0) && <p>{t('review.kernel_none')}</p>}
+                {check.plans.map((plan) => (
+                    <div key={plan.interface} class="stack">
+                        {plan.steps && plan.steps.length > 0 && <pre>{plan.steps.join('\n')}</pre>}
+                        {plan.steps_error && <p class="soft">{`${plan.interface}: ${plan.steps_error}`}</p>}
+                    </div>
+                ))}
+            </section>
+            {check.warnings.length > 0 && (
+                <section class="stack">
+                    <h3>{t('review.warnings')}</h3>
+                    <ul class="steps">
+                        {check.warnings.map(({ line, message, option }) => (
+                            <li key={`${line} ${message}`}>{option ? `${option}: ${message}` : message}</li>
+                        ))}
+                    </ul>
+                </section>
+            )}
+            <p>{t('review.safe', { n: 60 })}</p>
+            {refusal?.code === 'conflict' && <Conflict renew={renew} />}
+            {isLost && (
+                <Notice tone="warn" alert>
+                    <p>{t('review.lost')}</p>
+                </Notice>
+            )}
+            {refusal && !isLost && refusal.code !== 'conflict' && (
+                <Errors of={[refusal.message, ...refusal.findings.map(({ message }) => message)]} />
+            )}
+            <div class="row">
+                <button type="button" class="main" disabled={isBusy || isLost || refusal?.code === 'conflict'} onClick={() => void apply()}>
+                    {isBusy ? t('review.applying') : t('review.apply')}
+                </button>
+                <button type="button" onClick={close}>
+                    {t('do.cancel')}
+                </button>
+            </div>
+        </Dialog>
+    );
+}

@@ -1,0 +1,102 @@
+/** What several parts of the page look at: who we are, and what the server last said of itself. */
+
+import { createContext } from 'preact';
+import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
+import { api, type Session, type Status } from './api';
+
+export interface Store {
+    session: Session | null;
+    setSession: (session: Session) => void;
+    /** The last status that came, however old. */
+    status: Status | null;
+    /** When the server last answered, by this browser's clock; null while it does. */
+    silentSince: number | null;
+    /** Seconds until the change that waits is put back; counts on while nobody answers. */
+    secondsLeft: number | null;
+    refresh: () => Promise<void>;
+}
+
+export const StoreContext = createContext<Store | null>(null);
+
+export function useStore(): Store {
+    const store = useContext(StoreContext);
+    if (!store) throw new Error('a part of the page stands outside of it');
+    return store;
+}
+
+export const useIsAdmin = (): boolean => useStore().session?.role === 'admin';
+
+/** Often enough for the countdown to be right in a second browser. */
+const EVERY_MS = 3000;
+
+export function useServer(): Store {
+    const [session, setSession] = useState<Session | null>(null);
+    const [status, setStatus] = useState<Status | null>(null);
+    const [silentSince, setSilentSince] = useState<number | null>(null);
+    const [deadline, setDeadline] = useState<number | null>(null);
+    const hasSession = useRef(false);
+
+    const refresh = useCallback(async () => {
+        try {
+            if (!hasSession.current) {
+                setSession(await api.session());
+                hasSession.current = true;
+            }
+            const next = await api.status();
+            setStatus(next);
+            setSilentSince(null);
+            setDeadline(next.unconfirmed && Date.now() + next.unconfirmed.seconds_left * 1000);
+        } catch {
+            setSilentSince((since) => since ?? Date.now());
+        }
+    }, []);
+
+    useEffect(() => {
+        let timer = 0;
+        let over = false;
+        const next = async () => {
+            if (!document.hidden) await refresh();
+            if (!over) timer = setTimeout(next, EVERY_MS);
+        };
+        void next();
+        const shown = () => void refresh();
+        document.addEventListener('visibilitychange', shown);
+        return () => {
+            over = true;
+            clearTimeout(timer);
+            document.removeEventListener('visibilitychange', shown);
+        };
+    }, [refresh]);
+
+    const secondsLeft = useCountdown(deadline);
+    return { session, setSession, status, silentSince, secondsLeft, refresh };
+}
+
+function useCountdown(deadline: number | null): number | null {
+    const [now, setNow] = useState(Date.now);
+    useEffect(() => {
+        if (deadline === null) return;
+        setNow(Date.now());
+        const timer = setInterval(() => setNow(Date.now()), 500);
+        return () => clearInterval(timer);
+    }, [deadline]);
+    return deadline === null ? null : Math.max(0, Math.ceil((deadline - now) / 1000));
+}
+
+/** Something asked for once, and again on demand. */
+export function useAnswer<T>(question: () => Promise<T>): { answer: T | null; error: unknown; again: () => Promise<void> } {
+    const [answer, setAnswer] = useState<T | null>(null);
+    const [error, setError] = useState<unknown>(null);
+    const asked = useRef(question);
+    asked.current = question;
+    const again = useCallback(async () => {
+        try {
+            setAnswer(await asked.current());
+            setError(null);
+        } catch (problem) {
+            setError(problem);
+        }
+    }, []);
+    useEffect(() => void again(), [again]);
+    return { answer, error, again };
+}

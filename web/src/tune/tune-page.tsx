@@ -1,0 +1,233 @@
+/** The search for the best rates, step by step. */
+
+import { useEffect, useState } from 'preact/hooks';
+import { api, follow, type Tune, type TuneStep, words } from '../api';
+import { clock, t } from '../i18n';
+import { Secret, Server } from '../measure/start';
+import { useAnswer, useIsAdmin, useStore } from '../store';
+import { Errors, type Figure, Figures, Notice } from '../ui/parts';
+import { mbit, significant } from '../units';
+
+export function TunePage() {
+    const { answer: tune, error, again } = useAnswer(api.tune);
+    const isAdmin = useIsAdmin();
+    const { status } = useStore();
+    return (
+        <>
+            <h1>{t('tune.title')}</h1>
+            {error !== null && <Errors of={[words(error, t('app.no_answer'))]} />}
+            {tune?.state === 'running' && <Running first={tune} ended={again} />}
+            {tune && tune.state !== 'running' && tune.state !== 'none' && <Ended tune={tune} />}
+            {tune && tune.state !== 'running' && isAdmin && status && (
+                <Start interfaces={status.interfaces.map((one) => one.interface)} last={tune} started={again} />
+            )}
+        </>
+    );
+}
+
+function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune; started: () => Promise<void> }) {
+    const [host, setHost] = useState(last.host ?? '');
+    const [name, setName] = useState(last.interface ?? interfaces[0] ?? '');
+    const [target, setTarget] = useState('5');
+    const [secret, setSecret] = useState('');
+    const [wrong, setWrong] = useState('');
+    if (interfaces.length === 0) {
+        return (
+            <section class="card">
+                <p>{t('tune.nothing')}</p>
+                <div>
+                    <a class="button" href="#/settings">
+                        {t('nav.settings')}
+                    </a>
+                </div>
+            </section>
+        );
+    }
+    const submit = async (event: Event) => {
+        event.preventDefault();
+        setWrong('');
+        try {
+            await api.startTune({
+                host: host.trim(),
+                interface: name,
+                target_ms: Number(target),
+                ...(secret ? { secret } : {}),
+            });
+            await started();
+        } catch (problem) {
+            setWrong(words(problem, t('app.no_answer')));
+        }
+    };
+    return (
+        <form class="card" onSubmit={submit}>
+            <p>{t('tune.help')}</p>
+            <div class="fields">
+                <Server host={host} set={setHost} />
+                {interfaces.length > 1 && (
+                    <div class="field">
+                        <label for="tune-line">{t('tune.line')}</label>
+                        <select id="tune-line" value={name} onChange={(event) => setName(event.currentTarget.value)}>
+                            {interfaces.map((one) => (
+                                <option key={one} value={one}>
+                                    {one}
+                                </option>
+                            ))}
+                        </select>
+                    </div>
+                )}
+                <div class="field">
+                    <label for="tune-target">{t('tune.target')}</label>
+                    <input
+                        id="tune-target"
+                        type="number"
+                        min={0.5}
+                        max={1000}
+                        step="any"
+                        required
+                        aria-describedby="tune-target-help"
+                        value={target}
+                        onInput={(event) => setTarget(event.currentTarget.value)}
+                    />
+                    <span id="tune-target-help" class="help">
+                        {t('tune.target_help')}
+                    </span>
+                </div>
+            </div>
+            <details>
+                <summary>{t('settings.advanced')}</summary>
+                <div class="fields">
+                    <Secret secret={secret} set={setSecret} />
+                </div>
+            </details>
+            <Errors of={wrong ? [wrong] : []} />
+            <div>
+                <button type="submit" class="main">
+                    {t('do.start')}
+                </button>
+            </div>
+        </form>
+    );
+}
+
+function Running({ first, ended }: { first: Tune; ended: () => Promise<void> }) {
+    const isAdmin = useIsAdmin();
+    const [steps, setSteps] = useState<TuneStep[]>(first.steps);
+    const [wrong, setWrong] = useState('');
+    useEffect(() => {
+        const finish = () => {
+            end();
+            void ended();
+        };
+        const end = follow(
+            'tune/live',
+            {
+                // A stream that was cut begins again from its beginning.
+                step: (step: TuneStep) =>
+                    setSteps((before) =>
+                        before.some(({ unix_ms, text }) => unix_ms === step.unix_ms && text === step.text)
+                            ? before
+                            : [...before, step],
+                    ),
+                end: finish,
+            },
+            (isConnected) => {
+                if (isConnected) return;
+                void api.tune().then(({ state }) => {
+                    if (state !== 'running') finish();
+                });
+            },
+        );
+        return end;
+    }, []);
+    return (
+        <section class="card">
+            <div class="head">
+                <h2>{t('tune.running')}</h2>
+                {isAdmin && (
+                    <button
+                        type="button"
+                        onClick={() => void api.stopTune().catch((problem) => setWrong(words(problem, t('app.no_answer'))))}
+                    >
+                        {t('do.stop')}
+                    </button>
+                )}
+            </div>
+            <progress aria-label={t('tune.running')} />
+            <Errors of={wrong ? [wrong] : []} />
+            <Steps of={steps} />
+        </section>
+    );
+}
+
+function Steps({ of }: { of: TuneStep[] }) {
+    return (
+        <div role="log" aria-label={t('tune.steps')}>
+            <ol class="log">
+                {of.map(({ unix_ms, text }) => (
+                    <li key={`${unix_ms} ${text}`}>
+                        <time>{clock(unix_ms / 1000)}</time>
+                        <span>{text}</span>
+                    </li>
+                ))}
+            </ol>
+        </div>
+    );
+}
+
+function Ended({ tune }: { tune: Tune }) {
+    const isAdmin = useIsAdmin();
+    const { refresh } = useStore();
+    const [outcome, setOutcome] = useState<'open' | 'accepted' | 'rejected'>('open');
+    const [wrong, setWrong] = useState('');
+    const { result } = tune;
+    const accept = async () => {
+        setWrong('');
+        try {
+            const { revision } = await api.config();
+            await api.acceptTune(revision);
+            setOutcome('accepted');
+            await refresh();
+        } catch (problem) {
+            setWrong(words(problem, t('app.no_answer')));
+        }
+    };
+    return (
+        <section class="card">
+            <h2>{t('test.result')}</h2>
+            {tune.state === 'stopped' && <Notice tone="warn">{t('tune.stopped')}</Notice>}
+            <Errors of={tune.error ? [tune.error] : []} />
+            {result && <Figures of={figures(result)} />}
+            {result?.warnings?.map((warning) => (
+                <Notice key={warning} tone="warn">
+                    <p>{warning}</p>
+                </Notice>
+            ))}
+            <details open={!result}>
+                <summary>{t('tune.steps')}</summary>
+                <Steps of={tune.steps} />
+            </details>
+            <Errors of={wrong ? [wrong] : []} />
+            {outcome === 'accepted' && <Notice tone="good">{t('tune.accepted')}</Notice>}
+            {tune.state === 'done' && result && isAdmin && outcome === 'open' && (
+                <div class="row">
+                    <button type="button" class="main" onClick={() => void accept()}>
+                        {t('tune.accept')}
+                    </button>
+                    <button type="button" onClick={() => setOutcome('rejected')}>
+                        {t('tune.reject')}
+                    </button>
+                </div>
+            )}
+        </section>
+    );
+}
+
+function figures({ download_kbit, upload_kbit, verified }: NonNullable<Tune['result']>): Figure[] {
+    const rate = (kilobits: number) => (kilobits === 0 ? t('dashboard.unshaped') : mbit(kilobits * 1000));
+    const added = verified?.added_p95_ms;
+    return [
+        { name: t('direction.download'), value: rate(download_kbit), about: t('tune.rate_found') },
+        { name: t('direction.upload'), value: rate(upload_kbit), about: t('tune.rate_found') },
+        ...(added === undefined ? [] : [{ name: t('tune.latency'), value: `${significant(added)} ms` }]),
+    ];
+}

@@ -1,0 +1,88 @@
+/** Chromium for the tests, and what every test of a page looks at. */
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const OUT = fileURLToPath(new URL('../test-out/', import.meta.url));
+const PROGRAM = process.env.SQM_CHROMIUM ?? '/usr/bin/chromium';
+
+/** A browser of its own with a fresh profile; `close` ends it and removes the profile. */
+export async function browse() {
+    assert.ok(existsSync(PROGRAM), `${PROGRAM} is missing: lab/deps.sh web installs it`);
+    await mkdir(OUT, { recursive: true });
+    const profile = await mkdtemp(join(tmpdir(), 'sqm-browser-'));
+    const browser = await chromium.launch({
+        executablePath: PROGRAM,
+        headless: true,
+        args: [
+            '--no-sandbox',
+            '--disable-gpu',
+            '--disable-quic',
+            '--no-first-run',
+            '--disable-background-networking',
+            '--disable-component-update',
+            '--disable-sync',
+            `--disk-cache-dir=${profile}`,
+        ],
+    });
+    return {
+        browser,
+        async close() {
+            await browser.close();
+            await rm(profile, { recursive: true, force: true });
+        },
+    };
+}
+
+/** A page that fails the test on any error in its console. `isQuiet` false is for tests that cut the line. */
+export async function open(browser, url, { width = 1280, height = 900, scheme = 'light', locale = 'en-GB', isQuiet = true } = {}) {
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, locale, timezoneId: 'UTC' });
+    context.setDefaultTimeout(10_000);
+    const page = await context.newPage();
+    const complaints = [];
+    page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
+    page.on('pageerror', (error) => complaints.push(String(error)));
+    page.on('request', (request) => {
+        if (!request.url().startsWith(new URL(url).origin)) complaints.push(`a request to elsewhere: ${request.url()}`);
+    });
+    await page.goto(url);
+    page.finish = async () => {
+        await context.close();
+        if (isQuiet) assert.deepEqual(complaints, []);
+    };
+    return page;
+}
+
+export const shot = (page, name, fullPage = true) => page.screenshot({ path: join(OUT, `${name}.png`), fullPage });
+
+/** Nothing is wider than the window. */
+export async function fits(page) {
+    const wide = await page.evaluate(() => {
+        const width = document.documentElement.clientWidth;
+        if (document.documentElement.scrollWidth <= width) return [];
+        return [...document.querySelectorAll('body *')]
+            .filter((element) => element.getBoundingClientRect().right > width + 1)
+            .map((element) => element.outerHTML.slice(0, 120));
+    });
+    assert.deepEqual(wide, [], 'wider than the window');
+}
+
+const require = createRequire(import.meta.url);
+const axe = await readFile(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+/** No finding that keeps somebody from using the page. */
+export async function accessible(page) {
+    // The page's policy allows no foreign script in it, which is right; a test may come from outside.
+    await page.evaluate(axe);
+    const { violations } = await page.evaluate(() => globalThis.axe.run());
+    const serious = violations
+        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html}\n${failureSummary}`).join('\n')}`);
+    assert.deepEqual(serious, []);
+}

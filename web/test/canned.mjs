@@ -1,0 +1,74 @@
+/** Facts that the mock tells; a part of what the real server knows. */
+
+const option = (name, tab, level, type, title, more = {}) => ({
+    name, tab, level, type, title, about: `What ${name} does, and when one touches it.`,
+    unit: null, default: null, least: null, most: null, choices: null, direction: null, ...more,
+});
+
+const words = (...all) => all.map((value) => ({ value, about: '' }));
+
+export const OPTIONS = [
+    option('enabled', 'basic', 'basic', 'switch', 'Shape this line', { default: '0' }),
+    option('interface', 'basic', 'basic', 'device', 'Interface'),
+    option('download', 'basic', 'basic', 'rate', 'Download speed'),
+    option('upload', 'basic', 'basic', 'rate', 'Upload speed'),
+    option('facing', 'basic', 'advanced', 'choice', 'The device leads to', {
+        default: 'internet',
+        choices: [
+            { value: 'internet', about: 'the internet' },
+            { value: 'lan', about: 'the home' },
+        ],
+    }),
+    option('script', 'queue', 'basic', 'choice', 'Queue set-up', {
+        choices: [
+            { value: 'best_of_cake.qos', about: 'CAKE, each direction in its own way' },
+            { value: 'piece_of_cake.qos', about: 'CAKE with one tin' },
+            { value: 'simple.qos', about: 'HTB with three classes' },
+        ],
+    }),
+    option('qdisc', 'queue', 'advanced', 'choice', 'Queueing discipline', { default: 'fq_codel', choices: words('fq_codel', 'cake', 'codel') }),
+    option('squash_dscp', 'queue', 'advanced', 'switch', 'Erase marks of what arrives'),
+    option('ilimit', 'queue', 'expert', 'integer', 'Queue limit for what arrives', { unit: 'packets', least: 1 }),
+    option('itarget', 'queue', 'expert', 'time', 'Delay target for what arrives', { choices: words('auto', 'default') }),
+    option('eqdisc_opts', 'queue', 'expert', 'text', 'More words for the queue of what leaves'),
+    option('cake_rtt', 'queue', 'advanced', 'time', 'Round-trip time', { choices: words('regional', 'internet', 'satellite') }),
+    option('egress_cake_rtt', 'queue', 'expert', 'time', 'Round-trip time', { choices: words('regional', 'internet'), direction: 'egress' }),
+    option('link', 'link', 'basic', 'choice', 'Kind of line', { choices: words('vdsl2-pppoe', 'docsis', 'adsl') }),
+    option('linklayer', 'link', 'advanced', 'choice', 'Framing', { choices: words('none', 'ethernet', 'atm', 'ptm') }),
+    option('overhead', 'link', 'advanced', 'integer', 'Overhead', { unit: 'bytes', least: -1500, most: 1500 }),
+    option('tcMPU', 'link', 'advanced', 'integer', 'Smallest packet', { unit: 'bytes', least: 0 }),
+];
+
+export const LINKS = [
+    ['vdsl2', 'VDSL2 or G.fast, IP over Ethernet', 'ptm', 22, 64],
+    ['vdsl2-pppoe', 'VDSL2 or G.fast with PPPoE', 'ptm', 30, 64],
+    ['adsl', 'ADSL, encapsulation not known', 'atm', 44, 0],
+    ['docsis', 'cable', 'ethernet', 18, 64],
+    ['ethernet', 'plain Ethernet as the bottleneck', 'ethernet', 38, 84],
+].map(([name, about, linklayer, overhead_bytes, mpu_bytes]) => ({
+    name, about, linklayer, overhead_bytes, mpu_bytes, counts_vlan: false, counts_pppoe: name.includes('pppoe'),
+    source: 'ITU-T G.992.3 annex N, tc-cake(8)', on_the_line_bytes: 1500 + overhead_bytes,
+}));
+
+const test = (id, title, letter, added_ms, latency_median_ms, latency_p95_ms) => ({
+    id, state: 'done', kind: 'rrul_be', host: 'sqm.example.net', title, started_unix_ms: 1_763_000_000_000, duration_s: 30, error: null, bytes: 84_211,
+    summary: { idle_ms: 14.2, latency_median_ms, latency_p95_ms, download_mbit: 79.4, upload_mbit: 35.1 },
+    verdict: { findings: [], grade: { letter, added_ms, strict: letter, worst_ms: added_ms, rpm_foreign: 3400, rpm_self: 2100, rpm_word: 'high' } },
+});
+
+export const TESTS = [
+    test('20260102T020304-00000002', 'with sqm', 'A+', 2.3, 16.5, 18.9),
+    test('20260101T020304-00000001', 'before', 'F', 412.9, 427.1, 530.4),
+    { ...test('20251231T020304-00000003', null, 'A', 1, 1, 1), state: 'failed', error: 'sqm.example.net: no answer on port 35353', summary: null, verdict: null, bytes: null },
+];
+
+export const TUNE_STEPS = [
+    'both: the line without shaping: 92.1 Mbit/s down, 37.9 up, latency +412 ms',
+    'download: 93 % of it: +2.1 ms, within 5 ms: higher',
+    'download: 97 % of it: +9.8 ms, above 5 ms: lower',
+    'upload: 96 % of it: +3.4 ms, within 5 ms',
+    'both: verified with both directions full: +3.4 ms',
+];
+
+export const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 240"><style>path{fill:none;stroke:#0072b2;stroke-width:3}</style>
+<rect width="600" height="240" fill="#fff"/><path d="M20 200 C 200 190 220 60 580 30"/></svg>`;

@@ -1,0 +1,60 @@
+/** What is delivered, and in which words. */
+
+import assert from 'node:assert/strict';
+import { readdir, readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+
+const read = (path) => readFile(new URL(`../${path}`, import.meta.url), 'utf8');
+
+test('the first load is below 60 KB gzipped', async () => {
+    const html = await read('dist/index.html');
+    const files = [...html.matchAll(/(?:src|href)="\.\/([^"]+)"/g)].map(([, file]) => file);
+    assert.ok(files.length >= 3, 'script, style and icon');
+    const sizes = await Promise.all([html, ...files.map((file) => read(`dist/${file}`))].map(async (text) => gzipSync(await text).length));
+    const sum = sizes.reduce((one, two) => one + two);
+    console.log(`first load: ${sum} bytes gzipped`);
+    assert.ok(sum < 60_000, `${sum} bytes`);
+});
+
+test('nothing in the page needs more than the policy allows', async () => {
+    const html = await read('dist/index.html');
+    assert.doesNotMatch(html, /<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/);
+    for (const file of await readdir(new URL('../dist/assets/', import.meta.url))) {
+        assert.doesNotMatch(await read(`dist/assets/${file}`), /\beval\(|new Function\(|https?:\/\/(?!www\.w3\.org)/, file);
+    }
+});
+
+/** The keys of a language's page, from its source. */
+async function keys(language) {
+    const source = (await read(`src/i18n/${language}.ts`)).split('const served')[0];
+    return [...source.matchAll(/^ {4}'([^']+)':\s*('(?:[^'\\]|\\.)*'|"[^"]*")/gm)].map(([, key, text]) => [key, text]);
+}
+
+test('every language has the same keys and the same values in its sentences', async () => {
+    const english = await keys('en');
+    assert.ok(english.length > 200, `${english.length} keys`);
+    for (const file of await readdir(new URL('../src/i18n/', import.meta.url))) {
+        const other = new Map(await keys(file.replace('.ts', '')));
+        assert.deepEqual([...other.keys()].sort(), english.map(([key]) => key).sort(), file);
+        for (const [key, text] of english) {
+            const values = (sentence) => (sentence.match(/\{\w+\}/g) ?? []).sort();
+            assert.deepEqual(values(other.get(key)), values(text), `${file}: ${key}`);
+        }
+    }
+});
+
+test('every key is used', async () => {
+    const files = (await readdir(new URL('../src/', import.meta.url), { recursive: true })).filter((file) => /tsx?$/.test(file) && !file.startsWith('i18n/'));
+    const source = (await Promise.all(files.map((file) => read(`src/${file}`)))).join('\n');
+    // `t(`state.${…}`)` uses all that begin so.
+    const families = [...source.matchAll(/`([\w.]+\.)\$\{/g)].map(([, family]) => family);
+    const unused = (await keys('en')).map(([key]) => key).filter((key) => !source.includes(`'${key}'`) && !families.some((family) => key.startsWith(family)));
+    assert.deepEqual(unused, []);
+});
+
+test('packages come from the public registry', async () => {
+    const { packages } = JSON.parse(await read('package-lock.json'));
+    const elsewhere = Object.values(packages).map(({ resolved }) => resolved).filter((from) => from && !from.startsWith('https://registry.npmjs.org/'));
+    assert.deepEqual(elsewhere, []);
+});

@@ -1,0 +1,327 @@
+/** The page by itself, with canned answers: every part of it in every width and light, and what people do there. */
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { accessible, browse, fits, open, shot } from './browser.mjs';
+import { Mock } from './mock.mjs';
+
+const LINE = "config queue\n\toption enabled '1'\n\toption interface 'pppoe-wan'\n\toption download '84000'\n\toption upload '38000'\n\toption script 'best_of_cake.qos'\n\toption link 'vdsl2-pppoe'\n";
+
+const FINDING = {
+    id: 'offload', interface: 'pppoe-wan', what: 'Flow offloading takes packets past the queues',
+    evidence: ['flowtable inet fw4 ft: devices = { eth0, eth1 }, flags offload'], remedy: 'Switch hardware flow offloading off.', fixable: true,
+};
+
+let chromium;
+before(async () => {
+    chromium = await browse();
+});
+after(() => chromium.close());
+
+/** Ends with its test, however that ends. */
+async function serve(t, text, change = {}) {
+    const mock = Object.assign(await new Mock(text).listen(), change);
+    t.after(() => mock.close());
+    return mock;
+}
+
+const PLACES = {
+    dashboard: '#/dashboard',
+    'settings-basic': '#/settings/0/basic',
+    'settings-queue': '#/settings/0/queue',
+    'settings-link': '#/settings/0/link',
+    test: '#/test',
+    'test-result': '#/test/20260102T020304-00000002',
+    'test-comparison': '#/test/compare/20260101T020304-00000001,20260102T020304-00000002',
+    tune: '#/tune',
+    diagnose: '#/diagnose',
+};
+
+describe('every part of the page', () => {
+    for (const [width, scheme, locale] of [
+        [360, 'light', 'en-GB'],
+        [1440, 'light', 'en-GB'],
+        [360, 'dark', 'de-DE'],
+        [1440, 'dark', 'de-DE'],
+    ]) {
+        test(`${width} px, ${scheme}, ${locale}`, async (t) => {
+            const mock = await serve(t, LINE, { findings: [FINDING] });
+            const page = await open(chromium.browser, mock.url, { width, scheme, locale });
+            for (const [name, place] of Object.entries(PLACES)) {
+                await page.goto(mock.url + place);
+                await settled(page);
+                const closed = page.locator('details:not([open]) > summary');
+                while ((await closed.count()) > 0) await closed.first().click();
+                await settled(page);
+                await fits(page);
+                await accessible(page);
+                await shot(page, `${name}-${width}-${scheme}`);
+            }
+            await page.finish();
+        });
+    }
+});
+
+/** All that was asked for has arrived. */
+async function settled(page) {
+    await page.locator('h1').waitFor();
+    await page.waitForFunction(() => !/(Loading|Looking|Checking|geladen|Sieht nach|geprüft) …/.test(document.body.innerText));
+    await page.waitForFunction(() => [...document.images].every((image) => image.complete || image.loading === 'lazy'));
+}
+
+test('a newcomer goes from nothing to a confirmed line', async (t) => {
+    const mock = await serve(t, '');
+    const page = await open(chromium.browser, mock.url);
+    await page.getByRole('link', { name: 'Set up the first line' }).click();
+    await page.getByRole('button', { name: 'Set up the first line' }).click();
+    assert.equal(await page.getByLabel('Interface', { exact: true }).inputValue(), 'pppoe-wan', 'the detected device is suggested');
+    assert.equal(await page.locator('.wrong').count(), 0, 'nothing is called wrong before it was touched');
+    await page.getByLabel('Kind of line').selectOption({ label: 'VDSL2 or G.fast with PPPoE' });
+    await page.getByText('Which speeds shall I type?').click();
+    await page.getByLabel('Download', { exact: true }).fill('100');
+    await page.getByLabel('Upload', { exact: true }).fill('40');
+    await page.getByRole('button', { name: 'Take 95 % of these' }).click();
+    assert.equal(await page.getByLabel('Download speed').inputValue(), '95');
+    await page.getByText('No mistakes.').waitFor();
+    await page.getByText('What this sets up, as tc commands').click();
+    await page.getByText(/tc qdisc replace dev pppoe-wan root handle 1: cake bandwidth 38000kbit/).waitFor();
+    await shot(page, 'newcomer-settings');
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText("option download '95000'").waitFor();
+    await accessible(page);
+    await shot(page, 'newcomer-review', false);
+    await dialog.getByRole('button', { name: 'Apply' }).click();
+    await page.getByText('Does everything still work?').waitFor();
+    await shot(page, 'newcomer-confirm', false);
+    await accessible(page);
+    await page.getByRole('button', { name: 'Keep them' }).click();
+    await page.getByText('The new settings are kept.').waitFor();
+    assert.match(mock.text, /option link 'vdsl2-pppoe'/);
+    await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
+    await page.getByText('Shaped as planned').waitFor();
+    await page.finish();
+});
+
+test('a test is started, watched, read and compared', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/test`);
+    await page.getByLabel('Server').fill('sqm.example.net');
+    await page.getByLabel('Name').fill('evening');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByText(/Running: \d+ of 40 seconds · under load/).waitFor();
+    await shot(page, 'test-running');
+    await fits(page);
+    await accessible(page);
+    await page.getByText('A+', { exact: true }).waitFor();
+    await page.getByLabel('Choose evening').check();
+    await page.getByLabel('Choose before').check();
+    await page.getByRole('button', { name: 'Compare the chosen' }).click();
+    await page.getByRole('heading', { name: 'Comparison' }).waitFor();
+    await page.getByRole('cell', { name: '427' }).waitFor();
+    await page.finish();
+});
+
+test('tune shows its steps and writes what it found only when told', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/tune`);
+    await page.getByLabel('Server').fill('sqm.example.net');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByText(/97 % of it/).first().waitFor();
+    await page.getByText('91.2 Mbit/s').waitFor();
+    await shot(page, 'tune-result');
+    await fits(page);
+    await accessible(page);
+    assert.doesNotMatch(mock.text, /91200/);
+    await page.getByRole('button', { name: 'Write these rates into the settings' }).click();
+    await page.getByRole('button', { name: 'Keep them' }).click();
+    await page.getByText('The new settings are kept.').waitFor();
+    assert.match(mock.text, /91200/);
+    await page.finish();
+});
+
+test('wrong input in a field is said beside it, and nothing wrong can be applied', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    const wrong = async (id, text, message) => {
+        const field = page.locator(`#option-${id}`);
+        const before = await field.inputValue();
+        await field.fill(text);
+        await page.locator(`#option-${id}-said`).getByText(message).waitFor();
+        assert.equal(await field.getAttribute('aria-invalid'), 'true');
+        await page.getByRole('button', { name: 'Review changes' }).click();
+        assert.equal(await page.getByRole('dialog').count(), 0, `${id} is wrong and must not be applied`);
+        await field.fill(before);
+        await page.getByRole('button', { name: 'Review changes' }).waitFor({ state: 'detached' });
+    };
+    await wrong('interface', '', 'missing');
+    await wrong('download', 'fast', "'fast' is not a rate");
+    await wrong('upload', '-3', "'-3' is not a rate");
+    await page.getByRole('tab', { name: 'Queue Discipline' }).click();
+    await page.getByText('For experiments').click();
+    await wrong('ilimit', 'many', "'many' is not a whole number");
+    await wrong('itarget', '5 apples', "'5 apples' is not a time");
+    await page.getByRole('tab', { name: 'Link Layer Adaptation' }).click();
+    await page.getByText('Advanced').click();
+    await wrong('overhead', '1e3', "'1e3' is not a whole number");
+
+    // What was probably meant is one click away.
+    await page.getByRole('tab', { name: 'Basic Settings' }).click();
+    await page.locator('#option-download').fill('90mbits');
+    await page.getByRole('button', { name: 'Use 90mbit' }).click();
+    await page.getByText('No mistakes.').waitFor();
+    assert.equal(await page.locator('#option-download').inputValue(), '90');
+    await page.finish();
+});
+
+test('a mistake on another tab is found by the review button', async (t) => {
+    const mock = await serve(t, '');
+    const page = await open(chromium.browser, `${mock.url}#/settings`);
+    await page.getByRole('button', { name: 'Add a line' }).click();
+    await page.getByRole('tab', { name: 'Link Layer Adaptation' }).click();
+    await page.getByText('2 mistakes to correct').waitFor();
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    await page.locator('#option-download:focus').waitFor();
+    await page.locator('#option-download-said').getByText('missing').waitFor();
+    await page.finish();
+});
+
+test('rates are typed in Mbit/s and written as sqm-scripts reads them', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { locale: 'de-DE' });
+    const field = page.locator('#option-download');
+    await field.waitFor();
+    assert.equal(await field.inputValue(), '84');
+    await page.getByText('Die Konfigurationsdatei').click();
+    for (const [typed, written] of [['85,5', '85500'], ['0', '0'], ['0.064', '64'], ['1000', '1000000']]) {
+        await field.fill(typed);
+        await page.locator('pre', { hasText: `option download '${written}'` }).waitFor();
+        assert.equal(await field.inputValue(), typed, 'what is typed stays as it is typed');
+    }
+    await page.finish();
+});
+
+test('of two browsers the second is told, and may put its changes on top', async (t) => {
+    const mock = await serve(t, LINE);
+    const first = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    const second = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
+    await second.locator('#option-upload').fill('20');
+    await second.getByText('No mistakes.').waitFor();
+    await second.getByRole('button', { name: 'Review changes' }).click();
+
+    await first.locator('#option-download').fill('60');
+    await apply(first);
+    await first.getByRole('button', { name: 'Keep them' }).click();
+    await first.getByText('The new settings are kept.').waitFor();
+
+    await second.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
+    await second.getByText('Somebody else changed the settings in the meantime').first().waitFor();
+    await shot(second, 'conflict', false);
+    assert.doesNotMatch(mock.text, /20000/, 'nothing of the second is applied');
+    await second.getByRole('button', { name: 'Keep my changes on the new settings' }).first().click();
+    await apply(second);
+    await second.getByRole('button', { name: 'Keep them' }).click();
+    await second.getByText('The new settings are kept.').waitFor();
+    assert.match(mock.text, /download '60000'/);
+    assert.match(mock.text, /upload '20000'/);
+    await first.finish();
+    await second.finish();
+});
+
+async function apply(page) {
+    await page.getByText('No mistakes.').waitFor();
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
+}
+
+test('a connection lost while applying ends where it began', async (t) => {
+    const mock = await serve(t, LINE, { confirmSeconds: 3, cutsOnApply: true });
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
+    await page.locator('#option-upload').fill('20');
+    await apply(page);
+    await page.getByText('No answer from the router. If it applied the change').waitFor();
+    await shot(page, 'lost', false);
+    assert.match(mock.text, /20000/);
+    await untilReverted(mock);
+    mock.isCut = false;
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByText('No answer').waitFor({ state: 'detached' });
+    assert.equal(await page.locator('#option-upload').inputValue(), '38');
+    await page.finish();
+});
+
+async function untilReverted(mock) {
+    while (mock.text.includes('20000')) await new Promise((again) => setTimeout(again, 50));
+}
+
+test('a countdown that nobody answers is told as put back, in every browser', async (t) => {
+    const mock = await serve(t, LINE, { confirmSeconds: 4 });
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    const other = await open(chromium.browser, mock.url);
+    await page.locator('#option-upload').fill('20');
+    await apply(page);
+    await page.getByText(/put back in [1-4] seconds/).waitFor();
+    await other.getByText('Does everything still work?').waitFor();
+    await page.getByText('The settings from before are back.').waitFor();
+    await other.getByText('The settings from before are back.').waitFor();
+    assert.equal(await page.locator('#option-upload').inputValue(), '38');
+    await page.finish();
+    await other.finish();
+});
+
+test('whoever is not logged in looks and changes nothing', async (t) => {
+    const mock = await serve(t, LINE, { role: 'reader', passwordSet: true });
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
+    await page.getByText('To change something, log in.').waitFor();
+    assert.ok(await page.locator('#option-download').isDisabled());
+    await page.getByRole('button', { name: 'Log in' }).click();
+    await page.getByLabel('Password').fill('wrong');
+    await page.getByRole('dialog').getByRole('button', { name: 'Log in' }).click();
+    await page.getByText('That is not the password.').waitFor();
+    await accessible(page);
+    await shot(page, 'log-in', false);
+    await page.getByLabel('Password').fill('locked');
+    await page.getByRole('dialog').getByRole('button', { name: 'Log in' }).click();
+    await page.getByText('Try again in 30 seconds.').waitFor();
+    await page.getByLabel('Password').fill('right');
+    await page.getByRole('dialog').getByRole('button', { name: 'Log in' }).click();
+    await page.getByRole('button', { name: 'Log out' }).waitFor();
+    assert.ok(await page.locator('#option-download').isEnabled());
+    await page.finish();
+});
+
+test('the keyboard is enough', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    await page.getByRole('tab', { name: 'Basic Settings' }).focus();
+    await page.keyboard.press('ArrowRight');
+    await page.getByRole('tab', { name: 'Queue Discipline', selected: true }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'tab-queue');
+    await page.keyboard.press('End');
+    await page.getByRole('tab', { name: 'Link Layer Adaptation', selected: true }).waitFor();
+    await page.keyboard.press('Home');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'option-enabled');
+    await page.keyboard.press('Space');
+    await page.getByText('1 change').waitFor();
+    await page.finish();
+});
+
+test('what is wrong is said: a daemon that is not there, a line that failed', async (t) => {
+    const mock = await serve(t, LINE, { daemon: false, state: 'failed' });
+    const page = await open(chromium.browser, mock.url);
+    await page.getByText('the sqm daemon does not answer: cannot connect to /run/sqm/api.sock').waitFor();
+    await page.getByText('the kernel refused the change').waitFor();
+    await shot(page, 'dashboard-failed', false);
+    await accessible(page);
+    await page.finish();
+});
+
+test('doctor’s findings are shown and fixed', async (t) => {
+    const mock = await serve(t, LINE, { findings: [FINDING] });
+    const page = await open(chromium.browser, `${mock.url}#/diagnose`);
+    await page.getByText('Flow offloading takes packets past the queues').waitFor();
+    await page.getByRole('button', { name: 'Do what is safe' }).click();
+    await page.getByText('Nothing is wrong that sqm knows how to find.').waitFor();
+    await page.finish();
+});
