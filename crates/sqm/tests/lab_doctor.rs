@@ -1,5 +1,5 @@
-//! `sqm doctor`: each mistake made on purpose on a real kernel, found, mended and gone. What the lab's kernel cannot do (flow
-//! offload in the kernel, missing modules, a slow processor) is judged from facts in `crates/sqm/src/doctor/findings/tests.rs`.
+//! `sqm doctor`: each mistake made on purpose on a real kernel, found, mended and gone. What the lab's devices cannot do (flow
+//! offload by hardware, clocks that change) is judged from facts in `crates/sqm/src/doctor/findings/tests.rs`.
 
 mod lab;
 
@@ -18,21 +18,21 @@ configure() {
     [ $# -lt 2 ] || printf \"$2\" >>sqm
 }
 start() { on_router sqm reload --config /tmp/sqm >said 2>&1 || { echo \"reload: $(cat said)\"; }; }
-doctor() { on_router sqm doctor --seconds 0 --config /tmp/sqm \"$@\" >said 2>&1; }
+seconds=0
+doctor() { on_router sqm doctor --seconds $seconds --config /tmp/sqm \"$@\" >said 2>&1; }
 healthy() { doctor && grep -q '^nothing found' said || echo \"$1: not healthy: $(cat said)\"; }
 # Exactly this is found.
 found() {
     doctor; [ $? = 1 ] || echo \"$1: exit code\"
-    [ \"$(grep -o '\\[[a-z0-9-]*\\]$' said)\" = \"[$1]\" ] || echo \"$1: found $(cat said)\"
+    [ \"$(grep -o '\\[[a-z0-9-]*\\]$' said | tr -d '[]' | xargs)\" = \"$1\" ] || echo \"$1: found $(cat said)\"
 }
 mended() { doctor --fix || echo \"$1: --fix leaves $(cat said)\"; healthy \"$1 mended\"; }
 ";
 
-fn nothing_to_say(script: &str) {
+fn nothing_to_say(clock: Clock, script: &str) {
     let line = Line::named("cable24").expect("a known line");
     let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
-    let home =
-        Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+    let home = Home::boot(clock, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     let said = home.script(&format!("{TOOLS}{script}")).expect("the lab answers");
     assert!(said.is_empty(), "{said}");
 }
@@ -40,6 +40,7 @@ fn nothing_to_say(script: &str) {
 #[test]
 fn mistakes_of_the_configuration_are_found_and_mended() {
     nothing_to_say(
+        Clock::Virtual,
         "configure; start; healthy start
 
          configure s/wan0/br0/; start; found wrong-interface; mended wrong-interface
@@ -64,6 +65,7 @@ fn mistakes_of_the_configuration_are_found_and_mended() {
 #[test]
 fn mistakes_of_the_machine_are_found() {
     nothing_to_say(
+        Clock::Virtual,
         "configure; start
          tc -n router qdisc replace dev wan0 root handle 9: fq_codel; found other-queue
          grep -q 'the root of wan0 is fq_codel 9:' said || cat said
@@ -96,14 +98,41 @@ fn mistakes_of_the_machine_are_found() {
          # OpenWrt's firewall with flow offload.
          mkdir -p /etc/config; printf \"config defaults\\n\\toption flow_offloading '1'\\n\\toption flow_offloading_hw '1'\\n\" >/etc/config/firewall
          found hardware-offload; sed -i /_hw/d /etc/config/firewall; found software-offload; rm /etc/config/firewall
-         healthy end
+         printf 'table inet fast {\n flowtable f { hook ingress priority 0; devices = { wan0, br0 }; }\n}\n' >flows
+         on_router nft -f flows; found software-offload; grep -q wan0 said || cat said
+         on_router nft delete table inet fast; healthy end
          true",
+    );
+}
+
+/// Debian's kernel has its queues in modules, and on the wall's clock a processor can be too slow.
+#[test]
+fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
+    nothing_to_say(
+        Clock::Wall,
+        "configure; mkdir -p none; mount --bind none /run/modules/lib; rmmod sch_cake
+         found 'missing-module not-shaped'; grep -q 'sch_cake' said || cat said
+         doctor --fix && echo 'nothing can be brought into force'
+         umount /run/modules/lib; modprobe -d /run/modules sch_cake; start; healthy 'with the module'
+
+         # A fast line, and rates that nothing here can shape.
+         tc -n modem qdisc del dev lan0 root; tc -n modem qdisc del dev wan0 root
+         tc -n core qdisc del dev c0 root; tc -n core qdisc del dev c1 root
+         configure \"s/'24000'/'10gbit'/; s/'4400'/'10gbit'/\"; start; seconds=3
+         on_server() { ip netns exec server \"$@\"; }
+         (exec ip netns exec server sqm serve --quiet >/dev/null 2>&1) & server=$!
+         load() { (exec ip netns exec h1 sqm test 10.66.0.2 --test tcp_8down --idle 0.1 --duration $1 --quiet >tested 2>&1) & test=$!; }
+         until ip netns exec server grep -qs ':8A19 0*:0000 0A' /proc/net/tcp6 /proc/net/tcp; do sleep 0.1; done
+         load 20; sleep 5; found processor-bound; wait $test
+         configure; start; load 12; sleep 5; healthy 'rates that it can shape'; wait $test
+         kill $server",
     );
 }
 
 #[test]
 fn a_report_tells_all_that_a_help_request_needs_and_no_secrets() {
     nothing_to_say(
+        Clock::Virtual,
         "configure '' \"# my password is hunter2; I am 203.0.113.9 and 2001:db8::77, my card is 52:54:00:12:34:56\\n\"; start
          ip -n router addr add 198.51.100.77/32 dev wan0
          on_router sqm report --seconds 0 --config /tmp/sqm --out /tmp/report.txt >said 2>&1 || cat said
