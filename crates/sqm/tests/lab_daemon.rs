@@ -231,6 +231,60 @@ BATCH
 }
 
 #[test]
+fn metrics_of_real_queues_are_openmetrics_and_agree_with_tc() {
+    let home = boot();
+    let said = home
+        .script_on(
+            "router",
+            &format!(
+                "{TOOLS}
+                 make_device d0; start_daemon --metrics 127.0.0.1:9469
+                 within_a_second 'start'
+                 # Expedited forwarding, bulk, and the rest, a different number of each.
+                 ping -q -Q 0xb8 -c 7 -i 0.01 10.9.0.2 >/dev/null
+                 ping -q -Q 0x20 -c 5 -i 0.01 10.9.0.2 >/dev/null
+                 ping -q -c 3 -i 0.01 10.9.0.2 >/dev/null
+                 bash -c 'exec 3<>/dev/tcp/127.0.0.1/9469; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3' | tr -d '\\r' >metrics
+                 tc -s -j qdisc show dev d0 root
+                 sed '1,/^$/d' metrics
+                 kill -TERM $daemon"
+            ),
+        )
+        .expect("the lab answers");
+    let (tc, text) = said.split_once('\n').expect("two answers");
+    let parsed = openmetrics_parser::openmetrics::parse_openmetrics(text).expect("it is OpenMetrics");
+    assert!(
+        parsed.families.contains_key("sqm_tin_delay_peak_seconds"),
+        "{text}"
+    );
+    let tc: serde_json::Value = serde_json::from_str(tc).expect("tc prints JSON");
+    let sample = |family: &str, tin: usize| -> u64 {
+        let tin = format!("tin=\"{}\"", ["Bulk", "Best Effort", "Video", "Voice"][tin]);
+        let line = text.lines().find(|line| {
+            line.starts_with(family) && line.contains(&tin) && line.contains("direction=\"egress\"")
+        });
+        let line = line.unwrap_or_else(|| panic!("no {family} of {tin}: {text}"));
+        let value = line.rsplit(' ').next().expect("a value");
+        value.parse().expect("a number")
+    };
+    for tin in 0..4 {
+        let theirs = &tc[0]["tins"][tin];
+        assert_eq!(
+            sample("sqm_tin_arrived_packets_total", tin),
+            theirs["sent_packets"],
+            "{tin}"
+        );
+        assert_eq!(
+            sample("sqm_tin_arrived_bytes_total", tin),
+            theirs["sent_bytes"],
+            "{tin}"
+        );
+    }
+    assert!(sample("sqm_tin_arrived_packets_total", 3) >= 7, "{text}");
+    assert!(sample("sqm_tin_arrived_packets_total", 0) >= 5, "{text}");
+}
+
+#[test]
 fn another_program_that_insists_is_given_way_to_and_named() {
     let home = boot();
     nothing_to_say(

@@ -281,7 +281,10 @@ fn a_processor_that_is_too_slow() {
     assert_eq!(
         found(|facts| {
             busy(facts);
-            (facts.sections[0].upload_now_kbit, facts.sections[0].download_now_kbit) = (0, 0);
+            (
+                facts.sections[0].upload_now_kbit,
+                facts.sections[0].download_now_kbit,
+            ) = (0, 0);
         }),
         []
     );
