@@ -6,6 +6,7 @@
 
 pub mod arithmetic;
 pub mod diagnostic;
+pub mod import;
 pub mod line;
 pub mod link;
 pub mod plan;

@@ -470,7 +470,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The value in single quotes, the way `uci export` writes it.
-fn quote(value: &str) -> String {
+pub(crate) fn quote(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 

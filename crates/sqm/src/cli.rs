@@ -9,6 +9,7 @@ pub(crate) mod confirm;
 pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod manual;
 pub(crate) mod plan;
@@ -44,6 +45,7 @@ enum Command {
     Completions(manual::Completions),
     Daemon(daemon::Args),
     Doctor(doctor::Args),
+    Import(import::Args),
     Lab(lab::Args),
     Manual(manual::Manual),
     Plan(plan::Args),
@@ -71,6 +73,7 @@ impl Cli {
             Command::Completions(args) => args.run(),
             Command::Daemon(args) => args.run(),
             Command::Doctor(args) => args.run(),
+            Command::Import(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Manual(args) => args.run(),
             Command::Plan(args) => args.run(),

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use sqm_kernel::netlink::link::Link;
-use sqm_kernel::stack;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::{observe, stack};
 use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
 
@@ -39,6 +40,14 @@ pub(crate) fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded
         };
         Failure::Usage(anyhow!("{file} has {count}; nothing was done"))
     })
+}
+
+/// The devices that are there. None where the kernel does not tell: a plan can be made on any machine.
+pub(super) fn links() -> Vec<Link> {
+    let Ok(mut socket) = Socket::open() else {
+        return Vec::new();
+    };
+    observe::links(&mut socket).unwrap_or_default()
 }
 
 impl Which {

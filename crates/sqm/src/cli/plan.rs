@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
-use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::verify::Observed;
-use sqm_kernel::{diff, observe, render};
+use sqm_kernel::{diff, render};
 use sqm_plan::plan::Plan;
 
-use super::config::Which;
+use super::config::{self, Which};
 use super::shape::failure;
 use crate::failure::Failure;
 use crate::plan_json::PlanJson;
@@ -46,7 +45,7 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let plans = self.which.plans(&links())?;
+        let plans = self.which.plans(&config::links())?;
         if self.diff {
             return diff(&plans, self.format);
         }
@@ -110,12 +109,4 @@ fn diff(plans: &[Plan], format: Format) -> Result<ExitCode, Failure> {
 struct StepsJson<'a> {
     interface: &'a str,
     steps: Vec<String>,
-}
-
-/// This machine's devices, for their MTU. None where the kernel does not tell: a plan can be made on any machine.
-fn links() -> Vec<Link> {
-    Socket::open()
-        .ok()
-        .and_then(|mut socket| observe::links(&mut socket).ok())
-        .unwrap_or_default()
 }

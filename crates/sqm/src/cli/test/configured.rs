@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 
 use sqm_core::spec::cake::Cells;
 use sqm_core::units::Rate;
-use sqm_kernel::netlink::link::Link;
-use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::observe;
 use sqm_measure::result::Direction;
 use sqm_measure::sweep::Configured;
 use sqm_plan::line::ConfiguredLine;
@@ -28,7 +25,7 @@ pub(super) fn lines(named: Option<&PathBuf>) -> Result<Vec<ConfiguredLine>, Fail
         None if Path::new(USUAL).exists() => Path::new(USUAL),
         None => return Ok(Vec::new()),
     };
-    Ok(config::parse(&config::read(file)?, file, &links())?.lines)
+    Ok(config::parse(&config::read(file)?, file, &config::links())?.lines)
 }
 
 /// The line that a test from this address went over: the only one there is, or that of the address's device.
@@ -58,11 +55,4 @@ pub(super) fn direction(line: &ConfiguredLine, direction: Direction) -> Option<C
         overhead: f64::from(line.framing.overhead),
         atm: line.framing.cells == Cells::Atm,
     })
-}
-
-fn links() -> Vec<Link> {
-    let Ok(mut socket) = Socket::open() else {
-        return Vec::new();
-    };
-    observe::links(&mut socket).unwrap_or_default()
 }

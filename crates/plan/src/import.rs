@@ -1,0 +1,373 @@
+//! From the files of sqm-scripts on generic Linux (`default.conf`, `<device>.iface.conf`) to a section of our configuration.
+//!
+//! Those files are shell, sourced by some of sqm-scripts' own programs and read as an environment file by systemd. What both
+//! readings agree on is read here: one `NAME=value` a line, quoted or not. Anything else is an error, because a line that
+//! is skipped may be the one that matters.
+
+mod shell;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sqm_core::nearest::nearest;
+
+use crate::uci::quote;
+use shell::Assignment;
+
+/// A file and what it is called.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// As it was given.
+    pub name: &'a str,
+    /// The whole text.
+    pub text: &'a str,
+}
+
+/// A section of our configuration and how it differs from what it was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The device.
+    pub interface: String,
+    /// Options in the order in which they are written.
+    pub options: Vec<(&'static str, String)>,
+    /// Everything that is not carried over as it was, and why.
+    pub differences: Vec<Remark>,
+}
+
+/// Something to know, or an error, printed as `file:line: message`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The file's name; empty if it is about no file.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// What is different or wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.file.is_empty() {
+            write!(f, "{}:{}: ", self.file, self.line)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// The section as text.
+impl fmt::Display for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "config queue")?;
+        for (option, value) in &self.options {
+            writeln!(f, "\toption {option} {}", quote(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// Variables that are options under another name. Later names of a row are older spellings of the first.
+const VARIABLES: [(&str, &[&str]); 31] = [
+    ("enabled", &["ENABLED"]),
+    ("download", &["DOWNLINK"]),
+    ("upload", &["UPLINK"]),
+    ("qdisc", &["QDISC"]),
+    ("script", &["SCRIPT"]),
+    ("use_mq", &["USE_MQ"]),
+    ("squash_dscp", &["ZERO_DSCP_INGRESS", "ZERO_DSCP", "SQUASH_DSCP"]),
+    (
+        "squash_ingress",
+        &["IGNORE_DSCP_INGRESS", "IGNORE_DSCP", "SQUASH_INGRESS"],
+    ),
+    ("ingress_ecn", &["IECN"]),
+    ("egress_ecn", &["EECN"]),
+    ("ilimit", &["ILIMIT"]),
+    ("elimit", &["ELIMIT"]),
+    ("itarget", &["ITARGET"]),
+    ("etarget", &["ETARGET"]),
+    ("iqdisc_opts", &["IQDISC_OPTS"]),
+    ("eqdisc_opts", &["EQDISC_OPTS"]),
+    ("linklayer", &["LINKLAYER"]),
+    ("overhead", &["OVERHEAD"]),
+    ("linklayer_adaptation_mechanism", &["LLAM"]),
+    ("tcMTU", &["STAB_MTU"]),
+    ("tcTSIZE", &["STAB_TSIZE"]),
+    ("tcMPU", &["STAB_MPU"]),
+    ("autoflow", &["AUTOFLOW"]),
+    ("mark_mask", &["MARK_MASK", "IPT_MASK"]),
+    ("shaper_burst_dur_us", &["SHAPER_BURST_DUR_US"]),
+    ("ishaper_burst_dur_us", &["ISHAPER_BURST_DUR_US"]),
+    ("eshaper_burst_dur_us", &["ESHAPER_BURST_DUR_US"]),
+    ("shaper_quantum_dur_us", &["SHAPER_QUANTUM_DUR_US"]),
+    ("ishaper_quantum_dur_us", &["ISHAPER_QUANTUM_DUR_US"]),
+    ("eshaper_quantum_dur_us", &["ESHAPER_QUANTUM_DUR_US"]),
+    ("verbosity", &["SQM_VERBOSITY_MAX"]),
+];
+
+/// Variables that become several options, part of one, or none.
+const SPECIAL: [&str; 4] = ["IFACE", "LIMIT", "INGRESS_CAKE_OPTS", "EGRESS_CAKE_OPTS"];
+
+/// Variables that have no meaning here, and why.
+const WITHOUT_MEANING: [(&str, &str); 18] = [
+    ("TARGET", "sqm-scripts reads it and uses it for nothing"),
+    (
+        "SQM_DEBUG",
+        "there are no log files; 'sqm daemon' tells what happens",
+    ),
+    ("SQM_VERBOSITY_MIN", "messages go to standard error"),
+    (
+        "SQM_SYSLOG",
+        "messages go to standard error, and with systemd to its journal",
+    ),
+    ("SQM_CHECK_QDISCS", "what the kernel has is asked of the kernel"),
+    ("SQM_LIB_DIR", "there are no scripts"),
+    ("SQM_STATE_DIR", "'--state-dir' says where the state is"),
+    ("SQM_QDISC_STATE_DIR", "'--state-dir' says where the state is"),
+    ("TC_BINARY", "no other program is started"),
+    ("IP_BINARY", "no other program is started"),
+    ("IPTABLES_BINARY", "no other program is started"),
+    ("IP6TABLES_BINARY", "no other program is started"),
+    ("NFT_BINARY", "no other program is started"),
+    ("INSMOD", "the kernel loads modules by itself"),
+    ("IPTABLES_ARGS", "firewall rules are set through nftables"),
+    ("NFT_TABLE", "the table is 'sqm_' and the device"),
+    ("DEV", "the IFB is 'ifb4' and the device"),
+    ("CLEANUP", "'sqm stop' copes with a device that is gone"),
+];
+
+/// What sqm-scripts takes for a rate that is missing, kbit/s: a line of 2012.
+const MISSING_RATES: [(&str, &str, &str); 2] =
+    [("download", "DOWNLINK", "14698"), ("upload", "UPLINK", "2302")];
+
+/// Makes a section of the files, of which a later one overrides an earlier, as with `default.conf` and the device's own.
+///
+/// # Errors
+/// Every line that is no plain assignment, and what sqm-scripts itself could not start with.
+pub fn import(interface: &str, sources: &[Source<'_>]) -> Result<Imported, Vec<Remark>> {
+    let mut given: BTreeMap<String, Given> = BTreeMap::new();
+    let mut errors = Vec::new();
+    for source in sources {
+        for assignment in shell::assignments(source.text) {
+            match assignment {
+                Ok(Assignment { line, name, value }) => {
+                    let file = source.name.to_owned();
+                    given.insert(name, Given { file, line, value });
+                }
+                Err((line, message)) => errors.push(Remark {
+                    file: source.name.to_owned(),
+                    line,
+                    message,
+                }),
+            }
+        }
+    }
+    let importer = Importer {
+        given,
+        imported: Imported {
+            interface: interface.to_owned(),
+            options: Vec::new(),
+            differences: Vec::new(),
+        },
+    };
+    match importer.section() {
+        Ok(imported) if errors.is_empty() => Ok(imported),
+        Ok(_) => Err(errors),
+        Err(error) => {
+            errors.push(error);
+            Err(errors)
+        }
+    }
+}
+
+/// A variable's value and where it stands.
+struct Given {
+    file: String,
+    line: usize,
+    value: String,
+}
+
+impl Given {
+    fn remark(&self, message: String) -> Remark {
+        Remark {
+            file: self.file.clone(),
+            line: self.line,
+            message,
+        }
+    }
+}
+
+struct Importer {
+    given: BTreeMap<String, Given>,
+    imported: Imported,
+}
+
+impl Importer {
+    fn section(mut self) -> Result<Imported, Remark> {
+        self.names()?;
+        for (option, names) in VARIABLES {
+            self.option(option, names)?;
+        }
+        self.limit();
+        self.base_words();
+        self.without_meaning();
+        Ok(self.imported)
+    }
+
+    /// The device is named by the file, in sqm-scripts too.
+    fn names(&mut self) -> Result<(), Remark> {
+        let named = self.given.remove("IFACE");
+        if let Some(iface) = named.filter(|iface| iface.value != self.imported.interface) {
+            return Err(iface.remark(format!(
+                "IFACE is {}, and the file is for {}: sqm-scripts takes the one or the other, by who starts it",
+                iface.value, self.imported.interface
+            )));
+        }
+        let interface = self.imported.interface.clone();
+        self.set("interface", interface);
+        Ok(())
+    }
+
+    fn option(&mut self, option: &'static str, names: &[&str]) -> Result<(), Remark> {
+        let mut found = None;
+        for name in names {
+            let Some(given) = self.given.remove(*name) else {
+                continue;
+            };
+            match &found {
+                None => found = Some((*name, given)),
+                Some((first, _)) => {
+                    let remark = given.remark(format!(
+                        "{name} is another word for {first}, which stands here too"
+                    ));
+                    self.differ(remark);
+                }
+            }
+        }
+        match found {
+            Some((_, given)) if !given.value.is_empty() => {
+                self.set(option, given.value);
+                Ok(())
+            }
+            _ => self.missing(option),
+        }
+    }
+
+    /// What sqm-scripts does without this variable, where ours would do something else.
+    fn missing(&mut self, option: &'static str) -> Result<(), Remark> {
+        if option == "script" {
+            return Err(everywhere(
+                "SCRIPT is missing: sqm-scripts starts nothing without",
+            ));
+        }
+        // The file being there is enough.
+        if option == "enabled" {
+            self.set(option, "1".to_owned());
+        }
+        let rate = MISSING_RATES.iter().find(|(name, ..)| *name == option);
+        if let Some((_, variable, kbit)) = rate {
+            self.set(option, (*kbit).to_owned());
+            self.differ(everywhere(format!(
+                "{variable} is missing, for which sqm-scripts takes {kbit} kbit/s: set option {option} to the line's rate"
+            )));
+        }
+        Ok(())
+    }
+
+    /// `LIMIT` stands for both directions where they have none of their own.
+    fn limit(&mut self) {
+        let Some(limit) = self.given.remove("LIMIT").filter(|limit| !limit.value.is_empty()) else {
+            return;
+        };
+        for option in ["ilimit", "elimit"] {
+            if self.get(option).is_none() {
+                self.set(option, limit.value.clone());
+            }
+        }
+    }
+
+    /// `INGRESS_CAKE_OPTS` and `EGRESS_CAKE_OPTS` replace the first words of the two set-ups that are made of cake. Ours keep
+    /// theirs, and later words win.
+    fn base_words(&mut self) {
+        let script = self.get("script").unwrap_or_default().to_owned();
+        let is_plain = script.starts_with("piece_of_cake");
+        for (variable, option) in [
+            ("INGRESS_CAKE_OPTS", "iqdisc_opts"),
+            ("EGRESS_CAKE_OPTS", "eqdisc_opts"),
+        ] {
+            let Some(given) = self.given.remove(variable) else {
+                continue;
+            };
+            if !is_plain && !script.starts_with("layer_cake") {
+                let remark = given.remark(format!(
+                    "{variable} has no effect with {script}, in sqm-scripts too"
+                ));
+                self.differ(remark);
+                continue;
+            }
+            let mut words: Vec<&str> = given.value.split_whitespace().collect();
+            if !words.contains(&"nat") {
+                words.push("nonat");
+            }
+            if is_plain {
+                words.push("besteffort");
+            }
+            let own = self.get(option).unwrap_or_default().to_owned();
+            words.extend(own.split_whitespace());
+            let words = words.join(" ");
+            let remark = given.remark(format!("{variable} became part of option {option}: '{words}'"));
+            self.differ(remark);
+            self.set(option, words);
+        }
+    }
+
+    /// What is left has no place in a section.
+    fn without_meaning(&mut self) {
+        for (name, given) in std::mem::take(&mut self.given) {
+            let why = WITHOUT_MEANING.iter().find(|(known, _)| *known == name);
+            let message = match why {
+                Some((_, why)) => format!("{name} is left out: {why}"),
+                None => {
+                    let options = VARIABLES.iter().flat_map(|(_, names)| names.iter().copied());
+                    let known = options.chain(SPECIAL);
+                    match nearest(&name, known) {
+                        Some(near) => format!(
+                            "{name} is no variable of sqm-scripts and is left out; did you mean {near}?"
+                        ),
+                        None => format!("{name} is no variable of sqm-scripts and is left out"),
+                    }
+                }
+            };
+            let remark = given.remark(message);
+            self.differ(remark);
+        }
+    }
+
+    fn get(&self, option: &str) -> Option<&str> {
+        let mut options = self.imported.options.iter();
+        options
+            .find(|(name, _)| *name == option)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn set(&mut self, option: &'static str, value: String) {
+        match self.imported.options.iter_mut().find(|(name, _)| *name == option) {
+            Some((_, old)) => *old = value,
+            None => self.imported.options.push((option, value)),
+        }
+    }
+
+    fn differ(&mut self, remark: Remark) {
+        self.imported.differences.push(remark);
+    }
+}
+
+/// About no line.
+fn everywhere(message: impl Into<String>) -> Remark {
+    Remark {
+        file: String::new(),
+        line: 0,
+        message: message.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! `sqm import`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+use sqm_kernel::netlink::link::Link;
+use sqm_plan::import::{self, Imported, Source};
+
+use super::config;
+use crate::failure::Failure;
+use crate::replace::replace;
+
+/// Where sqm-scripts keeps its files on generic Linux, and what the name of each ends in.
+const DIRECTORY: &str = "/etc/sqm";
+const ENDING: &str = ".iface.conf";
+
+/// Turn sqm-scripts' files of generic Linux (/etc/sqm/*.iface.conf) into sections of /etc/config/sqm.
+///
+/// A file `default.conf` beside them is read first, as by sqm-scripts' systemd unit. Everything that is not carried over as
+/// it was is said. Nothing is brought into force.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm import                                show the sections for all of /etc/sqm
+  sqm import /etc/sqm/eth0.iface.conf       for one file
+  sqm import --write && sqm start           add them to /etc/config/sqm, then shape as they say
+  sqm import --json | jq '.[].differences'
+
+Exit codes: 0 imported, whatever the differences; 1 cannot be written; 2 something in a file cannot be read, nothing is written")]
+pub(crate) struct Args {
+    /// Files of sqm-scripts, named after the device: eth0.iface.conf. Without any: all of /etc/sqm.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Leave out the default.conf beside them, as sqm-scripts' own command does.
+    #[arg(long)]
+    no_default: bool,
+    /// Add the sections to the configuration instead of printing them.
+    #[arg(long)]
+    write: bool,
+    /// The configuration.
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    config: PathBuf,
+    /// Print JSON: each section's options and differences.
+    #[arg(long, conflicts_with = "write")]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let mut imported = Vec::new();
+        let mut errors = Vec::new();
+        for file in self.files()? {
+            match self.one(&file)? {
+                Ok(section) => imported.push(section),
+                Err(wrong) => errors.extend(wrong.iter().map(|error| format!("{}: {error}", file.display()))),
+            }
+        }
+        if !errors.is_empty() {
+            errors.iter().for_each(|error| eprintln!("error: {error}"));
+            return Err(Failure::Usage(anyhow!(
+                "not everything can be read; nothing was imported"
+            )));
+        }
+        let links = config::links();
+        for section in &imported {
+            check(section, &links)?;
+        }
+        if self.json {
+            let rows: Vec<Row<'_>> = imported.iter().map(Row::of).collect();
+            println!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        for section in &imported {
+            let said = |difference| eprintln!("{}: different: {difference}", section.interface);
+            section.differences.iter().for_each(said);
+        }
+        if self.write {
+            self.add(&imported, &links)?;
+        } else {
+            let sections: Vec<String> = imported.iter().map(ToString::to_string).collect();
+            print!("{}", sections.join("\n"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, Failure> {
+        if !self.files.is_empty() {
+            return Ok(self.files.clone());
+        }
+        let entries = std::fs::read_dir(DIRECTORY)
+            .with_context(|| format!("cannot read {DIRECTORY}; name the files"))
+            .map_err(Failure::Usage)?;
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.to_string_lossy().ends_with(ENDING))
+            .collect();
+        files.sort();
+        if files.is_empty() {
+            return Err(Failure::Usage(anyhow!(
+                "{DIRECTORY} has no *{ENDING}; name the files"
+            )));
+        }
+        Ok(files)
+    }
+
+    fn one(&self, file: &Path) -> Result<Result<Imported, Vec<import::Remark>>, Failure> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let interface = name.strip_suffix(ENDING).filter(|name| !name.is_empty());
+        let interface = interface.ok_or_else(|| {
+            Failure::Usage(anyhow!(
+                "{}: a file's name tells the device and ends in {ENDING}",
+                file.display()
+            ))
+        })?;
+        let default = file.with_file_name("default.conf");
+        let has_default = !self.no_default && default.exists();
+        let files = has_default.then_some(default.as_path()).into_iter().chain([file]);
+        let texts = files
+            .map(|file| Ok((file.display().to_string(), read(file)?)))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let sources: Vec<Source<'_>> = texts.iter().map(|(name, text)| Source { name, text }).collect();
+        Ok(import::import(interface, &sources))
+    }
+
+    /// Adds sections at the end; what is there stays.
+    fn add(&self, imported: &[Imported], links: &[Link]) -> Result<(), Failure> {
+        let mut text = match std::fs::read_to_string(&self.config) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.with_context(|| format!("cannot read {}", self.config.display()))?,
+        };
+        let file = self.config.display();
+        let existing = config::parse(text.as_bytes(), &self.config, links)?.plans;
+        for section in imported {
+            if existing.iter().any(|plan| plan.interface == section.interface) {
+                return Err(Failure::Usage(anyhow!(
+                    "{file} has a section for {} already; nothing was written",
+                    section.interface
+                )));
+            }
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text += &section.to_string();
+        }
+        if let Some(folder) = self.config.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        replace(&self.config, &text)?;
+        println!(
+            "{file}: {} added; 'sqm plan' shows the queues",
+            count(imported.len())
+        );
+        Ok(())
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let bytes = config::read(file)?;
+    String::from_utf8(bytes).map_err(|_| Failure::Usage(anyhow!("{} is not a text file", file.display())))
+}
+
+/// What is written must be good; warnings and conversions are differences, too.
+fn check(section: &Imported, links: &[Link]) -> Result<(), Failure> {
+    let name = format!("the section for {}", section.interface);
+    let loaded = config::parse(section.to_string().as_bytes(), Path::new(&name), links)?;
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    for note in loaded.plans.iter().flat_map(|plan| &plan.notes) {
+        eprintln!("{}: note: {note}", section.interface);
+    }
+    Ok(())
+}
+
+fn count(sections: usize) -> String {
+    match sections {
+        1 => "a section".to_owned(),
+        n => format!("{n} sections"),
+    }
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    interface: &'a str,
+    options: Vec<(&'static str, &'a str)>,
+    differences: Vec<String>,
+}
+
+impl<'a> Row<'a> {
+    fn of(section: &'a Imported) -> Self {
+        let options = section.options.iter();
+        Self {
+            interface: &section.interface,
+            options: options.map(|(name, value)| (*name, value.as_str())).collect(),
+            differences: section.differences.iter().map(ToString::to_string).collect(),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Any text is a file of sqm-scripts or is refused; what is made of it reads as it was meant.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sqm_plan::import::{Source, import};
+use sqm_plan::uci::Document;
+
+fuzz_target!(|text: &str| {
+    let source = Source { name: "eth0.iface.conf", text };
+    let Ok(imported) = import("eth0", &[source]) else {
+        return;
+    };
+    // A zero byte is no text in either format.
+    if text.contains('\0') {
+        return;
+    }
+    let section = imported.to_string();
+    let document = Document::parse(&section).expect("what is written can be read");
+    let sections = document.sections();
+    let read: Vec<_> = sections[0].settings.iter().map(|setting| (setting.name, setting.value)).collect();
+    let meant: Vec<_> = imported.options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert_eq!(read, meant);
+});
