@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test nightly lint lab-kernel flent fuzz web test-web deb test-deb
+.PHONY: demo test nightly lint lab-kernel flent fuzz web test-web test-web-lab deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -36,6 +36,11 @@ web:
 # The page in a real browser, about a minute; its pictures are in web/test-out/.
 test-web: web
 	npm --prefix web test
+
+# The page against the program itself on the lab's router: a browser drives it, the kernel and tc say what came of it.
+test-web-lab: web lab-kernel
+	cargo build -p sqm
+	npm --prefix web run test:lab
 
 # Each fuzz target for a minute. Installs cargo-fuzz; no nightly toolchain is needed.
 fuzz:

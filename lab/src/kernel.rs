@@ -1,6 +1,6 @@
 //! Which kernel the lab boots, and where it is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 
@@ -34,6 +34,12 @@ impl Clock {
             what: format!("the lab's kernel {}", path.display()),
             remedy: remedy.into(),
         })
+    }
+
+    /// Whether it boots Debian's binary, which cannot keep all registers of newer processors.
+    pub(crate) fn is_debians(self) -> bool {
+        self.kernel()
+            .is_ok_and(|kernel| kernel == Path::new(DEBIAN_KERNEL))
     }
 }
 

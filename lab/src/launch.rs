@@ -41,7 +41,7 @@ pub(crate) fn spawn(mut command: Command, clock: Clock) -> io::Result<Child> {
 /// A word of the kernel's command line that becomes the environment of the guest's first process: settings of glibc
 /// (see its manual, "Tunables"). `None` where nothing needs them.
 pub(crate) fn guest_tunables(clock: Clock) -> Option<String> {
-    let needed = clock == Clock::Wall && has_amx();
+    let needed = clock.is_debians() && has_amx();
     needed.then(|| {
         format!(
             "{TUNABLES}=glibc.cpu.hwcaps={}",

@@ -86,7 +86,15 @@ function Above({ children }: { children: ComponentChildren }) {
     return <div class="above">{children}</div>;
 }
 
+/** Good news need nobody's click. */
+const KEPT_FOR_MS = 8000;
+
 function Outcome({ outcome, close }: { outcome: 'kept' | 'reverted'; close: () => void }) {
+    useEffect(() => {
+        if (outcome !== 'kept') return;
+        const timer = setTimeout(close, KEPT_FOR_MS);
+        return () => clearTimeout(timer);
+    }, [outcome]);
     return (
         <Notice tone={outcome === 'kept' ? 'good' : 'plain'} alert>
             <p>{t(`confirm.${outcome}`)}</p>

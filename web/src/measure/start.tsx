@@ -1,9 +1,13 @@
 /** What to measure, and against whom. */
 
 import { useState } from 'preact/hooks';
-import { api, Refusal, type Test, type TestWanted, words } from '../api';
+import { api, type Test, type TestWanted, words } from '../api';
 import { t } from '../i18n';
+import { ChoiceField, TextField } from '../ui/labelled';
 import { Errors } from '../ui/parts';
+
+/** The figures leave out the first four seconds and the last. */
+const LEAST_SECONDS = 6;
 
 interface Props {
     kinds: { name: string; about: string }[];
@@ -30,7 +34,7 @@ export function Start({ kinds, last, started }: Props) {
         try {
             await started(await api.startTest(wanted));
         } catch (problem) {
-            setWrong(problem instanceof Refusal ? words(problem, t('app.no_answer')) : String(problem));
+            setWrong(words(problem, t('app.no_answer')));
             setIsBusy(false);
         }
     };
@@ -38,55 +42,38 @@ export function Start({ kinds, last, started }: Props) {
         <form class="card" onSubmit={submit}>
             <p>{t('test.help', { n: (Number(seconds) || 30) + 10 })}</p>
             <div class="fields">
-                <Server host={host} set={setHost} />
-                <div class="field">
-                    <label for="test-title">{t('test.name')}</label>
-                    <input
-                        id="test-title"
-                        maxLength={100}
-                        aria-describedby="test-title-help"
-                        value={title}
-                        onInput={(event) => setTitle(event.currentTarget.value)}
-                    />
-                    <span id="test-title-help" class="help">
-                        {t('test.name_help')}
-                    </span>
-                </div>
+                <Server value={host} set={setHost} />
+                <TextField
+                    id="test-title"
+                    label={t('test.name')}
+                    help={t('test.name_help')}
+                    maxLength={100}
+                    value={title}
+                    set={setTitle}
+                />
             </div>
             <details>
                 <summary>{t('settings.advanced')}</summary>
                 <div class="fields">
-                    <div class="field">
-                        <label for="test-kind">{t('test.kind')}</label>
-                        <select
-                            id="test-kind"
-                            aria-describedby="test-kind-help"
-                            value={kind}
-                            onChange={(event) => setKind(event.currentTarget.value)}
-                        >
-                            {kinds.map(({ name, about }) => (
-                                <option key={name} value={name}>
-                                    {name} – {about}
-                                </option>
-                            ))}
-                        </select>
-                        <span id="test-kind-help" class="help">
-                            {t('test.kind_help')}
-                        </span>
-                    </div>
-                    <div class="field">
-                        <label for="test-seconds">{t('test.seconds')}</label>
-                        <input
-                            id="test-seconds"
-                            type="number"
-                            min={2}
-                            max={300}
-                            required
-                            value={seconds}
-                            onInput={(event) => setSeconds(event.currentTarget.value)}
-                        />
-                    </div>
-                    <Secret secret={secret} set={setSecret} />
+                    <ChoiceField
+                        id="test-kind"
+                        label={t('test.kind')}
+                        help={t('test.kind_help')}
+                        value={kind}
+                        choices={kinds.map(({ name, about }) => ({ value: name, text: `${name} – ${about}` }))}
+                        choose={setKind}
+                    />
+                    <TextField
+                        id="test-seconds"
+                        label={t('test.seconds')}
+                        type="number"
+                        min={LEAST_SECONDS}
+                        max={300}
+                        required
+                        value={seconds}
+                        set={setSeconds}
+                    />
+                    <Secret value={secret} set={setSecret} />
                 </div>
             </details>
             <Errors of={wrong ? [wrong] : []} />
@@ -99,47 +86,40 @@ export function Start({ kinds, last, started }: Props) {
     );
 }
 
-export function Server({ host, set }: { host: string; set: (host: string) => void }) {
+interface Text {
+    value: string;
+    set: (value: string) => void;
+}
+
+export function Server({ value, set }: Text) {
     return (
-        <div class="field">
-            <label for="server">{t('test.server')}</label>
-            <input
-                id="server"
-                required
-                maxLength={253}
-                pattern="\s*[A-Za-z0-9:][A-Za-z0-9._:%\-]*\s*"
-                title={t('test.server_help')}
-                autocomplete="off"
-                autocapitalize="off"
-                spellcheck={false}
-                placeholder="sqm.example.net"
-                aria-describedby="server-help"
-                value={host}
-                onInput={(event) => set(event.currentTarget.value)}
-            />
-            <span id="server-help" class="help">
-                {t('test.server_help')}
-            </span>
-        </div>
+        <TextField
+            id="server"
+            label={t('test.server')}
+            help={t('test.server_help')}
+            required
+            maxLength={253}
+            pattern="\s*[A-Za-z0-9:][A-Za-z0-9._:%\-]*\s*"
+            title={t('test.server_help')}
+            autocapitalize="off"
+            spellcheck={false}
+            placeholder="sqm.example.net"
+            value={value}
+            set={set}
+        />
     );
 }
 
-export function Secret({ secret, set }: { secret: string; set: (secret: string) => void }) {
+export function Secret({ value, set }: Text) {
     return (
-        <div class="field">
-            <label for="secret">{t('test.token')}</label>
-            <input
-                id="secret"
-                type="password"
-                autocomplete="off"
-                maxLength={256}
-                aria-describedby="secret-help"
-                value={secret}
-                onInput={(event) => set(event.currentTarget.value)}
-            />
-            <span id="secret-help" class="help">
-                {t('test.token_help')}
-            </span>
-        </div>
+        <TextField
+            id="secret"
+            label={t('test.token')}
+            help={t('test.token_help')}
+            type="password"
+            maxLength={256}
+            value={value}
+            set={set}
+        />
     );
 }

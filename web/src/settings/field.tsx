@@ -106,7 +106,7 @@ function Tick({ option, form, control }: Part) {
 }
 
 function Choose(part: Part) {
-    const { option, form, control } = part;
+    const { option, control } = part;
     if (option.name === 'link') return <LinkChoice {...part} />;
     switch (option.type) {
         case 'switch':
@@ -120,23 +120,18 @@ function Choose(part: Part) {
         default:
             return (
                 <div class="with-unit">
-                    <input
-                        {...control}
-                        type="text"
-                        autocomplete="off"
-                        spellcheck={false}
+                    <Text
+                        {...part}
                         inputMode={option.type === 'integer' ? 'numeric' : 'text'}
                         placeholder={option.default ?? ''}
                         list={option.choices ? `${control.id}-words` : undefined}
-                        value={form.line.value(option.name) ?? ''}
-                        onInput={(event) => form.set(option.name, event.currentTarget.value)}
                     />
                     {option.unit && <span>{maybe(`unit.of.${option.unit}`) ?? option.unit}</span>}
                     {option.choices && (
                         <datalist id={`${control.id}-words`}>
                             {option.choices.map(({ value, about }) => (
                                 <option key={value} value={value}>
-                                    {about}
+                                    {choiceText(option.name, value, about)}
                                 </option>
                             ))}
                         </datalist>
@@ -144,6 +139,26 @@ function Choose(part: Part) {
                 </div>
             );
     }
+}
+
+interface TextAttributes {
+    inputMode?: 'numeric' | 'text';
+    placeholder?: string;
+    list?: string | undefined;
+}
+
+function Text({ option, form, control, ...attributes }: Part & TextAttributes) {
+    return (
+        <input
+            {...control}
+            {...attributes}
+            type="text"
+            autocomplete="off"
+            spellcheck={false}
+            value={form.line.value(option.name) ?? ''}
+            onInput={(event) => form.set(option.name, event.currentTarget.value)}
+        />
+    );
 }
 
 const SWITCH = () => [
@@ -174,8 +189,10 @@ function Select({ option, form, control, choices }: Part & { choices: { value: s
     );
 }
 
+/** Some options have the same words for both directions: `egress_ecn`, `itarget`. */
 function choiceText(option: string, value: string, about: string): string {
-    const text = maybe(`choice.${option}.${value}`) ?? about;
+    const both = option.replace(/^(egress_|ingress_|[ei](?=target))/, '');
+    const text = maybe(`choice.${both}.${value}`) ?? about;
     return text && text !== value ? `${value} – ${text}` : value;
 }
 
@@ -213,15 +230,7 @@ function DeviceField({ option, form, control }: Part) {
     const suggested = interfaces?.suggested;
     return (
         <>
-            <input
-                {...control}
-                type="text"
-                autocomplete="off"
-                spellcheck={false}
-                list="devices"
-                value={value}
-                onInput={(event) => form.set(option.name, event.currentTarget.value)}
-            />
+            <Text option={option} form={form} control={control} list="devices" />
             <datalist id="devices">
                 {interfaces?.devices.map(({ name, kind, default_route }) => (
                     <option key={name} value={name}>

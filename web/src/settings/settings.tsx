@@ -5,6 +5,7 @@ import { api, type Check, type Config, type Finding, type Interfaces, type Link,
 import { t } from '../i18n';
 import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
+import { ChoiceField } from '../ui/labelled';
 import { Badge, Errors, Notice, Tabs } from '../ui/parts';
 import { useCheck } from './check';
 import { add, changes, type Draft, EMPTY, lines, rebase, remove, set, type Line } from './draft';
@@ -182,25 +183,23 @@ function Empty({ begin, isAdmin }: { begin: () => void; isAdmin: boolean }) {
 }
 
 function Choice({ all, current, tab, check }: { all: Line[]; current: Line; tab: TabId; check: Check | null }) {
+    const text = (line: Line, n: number) => {
+        const count = check?.errors.filter(({ section }) => section === line.index).length ?? 0;
+        const parts = [
+            line.value('interface') ?? t('settings.line', { n: n + 1 }),
+            isOn(line) ? '' : t('settings.off'),
+            count > 0 ? mistakes(count) : '',
+        ];
+        return parts.filter(Boolean).join(' – ');
+    };
     return (
-        <div class="field">
-            <label for="line">{t('settings.lines')}</label>
-            <select id="line" value={current.index} onChange={(event) => go('settings', event.currentTarget.value, tab)}>
-                {all.map((line, n) => {
-                    const count = check?.errors.filter(({ section }) => section === line.index).length ?? 0;
-                    const parts = [
-                        line.value('interface') ?? t('settings.line', { n: n + 1 }),
-                        isOn(line) ? '' : t('settings.off'),
-                        count > 0 ? mistakes(count) : '',
-                    ];
-                    return (
-                        <option key={line.index} value={line.index}>
-                            {parts.filter(Boolean).join(' – ')}
-                        </option>
-                    );
-                })}
-            </select>
-        </div>
+        <ChoiceField
+            id="line"
+            label={t('settings.lines')}
+            value={current.index}
+            choices={all.map((line, n) => ({ value: line.index, text: text(line, n) }))}
+            choose={(index) => go('settings', index, tab)}
+        />
     );
 }
 

@@ -5,6 +5,7 @@ import { api, follow, type Tune, type TuneStep, words } from '../api';
 import { clock, t } from '../i18n';
 import { Secret, Server } from '../measure/start';
 import { useAnswer, useIsAdmin, useStore } from '../store';
+import { ChoiceField, TextField } from '../ui/labelled';
 import { Errors, type Figure, Figures, Notice } from '../ui/parts';
 import { mbit, significant } from '../units';
 
@@ -62,41 +63,33 @@ function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune
         <form class="card" onSubmit={submit}>
             <p>{t('tune.help')}</p>
             <div class="fields">
-                <Server host={host} set={setHost} />
+                <Server value={host} set={setHost} />
                 {interfaces.length > 1 && (
-                    <div class="field">
-                        <label for="tune-line">{t('tune.line')}</label>
-                        <select id="tune-line" value={name} onChange={(event) => setName(event.currentTarget.value)}>
-                            {interfaces.map((one) => (
-                                <option key={one} value={one}>
-                                    {one}
-                                </option>
-                            ))}
-                        </select>
-                    </div>
-                )}
-                <div class="field">
-                    <label for="tune-target">{t('tune.target')}</label>
-                    <input
-                        id="tune-target"
-                        type="number"
-                        min={0.5}
-                        max={1000}
-                        step="any"
-                        required
-                        aria-describedby="tune-target-help"
-                        value={target}
-                        onInput={(event) => setTarget(event.currentTarget.value)}
+                    <ChoiceField
+                        id="tune-line"
+                        label={t('tune.line')}
+                        value={name}
+                        choices={interfaces.map((one) => ({ value: one, text: one }))}
+                        choose={setName}
                     />
-                    <span id="tune-target-help" class="help">
-                        {t('tune.target_help')}
-                    </span>
-                </div>
+                )}
+                <TextField
+                    id="tune-target"
+                    label={t('tune.target')}
+                    help={t('tune.target_help')}
+                    type="number"
+                    min={0.5}
+                    max={1000}
+                    step="any"
+                    required
+                    value={target}
+                    set={setTarget}
+                />
             </div>
             <details>
                 <summary>{t('settings.advanced')}</summary>
                 <div class="fields">
-                    <Secret secret={secret} set={setSecret} />
+                    <Secret value={secret} set={setSecret} />
                 </div>
             </details>
             <Errors of={wrong ? [wrong] : []} />

@@ -1,0 +1,90 @@
+/** A field outside of the settings: its label, its control, and its help, tied together for whoever hears the page. */
+
+interface Attributes {
+    type?: 'text' | 'number' | 'password';
+    inputMode?: 'decimal';
+    required?: boolean;
+    min?: number;
+    max?: number;
+    step?: 'any';
+    maxLength?: number;
+    pattern?: string;
+    title?: string;
+    placeholder?: string;
+    autocapitalize?: 'off';
+    spellcheck?: false;
+}
+
+interface Props extends Attributes {
+    id: string;
+    label: string;
+    help?: string;
+    unit?: string;
+    value: string;
+    set: (value: string) => void;
+}
+
+export function TextField({ id, label, help, unit, value, set, ...attributes }: Props) {
+    const field = (
+        <input
+            id={id}
+            autocomplete="off"
+            aria-describedby={help ? `${id}-help` : undefined}
+            {...(attributes as object)}
+            value={value}
+            onInput={(event) => set(event.currentTarget.value)}
+        />
+    );
+    return (
+        <div class="field">
+            <label for={id}>{label}</label>
+            {unit ? (
+                <div class="with-unit">
+                    {field}
+                    <span>{unit}</span>
+                </div>
+            ) : (
+                field
+            )}
+            {help && <Help of={id} text={help} />}
+        </div>
+    );
+}
+
+interface ChoiceProps {
+    id: string;
+    label: string;
+    help?: string;
+    value: string | number;
+    choices: { value: string | number; text: string }[];
+    choose: (value: string) => void;
+}
+
+export function ChoiceField({ id, label, help, value, choices, choose }: ChoiceProps) {
+    return (
+        <div class="field">
+            <label for={id}>{label}</label>
+            <select
+                id={id}
+                aria-describedby={help ? `${id}-help` : undefined}
+                value={value}
+                onChange={(event) => choose(event.currentTarget.value)}
+            >
+                {choices.map((choice) => (
+                    <option key={choice.value} value={choice.value}>
+                        {choice.text}
+                    </option>
+                ))}
+            </select>
+            {help && <Help of={id} text={help} />}
+        </div>
+    );
+}
+
+function Help({ of, text }: { of: string; text: string }) {
+    return (
+        <span id={`${of}-help`} class="help">
+            {text}
+        </span>
+    );
+}

@@ -1,0 +1,86 @@
+/** A virtual home with `sqm daemon` and `sqm web` on its router, and a way in for a browser on this machine. */
+
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../target', import.meta.url));
+const PROGRAM = process.env.SQM ?? join(TARGET, 'debug', 'sqm');
+
+/**
+ * The kernel of `make lab-kernel` without its virtual time: Debian's loses registers on processors with AMX, and with them
+ * what compression computes.
+ */
+const KERNEL = process.env.SQM_LAB_KERNEL ?? join(homedir(), '.cache/sqm/lab/linux-virtual-time');
+
+/** The lab's server beyond the line. */
+export const SERVER = '10.66.0.2';
+
+const run = promisify(execFile);
+
+export class Lab {
+    static async boot(line) {
+        assert.ok(existsSync(PROGRAM), `${PROGRAM} is missing: make web && cargo build -p sqm`);
+        const lab = new Lab();
+        // A lab of its own, beside one that somebody may have up.
+        lab.folder = await mkdtemp(join(tmpdir(), 'sqm-web-lab-'));
+        await lab.sqm('lab', 'up', '--line', line, '--clock', 'wall');
+        return lab;
+    }
+
+    async sqm(...words) {
+        const { stdout } = await run(PROGRAM, words, { env: this.#environment() });
+        return stdout;
+    }
+
+    #environment() {
+        return { ...process.env, XDG_RUNTIME_DIR: this.folder, SQM_LAB_KERNEL: KERNEL };
+    }
+
+    /** Runs a shell script on a host of the lab. */
+    on(host, script) {
+        return this.sqm('lab', 'run', host, '--', 'sh', '-euc', script);
+    }
+
+    /** Starts a program on a host and returns once it listens on that port. */
+    async serve(host, port, command) {
+        const hex = port.toString(16).toUpperCase().padStart(4, '0');
+        await this.on(
+            host,
+            `(${command} >/run/${host}-${port}.log 2>&1 </dev/null &)
+             for _ in $(seq 300); do grep -qs ':${hex} 0*:0000 0A' /proc/net/tcp /proc/net/tcp6 && exit 0; sleep 0.1; done
+             cat /run/${host}-${port}.log >&2; exit 1`,
+        );
+    }
+
+    /** Lets a browser in: the address on this machine that leads to the port of that host. */
+    async forward(host, port) {
+        this.way = spawn(PROGRAM, ['lab', 'forward', host, String(port), '--from', String(port)], {
+            env: this.#environment(),
+            stdio: ['ignore', 'pipe', 'inherit'],
+        });
+        const [line] = await once(createInterface(this.way.stdout), 'line');
+        return `${line.split(' ')[0]}/`;
+    }
+
+    /** Takes the way away, as a cut cable does; what runs in the lab goes on. */
+    async cut() {
+        if (!this.way) return;
+        this.way.kill('SIGKILL');
+        await once(this.way, 'exit');
+        this.way = null;
+    }
+
+    async down() {
+        await this.cut();
+        await this.sqm('lab', 'down');
+        await rm(this.folder, { recursive: true, force: true });
+    }
+}

@@ -1,0 +1,194 @@
+/**
+ * The real thing: a browser drives `sqm web` on the router of the lab, whose kernel and `tc` say what came of it. On the
+ * wall's clock, because the browser waits.
+ */
+
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+import { accessible, browse, open, shot } from './browser.mjs';
+import { Lab, SERVER } from './lab.mjs';
+
+const PORT = 18080;
+
+let chromium;
+let lab;
+let url;
+
+before(async () => {
+    [chromium, lab] = await Promise.all([browse(), Lab.boot('cable24')]);
+    await lab.on('router', 'mkdir -p /etc/config; : >/etc/config/sqm; mkdir -m 700 /run/web');
+    await lab.serve('server', 35353, 'sqm serve');
+    await lab.on(
+        'router',
+        `(sqm daemon --config /etc/config/sqm >/run/daemon.log 2>&1 </dev/null &)
+         for _ in $(seq 100); do [ -S /run/sqm/api.sock ] && exit 0; sleep 0.1; done; cat /run/daemon.log >&2; exit 1`,
+    );
+    await lab.serve('router', PORT, `sqm web --listen 127.0.0.1:${PORT} --dir /run/web`);
+    url = await lab.forward('router', PORT);
+});
+
+after(async () => {
+    // Where it stopped, if it did.
+    for (const [n, page] of (chromium?.browser.contexts() ?? []).flatMap((context) => context.pages()).entries()) {
+        await shot(page, `lab-left-open-${n}`);
+    }
+    await chromium?.close();
+    await lab?.down();
+});
+
+/** What the kernel has, in the words of the real tc. */
+const tc = (device = 'wan0') => lab.on('router', `tc qdisc show dev ${device}`);
+
+const TEST_MS = 90_000;
+
+async function measure(page, name) {
+    await page.getByRole('link', { name: 'Test', exact: true }).click();
+    await page.getByLabel('Server').fill(SERVER);
+    await page.getByLabel('Name').fill(name);
+    await page.locator('summary', { hasText: 'Advanced' }).click();
+    await page.getByLabel('Duration, seconds').fill('6');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByText(/Running: \d+ of \d+ seconds · under load/).waitFor({ timeout: TEST_MS });
+    await page.getByText('Under load', { exact: true }).waitFor({ timeout: TEST_MS });
+    const loaded = page.locator('.figures > div', { hasText: 'Under load' }).locator('dd').first();
+    return Number.parseFloat((await loaded.innerText()).replaceAll(',', ''));
+}
+
+test('a newcomer measures, shapes the line, sees it in the kernel, and measures again', async () => {
+    const page = await open(chromium.browser, url);
+    const before = await measure(page, 'before');
+
+    await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
+    await page.getByRole('link', { name: 'Set up the first line' }).click();
+    await page.getByRole('button', { name: 'Set up the first line' }).click();
+    assert.equal(await page.getByLabel('Interface', { exact: true }).inputValue(), 'wan0', 'the way to the internet is suggested');
+    await page.getByLabel('Kind of line').selectOption({ label: 'VDSL2 or G.fast with PPPoE' });
+    await page.getByLabel('Download speed').fill('22.4');
+    await page.getByLabel('Upload speed').fill('3.9');
+    await page.getByText('No mistakes.').waitFor();
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    await page.getByRole('dialog').getByText("option link 'vdsl2-pppoe'").waitFor();
+    await shot(page, 'lab-review', false);
+    await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
+    await page.getByRole('button', { name: 'Keep them' }).click();
+    await page.getByText('The new settings are kept.').waitFor();
+    assert.match(await tc(), /cake .*root .*bandwidth 3900Kbit .*ptm overhead 30 mpu 64/);
+    assert.match(await tc('ifb4wan0'), /cake .*root .*bandwidth 22400Kbit .*ptm overhead 30 mpu 64/);
+    await lab.on('router', 'sqm verify --config /etc/config/sqm');
+
+    await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
+    await page.getByText('Shaped as planned').waitFor();
+    const after = await measure(page, 'after');
+    await shot(page, 'lab-result');
+    assert.ok(after < before / 2, `latency under load: ${before} ms before, ${after} ms after`);
+    await page.getByLabel('Choose before').check();
+    await page.getByLabel('Choose after').check();
+    await page.getByRole('button', { name: 'Compare the chosen' }).click();
+    await page.getByRole('heading', { name: 'Comparison' }).waitFor();
+    await page.getByRole('heading', { name: 'Spread of rates and latency' }).scrollIntoViewIfNeeded();
+    await page.waitForFunction(() => [...document.images].every((image) => image.complete && image.naturalWidth > 0));
+    await shot(page, 'lab-comparison');
+    await accessible(page);
+    await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
+    await page.getByText('Shaped as planned').waitFor();
+    await page.getByText('3.90 Mbit/s').first().waitFor();
+    await shot(page, 'lab-dashboard');
+    await page.finish();
+    console.log(`latency under load: ${before} ms before, ${after} ms after`);
+});
+
+test('the way cut while applying: file and kernel are as before', async () => {
+    const page = await open(chromium.browser, `${url}#/settings/0/basic`, { isQuiet: false });
+    // A minute is long for a test; the page itself leaves the time to the server.
+    await page.route('**/api/v1/config', async (route) => {
+        if (route.request().method() !== 'PUT') return route.continue();
+        await route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), confirm_seconds: 8 }) });
+    });
+    await page.getByLabel('Upload speed').fill('1');
+    await page.getByText('No mistakes.').waitFor();
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
+    await page.getByText(/put back in \d+ seconds/).waitFor();
+    assert.match(await tc(), /bandwidth 1Mbit/);
+    await lab.cut();
+    await page.getByText(/No answer from the router/).waitFor();
+    await lab.on('router', `for _ in $(seq 900); do tc qdisc show dev wan0 | grep -q 'bandwidth 3900Kbit' && exit 0; sleep 0.1; done; exit 1`);
+    assert.match(await lab.on('router', 'cat /etc/config/sqm'), /option upload '3900'/);
+    await lab.forward('router', PORT);
+    await page.getByText('The settings from before are back.').waitFor();
+    assert.equal(await page.getByLabel('Upload speed').inputValue(), '3.9');
+    await page.finish();
+});
+
+test('the validator of the program says what is wrong, in every field one can type into', async () => {
+    const page = await open(chromium.browser, `${url}#/settings/0/basic`);
+    for (const tab of ['Basic Settings', 'Queue Discipline', 'Link Layer Adaptation']) {
+        await page.getByRole('tab', { name: tab }).click();
+        const closed = page.getByRole('tabpanel').locator('details:not([open]) > summary', { hasText: /Advanced|experiments/ });
+        while ((await closed.count()) > 0) await closed.first().click();
+        const fields = await page.locator('input[id^="option-"]:not([type="checkbox"])').evaluateAll((all) => all.map(({ id }) => id));
+        assert.ok(fields.length > 0, tab);
+        for (const id of fields) {
+            const field = page.locator(`#${id}`);
+            const before = await field.inputValue();
+            await field.fill('-7 apples');
+            await page.locator(`#${id}-said .wrong`).first().waitFor();
+            await field.fill(before);
+            await page.locator(`#${id}-said .wrong`).first().waitFor({ state: 'detached' });
+        }
+    }
+    await page.getByRole('button', { name: 'Discard' }).waitFor({ state: 'detached' });
+    await page.finish();
+});
+
+test('everything the server tells in words has a translation', async () => {
+    const german = await readFile(new URL('../src/i18n/de.ts', import.meta.url), 'utf8');
+    const ask = async (path) => (await fetch(`${url}api/v1/${path}`)).json();
+    const { options } = await ask('options');
+    const { links } = await ask('links');
+    const wanted = new Set(links.map(({ name }) => `link.${name}`));
+    for (const { name, direction, choices, unit } of options) {
+        const both = direction ? name.replace(`${direction}_cake`, 'cake') : name;
+        wanted.add(`option.${both}`).add(`option.${both}.about`);
+        if (unit && !unit.includes('bit/s')) wanted.add(`unit.of.${unit}`);
+        const shared = name.replace(/^(egress_|ingress_|[ei](?=target))/, '');
+        if (name !== 'link') for (const { value } of choices ?? []) wanted.add(`choice.${shared}.${value}`);
+    }
+    assert.deepEqual([...wanted].filter((key) => !german.includes(`'${key}':`)), []);
+});
+
+test('the real options, kinds of line and findings fit the page and everybody', async () => {
+    for (const width of [360, 1440]) {
+        const page = await open(chromium.browser, `${url}#/settings/0/queue`, { width });
+        for (const tab of ['Queue Discipline', 'Link Layer Adaptation', 'Basic Settings']) {
+            await page.getByRole('tab', { name: tab }).click();
+            const closed = page.locator('details:not([open]) > summary');
+            while ((await closed.count()) > 0) await closed.first().click();
+            await shot(page, `lab-${tab.split(' ')[0].toLowerCase()}-${width}`);
+            await accessible(page);
+        }
+        await page.getByRole('link', { name: 'Diagnose' }).click();
+        await page.getByRole('button', { name: 'Look again' }).waitFor();
+        await shot(page, `lab-diagnose-${width}`);
+        await accessible(page);
+        await page.finish();
+    }
+});
+
+// A minute and a half, and most of it the line's: `make nightly`.
+test('tune finds rates, and writes them only when told', { skip: !process.env.SQM_LONG }, async () => {
+    const page = await open(chromium.browser, `${url}#/tune`);
+    await page.getByLabel('Server').fill(SERVER);
+    await page.getByRole('button', { name: 'Start' }).click();
+    const found = page.getByRole('button', { name: 'Write these rates into the settings' });
+    await found.waitFor({ timeout: 240_000 });
+    await shot(page, 'lab-tuned');
+    assert.match(await tc(), /bandwidth 3900Kbit/, 'the shaping from before is back');
+    await found.click();
+    await page.getByRole('button', { name: 'Keep them' }).click();
+    await page.getByText('The new settings are kept.').waitFor();
+    assert.doesNotMatch(await tc(), /bandwidth 3900Kbit/);
+    await lab.on('router', 'sqm verify --config /etc/config/sqm');
+    await page.finish();
+});
