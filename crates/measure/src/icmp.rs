@@ -36,10 +36,7 @@ impl IcmpEcho {
 
     /// An echo reply; on a raw IPv4 socket the IP header comes first. Never panics.
     pub fn parse_reply(bytes: &[u8], v6: bool) -> Option<Self> {
-        let message = match bytes.first()? {
-            first if !v6 && first >> 4 == 4 => bytes.get(usize::from(first & 0xf) * 4..)?,
-            _ => bytes,
-        };
+        let message = if v6 { bytes } else { without_header(bytes)? };
         let reply = if v6 { 129 } else { 0 };
         if message.get(..2)? != [reply, 0] {
             return None;
@@ -49,6 +46,58 @@ impl IcmpEcho {
             cookie: *message.get(Self::HEAD..)?.first_chunk()?,
             number: u32::from_be_bytes(*message.get(Self::HEAD + 8..)?.first_chunk()?),
         })
+    }
+}
+
+/// An ICMP timestamp reply (RFC 792): when the request came and when the answer left, on the far clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpTimestamp {
+    /// Whose request it answers.
+    pub identifier: u16,
+    /// And which of them.
+    pub sequence: u16,
+    /// Milliseconds since midnight UT, or of some other clock: only changes have a meaning.
+    pub received_ms: u32,
+    /// The same.
+    pub sent_ms: u32,
+}
+
+impl IcmpTimestamp {
+    const LENGTH: usize = 20;
+
+    /// A request; our own time is left out.
+    pub fn request(identifier: u16, sequence: u16) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[0] = 13;
+        bytes[4..6].copy_from_slice(&identifier.to_be_bytes());
+        bytes[6..8].copy_from_slice(&sequence.to_be_bytes());
+        let sum = checksum(&bytes).to_be_bytes();
+        bytes[2..4].copy_from_slice(&sum);
+        bytes
+    }
+
+    /// A reply; on a raw socket the IP header comes first. Never panics.
+    pub fn parse_reply(bytes: &[u8]) -> Option<Self> {
+        let message = without_header(bytes)?;
+        if message.get(..2)? != [14, 0] {
+            return None;
+        }
+        let half = |at: usize| Some(u16::from_be_bytes(*message.get(at..)?.first_chunk()?));
+        let word = |at: usize| Some(u32::from_be_bytes(*message.get(at..)?.first_chunk()?));
+        Some(Self {
+            identifier: half(4)?,
+            sequence: half(6)?,
+            received_ms: word(12)?,
+            sent_ms: word(16)?,
+        })
+    }
+}
+
+/// The message without the IPv4 header that a raw socket shows.
+fn without_header(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes.first()? {
+        first if first >> 4 == 4 => bytes.get(usize::from(first & 0xf) * 4..),
+        _ => Some(bytes),
     }
 }
 
@@ -68,6 +117,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_timestamp_is_known_with_and_without_its_ip_header() {
+        let mut reply = IcmpTimestamp::request(7, 9);
+        assert_eq!(IcmpTimestamp::parse_reply(&reply), None);
+        reply[0] = 14;
+        reply[12..20].copy_from_slice(&[0, 0, 1, 0, 0, 0, 1, 1]);
+        let expected = IcmpTimestamp {
+            identifier: 7,
+            sequence: 9,
+            received_ms: 256,
+            sent_ms: 257,
+        };
+        assert_eq!(IcmpTimestamp::parse_reply(&reply), Some(expected));
+        let packet = [&[0x45; 20][..], &reply].concat();
+        assert_eq!(IcmpTimestamp::parse_reply(&packet), Some(expected));
+        assert_eq!(IcmpTimestamp::parse_reply(&packet[..30]), None);
+    }
 
     #[test]
     fn a_reply_is_known_with_and_without_its_ip_header() {

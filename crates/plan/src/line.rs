@@ -4,7 +4,7 @@ use sqm_core::spec::cake::Framing;
 use sqm_core::units::Rate;
 
 use crate::recipes::{Device, above_ip};
-use crate::settings::{Facing, LinkLayer, Settings};
+use crate::settings::{Autorate, Facing, LinkLayer, Settings};
 
 /// A line as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub struct ConfiguredLine {
     pub framing: Framing,
     /// Where the file's section begins.
     pub at: usize,
+    /// Whether what leaves the device is the download.
+    pub faces_lan: bool,
+    /// How the daemon may change the rates, if it may.
+    pub autorate: Option<Autorate>,
 }
 
 impl ConfiguredLine {
@@ -42,6 +46,8 @@ impl ConfiguredLine {
                 cells: settings.link.layer.cells(),
             },
             at: settings.line,
+            faces_lan: settings.facing == Facing::Lan,
+            autorate: settings.autorate.clone(),
         }
     }
 }
@@ -49,6 +55,42 @@ impl ConfiguredLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn autorate_has_bounds_around_the_rates() {
+        let load = |more: &str| {
+            let text = format!(
+                "config queue\n option enabled 1\n option interface eth1\n option download 20mbit\n option upload 0\n \
+                 option script best_of_cake.qos\n {more}"
+            );
+            crate::load(text.as_bytes(), "sqm", &Device::absent)
+        };
+        let given = "option autorate 1\n option min_download 2mbit\n option max_download 80mbit\n \
+                     list autorate_reflectors 192.0.2.1\n list autorate_reflectors 2001:db8::1\n";
+        let autorate = load(given).unwrap().lines[0].autorate.clone().unwrap();
+        let mbit = |n: u64| Some(Rate::from_kbits_per_sec(n * 1000));
+        assert_eq!(
+            (autorate.download.min, autorate.download.max),
+            (mbit(2), mbit(80))
+        );
+        assert_eq!(autorate.upload.max, None);
+        assert_eq!(autorate.reflectors.len(), 2);
+        for wrong in [
+            "max_download 10mbit",
+            "min_download 30mbit",
+            "autorate_reflectors dns.example",
+        ] {
+            let errors = load(&format!("option autorate 1\n option {wrong}\n")).unwrap_err();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+        }
+        let off = load("option max_download 10mbit\n").unwrap();
+        assert!(off.lines[0].autorate.is_none());
+        assert!(
+            off.warnings[0].to_string().contains("autorate is off"),
+            "{:?}",
+            off.warnings
+        );
+    }
 
     #[test]
     fn a_line_counts_as_cake_does_and_knows_its_section() {

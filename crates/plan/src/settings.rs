@@ -4,6 +4,7 @@
 //! error and not an unshaped line, and `enabled 'on'` means what it says.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use sqm_core::nearest::nearest;
 use sqm_core::spec::cake::{Cake, Cells};
@@ -38,6 +39,8 @@ pub struct Settings {
     pub autoflow: bool,
     /// `mark_mask`: the bits of the firewall mark that are ours.
     pub mark_mask: u32,
+    /// `autorate`: the daemon changes the rates as the line does.
+    pub autorate: Option<Autorate>,
     /// What a packet costs on the line.
     pub link: Link,
     /// `debug_logging`: keep logs of start and stop.
@@ -46,6 +49,28 @@ pub struct Settings {
     pub verbosity: u8,
     /// Line of each option that is given a value.
     lines: BTreeMap<String, usize>,
+}
+
+/// How the daemon may change the rates; those of `download` and `upload` are where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Autorate {
+    /// `min_download`, `max_download`.
+    pub download: Limits,
+    /// `min_upload`, `max_upload`.
+    pub upload: Limits,
+    /// `autorate_reflectors`: addresses that answer pings; none means the usual ones.
+    pub reflectors: Vec<IpAddr>,
+    /// `autorate_log`: where to write the decisions to.
+    pub log: Option<String>,
+}
+
+/// The rates between which one may move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Never less.
+    pub min: Option<Rate>,
+    /// Never more.
+    pub max: Option<Rate>,
 }
 
 /// `facing`: which way the line's upload is.
@@ -315,7 +340,7 @@ const BURST_MICROS: u32 = 1000;
 
 /// Options that sqm-scripts reads, then ours with those of sqm-scripts that were variables outside the file, then those
 /// that only a web form reads, to decide what it shows.
-const OPTIONS: [&str; 43] = [
+const OPTIONS: [&str; 50] = [
     "enabled",
     "interface",
     "download",
@@ -353,12 +378,29 @@ const OPTIONS: [&str; 43] = [
     "shaper_burst_dur_us",
     "eshaper_burst_dur_us",
     "ishaper_burst_dur_us",
+    "autorate",
+    "autorate_reflectors",
+    "autorate_log",
+    "min_download",
+    "max_download",
+    "min_upload",
+    "max_upload",
     "shaper_quantum_dur_us",
     "eshaper_quantum_dur_us",
     "ishaper_quantum_dur_us",
     "qdisc_advanced",
     "qdisc_really_really_advanced",
     "linklayer_advanced",
+];
+
+/// Those that mean nothing without `autorate`.
+const AUTORATE_OPTIONS: [&str; 6] = [
+    "autorate_reflectors",
+    "autorate_log",
+    "min_download",
+    "max_download",
+    "min_upload",
+    "max_upload",
 ];
 
 impl Settings {
@@ -386,6 +428,7 @@ impl Settings {
         let egress = reader.direction("egress", leaving);
         let ingress = reader.direction("ingress", arriving);
         let link = reader.link();
+        let autorate = reader.autorate(download, upload);
         let squash_dscp = reader.switch("squash_dscp");
         let squash_ingress = reader.switch("squash_ingress");
         let use_mq = reader.flag("use_mq", false);
@@ -411,6 +454,7 @@ impl Settings {
             autoflow,
             mark_mask,
             link,
+            autorate,
             debug_logging,
             verbosity,
             lines,
@@ -568,6 +612,64 @@ impl<'a, 'r> Reader<'a, 'r> {
                 None
             }
         }
+    }
+
+    fn autorate(&mut self, download: Option<Rate>, upload: Option<Rate>) -> Option<Autorate> {
+        if !self.flag("autorate", false) {
+            for option in AUTORATE_OPTIONS {
+                if let Some(given) = self.given.get(option) {
+                    let message = "ignored: autorate is off";
+                    self.report
+                        .warning(Finding::at(given.line, message).option(option));
+                }
+            }
+            return None;
+        }
+        Some(Autorate {
+            download: self.limits("min_download", "download", download, "max_download"),
+            upload: self.limits("min_upload", "upload", upload, "max_upload"),
+            reflectors: self.addresses("autorate_reflectors"),
+            log: self.text("autorate_log").map(str::to_owned),
+        })
+    }
+
+    fn limits(&mut self, least: &str, middle: &str, rate: Option<Rate>, most: &str) -> Limits {
+        let mut given = |option: &str| self.text(option).is_some().then(|| self.rate(option)).flatten();
+        let limits = Limits {
+            min: given(least),
+            max: given(most),
+        };
+        let [min, rate, max] = [limits.min, rate, limits.max].map(|rate| rate.map(Rate::bits_per_sec));
+        let pairs = [
+            (least, min, middle, rate),
+            (middle, rate, most, max),
+            (least, min, most, max),
+        ];
+        for (smaller, low, larger, high) in pairs {
+            if let (Some(low), Some(high)) = (low, high)
+                && low > high
+            {
+                let at = if smaller == middle { larger } else { smaller };
+                self.error(at, format!("'{smaller}' is more than '{larger}'"), None::<String>);
+            }
+        }
+        limits
+    }
+
+    /// Addresses with blanks between.
+    fn addresses(&mut self, option: &str) -> Vec<IpAddr> {
+        let text = self.text(option).unwrap_or_default().to_owned();
+        let mut addresses = Vec::new();
+        for word in text.split_whitespace() {
+            match word.parse() {
+                Ok(address) => addresses.push(address),
+                Err(_) => {
+                    let message = format!("'{}' is not an IP address", shortened(word));
+                    self.error(option, message, None::<String>);
+                }
+            }
+        }
+        addresses
     }
 
     /// The bits of a firewall mark: decimal, or hexadecimal after `0x`.

@@ -5,6 +5,7 @@
 //! anything. It dies without harm: queues are the kernel's, and what `stop` must put back is on record.
 
 mod api;
+mod autorate;
 pub(crate) mod client;
 mod journal;
 mod keep;
@@ -36,7 +37,8 @@ use sqm_kernel::netlink::monitor::{Monitor, News};
 use crate::cli::shape::failure;
 use crate::failure::Failure;
 use crate::plan_json::PlanJson;
-use keep::{Action, Event, Keeper, Outcome};
+use autorate::Fleet;
+use keep::{Action, Event, Keeper, Outcome, State};
 pub(crate) use shape::Drift;
 use shape::Shaper;
 use shared::{Command, Shared};
@@ -92,6 +94,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         shared: Arc::new(shared),
         errors: Vec::new(),
         told: String::new(),
+        fleet: Fleet::default(),
+        rate_trouble: None,
     };
     daemon.tell_configuration();
     daemon.see_devices()?;
@@ -101,6 +105,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     listeners
         .serve(Arc::clone(&daemon.shared))
         .context("cannot start the API")?;
+    daemon.follow_lines();
     manager::tell("READY=1");
     let end = daemon.keep();
     manager::tell("STOPPING=1");
@@ -129,6 +134,9 @@ struct Daemon {
     errors: Vec<String>,
     /// What the service manager was told last.
     told: String,
+    fleet: Fleet,
+    /// Why rates could not be followed last.
+    rate_trouble: Option<String>,
 }
 
 impl Daemon {
@@ -154,6 +162,7 @@ impl Daemon {
             }
             self.hear()?;
             self.carry_out_commands();
+            self.follow_lines();
             self.work();
             if watchdog.is_some_and(|half| monotonic().since(fed) >= nanos(half)) {
                 fed = monotonic();
@@ -252,6 +261,47 @@ impl Daemon {
             }
         }
         self.publish();
+    }
+
+    /// Has a controller for each interface that is to have one, and brings into force what they want.
+    fn follow_lines(&mut self) {
+        let trouble = match self
+            .fleet
+            .configure(&self.shaper.configuration.autorates, &self.shared)
+        {
+            Ok(ended) => {
+                for interface in &ended {
+                    self.shaper.forget_rates(interface);
+                    self.keeper.on(Event::Asked(interface.clone()), monotonic());
+                }
+                self.set_rates()
+            }
+            Err(error) => Some(format!("cannot start a thread: {error}")),
+        };
+        if trouble != self.rate_trouble {
+            if let Some(trouble) = &trouble {
+                self.say(
+                    "autorate",
+                    None,
+                    format!("the rates do not follow the line: {trouble}"),
+                );
+            }
+            self.rate_trouble = trouble;
+        }
+    }
+
+    /// Answers what went wrong.
+    fn set_rates(&mut self) -> Option<String> {
+        let mut trouble = None;
+        for (interface, rates) in self.shared.autorate.take_wanted() {
+            let sections = self.keeper.sections();
+            let section = sections.iter().find(|section| section.interface == interface);
+            let is_shaped = section.is_some_and(|section| section.state == State::Shaped);
+            if let Err(error) = self.shaper.set_rates(&interface, rates, is_shaped) {
+                trouble = Some(format!("{interface}: {error}"));
+            }
+        }
+        trouble
     }
 
     fn publish(&mut self) {

@@ -240,7 +240,7 @@ fn a_slip_in_a_name_is_an_error() {
     }
     // Of other programs, and of sqm-scripts long ago.
     for option in [
-        "autorate 1",
+        "reflector_ping_interval_s 1",
         "max_download 9000",
         "shaper_burst 5",
         "delay_thr_ms 30",

@@ -276,6 +276,17 @@ impl Status {
             if let Some(why) = interface["why"].as_str() {
                 println!("  {why}");
             }
+            for way in ["download", "upload"] {
+                let one = &interface["autorate"][way];
+                if let Some(rate) = one["rate_bits_per_sec"].as_u64() {
+                    println!(
+                        "  {way} {:.2} Mbit/s, {:.2} pass: {}",
+                        rate as f64 / 1e6,
+                        one["load_bits_per_sec"].as_f64().unwrap_or_default() / 1e6,
+                        text(&one["reason"])
+                    );
+                }
+            }
         }
         Ok(code)
     }

@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use super::autorate;
 use super::status::{Interface, Status};
 use crate::queues::{Direction, InterfaceStatus};
 
@@ -33,6 +34,9 @@ pub(super) fn text(status: &Status) -> String {
     );
     for interface in &status.interfaces {
         families.interface(interface);
+        if let Some(autorate) = &interface.autorate {
+            families.autorate(&interface.interface, autorate);
+        }
         if let Some(queues) = &interface.queues {
             families.queues(queues);
         }
@@ -90,6 +94,54 @@ impl Families {
             format!("{{{words}}}")
         };
         let _ = writeln!(family.samples, "{name}{suffix}{braces} {value}");
+    }
+
+    fn autorate(&mut self, interface: &str, autorate: &autorate::Status) {
+        for (direction, one) in [("download", &autorate.download), ("upload", &autorate.upload)] {
+            let labels = [("interface", interface), ("direction", direction)];
+            self.add(
+                Kind::Gauge,
+                "sqm_autorate_rate_bits_per_second",
+                "The rate that the controller chose.",
+                &labels,
+                one.rate_bits_per_sec as f64,
+            );
+            self.add(
+                Kind::Gauge,
+                "sqm_autorate_load_bits_per_second",
+                "What passes, with what packets take on the line.",
+                &labels,
+                one.load_bits_per_sec as f64,
+            );
+            self.add(
+                Kind::Counter,
+                "sqm_autorate_cuts",
+                "How often the rate was lowered because of a queue.",
+                &labels,
+                one.cuts as f64,
+            );
+        }
+        let name = [("interface", interface)];
+        self.add(
+            Kind::Counter,
+            "sqm_autorate_probes",
+            "Probes sent to reflectors.",
+            &name,
+            autorate.probes_sent as f64,
+        );
+        for reflector in &autorate.reflectors {
+            let address = reflector.address.to_string();
+            let labels = [name[0], ("reflector", &address)];
+            if let Some(rtt_ms) = reflector.rtt_ms {
+                self.add(
+                    Kind::Gauge,
+                    "sqm_autorate_round_trip_seconds",
+                    "The last round trip to a reflector.",
+                    &labels,
+                    rtt_ms / 1000.0,
+                );
+            }
+        }
     }
 
     fn interface(&mut self, interface: &Interface) {

@@ -1,5 +1,7 @@
 //! Looking at an interface and repairing it: the hands of the [`Keeper`](super::keep::Keeper).
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sqm_kernel::apply::{self, Stopped};
@@ -8,8 +10,11 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::state::{Record, Store};
 use sqm_kernel::verify::{Difference, Observed, compare};
 use sqm_kernel::{Error, observe, stack};
+use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
+use sqm_plan::uci::{Document, Section};
 
+use super::autorate::{Line, Rates};
 use super::keep::{Named, Outcome};
 use crate::cli::confirm;
 
@@ -27,6 +32,8 @@ pub(crate) enum Drift {
 pub(super) struct Configuration {
     text: Vec<u8>,
     pub(super) warnings: Vec<String>,
+    /// Whose rates are to follow their lines.
+    pub(super) autorates: Vec<Line>,
 }
 
 pub(super) struct Shaper {
@@ -35,6 +42,8 @@ pub(super) struct Shaper {
     state_dir: PathBuf,
     drift: Drift,
     pub(super) configuration: Configuration,
+    /// Rates that hold instead of those of the file, by interface.
+    rates: BTreeMap<String, Rates>,
 }
 
 impl Shaper {
@@ -45,19 +54,45 @@ impl Shaper {
             state_dir,
             drift,
             configuration: Configuration::default(),
+            rates: BTreeMap::new(),
         })
+    }
+
+    /// The file's rates hold again.
+    pub(super) fn forget_rates(&mut self, interface: &str) {
+        self.rates.remove(interface);
+    }
+
+    /// Has these rates from now on, and brings them into force if the interface is shaped.
+    pub(super) fn set_rates(&mut self, interface: &str, rates: Rates, is_shaped: bool) -> Result<(), String> {
+        self.rates.insert(interface.to_owned(), rates);
+        if !is_shaped {
+            return Ok(());
+        }
+        let store = Store::open(&self.state_dir).map_err(text)?;
+        let record = store.read(interface).map_err(text)?;
+        let links = self.links().map_err(text)?;
+        let is_ours = links.iter().any(|link| {
+            link.name == interface && record.as_ref().is_some_and(|record| record.index == link.index)
+        });
+        if !is_ours || confirm::is_awaited(&self.state_dir) {
+            // The next check sees to it.
+            return Ok(());
+        }
+        let plan = self.plan(interface, &links)?;
+        let observed = Observed::read(&mut self.socket, &plan).map_err(text)?;
+        let _ = apply::start_from(&mut self.socket, &store, &plan, observed).map_err(text)?;
+        Ok(())
     }
 
     /// Reads the file anew. One with errors changes nothing: the errors are answered, and what was read before holds.
     pub(super) fn load(&mut self) -> Result<Vec<Named>, Vec<String>> {
         let text = self.read_file().map_err(|error| vec![error])?;
         let links = self.links().map_err(|error| vec![error.to_string()])?;
-        let loaded = self.plans(&text, &links)?;
-        self.configuration = Configuration {
-            text,
-            warnings: loaded.1,
-        };
-        Ok(loaded.0.iter().map(Named::of).collect())
+        let loaded = self.read(&text, &links)?;
+        let named = loaded.plans.iter().map(Named::of).collect();
+        self.configuration = Configuration::of(text, &loaded);
+        Ok(named)
     }
 
     /// All devices at this moment.
@@ -69,7 +104,7 @@ impl Shaper {
     pub(super) fn current_plans(&mut self) -> Result<Vec<Plan>, Vec<String>> {
         let links = self.links().map_err(|error| vec![error.to_string()])?;
         let text = self.configuration.text.clone();
-        Ok(self.plans(&text, &links)?.0)
+        Ok(self.plans(&text, &links)?.plans)
     }
 
     /// Looks at an interface, and repairs it. `shaped` is the number of the device that was shaped last.
@@ -157,16 +192,16 @@ impl Shaper {
         if text == self.configuration.text {
             return false;
         }
-        let Ok((plans, warnings)) = self.plans(&text, links) else {
+        let Ok(loaded) = self.plans(&text, links) else {
             return false;
         };
-        let Some(plan) = plans.iter().find(|plan| plan.interface == interface) else {
+        let Some(plan) = loaded.plans.iter().find(|plan| plan.interface == interface) else {
             return false;
         };
         let holds =
             Observed::read(&mut self.socket, plan).is_ok_and(|observed| compare(plan, &observed).is_empty());
-        if holds {
-            self.configuration = Configuration { text, warnings };
+        if holds && let Ok(loaded) = self.read(&text, links) {
+            self.configuration = Configuration::of(text, &loaded);
         }
         holds
     }
@@ -181,10 +216,11 @@ impl Shaper {
     }
 
     fn plan(&self, interface: &str, links: &[Link]) -> Result<Plan, String> {
-        let (plans, _) = self
+        let loaded = self
             .plans(&self.configuration.text, links)
             .map_err(|errors| errors.join("; "))?;
-        plans
+        loaded
+            .plans
             .into_iter()
             .find(|plan| plan.interface == interface)
             .ok_or_else(|| format!("{} has no section for {interface} any more", self.file.display()))
@@ -195,21 +231,63 @@ impl Shaper {
             .map_err(|error| format!("cannot read the configuration {}: {error}", self.file.display()))
     }
 
-    /// Plans and warnings.
-    fn plans(&self, bytes: &[u8], links: &[Link]) -> Result<(Vec<Plan>, Vec<String>), Vec<String>> {
+    /// What a file says, with the rates that hold instead of its own.
+    fn plans(&self, bytes: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
+        self.read(&self.with_rates(bytes), links)
+    }
+
+    /// What a file says.
+    fn read(&self, bytes: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
         let file = self.file.display().to_string();
-        let loaded = sqm_plan::load(bytes, &file, &|name| stack::device(links, name));
-        match loaded {
-            Ok(loaded) => Ok((
-                loaded.plans,
-                loaded.warnings.iter().map(ToString::to_string).collect(),
-            )),
-            Err(errors) => Err(errors.iter().map(ToString::to_string).collect()),
+        sqm_plan::load(bytes, &file, &|name| stack::device(links, name))
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    fn with_rates<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let parsed = || Document::parse_bytes(bytes).ok();
+        let Some(mut document) = Some(())
+            .filter(|()| !self.rates.is_empty())
+            .and_then(|()| parsed())
+        else {
+            return Cow::Borrowed(bytes);
+        };
+        for (interface, rates) in &self.rates {
+            let is_its = |section: &Section<'_>| {
+                let mut named = section
+                    .settings
+                    .iter()
+                    .filter(|setting| setting.name == "interface");
+                named
+                    .next_back()
+                    .is_some_and(|setting| setting.value == interface)
+            };
+            let sections = document.sections();
+            let sections: Vec<usize> = sections.iter().filter(|s| is_its(s)).map(|s| s.index).collect();
+            for section in sections {
+                for (option, rate) in [("download", rates.download), ("upload", rates.upload)] {
+                    if let Some(rate) = rate {
+                        let kbit = (rate.bits_per_sec() / 1000).max(1).to_string();
+                        let is_set = document.set(section, option, &kbit);
+                        debug_assert!(is_set, "the section is there");
+                    }
+                }
+            }
         }
+        Cow::Owned(document.to_string().into_bytes())
     }
 
     pub(super) fn file(&self) -> &Path {
         &self.file
+    }
+}
+
+impl Configuration {
+    fn of(text: Vec<u8>, loaded: &Loaded) -> Self {
+        Self {
+            text,
+            warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
+            autorates: loaded.lines.iter().filter_map(Line::of).collect(),
+        }
     }
 }
 

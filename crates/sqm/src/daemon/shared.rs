@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tokio::sync::oneshot;
 
+use super::autorate::Board;
 use super::journal::Journal;
 use super::status::Status;
 
@@ -30,6 +31,7 @@ pub(super) struct Shared {
     /// Where the records are.
     pub(super) state_dir: PathBuf,
     pub(super) journal: Journal,
+    pub(super) autorate: Board,
     commands: Mutex<Sender<Command>>,
     /// A byte here wakes the keeper.
     wake: UnixStream,
@@ -43,6 +45,7 @@ impl Shared {
             status: Mutex::new(status),
             state_dir,
             journal: Journal::default(),
+            autorate: Board::default(),
             commands: Mutex::new(sender),
             wake,
         };
@@ -61,6 +64,11 @@ impl Shared {
         let sender = self.commands.lock().expect("no holder of this lock panics");
         // A keeper that has ended answers nobody; one that is awake needs no waking.
         let _ = sender.send(command);
+        self.wake();
+    }
+
+    /// Has the keeper look around.
+    pub(super) fn wake(&self) {
         let _ = (&self.wake).write(&[0]);
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use sqm_core::units::Instant;
 
+use super::autorate;
 use super::keep::{Section, State};
 use crate::queues::InterfaceStatus;
 
@@ -47,6 +48,9 @@ pub(super) struct Interface {
     /// What the last change consisted of.
     pub(super) changes: Vec<String>,
     pub(super) device: Option<Device>,
+    /// The rate controller and its last decision, if it is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) autorate: Option<autorate::Status>,
     /// What the kernel's queues hold at this moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queues: Option<InterfaceStatus>,
@@ -120,6 +124,7 @@ impl Interface {
                 up: device.up,
                 carrier: device.carrier,
             }),
+            autorate: None,
             queues: None,
         }
     }

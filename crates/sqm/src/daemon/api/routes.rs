@@ -84,6 +84,9 @@ pub(super) async fn answer(shared: &Shared, peer: Peer, request: Request<Incomin
 /// With what the queues hold at this moment. An interface that cannot be read has none.
 fn with_queues(shared: &Shared) -> Status {
     let mut status = shared.status();
+    for interface in &mut status.interfaces {
+        interface.autorate = shared.autorate.status(&interface.interface);
+    }
     let Ok(mut socket) = Socket::open() else {
         return status;
     };

@@ -1,0 +1,218 @@
+//! Rates that follow the line: a thread for each interface with `option autorate`, which looks and decides.
+//!
+//! The decisions are those of [`sqm_core::autorate`]. A [`driver`] brings it samples, from its [`prober`] and the device's
+//! [`traffic`], and lays the rates it wants on the [`Board`], where the keeper, who alone changes anything, takes them. When the
+//! daemon dies, the last rates stay.
+
+mod driver;
+mod log;
+mod prober;
+mod traffic;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde::Serialize;
+use sqm_core::autorate::{Both, Bounds};
+use sqm_core::spec::cake::Framing;
+use sqm_core::units::Rate;
+use sqm_plan::line::ConfiguredLine;
+
+use super::shared::Shared;
+
+/// Of three operators, as all that many people's lines may ask: anycast resolvers that answer pings.
+const REFLECTORS: [&str; 9] = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "9.9.9.9",
+    "1.0.0.1",
+    "8.8.4.4",
+    "149.112.112.112",
+    "2606:4700:4700::1111",
+    "2001:4860:4860::8888",
+    "2620:fe::fe",
+];
+
+/// What is configured for one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) interface: String,
+    /// What leaves the device is the download.
+    faces_lan: bool,
+    bounds: Both<Bounds>,
+    /// Directions without a rate are not shaped.
+    is_shaped: Both<bool>,
+    framing: Framing,
+    reflectors: Vec<IpAddr>,
+    log: Option<PathBuf>,
+}
+
+impl Line {
+    /// None if its rates are to stay.
+    pub(super) fn of(line: &ConfiguredLine) -> Option<Self> {
+        let autorate = line.autorate.as_ref()?;
+        let bounds = |base, limits: sqm_plan::settings::Limits| Bounds {
+            min: limits.min,
+            base,
+            max: limits.max,
+        };
+        let usual = || REFLECTORS.iter().filter_map(|address| address.parse().ok());
+        Some(Self {
+            interface: line.interface.clone(),
+            faces_lan: line.faces_lan,
+            bounds: Both {
+                ingress: bounds(line.download, autorate.download),
+                egress: bounds(line.upload, autorate.upload),
+            },
+            is_shaped: Both {
+                ingress: line.download.is_some(),
+                egress: line.upload.is_some(),
+            },
+            framing: line.framing,
+            log: autorate.log.as_ref().map(PathBuf::from),
+            reflectors: match autorate.reflectors.is_empty() {
+                true => usual().collect(),
+                false => autorate.reflectors.clone(),
+            },
+        })
+    }
+}
+
+/// The rates of both directions; none for one that is not shaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rates {
+    pub(super) download: Option<Rate>,
+    pub(super) upload: Option<Rate>,
+}
+
+/// What one controller tells of itself.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Status {
+    pub(super) download: Direction,
+    pub(super) upload: Direction,
+    /// Whether reflectors are being asked.
+    pub(super) is_probing: bool,
+    pub(super) probes_sent: u64,
+    pub(super) reflectors: Vec<Reflector>,
+}
+
+/// One direction.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Direction {
+    pub(super) rate_bits_per_sec: u64,
+    /// Why the rate is what it is.
+    pub(super) reason: String,
+    /// What passes.
+    pub(super) load_bits_per_sec: u64,
+    /// How often it was lowered because of a queue.
+    pub(super) cuts: u64,
+}
+
+/// Somebody who is asked for the time it takes.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Reflector {
+    pub(super) address: IpAddr,
+    /// Last round trip.
+    pub(super) rtt_ms: Option<f64>,
+    /// Each direction alone is known from it.
+    pub(super) is_one_way: bool,
+    pub(super) answers: u64,
+    pub(super) lost: u64,
+}
+
+/// Where controllers and the rest of the daemon meet.
+#[derive(Debug, Default)]
+pub(super) struct Board(Mutex<BTreeMap<String, Notice>>);
+
+#[derive(Debug)]
+struct Notice {
+    status: Status,
+    wanted: Option<Rates>,
+}
+
+impl Board {
+    /// How things are. Rates that are wanted replace those that nobody has taken yet.
+    fn tell(&self, interface: &str, status: Status, wanted: Option<Rates>) {
+        let mut notices = self.lock();
+        let before = notices.remove(interface).and_then(|notice| notice.wanted);
+        let wanted = wanted.or(before);
+        notices.insert(interface.to_owned(), Notice { status, wanted });
+    }
+
+    fn forget(&self, interface: &str) {
+        self.lock().remove(interface);
+    }
+
+    /// What controllers wanted since the last call.
+    pub(super) fn take_wanted(&self) -> Vec<(String, Rates)> {
+        let mut notices = self.lock();
+        let wanted = notices
+            .iter_mut()
+            .filter_map(|(interface, notice)| Some((interface.clone(), notice.wanted.take()?)));
+        wanted.collect()
+    }
+
+    pub(super) fn status(&self, interface: &str) -> Option<Status> {
+        self.lock().get(interface).map(|notice| notice.status.clone())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Notice>> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+}
+
+/// The threads at work.
+#[derive(Default)]
+pub(super) struct Fleet(Vec<Running>);
+
+struct Running {
+    line: Line,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Fleet {
+    /// Has a controller for each of these lines and for no other. One whose line is the same as before goes on. Answers the
+    /// interfaces whose rates are no longer followed, or not as before.
+    pub(super) fn configure(&mut self, lines: &[Line], shared: &Arc<Shared>) -> std::io::Result<Vec<String>> {
+        let mut ended = Vec::new();
+        if self.0.iter().map(|running| &running.line).eq(lines) {
+            return Ok(ended);
+        }
+        self.0.retain(|running| {
+            let stays = lines.contains(&running.line);
+            if !stays {
+                ended.push(running.line.interface.clone());
+            }
+            stays
+        });
+        for line in lines {
+            if self.0.iter().any(|running| running.line == *line) {
+                continue;
+            }
+            let stop = Arc::new(AtomicBool::new(false));
+            let (theirs, shared, its) = (stop.clone(), shared.clone(), line.clone());
+            let thread = std::thread::Builder::new()
+                .name("autorate".to_owned())
+                .spawn(move || driver::Driver::new(its, shared).run(&theirs))?;
+            self.0.push(Running {
+                line: line.clone(),
+                stop,
+                thread: Some(thread),
+            });
+        }
+        Ok(ended)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Brings one controller its samples, and its decisions to the board.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sqm_core::autorate::{Autorate, Both, Choice, Controller, Decision, Direction, Probes, Reason};
+use sqm_core::units::{Instant, Nanos, Rate};
+
+use super::log::Log;
+use super::prober::Prober;
+use super::traffic::Traffic;
+use super::{Line, Rates, Status};
+use crate::daemon::monotonic;
+use crate::daemon::shared::Shared;
+
+/// Traffic is read so often under load, and so often on an idle line, where nothing else is done.
+const TICK: Nanos = Nanos::from_millis(50);
+const IDLE_TICK: Nanos = Nanos::from_millis(500);
+/// Rates are written at most 20 times a second.
+const WRITES: Nanos = Nanos::from_millis(50);
+/// A change of less, in thousandths, is not worth a write, unless nothing follows it.
+const WORTH: u64 = 5;
+const NOTHING_FOLLOWS: Nanos = Nanos::from_millis(1000);
+/// Cuts are told at most so often.
+const TELLS: Nanos = Nanos::from_millis(1000);
+/// The status that others read is renewed so often.
+const STATUS: Nanos = Nanos::from_millis(200);
+
+/// The controller of one interface.
+pub(super) struct Driver {
+    line: Line,
+    shared: Arc<Shared>,
+    controller: Autorate,
+    prober: Prober,
+    traffic: Traffic,
+    log: Log,
+    /// The rates that were asked for last, and when.
+    written: Both<Rate>,
+    written_at: Instant,
+    reasons: Both<Option<Reason>>,
+    cuts: Both<u64>,
+    told_at: Instant,
+    status_at: Instant,
+}
+
+impl Driver {
+    pub(super) fn new(line: Line, shared: Arc<Shared>) -> Self {
+        let now = monotonic();
+        // What the file says is in force.
+        let base = |direction: Direction| line.bounds[direction].base.unwrap_or(Rate::from_bits_per_sec(0));
+        let device = (!line.faces_lan).then(|| line.interface.clone());
+        Self {
+            controller: Autorate::new(now, line.bounds, Both::default()),
+            log: Log::new(line.log.clone()),
+            prober: Prober::new(&line.reflectors, device),
+            traffic: Traffic::new(&line.interface, line.framing, line.faces_lan),
+            written: Both {
+                ingress: base(Direction::Ingress),
+                egress: base(Direction::Egress),
+            },
+            written_at: now,
+            reasons: Both::default(),
+            cuts: Both::default(),
+            told_at: now,
+            status_at: now,
+            line,
+            shared,
+        }
+    }
+
+    /// Works until it is told to stop.
+    pub(super) fn run(mut self, stop: &AtomicBool) {
+        let mut samples = Vec::new();
+        let (mut tick, mut probe) = (monotonic(), monotonic());
+        let mut probes = Probes::Off;
+        let mut decided = None;
+        while !stop.load(Ordering::Acquire) {
+            let now = monotonic();
+            let next = match probes {
+                Probes::Off => tick,
+                Probes::Every(_) => tick.min(probe),
+            };
+            if next > now {
+                self.prober.wait(next.since(now));
+            }
+            let now = monotonic();
+            if let Probes::Every(gap) = probes
+                && now >= probe
+            {
+                self.prober.send(now);
+                probe = now + jittered(gap, now);
+            }
+            self.prober.receive(&mut samples);
+            let is_tick = now >= tick;
+            if is_tick {
+                self.traffic.read(now, &mut samples);
+            }
+            if is_tick || !samples.is_empty() {
+                let decision = self.controller.step(monotonic(), &samples);
+                samples.clear();
+                if probes == Probes::Off {
+                    probe = now;
+                }
+                probes = decision.probes;
+                self.follow(&decision);
+                decided = Some(decision);
+            }
+            if is_tick {
+                if let Some(decision) = &decided
+                    && probes != Probes::Off
+                {
+                    let load = |direction| self.traffic.load(direction);
+                    self.log
+                        .write(decision, load(Direction::Ingress), load(Direction::Egress));
+                }
+                tick = now
+                    + match probes {
+                        Probes::Off => IDLE_TICK,
+                        Probes::Every(_) => TICK,
+                    };
+            }
+        }
+    }
+
+    fn follow(&mut self, decision: &Decision) {
+        let now = monotonic();
+        for direction in Direction::BOTH {
+            if self.line.is_shaped[direction] {
+                self.note(now, direction, decision.rates[direction]);
+            }
+        }
+        let wanted = self.is_worth(now, decision).then(|| {
+            let rate = |direction: Direction| {
+                self.line.is_shaped[direction].then_some(decision.rates[direction].rate)
+            };
+            Rates {
+                download: rate(Direction::Ingress),
+                upload: rate(Direction::Egress),
+            }
+        });
+        if wanted.is_none() && now.since(self.status_at) < STATUS {
+            return;
+        }
+        self.status_at = now;
+        self.shared
+            .autorate
+            .tell(&self.line.interface, self.status(decision), wanted);
+        if wanted.is_some() {
+            self.written_at = now;
+            for direction in Direction::BOTH {
+                self.written[direction] = decision.rates[direction].rate;
+            }
+            self.shared.wake();
+        }
+    }
+
+    /// Whether the rates are to be written now.
+    fn is_worth(&self, now: Instant, decision: &Decision) -> bool {
+        let since = now.since(self.written_at);
+        let change = |direction: Direction| {
+            let [new, old] =
+                [decision.rates[direction].rate, self.written[direction]].map(Rate::bits_per_sec);
+            match (self.line.is_shaped[direction], new == old) {
+                (true, false) => Some(new.abs_diff(old).saturating_mul(1000) / old.max(1)),
+                _ => None,
+            }
+        };
+        let largest = Direction::BOTH.into_iter().filter_map(change).max();
+        largest.is_some_and(|permille| since >= WRITES && (permille >= WORTH || since >= NOTHING_FOLLOWS))
+    }
+
+    /// Counts cuts, and tells what a person may want to know.
+    fn note(&mut self, now: Instant, direction: Direction, choice: Choice) {
+        let before = self.reasons[direction].replace(choice.reason);
+        let kind = std::mem::discriminant::<Reason>;
+        if before.as_ref().map(kind) == Some(kind(&choice.reason)) {
+            return;
+        }
+        let was_blind = matches!(before, Some(Reason::SignalsLost | Reason::Decay));
+        let is_news = match choice.reason {
+            reason if reason.is_cut() => {
+                self.cuts[direction] += 1;
+                now.since(self.told_at) >= TELLS
+            }
+            Reason::PathChanged { .. } | Reason::SignalsLost | Reason::Decay | Reason::Learned => true,
+            _ => was_blind,
+        };
+        if is_news {
+            self.told_at = now;
+            let way = match direction {
+                Direction::Ingress => "download",
+                Direction::Egress => "upload",
+            };
+            let kbits = choice.rate.bits_per_sec() / 1000;
+            let again = if was_blind { ", signals are back" } else { "" };
+            let text = format!("{way} {kbits} kbit/s: {}{again}", choice.reason);
+            self.shared
+                .journal
+                .tell("autorate", Some(&self.line.interface), text);
+        }
+    }
+
+    fn status(&self, decision: &Decision) -> Status {
+        let of = |direction: Direction| super::Direction {
+            rate_bits_per_sec: decision.rates[direction].rate.bits_per_sec(),
+            reason: decision.rates[direction].reason.to_string(),
+            load_bits_per_sec: self.traffic.load(direction),
+            cuts: self.cuts[direction],
+        };
+        Status {
+            download: of(Direction::Ingress),
+            upload: of(Direction::Egress),
+            is_probing: decision.probes != Probes::Off,
+            probes_sent: self.prober.sent(),
+            reflectors: self.prober.reflectors(),
+        }
+    }
+}
+
+/// Between nine tenths and eleven tenths of it: the probes of many lines shall not march in step.
+fn jittered(gap: Nanos, now: Instant) -> Nanos {
+    // The low digits of the time of waking are noise enough.
+    Nanos(gap.0 / 10 * 9 + now.0 % (gap.0 / 5).max(1))
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.shared.autorate.forget(&self.line.interface);
+    }
+}

@@ -1,0 +1,154 @@
+//! What passes the shaper, from the device's counters.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use sqm_core::autorate::{Both, Direction, Sample, Signal};
+use sqm_core::spec::cake::Framing;
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
+
+/// A packet of full size. Larger ones are several that the kernel counts as one.
+const PACKET: u64 = 1500;
+/// Bytes of the link header that the kernel counts.
+const HEADER: u64 = 14;
+
+/// The counters of one device.
+pub(super) struct Traffic {
+    folder: String,
+    framing: Framing,
+    faces_lan: bool,
+    /// By direction: bytes and packets. None while there is no device.
+    files: Option<Both<[File; 2]>>,
+    last: Option<(Instant, Both<Counted>)>,
+    load: Both<u64>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    bytes: u64,
+    packets: u64,
+}
+
+impl Traffic {
+    pub(super) fn new(interface: &str, framing: Framing, faces_lan: bool) -> Self {
+        Self {
+            folder: format!("/sys/class/net/{interface}/statistics"),
+            framing,
+            faces_lan,
+            files: None,
+            last: None,
+            load: Both::default(),
+        }
+    }
+
+    /// What passed since the last call; nothing if the device is not there or is another one.
+    pub(super) fn read(&mut self, now: Instant, samples: &mut Vec<Sample>) {
+        let Some(counted) = self.count() else {
+            // A device that comes back begins again.
+            (self.files, self.last) = (None, None);
+            return;
+        };
+        let last = self.last.replace((now, counted));
+        let Some((before, old)) = last else { return };
+        let span = now.since(before);
+        for direction in Direction::BOTH {
+            let (new, old) = (counted[direction], old[direction]);
+            let Some(bytes) = new.bytes.checked_sub(old.bytes).filter(|_| span.0 > 0) else {
+                continue;
+            };
+            let packets = new.packets.saturating_sub(old.packets);
+            let bytes = gross(self.framing, bytes, packets);
+            let signal = Signal::Traffic {
+                direction,
+                bytes: Bytes(bytes),
+                span,
+            };
+            self.load[direction] = rate(bytes, span).bits_per_sec();
+            samples.push(Sample { at: now, signal });
+        }
+    }
+
+    pub(super) fn load(&self, direction: Direction) -> u64 {
+        self.load[direction]
+    }
+
+    fn count(&mut self) -> Option<Both<Counted>> {
+        if self.files.is_none() {
+            self.files = self.open().ok();
+        }
+        let files = self.files.as_ref()?;
+        let count = |direction| {
+            let [bytes, packets] = &files[direction];
+            Some(Counted {
+                bytes: number(bytes)?,
+                packets: number(packets)?,
+            })
+        };
+        Some(Both {
+            ingress: count(Direction::Ingress)?,
+            egress: count(Direction::Egress)?,
+        })
+    }
+
+    fn open(&self) -> std::io::Result<Both<[File; 2]>> {
+        let open = |way: &str| -> std::io::Result<[File; 2]> {
+            let file = |what: &str| File::open(format!("{}/{way}_{what}", self.folder));
+            Ok([file("bytes")?, file("packets")?])
+        };
+        let (download, upload) = match self.faces_lan {
+            false => ("rx", "tx"),
+            true => ("tx", "rx"),
+        };
+        Ok(Both {
+            ingress: open(download)?,
+            egress: open(upload)?,
+        })
+    }
+}
+
+fn number(file: &File) -> Option<u64> {
+    let mut text = [0; 24];
+    let length = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
+}
+
+/// What so many bytes in so many packets take on the line.
+fn gross(framing: Framing, bytes: u64, packets: u64) -> u64 {
+    let Some(mean) = bytes.checked_div(packets) else {
+        return bytes;
+    };
+    let size = mean.saturating_sub(HEADER).clamp(1, PACKET);
+    let on_the_line = u64::from(framing.line_len(size as u32));
+    bytes.saturating_mul(on_the_line) / (size + HEADER)
+}
+
+fn rate(bytes: u64, span: Nanos) -> Rate {
+    let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(span.0.max(1));
+    Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use sqm_core::spec::cake::Cells;
+
+    use super::*;
+
+    #[test]
+    fn counted_bytes_become_those_of_the_line() {
+        let framing = Framing {
+            from_ip: true,
+            overhead: 18,
+            mpu: 0,
+            cells: Cells::None,
+        };
+        assert_eq!(gross(framing, 1_514_000, 1000), 1_518_000);
+        // One that stands for many.
+        assert_eq!(gross(framing, 15_140, 1), 15_180);
+        assert_eq!(gross(framing, 0, 0), 0);
+        let atm = Framing {
+            cells: Cells::Atm,
+            ..framing
+        };
+        assert_eq!(gross(atm, 66_000, 1000), 106_000);
+    }
+}

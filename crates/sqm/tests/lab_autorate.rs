@@ -1,0 +1,139 @@
+//! `option autorate` when everything fails that it relies on.
+
+mod lab;
+
+use lab::home;
+use serde_json::Value;
+use sqm_lab::{Buffer, Clock, Direction, Home, Line};
+
+/// A line of these rates in kbit/s when it begins.
+fn line(down: u64, up: u64) -> Line {
+    let direction = |kbits_per_sec| Direction {
+        kbits_per_sec,
+        buffer: Buffer::Millis(400),
+        boost: None,
+    };
+    Line {
+        name: "varying",
+        down: direction(down),
+        up: direction(up),
+        base_rtt_ms: 25,
+        overhead: 18,
+        atm: false,
+    }
+}
+
+fn start(home: &Home, reflectors: &str) {
+    let text = format!(
+        "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '20000'\n\
+         \toption upload '4000'\n\toption script 'best_of_cake.qos'\n\toption linklayer 'ethernet'\n\toption overhead '18'\n\
+         \toption autorate '1'\n\toption min_download '1000'\n\toption max_download '80000'\n\
+         \toption min_upload '500'\n\toption max_upload '20000'\n\toption autorate_reflectors '{reflectors}'\n\toption autorate_log '/tmp/rates.csv'\n"
+    );
+    home.write("/tmp/sqm", text.as_bytes()).expect("a file");
+    home.script(
+        "ip netns exec router sqm daemon --config /tmp/sqm >/tmp/log 2>&1 & echo $! >/tmp/pid
+         until sqm status --daemon >/tmp/said 2>&1 && grep -q '^wan0: shaped' /tmp/said; do sleep 0.1; done",
+    )
+    .expect("the daemon shapes");
+}
+
+fn status(home: &Home) -> Value {
+    let said = home.script("sqm status --daemon --json").expect("a status");
+    let status: Value = serde_json::from_str(&said).expect("JSON");
+    status["interfaces"][0].clone()
+}
+
+/// A shell's words for a load in both directions from h1, which may end early.
+const LOAD: &str = "load() { ip netns exec h1 sqm test 10.66.0.2 --quiet --json /tmp/load.json --idle 1 --after 0 --duration $1; }
+";
+
+/// Rates of download and upload, Mbit/s, and their reasons; the interface must be shaped, and the rates within their bounds.
+fn rates(home: &Home, when: &str) -> [(f64, String); 2] {
+    let status = status(home);
+    assert_eq!(status["state"], "shaped", "{when}: {status}");
+    [("download", 1.0, 80.0), ("upload", 0.5, 20.0)].map(|(way, min, max)| {
+        let one = &status["autorate"][way];
+        let mbit = one["rate_bits_per_sec"].as_f64().expect("a rate") / 1e6;
+        assert!((min..=max).contains(&mbit), "{when}: {way} {mbit}");
+        (mbit, one["reason"].as_str().expect("a reason").to_owned())
+    })
+}
+
+#[test]
+fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
+    let home = home(Clock::Virtual, &line(40_000, 8000));
+    home.script(
+        "ip -n core route add 10.77.0.0/24 via 10.66.0.2
+         for n in 1 2 3; do ip -n server addr add 10.77.0.$n/32 dev lo; done; ip -n server link set lo up",
+    )
+    .expect("reflectors");
+    start(&home, "10.77.0.1 10.77.0.2 10.77.0.3");
+    let sh = |script: &str| {
+        home.script(&format!("set +e; {LOAD}{script}; true"))
+            .expect("the lab answers")
+    };
+    let is_found = |when: &str| {
+        sh("load 20s");
+        let [(down, _), (up, _)] = rates(&home, when);
+        assert!(down >= 0.75 * 40.0 && up >= 0.75 * 8.0, "{when}: {down}/{up}");
+    };
+    is_found("at first");
+
+    // Nobody answers any more, under load.
+    sh("for n in 1 2 3; do ip -n server addr del 10.77.0.$n/32 dev lo; done; load 20s & sleep 18");
+    let [(down, why), _] = rates(&home, "reflectors dead");
+    assert!(
+        why.contains("no signals") || why.contains("towards base"),
+        "{why}"
+    );
+    assert!(down >= 19.0, "it goes to base, not to nothing: {down}");
+    sh("wait; sleep 4; for n in 1 2 3; do ip -n server addr add 10.77.0.$n/32 dev lo; done");
+    is_found("reflectors back");
+
+    // All of them lie.
+    sh("tc -n server qdisc add dev eth0 root handle 1: prio
+        tc -n server qdisc add dev eth0 parent 1:3 netem delay 100ms 100ms
+        tc -n server filter add dev eth0 parent 1: protocol ip u32 match ip src 10.77.0.0/24 flowid 1:3
+        load 20s");
+    rates(&home, "reflectors lie");
+    sh("tc -n server qdisc del dev eth0 root");
+    is_found("reflectors tell the truth again");
+
+    // The clock on the wall jumps, there and back.
+    sh(
+        "load 20s & sleep 6; date -s @$(($(date +%s) + 3600)); sleep 6; date -s @$(($(date +%s) - 3600)); wait",
+    );
+    rates(&home, "the clock has jumped");
+    is_found("after the jumps");
+
+    // The line carries nothing for half a minute.
+    let modem = |rate: u64| {
+        format!(
+            "for d in lan0 wan0; do tc -n modem qdisc change dev $d root handle 1: tbf rate {rate}bit burst 5k limit 200k; done"
+        )
+    };
+    sh(&format!("load 50s & sleep 5; {}; sleep 30", modem(1000)));
+    rates(&home, "no capacity");
+    sh(&format!("{}; wait", modem(8_000_000)));
+    sh("load 20s");
+    let [(down, _), (up, _)] = rates(&home, "capacity back");
+    assert!(
+        down >= 0.75 * 8.0 && up >= 0.75 * 8.0,
+        "capacity back: {down}/{up}"
+    );
+
+    // The device goes down and comes back.
+    sh(
+        "load 20s & sleep 5; ip -n router link set wan0 down; sleep 5; ip -n router link set wan0 up
+        ip -n router route add default via 10.64.0.2; wait; load 20s",
+    );
+    let [(down, _), (up, _)] = rates(&home, "device back");
+    assert!(down >= 0.75 * 8.0 && up >= 0.75 * 8.0, "device back: {down}/{up}");
+
+    // The daemon dies: the last rates stay.
+    let [(_, _), (up, _)] = rates(&home, "before the end");
+    let bandwidth = sh("kill -KILL $(cat /tmp/pid); sleep 2; tc -n router qdisc show dev wan0 root");
+    let kept = format!("bandwidth {}Kbit", (up * 1000.0) as u64);
+    assert!(bandwidth.contains(&kept), "{kept}: {bandwidth}");
+}
