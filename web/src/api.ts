@@ -280,7 +280,12 @@ export interface Tune {
         download_kbit: number;
         upload_kbit: number;
         verified?: { idle_ms?: number; added_p95_ms?: number; download_mbit?: number; upload_mbit?: number } | null;
-        warnings?: string[];
+        /** Why the target does not hold, if it does not. */
+        warning?: string | null;
+        /** What to change so that bytes are counted as the line counts them. */
+        overhead?: { advice: string[] } | null;
+        /** The line without shaping, and what was found for it. */
+        found?: { direction: 'down' | 'up'; idle_ms: number; bloat_ms: number; unshaped_mbit: number }[];
     } | null;
     error: string | null;
 }

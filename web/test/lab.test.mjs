@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
-import { accessible, browse, open, shot } from './browser.mjs';
+import { accessible, browse, fits, open, shot } from './browser.mjs';
 import { Lab, SERVER } from './lab.mjs';
 
 const PORT = 18080;
@@ -93,6 +93,8 @@ test('a newcomer measures, shapes the line, sees it in the kernel, and measures 
     await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
     await page.getByText('Shaped as planned').waitFor();
     await page.getByText('3.90 Mbit/s').first().waitFor();
+    // Rates are known from the second sample on.
+    await page.locator('.figures dd', { hasText: /^\d.* Mbit\/s$/ }).first().waitFor();
     await shot(page, 'lab-dashboard');
     await page.finish();
     console.log(`latency under load: ${before} ms before, ${after} ms after`);
@@ -165,11 +167,13 @@ test('the real options, kinds of line and findings fit the page and everybody', 
             await page.getByRole('tab', { name: tab }).click();
             const closed = page.locator('details:not([open]) > summary');
             while ((await closed.count()) > 0) await closed.first().click();
+            await fits(page);
             await shot(page, `lab-${tab.split(' ')[0].toLowerCase()}-${width}`);
             await accessible(page);
         }
         await page.getByRole('link', { name: 'Diagnose' }).click();
         await page.getByRole('button', { name: 'Look again' }).waitFor();
+        await fits(page);
         await shot(page, `lab-diagnose-${width}`);
         await accessible(page);
         await page.finish();

@@ -38,11 +38,12 @@ const PLACES = {
 };
 
 describe('every part of the page', () => {
-    for (const [width, scheme, locale] of [
-        [360, 'light', 'en-GB'],
-        [1440, 'light', 'en-GB'],
-        [360, 'dark', 'de-DE'],
-        [1440, 'dark', 'de-DE'],
+    for (const [width, scheme, locale, isJudged] of [
+        [360, 'light', 'en-GB', true],
+        [1440, 'light', 'en-GB', false],
+        [360, 'dark', 'de-DE', false],
+        // Each language, each light and each width once before the judge, who takes his time.
+        [1440, 'dark', 'de-DE', true],
     ]) {
         test(`${width} px, ${scheme}, ${locale}`, async (t) => {
             const mock = await serve(t, LINE, { findings: [FINDING] });
@@ -54,7 +55,7 @@ describe('every part of the page', () => {
                 while ((await closed.count()) > 0) await closed.first().click();
                 await settled(page);
                 await fits(page);
-                await accessible(page);
+                if (isJudged) await accessible(page);
                 await shot(page, `${name}-${width}-${scheme}`);
             }
             await page.finish();

@@ -37,7 +37,9 @@ export function useLive(): Live {
         api.history(MINUTE, MINUTE)
             .then((history) => {
                 // What has arrived meanwhile is newer.
-                if (!isOver) for (const [name, past] of of(history)) curves.set(name, joined(past, curves.get(name)));
+                if (isOver) return;
+                for (const [name, past] of of(history)) curves.set(name, joined(past, curves.get(name)));
+                setLive((before) => ({ ...before, curves }));
             })
             .catch(() => {});
         const end = follow('live?hz=5', {

@@ -114,7 +114,7 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
 
 export const called = (test: Test) => test.title || date(test.started_unix_ms / 1000);
 
-const TONES: Record<Test['state'], Tone> = { running: 'plain', done: 'good', failed: 'bad', stopped: 'warn' };
+const TONES: Record<Test['state'], Tone> = { running: 'plain', done: 'plain', failed: 'bad', stopped: 'warn' };
 
 function Outcome({ test }: { test: Test }) {
     const grade = test.verdict?.grade;

@@ -190,9 +190,15 @@ function Ended({ tune }: { tune: Tune }) {
             {tune.state === 'stopped' && <Notice tone="warn">{t('tune.stopped')}</Notice>}
             <Errors of={tune.error ? [tune.error] : []} />
             {result && <Figures of={figures(result)} />}
-            {result?.warnings?.map((warning) => (
-                <Notice key={warning} tone="warn">
-                    <p>{warning}</p>
+            {result && <BeforeAndAfter of={result} />}
+            {result?.warning && (
+                <Notice tone="warn">
+                    <p>{result.warning}</p>
+                </Notice>
+            )}
+            {result?.overhead?.advice.map((advice) => (
+                <Notice key={advice}>
+                    <p>{advice}</p>
                 </Notice>
             ))}
             <details open={!result}>
@@ -215,7 +221,46 @@ function Ended({ tune }: { tune: Tune }) {
     );
 }
 
-function figures({ download_kbit, upload_kbit, verified }: NonNullable<Tune['result']>): Figure[] {
+type Result = NonNullable<Tune['result']>;
+
+/** What the load added to the round trip with and without the shaper. */
+function BeforeAndAfter({ of: { found, verified } }: { of: Result }) {
+    if (!found?.length || !verified) return null;
+    const ms = (value: number | undefined) => (value === undefined ? '–' : `${significant(value)} ms`);
+    const rate = (value: number | undefined) => (value === undefined ? '–' : mbit(value * 1e6));
+    return (
+        <div class="scroll" tabIndex={0} role="region" aria-label={t('tune.comparison')}>
+            <table>
+                <thead>
+                    <tr>
+                        <th scope="col">{t('tune.comparison')}</th>
+                        <th scope="col">{t('direction.download')}</th>
+                        <th scope="col">{t('direction.upload')}</th>
+                        <th scope="col">{t('tune.latency')}</th>
+                    </tr>
+                </thead>
+                <tbody>
+                    {found.map(({ direction, unshaped_mbit, bloat_ms }) => (
+                        <tr key={direction}>
+                            <th scope="row">{t(`tune.before.${direction}`)}</th>
+                            <td>{direction === 'down' ? rate(unshaped_mbit) : '–'}</td>
+                            <td>{direction === 'up' ? rate(unshaped_mbit) : '–'}</td>
+                            <td>+{ms(bloat_ms)}</td>
+                        </tr>
+                    ))}
+                    <tr>
+                        <th scope="row">{t('tune.after')}</th>
+                        <td>{rate(verified.download_mbit)}</td>
+                        <td>{rate(verified.upload_mbit)}</td>
+                        <td>+{ms(verified.added_p95_ms)}</td>
+                    </tr>
+                </tbody>
+            </table>
+        </div>
+    );
+}
+
+function figures({ download_kbit, upload_kbit, verified }: Result): Figure[] {
     const rate = (kilobits: number) => (kilobits === 0 ? t('dashboard.unshaped') : mbit(kilobits * 1000));
     const added = verified?.added_p95_ms;
     return [
