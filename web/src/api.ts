@@ -41,7 +41,21 @@ export interface InterfaceStatus {
     owner: string | null;
     download: Direction | null;
     upload: Direction | null;
-    autorate?: Record<string, unknown> | null;
+    autorate?: Autorate | null;
+}
+
+/** The rate controller and its last decisions. */
+export interface Autorate {
+    download: AutorateDirection;
+    upload: AutorateDirection;
+    is_probing: boolean;
+    reflectors: { address: string; rtt_ms: number | null; answers: number; lost: number }[];
+}
+
+export interface AutorateDirection {
+    rate_bits_per_sec: number;
+    reason: string;
+    cuts: number;
 }
 
 export interface Direction {

@@ -229,7 +229,7 @@ export class Mock {
             daemon: { running: this.daemon, health: this.daemon ? 'ok' : 'absent', error: this.daemon ? null : 'cannot connect to /run/sqm/api.sock', program: '0.0.0', file: '/etc/config/sqm', errors: [], warnings: [] },
             interfaces: this.#sample().interfaces.map((one) => ({
                 ...one, why: this.state === 'shaped' ? null : 'the kernel refused the change', for_seconds: 4000, applied: 1, repaired: 0, changes: [],
-                device: { index: 3, mtu_bytes: 1492, up: true, carrier: true }, owner: 'sqm',
+                autorate: this.autorate ?? null, device: { index: 3, mtu_bytes: 1492, up: true, carrier: true }, owner: 'sqm',
             })),
             unconfirmed: this.#unconfirmed(),
             running_test: null,

@@ -12,6 +12,12 @@ const FINDING = {
     evidence: ['flowtable inet fw4 ft: devices = { eth0, eth1 }, flags offload'], remedy: 'Switch hardware flow offloading off.', fixable: true,
 };
 
+const AUTORATE = {
+    download: { rate_bits_per_sec: 84e6, reason: 'steady: nothing waits', load_bits_per_sec: 2e6, cuts: 3 },
+    upload: { rate_bits_per_sec: 38e6, reason: 'lowered: 21 ms more than usual under load', load_bits_per_sec: 37e6, cuts: 12 },
+    is_probing: true, probes_sent: 400, reflectors: [{ address: '9.9.9.9', rtt_ms: 14.2, is_one_way: false, answers: 190, lost: 1 }],
+};
+
 let chromium;
 before(async () => {
     chromium = await browse();
@@ -46,7 +52,7 @@ describe('every part of the page', () => {
         [1440, 'dark', 'de-DE', true],
     ]) {
         test(`${width} px, ${scheme}, ${locale}`, async (t) => {
-            const mock = await serve(t, LINE, { findings: [FINDING] });
+            const mock = await serve(t, LINE, { findings: [FINDING], autorate: AUTORATE });
             const page = await open(chromium.browser, mock.url, { width, scheme, locale });
             for (const [name, place] of Object.entries(PLACES)) {
                 await page.goto(mock.url + place);

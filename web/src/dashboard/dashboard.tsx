@@ -1,7 +1,7 @@
 /** What the line is doing, and whether it works. */
 
 import { useMemo, useState } from 'preact/hooks';
-import type { Direction, InterfaceStatus, State } from '../api';
+import type { Autorate, Direction, InterfaceStatus, State } from '../api';
 import { clock, number, t } from '../i18n';
 import { useStore } from '../store';
 import { Chart, type Series } from '../ui/chart';
@@ -111,7 +111,7 @@ function Line({ of, curves, period }: { of: InterfaceStatus; curves: Curves | nu
                 <Now name="upload" of={of.upload} />
             </div>
             {(of.download || of.upload) && <Pictures curves={curves} period={period} />}
-            {of.autorate && <Autorate of={of.autorate} />}
+            {of.autorate && <AutorateOf of={of.autorate} />}
             <Tins download={of.download} upload={of.upload} />
         </section>
     );
@@ -214,18 +214,39 @@ function drawn(curves: Curves | null, period: Period) {
     };
 }
 
-function Autorate({ of }: { of: Record<string, unknown> }) {
+function AutorateOf({ of }: { of: Autorate }) {
+    const names = ['download', 'upload'] as const;
     return (
         <div class="stack">
             <h3>{t('dashboard.autorate')}</h3>
-            <Figures
-                of={Object.entries(of)
-                    .filter(([, value]) => typeof value === 'string' || typeof value === 'number')
-                    .map(([name, value]) => ({
-                        name: name.replaceAll('_', ' '),
-                        value: typeof value === 'number' ? significant(value) : String(value),
-                    }))}
-            />
+            <div class="scroll" tabIndex={0} role="region" aria-label={t('dashboard.autorate')}>
+                <table>
+                    <thead>
+                        <tr>
+                            <th scope="col">{t('dashboard.direction')}</th>
+                            <th scope="col">{t('test.rate')}</th>
+                            <th scope="col">{t('dashboard.cuts')}</th>
+                            <th scope="col">{t('dashboard.reason')}</th>
+                        </tr>
+                    </thead>
+                    <tbody>
+                        {names.map((name) => (
+                            <tr key={name}>
+                                <th scope="row">{t(`direction.${name}`)}</th>
+                                <td>{mbit(of[name].rate_bits_per_sec)}</td>
+                                <td>{number(of[name].cuts)}</td>
+                                <td>{of[name].reason}</td>
+                            </tr>
+                        ))}
+                    </tbody>
+                </table>
+            </div>
+            <p class="small soft">
+                {t(of.is_probing ? 'dashboard.probing' : 'dashboard.not_probing')}{' '}
+                {of.reflectors
+                    .map(({ address, rtt_ms }) => `${address} ${rtt_ms === null ? '–' : milliseconds(rtt_ms * 1000)}`)
+                    .join(', ')}
+            </p>
         </div>
     );
 }

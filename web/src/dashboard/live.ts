@@ -20,6 +20,9 @@ export interface Curves {
 export const MINUTE = 60;
 const HOUR = 3600;
 
+/** Curves have every sample; figures that change more often than this cannot be read, and drawing costs. */
+const REDRAW_MS = 400;
+
 export interface Live {
     sample: Sample | null;
     /** By interface. */
@@ -33,6 +36,7 @@ export function useLive(): Live {
     useEffect(() => {
         const curves = new Map<string, Curves>();
         let heard = Date.now();
+        let drawn = 0;
         let isOver = false;
         api.history(MINUTE, MINUTE)
             .then((history) => {
@@ -50,6 +54,8 @@ export function useLive(): Live {
                     push(known, sample.unix_ms / 1000, one.download, one.upload);
                     curves.set(one.interface, { ...known });
                 }
+                if (heard - drawn < REDRAW_MS) return;
+                drawn = heard;
                 setLive({ sample, curves, silent: null });
             },
         });

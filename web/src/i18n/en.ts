@@ -79,6 +79,11 @@ export const en = {
     'dashboard.share': 'Share',
     'dashboard.flows': 'Flows',
     'dashboard.autorate': 'Autorate',
+    'dashboard.direction': 'Direction',
+    'dashboard.cuts': 'Lowered so often',
+    'dashboard.reason': 'Why the rate is what it is',
+    'dashboard.probing': 'The line is in use, so reflectors are asked for their round trip:',
+    'dashboard.not_probing': 'The line is quiet: nobody is asked. Reflectors:',
     'dashboard.stale': 'No news from the router for {n} s.',
 
     'settings.title': 'Settings',
