@@ -446,9 +446,3 @@ export function follow(
     }
     return () => source.close();
 }
-
-/** An error in words for the page. */
-export function words(error: unknown, noAnswer: string): string {
-    if (error instanceof Refusal) return error.status === 0 ? noAnswer : error.message;
-    return String(error);
-}

@@ -2,15 +2,16 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { api, words } from './api';
+import { api } from './api';
 import { t } from './i18n';
 import { useIsAdmin, useStore } from './store';
-import { Errors, Notice } from './ui/parts';
+import { Failed, useAttempt } from './ui/attempt';
+import { Notice } from './ui/parts';
 
 export function Confirm() {
     const { secondsLeft, silentSince, refresh, status } = useStore();
     const isAdmin = useIsAdmin();
-    const [error, setError] = useState('');
+    const { error, attempt } = useAttempt();
     const [outcome, setOutcome] = useState<'kept' | 'reverted' | null>(null);
     const waiting = status?.unconfirmed ?? null;
     const before = useRef(waiting);
@@ -30,15 +31,10 @@ export function Confirm() {
     }, [waiting]);
 
     const say = async (keep: boolean) => {
-        setError('');
-        try {
-            answered.current = true;
-            await (keep ? api.confirm() : api.revert());
-            setOutcome(keep ? 'kept' : 'reverted');
-        } catch (problem) {
-            answered.current = false;
-            setError(words(problem, t('app.no_answer')));
-        }
+        answered.current = true;
+        const worked = await attempt(keep ? api.confirm : api.revert);
+        answered.current = worked;
+        if (worked) setOutcome(keep ? 'kept' : 'reverted');
         await refresh();
     };
 
@@ -65,7 +61,7 @@ export function Confirm() {
             <Notice tone="warn">
                 <h2>{t('confirm.title')}</h2>
                 <p class="numbers">{t('confirm.text', { n: secondsLeft })}</p>
-                <Errors of={error ? [error] : []} />
+                <Failed of={error} />
                 {isAdmin && (
                     <div class="row">
                         <button type="button" class="main" onClick={() => void say(true)}>

@@ -1,8 +1,9 @@
 /** The password. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { api, Refusal, type Session, words } from './api';
+import { api, Refusal, type Session } from './api';
 import { t } from './i18n';
+import { words } from './ui/attempt';
 import { Dialog } from './ui/parts';
 
 export function LogIn({ done }: { done: (session: Session | null) => void }) {
@@ -58,5 +59,5 @@ export function LogIn({ done }: { done: (session: Session | null) => void }) {
 function reason(error: unknown): string {
     if (error instanceof Refusal && error.status === 401) return t('session.wrong');
     if (error instanceof Refusal && error.status === 429) return t('session.locked', { n: error.retryAfter });
-    return words(error, t('app.no_answer'));
+    return words(error);
 }

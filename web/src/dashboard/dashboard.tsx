@@ -6,6 +6,7 @@ import { clock, number, t } from '../i18n';
 import { useStore } from '../store';
 import { Chart, type Series } from '../ui/chart';
 import { Badge, Figures, Meter, Notice, type Tone } from '../ui/parts';
+import { Table } from '../ui/table';
 import { bytes, duration, mbit, milliseconds, significant } from '../units';
 import { type Curves, MINUTE, useHour, useLive } from './live';
 
@@ -219,28 +220,20 @@ function AutorateOf({ of }: { of: Autorate }) {
     return (
         <div class="stack">
             <h3>{t('dashboard.autorate')}</h3>
-            <div class="scroll" tabIndex={0} role="region" aria-label={t('dashboard.autorate')}>
-                <table>
-                    <thead>
-                        <tr>
-                            <th scope="col">{t('dashboard.direction')}</th>
-                            <th scope="col">{t('test.rate')}</th>
-                            <th scope="col">{t('dashboard.cuts')}</th>
-                            <th scope="col">{t('dashboard.reason')}</th>
-                        </tr>
-                    </thead>
-                    <tbody>
-                        {names.map((name) => (
-                            <tr key={name}>
-                                <th scope="row">{t(`direction.${name}`)}</th>
-                                <td>{mbit(of[name].rate_bits_per_sec)}</td>
-                                <td>{number(of[name].cuts)}</td>
-                                <td>{of[name].reason}</td>
-                            </tr>
-                        ))}
-                    </tbody>
-                </table>
-            </div>
+            <Table
+                label={t('dashboard.autorate')}
+                heads={[t('dashboard.direction'), t('test.rate'), t('dashboard.cuts'), t('dashboard.reason')]}
+                rows={names.map((name) => ({
+                    key: name,
+                    cells: [
+                        t(`direction.${name}`),
+                        mbit(of[name].rate_bits_per_sec),
+                        number(of[name].cuts),
+                        of[name].reason,
+                    ],
+                }))}
+                isWords
+            />
             <p class="small soft">
                 {t(of.is_probing ? 'dashboard.probing' : 'dashboard.not_probing')}{' '}
                 {of.reflectors
@@ -265,37 +258,33 @@ function Tins({ download, upload }: { download: Direction | null; upload: Direct
             <div class="stack">
                 <p class="soft small">{t('dashboard.tins_help')}</p>
                 {directions.map(({ name, tins }) => (
-                    <div key={name} class="scroll" tabIndex={0} role="region" aria-label={t(`direction.${name}`)}>
-                        <table>
-                            <caption class="hidden">{t('dashboard.tins')}</caption>
-                            <thead>
-                                <tr>
-                                    <th scope="col">{t(`direction.${name}`)}</th>
-                                    <th scope="col">{t('test.rate')}</th>
-                                    <th scope="col">{t('dashboard.share')}</th>
-                                    <th scope="col">{t('dashboard.queue_delay')}</th>
-                                    <th scope="col">{t('dashboard.backlog')}</th>
-                                    <th scope="col">{t('dashboard.drops')}</th>
-                                    <th scope="col">{t('dashboard.marks')}</th>
-                                    <th scope="col">{t('dashboard.flows')}</th>
-                                </tr>
-                            </thead>
-                            <tbody>
-                                {tins.map((tin) => (
-                                    <tr key={tin.name}>
-                                        <th scope="row">{tin.name}</th>
-                                        <td>{tin.rate_bits_per_sec === null ? '–' : mbit(tin.rate_bits_per_sec)}</td>
-                                        <td>{mbit(tin.threshold_bits_per_sec)}</td>
-                                        <td>{milliseconds(tin.delay_peak_us)}</td>
-                                        <td>{bytes(tin.backlog_bytes)}</td>
-                                        <td>{number(tin.drops)}</td>
-                                        <td>{number(tin.marks)}</td>
-                                        <td>{number(tin.sparse_flows + tin.bulk_flows)}</td>
-                                    </tr>
-                                ))}
-                            </tbody>
-                        </table>
-                    </div>
+                    <Table
+                        key={name}
+                        label={`${t('dashboard.tins')}, ${t(`direction.${name}`)}`}
+                        heads={[
+                            t(`direction.${name}`),
+                            t('test.rate'),
+                            t('dashboard.share'),
+                            t('dashboard.queue_delay'),
+                            t('dashboard.backlog'),
+                            t('dashboard.drops'),
+                            t('dashboard.marks'),
+                            t('dashboard.flows'),
+                        ]}
+                        rows={tins.map((tin) => ({
+                            key: tin.name,
+                            cells: [
+                                tin.name,
+                                tin.rate_bits_per_sec === null ? '–' : mbit(tin.rate_bits_per_sec),
+                                mbit(tin.threshold_bits_per_sec),
+                                milliseconds(tin.delay_peak_us),
+                                bytes(tin.backlog_bytes),
+                                number(tin.drops),
+                                number(tin.marks),
+                                number(tin.sparse_flows + tin.bulk_flows),
+                            ],
+                        }))}
+                    />
                 ))}
             </div>
         </details>

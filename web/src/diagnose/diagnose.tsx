@@ -1,10 +1,11 @@
 /** Is it working? What is wrong, what to do, what happened, and all of it as one file for whoever helps. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { address, api, type Diagnosis, type DoctorFinding, follow, type LogEntry, words } from '../api';
+import { address, api, type Diagnosis, type DoctorFinding, follow, type LogEntry } from '../api';
 import { clock, date, t } from '../i18n';
 import { useAnswer, useIsAdmin } from '../store';
-import { Badge, Errors, Notice } from '../ui/parts';
+import { Failed, useAttempt } from '../ui/attempt';
+import { Badge, Notice } from '../ui/parts';
 
 export function Diagnose() {
     const isAdmin = useIsAdmin();
@@ -21,18 +22,8 @@ export function Diagnose() {
 
 function Findings({ isAdmin }: { isAdmin: boolean }) {
     const [diagnosis, setDiagnosis] = useState<Diagnosis | null>(null);
-    const [wrong, setWrong] = useState('');
-    const [isBusy, setIsBusy] = useState(false);
-    const ask = async (question: () => Promise<Diagnosis>) => {
-        setIsBusy(true);
-        try {
-            setDiagnosis(await question());
-            setWrong('');
-        } catch (problem) {
-            setWrong(words(problem, t('app.no_answer')));
-        }
-        setIsBusy(false);
-    };
+    const { error, isBusy, attempt } = useAttempt();
+    const ask = (question: () => Promise<Diagnosis>) => attempt(async () => setDiagnosis(await question()));
     useEffect(() => void ask(api.doctor), []);
     const canFix = diagnosis?.findings.some(({ fixable }) => fixable) ?? false;
     return (
@@ -50,7 +41,7 @@ function Findings({ isAdmin }: { isAdmin: boolean }) {
                     </button>
                 </span>
             </div>
-            <Errors of={wrong ? [wrong] : []} />
+            <Failed of={error} />
             {diagnosis?.fixed.map((finding) => (
                 <Notice key={finding.id} tone="good">
                     <p>
@@ -144,7 +135,7 @@ function Audit() {
     return (
         <section class="card">
             <h2>{t('diagnose.audit')}</h2>
-            {error !== null && <Errors of={[words(error, t('app.no_answer'))]} />}
+            <Failed of={error} />
             {answer?.length === 0 && <p class="soft">{t('diagnose.audit_none')}</p>}
             {answer && answer.length > 0 && (
                 <ol class="log" reversed tabIndex={0} aria-label={t('diagnose.audit')}>

@@ -1,17 +1,18 @@
 /** One test: live while it runs, then its figures, its grade and its pictures. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { address, api, follow, type Plot, type Progress, type Test, words } from '../api';
+import { address, api, follow, type Plot, type Progress, type Test } from '../api';
 import { t } from '../i18n';
 import { useAnswer, useIsAdmin } from '../store';
 import { Chart } from '../ui/chart';
+import { Failed, useAttempt } from '../ui/attempt';
 import { Errors, type Figure, Figures, Notice } from '../ui/parts';
 import { bytes, significant } from '../units';
 import { called, Picture } from './test-page';
 
 export function One({ id, ended }: { id: string; ended: () => Promise<void> }) {
     const { answer: test, error, again } = useAnswer(() => api.test(id));
-    if (error) return <Errors of={[words(error, t('app.no_answer'))]} />;
+    if (error) return <Failed of={error} />;
     if (!test) return <p>{t('app.loading')}</p>;
     if (test.state === 'running') {
         return (
@@ -30,7 +31,7 @@ export function One({ id, ended }: { id: string; ended: () => Promise<void> }) {
 function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
     const isAdmin = useIsAdmin();
     const [seen, setSeen] = useState<Progress[]>([]);
-    const [wrong, setWrong] = useState('');
+    const { error, attempt } = useAttempt();
     useEffect(() => {
         const end = follow(
             `tests/${test.id}/live`,
@@ -68,12 +69,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
             <div class="head">
                 <h2>{called(test)}</h2>
                 {isAdmin && (
-                    <button
-                        type="button"
-                        onClick={() =>
-                            void api.stopTest(test.id).catch((problem) => setWrong(words(problem, t('app.no_answer'))))
-                        }
-                    >
+                    <button type="button" onClick={() => void attempt(() => api.stopTest(test.id))}>
                         {t('do.stop')}
                     </button>
                 )}
@@ -83,7 +79,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
                 {last && ` · ${t(`test.stage.${last.stage}`)}`}
             </p>
             <progress aria-label={called(test)} max={total} value={last?.elapsed_s ?? 0} />
-            <Errors of={wrong ? [wrong] : []} />
+            <Failed of={error} />
             <Chart
                 {...frame}
                 title={t('test.down')}

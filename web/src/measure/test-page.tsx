@@ -1,11 +1,12 @@
 /** The bufferbloat test: start it, watch it, read it, compare it. */
 
 import { useState } from 'preact/hooks';
-import { api, type Test, type Tests, words } from '../api';
+import { api, type Test, type Tests } from '../api';
 import { date, t } from '../i18n';
 import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
-import { Badge, Errors, type Tone } from '../ui/parts';
+import { Failed, useAttempt } from '../ui/attempt';
+import { Badge, type Tone } from '../ui/parts';
 import { significant } from '../units';
 import { Compared } from './compared';
 import { One } from './one';
@@ -22,7 +23,7 @@ export function TestPage({ path }: { path: string[] }) {
     return (
         <>
             <h1>{t('test.title')}</h1>
-            {error !== null && <Errors of={[words(error, t('app.no_answer'))]} />}
+            <Failed of={error} />
             {what === 'compare' && <Compared key={ids} ids={ids.split(',')} />}
             {what && what !== 'compare' && <One key={what} id={what} ended={changed} />}
             {isAdmin && tests && !tests.running && (
@@ -47,15 +48,9 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
     const [chosen, setChosen] = useState<string[]>([]);
     const choose = (id: string, on: boolean) =>
         setChosen((before) => [...before.filter((other) => other !== id), ...(on ? [id] : [])]);
-    const [wrong, setWrong] = useState('');
+    const { error, attempt } = useAttempt();
     const forget = async (id: string) => {
-        try {
-            await api.deleteTest(id);
-            choose(id, false);
-            setWrong('');
-        } catch (problem) {
-            setWrong(words(problem, t('app.no_answer')));
-        }
+        if (await attempt(() => api.deleteTest(id))) choose(id, false);
         await changed();
     };
     return (
@@ -73,7 +68,7 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
                     </button>
                 )}
             </div>
-            <Errors of={wrong ? [wrong] : []} />
+            <Failed of={error} />
             {tests.length === 0 ? (
                 <p class="soft">{t('test.none')}</p>
             ) : (

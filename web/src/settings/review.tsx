@@ -1,8 +1,9 @@
 /** What will change, before it does; and what happened when it was tried. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { api, type Change, type Check, Refusal, words } from '../api';
+import { api, type Change, type Check, Refusal } from '../api';
 import { t } from '../i18n';
+import { words } from '../ui/attempt';
 import { Dialog, Diff, Errors, Notice } from '../ui/parts';
 import { Conflict } from './settings';
 
@@ -27,7 +28,7 @@ export function Review({ check, changes, revision, close, renew, applied }: Prop
             await api.apply(revision, changes);
             await applied();
         } catch (problem) {
-            setRefusal(problem instanceof Refusal ? problem : new Refusal(-1, '', words(problem, '')));
+            setRefusal(problem instanceof Refusal ? problem : new Refusal(-1, '', words(problem)));
         } finally {
             setIsBusy(false);
         }

@@ -1,12 +1,13 @@
 /** The settings: lines, three tabs for each, and the way from a change to a confirmed change. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { api, type Check, type Config, type Finding, type Interfaces, type Link, type Option, words } from '../api';
+import { api, type Check, type Config, type Finding, type Interfaces, type Link, type Option } from '../api';
 import { t } from '../i18n';
 import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { ChoiceField } from '../ui/labelled';
-import { Badge, Errors, Notice, Tabs } from '../ui/parts';
+import { Failed } from '../ui/attempt';
+import { Badge, Notice, Tabs } from '../ui/parts';
 import { useCheck } from './check';
 import { add, changes, type Draft, EMPTY, lines, rebase, remove, set, type Line } from './draft';
 import { ON, type Form } from './field';
@@ -15,7 +16,7 @@ import { countIn, TAB_IDS, Tab, type TabId } from './tabs';
 
 export function Settings({ path }: { path: string[] }) {
     const { answer, error } = useAnswer(load);
-    if (error) return <Errors of={[words(error, t('app.no_answer'))]} />;
+    if (error) return <Failed of={error} />;
     if (!answer) return <p>{t('app.loading')}</p>;
     return <Loaded {...answer} path={path} />;
 }
@@ -98,7 +99,7 @@ function Loaded({ config: first, options, links, interfaces, path }: Facts & { p
                 )}
             </div>
             {check && check.revision !== config.revision && !waiting && <Conflict renew={renew} />}
-            {error !== null && <Errors of={[words(error, t('app.no_answer'))]} />}
+            <Failed of={error} />
             {check && <Elsewhere check={check} known={all} />}
             {!line && <Empty begin={begin} isAdmin={isAdmin} />}
             {line && (

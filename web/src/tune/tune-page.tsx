@@ -1,12 +1,14 @@
 /** The search for the best rates, step by step. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { api, follow, type Tune, type TuneStep, words } from '../api';
+import { api, follow, type Tune, type TuneStep } from '../api';
 import { clock, t } from '../i18n';
-import { Secret, Server } from '../measure/start';
+import { StartForm } from '../measure/start-form';
 import { useAnswer, useIsAdmin, useStore } from '../store';
+import { Failed, useAttempt } from '../ui/attempt';
 import { ChoiceField, TextField } from '../ui/labelled';
 import { Errors, type Figure, Figures, Notice } from '../ui/parts';
+import { Table } from '../ui/table';
 import { mbit, significant } from '../units';
 
 export function TunePage() {
@@ -16,7 +18,7 @@ export function TunePage() {
     return (
         <>
             <h1>{t('tune.title')}</h1>
-            {error !== null && <Errors of={[words(error, t('app.no_answer'))]} />}
+            <Failed of={error} />
             {tune?.state === 'running' && <Running first={tune} ended={again} />}
             {tune && tune.state !== 'running' && tune.state !== 'none' && <Ended tune={tune} />}
             {tune && tune.state !== 'running' && isAdmin && status && (
@@ -27,11 +29,8 @@ export function TunePage() {
 }
 
 function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune; started: () => Promise<void> }) {
-    const [host, setHost] = useState(last.host ?? '');
     const [name, setName] = useState(last.interface ?? interfaces[0] ?? '');
     const [target, setTarget] = useState('5');
-    const [secret, setSecret] = useState('');
-    const [wrong, setWrong] = useState('');
     if (interfaces.length === 0) {
         return (
             <section class="card">
@@ -44,68 +43,41 @@ function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune
             </section>
         );
     }
-    const submit = async (event: Event) => {
-        event.preventDefault();
-        setWrong('');
-        try {
-            await api.startTune({
-                host: host.trim(),
-                interface: name,
-                target_ms: Number(target),
-                ...(secret ? { secret } : {}),
-            });
-            await started();
-        } catch (problem) {
-            setWrong(words(problem, t('app.no_answer')));
-        }
+    const start = async (host: string, secret: { secret?: string }) => {
+        await api.startTune({ host, interface: name, target_ms: Number(target), ...secret });
+        await started();
     };
     return (
-        <form class="card" onSubmit={submit}>
-            <p>{t('tune.help')}</p>
-            <div class="fields">
-                <Server value={host} set={setHost} />
-                {interfaces.length > 1 && (
-                    <ChoiceField
-                        id="tune-line"
-                        label={t('tune.line')}
-                        value={name}
-                        choices={interfaces.map((one) => ({ value: one, text: one }))}
-                        choose={setName}
-                    />
-                )}
-                <TextField
-                    id="tune-target"
-                    label={t('tune.target')}
-                    help={t('tune.target_help')}
-                    type="number"
-                    min={0.5}
-                    max={1000}
-                    step="any"
-                    required
-                    value={target}
-                    set={setTarget}
+        <StartForm about={t('tune.help')} host={last.host ?? ''} start={start}>
+            {interfaces.length > 1 && (
+                <ChoiceField
+                    id="tune-line"
+                    label={t('tune.line')}
+                    value={name}
+                    choices={interfaces.map((one) => ({ value: one, text: one }))}
+                    choose={setName}
                 />
-            </div>
-            <details>
-                <summary>{t('settings.advanced')}</summary>
-                <div class="fields">
-                    <Secret value={secret} set={setSecret} />
-                </div>
-            </details>
-            <Errors of={wrong ? [wrong] : []} />
-            <div>
-                <button type="submit" class="main">
-                    {t('do.start')}
-                </button>
-            </div>
-        </form>
+            )}
+            <TextField
+                id="tune-target"
+                label={t('tune.target')}
+                help={t('tune.target_help')}
+                type="number"
+                min={0.5}
+                max={1000}
+                step="any"
+                required
+                value={target}
+                set={setTarget}
+            />
+        </StartForm>
     );
 }
 
 function Running({ first, ended }: { first: Tune; ended: () => Promise<void> }) {
     const isAdmin = useIsAdmin();
     const [steps, setSteps] = useState<TuneStep[]>(first.steps);
-    const [wrong, setWrong] = useState('');
+    const { error, attempt } = useAttempt();
     useEffect(() => {
         const finish = () => {
             end();
@@ -137,16 +109,13 @@ function Running({ first, ended }: { first: Tune; ended: () => Promise<void> }) 
             <div class="head">
                 <h2>{t('tune.running')}</h2>
                 {isAdmin && (
-                    <button
-                        type="button"
-                        onClick={() => void api.stopTune().catch((problem) => setWrong(words(problem, t('app.no_answer'))))}
-                    >
+                    <button type="button" onClick={() => void attempt(api.stopTune)}>
                         {t('do.stop')}
                     </button>
                 )}
             </div>
             <progress aria-label={t('tune.running')} />
-            <Errors of={wrong ? [wrong] : []} />
+            <Failed of={error} />
             <Steps of={steps} />
         </section>
     );
@@ -171,19 +140,15 @@ function Ended({ tune }: { tune: Tune }) {
     const isAdmin = useIsAdmin();
     const { refresh } = useStore();
     const [outcome, setOutcome] = useState<'open' | 'accepted' | 'rejected'>('open');
-    const [wrong, setWrong] = useState('');
+    const { error, attempt } = useAttempt();
     const { result } = tune;
-    const accept = async () => {
-        setWrong('');
-        try {
+    const accept = () =>
+        attempt(async () => {
             const { revision } = await api.config();
             await api.acceptTune(revision);
             setOutcome('accepted');
             await refresh();
-        } catch (problem) {
-            setWrong(words(problem, t('app.no_answer')));
-        }
-    };
+        });
     return (
         <section class="card">
             <h2>{t('test.result')}</h2>
@@ -205,7 +170,7 @@ function Ended({ tune }: { tune: Tune }) {
                 <summary>{t('tune.steps')}</summary>
                 <Steps of={tune.steps} />
             </details>
-            <Errors of={wrong ? [wrong] : []} />
+            <Failed of={error} />
             {outcome === 'accepted' && <Notice tone="good">{t('tune.accepted')}</Notice>}
             {tune.state === 'done' && result && isAdmin && outcome === 'open' && (
                 <div class="row">
@@ -229,34 +194,30 @@ function BeforeAndAfter({ of: { found, verified } }: { of: Result }) {
     const ms = (value: number | undefined) => (value === undefined ? '–' : `${significant(value)} ms`);
     const rate = (value: number | undefined) => (value === undefined ? '–' : mbit(value * 1e6));
     return (
-        <div class="scroll" tabIndex={0} role="region" aria-label={t('tune.comparison')}>
-            <table>
-                <thead>
-                    <tr>
-                        <th scope="col">{t('tune.comparison')}</th>
-                        <th scope="col">{t('direction.download')}</th>
-                        <th scope="col">{t('direction.upload')}</th>
-                        <th scope="col">{t('tune.latency')}</th>
-                    </tr>
-                </thead>
-                <tbody>
-                    {found.map(({ direction, unshaped_mbit, bloat_ms }) => (
-                        <tr key={direction}>
-                            <th scope="row">{t(`tune.before.${direction}`)}</th>
-                            <td>{direction === 'down' ? rate(unshaped_mbit) : '–'}</td>
-                            <td>{direction === 'up' ? rate(unshaped_mbit) : '–'}</td>
-                            <td>+{ms(bloat_ms)}</td>
-                        </tr>
-                    ))}
-                    <tr>
-                        <th scope="row">{t('tune.after')}</th>
-                        <td>{rate(verified.download_mbit)}</td>
-                        <td>{rate(verified.upload_mbit)}</td>
-                        <td>+{ms(verified.added_p95_ms)}</td>
-                    </tr>
-                </tbody>
-            </table>
-        </div>
+        <Table
+            label={t('tune.comparison')}
+            heads={[t('tune.comparison'), t('direction.download'), t('direction.upload'), t('tune.latency')]}
+            rows={[
+                ...found.map(({ direction, unshaped_mbit, bloat_ms }) => ({
+                    key: direction,
+                    cells: [
+                        t(`tune.before.${direction}`),
+                        direction === 'down' ? rate(unshaped_mbit) : '–',
+                        direction === 'up' ? rate(unshaped_mbit) : '–',
+                        `+${ms(bloat_ms)}`,
+                    ],
+                })),
+                {
+                    key: 'after',
+                    cells: [
+                        t('tune.after'),
+                        rate(verified.download_mbit),
+                        rate(verified.upload_mbit),
+                        `+${ms(verified.added_p95_ms)}`,
+                    ],
+                },
+            ]}
+        />
     );
 }
 

@@ -1,0 +1,39 @@
+/** A table that scrolls in itself where the window is narrow. The first cell of a row is its head. */
+
+import type { ComponentChildren } from 'preact';
+
+interface Props {
+    label: string;
+    heads: string[];
+    rows: { key: string; cells: ComponentChildren[] }[];
+    /** Its cells are sentences rather than figures. */
+    isWords?: boolean;
+}
+
+export function Table({ label, heads, rows, isWords }: Props) {
+    return (
+        <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+            <table class={isWords ? 'words' : undefined}>
+                <thead>
+                    <tr>
+                        {heads.map((head) => (
+                            <th key={head} scope="col">
+                                {head}
+                            </th>
+                        ))}
+                    </tr>
+                </thead>
+                <tbody>
+                    {rows.map(({ key, cells: [head, ...cells] }) => (
+                        <tr key={key}>
+                            <th scope="row">{head}</th>
+                            {cells.map((cell, n) => (
+                                <td key={n}>{cell}</td>
+                            ))}
+                        </tr>
+                    ))}
+                </tbody>
+            </table>
+        </div>
+    );
+}
