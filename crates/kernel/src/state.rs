@@ -75,6 +75,37 @@ impl Record {
 impl Store {
     /// Opens the directory, making it if needed, and waits for another process that holds it.
     pub fn open(directory: &Path) -> Result<Self, Error> {
+        let (path, lock) = Self::lock_file(directory)?;
+        let locked = flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from);
+        locked.map_err(|source| Error::State {
+            path,
+            operation: "lock",
+            source,
+        })?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// The same without waiting: `None` while another process holds it.
+    pub fn try_open(directory: &Path) -> Result<Option<Self>, Error> {
+        let (path, lock) = Self::lock_file(directory)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self {
+                directory: directory.to_owned(),
+                _lock: lock,
+            })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(Error::State {
+                path,
+                operation: "lock",
+                source: error.into(),
+            }),
+        }
+    }
+
+    fn lock_file(directory: &Path) -> Result<(PathBuf, File), Error> {
         let at = |operation, path: &Path| {
             let path = path.to_owned();
             move |source| Error::State {
@@ -86,13 +117,7 @@ impl Store {
         fs::create_dir_all(directory).map_err(at("make the directory of", directory))?;
         let path = directory.join("lock");
         let lock = File::create(&path).map_err(at("lock", &path))?;
-        flock(&lock, FlockOperation::LockExclusive)
-            .map_err(io::Error::from)
-            .map_err(at("lock", &path))?;
-        Ok(Self {
-            directory: directory.to_owned(),
-            _lock: lock,
-        })
+        Ok((path, lock))
     }
 
     /// The record of an interface, if it is shaped.

@@ -41,6 +41,7 @@ pub mod stats;
 mod svg;
 pub mod sweep;
 pub mod tcp_info;
+pub mod tls;
 pub mod trains;
 pub mod validity;
 

@@ -9,6 +9,7 @@ pub mod diagnostic;
 pub mod import;
 pub mod line;
 pub mod link;
+pub mod options;
 pub mod plan;
 pub mod recipes;
 pub mod settings;

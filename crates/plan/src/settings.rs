@@ -1008,6 +1008,24 @@ impl<'a, 'r> Reader<'a, 'r> {
     }
 }
 
+/// Every option that is read.
+#[cfg(test)]
+pub(crate) fn names() -> Vec<String> {
+    let directions = |name: &str| {
+        [
+            format!("egress_{name}"),
+            format!("ingress_{name}"),
+            name.to_owned(),
+        ]
+    };
+    let cake = CAKE_OPTIONS.iter().flat_map(|(name, _)| directions(name));
+    OPTIONS
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(cake)
+        .collect()
+}
+
 /// Whether this is a typed option of CAKE, for both directions or one.
 fn is_cake_option(name: &str) -> bool {
     let bare = name

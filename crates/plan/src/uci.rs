@@ -160,19 +160,11 @@ impl Document {
     /// or the name is not one.
     #[must_use]
     pub fn set(&mut self, section: usize, option: &str, value: &str) -> bool {
-        let is_config = |s: &Statement| matches!(s.content, Content::Config { .. });
-        let mut configs = self
-            .statements
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| is_config(s))
-            .map(|(at, _)| at);
-        let Some(start) = configs.nth(section).filter(|_| is_name(option)) else {
+        let Some(place) = self.body(section).filter(|_| is_name(option)) else {
             return false;
         };
-        let end = configs.next().unwrap_or(self.statements.len());
-
-        let body = &mut self.statements[start..end];
+        let start = place.start;
+        let body = &mut self.statements[place];
         let standing = body
             .iter_mut()
             .rev()
@@ -219,6 +211,69 @@ impl Document {
         );
         self.number_lines();
         true
+    }
+
+    /// Takes an option away from a section, wherever it stands in it. Answers false, and does nothing, if there is no such
+    /// section.
+    #[must_use]
+    pub fn unset(&mut self, section: usize, option: &str) -> bool {
+        let Some(body) = self.body(section) else {
+            return false;
+        };
+        let mut at = 0;
+        self.statements.retain(|statement| {
+            let inside = body.contains(&at);
+            at += 1;
+            !(inside && matches!(&statement.content, Content::Setting { name, .. } if name == option))
+        });
+        self.number_lines();
+        true
+    }
+
+    /// Takes a section away, its comments included. Answers false, and does nothing, if there is no such section.
+    #[must_use]
+    pub fn remove(&mut self, section: usize) -> bool {
+        let Some(body) = self.body(section) else {
+            return false;
+        };
+        self.statements.drain(body);
+        self.number_lines();
+        true
+    }
+
+    /// Adds an empty section of this kind at the end. Answers false, and does nothing, if that is no name.
+    #[must_use]
+    pub fn add(&mut self, kind: &str) -> bool {
+        if !is_name(kind) {
+            return false;
+        }
+        if let Some(last) = self.statements.last_mut()
+            && !last.raw.ends_with('\n')
+        {
+            last.raw.push('\n');
+        }
+        let content = Content::Config {
+            kind: kind.to_owned(),
+            name: None,
+        };
+        let blank = (!self.statements.is_empty()).then(|| ("\n".to_owned(), Content::Blank));
+        let statements = blank.into_iter().chain([(format!("config {kind}\n"), content)]);
+        self.statements.extend(statements.map(|(raw, content)| Statement {
+            raw,
+            lead: 0,
+            line: 0,
+            content,
+        }));
+        self.number_lines();
+        true
+    }
+
+    /// Where a section's statements are, its first line included.
+    fn body(&self, section: usize) -> Option<Range<usize>> {
+        let is_config = |s: &Statement| matches!(s.content, Content::Config { .. });
+        let mut configs = (0..self.statements.len()).filter(|at| is_config(&self.statements[*at]));
+        let start = configs.nth(section)?;
+        Some(start..configs.next().unwrap_or(self.statements.len()))
     }
 
     /// Counts the lines anew after a change.

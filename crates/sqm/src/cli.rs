@@ -20,6 +20,7 @@ pub(crate) mod setup;
 pub(crate) mod shape;
 pub(crate) mod test;
 pub(crate) mod tune;
+pub(crate) mod web;
 
 use std::process::ExitCode;
 
@@ -60,6 +61,7 @@ enum Command {
     Test(Box<test::Args>),
     Tune(tune::Args),
     Verify(shape::Verify),
+    Web(web::Args),
 }
 
 impl Cli {
@@ -88,6 +90,7 @@ impl Cli {
             Command::Test(args) => args.run(),
             Command::Tune(args) => args.run(),
             Command::Verify(args) => args.run(),
+            Command::Web(args) => args.run(),
         }
     }
 }

@@ -11,9 +11,11 @@ mod journal;
 mod keep;
 mod manager;
 mod metrics;
+mod search;
 mod shape;
 mod shared;
 mod status;
+mod trial;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -34,15 +36,19 @@ use sqm_core::units::{Instant, Nanos};
 use sqm_kernel::capability;
 use sqm_kernel::netlink::monitor::{Monitor, News};
 
+use crate::cli::confirm;
 use crate::cli::shape::failure;
 use crate::failure::Failure;
 use crate::plan_json::PlanJson;
+use crate::replace::replace;
+use crate::revision;
 use autorate::Fleet;
 use keep::{Action, Event, Keeper, Outcome, State};
 pub(crate) use shape::Drift;
 use shape::Shaper;
-use shared::{Command, Shared};
+use shared::{Command, Configured, File as ConfigurationFile, Refused, Shared, Unconfirmed};
 use status::Status;
+use trial::Trial;
 
 /// Name of the API's socket in the folder of the state.
 pub(crate) const SOCKET: &str = "api.sock";
@@ -70,6 +76,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let signals = Signals::catch()?;
     // Before anything is looked at: what changes in between is told.
     let monitor = Monitor::open().context("cannot listen to the kernel's news")?;
+    let recovered = trial::recover(&options.config)?;
+    let config = options.config.clone();
     let mut shaper = Shaper::new(options.config, options.state_dir.clone(), options.drift)
         .context("cannot open a netlink socket")?;
     let named = shaper.load().map_err(|errors| {
@@ -83,7 +91,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     wake.set_nonblocking(true)?;
     woken.set_nonblocking(true)?;
     let first = Status::of(keeper.sections(), status::File::default(), now);
-    let (shared, commands) = Shared::new(first, options.state_dir.clone(), wake);
+    let (shared, commands) = Shared::new(first, options.state_dir.clone(), config, wake);
     let mut daemon = Daemon {
         monitor,
         signals,
@@ -92,11 +100,15 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         keeper,
         shaper,
         shared: Arc::new(shared),
+        trial: None,
         errors: Vec::new(),
         told: String::new(),
         fleet: Fleet::default(),
         rate_trouble: None,
     };
+    if let Some(recovered) = recovered {
+        daemon.say("configuration", None, recovered.to_owned());
+    }
     daemon.tell_configuration();
     daemon.see_devices()?;
     daemon.work();
@@ -130,6 +142,8 @@ struct Daemon {
     keeper: Keeper,
     shaper: Shaper,
     shared: Arc<Shared>,
+    /// A change that waits for its confirmation.
+    trial: Option<Trial>,
     /// Why the file as it is now is not in force.
     errors: Vec<String>,
     /// What the service manager was told last.
@@ -147,7 +161,8 @@ impl Daemon {
             let now = monotonic();
             let wait = self.keeper.due().map(|due| due.since(now));
             let feed = watchdog.map(|half| (fed + nanos(half)).since(now));
-            self.wait(wait.into_iter().chain(feed).min())?;
+            let trial = self.trial.as_ref().map(|trial| trial.until.since(now));
+            self.wait(wait.into_iter().chain(feed).chain(trial).min())?;
             if let Some(end) = self.signals.end() {
                 return Ok(end);
             }
@@ -163,6 +178,7 @@ impl Daemon {
             self.hear()?;
             self.carry_out_commands();
             self.follow_lines();
+            self.end_trial();
             self.work();
             if watchdog.is_some_and(|half| monotonic().since(fed) >= nanos(half)) {
                 fed = monotonic();
@@ -416,7 +432,162 @@ impl Daemon {
                     });
                     let _ = reply.send(json);
                 }
+                Command::Read { reply } => {
+                    let _ = reply.send(self.read_configuration());
+                }
+                Command::Configure {
+                    text,
+                    revision,
+                    confirm,
+                    reply,
+                } => {
+                    let _ = reply.send(self.configure(&text, &revision, confirm));
+                }
+                Command::Confirm { reply } => {
+                    let _ = reply.send(self.confirm());
+                }
+                Command::Revert { reply } => {
+                    let _ = reply.send(self.revert("put back as asked"));
+                }
             }
+        }
+    }
+
+    fn read_configuration(&self) -> anyhow::Result<ConfigurationFile> {
+        let file = self.shaper.file();
+        let text = match std::fs::read(file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            text => text.with_context(|| format!("cannot read {}", file.display()))?,
+        };
+        Ok(ConfigurationFile {
+            file: file.display().to_string(),
+            revision: revision::of(&text),
+            text: String::from_utf8_lossy(&text).into_owned(),
+            unconfirmed: self.unconfirmed(),
+        })
+    }
+
+    fn unconfirmed(&self) -> Option<Unconfirmed> {
+        self.trial.as_ref().map(|trial| Unconfirmed {
+            revision: trial.revision.clone(),
+            seconds_left: trial::left(trial.until, monotonic()).as_secs_f64(),
+        })
+    }
+
+    /// Writes the configuration and brings it into force. On any failure file and queues are as before.
+    fn configure(&mut self, text: &str, known: &str, confirm: Duration) -> Result<Configured, Refused> {
+        if self.trial.is_some() || confirm::is_awaited(&self.shared.state_dir) {
+            return Err(Refused::Unconfirmed);
+        }
+        let file = self.shaper.file().to_owned();
+        let before = std::fs::read(&file).unwrap_or_default();
+        if revision::of(&before) != known {
+            return Err(Refused::Conflict(revision::of(&before)));
+        }
+        self.shaper.judge(text.as_bytes()).map_err(Refused::Wrong)?;
+        if text.as_bytes() == before {
+            self.reload().map_err(Refused::Wrong)?;
+            self.work();
+            return Ok(self.configured(known.to_owned()));
+        }
+        let failed = self.failed();
+        let revision = revision::of(text.as_bytes());
+        let until = monotonic() + nanos(confirm);
+        let in_force = self.shaper.configuration.clone();
+        let trial = Trial::begin(&file, before, in_force, revision.clone(), until);
+        self.trial = Some(trial.map_err(Refused::of)?);
+        let written = replace(&file, text).map_err(|error| vec![format!("{error:#}")]);
+        let outcome = written.and_then(|()| self.reload());
+        self.work();
+        let outcome = outcome.and_then(|()| {
+            let news: Vec<String> = self
+                .failed()
+                .into_iter()
+                .filter(|one| !failed.contains(one))
+                .collect();
+            if news.is_empty() { Ok(()) } else { Err(news) }
+        });
+        if let Err(reasons) = outcome {
+            self.revert("the new configuration could not be brought into force; as it was before")?;
+            return Err(Refused::Failed(reasons));
+        }
+        if confirm.is_zero() {
+            self.confirm()?;
+        } else {
+            let seconds = confirm.as_secs();
+            self.say(
+                "configuration",
+                None,
+                format!("a change waits {seconds} s for its confirmation"),
+            );
+        }
+        Ok(self.configured(revision))
+    }
+
+    /// The interfaces that cannot be shaped, with the reason.
+    fn failed(&self) -> Vec<String> {
+        let failed = |section: &&keep::Section| section.state == keep::State::Failed;
+        let sections = self.keeper.sections().iter().filter(failed);
+        sections
+            .map(|section| {
+                format!(
+                    "{}: {}",
+                    section.interface,
+                    section.why.as_deref().unwrap_or("failed")
+                )
+            })
+            .collect()
+    }
+
+    fn configured(&self, revision: String) -> Configured {
+        Configured {
+            revision,
+            unconfirmed: self.unconfirmed(),
+            interfaces: self.shared.status().interfaces,
+        }
+    }
+
+    /// What waits for a confirmation stays.
+    fn confirm(&mut self) -> Result<Configured, Refused> {
+        let trial = self.trial.take().ok_or(Refused::NothingWaits)?;
+        trial.keep().map_err(Refused::of)?;
+        self.say(
+            "configuration",
+            None,
+            "the changed configuration stays".to_owned(),
+        );
+        Ok(self.configured(trial.revision))
+    }
+
+    /// Puts back file and queues as they were before what waits for a confirmation.
+    fn revert(&mut self, why: &str) -> Result<Configured, Refused> {
+        let trial = self.trial.take().ok_or(Refused::NothingWaits)?;
+        let is_undone = trial.undo();
+        let text = match &is_undone {
+            Ok(true) => why.to_owned(),
+            Ok(false) => format!("{why}; but somebody has written the file since, and that stays"),
+            Err(error) => format!("{why}; but the file could not be put back: {error:#}"),
+        };
+        self.say("configuration", None, text);
+        // A file that was wrong before is wrong again; what was in force before is in force again.
+        if self.reload().is_err() {
+            match self.shaper.take_up(trial.in_force) {
+                Ok(named) => self.keeper.on(Event::Configured(named), monotonic()),
+                Err(errors) => return Err(Refused::Failed(errors)),
+            }
+        }
+        self.work();
+        is_undone.map_err(Refused::of)?;
+        let file = self.read_configuration().map_err(Refused::of)?;
+        Ok(self.configured(file.revision))
+    }
+
+    /// Puts back what nobody has confirmed in time.
+    fn end_trial(&mut self) {
+        let is_over = |trial: &Trial| trial.until <= monotonic();
+        if self.trial.as_ref().is_some_and(is_over) {
+            // It says itself what goes wrong.
+            let _ = self.revert("nobody has confirmed the change in time: as it was before");
         }
     }
 
@@ -425,6 +596,8 @@ impl Daemon {
             eprintln!("the queues stay as they are");
             return Ok(ExitCode::SUCCESS);
         }
+        // It puts back what it changed before the queues are released below.
+        search::stop(&self.shared);
         let names: Vec<String> = self
             .keeper
             .sections()

@@ -1,16 +1,20 @@
 //! The program: one command line over the libraries. The only crate that knows all others.
 
+mod child;
 mod cli;
 mod daemon;
 mod doctor;
 mod failure;
+mod http;
 mod plan_json;
 mod png;
 mod queues;
 mod redact;
 mod replace;
 mod replay;
+mod revision;
 mod tune;
+mod web;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 /// Replaces a file in one step, with its permissions and owner: whoever reads it finds the old one or the new one. A link to a
 /// file stays a link.
-pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn replace(file: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let write = || -> std::io::Result<()> {
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let fresh = file.with_extension("sqm-new");
@@ -18,7 +18,7 @@ pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
             to.set_permissions(old.permissions())?;
             fchown(&to, Some(old.uid()), Some(old.gid()))?;
         }
-        to.write_all(text.as_bytes())?;
+        to.write_all(text.as_ref())?;
         to.sync_all()?;
         fs::rename(&fresh, &file)
     };

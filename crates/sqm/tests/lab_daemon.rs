@@ -357,3 +357,59 @@ fn people_may_use_the_other_commands_beside_it() {
          true",
     );
 }
+
+/// Somebody changes the rate in a browser: `tc` sees it at once, and sees it gone if nobody confirms it, or if the daemon dies.
+#[test]
+fn a_change_by_the_page_reaches_the_kernel_and_leaves_it_unless_it_is_confirmed() {
+    let home = boot();
+    // METHOD PATH [BODY], by the server in the router.
+    let ask = "exec 3<>/dev/tcp/127.0.0.1/8080 || exit 1
+               token=$(cat /tmp/token 2>/dev/null)
+               printf '%s /api/v1%s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\nX-SQM-Token: %s\\r\\n' \"$1\" \"$2\" \"$token\" >&3
+               printf 'Content-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n%s' ${#3} \"$3\" >&3
+               cat <&3";
+    home.write("/tmp/ask", ask.as_bytes()).expect("a file");
+    nothing_to_say(
+        &home,
+        r#"ask() { bash /tmp/ask "$@" 2>/dev/null; }
+         field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" | tail -n 1; }
+         put() {
+             revision=$(ask GET /config | field revision)
+             body="{\"revision\":\"$revision\",\"confirm_seconds\":$2,\"changes\":[{\"section\":0,\"option\":\"upload\",\"value\":\"$1\"}]}"
+             ask PUT /config "$body" >/tmp/said
+             head -n 1 /tmp/said | grep -q "200 OK" || echo "PUT $1: $(cat /tmp/said)"
+         }
+         holds() {
+             tc qdisc show dev d0 root | grep -q "bandwidth $2 " || echo "$1: tc shows $(tc qdisc show dev d0 root)"
+             grep -q "option upload '$3'" /tmp/sqm || echo "$1: the file says $(cat /tmp/sqm)"
+         }
+         make_device d0; ip link set lo up; start_daemon; within_a_second 'start'
+         (exec sqm web --dir /tmp/web >>/tmp/log 2>&1) & web=$!
+         for n in $(seq 100); do ask GET /session >/tmp/session && break; sleep 0.1; done
+         field token </tmp/session >/tmp/token
+         grep -q '^CapEff:.0000000000000000$' /proc/$web/status || echo 'the server has privileges'
+         holds 'before' 4400Kbit 4400
+         put 2mbit 20
+         holds 'tried' 2Mbit 2mbit
+         within_a_second 'tried'
+         sleep 20
+         holds 'not confirmed' 4400Kbit 4400
+         within_a_second 'not confirmed'
+         put 2mbit 20
+         ask POST /config/confirm | grep -q '200 OK' || echo 'it cannot be confirmed'
+         sleep 30
+         holds 'confirmed' 2Mbit 2mbit
+         put 3mbit 600
+         holds 'tried again' 3Mbit 3mbit
+         kill -KILL $daemon; wait $daemon 2>/dev/null
+         holds 'nobody there' 3Mbit 3mbit
+         start_daemon; within_a_second 'the next daemon'
+         holds 'the next daemon' 2Mbit 2mbit
+         put 3mbit 600
+         ask POST /config/revert | grep -q '200 OK' || echo 'it cannot be put back'
+         holds 'put back' 2Mbit 2mbit
+         ask GET /status | grep -q '"shaped_bits_per_sec":2000000' || echo "the page does not show it: $(ask GET /status)"
+         kill -TERM $web $daemon; wait $web $daemon
+         true"#,
+    );
+}

@@ -20,7 +20,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
 /// Of 10; what remains is what shaping needs: root's files, netlink, sockets and the host's network.
 #[test]
 fn the_units_expose_little() {
-    for unit in ["sqm.service", "sqm-serve.service"] {
+    for unit in ["sqm.service", "sqm-serve.service", "sqm-web.service"] {
         let file = packaging(unit);
         let arguments = ["security", "--offline=true", "--threshold=20", "--no-pager"];
         let output = run(
@@ -38,11 +38,12 @@ fn the_units_expose_little() {
 fn the_units_say_what_systemd_understands() {
     // With a program that is there: ours is where the package puts it.
     let folder = tempfile::tempdir().unwrap();
-    for unit in ["sqm.service", "sqm-serve.service"] {
+    for unit in ["sqm.service", "sqm-serve.service", "sqm-web.service"] {
         let text = std::fs::read_to_string(packaging(unit)).unwrap();
         let text = text
             .replace("/usr/bin/sqm", "/bin/true")
-            .replace("Documentation=man:sqm(8)\n", "");
+            .replace("Documentation=man:sqm(8)\n", "")
+            .replace("Documentation=man:sqm-web(8)\n", "");
         let file = folder.path().join(unit);
         std::fs::write(&file, text).unwrap();
         let output = run("systemd-analyze", &["verify", file.to_str().unwrap()]);

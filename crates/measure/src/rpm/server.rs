@@ -19,10 +19,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::guests::{Guest, Guests, UnderWay};
+use crate::tls::Certificate;
 use crate::{Error, load, socket};
 
 /// What the large download says it has; nobody waits for its end.
@@ -52,20 +51,7 @@ pub(crate) struct Https {
 impl Https {
     /// With a certificate of its own making: who measures does not mind, who minds tells the client to check.
     pub(crate) fn new(lifetime: Duration, max_rate: Option<u64>) -> Result<Self, Error> {
-        let names = vec![socket::host_name(), "localhost".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|e| Error::system("make a certificate", io::Error::other(e)))?;
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .and_then(|config| {
-                config
-                    .with_no_client_auth()
-                    .with_single_cert(vec![made.cert.der().clone()], key)
-            })
-            .map_err(|e| Error::system("set up TLS", io::Error::other(e)))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let config = Certificate::self_signed()?.server(&[b"h2", b"http/1.1"])?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("https")

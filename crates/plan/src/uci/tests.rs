@@ -205,3 +205,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn options_and_sections_come_and_go_and_the_rest_stays() {
+    let mut document = Document::parse(FILE).unwrap();
+    assert!(document.unset(0, "download") && document.unset(0, "no_such") && document.remove(1));
+    assert!(document.add("queue") && document.set(2, "interface", "eth7"));
+    assert!(!document.unset(9, "download") && !document.remove(9) && !document.add("no name"));
+    let text = document.to_string();
+    let expected = FILE.replace("  option download 85000\n", "").replace(
+        "config queue; option upload 5; # ; not this\n\toption folded 'two\nlines'\n",
+        "",
+    ) + "\n\nconfig queue\n\toption interface 'eth7'\n";
+    assert_eq!(text, expected);
+    assert_eq!(Document::parse(&text).unwrap(), document);
+
+    let mut document = Document::parse("").unwrap();
+    assert!(document.add("queue"));
+    assert_eq!(document.to_string(), "config queue\n");
+}

@@ -108,7 +108,7 @@ impl Args {
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone()) {
             // Nothing is half done: the file is as it was, too.
             match before.filter(|_| is_new) {
-                Some(before) => replace(&self.config, &String::from_utf8_lossy(&before))?,
+                Some(before) => replace(&self.config, before)?,
                 None if is_new => fs::remove_file(&self.config)?,
                 None => {}
             }

@@ -143,6 +143,9 @@ pub(crate) struct Args {
     /// No progress and no table
     #[arg(long, short)]
     quiet: bool,
+    /// Progress as lines of JSON on standard error, five a second, for programs
+    #[arg(long, value_enum, value_name = "FORM")]
+    progress: Option<display::Form>,
 }
 
 /// A switch.
@@ -275,7 +278,7 @@ impl Args {
                     reason,
                 })?;
         }
-        let mut display = Display::new(settings, quiet);
+        let mut display = Display::new(settings, quiet, self.progress);
         let mut run = |settings: &Settings| {
             let hooks = Hooks {
                 progress: &mut |progress| display.show(progress),

@@ -1,9 +1,9 @@
 //! The local API: HTTP/1.1 on a Unix socket, and the metrics alone on a loopback port, on a thread of their own.
 //!
 //! Everybody may read. What changes something needs the daemon's own user or root, which the kernel names
-//! (`SO_PEERCRED`); nobody has a password to lose. docs/api.md says what can be asked.
+//! (`SO_PEERCRED`); nobody has a password to lose. docs/daemon.md says what can be asked.
 
-mod body;
+mod helpers;
 mod routes;
 
 use std::fs::{self, Permissions};
@@ -61,8 +61,7 @@ impl Listeners {
     /// Serves until the process ends.
     pub(super) fn serve(self, shared: Arc<Shared>) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
+            .enable_all()
             .build()?;
         std::thread::Builder::new()
             .name("api".to_owned())

@@ -77,6 +77,8 @@ pub(super) enum Outcome {
     Stopped,
     /// Somebody tries a change and has not confirmed it.
     Unconfirmed,
+    /// Another program is at work on the queues; `asked` as in [`Action::Check`].
+    Busy { asked: bool },
 }
 
 /// Something to do.
@@ -416,6 +418,15 @@ impl Section {
             Outcome::Unconfirmed => {
                 due = now + CONFIRMATION;
                 let why = "a change waits for 'sqm confirm'".to_owned();
+                self.enter(State::Unconfirmed, Some(why), now);
+            }
+            // It is not waited for: who feeds a watchdog must not hang on somebody's search for rates.
+            Outcome::Busy { asked } => {
+                due = now + CONFIRMATION;
+                self.asked |= asked;
+                let why =
+                    "another program of sqm is changing the queues; they are looked at when it has ended"
+                        .to_owned();
                 self.enter(State::Unconfirmed, Some(why), now);
             }
         }

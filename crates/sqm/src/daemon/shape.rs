@@ -69,7 +69,10 @@ impl Shaper {
         if !is_shaped {
             return Ok(());
         }
-        let store = Store::open(&self.state_dir).map_err(text)?;
+        let Some(store) = Store::try_open(&self.state_dir).map_err(text)? else {
+            // Whoever holds it is waited for by the next check.
+            return Ok(());
+        };
         let record = store.read(interface).map_err(text)?;
         let links = self.links().map_err(text)?;
         let is_ours = links.iter().any(|link| {
@@ -92,6 +95,25 @@ impl Shaper {
         let loaded = self.read(&text, &links)?;
         let named = loaded.plans.iter().map(Named::of).collect();
         self.configuration = Configuration::of(text, &loaded);
+        Ok(named)
+    }
+
+    /// What is wrong with a text that is not in the file yet.
+    pub(super) fn judge(&mut self, text: &[u8]) -> Result<(), Vec<String>> {
+        let links = self.links().map_err(|error| vec![error.to_string()])?;
+        self.plans(text, &links).map(|_| ())
+    }
+
+    /// Goes back to a configuration that was in force, whatever the file says.
+    pub(super) fn take_up(&mut self, configuration: Configuration) -> Result<Vec<Named>, Vec<String>> {
+        let links = self.links().map_err(|error| vec![error.to_string()])?;
+        let named = self
+            .plans(&configuration.text, &links)?
+            .plans
+            .iter()
+            .map(Named::of)
+            .collect();
+        self.configuration = configuration;
         Ok(named)
     }
 
@@ -121,7 +143,9 @@ impl Shaper {
 
     fn try_check(&mut self, interface: &str, shaped: Option<u32>, asked: bool) -> Result<Outcome, String> {
         // Nobody else changes anything from here on.
-        let store = Store::open(&self.state_dir).map_err(text)?;
+        let Some(store) = Store::try_open(&self.state_dir).map_err(text)? else {
+            return Ok(Outcome::Busy { asked });
+        };
         if !asked && confirm::is_awaited(&self.state_dir) {
             return Ok(Outcome::Unconfirmed);
         }

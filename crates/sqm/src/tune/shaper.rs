@@ -132,7 +132,7 @@ impl Shaper {
         kept.push(".before-tune");
         let kept = PathBuf::from(kept);
         std::fs::copy(&self.file, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
-        replace(&self.file, &self.text_with(rates))
+        replace(&self.file, self.text_with(rates))
     }
 
     /// The configuration with these rates instead of its own.

@@ -11,16 +11,27 @@ use sqm_measure::result::Settings;
 /// Round trips in the sparkline: the last ten seconds.
 const SPARKS: usize = 40;
 
+/// A form for programs.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(super) enum Form {
+    /// {"stage", "elapsed_s", "left_s", "download_mbit", "upload_mbit", "rtt_ms"}
+    Json,
+}
+
 /// Where progress goes.
 pub(super) enum Display {
     Quiet,
+    Json,
     Lines(Lines),
     Live(Live),
 }
 
 impl Display {
-    pub(super) fn new(settings: &Settings, quiet: bool) -> Self {
+    pub(super) fn new(settings: &Settings, quiet: bool, form: Option<Form>) -> Self {
         let idle = Duration::from_millis(settings.idle_ms);
+        if form.is_some() {
+            return Self::Json;
+        }
         if quiet {
             return Self::Quiet;
         }
@@ -43,6 +54,7 @@ impl Display {
     pub(super) fn show(&mut self, progress: &Progress) {
         match self {
             Self::Quiet => {}
+            Self::Json => show_json(progress),
             Self::Lines(lines) => lines.show(progress),
             Self::Live(live) => live.show(progress),
         }
@@ -53,6 +65,32 @@ impl Display {
             live.bar.finish_and_clear();
         }
     }
+}
+
+fn show_json(progress: &Progress) {
+    #[derive(serde::Serialize)]
+    struct Line {
+        stage: &'static str,
+        elapsed_s: f64,
+        left_s: f64,
+        download_mbit: f64,
+        upload_mbit: f64,
+        rtt_ms: Option<f64>,
+    }
+    let line = Line {
+        stage: match progress.stage {
+            Stage::Idle => "idle",
+            Stage::Load => "load",
+            Stage::After => "after",
+            Stage::Collect => "collect",
+        },
+        elapsed_s: progress.elapsed.as_secs_f64(),
+        left_s: progress.left.as_secs_f64(),
+        download_mbit: progress.download_mbit,
+        upload_mbit: progress.upload_mbit,
+        rtt_ms: progress.rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
+    };
+    eprintln!("{}", serde_json::to_string(&line).unwrap_or_default());
 }
 
 /// A line for each stage, and one a second under load.

@@ -1,26 +1,26 @@
 //! What can be asked, and who may ask it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use hyper::header::ALLOW;
 use hyper::{Method, Request, Response, StatusCode};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
 
-use super::body::Answer;
-use crate::daemon::metrics;
-use crate::daemon::shared::{Command, Shared};
+use super::helpers;
+use crate::daemon::shared::{Command, Configured, Refused, Shared};
 use crate::daemon::status::{Status, VERSION};
+use crate::daemon::{metrics, search};
+use crate::http::{self, Answer, NoBody, json, whole};
 use crate::queues::InterfaceStatus;
 
-/// Of a request's body, bytes.
-const MOST_BODY: usize = 64 * 1024;
-/// A body must be there within this.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
+/// Of a request's body, bytes: a configuration of the largest size in JSON.
+const MOST_BODY: usize = 256 * 1024;
 /// The keeper answers within milliseconds, unless somebody holds the lock of the state.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -45,7 +45,7 @@ impl Peer {
     }
 }
 
-pub(super) async fn answer(shared: &Shared, peer: Peer, request: Request<Incoming>) -> Response<Answer> {
+pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<Incoming>) -> Response<Answer> {
     let path = request.uri().path().to_owned();
     if peer == Peer::Metrics && path != "/metrics" {
         return refusal(
@@ -61,24 +61,87 @@ pub(super) async fn answer(shared: &Shared, peer: Peer, request: Request<Incomin
         ("/metrics", Method::GET) => whole(
             StatusCode::OK,
             metrics::CONTENT_TYPE,
-            metrics::text(&with_queues(shared)).into(),
+            metrics::text(&with_queues(shared)),
         ),
+        ("/v1/status", Method::GET) if request.uri().query() == Some("queues=no") => {
+            json(StatusCode::OK, &shared.status())
+        }
         ("/v1/status", Method::GET) => json(StatusCode::OK, &with_queues(shared)),
         ("/v1/plan", Method::GET) => plan(shared).await,
         ("/v1/events", Method::GET) if is_head => whole(StatusCode::OK, "text/event-stream", Bytes::new()),
         ("/v1/events", Method::GET) => events(shared),
-        ("/v1/apply", Method::POST) => apply(shared, peer, request).await,
-        ("/metrics" | "/v1/status" | "/v1/plan" | "/v1/events", _) => not_allowed("GET, HEAD"),
-        ("/v1/apply", _) => not_allowed("POST"),
-        _ => refusal(
-            StatusCode::NOT_FOUND,
-            "there are /v1/status, /v1/plan, /v1/events, /v1/apply and /metrics",
+        ("/v1/configuration", Method::GET) => configuration(shared).await,
+        ("/v1/tune", Method::GET) => json(StatusCode::OK, &*shared.search.lock().expect("no holder panics")),
+        (path, method) if peer == Peer::Admin => admin(shared, path, method, request).await,
+        (path, _) if CHANGING.contains(&path) => refusal(
+            StatusCode::FORBIDDEN,
+            "only root and the daemon's own user may change something",
         ),
+        (path, _) => unknown(path),
     };
     if is_head {
         *answer.body_mut() = Answer::Whole(None);
     }
     answer
+}
+
+/// Paths that only an [`Peer::Admin`] may use.
+const CHANGING: [&str; 7] = [
+    "/v1/apply",
+    "/v1/configuration",
+    "/v1/configuration/confirm",
+    "/v1/configuration/revert",
+    "/v1/tune",
+    "/v1/doctor",
+    "/v1/report",
+];
+
+/// What changes something, or tells what not everybody is to know.
+async fn admin(
+    shared: &Arc<Shared>,
+    path: &str,
+    method: Method,
+    request: Request<Incoming>,
+) -> Response<Answer> {
+    match (path, method) {
+        ("/v1/apply", Method::POST) => apply(shared, request).await,
+        ("/v1/configuration", Method::PUT) => configure(shared, request).await,
+        ("/v1/configuration/confirm", Method::POST) => {
+            configured(asked(shared, |reply| Command::Confirm { reply }).await)
+        }
+        ("/v1/configuration/revert", Method::POST) => {
+            configured(asked(shared, |reply| Command::Revert { reply }).await)
+        }
+        ("/v1/tune", Method::POST) => tune(shared, request).await,
+        ("/v1/tune", Method::DELETE) if search::stop(shared) => {
+            whole(StatusCode::ACCEPTED, "application/json", "")
+        }
+        ("/v1/tune", Method::DELETE) => refusal(StatusCode::CONFLICT, "no search for rates is running"),
+        ("/v1/doctor", Method::POST) => match read::<Doctor>(request).await {
+            Ok(Doctor { fix }) => helpers::doctor(shared, fix).await,
+            Err(refusal) => refusal,
+        },
+        ("/v1/report", Method::GET) => helpers::report(shared).await,
+        ("/v1/apply" | "/v1/configuration/confirm" | "/v1/configuration/revert" | "/v1/doctor", _) => {
+            not_allowed("POST")
+        }
+        ("/v1/configuration", _) => not_allowed("GET, HEAD, PUT"),
+        ("/v1/tune", _) => not_allowed("GET, HEAD, POST, DELETE"),
+        ("/v1/report", _) => not_allowed("GET, HEAD"),
+        (path, _) => unknown(path),
+    }
+}
+
+/// A path that is there for other methods, or not at all.
+fn unknown(path: &str) -> Response<Answer> {
+    match path {
+        "/metrics" | "/v1/status" | "/v1/plan" | "/v1/events" => not_allowed("GET, HEAD"),
+        _ => refusal(
+            StatusCode::NOT_FOUND,
+            "there are /v1/status, /v1/plan, /v1/events, /v1/apply, /v1/configuration, /v1/tune, /v1/doctor, /v1/report \
+             and /metrics",
+        ),
+    }
 }
 
 /// With what the queues hold at this moment. An interface that cannot be read has none.
@@ -100,21 +163,106 @@ fn with_queues(shared: &Shared) -> Status {
 
 async fn plan(shared: &Shared) -> Response<Answer> {
     match asked(shared, |reply| Command::Plan { reply }).await {
-        Some(Ok(plans)) => whole(StatusCode::OK, "application/json", plans.into()),
+        Some(Ok(plans)) => whole(StatusCode::OK, "application/json", plans),
         Some(Err(errors)) => wrong(&errors),
         None => busy(),
     }
 }
 
 fn events(shared: &Shared) -> Response<Answer> {
-    let Some(receiver) = shared.journal.listen() else {
-        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many listen already");
+    match shared.journal.listen() {
+        Some(receiver) => http::events(receiver),
+        None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many listen already"),
+    }
+}
+
+async fn configuration(shared: &Shared) -> Response<Answer> {
+    match asked(shared, |reply| Command::Read { reply }).await {
+        Some(Ok(file)) => json(StatusCode::OK, &file),
+        Some(Err(error)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")),
+        None => busy(),
+    }
+}
+
+/// What `PUT /v1/configuration` takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configure {
+    text: String,
+    /// Of the file that the text was made from.
+    revision: String,
+    /// 0 asks for no confirmation.
+    confirm_seconds: u32,
+}
+
+async fn configure(shared: &Shared, request: Request<Incoming>) -> Response<Answer> {
+    let wanted = match read::<Configure>(request).await {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
     };
-    let mut answer = Response::new(Answer::Events(receiver));
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, "text/event-stream".parse().expect("a good header"));
-    headers.insert(CACHE_CONTROL, "no-store".parse().expect("a good header"));
-    answer
+    let asked = asked(shared, |reply| Command::Configure {
+        text: wanted.text,
+        revision: wanted.revision,
+        confirm: Duration::from_secs(wanted.confirm_seconds.into()),
+        reply,
+    });
+    configured(asked.await)
+}
+
+fn configured(outcome: Option<Result<Configured, Refused>>) -> Response<Answer> {
+    let (status, code, errors, revision) = match outcome {
+        None => return busy(),
+        Some(Ok(configured)) => return json(StatusCode::OK, &configured),
+        Some(Err(Refused::Conflict(revision))) => (
+            StatusCode::CONFLICT,
+            "conflict",
+            vec!["somebody else has written the configuration since it was read".to_owned()],
+            Some(revision),
+        ),
+        Some(Err(Refused::Unconfirmed)) => (
+            StatusCode::CONFLICT,
+            "unconfirmed",
+            vec!["another change waits for its confirmation".to_owned()],
+            None,
+        ),
+        Some(Err(Refused::NothingWaits)) => (
+            StatusCode::CONFLICT,
+            "nothing-waits",
+            vec!["no change waits for a confirmation: it was confirmed or put back already".to_owned()],
+            None,
+        ),
+        Some(Err(Refused::Wrong(errors))) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid", errors, None),
+        Some(Err(Refused::Failed(errors))) => (StatusCode::UNPROCESSABLE_ENTITY, "failed", errors, None),
+    };
+    let version = VERSION;
+    json(
+        status,
+        &Wrong {
+            version,
+            errors: &errors,
+            code: Some(code),
+            revision,
+        },
+    )
+}
+
+async fn tune(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Answer> {
+    let wanted = match read(request).await {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
+    match search::start(shared, wanted) {
+        Ok(Some(search)) => json(StatusCode::ACCEPTED, &search),
+        Ok(None) => refusal(StatusCode::CONFLICT, "a search for rates is running"),
+        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")),
+    }
+}
+
+/// What `POST /v1/doctor` takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Doctor {
+    fix: bool,
 }
 
 /// What `POST /v1/apply` takes; nothing at all reads the configuration anew and applies all of it.
@@ -124,23 +272,10 @@ struct Apply {
     interface: Option<String>,
 }
 
-async fn apply(shared: &Shared, peer: Peer, request: Request<Incoming>) -> Response<Answer> {
-    if peer != Peer::Admin {
-        return refusal(
-            StatusCode::FORBIDDEN,
-            "only root and the daemon's own user may change something",
-        );
-    }
-    let body = Limited::new(request.into_body(), MOST_BODY).collect();
-    let body = match tokio::time::timeout(BODY_PATIENCE, body).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
-        Ok(Err(_)) => {
-            return refusal(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the body is too large or broke off",
-            );
-        }
+async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Answer> {
+    let body = match http::read(request.into_body(), MOST_BODY).await {
+        Ok(body) => body,
+        Err(why) => return no_body(why),
     };
     let wanted: Apply = if body.is_empty() {
         Apply::default()
@@ -161,6 +296,29 @@ async fn apply(shared: &Shared, peer: Peer, request: Request<Incoming>) -> Respo
     }
 }
 
+/// The body as what it should be.
+async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Response<Answer>> {
+    let body = http::read(request.into_body(), MOST_BODY)
+        .await
+        .map_err(no_body)?;
+    serde_json::from_slice(&body).map_err(|error| {
+        refusal(
+            StatusCode::BAD_REQUEST,
+            &format!("the body is not as documented: {error}"),
+        )
+    })
+}
+
+fn no_body(why: NoBody) -> Response<Answer> {
+    match why {
+        NoBody::Late => refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
+        NoBody::Large | NoBody::Broken => refusal(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is too large or broke off",
+        ),
+    }
+}
+
 /// Sends a command and waits for the answer; `None` if there is none in time.
 async fn asked<T>(
     shared: &Shared,
@@ -175,21 +333,30 @@ async fn asked<T>(
 struct Wrong<'a> {
     version: u32,
     errors: &'a [String],
+    /// A word for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    /// Of the configuration now, if it is another one than was thought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
 }
 
 fn wrong(errors: &[String]) -> Response<Answer> {
-    let version = VERSION;
-    json(StatusCode::UNPROCESSABLE_ENTITY, &Wrong { version, errors })
+    errors_with(StatusCode::UNPROCESSABLE_ENTITY, errors)
 }
 
-fn refusal(code: StatusCode, message: &str) -> Response<Answer> {
-    let errors = [message.to_owned()];
-    let version = VERSION;
+pub(super) fn refusal(code: StatusCode, message: &str) -> Response<Answer> {
+    errors_with(code, &[message.to_owned()])
+}
+
+fn errors_with(code: StatusCode, errors: &[String]) -> Response<Answer> {
     json(
         code,
         &Wrong {
-            version,
-            errors: &errors,
+            version: VERSION,
+            errors,
+            code: None,
+            revision: None,
         },
     )
 }
@@ -206,20 +373,5 @@ fn not_allowed(methods: &'static str) -> Response<Answer> {
     answer
         .headers_mut()
         .insert(ALLOW, methods.parse().expect("a good header"));
-    answer
-}
-
-fn json<T: Serialize>(code: StatusCode, value: &T) -> Response<Answer> {
-    // Plain data with text as keys.
-    let text = serde_json::to_vec_pretty(value).unwrap_or_default();
-    whole(code, "application/json", text.into())
-}
-
-fn whole(code: StatusCode, kind: &'static str, bytes: Bytes) -> Response<Answer> {
-    let mut answer = Response::new(Answer::Whole(Some(bytes)));
-    *answer.status_mut() = code;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, kind.parse().expect("a good header"));
-    headers.insert(CACHE_CONTROL, "no-store".parse().expect("a good header"));
     answer
 }

@@ -6,11 +6,17 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Whole(Option<Bytes>),
     Events(Receiver<Bytes>),
+    /// Events that hold a place among those who listen, for as long as they last.
+    Counted {
+        events: Receiver<Bytes>,
+        _place: OwnedSemaphorePermit,
+    },
 }
 
 impl Body for Answer {
@@ -23,7 +29,7 @@ impl Body for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take()),
-            Self::Events(events) => events.poll_recv(context),
+            Self::Events(events) | Self::Counted { events, .. } => events.poll_recv(context),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -35,7 +41,7 @@ impl Body for Answer {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Counted { .. } => SizeHint::default(),
         }
     }
 }

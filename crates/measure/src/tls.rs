@@ -1,0 +1,67 @@
+//! TLS with a certificate of our own making, by rustls and rcgen: for servers that nobody else vouches for.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::{Error, socket};
+
+/// A certificate and its key, both in DER; the key in PKCS #8.
+#[derive(Clone)]
+pub struct Certificate {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Certificate {
+    /// One that was kept.
+    pub fn of(certificate: Vec<u8>, key: Vec<u8>) -> Self {
+        Self { certificate, key }
+    }
+
+    /// A new one, for this host's name and `localhost`.
+    ///
+    /// # Errors
+    /// When the system has no random numbers to make a key of.
+    pub fn self_signed() -> Result<Self, Error> {
+        let names = vec![socket::host_name(), "localhost".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|e| Error::system("make a certificate", io::Error::other(e)))?;
+        Ok(Self {
+            certificate: made.cert.der().to_vec(),
+            key: made.signing_key.serialize_der(),
+        })
+    }
+
+    /// To be kept; everybody may know it.
+    pub fn certificate(&self) -> &[u8] {
+        &self.certificate
+    }
+
+    /// To be kept where nobody else reads.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// What a server needs, for these protocols (ALPN, RFC 7301).
+    ///
+    /// # Errors
+    /// When certificate and key are none, or do not belong together.
+    pub fn server(&self, protocols: &[&[u8]]) -> Result<ServerConfig, Error> {
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.clone()));
+        let certificate = CertificateDer::from(self.certificate.clone());
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|config| {
+                config
+                    .with_no_client_auth()
+                    .with_single_cert(vec![certificate], key)
+            })
+            .map_err(|e| Error::system("set up TLS", io::Error::other(e)))?;
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+}

@@ -1,0 +1,198 @@
+//! The search for the best rates (`sqm tune`) as a child of the daemon: whoever may ask for it need not have the privilege to
+//! change queues.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::shared::Shared;
+use crate::child;
+
+/// More steps than this, no search has.
+const MOST_STEPS: usize = 500;
+
+/// What a search is to do.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    host: String,
+    port: Option<u16>,
+    interface: Option<String>,
+    target_ms: Option<f64>,
+    secret: Option<String>,
+}
+
+/// A search, running or ended.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Search {
+    pub(super) state: State,
+    interface: Option<String>,
+    host: Option<String>,
+    started_unix_ms: Option<u64>,
+    steps: Vec<Step>,
+    /// What `sqm tune --json` answers.
+    result: Option<Value>,
+    error: Option<String>,
+    #[serde(skip)]
+    child: Option<u32>,
+    #[serde(skip)]
+    is_stopped: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    #[default]
+    None,
+    Running,
+    Done,
+    Failed,
+    Stopped,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Step {
+    unix_ms: u64,
+    text: String,
+}
+
+/// Begins a search; `None` if one is running.
+pub(super) fn start(shared: &Arc<Shared>, wanted: Wanted) -> anyhow::Result<Option<Search>> {
+    let mut search = lock(shared);
+    if search.state == State::Running {
+        return Ok(None);
+    }
+    let secret = wanted
+        .secret
+        .as_deref()
+        .map(|secret| keep_secret(shared, secret))
+        .transpose()?;
+    let mut arguments: Vec<OsString> = vec!["tune".into(), "--json".into()];
+    let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+    option("--config", shared.config.clone().into());
+    option("--state-dir", shared.state_dir.clone().into());
+    if let Some(port) = wanted.port {
+        option("--port", port.to_string().into());
+    }
+    if let Some(target) = wanted.target_ms {
+        option("--target", target.to_string().into());
+    }
+    if let Some(secret) = &secret {
+        option("--secret", secret.clone().into());
+    }
+    // Nothing behind this is taken for an option.
+    arguments.extend(["--".into(), wanted.host.clone().into()]);
+    arguments.extend(wanted.interface.clone().map(Into::into));
+    *search = Search {
+        state: State::Running,
+        interface: wanted.interface,
+        host: Some(wanted.host),
+        started_unix_ms: Some(unix_ms()),
+        ..Search::default()
+    };
+    shared
+        .journal
+        .tell("state", None, "searching for the best rates".to_owned());
+    tokio::spawn(run(Arc::clone(shared), arguments, secret));
+    Ok(Some(search.clone()))
+}
+
+/// Asks the search to end; false if none is running.
+pub(super) fn stop(shared: &Shared) -> bool {
+    let mut search = lock(shared);
+    search.is_stopped |= search.state == State::Running;
+    if let Some(child) = search.child {
+        child::interrupt(child);
+    }
+    search.state == State::Running
+}
+
+async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathBuf>) {
+    let mut last = String::new();
+    let ended = child::watch(
+        child::command(&arguments),
+        |number| lock(&shared).child = Some(number),
+        |line| {
+            line.clone_into(&mut last);
+            let mut search = lock(&shared);
+            // Its last word is the error, if there is one.
+            if !line.starts_with("sqm: ") && search.steps.len() < MOST_STEPS {
+                search.steps.push(Step {
+                    unix_ms: unix_ms(),
+                    text: line.to_owned(),
+                });
+            }
+            true
+        },
+    )
+    .await;
+    if let Some(secret) = secret {
+        // It is of no use to anybody now.
+        let _ = fs::remove_file(secret);
+    }
+    let mut search = lock(&shared);
+    search.child = None;
+    let (state, result, error) = match ended {
+        Ok((_, output)) if !output.is_empty() => match serde_json::from_slice::<Value>(&output) {
+            Ok(result) => (State::Done, Some(result), None),
+            Err(error) => (
+                State::Failed,
+                None,
+                Some(format!("its result cannot be read: {error}")),
+            ),
+        },
+        Ok((status, _)) => {
+            let reason = last.strip_prefix("sqm: ").unwrap_or(&last);
+            let reason = if reason.is_empty() {
+                status.to_string()
+            } else {
+                reason.to_owned()
+            };
+            (State::Failed, None, Some(reason))
+        }
+        Err(error) => (State::Failed, None, Some(format!("{error:#}"))),
+    };
+    search.state = if search.is_stopped { State::Stopped } else { state };
+    if let Some(interface) = result.as_ref().and_then(|result| result["interface"].as_str()) {
+        search.interface = Some(interface.to_owned());
+    }
+    search.result = result;
+    search.error = error;
+    shared.journal.tell(
+        "state",
+        None,
+        "the search for the best rates has ended".to_owned(),
+    );
+}
+
+/// For the child alone to read.
+fn keep_secret(shared: &Shared, secret: &str) -> anyhow::Result<PathBuf> {
+    let path = shared.state_dir.join("tune-secret");
+    let _ = fs::remove_file(&path);
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    file.and_then(|mut file| file.write_all(secret.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Search> {
+    shared.search.lock().expect("no holder of this lock panics")
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,65 @@
+//! The page's files, packed into the program at build time.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use hyper::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HeaderMap, HeaderValue, VARY};
+use hyper::{Response, StatusCode};
+
+use crate::http::{Answer, whole};
+
+/// Path and packed bytes of each file.
+const FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+const NOT_BUILT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>sqm</title><p>This program was built \
+                         without its page: run <code>make web</code> and build it again. The API is at \
+                         <a href=\"/api/v1/openapi.yaml\">/api/v1</a>.";
+
+/// The file under that path, if there is one. Only what was packed can be asked for: no path leads out of it.
+pub(super) fn find(path: &str, headers: &HeaderMap) -> Option<Response<Answer>> {
+    let path = if path == "/" { "/index.html" } else { path };
+    let Some((_, packed)) = FILES.iter().find(|(name, _)| *name == path) else {
+        return (path == "/index.html").then(|| whole(StatusCode::OK, kind(path), NOT_BUILT));
+    };
+    let takes_gzip = headers
+        .get(ACCEPT_ENCODING)
+        .and_then(|takes| takes.to_str().ok())
+        .is_some_and(|takes| takes.split(',').any(|one| one.trim().starts_with("gzip")));
+    let mut answer = if takes_gzip {
+        let mut answer = whole(StatusCode::OK, kind(path), Bytes::from_static(packed));
+        answer
+            .headers_mut()
+            .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        answer
+    } else {
+        let mut plain = Vec::new();
+        // It was packed by our own build.
+        let _ = GzDecoder::new(*packed).read_to_end(&mut plain);
+        whole(StatusCode::OK, kind(path), plain)
+    };
+    // The names of what the page loads change with their content.
+    let keeping = if path.starts_with("/assets/") {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
+    let headers = answer.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(keeping));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    Some(answer)
+}
+
+fn kind(path: &str) -> &'static str {
+    match path.rsplit('.').next().unwrap_or_default() {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "json" | "webmanifest" => "application/json",
+        "woff2" => "font/woff2",
+        _ => "application/octet-stream",
+    }
+}

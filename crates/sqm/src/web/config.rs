@@ -1,0 +1,542 @@
+//! The configuration: read, judged and written. The daemon holds the file; what a text means is worked out here.
+
+use std::sync::Arc;
+
+use hyper::{Method, StatusCode};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json as value};
+use sqm_kernel::netlink::link::Link;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::verify::Observed;
+use sqm_kernel::{diff, observe, render, stack};
+use sqm_plan::diagnostic::Diagnostic;
+use sqm_plan::plan::Plan;
+use sqm_plan::uci::Document;
+
+use super::Site;
+use super::problem::{Handled, Problem};
+use super::status::{File, Unconfirmed};
+use crate::http::{json, present};
+use crate::revision;
+
+/// Of a file, bytes.
+const MOST_TEXT: usize = 128 * 1024;
+const MOST_CHANGES: usize = 1000;
+/// Lines that a difference is worked out for; two longer files differ as a whole.
+const MOST_LINES: usize = 2000;
+
+/// Something about the text, found by the validator.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Finding {
+    line: usize,
+    section: Option<usize>,
+    option: Option<String>,
+    message: String,
+    suggestion: Option<String>,
+}
+
+/// A change of one option or section.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    section: usize,
+    #[serde(default, deserialize_with = "present")]
+    option: Option<String>,
+    #[serde(default)]
+    value: Option<String>,
+    #[serde(default)]
+    remove: bool,
+}
+
+impl Change {
+    pub(super) fn set(section: usize, option: &str, value: String) -> Self {
+        Self {
+            section,
+            option: Some(option.to_owned()),
+            value: Some(value),
+            remove: false,
+        }
+    }
+}
+
+/// What a text is made from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Candidate {
+    #[serde(default, deserialize_with = "present")]
+    text: Option<String>,
+    #[serde(default, deserialize_with = "objects")]
+    changes: Option<Vec<Change>>,
+}
+
+/// What `PUT /config` takes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Put {
+    revision: String,
+    #[serde(default, deserialize_with = "present")]
+    text: Option<String>,
+    #[serde(default, deserialize_with = "objects")]
+    changes: Option<Vec<Change>>,
+    #[serde(default = "minute")]
+    confirm_seconds: u32,
+}
+
+/// Each change by the names of its fields; a list of values would say less than it seems.
+fn objects<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Vec<Change>>, D::Error> {
+    let objects: Vec<Map<String, Value>> = Vec::deserialize(value)?;
+    let changes = objects
+        .into_iter()
+        .map(|object| serde_json::from_value(Value::Object(object)));
+    changes
+        .collect::<Result<_, _>>()
+        .map(Some)
+        .map_err(D::Error::custom)
+}
+
+impl Put {
+    /// Of the text that it was made from.
+    pub(super) fn revision(&self) -> &str {
+        &self.revision
+    }
+}
+
+const fn minute() -> u32 {
+    60
+}
+
+#[derive(Serialize)]
+struct Config {
+    file: String,
+    text: String,
+    revision: String,
+    sections: Vec<Section>,
+    unconfirmed: Option<Unconfirmed>,
+}
+
+#[derive(Serialize)]
+struct Section {
+    index: usize,
+    line: usize,
+    r#type: String,
+    name: Option<String>,
+    options: Vec<Setting>,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    name: String,
+    value: String,
+    line: usize,
+    list: bool,
+}
+
+#[derive(Serialize)]
+struct Check {
+    ok: bool,
+    revision: String,
+    text: String,
+    errors: Vec<Finding>,
+    warnings: Vec<Finding>,
+    plans: Vec<Planned>,
+    text_diff: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Planned {
+    interface: String,
+    script: String,
+    commands: Vec<String>,
+    notes: Vec<String>,
+    steps: Option<Vec<String>>,
+    steps_error: Option<String>,
+}
+
+/// What the daemon answers to a change.
+#[derive(Debug, Deserialize)]
+struct Applied {
+    revision: String,
+    unconfirmed: Option<Unconfirmed>,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Interface {
+    interface: String,
+    state: String,
+    why: Option<String>,
+}
+
+/// A change that is done: the answer, and the revision for the log.
+pub(super) struct Done {
+    pub(super) answer: Value,
+    pub(super) revision: String,
+}
+
+impl From<Applied> for Done {
+    fn from(
+        Applied {
+            revision,
+            unconfirmed,
+            interfaces,
+        }: Applied,
+    ) -> Self {
+        Self {
+            answer: value!({"revision": revision, "unconfirmed": unconfirmed, "interfaces": interfaces}),
+            revision,
+        }
+    }
+}
+
+pub(super) async fn get(site: &Arc<Site>) -> Handled {
+    let file = read(site).await?;
+    let sections = Document::parse(&file.text).map_or_else(|_| Vec::new(), |document| sections(&document));
+    let config = Config {
+        file: file.file,
+        text: file.text,
+        revision: file.revision,
+        sections,
+        unconfirmed: file.unconfirmed,
+    };
+    Ok(json(StatusCode::OK, &config))
+}
+
+pub(super) async fn read(site: &Arc<Site>) -> Result<File, Problem> {
+    site.daemon.get("/v1/configuration").await
+}
+
+fn sections(document: &Document) -> Vec<Section> {
+    let sections = document.sections().into_iter();
+    sections
+        .map(|section| Section {
+            index: section.index,
+            line: section.line,
+            r#type: section.kind.to_owned(),
+            name: section.name.map(str::to_owned),
+            options: section
+                .settings
+                .iter()
+                .map(|setting| Setting {
+                    name: setting.name.to_owned(),
+                    value: setting.value.to_owned(),
+                    line: setting.line,
+                    list: setting.is_list,
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+/// What a text would mean; changes nothing.
+pub(super) async fn check(site: &Arc<Site>, candidate: Candidate) -> Handled {
+    let file = read(site).await?;
+    let text = text_of(&file, candidate.text, candidate.changes)?;
+    let mut socket = Socket::open()
+        .map_err(|error| Problem::unavailable(format!("the kernel does not answer: {error}")))?;
+    let links = observe::links(&mut socket).unwrap_or_default();
+    let judged = sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name));
+    let document = Document::parse(&text).ok();
+    let findings = |found: &[Diagnostic]| -> Vec<Finding> {
+        found
+            .iter()
+            .map(|found| Finding::of(found, document.as_ref()))
+            .collect()
+    };
+    let (errors, warnings, plans) = match &judged {
+        Ok(loaded) => {
+            let plans = loaded
+                .plans
+                .iter()
+                .map(|plan| Planned::of(&mut socket, plan))
+                .collect();
+            (Vec::new(), findings(&loaded.warnings), plans)
+        }
+        Err(errors) => (findings(errors), Vec::new(), Vec::new()),
+    };
+    let check = Check {
+        ok: errors.is_empty(),
+        revision: file.revision,
+        text_diff: differences(&file.text, &text),
+        text,
+        errors,
+        warnings,
+        plans,
+    };
+    Ok(json(StatusCode::OK, &check))
+}
+
+/// Writes it and brings it into force.
+pub(super) async fn put(site: &Arc<Site>, put: Put) -> Result<Done, Problem> {
+    if put.text.is_none() && put.changes.is_none() {
+        return Err(Problem::bad_request("give the whole text, or changes"));
+    }
+    write(site, &put.revision, put.text, put.changes, put.confirm_seconds).await
+}
+
+pub(super) async fn write(
+    site: &Arc<Site>,
+    known: &str,
+    text: Option<String>,
+    changes: Option<Vec<Change>>,
+    confirm_seconds: u32,
+) -> Result<Done, Problem> {
+    if !revision::is_one(known) {
+        return Err(Problem::bad_request("revision is none; GET /config tells it"));
+    }
+    if changes
+        .as_ref()
+        .is_some_and(|changes| changes.len() > MOST_CHANGES)
+    {
+        return Err(Problem::bad_request(format!(
+            "at most {MOST_CHANGES} changes at once"
+        )));
+    }
+    if confirm_seconds > 600 {
+        return Err(Problem::bad_request(
+            "a confirmation is awaited for at most 600 seconds",
+        ));
+    }
+    let file = read(site).await?;
+    if file.revision != known {
+        let message = "somebody else has written the configuration since it was read; nothing was changed";
+        return Err(Problem::conflict("conflict", message).with_revision(Some(file.revision)));
+    }
+    let text = text_of(&file, text, changes)?;
+    let links = links();
+    if let Err(errors) = sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name)) {
+        let document = Document::parse(&text).ok();
+        let findings = errors
+            .iter()
+            .map(|error| Finding::of(error, document.as_ref()))
+            .collect();
+        return Err(Problem::invalid(
+            "the configuration has errors; nothing was changed",
+            findings,
+        ));
+    }
+    let body = value!({"text": text, "revision": known, "confirm_seconds": confirm_seconds});
+    let applied: Applied = site.daemon.send(Method::PUT, "/v1/configuration", &body).await?;
+    Ok(applied.into())
+}
+
+/// The change that waits stays.
+pub(super) async fn confirm(site: &Arc<Site>) -> Result<Done, Problem> {
+    let applied: Applied = site
+        .daemon
+        .send(Method::POST, "/v1/configuration/confirm", &())
+        .await?;
+    Ok(applied.into())
+}
+
+/// What was before the change that waits comes back.
+pub(super) async fn revert(site: &Arc<Site>) -> Result<Done, Problem> {
+    let applied: Applied = site
+        .daemon
+        .send(Method::POST, "/v1/configuration/revert", &())
+        .await?;
+    Ok(applied.into())
+}
+
+fn links() -> Vec<Link> {
+    Socket::open()
+        .ok()
+        .and_then(|mut socket| observe::links(&mut socket).ok())
+        .unwrap_or_default()
+}
+
+/// The text that is given, or the file's with changes.
+fn text_of(file: &File, text: Option<String>, changes: Option<Vec<Change>>) -> Result<String, Problem> {
+    let text = match (text, changes) {
+        (Some(_), Some(_)) => return Err(Problem::bad_request("give the whole text or changes, not both")),
+        (Some(text), None) => text,
+        (None, Some(changes)) => changed(&file.text, &changes)?,
+        (None, None) => file.text.clone(),
+    };
+    if text.len() > MOST_TEXT {
+        return Err(Problem::bad_request(format!(
+            "a configuration has at most {MOST_TEXT} bytes"
+        )));
+    }
+    Ok(text)
+}
+
+fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
+    let mut document = Document::parse(text).map_err(|errors| {
+        Problem::bad_request(format!(
+            "the file cannot be read, so single options cannot be changed: {}",
+            errors[0]
+        ))
+    })?;
+    let mut removed = Vec::new();
+    for change in changes {
+        let count = document.sections().len();
+        if change.section == count && !change.remove {
+            // A word that is always one.
+            let _ = document.add("queue");
+        }
+        let is_done = match change {
+            Change {
+                section,
+                option: None,
+                value: None,
+                remove: true,
+            } => {
+                removed.push(*section);
+                *section < count
+            }
+            Change {
+                section,
+                option: Some(option),
+                value,
+                remove: false,
+            } => match value {
+                Some(value) if value.contains('\0') => false,
+                Some(value) => document.set(*section, option, value),
+                None => document.unset(*section, option),
+            },
+            _ => false,
+        };
+        if !is_done {
+            return Err(Problem::bad_request(
+                "a change names a section that is not there, or neither an option nor 'remove', or a name that is none",
+            ));
+        }
+    }
+    removed.sort_unstable();
+    removed.dedup();
+    for section in removed.into_iter().rev() {
+        let _ = document.remove(section);
+    }
+    Ok(document.to_string())
+}
+
+impl Finding {
+    fn of(found: &Diagnostic, document: Option<&Document>) -> Self {
+        let Diagnostic {
+            line,
+            option,
+            message,
+            suggestion,
+            ..
+        } = found;
+        let section = document.and_then(|document| {
+            let before = document
+                .sections()
+                .into_iter()
+                .take_while(|section| section.line <= *line);
+            before.last().map(|section| section.index)
+        });
+        Self {
+            line: *line,
+            section,
+            option: option.clone(),
+            message: message.clone(),
+            suggestion: suggestion.clone(),
+        }
+    }
+}
+
+impl Planned {
+    fn of(socket: &mut Socket, plan: &Plan) -> Self {
+        let steps = Observed::read(socket, plan).map(|observed| {
+            diff::steps(plan, &observed)
+                .iter()
+                .map(ToString::to_string)
+                .collect()
+        });
+        let (steps, steps_error) = match steps {
+            Ok(steps) => (Some(steps), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self {
+            interface: plan.interface.clone(),
+            script: plan.script.clone(),
+            commands: render::tc(plan),
+            notes: plan.notes.clone(),
+            steps,
+            steps_error,
+        }
+    }
+}
+
+/// Lines of both texts: those that stay begin with a blank, those that go with `-`, those that come with `+`. Empty if
+/// nothing changes.
+fn differences(before: &str, after: &str) -> Vec<String> {
+    if revision::of(before.as_bytes()) == revision::of(after.as_bytes()) {
+        return Vec::new();
+    }
+    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let mut told = Vec::new();
+    if before.len().max(after.len()) > MOST_LINES {
+        told.extend(before.iter().map(|line| format!("-{line}")));
+        told.extend(after.iter().map(|line| format!("+{line}")));
+        return told;
+    }
+    // The longest common sequence of lines, by its length from each place on.
+    let width = after.len() + 1;
+    let mut longest = vec![0_u16; (before.len() + 1) * width];
+    for old in (0..before.len()).rev() {
+        for new in (0..after.len()).rev() {
+            longest[old * width + new] = if before[old] == after[new] {
+                longest[(old + 1) * width + new + 1] + 1
+            } else {
+                longest[(old + 1) * width + new].max(longest[old * width + new + 1])
+            };
+        }
+    }
+    let (mut old, mut new) = (0, 0);
+    while old < before.len() || new < after.len() {
+        if old < before.len() && new < after.len() && before[old] == after[new] {
+            told.push(format!(" {}", before[old]));
+            (old, new) = (old + 1, new + 1);
+        } else if new == after.len()
+            || old < before.len() && longest[(old + 1) * width + new] >= longest[old * width + new + 1]
+        {
+            told.push(format!("-{}", before[old]));
+            old += 1;
+        } else {
+            told.push(format!("+{}", after[new]));
+            new += 1;
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_the_fewest_lines() {
+        assert_eq!(differences("a\nb\n", "a\nb\n"), Vec::<String>::new());
+        assert_eq!(differences("a\nb\nc\n", "a\nx\nc\n"), [" a", "-b", "+x", " c"]);
+        assert_eq!(differences("", "a\n"), ["+a"]);
+        assert_eq!(differences("a\nb", "b\nc"), ["-a", " b", "+c"]);
+        let long = "x\n".repeat(MOST_LINES + 1);
+        assert_eq!(differences(&long, "x\n").len(), MOST_LINES + 2);
+    }
+
+    #[test]
+    fn changes_touch_what_they_name() {
+        let text = "# mine\nconfig queue 'a'\n\toption upload '5'\n\toption script 'x'\n\nconfig queue\n\toption upload '6'\n";
+        let changes: Vec<Change> = serde_json::from_str(
+            r#"[{"section":0,"option":"upload","value":"7"},{"section":0,"option":"script","value":null},
+                {"section":1,"remove":true},{"section":2,"option":"interface","value":"eth0"}]"#,
+        )
+        .unwrap();
+        let expected =
+            "# mine\nconfig queue 'a'\n\toption upload '7'\n\nconfig queue\n\toption interface 'eth0'\n";
+        assert_eq!(changed(text, &changes).unwrap(), expected);
+        for wrong in [
+            r#"[{"section":3,"option":"upload","value":"7"}]"#,
+            r#"[{"section":0}]"#,
+            r#"[{"section":0,"option":"a b","value":"7"}]"#,
+            r#"[{"section":2,"remove":true}]"#,
+            r#"[{"section":0,"option":"upload","value":"a\u0000b"}]"#,
+        ] {
+            let changes: Vec<Change> = serde_json::from_str(wrong).unwrap();
+            assert!(changed(text, &changes).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Refusals, as docs/openapi.yaml calls them.
+
+use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+use super::config::Finding;
+use crate::http::{Answer, NoBody, json};
+
+/// Why a request is refused.
+#[derive(Clone, Debug)]
+pub(super) struct Problem(Box<Refusal>);
+
+#[derive(Clone, Debug, Serialize)]
+struct Refusal {
+    #[serde(skip)]
+    status: StatusCode,
+    /// A word for programs.
+    code: &'static str,
+    /// A sentence for people.
+    message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<Finding>,
+    /// Of the configuration now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    #[serde(skip)]
+    allow: Option<&'static str>,
+    #[serde(skip)]
+    retry_after_s: Option<u64>,
+}
+
+/// What a handler answers.
+pub(super) type Handled = Result<Response<Answer>, Problem>;
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Refusal {
+            status,
+            code,
+            message: message.into(),
+            findings: Vec::new(),
+            revision: None,
+            allow: None,
+            retry_after_s: None,
+        }))
+    }
+
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", message)
+    }
+
+    pub(super) fn wrong_password() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "wrong-password",
+            "this is not the password",
+        )
+    }
+
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", message)
+    }
+
+    pub(super) fn not_allowed(methods: &'static str) -> Self {
+        let message = format!("only {methods} here");
+        let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", message);
+        problem.0.allow = Some(methods);
+        problem
+    }
+
+    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    pub(super) fn not_json() -> Self {
+        let message = "the body must be JSON, and Content-Type must say so: application/json";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", message)
+    }
+
+    pub(super) fn locked(seconds: u64) -> Self {
+        let message = format!("too many wrong passwords: wait {seconds} s");
+        let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "locked", message);
+        problem.0.retry_after_s = Some(seconds);
+        problem
+    }
+
+    pub(super) fn invalid(message: impl Into<String>, findings: Vec<Finding>) -> Self {
+        let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message);
+        problem.0.findings = findings;
+        problem
+    }
+
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "failed", message)
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+    }
+
+    pub(super) fn with_revision(mut self, revision: Option<String>) -> Self {
+        self.0.revision = revision;
+        self
+    }
+
+    /// For the log of changes.
+    pub(super) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub(super) fn into_answer(self) -> Response<Answer> {
+        let mut answer = json(self.0.status, &self.0);
+        let headers = answer.headers_mut();
+        if let Some(methods) = self.0.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(methods));
+        }
+        if let Some(seconds) = self.0.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        answer
+    }
+}
+
+impl From<NoBody> for Problem {
+    fn from(why: NoBody) -> Self {
+        match why {
+            NoBody::Late => Self::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "the body did not come"),
+            NoBody::Large => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too-large",
+                "the body is larger than any that makes sense here",
+            ),
+            NoBody::Broken => Self::bad_request("the body broke off, or its framing is wrong"),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Asking the daemon: HTTP/1.1 on its Unix socket. It lets us change something because we are its user.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc::{Receiver, channel};
+
+use super::problem::Problem;
+
+/// The daemon itself waits 30 s for its keeper and 60 s for a child.
+const PATIENCE: Duration = Duration::from_secs(70);
+/// More than this no answer has.
+const MOST_BYTES: usize = 8 << 20;
+/// Events that wait for a browser.
+const MOST_EVENTS: usize = 64;
+
+pub(super) struct Daemon {
+    socket: PathBuf,
+}
+
+impl Daemon {
+    pub(super) fn at(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// The answer to a `GET`, as what it should be.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        let (status, bytes) = self.ask(Method::GET, path, None).await?;
+        understand(status, &bytes)
+    }
+
+    /// The answer to what changes something, as what it should be.
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Problem> {
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        let (status, bytes) = self.ask(method, path, Some(body)).await?;
+        understand(status, &bytes)
+    }
+
+    /// The bytes of an answer.
+    pub(super) async fn bytes(&self, path: &str) -> Result<Bytes, Problem> {
+        let (status, bytes) = self.ask(Method::GET, path, None).await?;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        Err(refusal(status, &bytes))
+    }
+
+    /// The daemon's events as they come, until either side ends them.
+    pub(super) async fn events(&self) -> Result<Receiver<Bytes>, Problem> {
+        let answer = self
+            .request(Method::GET, "/v1/events", None)
+            .await
+            .map_err(absent)?;
+        if answer.status() != StatusCode::OK {
+            return Err(Problem::unavailable("too many listen to the daemon already"));
+        }
+        let mut body = answer.into_body();
+        let (sender, receiver) = channel(MOST_EVENTS);
+        tokio::spawn(async move {
+            loop {
+                let bytes = tokio::select! {
+                    frame = body.frame() => match frame {
+                        Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                        _ => return,
+                    },
+                    () = tokio::time::sleep(super::live::SILENCE) => super::live::COMMENT,
+                    () = sender.closed() => return,
+                };
+                if sender.try_send(bytes).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(receiver)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<(StatusCode, Bytes), Problem> {
+        let asked = async {
+            let answer = self.request(method, path, body).await?;
+            let status = answer.status();
+            let bytes = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
+            let bytes = bytes.map_err(|error| anyhow!("its answer broke off: {error}"))?;
+            Ok((status, bytes.to_bytes()))
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(answer) => answer.map_err(absent),
+            Err(_) => Err(Problem::unavailable("the daemon does not answer")),
+        }
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> anyhow::Result<Response<hyper::body::Incoming>> {
+        let stream = UnixStream::connect(&self.socket)
+            .await
+            .with_context(|| format!("nobody answers at {}", self.socket.display()))?;
+        let (mut asking, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "sqm")
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
+        Ok(asking.send_request(request).await?)
+    }
+}
+
+fn absent(error: anyhow::Error) -> Problem {
+    Problem::unavailable(format!(
+        "the daemon does not answer: is 'sqm daemon' running? {error:#}"
+    ))
+}
+
+fn understand<T: DeserializeOwned>(status: StatusCode, bytes: &[u8]) -> Result<T, Problem> {
+    if !status.is_success() {
+        return Err(refusal(status, bytes));
+    }
+    // An answer without content stands for nothing.
+    let bytes = if bytes.is_empty() { b"null" } else { bytes };
+    serde_json::from_slice(bytes).map_err(|error| {
+        Problem::unavailable(format!(
+            "the daemon answers something else than expected; is it of the same version? {error}"
+        ))
+    })
+}
+
+/// The daemon's refusal as ours.
+fn refusal(status: StatusCode, bytes: &[u8]) -> Problem {
+    let told: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let errors: Vec<&str> = told["errors"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let message = if errors.is_empty() {
+        format!("the daemon refuses: {status}")
+    } else {
+        errors.join("; ")
+    };
+    match (status, told["code"].as_str()) {
+        (StatusCode::CONFLICT, Some("conflict")) => {
+            Problem::conflict("conflict", message).with_revision(told["revision"].as_str().map(str::to_owned))
+        }
+        (StatusCode::CONFLICT, Some("unconfirmed")) => Problem::conflict("unconfirmed", message),
+        (StatusCode::CONFLICT, Some("nothing-waits")) => Problem::conflict("nothing-waits", message),
+        (StatusCode::CONFLICT, _) => Problem::conflict("busy", message),
+        (StatusCode::UNPROCESSABLE_ENTITY, Some("invalid")) => Problem::invalid(message, Vec::new()),
+        (StatusCode::UNPROCESSABLE_ENTITY, _) => Problem::failed(message),
+        (StatusCode::FORBIDDEN, _) => Problem::unavailable(
+            "the daemon does not let this server change anything: run 'sqm web' as the daemon's user",
+        ),
+        _ => Problem::unavailable(message),
+    }
+}
