@@ -16,7 +16,9 @@ let lab;
 let url;
 
 before(async () => {
-    [chromium, lab] = await Promise.all([browse(), Lab.boot('cable24')]);
+    // One after the other: what the first began must be known to whoever ends it.
+    chromium = await browse();
+    lab = await Lab.boot('cable24');
     await lab.on('router', 'mkdir -p /etc/config; : >/etc/config/sqm; mkdir -m 700 /run/web');
     await lab.serve('server', 35353, 'sqm serve');
     await lab.on(
@@ -129,7 +131,12 @@ test('the validator of the program says what is wrong, in every field one can ty
         await page.getByRole('tab', { name: tab }).click();
         const closed = page.getByRole('tabpanel').locator('details:not([open]) > summary', { hasText: /Advanced|experiments/ });
         while ((await closed.count()) > 0) await closed.first().click();
-        const fields = await page.locator('input[id^="option-"]:not([type="checkbox"])').evaluateAll((all) => all.map(({ id }) => id));
+        // Its companions are read only with it, and a file may have any name.
+        const autorate = page.locator('#option-autorate');
+        if (await autorate.count()) await autorate.check();
+        const fields = await page
+            .locator('input[id^="option-"]:not([type="checkbox"], #option-autorate_log)')
+            .evaluateAll((all) => all.map(({ id }) => id));
         assert.ok(fields.length > 0, tab);
         for (const id of fields) {
             const field = page.locator(`#${id}`);
@@ -139,6 +146,7 @@ test('the validator of the program says what is wrong, in every field one can ty
             await field.fill(before);
             await page.locator(`#${id}-said .wrong`).first().waitFor({ state: 'detached' });
         }
+        if (await autorate.count()) await autorate.uncheck();
     }
     await page.getByRole('button', { name: 'Discard' }).waitFor({ state: 'detached' });
     await page.finish();
