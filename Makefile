@@ -14,6 +14,7 @@ test: lint lab-kernel flent test-web
 # What takes too long for every change: each set-up on each line, each change from one configuration to another.
 nightly: lab-kernel
 	cargo test -p sqm --no-fail-fast --test lab_rows --test lab_setups --test lab_traffic --test lab_tune -- --ignored --nocapture
+	SQM_LONG=1 $(MAKE) test-web-lab
 
 lint:
 	cargo fmt --all --check
@@ -49,7 +50,7 @@ fuzz:
 	SQM_REQUESTS=20000 cargo test -p sqm --test daemon random_requests
 
 # The Debian package, in deb-out/.
-deb:
+deb: web
 	cargo build --release --bin sqm
 	packaging/debian/build.sh $${CARGO_TARGET_DIR:-target}/release/sqm deb-out
 
