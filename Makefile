@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test nightly lint lab-kernel flent fuzz web test-web test-web-lab deb test-deb
+.PHONY: demo test nightly lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -48,6 +48,11 @@ fuzz:
 	lab/deps.sh fuzz
 	fuzz/run 60
 	SQM_REQUESTS=20000 cargo test -p sqm --test daemon random_requests
+
+# Random requests against docs/openapi.yaml for five minutes (schemathesis from PyPI, in a folder of its own). Nightly.
+test-api:
+	cargo build -p sqm
+	crates/sqm/tests/web/schemathesis.sh $${CARGO_TARGET_DIR:-target}/debug/sqm
 
 # The Debian package, in deb-out/.
 deb: web

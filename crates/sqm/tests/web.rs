@@ -39,6 +39,14 @@ fn every_route_answers_as_documented() {
     ] {
         assert_eq!(site.get(path).code, 200, "{path}");
     }
+    let kinds = site.get("/tests").json()["kinds"].clone();
+    let names: Vec<&Value> = kinds
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|kind| &kind["name"])
+        .collect();
+    assert_eq!(json!(names), api::kinds());
     let mut live = site.stream("/live?hz=5");
     let first = live.event("sample");
     assert_eq!(first["interfaces"][0]["interface"], "sqm-none0", "{first}");
@@ -175,6 +183,7 @@ fn what_is_not_there_and_what_is_wrong_is_said() {
         ("POST", "/tests", json!({"host": "a", "kind": "none"}), 400),
         ("POST", "/tests", json!({"host": "a", "duration_s": 5}), 400),
         ("POST", "/tests", json!({"host": "a", "shell": "true"}), 400),
+        ("POST", "/tests", json!({"host": "a", "title": "two\nlines"}), 400),
         ("POST", "/tests", json!({"host": "a", "secret": "a\nb"}), 400),
         ("POST", "/tune", json!({"host": "a", "interface": "-x"}), 400),
         ("POST", "/tune", json!({"host": "a", "target_ms": 0.1}), 400),

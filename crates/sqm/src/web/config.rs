@@ -23,6 +23,9 @@ use crate::revision;
 /// Of a file, bytes.
 const MOST_TEXT: usize = 128 * 1024;
 const MOST_CHANGES: usize = 1000;
+/// Letters of an option's name, and of its value.
+const MOST_NAME: usize = 64;
+const MOST_VALUE: usize = 4096;
 /// Lines that a difference is worked out for; two longer files differ as a whole.
 const MOST_LINES: usize = 2000;
 
@@ -374,6 +377,13 @@ fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
         if change.section == count && !change.remove {
             // A word that is always one.
             let _ = document.add("queue");
+        }
+        let is_long =
+            |text: &Option<String>, most| text.as_ref().is_some_and(|text| text.chars().count() > most);
+        if is_long(&change.option, MOST_NAME) || is_long(&change.value, MOST_VALUE) {
+            return Err(Problem::bad_request(
+                "a change is longer than any that makes sense",
+            ));
         }
         let is_done = match change {
             Change {

@@ -375,14 +375,35 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Prob
         return Err(Problem::not_json());
     }
     let bytes = http::read(request.into_body(), MOST_BODY).await?;
+    let wrong = |error| Problem::bad_request(format!("the body is not as documented: {error}"));
+    let mut value: Value = serde_json::from_slice(&bytes).map_err(wrong)?;
     // A list of values would do for the fields of an object, too.
-    if !bytes.trim_ascii_start().starts_with(b"{") {
+    if !value.is_object() {
         return Err(Problem::bad_request(
             "the body is not as documented: it is no object",
         ));
     }
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Problem::bad_request(format!("the body is not as documented: {error}")))
+    make_whole(&mut value);
+    serde_json::from_value(value).map_err(wrong)
+}
+
+/// JSON knows no integers: 60.0 is one, however it is written.
+fn make_whole(value: &mut Value) {
+    /// Up to here every whole number is a floating-point number.
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => {
+            let whole = number
+                .as_f64()
+                .filter(|n| number.is_f64() && n.fract() == 0.0 && n.abs() < MOST);
+            if let Some(whole) = whole {
+                *value = Value::from(whole as i64);
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => {}
+    }
 }
 
 /// A place for something that takes a while; refused if too many wait for one.

@@ -135,8 +135,7 @@ impl Runs {
 
     pub(super) fn list(&self) -> Handled {
         let inner = self.lock();
-        let kinds: Vec<Value> = TESTS
-            .iter()
+        let kinds: Vec<Value> = kinds()
             .map(|(name, about)| value!({"name": name, "about": about}))
             .collect();
         let tests: Vec<&Test> = inner.tests.iter().rev().collect();
@@ -290,6 +289,18 @@ impl Runs {
     }
 }
 
+/// The tests that one server is enough for and that count their flows themselves.
+fn kinds() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    const OTHERS: [&str; 5] = [
+        "rtt_fair",
+        "rtt_fair4be",
+        "rrul_be_nflows",
+        "tcp_ndown",
+        "tcp_nup",
+    ];
+    TESTS.iter().filter(|(name, _)| !OTHERS.contains(name))
+}
+
 /// A folder that goes when it is no longer needed.
 pub(super) struct Scratch {
     pub(super) path: PathBuf,
@@ -307,7 +318,7 @@ pub(super) async fn start(site: &Arc<Site>, start: Start) -> Result<Value, Probl
     check_host(&start.host)?;
     check_secret(start.secret.as_deref())?;
     let kind = start.kind.unwrap_or_else(|| "rrul_be".to_owned());
-    if TESTS.iter().all(|(name, _)| *name != kind) {
+    if kinds().all(|(name, _)| *name != kind) {
         return Err(Problem::bad_request(
             "there is no such kind of test; GET /tests names them",
         ));
@@ -316,12 +327,10 @@ pub(super) async fn start(site: &Arc<Site>, start: Start) -> Result<Value, Probl
     if !(6..=300).contains(&duration_s) {
         return Err(Problem::bad_request("duration_s is from 6 to 300"));
     }
-    if start
-        .title
-        .as_ref()
-        .is_some_and(|title| title.chars().count() > 100)
-    {
-        return Err(Problem::bad_request("title has at most 100 letters"));
+    let is_title =
+        |title: &String| title.chars().count() <= 100 && !title.contains(|c: char| c.is_ascii_control());
+    if !start.title.as_ref().is_none_or(is_title) {
+        return Err(Problem::bad_request("title is one line of at most 100 letters"));
     }
     if start.port == Some(0) {
         return Err(Problem::bad_request("a port is from 1 to 65535"));

@@ -29,6 +29,12 @@ pub(crate) fn paths() -> Vec<String> {
         .collect()
 }
 
+/// The kinds of tests that may be asked for.
+pub(crate) fn kinds() -> Value {
+    let place = "/paths/~1tests/post/requestBody/content/application~1json/schema/properties/kind/enum";
+    DESCRIPTION.pointer(place).expect("they are listed").clone()
+}
+
 /// Fails unless this answer to this request is documented.
 pub(crate) fn judge(method: &str, target: &str, code: u16, head: &str, body: &str) {
     let path = target.split('?').next().unwrap_or_default();
