@@ -148,7 +148,7 @@ test('the validator of the program says what is wrong, in every field one can ty
         }
         if (await autorate.count()) await autorate.uncheck();
     }
-    await page.getByRole('button', { name: 'Discard' }).waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Discard' }).click();
     await page.finish();
 });
 
