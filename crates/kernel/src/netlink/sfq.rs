@@ -4,8 +4,9 @@ use sqm_core::spec::sfq::Sfq;
 
 use super::attribute::{i32_at, u32_at};
 
-/// Length of the structure: five words of the first version, thirteen more, four of them of its RED mode's averages.
-const LENGTH: usize = 68;
+/// Length of the structure: five words of the first version, thirteen more, six of them counters of its RED mode. One byte
+/// less, and the kernel reads the first version alone: depth and headdrop would be lost.
+const LENGTH: usize = 72;
 
 /// The structure, with RED off.
 pub fn encode(sfq: &Sfq) -> Vec<u8> {
@@ -58,5 +59,11 @@ mod tests {
         };
         assert_eq!(decode_options(&encode(&sfq)), Some(sfq));
         assert_eq!(decode_options(&[0; 7]), None);
+    }
+
+    /// `sizeof(struct tc_sfq_qopt_v1)`, below which the kernel takes no notice of depth and headdrop.
+    #[test]
+    fn the_second_version_is_whole() {
+        assert_eq!(encode(&Sfq::default()).len(), 72);
     }
 }
