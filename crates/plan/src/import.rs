@@ -107,7 +107,7 @@ const VARIABLES: [(&str, &[&str]); 31] = [
 const SPECIAL: [&str; 4] = ["IFACE", "LIMIT", "INGRESS_CAKE_OPTS", "EGRESS_CAKE_OPTS"];
 
 /// Variables that have no meaning here, and why.
-const WITHOUT_MEANING: [(&str, &str); 18] = [
+const WITHOUT_MEANING: [(&str, &str); 24] = [
     ("TARGET", "sqm-scripts reads it and uses it for nothing"),
     (
         "SQM_DEBUG",
@@ -122,12 +122,21 @@ const WITHOUT_MEANING: [(&str, &str); 18] = [
     ("SQM_LIB_DIR", "there are no scripts"),
     ("SQM_STATE_DIR", "'--state-dir' says where the state is"),
     ("SQM_QDISC_STATE_DIR", "'--state-dir' says where the state is"),
+    ("TC", "no other program is started"),
+    ("IP", "no other program is started"),
+    ("IPTABLES", "no other program is started"),
+    ("IP6TABLES", "no other program is started"),
     ("TC_BINARY", "no other program is started"),
     ("IP_BINARY", "no other program is started"),
     ("IPTABLES_BINARY", "no other program is started"),
     ("IP6TABLES_BINARY", "no other program is started"),
     ("NFT_BINARY", "no other program is started"),
     ("INSMOD", "the kernel loads modules by itself"),
+    ("ALL_MODULES", "the kernel loads modules by itself"),
+    (
+        "SHAPER_BURST",
+        "sqm-scripts reads it no more; SHAPER_BURST_DUR_US, a time, is what became of it",
+    ),
     ("IPTABLES_ARGS", "firewall rules are set through nftables"),
     ("NFT_TABLE", "the table is 'sqm_' and the device"),
     ("DEV", "the IFB is 'ifb4' and the device"),
@@ -229,7 +238,9 @@ impl Importer {
     fn option(&mut self, option: &'static str, names: &[&str]) -> Result<(), Remark> {
         let mut found = None;
         for name in names {
-            let Some(given) = self.given.remove(*name) else {
+            // Nothing is the same as not being there, and the next spelling counts.
+            let given = self.given.remove(*name);
+            let Some(given) = given.filter(|given| !given.value.is_empty()) else {
                 continue;
             };
             match &found {
@@ -243,11 +254,11 @@ impl Importer {
             }
         }
         match found {
-            Some((_, given)) if !given.value.is_empty() => {
+            Some((_, given)) => {
                 self.set(option, given.value);
                 Ok(())
             }
-            _ => self.missing(option),
+            None => self.missing(option),
         }
     }
 
@@ -277,6 +288,13 @@ impl Importer {
         let Some(limit) = self.given.remove("LIMIT").filter(|limit| !limit.value.is_empty()) else {
             return;
         };
+        if self.get("qdisc") == Some("bfifo") {
+            let remark = limit.remark(
+                "LIMIT is left out: with bfifo it counts packets, and options ilimit and elimit bytes".into(),
+            );
+            self.differ(remark);
+            return;
+        }
         for option in ["ilimit", "elimit"] {
             if self.get(option).is_none() {
                 self.set(option, limit.value.clone());
@@ -293,7 +311,8 @@ impl Importer {
             ("INGRESS_CAKE_OPTS", "iqdisc_opts"),
             ("EGRESS_CAKE_OPTS", "eqdisc_opts"),
         ] {
-            let Some(given) = self.given.remove(variable) else {
+            let given = self.given.remove(variable);
+            let Some(given) = given.filter(|given| !given.value.is_empty()) else {
                 continue;
             };
             if !is_plain && !script.starts_with("layer_cake") {
@@ -307,8 +326,13 @@ impl Importer {
             if !words.contains(&"nat") {
                 words.push("nonat");
             }
-            if is_plain {
+            // What the set-ups themselves put behind those first words.
+            let arrives = option == "iqdisc_opts";
+            if is_plain || arrives && self.get("squash_ingress").unwrap_or("1") == "1" {
                 words.push("besteffort");
+            }
+            if arrives && words.contains(&"nowash") && self.get("squash_dscp").unwrap_or("1") == "1" {
+                words.push("wash");
             }
             let own = self.get(option).unwrap_or_default().to_owned();
             words.extend(own.split_whitespace());

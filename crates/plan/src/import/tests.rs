@@ -138,7 +138,7 @@ fn what_is_not_carried_over_is_said_with_its_line() {
 #[test]
 fn first_words_of_cake_are_joined_with_the_last() {
     let layer = one(
-        "UPLINK=1\nDOWNLINK=1\nSCRIPT=layer_cake.qos\nINGRESS_CAKE_OPTS='diffserv4 dual-dsthost'\nIQDISC_OPTS='rtt 50ms'\n",
+        "UPLINK=1\nDOWNLINK=1\nSCRIPT=layer_cake.qos\nIGNORE_DSCP_INGRESS=0\nINGRESS_CAKE_OPTS='diffserv4 dual-dsthost'\nIQDISC_OPTS='rtt 50ms'\n",
     );
     assert!(
         layer
@@ -161,6 +161,40 @@ fn first_words_of_cake_are_joined_with_the_last() {
             .message
             .contains("no effect with simple.qos")
     );
+}
+
+/// layer_cake puts `besteffort` and `wash` behind the first words of what arrives unless it is told not to.
+#[test]
+fn first_words_of_cake_do_not_undo_what_the_set_up_adds() {
+    let layer = "UPLINK=1\nDOWNLINK=1\nSCRIPT=layer_cake.qos\nEGRESS_CAKE_OPTS='diffserv4 nat'\n\
+                 INGRESS_CAKE_OPTS='diffserv4 nat nowash'\n";
+    let both = one(layer).to_string();
+    assert!(
+        both.contains("iqdisc_opts 'diffserv4 nat nowash besteffort wash'"),
+        "{both}"
+    );
+    assert!(both.contains("eqdisc_opts 'diffserv4 nat'"), "{both}");
+    let neither = one(&format!("{layer}SQUASH_DSCP=0\nSQUASH_INGRESS=0\n")).to_string();
+    assert!(
+        neither.contains("iqdisc_opts 'diffserv4 nat nowash'"),
+        "{neither}"
+    );
+    let empty = one(&format!("{layer}INGRESS_CAKE_OPTS=\n")).to_string();
+    assert!(!empty.contains("iqdisc_opts"), "{empty}");
+}
+
+#[test]
+fn an_empty_variable_leaves_the_word_to_its_older_names() {
+    let imported = one(&format!("{PLAIN}ZERO_DSCP_INGRESS=\nZERO_DSCP=\nSQUASH_DSCP=0\n"));
+    assert!(imported.to_string().contains("squash_dscp '0'"), "{imported}");
+    assert_eq!(imported.differences, []);
+}
+
+#[test]
+fn a_limit_in_packets_is_none_in_bytes() {
+    let imported = one(&format!("{PLAIN}QDISC=bfifo\nLIMIT=500\n"));
+    assert!(!imported.to_string().contains("limit"), "{imported}");
+    assert!(imported.differences[0].message.contains("counts packets"));
 }
 
 #[test]
