@@ -88,13 +88,17 @@ impl Report {
         }
     }
 
+    /// Said once, however often a reader comes by: an option for both directions is read for each.
     pub(crate) fn error(&mut self, finding: Finding) {
         let mut diagnostic = self.diagnostic(finding);
-        if self.disabled {
+        let said = if self.disabled {
             diagnostic.message.push_str(" (the section is disabled)");
-            self.warnings.push(diagnostic);
+            &mut self.warnings
         } else {
-            self.errors.push(diagnostic);
+            &mut self.errors
+        };
+        if !said.contains(&diagnostic) {
+            said.push(diagnostic);
         }
     }
 

@@ -792,19 +792,16 @@ impl<'a, 'r> Reader<'a, 'r> {
     fn direction(&mut self, side: &str, rate: Option<Rate>) -> Option<Direction> {
         let letter = &side[..1];
         let (script, qdisc) = (self.script(side), self.leaf(side));
-        let duration = |reader: &mut Self, what: &str, default| {
-            let own = format!("{letter}shaper_{what}_dur_us");
-            let both = format!("shaper_{what}_dur_us");
-            let option = if reader.given.contains_key(own.as_str()) {
-                own
-            } else {
-                both
-            };
-            // A second is far beyond any use, and keeps the numbers small.
-            reader.number(&option, 0, 1_000_000).unwrap_or(default)
+        // A second is far beyond any use, and keeps the numbers small.
+        let mut duration = |of: &str, what: &str, default| {
+            let option = format!("{of}shaper_{what}_dur_us");
+            self.number(&option, 0, 1_000_000).unwrap_or(default)
         };
-        let burst_micros = duration(self, "burst", BURST_MICROS);
-        let quantum_micros = duration(self, "quantum", burst_micros);
+        // What is said for both directions stands before what is said of the burst in one.
+        let burst = duration("", "burst", BURST_MICROS);
+        let quantum = duration("", "quantum", burst);
+        let burst_micros = duration(letter, "burst", burst);
+        let quantum_micros = duration(letter, "quantum", quantum);
         Some(Direction {
             rate,
             ecn: self

@@ -110,6 +110,33 @@ const CONFIGURATIONS: &[&str] = &[
     "500000;500000;simple;eshaper_burst_dur_us 2000;ishaper_quantum_dur_us 500",
     "500000;500000;simple;shaper_burst_dur_us 0;squash_ingress 0",
     "500000;500000;simplest;shaper_quantum_dur_us 0",
+    // Odd rates.
+    "1;1;piece_of_cake",
+    "12345;6789;simple;squash_ingress 0",
+    "801;805;simple;squash_ingress 0",
+    "9999999;2499999;simplest",
+    "383;384;simplest_tbf",
+    // Flows of the class, not of the line; a quantum that follows the burst of both directions.
+    "85000;10000;simple;autoflow 1;squash_ingress 0",
+    "300000;299999;simple;autoflow 1;squash_ingress 0;qdisc sfq",
+    "39999;19999;simplest_tbf;autoflow 1",
+    "500000;500000;simplest;shaper_burst_dur_us 10000;shaper_quantum_dur_us 2000",
+    "500000;500000;simple;eshaper_burst_dur_us 50;ishaper_burst_dur_us 4000;squash_ingress 0",
+    "500000;500000;simplest_tbf;shaper_burst_dur_us 0",
+    "500000;500000;simplest;ishaper_burst_dur_us 0",
+    // Free words of every leaf.
+    "85000;10000;simplest;qdisc sfq;eqdisc_opts perturb 10 quantum 3000;iqdisc_opts depth 64 divisor 512 headdrop",
+    "85000;10000;simplest;qdisc codel;eqdisc_opts ce_threshold 2ms;iqdisc_opts interval 80ms",
+    "85000;10000;simplest;qdisc pie;eqdisc_opts alpha 3 beta 19 tupdate 20ms;ingress_ecn NOECN",
+    "85000;10000;simplest;eqdisc_opts ce_threshold 1ms drop_batch 32;iqdisc_opts target 20ms",
+    "85000;10000;piece_of_cake;linklayer ethernet;overhead 22;eqdisc_opts bridged-ptm;iqdisc_opts ether-vlan",
+    "85000;10000;layer_cake;eqdisc_opts memlimit 32mb flowblind;iqdisc_opts dsthost nonat fwmark 0xff",
+    // The line once more.
+    "8000;800;piece_of_cake;linklayer atm;overhead 40;linklayer_adaptation_mechanism tc_stab;tcTSIZE 128",
+    "8000;800;simplest;linklayer atm;overhead 46;tcMTU 1600;tcTSIZE 100;tcMPU 53",
+    "85000;10000;simple;linklayer ethernet;overhead 44;tcMTU 2048;linklayer_adaptation_mechanism htb_private",
+    "85000;10000;piece_of_cake;linklayer ethernet;overhead 256;tcMPU 256",
+    "85000;10000;simplest;linklayer ethernet",
     // Without effect on the queues.
     "85000;10000;simplest;debug_logging 1;verbosity 8;qdisc_advanced 1;linklayer_advanced 0",
 ];
@@ -314,8 +341,8 @@ impl<'a> Asked<'a> {
                  {rest} {private}"
             )
         };
-        let leaf = |parent: &str, handle: &str, quantum: Option<u32>| {
-            let leaf = self.leaf(side, quantum);
+        let leaf = |parent: &str, handle: &str, share: u64, quantum: Option<u32>| {
+            let leaf = self.leaf(side, share, quantum);
             format!("qdisc add dev DEV parent {parent} handle {handle} {leaf}")
         };
         if self.script == "simplest_tbf" {
@@ -324,7 +351,7 @@ impl<'a> Asked<'a> {
                 format!(
                     "qdisc add dev DEV root handle 1: {stab} tbf rate {rate}kbit burst {burst} latency 300ms {private}"
                 ),
-                leaf("1:", "110:", None),
+                leaf("1:", "110:", rate, None),
             ];
         }
         if !three_classes {
@@ -332,7 +359,7 @@ impl<'a> Asked<'a> {
                 format!("qdisc add dev DEV root handle 1: {stab} htb default 10"),
                 class("1:", "1:1", rate, rate, &burst),
                 class("1:1", "1:10", rate, rate, &format!("{burst} prio 0")),
-                leaf("1:10", "110:", None),
+                leaf("1:10", "110:", rate, None),
             ];
         }
         let (own, quanta) = match side {
@@ -346,9 +373,9 @@ impl<'a> Asked<'a> {
             class("1:1", "1:11", own, third, "prio 1"),
             class("1:1", "1:12", sixth, nearly_all, &format!("prio 2 {burst}")),
             class("1:1", "1:13", sixth, nearly_all, &format!("prio 3 {burst}")),
-            leaf("1:11", "110:", Some(quanta[0])),
-            leaf("1:12", "120:", Some(quanta[1])),
-            leaf("1:13", "130:", Some(quanta[2])),
+            leaf("1:11", "110:", third, Some(quanta[0])),
+            leaf("1:12", "120:", sixth, Some(quanta[1])),
+            leaf("1:13", "130:", sixth, Some(quanta[2])),
         ]
     }
 
@@ -388,7 +415,7 @@ impl<'a> Asked<'a> {
         )
     }
 
-    fn leaf(&self, side: Side, quantum: Option<u32>) -> String {
+    fn leaf(&self, side: Side, share: u64, quantum: Option<u32>) -> String {
         let (qdisc, rate) = (self.qdisc(), self.rate(side));
         let mut words = vec![qdisc.to_owned()];
         let limit = self.of(side, "limit");
@@ -420,7 +447,7 @@ impl<'a> Asked<'a> {
             words.push(format!("quantum {quantum}"));
         }
         if matches!(qdisc, "fq_codel" | "sfq") {
-            let flows = match rate {
+            let flows = match share {
                 _ if self.get("autoflow", "0") == "0" => 1024,
                 0..1000 => 8,
                 1000..3000 => 16,
@@ -477,20 +504,18 @@ impl<'a> Asked<'a> {
         overhead - self.kind.header
     }
 
-    /// Of burst and quantum, microseconds.
+    /// Of burst and quantum, microseconds: the quantum follows the burst of both directions, not that of its own.
     fn durations(&self, side: Side) -> [u64; 2] {
-        let of = |what: &str, default: u64| {
-            let both = self.get(what, "");
-            let own = self.of(side, what);
-            let text = if own.is_empty() { both } else { own };
-            if text.is_empty() {
-                default
-            } else {
-                text.parse().expect("microseconds")
-            }
+        let number = |text: &str, default: u64| match text {
+            "" => default,
+            text => text.parse().expect("microseconds"),
         };
-        let burst = of("shaper_burst_dur_us", 1000);
-        [burst, of("shaper_quantum_dur_us", burst)]
+        let burst = number(self.get("shaper_burst_dur_us", ""), 1000);
+        let quantum = number(self.get("shaper_quantum_dur_us", ""), burst);
+        [
+            number(self.of(side, "shaper_burst_dur_us"), burst),
+            number(self.of(side, "shaper_quantum_dur_us"), quantum),
+        ]
     }
 
     /// What passes in that time, but one packet in ATM cells at least; the MTU is the device's for its IFB, too.

@@ -32,29 +32,26 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
             default: EVERYTHING.minor.into(),
         }),
     };
-    let mut qdiscs = vec![root];
-    for (class, leaf) in [(TCP, 0x110), (UDP, 0x120), (EVERYTHING, 0x130)] {
-        qdiscs.push(leaf::below(class, Handle::new(leaf, 0), leaf::qdisc(line, None)?));
-    }
     let kbits = line.rate().kbits_per_sec();
-    let share = |n: u64| Curve::linear(Rate::from_kbits_per_sec((kbits * n / 7).max(1)));
-    let class = |id, shares| PlannedClass {
-        parent: TOP,
-        id,
-        class: Class::Hfsc(HfscClass {
-            rt: Some(share(1)),
-            ls: Some(share(shares)),
-            ul: None,
-        }),
-    };
+    let share = |n: u64| Rate::from_kbits_per_sec((kbits * n / 7).max(1));
+    let mut qdiscs = vec![root];
+    let mut classes = vec![top(line.rate())];
+    for (id, leaf, shares) in [(TCP, 0x110, 2), (UDP, 0x120, 2), (EVERYTHING, 0x130, 3)] {
+        let qdisc = leaf::qdisc(line, share(shares), None)?;
+        qdiscs.push(leaf::below(id, Handle::new(leaf, 0), qdisc));
+        classes.push(PlannedClass {
+            parent: TOP,
+            id,
+            class: Class::Hfsc(HfscClass {
+                rt: Some(Curve::linear(share(1))),
+                ls: Some(Curve::linear(share(shares))),
+                ul: None,
+            }),
+        });
+    }
     Ok(Tree {
         qdiscs,
-        classes: vec![
-            top(line.rate()),
-            class(TCP, 2),
-            class(UDP, 2),
-            class(EVERYTHING, 3),
-        ],
+        classes,
         filters: filters(line),
     })
 }

@@ -25,7 +25,10 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
         }),
     };
     Ok(Tree {
-        qdiscs: vec![root, leaf::below(only.id, LEAF, leaf::qdisc(line, None)?)],
+        qdiscs: vec![
+            root,
+            leaf::below(only.id, LEAF, leaf::qdisc(line, line.rate(), None)?),
+        ],
         classes: vec![only],
         filters: Vec::new(),
     })

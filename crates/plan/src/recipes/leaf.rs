@@ -6,6 +6,7 @@ use sqm_core::spec::fq_codel::FqCodel;
 use sqm_core::spec::pie::Pie;
 use sqm_core::spec::sfq::Sfq;
 use sqm_core::spec::{ParseError, Qdisc};
+use sqm_core::units::Rate;
 
 use super::{Line, auto_target, computed};
 use crate::plan::{Handle, PlannedQdisc};
@@ -24,13 +25,15 @@ pub(super) fn below(parent: Handle, handle: Handle, qdisc: Qdisc) -> PlannedQdis
     }
 }
 
-/// What the settings ask for as a leaf. The user's words come last.
-pub(super) fn qdisc(line: Line<'_>, quantum: Option<u32>) -> Result<Qdisc, ParseError> {
+/// What the settings ask for as a leaf of a class that may send at `share`. The user's words come last.
+///
+/// The number of flows follows the class's rate, target and interval the direction's, as in sqm-scripts.
+pub(super) fn qdisc(line: Line<'_>, share: Rate, quantum: Option<u32>) -> Result<Qdisc, ParseError> {
     let direction = line.direction();
     let rate = line.rate();
     let limit = direction.limit.unwrap_or(LIMIT);
     let flows = if line.settings.autoflow {
-        computed::flows(rate)
+        computed::flows(share)
     } else {
         1024
     };

@@ -56,8 +56,8 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
         qdisc: Qdisc::Htb(Htb::with_default(EVERYTHING.minor)),
     };
     let mut qdiscs = vec![root];
-    for ((class, leaf), quantum) in places.into_iter().zip(quanta) {
-        let qdisc = leaf::qdisc(line, Some(quantum))?;
+    for (((class, leaf), quantum), parts) in places.into_iter().zip(quanta).zip([3, 6, 6]) {
+        let qdisc = leaf::qdisc(line, part(line, parts), Some(quantum))?;
         qdiscs.push(leaf::below(class, Handle::new(leaf, 0), qdisc));
     }
     Ok(Tree {
@@ -86,18 +86,23 @@ pub(super) fn firewall(settings: &Settings, device: &Device) -> Option<Firewall>
     })
 }
 
+/// One of so many parts of the direction's rate.
+fn part(line: Line<'_>, parts: u64) -> Rate {
+    Rate::from_kbits_per_sec((line.rate().kbits_per_sec() / parts).max(1))
+}
+
 fn classes(line: Line<'_>) -> Vec<PlannedClass> {
     let rate = line.rate();
     let kbits = rate.kbits_per_sec();
     let of = Rate::from_kbits_per_sec;
     // What the others cannot take, so that the first class finds room: 16 kbit/s, or a fiftieth of a slow line.
     let slack = (kbits / 50).min(16);
-    let third = of((kbits / 3).max(1));
+    let third = part(line, 3);
     let own = of(match line.side {
         Side::Egress => 128,
         Side::Ingress => 32,
     });
-    let (sixth, nearly_all) = (of((kbits / 6).max(1)), of((kbits - slack).max(1)));
+    let (sixth, nearly_all) = (part(line, 6), of((kbits - slack).max(1)));
     let burst = computed::htb_burst(line);
     let class = |parent, id, rate, ceil, prio, burst| PlannedClass {
         parent,

@@ -46,7 +46,10 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
         class: class.clone(),
     });
     Ok(Tree {
-        qdiscs: vec![root, leaf::below(ONLY, LEAF, leaf::qdisc(line, None)?)],
+        qdiscs: vec![
+            root,
+            leaf::below(ONLY, LEAF, leaf::qdisc(line, line.rate(), None)?),
+        ],
         classes: classes.to_vec(),
         filters: Vec::new(),
     })

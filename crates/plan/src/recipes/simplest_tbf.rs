@@ -38,7 +38,10 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
         qdisc: Qdisc::Tbf(tbf),
     };
     Ok(Tree {
-        qdiscs: vec![root, leaf::below(INSIDE, LEAF, leaf::qdisc(line, None)?)],
+        qdiscs: vec![
+            root,
+            leaf::below(INSIDE, LEAF, leaf::qdisc(line, line.rate(), None)?),
+        ],
         classes: Vec::new(),
         filters: Vec::new(),
     })

@@ -448,6 +448,72 @@ fn simple_on_slow_lines() {
 }
 
 #[test]
+fn the_number_of_flows_follows_the_class() {
+    for (script, flows) in [
+        ("simple", [32, 16, 16]),
+        ("hfsc_lite", [16, 16, 32]),
+        ("simplest", [64, 64, 64]),
+    ] {
+        let plan = planned(&section(script, &["autoflow 1", "download 0"]));
+        let found: Vec<&str> = plan.lines().filter(|line| line.contains(" flows ")).collect();
+        assert!(!found.is_empty(), "{plan}");
+        for (line, flows) in found.into_iter().zip(flows) {
+            assert!(line.contains(&format!(" flows {flows} ")), "{script}: {plan}");
+        }
+    }
+}
+
+#[test]
+fn the_quantum_follows_the_burst_of_both_directions_only() {
+    // 10 Mbit/s pass 1250 bytes in a millisecond, less than a packet in cells, and 12500 in ten.
+    for (options, burst, quantum) in [
+        (&["shaper_burst_dur_us 10000"][..], 12_500, 12_500),
+        (&["eshaper_burst_dur_us 10000"], 12_500, 1749),
+        (
+            &["eshaper_burst_dur_us 10000", "shaper_burst_dur_us 20000"],
+            12_500,
+            25_000,
+        ),
+        (
+            &["eshaper_quantum_dur_us 10000", "shaper_quantum_dur_us 20000"],
+            1749,
+            12_500,
+        ),
+        (
+            &["eshaper_burst_dur_us ''", "shaper_burst_dur_us 10000"],
+            12_500,
+            12_500,
+        ),
+    ] {
+        let plan = planned(&section("simplest", &[options, &["download 0"]].concat()));
+        let class = plan
+            .lines()
+            .find(|line| line.contains("htb rate"))
+            .expect("a class");
+        assert!(
+            class.contains(&format!("quantum {quantum} ")) && class.contains(&format!(" burst {burst}b ")),
+            "{options:?}: {plan}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_duration_is_said_once() {
+    let said = planned(&section(
+        "simplest",
+        &["shaper_burst_dur_us x", "eshaper_quantum_dur_us 1"],
+    ));
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn hfsc_lite_with_cake() {
+    let plan = planned(&section("hfsc_lite", &["qdisc cake"]));
+    assert_eq!(plan.matches("fq_codel limit").count(), 6, "{plan}");
+    assert!(plan.contains("its leaf is fq_codel"), "{plan}");
+}
+
+#[test]
 fn cake_for_many_queues_where_the_device_has_them() {
     let text = section("best_of_cake", &["use_mq 1"]);
     let device = |queues| {
