@@ -307,6 +307,7 @@ test('the keyboard is enough', async (t) => {
     await page.keyboard.press('End');
     await page.getByRole('tab', { name: 'Link Layer Adaptation', selected: true }).waitFor();
     await page.keyboard.press('Home');
+    await page.getByRole('tab', { name: 'Basic Settings', selected: true }).waitFor();
     await page.keyboard.press('Tab');
     assert.equal(await page.evaluate(() => document.activeElement.id), 'option-enabled');
     await page.keyboard.press('Space');
