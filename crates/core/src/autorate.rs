@@ -296,6 +296,10 @@ const IDLE_AFTER: Nanos = Nanos::from_millis(5000);
 const FORGET_AFTER: Nanos = Nanos::from_millis(600_000);
 /// Delay samples older than this say nothing of now; 500 ms as in cake-autorate.
 const STALE: Nanos = Nanos::from_millis(500);
+/// A queue is gone so long after the last traffic to speak of.
+const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
+/// The one that is this much further above what is known to be good, in thousandths, is the one to be suspected.
+const EXCESS: u64 = 20;
 /// How long a direction may explore before the other's turn, where only round trips are known.
 const TURN: Nanos = Nanos::from_millis(4000);
 
@@ -378,6 +382,8 @@ impl Autorate {
         let vote = self.evidence.vote(direction, self.now, blame != Blame::None);
         let ambiguous = self.evidence.is_round_trip_only();
         let other = other(direction);
+        let is_in_it = ambiguous && self.has_traffic(other);
+        let others_wire = if is_in_it { self.laws[other].wire().0 } else { 0 };
         View {
             queue: vote.map(|vote| vote.queue),
             typical: vote.map_or(Nanos(0), |vote| vote.typical),
@@ -389,6 +395,8 @@ impl Autorate {
             latest: load.latest(),
             loaded,
             busy: load.share() >= BUSY_PERMILLE,
+            active: self.now.since(load.active_at) <= QUEUE_LASTS,
+            wire: Nanos(self.laws[direction].wire().0 + others_wire),
             may_explore: exploring,
             is_shared: ambiguous && blame == Blame::Shared,
             may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
@@ -408,6 +416,13 @@ impl Autorate {
             (true, true) => match (mine.is_exploring(), others.is_exploring()) {
                 (true, false) => Blame::Alone,
                 (false, true) if !others.is_stuck() => Blame::None,
+                (true, true) if !mine.is_draining() && !others.is_draining() => {
+                    match (mine.excess(), others.excess()) {
+                        (mine, others) if mine > others.saturating_add(EXCESS) => Blame::Alone,
+                        (mine, others) if others > mine.saturating_add(EXCESS) => Blame::None,
+                        _ => Blame::Shared,
+                    }
+                }
                 _ => Blame::Shared,
             },
             (false, false) if self.loads[direction].share() >= self.loads[other].share() => Blame::Alone,

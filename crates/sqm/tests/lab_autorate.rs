@@ -1,10 +1,16 @@
-//! `option autorate` when everything fails that it relies on.
+//! `option autorate` on a line whose rate changes under load, and when everything fails that it relies on.
 
 mod lab;
 
+use std::fmt::Write;
+
 use lab::home;
 use serde_json::Value;
-use sqm_lab::{Buffer, Clock, Direction, Home, Line};
+use sqm_lab::{Buffer, Clock, Direction, Home, Line, home::SERVER_V4};
+use sqm_measure::result::TestResult;
+
+/// Goodput of a byte on the line, in packets of full size.
+const GOOD: f64 = 1448.0 / 1518.0;
 
 /// A line of these rates in kbit/s when it begins.
 fn line(down: u64, up: u64) -> Line {
@@ -22,6 +28,9 @@ fn line(down: u64, up: u64) -> Line {
         atm: false,
     }
 }
+
+/// The server, the core and its other side answer, by two versions of IP: who they are does not matter here.
+const REFLECTORS: &str = "10.66.0.2 10.66.0.1 10.65.0.2 fd00:66::2 fd00:66::1 fd00:65::2";
 
 fn start(home: &Home, reflectors: &str) {
     let text = format!(
@@ -42,6 +51,98 @@ fn status(home: &Home) -> Value {
     let said = home.script("sqm status --daemon --json").expect("a status");
     let status: Value = serde_json::from_str(&said).expect("JSON");
     status["interfaces"][0].clone()
+}
+
+/// Changes the modem's rates in the background: seconds, then kbit/s down and up.
+fn vary(home: &Home, schedule: &[(u64, u64, u64)]) {
+    let mut script = String::from("( ");
+    for (seconds, down, up) in schedule {
+        for (device, rate) in [("lan0", down), ("wan0", up)] {
+            let (burst, limit) = (1600 + rate / 4, rate / 8 * 400);
+            write!(
+                script,
+                "tc -n modem qdisc change dev {device} root handle 1: tbf rate {rate}kbit burst {burst} limit {limit} \
+                 overhead 4; "
+            )
+            .expect("a String takes everything");
+        }
+        write!(script, "sleep {seconds}; ").expect("a String takes everything");
+    }
+    home.script(&format!("{script}) >/tmp/vary 2>&1 &"))
+        .expect("the modem takes orders");
+}
+
+#[test]
+#[ignore = "misses its targets so far: docs/autorate.md has the figures"]
+fn the_rates_follow_a_line_that_changes_every_few_seconds() {
+    let schedule = [
+        (7, 40_000, 8000),
+        (12, 16_000, 5000),
+        (5, 30_000, 10_000),
+        (18, 55_000, 12_000),
+        (9, 24_000, 4000),
+        (6, 12_000, 6000),
+        (14, 35_000, 9000),
+        (20, 48_000, 5000),
+        (11, 20_000, 8000),
+        (8, 60_000, 14_000),
+        (16, 28_000, 7000),
+        (5, 14_000, 4000),
+        (13, 42_000, 10_000),
+        (10, 22_000, 6000),
+        (19, 50_000, 12_000),
+        (7, 18_000, 5000),
+        (15, 33_000, 8000),
+        (6, 26_000, 11_000),
+        (17, 45_000, 6000),
+        (9, 15_000, 9000),
+        (12, 38_000, 5000),
+        (20, 30_000, 8000),
+        (8, 52_000, 13_000),
+        (14, 21_000, 7000),
+        (19, 36_000, 9000),
+    ];
+    let home = home(Clock::Virtual, &line(40_000, 8000));
+    start(&home, REFLECTORS);
+    vary(&home, &schedule);
+    let json = home
+        .run_ok(
+            "h1",
+            &[
+                "sqm",
+                "test",
+                SERVER_V4,
+                "--quiet",
+                "--json",
+                "-",
+                "--idle",
+                "1",
+                "--after",
+                "0",
+                "--duration",
+                "300s",
+                "--probe-interval",
+                "40ms",
+            ],
+        )
+        .expect("sqm test measures");
+    let summary = TestResult::from_json(&json).expect("a result").summary;
+    let seconds: u64 = schedule.iter().map(|(seconds, ..)| seconds).sum();
+    let mean = |of: fn(&(u64, u64, u64)) -> u64| {
+        schedule.iter().map(|step| step.0 * of(step)).sum::<u64>() as f64 / seconds as f64 / 1000.0 * GOOD
+    };
+    let (down, up) = (
+        summary.download_mbit / mean(|s| s.1),
+        summary.upload_mbit / mean(|s| s.2),
+    );
+    let added = summary.latency_p95_ms.expect("samples") - summary.idle_ms.expect("samples");
+    println!(
+        "{seconds} s: p95 {added:.1} ms, use {down:.3}/{up:.3}; {:#}\n{}",
+        status(&home)["autorate"],
+        home.script("cat /tmp/log /tmp/vary").unwrap_or_default()
+    );
+    assert!(added <= 25.0, "{added} ms");
+    assert!(down >= 0.8 && up >= 0.8, "use {down:.3}/{up:.3}");
 }
 
 /// A shell's words for a load in both directions from h1, which may end early.

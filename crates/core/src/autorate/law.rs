@@ -24,6 +24,10 @@ pub(super) struct View {
     pub(super) loaded: bool,
     /// Whether it has enough traffic to make a queue.
     pub(super) busy: bool,
+    /// Whether there was any traffic to speak of lately: without it there is no queue, whatever a late answer says.
+    pub(super) active: bool,
+    /// What a packet of full size takes, each way that the delay is of.
+    pub(super) wire: Nanos,
     /// Whether more than the ceiling may be tried now.
     pub(super) may_explore: bool,
     /// Whether the queue may as well be the other direction's.
@@ -108,7 +112,9 @@ const QUEUE: u64 = 5_000_000;
 const TYPICAL: u64 = 8_000_000;
 /// Noise beyond this is not believed.
 const NOISE_MAX: u64 = 25_000_000;
-/// The wire time of one packet is no queue, bits.
+/// Nor are packets of full size that our own shaper sends just before a probe: one that is on its way already, and now and then
+/// one more.
+const AHEAD: u64 = 2;
 const MTU_BITS: u64 = 1514 * 8;
 /// A queue is emptied in about this time…
 const DRAIN: u64 = 300_000_000;
@@ -183,6 +189,17 @@ impl Law {
 
     pub(super) const fn rate(&self) -> Rate {
         Rate::from_bits_per_sec(self.rate)
+    }
+
+    /// What a packet of full size takes.
+    pub(super) fn wire(&self) -> Nanos {
+        Nanos(scale(MTU_BITS, SECOND, self.rate))
+    }
+
+    /// How far it is above the rate that is known to be good, in thousandths of that.
+    pub(super) fn excess(&self) -> u64 {
+        self.ceiling
+            .map_or(u64::MAX, |ceiling| scale(self.rate, 1000, ceiling))
     }
 
     pub(super) const fn is_draining(&self) -> bool {
@@ -272,14 +289,14 @@ impl Law {
     }
 
     fn climb(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
-        let wire = scale(MTU_BITS, SECOND, self.rate);
-        if queue > BLOAT + self.noise + wire {
+        let wire = view.wire.0;
+        if queue > BLOAT + self.noise + wire && view.active {
             return self.cut(now, queue, view, false);
         }
-        if self.mean > TYPICAL + self.noise + wire / 2 && view.busy {
+        if self.mean > TYPICAL + self.noise + wire * AHEAD && view.busy {
             return self.cut(now, queue.max(self.mean), view, true);
         }
-        if queue > QUEUE + self.noise + wire / 2 {
+        if queue > QUEUE + self.noise + wire {
             // A small queue may pass, and may be of bursts that need no more than this.
             self.reason = if view.loaded {
                 Reason::Steady
@@ -288,7 +305,7 @@ impl Law {
             };
             return Action::None;
         }
-        if queue <= QUEUE / 2 + self.noise + wire / 2 {
+        if queue <= QUEUE / 2 + self.noise + wire {
             self.note_clear(queue, view);
         }
         if !view.loaded {
@@ -373,8 +390,7 @@ impl Law {
     }
 
     fn drain(&mut self, now: Instant, queue: u64, view: &View, mut drain: Drain) -> Action {
-        let wire = scale(MTU_BITS, SECOND, self.rate);
-        if queue <= QUEUE + self.noise + wire / 2 {
+        if queue <= QUEUE + self.noise + view.wire.0 {
             return self.resume(now, queue, view, drain);
         }
         if drain.is_mild {

@@ -155,6 +155,33 @@ fn a_single_bad_reflector_cannot_hide_a_queue() {
 }
 
 #[test]
+fn a_late_answer_without_traffic_is_no_queue() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.load.ingress = 0;
+    bench.run(3000);
+    bench.delay = [Nanos::from_millis(120); 6];
+    bench.run(600);
+    assert_eq!(bench.ingress().rate, mbit(100), "{:?}", bench.ingress());
+}
+
+#[test]
+fn what_full_packets_take_each_way_is_no_queue() {
+    let mut bench = loaded();
+    bench.load.egress = 100;
+    // Two packets of 1514 bytes take 1.2 ms at 20 Mbit/s and 4.8 ms at 5 Mbit/s.
+    bench.delay = [Nanos::from_millis(10); 6];
+    for _ in 0..40 {
+        bench.step();
+        let rates = bench.decision.rates;
+        assert!(
+            !rates.ingress.reason.is_cut() && !rates.egress.reason.is_cut(),
+            "{rates:?}"
+        );
+    }
+}
+
+#[test]
 fn only_the_loaded_direction_is_cut_for_a_round_trip() {
     let mut bench = loaded();
     bench.run(2000);
