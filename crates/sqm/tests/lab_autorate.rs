@@ -162,6 +162,7 @@ fn rates(home: &Home, when: &str) -> [(f64, String); 2] {
 }
 
 #[test]
+#[ignore = "a minute; make nightly runs it"]
 fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
     home.script(
@@ -233,8 +234,10 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     assert!(down >= 0.75 * 8.0 && up >= 0.75 * 8.0, "device back: {down}/{up}");
 
     // The daemon dies: the last rates stay.
-    let [(_, _), (up, _)] = rates(&home, "before the end");
-    let bandwidth = sh("kill -KILL $(cat /tmp/pid); sleep 2; tc -n router qdisc show dev wan0 root");
-    let kept = format!("bandwidth {}Kbit", (up * 1000.0) as u64);
-    assert!(bandwidth.contains(&kept), "{kept}: {bandwidth}");
+    rates(&home, "before the end");
+    let kept = sh(
+        "kill -KILL $(cat /tmp/pid); tc -n router qdisc show dev wan0 root >/tmp/then
+         sleep 5; tc -n router qdisc show dev wan0 root | cmp - /tmp/then && cat /tmp/then",
+    );
+    assert!(kept.contains("cake 1: root"), "{kept}");
 }

@@ -32,7 +32,9 @@ impl Program {
     fn start(words: &[&str], temporary: TempDir) -> Self {
         // Open to the user that a guest of root runs as.
         fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        // A shell lets what it starts in the background ignore interrupts, and so would everything below.
+        let child = Command::new("env")
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_sqm")])
             .args(words)
             .current_dir(temporary.path())
             .env("TMPDIR", temporary.path())

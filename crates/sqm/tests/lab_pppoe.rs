@@ -35,7 +35,7 @@ index() { ip -n router -o addr show dev pppoe-wan 2>/dev/null | sed -n 's/^\\([0
 session() {
     for try in $(seq 600); do
         now=$(index); [ -n \"$now\" ] && [ \"$now\" != \"$1\" ] && return
-        sleep 0.1
+        sleep 0.2
     done
     echo \"no session after a minute: $(cat dialled server)\"
 }
@@ -89,7 +89,7 @@ fn each_new_session_is_shaped_within_a_second() {
          printf \"config queue\\n option enabled 1\\n option interface pppoe-wan\\n option download 24000\\n option upload 4400\\n
              option script best_of_cake.qos\\n option link docsis\\n\" >sqm
          (exec ip netns exec router sqm daemon --config sqm >log 2>&1) & daemon=$!
-         for n in $(seq 6); do
+         for n in $(seq 4); do
              before=$(index)
              # The provider hangs up, or the router does.
              case $((n % 2)) in
