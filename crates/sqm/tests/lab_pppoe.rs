@@ -31,10 +31,11 @@ const TOOLS: &str = "
 set +e
 cd /tmp
 index() { ip -n router -o addr show dev pppoe-wan 2>/dev/null | sed -n 's/^\\([0-9]*\\):.* inet .*/\\1/p'; }
-# Until there is a session, and not the one of this index.
+# Until there is a session with its route, and not the one of this index.
 session() {
     for try in $(seq 600); do
-        now=$(index); [ -n \"$now\" ] && [ \"$now\" != \"$1\" ] && return
+        now=$(index)
+        [ -n \"$now\" ] && [ \"$now\" != \"$1\" ] && ip -n router route show default | grep -q pppoe-wan && return
         sleep 0.2
     done
     echo \"no session after a minute: $(cat dialled server)\"
