@@ -13,7 +13,7 @@ test: lint lab-kernel flent test-web
 
 # What takes too long for every change: each set-up on each line, each change from one configuration to another.
 nightly: lab-kernel
-	cargo test -p sqm --no-fail-fast --test hostile --test lab_daemon --test lab_rows --test lab_setups --test lab_traffic --test lab_tune -- --ignored --nocapture
+	cargo test -p sqm --no-fail-fast --test hostile --test lab_daemon --test lab_rows --test lab_setups --test lab_traffic --test lab_tune --test lab_web -- --ignored --nocapture
 	cargo test -p sqm --test lab_autorate whatever_it_relies_on -- --ignored
 	SQM_LONG=1 $(MAKE) test-web-lab
 

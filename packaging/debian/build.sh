@@ -22,6 +22,13 @@ trap 'rm -rf "$root"' EXIT
 umask 022
 chmod 755 "$root"
 install -D -m 755 -s "$program" "$root/usr/bin/sqm"
+# A router of 16 MiB has room for no more, and each of its processes maps it.
+size=$(stat -c %s "$root/usr/bin/sqm")
+if [ "$size" -gt $((12 << 20)) ]; then
+    echo "package: the program has $size bytes stripped, more than 12 MiB" >&2
+    exit 1
+fi
+echo "package: the program has $size bytes stripped" >&2
 install -D -m 644 "$here/../sqm.service" "$root/lib/systemd/system/sqm.service"
 install -D -m 644 "$here/../sqm-serve.service" "$root/lib/systemd/system/sqm-serve.service"
 install -D -m 644 "$here/../sqm-web.service" "$root/lib/systemd/system/sqm-web.service"

@@ -238,6 +238,25 @@ export interface Test {
     plots?: Plot[];
     summary: Summary | null;
     verdict: Verdict | null;
+    /** What a test of kind rpm found; it has no file, no summary and no verdict. */
+    responsiveness: Responsiveness | null;
+}
+
+export interface Responsiveness {
+    draft: string;
+    idle_rpm: number | null;
+    download: ResponsivenessOf | null;
+    upload: ResponsivenessOf | null;
+}
+
+export interface ResponsivenessOf {
+    rpm: number;
+    word: string;
+    foreign_rpm: number;
+    self_rpm: number;
+    mbit: number;
+    connections: number;
+    confidence: 'low' | 'medium' | 'high';
 }
 
 export type Plot = 'all_scaled' | 'ping_cdf' | 'box_combine' | 'totals' | 'per_flow' | 'tcp';
@@ -250,11 +269,15 @@ export interface Tests {
 }
 
 export interface TestWanted {
-    host: string;
     kind: string;
     duration_s: number;
+    host?: string;
     title?: string;
     secret?: string;
+    url?: string;
+    upload_url?: string;
+    reflector?: string;
+    insecure?: boolean;
 }
 
 export interface Progress {
@@ -287,7 +310,10 @@ export interface Tune {
     state: 'none' | 'running' | 'done' | 'failed' | 'stopped';
     interface: string | null;
     host: string | null;
+    started_unix_ms: number | null;
     steps: TuneStep[];
+    /** The pictures there are of it. */
+    plots: ('latency' | 'before-download' | 'before-upload' | 'after')[];
     result: {
         interface: string;
         target_ms: number;
@@ -429,6 +455,7 @@ export const address = {
     file: (id: string) => `${BASE}tests/${id}/result.flent.gz`,
     plot: (id: string, plot: string) => `${BASE}tests/${id}/plots/${plot}.svg`,
     comparison: (ids: string[], plot: string) => `${BASE}compare/${plot}.svg?ids=${ids.join(',')}`,
+    tune: (plot: string) => `${BASE}tune/plots/${plot}.svg`,
     report: `${BASE}report`,
 };
 

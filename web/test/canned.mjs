@@ -52,6 +52,7 @@ export const LINKS = [
 
 const test = (id, title, letter, added_ms, latency_median_ms, latency_p95_ms) => ({
     id, state: 'done', kind: 'rrul_be', host: 'sqm.example.net', title, started_unix_ms: 1_763_000_000_000, duration_s: 30, error: null, bytes: 84_211,
+    plots: ['all_scaled', 'ping_cdf', 'box_combine', 'totals'], responsiveness: null,
     summary: { idle_ms: 14.2, latency_median_ms, latency_p95_ms, download_mbit: 79.4, upload_mbit: 35.1 },
     verdict: { findings: [], grade: { letter, added_ms, strict: letter, worst_ms: added_ms, rpm_foreign: 3400, rpm_self: 2100, rpm_word: 'high' } },
 });
@@ -61,6 +62,20 @@ export const TESTS = [
     test('20260101T020304-00000001', 'before', 'F', 412.9, 427.1, 530.4),
     { ...test('20251231T020304-00000003', null, 'A', 1, 1, 1), state: 'failed', error: 'sqm.example.net: no answer on port 35353', summary: null, verdict: null, bytes: null },
 ];
+
+const direction = (rpm, word, foreign_rpm, self_rpm, mbit, confidence) => ({
+    rpm, word, foreign_rpm, self_rpm, mbit, connections: 8, foreign_probes: 190, self_probes: 240, confidence,
+});
+
+/** Of another kind: it has no file. */
+export const RPM_TEST = {
+    ...TESTS[0], id: '20251230T020304-00000004', kind: 'rpm', host: 'rpm.example.net', title: 'responsiveness', duration_s: 20,
+    bytes: null, plots: [], summary: null, verdict: null,
+    responsiveness: {
+        draft: 'draft-ietf-ippm-responsiveness-09', host: 'rpm.example.net', idle_rpm: 3912.4,
+        download: direction(412.6, 'fair', 601.2, 224.1, 78.3, 'high'), upload: direction(1893.1, 'good', 2441.8, 1344.4, 34.6, 'medium'),
+    },
+};
 
 export const TUNE_STEPS = [
     'both: the line without shaping: 92.1 Mbit/s down, 37.9 up, latency +412 ms',

@@ -9,6 +9,7 @@ import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { LINKS, OPTIONS, PICTURE, TESTS, TUNE_STEPS } from './canned.mjs';
+import { judgeAnswer, judgeEvent } from './contract.mjs';
 
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
 
@@ -32,9 +33,11 @@ export class Mock {
     tests = [...TESTS];
     findings = [];
     audit = [];
-    tune = { state: 'none', interface: null, host: null, started_unix_ms: null, steps: [], result: null, error: null };
+    tune = { state: 'none', interface: null, host: null, started_unix_ms: null, steps: [], result: null, plots: [], error: null };
     /** Requests that changed something, for a test to look at. */
     changes = [];
+    /** Answers of this mock that the real server would never give. */
+    wrong = [];
     /** While true nobody is answered: the line is cut. */
     isCut = false;
 
@@ -46,6 +49,7 @@ export class Mock {
         this.#text = text;
         this.server = createServer((request, response) => {
             this.#answer(request, response).catch((error) => {
+                this.wrong.push(String(error));
                 response.writeHead(500).end(String(error));
             });
         });
@@ -87,6 +91,7 @@ export class Mock {
         if (!url.pathname.startsWith('/api/v1/')) return this.#file(url.pathname, response);
         const body = await read(request);
         const path = url.pathname.slice('/api/v1/'.length);
+        response.request = { method: request.method, path };
         const isChange = request.method !== 'GET' && path !== 'config/check' && path !== 'session';
         if (request.method !== 'GET' && request.headers['x-sqm-token'] !== 'token') {
             return problem(response, 403, 'forbidden', 'the token is missing');
@@ -107,7 +112,7 @@ export class Mock {
     #route(what, url, body, response) {
         const test = /^(GET|POST|DELETE) tests\/([^/]+)(?:\/(.+))?$/.exec(what);
         if (test) return this.#test(test[1], test[2], test[3], response);
-        if (what.startsWith('GET compare/')) return picture(response);
+        if (/^GET (compare|tune\/plots)\//.test(what)) return picture(response);
         switch (what) {
             case 'GET session':
                 return json(response, this.#session());
@@ -165,7 +170,7 @@ export class Mock {
                     ],
                 });
             case 'POST tests': {
-                const begun = { ...TESTS[0], ...body, id: '20260102T030405-0000000a', title: body.title ?? null, state: 'running', summary: null, verdict: null, bytes: null, started_unix_ms: Date.now() };
+                const begun = { ...TESTS[0], ...body, id: `20260102T030405-000000${(10 + this.tests.length).toString(16).padStart(2, '0')}`, title: body.title ?? null, state: 'running', summary: null, verdict: null, bytes: null, started_unix_ms: Date.now() };
                 this.tests = [begun, ...this.tests];
                 return json(response, begun, 202);
             }
@@ -184,7 +189,7 @@ export class Mock {
                         this.tune.steps = [...this.tune.steps, step];
                         return ['step', step];
                     }
-                    this.tune = { ...this.tune, state: 'done', result: TUNED };
+                    this.tune = { ...this.tune, state: 'done', result: TUNED, plots: ['latency', 'after'] };
                     return ['end', this.tune];
                 });
             case 'POST tune/stop':
@@ -257,6 +262,7 @@ export class Mock {
             const event = next(n);
             n += 1;
             if (!event) return false;
+            this.#judge(() => judgeEvent(event[0], response.request.path, event[1]));
             response.write(`event: ${event[0]}\ndata: ${JSON.stringify(event[1])}\n\n`);
             if (event[0] === 'end') response.end();
             return event[0] !== 'end';
@@ -266,6 +272,15 @@ export class Mock {
         send();
         this.#streams.add(end);
         response.on('close', end);
+    }
+
+    /** Of a stream: nobody is there to be answered an error. */
+    #judge(judgement) {
+        try {
+            judgement();
+        } catch (error) {
+            this.wrong.push(String(error));
+        }
     }
 
     #test(method, id, part, response) {
@@ -362,6 +377,7 @@ async function read(request) {
 }
 
 function json(response, answer, status = 200) {
+    judgeAnswer(response.request.method, response.request.path, status, answer);
     response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer));
 }
 

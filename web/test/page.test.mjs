@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { accessible, browse, fits, open, shot } from './browser.mjs';
+import { RPM_TEST, TESTS } from './canned.mjs';
 import { Mock } from './mock.mjs';
 
 const LINE = "config queue\n\toption enabled '1'\n\toption interface 'pppoe-wan'\n\toption download '84000'\n\toption upload '38000'\n\toption script 'best_of_cake.qos'\n\toption link 'vdsl2-pppoe'\n";
@@ -27,7 +28,10 @@ after(() => chromium.close());
 /** Ends with its test, however that ends. */
 async function serve(t, text, change = {}) {
     const mock = Object.assign(await new Mock(text).listen(), change);
-    t.after(() => mock.close());
+    t.after(() => {
+        mock.close();
+        assert.deepEqual(mock.wrong, []);
+    });
     return mock;
 }
 
@@ -38,6 +42,7 @@ const PLACES = {
     'settings-link': '#/settings/0/link',
     test: '#/test',
     'test-result': '#/test/20260102T020304-00000002',
+    'test-responsiveness': '#/test/20251230T020304-00000004',
     'test-comparison': '#/test/compare/20260101T020304-00000001,20260102T020304-00000002',
     tune: '#/tune',
     diagnose: '#/diagnose',
@@ -52,7 +57,7 @@ describe('every part of the page', () => {
         [1440, 'dark', 'de-DE', true],
     ]) {
         test(`${width} px, ${scheme}, ${locale}`, async (t) => {
-            const mock = await serve(t, LINE, { findings: [FINDING], autorate: AUTORATE });
+            const mock = await serve(t, LINE, { findings: [FINDING], autorate: AUTORATE, tests: [...TESTS, RPM_TEST] });
             const page = await open(chromium.browser, mock.url, { width, scheme, locale });
             for (const [name, place] of Object.entries(PLACES)) {
                 await page.goto(mock.url + place);
@@ -129,6 +134,37 @@ test('a test is started, watched, read and compared', async (t) => {
     await page.finish();
 });
 
+test('a test needs no server of ours: a file on the web, or a responsiveness server', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/test`, { width: 360 });
+    const started = async () => {
+        await page.getByRole('button', { name: 'Start' }).click();
+        await page.getByRole('button', { name: 'Stop' }).click();
+        await page.getByRole('button', { name: 'Stop' }).waitFor({ state: 'detached' });
+        return mock.changes.find(([, path]) => path === 'tests')?.[2];
+    };
+    await page.getByLabel('Measure against').selectOption({ label: 'A file on the web' });
+    await page.getByRole('button', { name: 'Start' }).click();
+    assert.equal(mock.changes.length, 0, 'without a URL nothing is asked');
+    await page.getByLabel('File to download').fill('https://example.net/1GB.bin');
+    await page.locator('summary', { hasText: 'Advanced' }).click();
+    await page.getByLabel('Who answers the small requests').fill('192.0.2.53');
+    await shot(page, 'test-url');
+    await fits(page);
+    await accessible(page);
+    assert.deepEqual(await started(), { kind: 'url', duration_s: 30, url: 'https://example.net/1GB.bin', reflector: '192.0.2.53' });
+
+    mock.changes = [];
+    await page.getByLabel('Measure against').selectOption({ label: 'A responsiveness server' });
+    await page.getByLabel('Server').fill('192.0.2.1');
+    await page.locator('details:not([open]) > summary', { hasText: 'Advanced' }).click();
+    await page.getByLabel('Take any certificate').check();
+    await shot(page, 'test-rpm');
+    await fits(page);
+    assert.deepEqual(await started(), { kind: 'rpm', duration_s: 30, host: '192.0.2.1', insecure: true });
+    await page.finish();
+});
+
 test('tune shows its steps and writes what it found only when told', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/tune`);
@@ -178,6 +214,25 @@ test('wrong input in a field is said beside it, and nothing wrong can be applied
     await page.getByRole('button', { name: 'Use 90mbit' }).click();
     await page.getByText('No mistakes.').waitFor();
     assert.equal(await page.locator('#option-download').inputValue(), '90');
+    await page.finish();
+});
+
+test('what is ticked and cleared again is no change, whatever the file says of it', async (t) => {
+    const mock = await serve(t, LINE.replace("enabled '1'", "enabled 'yes'"));
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    const enabled = page.locator('#option-enabled');
+    await enabled.uncheck();
+    await page.getByText('1 change', { exact: true }).waitFor();
+    await page.getByText('No mistakes.').waitFor();
+    await enabled.check();
+    await page.getByText('1 change', { exact: true }).waitFor({ state: 'detached' });
+
+    mock.write(LINE.replace("\toption enabled '1'\n", ''));
+    await page.reload();
+    await enabled.check();
+    await page.locator('pre', { hasText: "option enabled '1'" }).waitFor({ state: 'attached' });
+    await enabled.uncheck();
+    await page.getByText('1 change', { exact: true }).waitFor({ state: 'detached' });
     await page.finish();
 });
 

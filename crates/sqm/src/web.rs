@@ -19,6 +19,7 @@ mod routes;
 mod runs;
 mod server;
 mod session;
+mod start;
 mod status;
 mod tune;
 mod unprivileged;

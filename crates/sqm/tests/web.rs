@@ -161,6 +161,38 @@ fn every_route_answers_as_documented() {
 }
 
 #[test]
+fn responsiveness_and_plain_urls_need_no_server_of_ours() {
+    let site = Site::start(&[]);
+    site.admin();
+    // It speaks the protocols of both, with a certificate of its own.
+    let server = site::Server::start();
+    let run = |wanted: Value| {
+        let test = site.send("POST", "/tests", &wanted);
+        assert_eq!(test.code, 202, "{}", test.body);
+        let id = test.json()["id"].as_str().unwrap().to_owned();
+        let mut live = site.stream(&format!("/tests/{id}/live"));
+        api::judge_as("Progress", &live.event("progress"));
+        let end = live.event("end");
+        assert_eq!(end["state"], "done", "{end}");
+        api::judge_as("Test", &end);
+        end
+    };
+    let end = run(json!({
+        "kind": "rpm", "host": "127.0.0.1", "port": server.port, "insecure": true, "duration_s": 6
+    }));
+    for direction in ["download", "upload"] {
+        let found = &end["responsiveness"][direction];
+        assert!(found["rpm"].as_f64().is_some_and(|rpm| rpm > 1.0), "{end}");
+    }
+    assert!(end["bytes"].is_null() && end["summary"].is_null(), "{end}");
+    let url = format!("https://127.0.0.1:{}/large", server.port);
+    let end = run(json!({"kind": "url", "url": url, "insecure": true, "duration_s": 6}));
+    assert_eq!(end["host"], url);
+    assert!(end["summary"]["download_mbit"].as_f64().unwrap() > 1.0, "{end}");
+    assert!(end["responsiveness"].is_null(), "{end}");
+}
+
+#[test]
 fn what_is_not_there_and_what_is_wrong_is_said() {
     let site = Site::start(&[]);
     site.admin();
@@ -185,6 +217,20 @@ fn what_is_not_there_and_what_is_wrong_is_said() {
         ("POST", "/tests", json!({"host": "a", "shell": "true"}), 400),
         ("POST", "/tests", json!({"host": "a", "title": "two\nlines"}), 400),
         ("POST", "/tests", json!({"host": "a", "secret": "a\nb"}), 400),
+        (
+            "POST",
+            "/tests",
+            json!({"kind": "url", "url": "file:///etc/passwd"}),
+            400,
+        ),
+        (
+            "POST",
+            "/tests",
+            json!({"kind": "rpm", "host": "a", "family": 4}),
+            400,
+        ),
+        ("GET", "/tune/plots/latency.svg", Value::Null, 404),
+        ("GET", "/tune/plots/..%2fwan0.json.svg", Value::Null, 404),
         ("POST", "/tune", json!({"host": "a", "interface": "-x"}), 400),
         ("POST", "/tune", json!({"host": "a", "target_ms": 0.1}), 400),
         ("PUT", "/config", json!({"revision": "0"}), 400),

@@ -1,13 +1,14 @@
 /** One test: live while it runs, then its figures, its grade and its pictures. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { address, api, follow, type Plot, type Progress, type Test } from '../api';
-import { t } from '../i18n';
+import { address, api, follow, type Plot, type Progress, type Responsiveness, type ResponsivenessOf, type Test } from '../api';
+import { maybe, number, t } from '../i18n';
 import { useAnswer, useIsAdmin } from '../store';
 import { Chart } from '../ui/chart';
 import { Failed, useAttempt } from '../ui/attempt';
 import { Errors, type Figure, Figures, Notice } from '../ui/parts';
-import { bytes, significant } from '../units';
+import { Table } from '../ui/table';
+import { bytes, mbit, significant } from '../units';
 import { called, Picture } from './test-page';
 
 export function One({ id, ended }: { id: string; ended: () => Promise<void> }) {
@@ -140,6 +141,7 @@ function Result({ test }: { test: Test }) {
                     <Figures of={figures(test)} />
                 </div>
             )}
+            {test.responsiveness && <ResponsivenessTable of={test.responsiveness} />}
             {findings.map(({ code, text, severity }) => (
                 <Notice key={code + text} tone={severity === 'error' ? 'bad' : 'warn'}>
                     <p>{text}</p>
@@ -148,6 +150,34 @@ function Result({ test }: { test: Test }) {
             {test.bytes !== null &&
                 (test.plots ?? PLOTS).map((plot) => <Picture key={plot} src={address.plot(test.id, plot)} title={t(`plot.${plot}`)} />)}
         </section>
+    );
+}
+
+function ResponsivenessTable({ of }: { of: Responsiveness }) {
+    const names = (['download', 'upload'] as const).filter((name) => of[name]);
+    const row = (key: string, name: string, cell: (found: ResponsivenessOf) => string) => ({
+        key,
+        cells: [name, ...names.map((direction) => cell(of[direction] as ResponsivenessOf))],
+    });
+    return (
+        <>
+            <Table
+                label={t('test.rpm_figure')}
+                heads={[t('test.rpm_figure'), ...names.map((name) => t(`direction.${name}`))]}
+                rows={[
+                    row('rpm', t('rpm.figure'), ({ rpm, word }) => `${significant(rpm)}, ${maybe(`rpm.${word}`) ?? word}`),
+                    row('foreign', t('rpm.foreign'), ({ foreign_rpm }) => significant(foreign_rpm)),
+                    row('self', t('rpm.self'), ({ self_rpm }) => significant(self_rpm)),
+                    row('rate', t('test.rate'), ({ mbit: rate }) => mbit(rate * 1e6)),
+                    row('connections', t('rpm.connections'), ({ connections }) => number(connections)),
+                    row('confidence', t('rpm.confidence'), ({ confidence }) => t(`rpm.confidence.${confidence}`)),
+                ]}
+            />
+            <p class="small soft">
+                {of.idle_rpm !== null && `${t('rpm.idle', { n: Math.round(of.idle_rpm) })} `}
+                {t('rpm.help')} {of.draft}
+            </p>
+        </>
     );
 }
 

@@ -1,64 +1,32 @@
-/** What a test and a search for rates are started with: the server beyond the line, and what is its own. */
+/** What a test and a search for rates are started with: the frame, and the fields that both have. */
 
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import { t } from '../i18n';
 import { Failed, useAttempt } from '../ui/attempt';
 import { TextField } from '../ui/labelled';
 
 interface Props {
     about: string;
-    /** The server that was used last is probably meant again. */
-    host: string;
-    start: (host: string, secret: { secret?: string }) => Promise<void>;
+    start: () => Promise<void>;
     /** Fields that everybody sees. */
     children: ComponentChildren;
     /** Fields that most never need. */
     more?: ComponentChildren;
 }
 
-export function StartForm({ about, host: last, start, children, more }: Props) {
-    const [host, setHost] = useState(last);
-    const [secret, setSecret] = useState('');
+export function StartForm({ about, start, children, more }: Props) {
     const { error, isBusy, attempt } = useAttempt();
     const submit = (event: Event) => {
         event.preventDefault();
-        void attempt(() => start(host.trim(), secret ? { secret } : {}));
+        void attempt(start);
     };
     return (
         <form class="card" onSubmit={submit}>
             <p>{about}</p>
-            <div class="fields">
-                <TextField
-                    id="server"
-                    label={t('test.server')}
-                    help={t('test.server_help')}
-                    required
-                    maxLength={253}
-                    pattern="\s*[A-Za-z0-9:][A-Za-z0-9._:%\-]*\s*"
-                    title={t('test.server_help')}
-                    autocapitalize="off"
-                    spellcheck={false}
-                    placeholder="sqm.example.net"
-                    value={host}
-                    set={setHost}
-                />
-                {children}
-            </div>
+            <div class="fields">{children}</div>
             <details>
                 <summary>{t('settings.advanced')}</summary>
-                <div class="fields">
-                    {more}
-                    <TextField
-                        id="secret"
-                        label={t('test.token')}
-                        help={t('test.token_help')}
-                        type="password"
-                        maxLength={256}
-                        value={secret}
-                        set={setSecret}
-                    />
-                </div>
+                <div class="fields">{more}</div>
             </details>
             <Failed of={error} />
             <div>
@@ -67,5 +35,65 @@ export function StartForm({ about, host: last, start, children, more }: Props) {
                 </button>
             </div>
         </form>
+    );
+}
+
+interface FieldProps {
+    value: string;
+    set: (value: string) => void;
+}
+
+/** Name or address of a machine. */
+export function HostField({ id, label, help, required, placeholder, ...field }: FieldProps & HostText) {
+    return (
+        <TextField
+            id={id}
+            label={label}
+            help={help}
+            {...(required ? { required } : {})}
+            maxLength={253}
+            pattern="\s*[A-Za-z0-9:][A-Za-z0-9._:%\-]*\s*"
+            title={help}
+            autocapitalize="off"
+            spellcheck={false}
+            {...(placeholder ? { placeholder } : {})}
+            {...field}
+        />
+    );
+}
+
+interface HostText {
+    id: string;
+    label: string;
+    help: string;
+    required?: true;
+    placeholder?: string;
+}
+
+/** Where `sqm serve` runs. */
+export function ServerField(field: FieldProps) {
+    return (
+        <HostField
+            id="server"
+            label={t('test.server')}
+            help={t('test.server_help')}
+            required
+            placeholder="sqm.example.net"
+            {...field}
+        />
+    );
+}
+
+/** What `sqm serve` may ask for. */
+export function SecretField(field: FieldProps) {
+    return (
+        <TextField
+            id="secret"
+            label={t('test.token')}
+            help={t('test.token_help')}
+            type="password"
+            maxLength={256}
+            {...field}
+        />
     );
 }

@@ -1,13 +1,19 @@
 /** What to measure, and against whom. */
 
 import { useState } from 'preact/hooks';
-import { api, type Test } from '../api';
+import { api, type Test, type TestWanted } from '../api';
 import { t } from '../i18n';
-import { ChoiceField, TextField } from '../ui/labelled';
-import { StartForm } from './start-form';
+import { ChoiceField, TextField, TickField } from '../ui/labelled';
+import { HostField, SecretField, ServerField, StartForm } from './start-form';
 
 /** The figures leave out the first four seconds and the last. */
 const LEAST_SECONDS = 6;
+
+/** Who makes the load: our own server, any server of large files, any server of the responsiveness protocol. */
+const WAYS = ['server', 'url', 'rpm'] as const;
+type Way = (typeof WAYS)[number];
+
+const wayOf = (kind: string | undefined): Way => (kind === 'url' || kind === 'rpm' ? kind : 'server');
 
 interface Props {
     kinds: { name: string; about: string }[];
@@ -16,49 +22,160 @@ interface Props {
 }
 
 export function Start({ kinds, last, started }: Props) {
-    const [kind, setKind] = useState(last?.kind ?? 'rrul_be');
-    const [seconds, setSeconds] = useState('30');
-    const [title, setTitle] = useState('');
-    const start = async (host: string, secret: { secret?: string }) => {
-        const name = title.trim() ? { title: title.trim() } : {};
-        await started(await api.startTest({ host, kind, duration_s: Number(seconds), ...name, ...secret }));
-    };
+    const [way, setWay] = useState<Way>(wayOf(last?.kind));
+    const [fields, setFields] = useState({
+        host: wayOf(last?.kind) === 'url' ? '' : (last?.host ?? ''),
+        secret: '',
+        url: wayOf(last?.kind) === 'url' ? (last?.host ?? '') : '',
+        uploadUrl: '',
+        reflector: '',
+        kind: wayOf(last?.kind) === 'server' ? (last?.kind ?? 'rrul_be') : 'rrul_be',
+        seconds: '30',
+        title: '',
+    });
+    const [isTrusting, setIsTrusting] = useState(false);
+    const field = (name: keyof typeof fields) => ({
+        value: fields[name],
+        set: (value: string) => setFields((before) => ({ ...before, [name]: value })),
+    });
+    const start = async () => started(await api.startTest(wanted(way, fields, isTrusting)));
+    const seconds = Number(fields.seconds) || 30;
     return (
         <StartForm
-            about={t('test.help', { n: (Number(seconds) || 30) + 10 })}
-            host={last?.host ?? ''}
+            about={way === 'rpm' ? t('test.help_rpm') : t('test.help', { n: seconds + 10 })}
             start={start}
             more={
                 <>
-                    <ChoiceField
-                        id="test-kind"
-                        label={t('test.kind')}
-                        help={t('test.kind_help')}
-                        value={kind}
-                        choices={kinds.map(({ name, about }) => ({ value: name, text: `${name} – ${about}` }))}
-                        choose={setKind}
-                    />
+                    {way === 'server' && (
+                        <ChoiceField
+                            id="test-kind"
+                            label={t('test.kind')}
+                            help={t('test.kind_help')}
+                            value={fields.kind}
+                            choices={kinds
+                                .filter(({ name }) => wayOf(name) === 'server')
+                                .map(({ name, about }) => ({ value: name, text: `${name} – ${about}` }))}
+                            choose={field('kind').set}
+                        />
+                    )}
                     <TextField
                         id="test-seconds"
-                        label={t('test.seconds')}
+                        label={way === 'rpm' ? t('test.seconds_each') : t('test.seconds')}
                         type="number"
                         min={LEAST_SECONDS}
                         max={300}
                         required
-                        value={seconds}
-                        set={setSeconds}
+                        {...field('seconds')}
                     />
+                    {way === 'server' && <SecretField {...field('secret')} />}
+                    {way === 'url' && (
+                        <HostField
+                            id="test-reflector"
+                            label={t('test.reflector')}
+                            help={t('test.reflector_help')}
+                            {...field('reflector')}
+                        />
+                    )}
+                    {way !== 'server' && (
+                        <TickField
+                            id="test-insecure"
+                            label={t('test.insecure')}
+                            help={t('test.insecure_help')}
+                            isOn={isTrusting}
+                            turn={setIsTrusting}
+                        />
+                    )}
                 </>
             }
         >
+            <ChoiceField
+                id="test-way"
+                label={t('test.way')}
+                help={t(`test.way_help.${way}`)}
+                value={way}
+                choices={WAYS.map((one) => ({ value: one, text: t(`test.way.${one}`) }))}
+                choose={(chosen) => setWay(chosen as Way)}
+            />
+            {way === 'server' && <ServerField {...field('host')} />}
+            {way === 'rpm' && (
+                <HostField
+                    id="server"
+                    label={t('test.server')}
+                    help={t('test.server_help_rpm')}
+                    required
+                    placeholder="rpm.example.net"
+                    {...field('host')}
+                />
+            )}
+            {way === 'url' && (
+                <>
+                    <UrlField
+                        id="test-url"
+                        label={t('test.url')}
+                        help={t('test.url_help')}
+                        required={!fields.uploadUrl}
+                        {...field('url')}
+                    />
+                    <UrlField
+                        id="test-upload-url"
+                        label={t('test.upload_url')}
+                        help={t('test.upload_url_help')}
+                        required={false}
+                        {...field('uploadUrl')}
+                    />
+                </>
+            )}
             <TextField
                 id="test-title"
                 label={t('test.name')}
                 help={t('test.name_help')}
                 maxLength={100}
-                value={title}
-                set={setTitle}
+                {...field('title')}
             />
         </StartForm>
+    );
+}
+
+function wanted(
+    way: Way,
+    { host, secret, url, uploadUrl, reflector, kind, seconds, title }: Record<string, string>,
+    isTrusting: boolean,
+): TestWanted {
+    /** Only what somebody filled in. */
+    const given = (fields: Record<string, string | undefined>) =>
+        Object.fromEntries(Object.entries(fields).flatMap(([name, text]) => (text?.trim() ? [[name, text.trim()]] : [])));
+    const all = { duration_s: Number(seconds), ...given({ title }) };
+    const trust = isTrusting ? { insecure: true } : {};
+    switch (way) {
+        case 'server':
+            return { kind: kind ?? 'rrul_be', ...all, ...given({ host, secret }) };
+        case 'url':
+            return { kind: 'url', ...all, ...given({ url, upload_url: uploadUrl, reflector }), ...trust };
+        case 'rpm':
+            return { kind: 'rpm', ...all, ...given({ host }), ...trust };
+    }
+}
+
+interface UrlProps {
+    id: string;
+    label: string;
+    help: string;
+    required: boolean;
+    value: string;
+    set: (value: string) => void;
+}
+
+function UrlField({ required, ...field }: UrlProps) {
+    return (
+        <TextField
+            type="url"
+            maxLength={2048}
+            pattern="https?://\S+"
+            title={field.help}
+            autocapitalize="off"
+            spellcheck={false}
+            {...(required ? { required } : {})}
+            {...field}
+        />
     );
 }

@@ -1,7 +1,7 @@
 /** The bufferbloat test: start it, watch it, read it, compare it. */
 
 import { useState } from 'preact/hooks';
-import { api, type Test, type Tests } from '../api';
+import { api, type ResponsivenessOf, type Test, type Tests } from '../api';
 import { date, t } from '../i18n';
 import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
@@ -113,6 +113,10 @@ const TONES: Record<Test['state'], Tone> = { running: 'plain', done: 'plain', fa
 
 function Outcome({ test }: { test: Test }) {
     const grade = test.verdict?.grade;
+    const worst = worstOf(test);
+    if (test.state === 'done' && worst) {
+        return <Badge tone={RPM_TONES[worst.word] ?? 'plain'}>{significant(worst.rpm)} RPM</Badge>;
+    }
     if (test.state !== 'done' || !grade) {
         return <Badge tone={TONES[test.state]}>{test.state === 'done' ? t('test.no_grade') : t(`test.state.${test.state}`)}</Badge>;
     }
@@ -121,6 +125,14 @@ function Outcome({ test }: { test: Test }) {
             {grade.letter} · +{significant(grade.added_ms)} ms
         </Badge>
     );
+}
+
+const RPM_TONES: Record<string, Tone> = { poor: 'bad', fair: 'warn', good: 'good', excellent: 'good' };
+
+/** Of both directions the one that makes people wait. */
+function worstOf({ responsiveness }: Test): ResponsivenessOf | undefined {
+    const found = [responsiveness?.download, responsiveness?.upload].filter((one) => one != null);
+    return found.sort((a, b) => a.rpm - b.rpm)[0];
 }
 
 export function Picture({ src, title }: { src: string; title: string }) {

@@ -16,6 +16,8 @@ export interface Line {
     isNew: boolean;
     /** The value as it would be, or null. */
     value: (option: string) => string | null;
+    /** The value that the file has, or null. */
+    before: (option: string) => string | null;
 }
 
 export function lines(config: Config, draft: Draft): Line[] {
@@ -37,6 +39,7 @@ function line(index: number, section: Section | null, draft: Draft): Line {
             const set = draft.sets[index]?.[option];
             return set === undefined ? given(section, option) : set;
         },
+        before: (option) => given(section, option),
     };
 }
 

@@ -94,13 +94,16 @@ interface Part {
 const isTick = ({ type, default: fallback }: Option) => type === 'switch' && fallback !== null;
 
 function Tick({ option, form, control }: Part) {
-    const value = form.line.value(option.name) ?? option.default ?? '0';
+    const isOn = (value: string | null) => ON.includes((value ?? option.default ?? '0').toLowerCase());
+    const before = form.line.before(option.name);
+    // What is as it was is no change, in whatever words the file says it, or by saying nothing.
+    const turn = (on: boolean) => form.set(option.name, on === isOn(before) ? before : on ? '1' : '0');
     return (
         <input
             {...control}
             type="checkbox"
-            checked={ON.includes(value.toLowerCase())}
-            onChange={(event) => form.set(option.name, event.currentTarget.checked ? '1' : '0')}
+            checked={isOn(form.line.value(option.name))}
+            onChange={(event) => turn(event.currentTarget.checked)}
         />
     );
 }

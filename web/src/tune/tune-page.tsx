@@ -1,9 +1,10 @@
 /** The search for the best rates, step by step. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { api, follow, type Tune, type TuneStep } from '../api';
+import { address, api, follow, type Tune, type TuneStep } from '../api';
 import { clock, t } from '../i18n';
-import { StartForm } from '../measure/start-form';
+import { SecretField, ServerField, StartForm } from '../measure/start-form';
+import { Picture } from '../measure/test-page';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Failed, useAttempt } from '../ui/attempt';
 import { ChoiceField, TextField } from '../ui/labelled';
@@ -31,6 +32,8 @@ export function TunePage() {
 function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune; started: () => Promise<void> }) {
     const [name, setName] = useState(last.interface ?? interfaces[0] ?? '');
     const [target, setTarget] = useState('5');
+    const [host, setHost] = useState(last.host ?? '');
+    const [secret, setSecret] = useState('');
     if (interfaces.length === 0) {
         return (
             <section class="card">
@@ -43,12 +46,14 @@ function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune
             </section>
         );
     }
-    const start = async (host: string, secret: { secret?: string }) => {
-        await api.startTune({ host, interface: name, target_ms: Number(target), ...secret });
+    const start = async () => {
+        const known = secret ? { secret } : {};
+        await api.startTune({ host: host.trim(), interface: name, target_ms: Number(target), ...known });
         await started();
     };
     return (
-        <StartForm about={t('tune.help')} host={last.host ?? ''} start={start}>
+        <StartForm about={t('tune.help')} start={start} more={<SecretField value={secret} set={setSecret} />}>
+            <ServerField value={host} set={setHost} />
             {interfaces.length > 1 && (
                 <ChoiceField
                     id="tune-line"
@@ -165,6 +170,13 @@ function Ended({ tune }: { tune: Tune }) {
                 <Notice key={advice}>
                     <p>{advice}</p>
                 </Notice>
+            ))}
+            {tune.plots.map((plot) => (
+                <Picture
+                    key={`${tune.started_unix_ms} ${plot}`}
+                    src={address.tune(plot)}
+                    title={t(`tune.plot.${plot}`)}
+                />
             ))}
             <details open={!result}>
                 <summary>{t('tune.steps')}</summary>

@@ -1,7 +1,7 @@
 /** A field outside of the settings: its label, its control, and its help, tied together for whoever hears the page. */
 
 interface Attributes {
-    type?: 'text' | 'number' | 'password';
+    type?: 'text' | 'number' | 'password' | 'url';
     inputMode?: 'decimal';
     required?: boolean;
     min?: number;
@@ -77,6 +77,32 @@ export function ChoiceField({ id, label, help, value, choices, choose }: ChoiceP
                 ))}
             </select>
             {help && <Help of={id} text={help} />}
+        </div>
+    );
+}
+
+interface TickProps {
+    id: string;
+    label: string;
+    help: string;
+    isOn: boolean;
+    turn: (isOn: boolean) => void;
+}
+
+export function TickField({ id, label, help, isOn, turn }: TickProps) {
+    return (
+        <div class="field">
+            <div class="tick">
+                <input
+                    id={id}
+                    type="checkbox"
+                    aria-describedby={`${id}-help`}
+                    checked={isOn}
+                    onChange={(event) => turn(event.currentTarget.checked)}
+                />
+                <label for={id}>{label}</label>
+            </div>
+            <Help of={id} text={help} />
         </div>
     );
 }

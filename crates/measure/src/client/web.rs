@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 
 use self::transfer::{Transfer, final_place};
+use super::connect::check_congestion;
 use super::evidence::Recorder;
 use super::outcome::phases;
 use super::{
@@ -66,6 +67,9 @@ pub fn run(
     hooks: Hooks<'_>,
 ) -> Result<Outcome, Error> {
     check(site, settings)?;
+    if let Some(name) = &settings.congestion {
+        check_congestion(name)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -124,8 +124,7 @@ impl Args {
             })?;
             replace(&self.config, &text)?;
         }
-        shape::bring_into_force(self.config.clone(), self.state_dir.clone())?;
-        Ok(())
+        shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json)
     }
 }
 

@@ -105,7 +105,7 @@ impl Args {
         } else {
             println!("{}: as wanted already", self.config.display());
         }
-        if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone()) {
+        if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
             // Nothing is half done: the file is as it was, too.
             match before.filter(|_| is_new) {
                 Some(before) => replace(&self.config, before)?,

@@ -122,10 +122,10 @@ struct State {
 
 impl Start {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        self.apply("start", false)
+        print_outcomes(&self.apply("start", false)?, self.json)
     }
 
-    fn apply(self, command: &str, stops_others: bool) -> Result<ExitCode, Failure> {
+    fn apply(&self, command: &str, stops_others: bool) -> Result<Vec<Outcome>, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(failure)?;
         let plans = self.which.plans(&links)?;
@@ -189,12 +189,12 @@ impl Start {
                 }
             }
         }
-        print_outcomes(&outcomes, self.json)
+        Ok(outcomes)
     }
 }
 
-/// What `sqm reload` does with this file, for other commands.
-pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf) -> Result<ExitCode, Failure> {
+/// What `sqm reload` does with this file, for other commands; `is_told` says whether on standard output, too.
+pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf, is_told: bool) -> Result<(), Failure> {
     let interfaces = Vec::new();
     let start = Start {
         which: Which { config, interfaces },
@@ -202,12 +202,16 @@ pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf) -> Result<Ex
         json: false,
         state: State { state_dir },
     };
-    Reload { start }.run()
+    let outcomes = start.apply("reload", true)?;
+    if is_told {
+        print_outcomes(&outcomes, false)?;
+    }
+    Ok(())
 }
 
 impl Reload {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        self.start.apply("reload", true)
+        print_outcomes(&self.start.apply("reload", true)?, self.start.json)
     }
 }
 

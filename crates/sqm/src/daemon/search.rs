@@ -18,6 +18,10 @@ use crate::child;
 
 /// More steps than this, no search has.
 const MOST_STEPS: usize = 500;
+/// In the folder of the state: what `sqm tune --out` keeps of the last search.
+const KEPT: &str = "tune";
+/// The pictures among it.
+const PICTURES: [&str; 4] = ["latency", "before-download", "before-upload", "after"];
 
 /// What a search is to do.
 #[derive(Clone, Debug, Deserialize)]
@@ -40,6 +44,8 @@ pub(super) struct Search {
     steps: Vec<Step>,
     /// What `sqm tune --json` answers.
     result: Option<Value>,
+    /// The pictures that there are of it.
+    plots: Vec<&'static str>,
     error: Option<String>,
     #[serde(skip)]
     child: Option<u32>,
@@ -75,8 +81,12 @@ pub(super) fn start(shared: &Arc<Shared>, wanted: Wanted) -> anyhow::Result<Opti
         .as_deref()
         .map(|secret| keep_secret(shared, secret))
         .transpose()?;
+    let kept = shared.state_dir.join(KEPT);
+    // Of a search before this one; often there was none.
+    let _ = fs::remove_dir_all(&kept);
     let mut arguments: Vec<OsString> = vec!["tune".into(), "--json".into()];
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+    option("--out", kept.into());
     option("--config", shared.config.clone().into());
     option("--state-dir", shared.state_dir.clone().into());
     if let Some(port) = wanted.port {
@@ -113,6 +123,16 @@ pub(super) fn stop(shared: &Shared) -> bool {
         child::interrupt(child);
     }
     search.state == State::Running
+}
+
+/// A picture of the last search, as SVG.
+pub(super) fn picture(shared: &Shared, name: &str) -> Option<Vec<u8>> {
+    let known = PICTURES.iter().find(|known| **known == name)?;
+    fs::read(file_of(shared, known)).ok()
+}
+
+fn file_of(shared: &Shared, picture: &str) -> PathBuf {
+    shared.state_dir.join(KEPT).join(format!("{picture}.svg"))
 }
 
 async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathBuf>) {
@@ -165,6 +185,8 @@ async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathB
         search.interface = Some(interface.to_owned());
     }
     search.result = result;
+    search.plots = PICTURES.to_vec();
+    search.plots.retain(|picture| file_of(&shared, picture).exists());
     search.error = error;
     shared.journal.tell(
         "state",

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Deserialize;
@@ -150,7 +151,8 @@ fn silent(error: &dyn std::fmt::Display) -> Problem {
     Problem::unavailable(format!("the picture cannot be drawn: {error}"))
 }
 
-fn picture_of(bytes: Vec<u8>) -> Response<Answer> {
+/// SVG for a browser.
+pub(super) fn picture_of(bytes: impl Into<Bytes>) -> Response<Answer> {
     let mut answer = whole(StatusCode::OK, "image/svg+xml", bytes);
     // Alone in a window it may do even less than the page.
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
@@ -174,6 +176,6 @@ fn files(site: &Site, ids: &[&str]) -> Result<Vec<PathBuf>, Problem> {
     ids.iter().map(|id| site.runs.result(id)).collect()
 }
 
-fn no_picture() -> Problem {
+pub(super) fn no_picture() -> Problem {
     Problem::not_found("there is no such picture")
 }

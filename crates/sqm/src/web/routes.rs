@@ -139,6 +139,7 @@ async fn read(site: &Arc<Site>, caller: &Caller, path: &str, query: Option<&str>
         }
         ["tune"] => tune::get(site).await,
         ["tune", "live"] => tune::live(site).await,
+        ["tune", "plots", plot] => tune::plot(site, picture(plot)?).await,
         ["doctor"] => {
             let _turn = turn().await?;
             Ok(json(StatusCode::OK, &diagnose::doctor(site, false).await?))
@@ -475,7 +476,8 @@ fn elsewhere(parts: &[&str]) -> Problem {
             | "doctor" | "report" | "audit" | "openapi.yaml",
         ]
         | ["compare", _]
-        | ["tune", "live"] => "GET, HEAD",
+        | ["tune", "live"]
+        | ["tune", "plots", _] => "GET, HEAD",
         _ => return Problem::not_found("GET /api/v1/openapi.yaml tells what there is"),
     })
 }

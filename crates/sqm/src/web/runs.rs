@@ -13,16 +13,17 @@ use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value};
-use sqm_measure::scenario::TESTS;
+use sqm_measure::rpm::client::Report;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::Site;
 use super::audit::unix_ms;
 use super::live::{COMMENT, SILENCE};
 use super::problem::{Handled, Problem};
+use super::start::{Start, Way, kinds};
 use super::tune;
 use crate::child;
-use crate::http::{self, event, json, present, whole};
+use crate::http::{self, event, json, whole};
 
 /// So many results are kept, and so many bytes of them.
 const MOST_TESTS: usize = 50;
@@ -58,6 +59,9 @@ pub(super) struct Test {
     plots: Vec<String>,
     summary: Option<Value>,
     verdict: Option<Value>,
+    /// What `sqm test --rpm` found.
+    #[serde(default)]
+    responsiveness: Option<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,25 +80,6 @@ struct Running {
     /// Everything from the beginning on, and who listens.
     told: Vec<Bytes>,
     listeners: Vec<Sender<Bytes>>,
-}
-
-/// What `POST /tests` takes.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Start {
-    host: String,
-    #[serde(default, deserialize_with = "present")]
-    port: Option<u16>,
-    #[serde(default, deserialize_with = "present")]
-    kind: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    duration_s: Option<u32>,
-    #[serde(default, deserialize_with = "present")]
-    title: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    family: Option<u8>,
-    #[serde(default, deserialize_with = "present")]
-    secret: Option<String>,
 }
 
 impl Runs {
@@ -289,18 +274,6 @@ impl Runs {
     }
 }
 
-/// The tests that one server is enough for and that count their flows themselves.
-fn kinds() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    const OTHERS: [&str; 5] = [
-        "rtt_fair",
-        "rtt_fair4be",
-        "rrul_be_nflows",
-        "tcp_ndown",
-        "tcp_nup",
-    ];
-    TESTS.iter().filter(|(name, _)| !OTHERS.contains(name))
-}
-
 /// A folder that goes when it is no longer needed.
 pub(super) struct Scratch {
     pub(super) path: PathBuf,
@@ -315,32 +288,7 @@ impl Drop for Scratch {
 
 /// Begins a test.
 pub(super) async fn start(site: &Arc<Site>, start: Start) -> Result<Value, Problem> {
-    check_host(&start.host)?;
-    check_secret(start.secret.as_deref())?;
-    let kind = start.kind.unwrap_or_else(|| "rrul_be".to_owned());
-    if kinds().all(|(name, _)| *name != kind) {
-        return Err(Problem::bad_request(
-            "there is no such kind of test; GET /tests names them",
-        ));
-    }
-    let duration_s = start.duration_s.unwrap_or(60);
-    if !(6..=300).contains(&duration_s) {
-        return Err(Problem::bad_request("duration_s is from 6 to 300"));
-    }
-    let is_title =
-        |title: &String| title.chars().count() <= 100 && !title.contains(|c: char| c.is_ascii_control());
-    if !start.title.as_ref().is_none_or(is_title) {
-        return Err(Problem::bad_request("title is one line of at most 100 letters"));
-    }
-    if start.port == Some(0) {
-        return Err(Problem::bad_request("a port is from 1 to 65535"));
-    }
-    let family = match start.family {
-        None => None,
-        Some(4) => Some("-4"),
-        Some(6) => Some("-6"),
-        Some(_) => return Err(Problem::bad_request("family is 4 or 6")),
-    };
+    let wanted = start.check()?;
     if tune::is_running(site).await {
         return Err(Problem::conflict(
             "busy",
@@ -352,51 +300,32 @@ pub(super) async fn start(site: &Arc<Site>, start: Start) -> Result<Value, Probl
     if runs.running().is_some() {
         return Err(Problem::conflict("busy", "a test is running"));
     }
-    let mut arguments: Vec<OsString> = ["test", "--quiet", "--progress", "json", "--idle", "3s", "--test"]
-        .map(Into::into)
-        .to_vec();
-    let mut option = |value: OsString| arguments.push(value);
-    option(kind.clone().into());
-    option("--duration".into());
-    option(format!("{duration_s}s").into());
-    option("--save".into());
-    option(runs.file(&id).into());
-    if let Some(port) = start.port {
-        option("--port".into());
-        option(port.to_string().into());
-    }
-    if let Some(title) = &start.title {
-        option(format!("--title={title}").into());
-    }
-    if let Some(family) = family {
-        option(family.into());
-    }
-    let secret = start
+    let secret = wanted
         .secret
         .as_deref()
         .map(|secret| keep_secret(runs, &id, secret))
         .transpose()?;
-    if let Some(secret) = &secret {
-        option("--secret".into());
-        option(secret.clone().into());
-    }
-    // Nothing behind this is taken for an option.
-    option("--".into());
-    option(start.host.clone().into());
+    let result = match wanted.way {
+        Way::Server | Way::Url => ["--save".into(), runs.file(&id).into()],
+        Way::Rpm => ["--json".into(), "-".into()],
+    };
+    let secret_option = secret.iter().flat_map(|file| ["--secret".into(), file.into()]);
+    let arguments = wanted.arguments(result.into_iter().chain(secret_option));
     runs.prune();
     let test = Test {
         id: id.clone(),
         state: State::Running,
-        kind,
-        host: start.host,
-        title: start.title.filter(|title| !title.trim().is_empty()),
+        kind: wanted.kind,
+        host: wanted.host,
+        title: wanted.title,
         started_unix_ms: unix_ms(),
-        duration_s,
+        duration_s: wanted.duration_s,
         error: None,
         bytes: None,
         plots: Vec::new(),
         summary: None,
         verdict: None,
+        responsiveness: None,
     };
     {
         let mut inner = runs.lock();
@@ -443,6 +372,7 @@ async fn run(site: Arc<Site>, mut test: Test, arguments: Vec<OsString>, secret: 
         .as_ref()
         .is_some_and(|running| running.is_stopped);
     let reason = last.strip_prefix("sqm: ").unwrap_or(&last).to_owned();
+    test.responsiveness = ended.as_ref().ok().and_then(|(_, output)| responsiveness(output));
     (test.state, test.error) = match ended {
         _ if is_stopped => (State::Stopped, None),
         Ok((status, _)) if status.success() => (State::Done, None),
@@ -475,6 +405,18 @@ async fn run(site: Arc<Site>, mut test: Test, arguments: Vec<OsString>, secret: 
     }
 }
 
+/// What `sqm test --rpm --json` printed, with the protocol's word for each figure.
+fn responsiveness(output: &[u8]) -> Option<Value> {
+    let report: Report = serde_json::from_slice(output).ok()?;
+    let mut told = value!(report);
+    for (name, found) in [("download", &report.download), ("upload", &report.upload)] {
+        if let Some(found) = found {
+            told[name]["word"] = found.word().into();
+        }
+    }
+    Some(told)
+}
+
 /// Says a word now and then to whoever listens, for as long as he does.
 fn keep_alive(sender: Sender<Bytes>) {
     let sender = sender.downgrade();
@@ -501,33 +443,6 @@ fn keep_secret(runs: &Runs, id: &str, secret: &str) -> Result<PathBuf, Problem> 
     file.and_then(|mut file| file.write_all(secret.as_bytes()))
         .map_err(|error| Problem::unavailable(format!("cannot write {}: {error}", path.display())))?;
     Ok(path)
-}
-
-/// A name or an address, and nothing that could be taken for something else.
-pub(super) fn check_host(host: &str) -> Result<(), Problem> {
-    let is_good = (1..=253).contains(&host.len())
-        && host.starts_with(|c: char| c.is_ascii_alphanumeric() || c == ':')
-        && host
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"._:%-".contains(&b));
-    if is_good {
-        return Ok(());
-    }
-    Err(Problem::bad_request("host is no name and no address"))
-}
-
-pub(super) fn check_secret(secret: Option<&str>) -> Result<(), Problem> {
-    let is_good = |secret: &str| {
-        (1..=256).contains(&secret.len())
-            && secret.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
-            && secret.trim() == secret
-    };
-    if secret.is_none_or(is_good) {
-        return Ok(());
-    }
-    Err(Problem::bad_request(
-        "secret has 1 to 256 letters of ASCII, with no blank around them",
-    ))
 }
 
 /// Time, and what makes it unique: `20260131T235959-0123abcd`.
@@ -594,21 +509,5 @@ mod tests {
         assert_eq!(civil(0), (1970, 1, 1));
         assert_eq!(civil(20_513), (2026, 3, 1));
         assert_eq!(civil(19_782), (2024, 2, 29));
-    }
-
-    #[test]
-    fn a_host_is_never_an_option() {
-        for good in [
-            "server.example",
-            "192.0.2.1",
-            "2001:db8::1",
-            "fe80::1%eth0",
-            "::1",
-        ] {
-            assert!(check_host(good).is_ok(), "{good}");
-        }
-        for wrong in ["", "-h", "--write", "a b", "a/b", "a;b", "$(a)", "ä", ".a"] {
-            assert!(check_host(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -44,7 +44,8 @@ struct Configuration {
     warnings: Vec<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// Told on as it is, but for the queues, which we read ourselves.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Interface {
     interface: String,
     state: String,
@@ -54,7 +55,7 @@ struct Interface {
     repaired: u64,
     changes: Vec<String>,
     device: Option<Value>,
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     queues: Option<Owned>,
     #[serde(default)]
     autorate: Option<Value>,
@@ -104,18 +105,11 @@ struct DaemonState {
 
 #[derive(Serialize)]
 struct InterfaceState {
-    interface: String,
-    state: String,
-    why: Option<String>,
-    for_seconds: f64,
-    applied: u64,
-    repaired: u64,
-    changes: Vec<String>,
-    device: Option<Value>,
+    #[serde(flatten)]
+    told: Interface,
     owner: Option<String>,
     download: Option<Direction>,
     upload: Option<Direction>,
-    autorate: Option<Value>,
 }
 
 pub(super) async fn get(site: &Arc<Site>) -> Handled {
@@ -138,27 +132,14 @@ pub(super) async fn get(site: &Arc<Site>) -> Handled {
     let interfaces = told
         .interfaces
         .into_iter()
-        .map(|interface| {
-            let mut seen = sample
-                .interfaces
-                .iter()
-                .filter(|seen| seen.interface == interface.interface);
-            let (download, upload) = seen
-                .next()
-                .map_or((None, None), |seen| (seen.download.clone(), seen.upload.clone()));
+        .map(|told| {
+            let mut seen = sample.interfaces.iter();
+            let seen = seen.find(|seen| seen.interface == told.interface);
             InterfaceState {
-                interface: interface.interface,
-                state: interface.state,
-                why: interface.why,
-                for_seconds: interface.for_seconds,
-                applied: interface.applied,
-                repaired: interface.repaired,
-                changes: interface.changes,
-                device: interface.device,
-                owner: interface.queues.and_then(|queues| queues.owner),
-                download,
-                upload,
-                autorate: interface.autorate,
+                owner: told.queues.as_ref().and_then(|queues| queues.owner.clone()),
+                download: seen.and_then(|seen| seen.download.clone()),
+                upload: seen.and_then(|seen| seen.upload.clone()),
+                told,
             }
         })
         .collect();

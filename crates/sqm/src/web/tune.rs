@@ -11,10 +11,11 @@ use sqm_plan::uci::Document;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::Site;
+use super::compare;
 use super::config::{self, Change, Done};
 use super::live::{COMMENT, SILENCE};
 use super::problem::{Handled, Problem};
-use super::runs::{check_host, check_secret};
+use super::start::{check_host, check_port, check_secret};
 use crate::http::{self, event, json, present};
 
 /// How often the daemon is asked for new steps.
@@ -27,29 +28,13 @@ const MOST_STEPS: usize = 600;
 #[serde(deny_unknown_fields)]
 pub(super) struct Start {
     host: String,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     port: Option<u16>,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     interface: Option<String>,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     target_ms: Option<f64>,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present")]
     secret: Option<String>,
 }
 
@@ -70,9 +55,7 @@ pub(super) async fn get(site: &Arc<Site>) -> Handled {
 pub(super) async fn start(site: &Arc<Site>, start: Start) -> Result<Value, Problem> {
     check_host(&start.host)?;
     check_secret(start.secret.as_deref())?;
-    if start.port == Some(0) {
-        return Err(Problem::bad_request("a port is from 1 to 65535"));
-    }
+    check_port(start.port)?;
     if let Some(interface) = &start.interface {
         let is_name = (1..=15).contains(&interface.len())
             && !interface.starts_with('-')
@@ -109,7 +92,7 @@ pub(super) async fn stop(site: &Arc<Site>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Writes the rates that were found.
+/// Writes the rates that were found, and the options without which they are wrong.
 pub(super) async fn accept(site: &Arc<Site>, accept: Accept) -> Result<Done, Problem> {
     let tune: Value = site.daemon.get("/v1/tune").await?;
     let result = &tune["result"];
@@ -127,12 +110,31 @@ pub(super) async fn accept(site: &Arc<Site>, accept: Accept) -> Result<Done, Pro
             format!("the configuration has no section for {interface} any more"),
         )
     })?;
-    let changes = vec![
-        Change::set(section, "download", download.to_string()),
-        Change::set(section, "upload", upload.to_string()),
-    ];
+    let changes = changes(section, [download, upload], result);
     let confirm_seconds = accept.confirm_seconds.unwrap_or(60);
     config::write(site, &accept.revision, None, Some(changes), confirm_seconds).await
+}
+
+/// The rates, and what `sqm tune` says that they need: cells that the file does not count make every rate wrong.
+fn changes(section: usize, [download, upload]: [u64; 2], result: &Value) -> Vec<Change> {
+    let needed = Vec::<(String, String)>::deserialize(&result["overhead"]["options"]).unwrap_or_default();
+    [("download", download), ("upload", upload)]
+        .map(|(option, rate)| (option.to_owned(), rate.to_string()))
+        .into_iter()
+        .chain(needed)
+        .map(|(option, value)| Change::set(section, &option, value))
+        .collect()
+}
+
+/// A picture of the last search.
+pub(super) async fn plot(site: &Arc<Site>, name: &str) -> Handled {
+    // What is no name of a picture is not to become a path that the daemon is asked for.
+    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
+        return Err(compare::no_picture());
+    }
+    let path = format!("/v1/tune/plots/{name}.svg");
+    let picture = site.daemon.bytes(&path).await?;
+    Ok(compare::picture_of(picture))
 }
 
 /// The enabled section of an interface: the search was made with it.
@@ -195,4 +197,36 @@ fn stream(site: Arc<Site>) -> Receiver<Bytes> {
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_taken_with_what_they_need() {
+        let told = |result: &Value| -> Vec<String> {
+            let changes = changes(2, [91_200, 0], result);
+            changes.iter().map(|change| format!("{change:?}")).collect()
+        };
+        let plain = told(&json!({"overhead": null}));
+        assert_eq!(plain.len(), 2);
+        assert!(
+            plain[1].contains("upload") && plain[1].contains("\"0\""),
+            "{plain:?}"
+        );
+        // As `sqm tune --json` prints it on a line that carries cells.
+        let cells = told(&json!({"overhead": {"options": [["linklayer", "atm"], ["overhead", "40"]]}}));
+        assert_eq!(cells[..2], plain);
+        assert!(
+            cells[2].contains("linklayer") && cells[2].contains("atm"),
+            "{cells:?}"
+        );
+        assert!(
+            cells[3].contains("overhead") && cells[3].contains("40"),
+            "{cells:?}"
+        );
+    }
 }

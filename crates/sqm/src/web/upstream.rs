@@ -170,6 +170,7 @@ fn refusal(status: StatusCode, bytes: &[u8]) -> Problem {
         (StatusCode::CONFLICT, _) => Problem::conflict("busy", message),
         (StatusCode::UNPROCESSABLE_ENTITY, Some("invalid")) => Problem::invalid(message, Vec::new()),
         (StatusCode::UNPROCESSABLE_ENTITY, _) => Problem::failed(message),
+        (StatusCode::NOT_FOUND, _) => Problem::not_found(message),
         (StatusCode::FORBIDDEN, _) => Problem::unavailable(
             "the daemon does not let this server change anything: run 'sqm web' as the daemon's user",
         ),

@@ -67,7 +67,8 @@ impl Display {
     }
 }
 
-fn show_json(progress: &Progress) {
+/// A line of JSON.
+pub(super) fn show_json(progress: &Progress) {
     #[derive(serde::Serialize)]
     struct Line {
         stage: &'static str,

@@ -2,13 +2,15 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use sqm_measure::client::{Progress, Stage};
+use sqm_measure::result::Direction;
 use sqm_measure::rpm::client::{self, Report, Server};
 use sqm_measure::rpm::{Confidence, Responsiveness};
 
-use super::Args;
+use super::{Args, display};
 use crate::failure::Failure;
 
 /// The port of HTTPS.
@@ -22,8 +24,11 @@ impl Args {
             verify: !self.insecure,
             limit: Duration::from_millis(self.duration.unwrap_or(20_000)),
         };
+        let mut clock = Clock::new(server.limit);
         let report = client::run(&server, &mut |direction, mbit, connections, rpm| {
-            if !self.quiet {
+            if self.progress.is_some() {
+                display::show_json(&clock.progress(direction, mbit, rpm));
+            } else if !self.quiet {
                 let rpm = rpm.map_or_else(|| "no".to_owned(), |rpm| format!("{rpm:.0}"));
                 eprintln!(
                     "{:<8}  {mbit:8.1} Mbit/s over {connections:2} connections, {rpm} RPM",
@@ -45,6 +50,44 @@ impl Args {
             std::io::stdout().write_all(figures(&report).as_bytes())?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How far it is: each direction takes at most its limit, and often less.
+struct Clock {
+    limit: Duration,
+    begun: Instant,
+    /// When the uploads began.
+    turned: Option<Instant>,
+}
+
+impl Clock {
+    fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            begun: Instant::now(),
+            turned: None,
+        }
+    }
+
+    /// In the form of the other tests. A round trip is what the figure says of it: a minute by its number.
+    fn progress(&mut self, direction: Direction, mbit: f64, rpm: Option<f64>) -> Progress {
+        let (began, limit) = match direction {
+            Direction::Down => (self.begun, 2 * self.limit),
+            Direction::Up => (*self.turned.get_or_insert_with(Instant::now), self.limit),
+        };
+        let of = |asked| if direction == asked { mbit } else { 0.0 };
+        Progress {
+            stage: Stage::Load,
+            elapsed: self.begun.elapsed(),
+            left: limit.saturating_sub(began.elapsed()),
+            download_mbit: of(Direction::Down),
+            upload_mbit: of(Direction::Up),
+            rtt: rpm
+                .filter(|rpm| *rpm > 0.0)
+                .map(|rpm| Duration::from_secs_f64(60.0 / rpm)),
+            round_trips: Vec::new(),
+        }
     }
 }
 

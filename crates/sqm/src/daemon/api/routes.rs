@@ -72,6 +72,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<In
         ("/v1/events", Method::GET) => events(shared),
         ("/v1/configuration", Method::GET) => configuration(shared).await,
         ("/v1/tune", Method::GET) => json(StatusCode::OK, &*shared.search.lock().expect("no holder panics")),
+        (path, Method::GET) if path.starts_with(TUNE_PLOTS) => tune_plot(shared, path),
         (path, method) if peer == Peer::Admin => admin(shared, path, method, request).await,
         (path, _) if CHANGING.contains(&path) => refusal(
             StatusCode::FORBIDDEN,
@@ -84,6 +85,9 @@ pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<In
     }
     answer
 }
+
+/// Before the name of a picture of the last search for rates.
+const TUNE_PLOTS: &str = "/v1/tune/plots/";
 
 /// Paths that only an [`Peer::Admin`] may use.
 const CHANGING: [&str; 7] = [
@@ -255,6 +259,16 @@ async fn tune(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Answ
         Ok(Some(search)) => json(StatusCode::ACCEPTED, &search),
         Ok(None) => refusal(StatusCode::CONFLICT, "a search for rates is running"),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")),
+    }
+}
+
+fn tune_plot(shared: &Shared, path: &str) -> Response<Answer> {
+    let name = path
+        .strip_prefix(TUNE_PLOTS)
+        .and_then(|name| name.strip_suffix(".svg"));
+    match name.and_then(|name| search::picture(shared, name)) {
+        Some(picture) => whole(StatusCode::OK, "image/svg+xml", picture),
+        None => refusal(StatusCode::NOT_FOUND, "there is no such picture"),
     }
 }
 
