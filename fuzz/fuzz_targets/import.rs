@@ -2,12 +2,19 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sqm_plan::import::{Source, import};
+use sqm_plan::import::{Reader, Source, import};
 use sqm_plan::uci::Document;
 
 fuzz_target!(|text: &str| {
-    let source = Source { name: "eth0.iface.conf", text };
-    let Ok(imported) = import("eth0", &[source]) else {
+    let source = |name, reader| Source { name, text, reader };
+    let sources = [
+        source("eth0.iface.conf", Reader::ShellOrSystemd),
+        source("sqm.conf", Reader::Shell),
+    ];
+    // What only a shell reads takes all that the other does, and more.
+    let [plain, shell] = sources.map(|source| import("eth0", &[source]));
+    assert!(shell.is_ok() || plain.is_err());
+    let Ok(imported) = shell else {
         return;
     };
     // A zero byte is no text in either format.

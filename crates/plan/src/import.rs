@@ -1,8 +1,10 @@
-//! From the files of sqm-scripts on generic Linux (`default.conf`, `<device>.iface.conf`) to a section of our configuration.
+//! From the files of sqm-scripts on generic Linux (`default.conf`, `<device>.iface.conf`, `sqm.conf`) to a section of our
+//! configuration.
 //!
-//! Those files are shell, sourced by some of sqm-scripts' own programs and read as an environment file by systemd. What both
-//! readings agree on is read here: one `NAME=value` a line, quoted or not. Anything else is an error, because a line that
-//! is skipped may be the one that matters.
+//! The first two are shell, sourced by some of sqm-scripts' own programs and read as an environment file by systemd. What both
+//! readings agree on is read here: one `NAME=value` a line, quoted or not. `sqm.conf` is only ever sourced, so that it may
+//! name variables that were set before. Anything else is an error, because a line that is skipped may be the one that
+//! matters.
 
 mod shell;
 
@@ -21,6 +23,17 @@ pub struct Source<'a> {
     pub name: &'a str,
     /// The whole text.
     pub text: &'a str,
+    /// Who reads it.
+    pub reader: Reader,
+}
+
+/// Who reads a file of sqm-scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// A shell or systemd, which knows no `$NAME`.
+    ShellOrSystemd,
+    /// A shell: `$NAME` and `${NAME}` are what was set before.
+    Shell,
 }
 
 /// A section of our configuration and how it differs from what it was made of.
@@ -143,11 +156,20 @@ const WITHOUT_MEANING: [(&str, &str); 24] = [
     ("CLEANUP", "'sqm stop' copes with a device that is gone"),
 ];
 
+/// `sqm.conf` as sqm-scripts ships it: says where its own parts are, and nothing of this line.
+const SHIPPED: [(&str, &str); 5] = [
+    ("SQM_LIB_DIR", "/usr/lib/sqm"),
+    ("SQM_STATE_DIR", "/run/sqm"),
+    ("SQM_QDISC_STATE_DIR", "/run/sqm/available_qdiscs"),
+    ("SQM_CHECK_QDISCS", "fq_codel codel pie sfq cake"),
+    ("SQM_SYSLOG", "0"),
+];
+
 /// What sqm-scripts takes for a rate that is missing, kbit/s: a line of 2012.
 const MISSING_RATES: [(&str, &str, &str); 2] =
     [("download", "DOWNLINK", "14698"), ("upload", "UPLINK", "2302")];
 
-/// Makes a section of the files, of which a later one overrides an earlier, as with `default.conf` and the device's own.
+/// Makes a section of the files, of which a later one overrides an earlier: `default.conf`, the device's own, `sqm.conf`.
 ///
 /// # Errors
 /// Every line that is no plain assignment, and what sqm-scripts itself could not start with.
@@ -155,17 +177,18 @@ pub fn import(interface: &str, sources: &[Source<'_>]) -> Result<Imported, Vec<R
     let mut given: BTreeMap<String, Given> = BTreeMap::new();
     let mut errors = Vec::new();
     for source in sources {
-        for assignment in shell::assignments(source.text) {
-            match assignment {
-                Ok(Assignment { line, name, value }) => {
-                    let file = source.name.to_owned();
-                    given.insert(name, Given { file, line, value });
-                }
-                Err((line, message)) => errors.push(Remark {
-                    file: source.name.to_owned(),
-                    line,
-                    message,
-                }),
+        for (line, text) in shell::lines(source.text) {
+            let is_shell = source.reader == Reader::Shell;
+            let known = |name: &str| {
+                given
+                    .get(name)
+                    .filter(|_| is_shell)
+                    .map(|given| given.value.clone())
+            };
+            let file = source.name.to_owned();
+            match shell::assignment(text, known) {
+                Ok(Assignment { name, value }) => drop(given.insert(name, Given { file, line, value })),
+                Err(message) => errors.push(Remark { file, line, message }),
             }
         }
     }
@@ -221,14 +244,20 @@ impl Importer {
         Ok(self.imported)
     }
 
-    /// The device is named by the file, in sqm-scripts too.
+    /// The device is named by the file, unless a file says otherwise: whoever starts sqm-scripts reads it afterwards.
     fn names(&mut self) -> Result<(), Remark> {
-        let named = self.given.remove("IFACE");
-        if let Some(iface) = named.filter(|iface| iface.value != self.imported.interface) {
-            return Err(iface.remark(format!(
-                "IFACE is {}, and the file is for {}: sqm-scripts takes the one or the other, by who starts it",
-                iface.value, self.imported.interface
-            )));
+        if let Some(iface) = self.given.remove("IFACE") {
+            if iface.value.is_empty() {
+                return Err(iface.remark("IFACE is empty: sqm-scripts starts nothing then".into()));
+            }
+            if iface.value != self.imported.interface {
+                let file = std::mem::replace(&mut self.imported.interface, iface.value.clone());
+                let remark = iface.remark(format!(
+                    "IFACE is {} and the file is for {file}: sqm-scripts shapes {0}, so that is the device here",
+                    iface.value
+                ));
+                self.differ(remark);
+            }
         }
         let interface = self.imported.interface.clone();
         self.set("interface", interface);
@@ -254,12 +283,25 @@ impl Importer {
             }
         }
         match found {
-            Some((_, given)) => {
-                self.set(option, given.value);
-                Ok(())
-            }
-            None => self.missing(option),
+            Some((_, given)) if option == "enabled" => self.enabled(&given),
+            Some((_, given)) => self.set(option, given.value),
+            None => self.missing(option)?,
         }
+        Ok(())
+    }
+
+    /// sqm-scripts asks whether this is another number than 1, so that what is no number starts like a 1.
+    fn enabled(&mut self, given: &Given) {
+        let number = given.value.trim().parse::<i64>();
+        let is_on = !matches!(number, Ok(number) if number != 1);
+        self.set("enabled", u8::from(is_on).to_string());
+        let why = match number {
+            Ok(0 | 1) => return,
+            Ok(_) => "sqm-scripts starts nothing unless it is 1, so the section is not enabled",
+            Err(_) => "that is no number, and sqm-scripts starts the device then, so the section is enabled",
+        };
+        let remark = given.remark(format!("ENABLED is '{}': {why}", given.value));
+        self.differ(remark);
     }
 
     /// What sqm-scripts does without this variable, where ours would do something else.
@@ -346,6 +388,9 @@ impl Importer {
     /// What is left has no place in a section.
     fn without_meaning(&mut self) {
         for (name, given) in std::mem::take(&mut self.given) {
+            if SHIPPED.contains(&(name.as_str(), given.value.as_str())) {
+                continue;
+            }
             let why = WITHOUT_MEANING.iter().find(|(known, _)| *known == name);
             let message = match why {
                 Some((_, why)) => format!("{name} is left out: {why}"),

@@ -91,6 +91,51 @@ fn files_become_sections_that_plan_reads() {
     );
 }
 
+/// `sqm.conf` has the last word, as everything of sqm-scripts reads it last; a device that a file names is the device.
+#[test]
+fn the_files_count_in_the_order_of_sqm_scripts() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("default.conf"), DEFAULT).unwrap();
+    fs::write(path("sqm-none0.iface.conf"), "UPLINK=10000\nENABLED=yes\n").unwrap();
+    fs::write(path("other.iface.conf"), "IFACE=sqm-none0\n").unwrap();
+    fs::write(
+        path("sqm.conf"),
+        "SQM_LIB_DIR=/usr/lib/sqm\nDOWNLINK=7000\nUPLINK=${DOWNLINK}\n",
+    )
+    .unwrap();
+    let shown = import(directory.path(), &["sqm-none0.iface.conf"]);
+    let section = text(&shown.stdout);
+    assert!(
+        section.contains("download '7000'") && section.contains("upload '7000'"),
+        "{section}"
+    );
+    assert_eq!(
+        text(&shown.stderr),
+        "sqm-none0: different: sqm-none0.iface.conf:2: ENABLED is 'yes': that is no number, and sqm-scripts starts the \
+         device then, so the section is enabled\n"
+    );
+
+    let other = import(directory.path(), &["other.iface.conf"]);
+    assert!(text(&other.stdout).contains("interface 'sqm-none0'"), "{other:?}");
+    assert!(
+        text(&other.stderr).contains("other.iface.conf:1: IFACE is sqm-none0"),
+        "{other:?}"
+    );
+
+    let both = import(directory.path(), &["sqm-none0.iface.conf", "other.iface.conf"]);
+    assert_eq!(
+        both.status.code(),
+        Some(2),
+        "sqm-scripts itself would start one of them"
+    );
+    assert_eq!(text(&both.stdout), "");
+    assert!(
+        text(&both.stderr).contains("other.iface.conf: another of these files is for sqm-none0, too"),
+        "{both:?}"
+    );
+}
+
 #[test]
 fn what_cannot_be_read_is_named_and_nothing_is_written() {
     let directory = tempfile::tempdir().unwrap();

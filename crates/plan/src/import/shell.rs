@@ -1,43 +1,42 @@
 //! The part of shell that is only assignments.
 
+use std::str::Chars;
+
 /// `NAME=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
-    pub(super) line: usize,
     pub(super) name: String,
     pub(super) value: String,
 }
 
-/// Each line that is not empty or a comment: an assignment, or why it is none.
-pub(super) fn assignments(text: &str) -> impl Iterator<Item = Result<Assignment, (usize, String)>> + '_ {
+/// Each line that is not empty or a comment, with its number.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> + '_ {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(at, line)| assignment(at, line).map_err(|message| (at, message)))
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-fn assignment(line: usize, text: &str) -> Result<Assignment, String> {
+/// Reads a line, or says why it is no assignment. `known` answers what a variable is, where the shell would put that in.
+pub(super) fn assignment(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Assignment, String> {
     let text = text.strip_prefix("export ").map_or(text, str::trim_start);
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && !name.starts_with(|first: char| first.is_ascii_digit())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
     let (name, rest) = text
         .split_once('=')
         .filter(|(name, _)| is_name(name))
         .ok_or("this is no plain NAME=value: work out by hand what it comes to")?;
     Ok(Assignment {
-        line,
         name: name.to_owned(),
-        value: value(rest)?,
+        value: value(rest, &known)?,
     })
 }
 
+fn is_name(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty()
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(is_of_name)
+}
+
 /// Pieces with and without quotes join, as in shell; a comment may follow.
-fn value(text: &str) -> Result<String, String> {
+fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut value = String::new();
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
@@ -55,7 +54,8 @@ fn value(text: &str) -> Result<String, String> {
                         char @ ('"' | '\\' | '$' | '`') => value.push(char),
                         char => value.extend(['\\', char]),
                     },
-                    char @ ('$' | '`') => return Err(expansion(char)),
+                    '$' => value += &expanded(&mut chars, known)?,
+                    '`' => return Err(expansion('`')),
                     char => value.push(char),
                 }
             },
@@ -72,7 +72,8 @@ fn value(text: &str) -> Result<String, String> {
                     Err(format!("more than one word: put quotes around '{text}'"))
                 };
             }
-            char @ ('$' | '`') => return Err(expansion(char)),
+            '$' => value += &expanded(&mut chars, known)?,
+            '`' => return Err(expansion('`')),
             char @ (';' | '&' | '|' | '<' | '>' | '(' | ')') => {
                 return Err(format!("'{char}' is a command of the shell, not part of a value"));
             }
@@ -80,6 +81,21 @@ fn value(text: &str) -> Result<String, String> {
         }
     }
     Ok(value)
+}
+
+/// `NAME` or `{NAME}` behind a `$`.
+fn expanded(chars: &mut Chars<'_>, known: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let rest = chars.as_str();
+    let (name, after) = match rest.strip_prefix('{') {
+        Some(braced) => braced.split_once('}').ok_or_else(|| expansion('$'))?,
+        None => {
+            let end = rest.find(|char: char| !(char.is_ascii_alphanumeric() || char == '_'));
+            rest.split_at(end.unwrap_or(rest.len()))
+        }
+    };
+    *chars = after.chars();
+    let value = Some(name).filter(|name| is_name(name)).and_then(known);
+    value.ok_or_else(|| expansion('$'))
 }
 
 fn expansion(char: char) -> String {

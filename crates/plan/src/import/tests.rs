@@ -1,23 +1,24 @@
 use super::*;
 
+fn file<'a>(name: &'a str, text: &'a str) -> Source<'a> {
+    let reader = match name {
+        "sqm.conf" => Reader::Shell,
+        _ => Reader::ShellOrSystemd,
+    };
+    Source { name, text, reader }
+}
+
 fn one(text: &str) -> Imported {
-    import(
-        "eth0",
-        &[Source {
-            name: "eth0.iface.conf",
-            text,
-        }],
-    )
-    .unwrap()
+    import("eth0", &[file("eth0.iface.conf", text)]).unwrap()
 }
 
 fn errors(text: &str) -> Vec<String> {
-    let source = Source {
-        name: "eth0.iface.conf",
-        text,
-    };
-    let errors = import("eth0", &[source]).unwrap_err();
+    let errors = import("eth0", &[file("eth0.iface.conf", text)]).unwrap_err();
     errors.iter().map(ToString::to_string).collect()
+}
+
+fn said(imported: &Imported) -> Vec<String> {
+    imported.differences.iter().map(ToString::to_string).collect()
 }
 
 const PLAIN: &str = "UPLINK=1000\nDOWNLINK=\"85000\" # of the line\nSCRIPT='piece_of_cake.qos'\n";
@@ -36,14 +37,11 @@ fn the_usual_file_becomes_a_section_without_differences() {
 #[test]
 fn the_devices_file_overrides_the_default() {
     let sources = [
-        Source {
-            name: "default.conf",
-            text: "UPLINK=1000\nDOWNLINK=2000\nSCRIPT=simple.qos\nexport LINKLAYER=atm",
-        },
-        Source {
-            name: "eth0.iface.conf",
-            text: "DOWNLINK=3000\nOVERHEAD=44\nENABLED=0",
-        },
+        file(
+            "default.conf",
+            "UPLINK=1000\nDOWNLINK=2000\nSCRIPT=simple.qos\nexport LINKLAYER=atm",
+        ),
+        file("eth0.iface.conf", "DOWNLINK=3000\nOVERHEAD=44\nENABLED=0"),
     ];
     let imported = import("eth0", &sources).unwrap();
     let get = |name: &str| {
@@ -118,9 +116,8 @@ fn what_is_not_carried_over_is_said_with_its_line() {
         "{PLAIN}TC_BINARY=/sbin/tc\nUPLNK=5\nSQUASH_DSCP=0\nZERO_DSCP_INGRESS=1\nLIMIT=500\nILIMIT=\nETARGET=\nFROB=1\n"
     );
     let imported = one(&text);
-    let said: Vec<String> = imported.differences.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        said(&imported),
         [
             "eth0.iface.conf:6: SQUASH_DSCP is another word for ZERO_DSCP_INGRESS, which stands here too",
             "eth0.iface.conf:11: FROB is no variable of sqm-scripts and is left out",
@@ -217,7 +214,92 @@ fn what_only_a_shell_understands_is_refused_all_together() {
 }
 
 #[test]
-fn the_file_and_iface_must_agree() {
-    assert!(errors(&format!("{PLAIN}IFACE=eth1\n"))[0].contains("IFACE is eth1, and the file is for eth0"));
+fn a_device_that_a_file_names_is_the_one_as_with_sqm_scripts() {
+    let other = one(&format!("{PLAIN}IFACE=eth1\n"));
+    assert!(other.to_string().contains("interface 'eth1'"), "{other}");
+    assert_eq!(
+        said(&other),
+        [
+            "eth0.iface.conf:4: IFACE is eth1 and the file is for eth0: sqm-scripts shapes eth1, so that is the device here"
+        ]
+    );
     assert_eq!(one(&format!("{PLAIN}IFACE=eth0\n")).differences, []);
+    assert!(errors(&format!("{PLAIN}IFACE=\n"))[0].contains("starts nothing"));
+}
+
+/// What `[ "$ENABLED" -ne 1 ]` says in dash, bash and busybox.
+#[test]
+fn enabled_is_another_number_than_one_or_not() {
+    for (value, is_on, is_said) in [
+        ("1", true, false),
+        ("0", false, false),
+        ("", true, false),
+        ("' 01 '", true, false),
+        ("+1", true, false),
+        ("2", false, true),
+        ("-1", false, true),
+        ("on", true, true),
+        ("off", true, true),
+        ("0x0", true, true),
+        ("99999999999999999999", true, true),
+    ] {
+        let imported = one(&format!("{PLAIN}ENABLED={value}\n"));
+        let text = imported.to_string();
+        assert_eq!(text.contains("enabled '1'"), is_on, "{value}: {text}");
+        assert_eq!(text.contains("enabled '0'"), !is_on, "{value}: {text}");
+        assert_eq!(imported.differences.len(), usize::from(is_said), "{value}");
+    }
+    let off = one(&format!("{PLAIN}ENABLED=off\n"));
+    assert_eq!(
+        said(&off),
+        [
+            "eth0.iface.conf:4: ENABLED is 'off': that is no number, and sqm-scripts starts the device then, so the section \
+             is enabled"
+        ]
+    );
+}
+
+#[test]
+fn sqm_conf_comes_last_and_is_read_as_a_shell_does() {
+    let shipped = "SQM_LIB_DIR=/usr/lib/sqm\nSQM_STATE_DIR=/run/sqm\n\
+                   SQM_QDISC_STATE_DIR=${SQM_STATE_DIR}/available_qdiscs\n\
+                   SQM_CHECK_QDISCS=\"fq_codel codel pie sfq cake\"\nSQM_SYSLOG=0\n";
+    let with = |more: &str| {
+        let last = format!("{shipped}{more}");
+        import("eth0", &[file("eth0.iface.conf", PLAIN), file("sqm.conf", &last)])
+    };
+    assert_eq!(
+        with("").unwrap(),
+        one(PLAIN),
+        "as shipped it says nothing of the line"
+    );
+    let more =
+        with("OVERHEAD=44\nUPLINK=\"${DOWNLINK}\"\nIFACE=ppp$OVERHEAD\nSQM_STATE_DIR=/tmp/$SQM_SYSLOG-x\n")
+            .unwrap();
+    let text = more.to_string();
+    assert!(
+        text.contains("upload '85000'")
+            && text.contains("overhead '44'")
+            && text.contains("interface 'ppp44'"),
+        "{text}"
+    );
+    assert_eq!(
+        said(&more)[1],
+        "sqm.conf:9: SQM_STATE_DIR is left out: '--state-dir' says where the state is"
+    );
+    for unknown in [
+        "UPLINK=$HOME",
+        "UPLINK=${UPLINK:-5}",
+        "UPLINK=$",
+        "UPLINK=${UPLINK",
+        "UPLINK=$1",
+    ] {
+        let errors = with(unknown).unwrap_err();
+        assert!(
+            errors[0].to_string().starts_with("sqm.conf:6: '$' makes"),
+            "{unknown}: {errors:?}"
+        );
+    }
+    // Systemd reads the other two as well, and puts nothing in.
+    assert!(errors("UPLINK=5\nDOWNLINK=$UPLINK\nSCRIPT=simple.qos\n")[0].contains("'$' makes the shell"));
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 use sqm_kernel::netlink::link::Link;
-use sqm_plan::import::{self, Imported, Source};
+use sqm_plan::import::{self, Imported, Reader, Source};
 
 use super::config;
 use crate::failure::Failure;
@@ -18,8 +18,8 @@ const ENDING: &str = ".iface.conf";
 
 /// Turn sqm-scripts' files of generic Linux (/etc/sqm/*.iface.conf) into sections of /etc/config/sqm.
 ///
-/// A file `default.conf` beside them is read first, as by sqm-scripts' systemd unit. Everything that is not carried over as
-/// it was is said. Nothing is brought into force.
+/// A file `default.conf` beside them is read first, as by sqm-scripts' systemd unit, and `sqm.conf` last, as by everything of
+/// sqm-scripts. Everything that is not carried over as it was is said. Nothing is brought into force.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm import                                show the sections for all of /etc/sqm
@@ -48,12 +48,17 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut imported = Vec::new();
+        let files = self.files()?;
+        let mut imported: Vec<Imported> = Vec::new();
         let mut errors = Vec::new();
-        for file in self.files()? {
-            match self.one(&file)? {
+        for file in &files {
+            match self.one(file)? {
+                Ok(section) if imported.iter().any(|other| other.interface == section.interface) => {
+                    let (file, interface) = (file.display(), section.interface);
+                    errors.push(format!("{file}: another of these files is for {interface}, too"));
+                }
                 Ok(section) => imported.push(section),
-                Err(wrong) => errors.extend(wrong.iter().map(|error| format!("{}: {error}", file.display()))),
+                Err(wrong) => errors.extend(wrong.iter().map(|error| located(file, error))),
             }
         }
         if !errors.is_empty() {
@@ -113,13 +118,25 @@ impl Args {
                 file.display()
             ))
         })?;
-        let default = file.with_file_name("default.conf");
-        let has_default = !self.no_default && default.exists();
-        let files = has_default.then_some(default.as_path()).into_iter().chain([file]);
+        let beside = |name: &str| Some(file.with_file_name(name)).filter(|file| file.exists());
+        let default = beside("default.conf").filter(|_| !self.no_default);
+        let files = [
+            (default, Reader::ShellOrSystemd),
+            (Some(file.to_owned()), Reader::ShellOrSystemd),
+            (beside("sqm.conf"), Reader::Shell),
+        ];
+        let files = files
+            .into_iter()
+            .filter_map(|(file, reader)| Some((file?, reader)));
         let texts = files
-            .map(|file| Ok((file.display().to_string(), read(file)?)))
+            .map(|(file, reader)| Ok((file.display().to_string(), read(&file)?, reader)))
             .collect::<Result<Vec<_>, Failure>>()?;
-        let sources: Vec<Source<'_>> = texts.iter().map(|(name, text)| Source { name, text }).collect();
+        let sources = texts.iter().map(|(name, text, reader)| Source {
+            name,
+            text,
+            reader: *reader,
+        });
+        let sources: Vec<Source<'_>> = sources.collect();
         Ok(import::import(interface, &sources))
     }
 
@@ -152,6 +169,14 @@ impl Args {
             count(imported.len())
         );
         Ok(())
+    }
+}
+
+/// What is about no line is about the file.
+fn located(file: &Path, error: &import::Remark) -> String {
+    match error.file.as_str() {
+        "" => format!("{}: {error}", file.display()),
+        _ => error.to_string(),
     }
 }
 
