@@ -23,6 +23,8 @@ impl Headers {
         ip: 20,
         transport: 20,
     };
+    /// None: whole IP packets are counted.
+    pub const NONE: Self = Self { ip: 0, transport: 0 };
     /// TCP over IPv6 without options.
     pub const IPV6: Self = Self {
         ip: 40,
@@ -177,10 +179,9 @@ mod tests {
         near(percent(1000, 0, 100), 90.91, 2);
         near(percent(1000, 0, 0) * 0.9091, 90.91, 2);
         near(percent(1000, 0, 1000) * 1.8182, 90.91, 2);
-        let none = Headers { ip: 0, transport: 0 };
         let carried = Rate::from_kbits_per_sec(90_910);
         for (overhead, page) in [(0, 90.91), (1000, 181.82)] {
-            let needed = gross(carried, 1000, none, &over_ip(overhead)).unwrap();
+            let needed = gross(carried, 1000, Headers::NONE, &over_ip(overhead)).unwrap();
             near(needed.bits_per_sec() as f64 / 1e6, page, 2);
         }
         // "100 * ((216 + 40) / (216 + 40 + 100)) = 68.354": that formula gives 71.91. 68.35 is 216 / (216 + 100), which

@@ -62,6 +62,33 @@ fn numbers_of_the_pages_come_out_of_the_command_line() {
     assert!(words.contains("96.18 % of gross (3.82 % less)"), "{words}");
 }
 
+/// Each row's commands are run, and everything in backquotes behind them is in what they print.
+#[test]
+fn every_command_of_the_numbers_has_its_answer() {
+    let rows = include_str!("../../../docs/numbers.md");
+    let rows = rows.lines().filter(|line| line.contains("| `sqm calc "));
+    let mut count = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').collect();
+        let quoted = |cell: &'static str| cell.split('`').skip(1).step_by(2);
+        let command = quoted(cells[2]).next().unwrap();
+        let words: Vec<&str> = command.split_whitespace().skip(2).collect();
+        let output = calc(&words);
+        assert!(output.status.success(), "{command}: {output:?}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let answers: Vec<&str> = quoted(cells[3]).collect();
+        assert!(!answers.is_empty(), "{row}");
+        for answer in answers {
+            assert!(
+                printed.contains(answer),
+                "{command} does not print {answer}: {printed}"
+            );
+        }
+        count += 1;
+    }
+    assert!(count > 25, "{count} rows");
+}
+
 /// What Linux' CAKE shows at these rates (`tc -s qdisc`, recorded in `crates/core/testdata`), and sqm-scripts' `auto`.
 #[test]
 fn latency_follows_the_target_that_the_queue_really_takes() {

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 #[command(after_help = "Examples:
   sqm calc goodput 100mbit --link docsis          3.82 % less than gross
   sqm calc goodput 100mbit --link ethernet-vlan-pppoe --timestamps
+  sqm calc goodput 100mbit --overhead 100 --size 1000 --whole    of the IP packets themselves
   sqm calc goodput 100mbit --overhead 100 --size 256 --json")]
 pub(super) struct Goodput {
     /// Gross rate, such as 100mbit.
@@ -51,8 +52,13 @@ impl Goodput {
 
 impl Gross {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let headers = self.packet.headers()?;
-        let gross = arithmetic::gross(self.goodput, self.packet.size(), headers, &self.packet.framing());
+        let uncounted = self.packet.uncounted()?;
+        let gross = arithmetic::gross(
+            self.goodput,
+            self.packet.size(),
+            uncounted,
+            &self.packet.framing(),
+        );
         // A packet without payload was refused before.
         let gross = gross.unwrap_or(self.goodput);
         print(&Answer::of(gross, &self.packet)?, self.json, Answer::words)
@@ -74,15 +80,16 @@ struct Answer {
 
 impl Answer {
     fn of(gross: Rate, packet: &Packet) -> Result<Self, Failure> {
-        let (size, headers, framing) = (packet.size(), packet.headers()?, packet.framing());
-        let goodput = arithmetic::goodput(gross, size, headers, &framing);
-        let acknowledgements = arithmetic::acknowledgements(gross, size, headers, &framing);
+        let (size, uncounted, framing) = (packet.size(), packet.uncounted()?, packet.framing());
+        let goodput = arithmetic::goodput(gross, size, uncounted, &framing);
+        let acknowledgements = arithmetic::acknowledgements(gross, size, packet.headers(), &framing);
+        let payload = size - uncounted.bytes();
         Ok(Self {
             gross_bits_per_sec: gross.bits_per_sec(),
             goodput_bits_per_sec: goodput.bits_per_sec(),
-            goodput_percent: f64::from(size - headers.bytes()) / f64::from(framing.line_len(size)) * 100.0,
+            goodput_percent: f64::from(payload) / f64::from(framing.line_len(size)) * 100.0,
             packet_bytes: size,
-            payload_bytes: size - headers.bytes(),
+            payload_bytes: payload,
             on_the_line_bytes: framing.line_len(size),
             packets_per_sec: arithmetic::packets_per_sec(gross, size, &framing),
             acknowledgements_bits_per_sec: acknowledgements.bits_per_sec(),
@@ -93,7 +100,7 @@ impl Answer {
         let of = |bits_per_sec| mbit(Rate::from_bits_per_sec(bits_per_sec));
         format!(
             "gross             {:>12.3} Mbit/s  {} packets/s of {} bytes, {} on the line\n\
-             goodput           {:>12.3} Mbit/s  {:.2} % of gross ({:.2} % less): {} bytes of payload in a packet\n\
+             goodput           {:>12.3} Mbit/s  {:.2} % of gross ({:.2} % less): {}\n\
              acknowledgements  {:>12.3} Mbit/s  in the other direction, one for two packets\n",
             of(self.gross_bits_per_sec),
             self.packets_per_sec,
@@ -102,7 +109,10 @@ impl Answer {
             of(self.goodput_bits_per_sec),
             self.goodput_percent,
             100.0 - self.goodput_percent,
-            self.payload_bytes,
+            match self.payload_bytes {
+                whole if whole == self.packet_bytes => "whole IP packets".to_owned(),
+                payload => format!("{payload} bytes of payload in a packet"),
+            },
             of(self.acknowledgements_bits_per_sec),
         )
     }

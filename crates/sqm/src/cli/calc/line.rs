@@ -14,7 +14,7 @@ pub(super) struct Line {
     #[arg(long, value_name = "LINK", value_parser = parse_link)]
     link: Option<&'static Preset>,
     /// Bytes that the line adds to each IP packet; 38 (plain Ethernet) unless something is said.
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = clap::value_parser!(i16).range(-64..=256))]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = clap::value_parser!(i16).range(-64..=1500))]
     overhead: Option<i16>,
     /// Least size of a frame, overhead included, bytes.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(0..=256))]
@@ -40,6 +40,9 @@ pub(super) struct Packet {
     /// TCP with timestamps, 12 bytes more.
     #[arg(long)]
     timestamps: bool,
+    /// Count whole IP packets, as a queue does, and not TCP's payload.
+    #[arg(long)]
+    whole: bool,
 }
 
 impl Line {
@@ -82,22 +85,30 @@ impl Packet {
         self.size.unwrap_or_else(|| self.line.mtu())
     }
 
-    /// An error if nothing is left for a payload.
-    pub(super) fn headers(&self) -> Result<Headers, Failure> {
-        let headers = if self.ipv6 { Headers::IPV6 } else { Headers::IPV4 };
-        let headers = if self.timestamps {
-            headers.timestamps()
-        } else {
-            headers
-        };
+    /// What is not counted of a packet. An error if nothing is left.
+    pub(super) fn uncounted(&self) -> Result<Headers, Failure> {
+        if self.whole {
+            return Ok(Headers::NONE);
+        }
+        let headers = self.headers();
         if self.size() <= headers.bytes() {
             return Err(Failure::Usage(anyhow!(
-                "packets of {} bytes have no payload: their headers take {}",
+                "packets of {} bytes have no payload: their headers take {}; --whole counts the packets themselves",
                 self.size(),
                 headers.bytes()
             )));
         }
         Ok(headers)
+    }
+
+    /// Of TCP, as its acknowledgements have them.
+    pub(super) fn headers(&self) -> Headers {
+        let headers = if self.ipv6 { Headers::IPV6 } else { Headers::IPV4 };
+        if self.timestamps {
+            headers.timestamps()
+        } else {
+            headers
+        }
     }
 }
 
