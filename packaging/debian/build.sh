@@ -37,10 +37,13 @@ install -D -m 755 "$here/../ifupdown/sqm" "$root/usr/share/doc/sqm/examples/if-u
 install -D -m 644 "$here/../../LICENSE-MIT" "$root/usr/share/doc/sqm/copyright"
 gzip -9n <"$here/../../CHANGELOG.md" >"$root/usr/share/doc/sqm/changelog.gz"
 chmod 644 "$root/usr/share/doc/sqm/changelog.gz"
-mkdir -p "$root/usr/share/man/man8" "$root/usr/share/bash-completion/completions"
-"$program" manual "$root/usr/share/man/man8"
-gzip -9n "$root"/usr/share/man/man8/*.8
-"$program" completions bash >"$root/usr/share/bash-completion/completions/sqm"
+share=$root/usr/share
+mkdir -p "$share/man/man8" "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
+"$program" manual "$share/man/man8"
+gzip -9n "$share"/man/man8/*.8
+"$program" completions bash >"$share/bash-completion/completions/sqm"
+"$program" completions zsh >"$share/zsh/vendor-completions/_sqm"
+"$program" completions fish >"$share/fish/vendor_completions.d/sqm.fish"
 
 mkdir "$root/DEBIAN"
 install -m 755 "$here/postinst" "$here/prerm" "$here/postrm" "$root/DEBIAN"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Boots a clean Debian 12 with its systemd on the lab's kernel, installs the package there, and sees it start, shape, survive
-# kill -9, reload, stop, upgrade and go without leaving anything behind.
+# kill -9, reload, stop, upgrade and go without leaving anything behind; and the page, whose changes the daemon writes from
+# within its sandbox.
 #
 # Needs root (a Debian system is made of files of many owners), debootstrap and a Debian mirror. Nothing of this machine is
 # changed: the guest is a process, its disk a folder that is gone afterwards.
@@ -42,15 +43,32 @@ ln -s /root/test.service "$work/system/etc/systemd/system/multi-user.target.want
 ln -s /root/test.service "$work/system/etc/systemd/system/test.service"
 
 cat >"$work/system/root/test" <<'INSIDE'
-fail() { echo "FAILED: $*"; journalctl --no-pager -u sqm | tail -n 20; systemctl poweroff -ff; }
+fail() { echo "FAILED: $*"; journalctl --no-pager -u sqm -u sqm-web -u sqm-serve | tail -n 20; systemctl poweroff -ff; }
 files() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var -o -path /run -o -path /root \) -prune -o -print | sort; }
 shaped() { sleep 1; sqm verify >/dev/null && tc qdisc show dev d0 root | grep -q "cake 1: .*bandwidth $1" || fail "$2: $(tc qdisc show dev d0)"; }
+# A request on the daemon's socket: method, path, body.
+daemon() {
+    perl -MIO::Socket::UNIX -e 'my ($method, $path, $body) = @ARGV;
+        my $s = IO::Socket::UNIX->new("/run/sqm/api.sock") or die "no daemon: $!\n";
+        printf $s "%s %s HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", $method, $path, length $body, $body;
+        $s->flush; print while <$s>' "$@" >/root/answer 2>&1
+    head -n 1 /root/answer | grep -q "HTTP/1.1 2" || fail "$1 $2: $(cat /root/answer)"
+}
+# A page of sqm web.
+page() { timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && printf "GET $0 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n" >&3 && cat <&3' "$1"; }
 unshaped() { ! tc qdisc show dev d0 | grep -q cake && ! ip link show ifb4d0 2>/dev/null || fail "$1: still shaped"; }
 
 files >/root/before
 dpkg -i /root/sqm.deb >/root/log 2>&1 || { cat /root/log; fail "it does not install"; }
 systemctl is-enabled --quiet sqm && systemctl is-active --quiet sqm || fail "it is not enabled and started"
 systemctl status sqm | grep -q 'Status: "no interface is configured' || fail "it does not say that nothing is configured"
+systemctl is-active --quiet sqm-web sqm-serve && fail "what nobody asked for runs"
+for unit in sqm sqm-serve sqm-web; do
+    said=$(systemd-analyze verify --man=no "/lib/systemd/system/$unit.service" 2>&1 | grep "sqm") && fail "$unit does not verify: $said"
+    said=$(systemd-analyze security --offline=true --threshold=20 --no-pager "/lib/systemd/system/$unit.service" | tail -n 1) ||
+        fail "$unit exposes much: $said"
+    exposure="$exposure $unit $(echo "$said" | sed 's/.*: *\([0-9.]*\) .*/\1/')"
+done
 
 sed -i "s/enabled '0'/enabled '1'/; s/eth0/d0/" /etc/config/sqm
 systemctl reload sqm || fail "it does not reload"
@@ -71,18 +89,46 @@ before=$(made)
 dpkg -i /root/sqm.deb >/root/log 2>&1 || { cat /root/log; fail "it does not upgrade"; }
 shaped 9Mbit "upgrade"
 [ "$before" = "$(made)" ] || fail "an upgrade makes new queues"
+# From within its sandbox the daemon looks at the machine, and writes the configuration for the page.
+daemon POST /v1/doctor '{"fix": false}'
+grep -q '"findings": \[\]' /root/answer || fail "the doctor: $(cat /root/answer)"
+daemon GET /v1/report ''
+grep -q 'bandwidth 9Mbit\|bandwidth 9mbit' /root/answer || fail "the report: $(cat /root/answer)"
+daemon GET /v1/configuration ''
+revision=$(sed -n 's/.*"revision": *"\([^"]*\)".*/\1/p' /root/answer)
+text=$(sed s/9mbit/8mbit/ /etc/config/sqm | perl -0pe 's/(["\\])/\\$1/g; s/\n/\\n/g; s/\t/\\t/g')
+daemon PUT /v1/configuration "{\"text\": \"$text\", \"revision\": \"$revision\", \"confirm_seconds\": 0}"
+shaped 8Mbit "a changed configuration"
+grep -q 8mbit /etc/config/sqm || fail "the configuration is not written"
+systemctl enable --quiet --now sqm-web || fail "the page does not start"
+for attempt in 1 2 3 4 5 6 7 8 9 10; do page / >/root/answer 2>/dev/null && break; sleep 1; done
+grep -q '<!doctype html>\|<!DOCTYPE html>' /root/answer || fail "the page: $(cat /root/answer)"
+page /api/v1/status >/root/answer
+grep -q 'd0' /root/answer || fail "the page does not know what the daemon does: $(cat /root/answer)"
+install -d -m 755 /etc/sqm && echo secret >/etc/sqm/serve-secret && systemctl start sqm-serve || fail "the far end does not start"
+systemctl is-active --quiet sqm-serve || fail "the far end: $(systemctl status sqm-serve)"
 systemctl stop sqm
 unshaped stop
 systemctl start sqm
-shaped 9Mbit "start"
-dpkg -P sqm >/root/log 2>&1 || { cat /root/log; fail "it does not go"; }
+shaped 8Mbit "start"
+# A change that nobody has confirmed, when everything goes.
+daemon GET /v1/configuration ''
+revision=$(sed -n 's/.*"revision": *"\([^"]*\)".*/\1/p' /root/answer)
+daemon PUT /v1/configuration "{\"text\": \"$(printf %s "$text" | sed s/8mbit/7mbit/)\", \"revision\": \"$revision\", \"confirm_seconds\": 600}"
+shaped 7Mbit "a change that waits"
+rm -r /etc/sqm
+dpkg -r sqm >/root/log 2>&1 || { cat /root/log; fail "it does not go"; }
 unshaped "remove"
+for unit in sqm sqm-web sqm-serve; do systemctl is-active --quiet $unit && fail "$unit still runs"; done
+files >/root/after
+diff /root/before /root/after | grep '^[<>]' | grep -vxE '> /etc/config(/sqm|/sqm\.before-trial)?' && fail "more than the configuration is left"
+dpkg -P sqm >/root/log 2>&1 || { cat /root/log; fail "it is not purged"; }
 files >/root/after
 diff /root/before /root/after || fail "files are left"
-[ ! -e /run/sqm ] || fail "/run/sqm is left"
+[ ! -e /run/sqm ] && [ ! -e /var/lib/sqm-web ] || fail "its folders are left: $(ls -d /run/sqm /var/lib/sqm-web 2>&1)"
 ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg remembers it"
 systemctl --failed --no-legend | grep sqm && fail "a unit is left"
-echo "PASSED: installed, started, shaped, killed, upgraded, removed; nothing is left"
+echo "PASSED: installed, started, shaped, killed, upgraded, removed; nothing is left (exposure:$exposure)"
 systemctl poweroff -ff
 INSIDE
 

@@ -72,7 +72,8 @@ impl Trial {
             replace(&self.config, &self.text)?;
         }
         self.keep()?;
-        Ok(is_tried)
+        // What could not even be written is not somebody else's.
+        Ok(is_tried || now == self.text)
     }
 }
 
@@ -126,6 +127,10 @@ mod tests {
         fs::write(&config, before).unwrap();
         assert!(trial(&config).undo().unwrap());
         assert_eq!(fs::read(&config).unwrap(), before);
+
+        let unwritten = trial(&config);
+        fs::write(&config, before).unwrap();
+        assert!(unwritten.undo().unwrap());
 
         let tried = trial(&config);
         fs::write(&config, "theirs").unwrap();
