@@ -2,6 +2,9 @@
 
 import { number, t } from './i18n';
 
+/** A number and its unit stand on one line. */
+const JOIN = '\u00a0';
+
 /** Three significant digits, as many as anybody can use. */
 export function significant(value: number): string {
     const size = Math.abs(value);
@@ -9,17 +12,17 @@ export function significant(value: number): string {
 }
 
 export function mbit(bitsPerSecond: number): string {
-    return `${significant(bitsPerSecond / 1e6)} Mbit/s`;
+    return `${significant(bitsPerSecond / 1e6)}${JOIN}Mbit/s`;
 }
 
 export function milliseconds(micros: number): string {
-    return `${significant(micros / 1000)} ms`;
+    return `${significant(micros / 1000)}${JOIN}ms`;
 }
 
 export function bytes(count: number): string {
-    if (count < 1000) return `${number(count)} B`;
+    if (count < 1000) return `${number(count)}${JOIN}B`;
     const [size, unit] = count < 1e6 ? [1e3, 'kB'] : count < 1e9 ? [1e6, 'MB'] : [1e9, 'GB'];
-    return `${significant(count / size)} ${unit}`;
+    return `${significant(count / size)}${JOIN}${unit}`;
 }
 
 /** For so long: "12 s", "5 min", "3 h", "2 d". */

@@ -220,20 +220,17 @@ function AutorateOf({ of }: { of: Autorate }) {
     return (
         <div class="stack">
             <h3>{t('dashboard.autorate')}</h3>
-            <Table
-                label={t('dashboard.autorate')}
-                heads={[t('dashboard.direction'), t('test.rate'), t('dashboard.cuts'), t('dashboard.reason')]}
-                rows={names.map((name) => ({
-                    key: name,
-                    cells: [
-                        t(`direction.${name}`),
-                        mbit(of[name].rate_bits_per_sec),
-                        number(of[name].cuts),
-                        of[name].reason,
-                    ],
-                }))}
-                isWords
-            />
+            <div class="two">
+                {names.map((name) => (
+                    <div key={name}>
+                        <p>
+                            <strong class={`of-${name}`}>{t(`direction.${name}`)}</strong>{' '}
+                            {mbit(of[name].rate_bits_per_sec)}: {of[name].reason}
+                        </p>
+                        <p class="small soft">{t('dashboard.cuts', { n: of[name].cuts })}</p>
+                    </div>
+                ))}
+            </div>
             <p class="small soft">
                 {t(of.is_probing ? 'dashboard.probing' : 'dashboard.not_probing')}{' '}
                 {of.reflectors

@@ -171,17 +171,6 @@ function Ended({ tune }: { tune: Tune }) {
                     <p>{advice}</p>
                 </Notice>
             ))}
-            {tune.plots.map((plot) => (
-                <Picture
-                    key={`${tune.started_unix_ms} ${plot}`}
-                    src={address.tune(plot)}
-                    title={t(`tune.plot.${plot}`)}
-                />
-            ))}
-            <details open={!result}>
-                <summary>{t('tune.steps')}</summary>
-                <Steps of={tune.steps} />
-            </details>
             <Failed of={error} />
             {outcome === 'accepted' && <Notice tone="good">{t('tune.accepted')}</Notice>}
             {tune.state === 'done' && result && isAdmin && outcome === 'open' && (
@@ -194,6 +183,17 @@ function Ended({ tune }: { tune: Tune }) {
                     </button>
                 </div>
             )}
+            {tune.plots.map((plot) => (
+                <Picture
+                    key={`${tune.started_unix_ms} ${plot}`}
+                    src={address.tune(plot)}
+                    title={t(`tune.plot.${plot}`)}
+                />
+            ))}
+            <details open={!result}>
+                <summary>{t('tune.steps')}</summary>
+                <Steps of={tune.steps} />
+            </details>
         </section>
     );
 }

@@ -6,14 +6,12 @@ interface Props {
     label: string;
     heads: string[];
     rows: { key: string; cells: ComponentChildren[] }[];
-    /** Its cells are sentences rather than figures. */
-    isWords?: boolean;
 }
 
-export function Table({ label, heads, rows, isWords }: Props) {
+export function Table({ label, heads, rows }: Props) {
     return (
         <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-            <table class={isWords ? 'words' : undefined}>
+            <table>
                 <thead>
                     <tr>
                         {heads.map((head) => (
