@@ -1,6 +1,8 @@
 //! `sqm daemon` as its clients and its service manager meet it, in a network namespace of its own on this machine. What it
 //! does to queues is tested in the lab (`lab_daemon.rs`).
 
+mod support;
+
 use std::fs;
 use std::io::{Read, Write};
 
@@ -11,6 +13,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use support::{Chance, in_own_network};
 
 /// Nothing here takes long; a machine that is busy gets the time it needs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,12 +34,8 @@ impl Daemon {
         let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
         fs::write(folder.path().join("sqm.conf"), CONFIG).unwrap();
-        let mut command = Command::new("unshare");
-        if !rustix::process::geteuid().is_root() {
-            command.arg("--map-root-user");
-        }
+        let mut command = in_own_network();
         command
-            .arg("--net")
             .arg(env!("CARGO_BIN_EXE_sqm"))
             .arg("daemon")
             .arg("--config")
@@ -302,13 +302,8 @@ fn random_requests_harm_nobody() {
     let count: u32 = std::env::var("SQM_REQUESTS").map_or(400, |n| n.parse().expect("a number"));
     let daemon = Daemon::ready(&[]);
     let before = daemon.descriptors();
-    let mut state = 20_u64;
-    let mut below = |n: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % n
-    };
+    let mut chance = Chance(20);
+    let mut below = |n| chance.below(n);
     for n in 0..count {
         let mut stream = daemon.connect();
         let mut request = Vec::new();
@@ -397,11 +392,7 @@ fn the_metrics_port_knows_metrics_only() {
         sqm = env!("CARGO_BIN_EXE_sqm"),
         folder = folder.path().display(),
     );
-    let mut command = Command::new("unshare");
-    if !rustix::process::geteuid().is_root() {
-        command.arg("--map-root-user");
-    }
-    let output = command.args(["--net", "bash", "-c", &script]).output().unwrap();
+    let output = in_own_network().args(["bash", "-c", &script]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
     assert_eq!(lines, ["HTTP/1.0 200 OK", "HTTP/1.0 404 Not Found"], "{said}");

@@ -6,6 +6,7 @@
 mod api;
 #[path = "web/site.rs"]
 mod site;
+mod support;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use site::{CONFIG, Site};
+use support::Chance;
 
 #[test]
 fn every_route_answers_as_documented() {
@@ -830,13 +832,8 @@ fn random_requests_harm_nobody() {
     site.admin();
     let paths = api::paths();
     let before = site.web.descriptors();
-    let mut state = 8_u64;
-    let mut below = |n: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % n
-    };
+    let mut chance = Chance(8);
+    let mut below = |n| chance.below(n);
     for n in 0..count {
         let path = &paths[below(paths.len())];
         let (method, end, body) = (METHODS[below(7)], ENDS[below(12)], BODIES[below(14)]);

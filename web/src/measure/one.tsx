@@ -8,7 +8,7 @@ import { Chart } from '../ui/chart';
 import { Failed, useAttempt } from '../ui/attempt';
 import { Errors, type Figure, Figures, Notice } from '../ui/parts';
 import { Table } from '../ui/table';
-import { bytes, mbit, significant } from '../units';
+import { bytes, significant } from '../units';
 import { called, Picture } from './test-page';
 
 export function One({ id, ended }: { id: string; ended: () => Promise<void> }) {
@@ -163,12 +163,12 @@ function ResponsivenessTable({ of }: { of: Responsiveness }) {
         <>
             <Table
                 label={t('test.rpm_figure')}
-                heads={[t('test.rpm_figure'), ...names.map((name) => t(`direction.${name}`))]}
+                heads={['RPM', ...names.map((name) => t(`direction.${name}`))]}
                 rows={[
                     row('rpm', t('rpm.figure'), ({ rpm, word }) => `${significant(rpm)}, ${maybe(`rpm.${word}`) ?? word}`),
                     row('foreign', t('rpm.foreign'), ({ foreign_rpm }) => significant(foreign_rpm)),
                     row('self', t('rpm.self'), ({ self_rpm }) => significant(self_rpm)),
-                    row('rate', t('test.rate'), ({ mbit: rate }) => mbit(rate * 1e6)),
+                    row('rate', 'Mbit/s', ({ mbit }) => significant(mbit)),
                     row('connections', t('rpm.connections'), ({ connections }) => number(connections)),
                     row('confidence', t('rpm.confidence'), ({ confidence }) => t(`rpm.confidence.${confidence}`)),
                 ]}

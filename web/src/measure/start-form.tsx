@@ -70,13 +70,13 @@ interface HostText {
     placeholder?: string;
 }
 
-/** Where `sqm serve` runs. */
-export function ServerField(field: FieldProps) {
+/** Where `sqm serve` runs, unless the help says something else. */
+export function ServerField({ help, ...field }: FieldProps & { help?: string | undefined }) {
     return (
         <HostField
             id="server"
             label={t('test.server')}
-            help={t('test.server_help')}
+            help={help ?? t('test.server_help')}
             required
             placeholder="sqm.example.net"
             {...field}

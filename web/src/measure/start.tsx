@@ -96,16 +96,8 @@ export function Start({ kinds, last, started }: Props) {
                 choices={WAYS.map((one) => ({ value: one, text: t(`test.way.${one}`) }))}
                 choose={(chosen) => setWay(chosen as Way)}
             />
-            {way === 'server' && <ServerField {...field('host')} />}
-            {way === 'rpm' && (
-                <HostField
-                    id="server"
-                    label={t('test.server')}
-                    help={t('test.server_help_rpm')}
-                    required
-                    placeholder="rpm.example.net"
-                    {...field('host')}
-                />
+            {way !== 'url' && (
+                <ServerField help={way === 'rpm' ? t('test.server_help_rpm') : undefined} {...field('host')} />
             )}
             {way === 'url' && (
                 <>

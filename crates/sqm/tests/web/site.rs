@@ -441,12 +441,7 @@ fn read_answer(stream: &mut TcpStream) -> Answer {
 }
 
 fn start_daemon(folder: &Path) -> Child {
-    let mut command = Command::new("unshare");
-    if !rustix::process::geteuid().is_root() {
-        command.arg("--map-root-user");
-    }
-    let daemon = command
-        .arg("--net")
+    let daemon = super::support::in_own_network()
         .arg(env!("CARGO_BIN_EXE_sqm"))
         .args(["daemon", "--config"])
         .arg(folder.join("sqm.conf"))
