@@ -91,13 +91,10 @@ pub(crate) fn rate(mbit: f64) -> Rate {
 }
 
 #[cfg(test)]
-mod tests {
-    use sqm_core::spec::cake::Cells;
-
-    use super::*;
-
-    fn framing(overhead: i16, cells: Cells) -> Framing {
-        Framing {
+impl Framing {
+    /// Of an Ethernet device.
+    pub(super) fn ethernet(overhead: i16, cells: sqm_core::spec::cake::Cells) -> Self {
+        Self {
             line: LineFraming {
                 from_ip: true,
                 overhead,
@@ -107,6 +104,13 @@ mod tests {
             header: 14,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqm_core::spec::cake::Cells;
+
+    use super::*;
 
     #[test]
     fn the_floor_is_two_packets_each_way_and_the_acknowledgements_of_the_other() {
@@ -117,13 +121,16 @@ mod tests {
         let near = |found: f64, expected: f64| assert!((found - expected).abs() < 0.05, "{found}");
         // Alone: two packets of 1518 bytes at 4.8 Mbit/s.
         near(
-            framing(18, Cells::None).floor_ms(Loaded::only(Direction::Up, 4.8)),
+            Framing::ethernet(18, Cells::None).floor_ms(Loaded::only(Direction::Up, 4.8)),
             5.06,
         );
         // Both: 0.87 ms down, 5.06 up, and 28/4.8 · 70/3036 of the latter.
-        near(framing(18, Cells::None).floor_ms(both(28.0, 4.8)), 6.61);
+        near(Framing::ethernet(18, Cells::None).floor_ms(both(28.0, 4.8)), 6.61);
         // Cells: a packet is 33 of them, an acknowledgement two.
-        near(framing(40, Cells::Atm).floor_ms(both(8.0, 0.8)), 49.1);
-        assert_eq!(framing(18, Cells::None).floor_ms(Loaded::default()), 0.0);
+        near(Framing::ethernet(40, Cells::Atm).floor_ms(both(8.0, 0.8)), 49.1);
+        assert_eq!(
+            Framing::ethernet(18, Cells::None).floor_ms(Loaded::default()),
+            0.0
+        );
     }
 }

@@ -118,7 +118,6 @@ fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
 
 #[cfg(test)]
 mod tests {
-    use sqm_core::spec::cake::Framing as LineFraming;
     use sqm_measure::sweep::Point;
 
     use super::*;
@@ -135,29 +134,17 @@ mod tests {
         Fit::of(&points.collect::<Vec<_>>()).expect("a line")
     }
 
-    fn configured(overhead: i16, cells: Cells) -> Framing {
-        Framing {
-            line: LineFraming {
-                from_ip: true,
-                overhead,
-                mpu: 0,
-                cells,
-            },
-            header: 14,
-        }
-    }
-
     #[test]
     fn cells_that_are_not_counted_are_to_be() {
         let cells = |bytes: f64| ((bytes + 40.0) / 48.0).ceil() * 53.0;
-        let found = judge(fit(0.8, cells), configured(40, Cells::None), HEADERS_V4);
+        let found = judge(fit(0.8, cells), Framing::ethernet(40, Cells::None), HEADERS_V4);
         assert_eq!(
             found.options,
             [("linklayer", "atm".to_owned()), ("overhead", "40".to_owned())]
         );
-        let found = judge(fit(0.8, cells), configured(0, Cells::None), HEADERS_V4);
+        let found = judge(fit(0.8, cells), Framing::ethernet(0, Cells::None), HEADERS_V4);
         assert_eq!(found.options[1].1, "40");
-        let found = judge(fit(0.8, cells), configured(40, Cells::Atm), HEADERS_V4);
+        let found = judge(fit(0.8, cells), Framing::ethernet(40, Cells::Atm), HEADERS_V4);
         assert!(found.options.is_empty() && found.advice.is_empty());
     }
 
@@ -165,7 +152,7 @@ mod tests {
     fn a_line_that_fits_has_no_advice() {
         let found = judge(
             fit(4.8, |bytes| bytes + 18.0),
-            configured(18, Cells::None),
+            Framing::ethernet(18, Cells::None),
             HEADERS_V4,
         );
         assert!(found.options.is_empty() && found.advice.is_empty(), "{found:?}");
