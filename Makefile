@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test nightly lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
+.PHONY: demo test lab-suites page-suites other-suites nightly lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -8,18 +8,33 @@ demo:
 	cargo run --release --bin sqm -- lab demo --out demo-out
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
-test: lint lab-kernel flent test-web
+# The lab, the page and the rest run side by side: a guest waits, or fills one processor.
+test: export CARGO_INCREMENTAL = 0
+test: lint lab-kernel flent web
+	cargo test --workspace --no-run
+	cargo test -p sqm --test lab --no-run
+	$(MAKE) --keep-going --jobs=3 --output-sync=line lab-suites page-suites other-suites
+
+lab-suites:
+	cargo test -p sqm --test lab
+
+page-suites:
+	npm --prefix web test
+
+other-suites:
 	cargo test --workspace --no-fail-fast
 
 # What takes too long for every change: each set-up on each line, each change from one configuration to another.
 nightly: lab-kernel
-	cargo test -p sqm --no-fail-fast --test hostile --test lab_daemon --test lab_rows --test lab_setups --test lab_traffic --test lab_tune --test lab_web -- --ignored --nocapture
-	cargo test -p sqm --test lab_autorate whatever_it_relies_on -- --ignored
+	cargo test -p sqm --test hostile -- --ignored --nocapture
+	# The one that is skipped misses its targets so far: docs/autorate.md.
+	cargo test -p sqm --test lab -- --ignored --nocapture --skip the_rates_follow_a_line
 	SQM_LONG=1 $(MAKE) test-web-lab
 
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p sqm --test lab -- -D warnings
 
 lab-kernel:
 	lab/deps.sh build
@@ -36,8 +51,7 @@ web:
 	npm --prefix web run build
 
 # The page in a real browser, about a minute; its pictures are in web/test-out/.
-test-web: web
-	npm --prefix web test
+test-web: web page-suites
 
 # The page against the program itself on the lab's router: a browser drives it, the kernel and tc say what came of it.
 test-web-lab: web lab-kernel

@@ -129,20 +129,15 @@ fn both_directions_over_tls_with_probes() {
 }
 
 #[test]
-fn small_files_are_fetched_again_and_told() {
+fn small_files_are_fetched_again_and_again() {
     let address = http(|_| body(100_000));
     let site = Site {
         download: Some(format!("http://{address}/small?x=1")),
         ..Site::default()
     };
     let result = run(&site, &settings(1, 0)).unwrap().result;
-    assert!(result.summary.download_mbit > 0.0);
-    assert!(
-        result
-            .findings
-            .iter()
-            .any(|finding| finding.code == "short_files")
-    );
+    // One file is 0.2 Mbit/s for the four seconds of the load.
+    assert!(result.summary.download_mbit > 1.0);
 }
 
 #[test]

@@ -26,6 +26,8 @@ const FULL: f64 = 1460.0;
 const ACKNOWLEDGEMENTS: f64 = 0.06;
 /// Traffic below this is the probes, the control connection and the noise of any network, in Mbit/s.
 const NOISE_MBIT: f64 = 0.5;
+/// Share of the load that a flow may spend waiting for the answer to its next request.
+const PAUSES: f64 = 0.05;
 
 /// Everything noteworthy. `server_cpu` is the share of time that the server's busiest processor was busy under load.
 pub(super) fn findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Finding> {
@@ -36,6 +38,22 @@ pub(super) fn findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Find
     found.extend(both.into_iter().filter_map(|direction| others(result, direction)));
     found.extend(ecn(result));
     found
+}
+
+/// Files so short that one flow, with so many requests in this time, spent it asking for the next.
+pub(super) fn short_files(url: &str, requests: u32, round_trip_ms: f64, load_ms: f64) -> Option<Finding> {
+    let pauses = f64::from(requests.saturating_sub(1)) * round_trip_ms / load_ms;
+    (pauses > PAUSES).then(|| {
+        finding(
+            Severity::Warning,
+            "short_files",
+            format!(
+                "one flow needed {requests} requests to {url} in {:.0} s and waited a round trip or more for each: goodput is \
+                 too low; use a larger file, or more flows",
+                load_ms / 1e3
+            ),
+        )
+    })
 }
 
 fn finding(severity: Severity, code: &str, text: String) -> Finding {
@@ -228,6 +246,22 @@ mod tests {
         // Packets of 536 bytes have an eighth of headers.
         result.meta.settings.mss = Some(536);
         assert_eq!(codes(&result), []);
+    }
+
+    #[test]
+    fn time_spent_asking_is_told() {
+        let url = "http://192.0.2.1/small";
+        assert_eq!(short_files(url, 26, 20.0, 10_000.0), None);
+        let told = short_files(url, 27, 20.0, 10_000.0).expect("27 requests take 5.2 % of ten seconds");
+        assert!(
+            told.text.contains(url) && told.text.contains("27 requests"),
+            "{told:?}"
+        );
+        assert_eq!(
+            short_files(url, 1, 9000.0, 10_000.0),
+            None,
+            "the first is no pause"
+        );
     }
 
     #[test]

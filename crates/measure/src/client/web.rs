@@ -26,7 +26,7 @@ use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, Prober, Wire};
 use crate::protocol::{MAX_FLOWS, Seen};
 use crate::result::{
-    Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, Severity, TestResult, rfc3339,
+    Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult, rfc3339,
 };
 use crate::scenario::{Family, Scenario};
 use crate::{Error, socket};
@@ -35,8 +35,6 @@ use crate::{Error, socket};
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The kernel is asked for the rest of what it knows at every so many samples.
 const SAMPLES_PER_INFO: u64 = 2;
-/// Share of the load that a flow may spend waiting for the answer to its next request.
-const PAUSES: f64 = 0.05;
 /// The port of DNS, where reflectors answer UDP.
 const DNS: u16 = 53;
 
@@ -529,22 +527,15 @@ impl<'a> Running<'a> {
         meta
     }
 
-    /// Files so short that a flow spent its time asking for the next.
     fn short_files(&self, round_trip_ms: f64) -> Option<Finding> {
-        let load = self.end.saturating_duration_since(self.start);
         let worst = self.transfers.iter().max_by_key(|transfer| transfer.requests())?;
-        let requests = worst.requests();
-        let pauses = f64::from(requests.saturating_sub(1)) * round_trip_ms / millis(load);
-        (pauses > PAUSES).then(|| Finding {
-            severity: Severity::Warning,
-            code: "short_files".to_owned(),
-            text: format!(
-                "one flow needed {requests} requests to {} in {:.0} s and waited a round trip or more for each: goodput is too \
-                 low; use a larger file, or more flows",
-                self.url(worst.direction),
-                load.as_secs_f64()
-            ),
-        })
+        let load = self.end.saturating_duration_since(self.start);
+        findings::short_files(
+            &self.url(worst.direction),
+            worst.requests(),
+            round_trip_ms,
+            millis(load),
+        )
     }
 }
 

@@ -3,13 +3,11 @@
 //!
 //! All configurations stand side by side in one guest, each on a device of its own, with a twin for `tc`.
 
-mod lab;
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
-use lab::twins::{PLAIN, boot, difference, look_at_d0, section, seen};
+use crate::twins::{PLAIN, boot, difference, look_at_d0, section, seen};
 use sqm_lab::Home;
 
 /// Options of one configuration, `name value` separated by semicolons; rates and the set-up come first.

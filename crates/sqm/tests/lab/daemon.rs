@@ -1,8 +1,6 @@
 //! `sqm daemon` on a real kernel: whatever happens to an interface, within a second of being usable it is shaped as planned,
 //! or the status says why not.
 
-mod lab;
-
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line};

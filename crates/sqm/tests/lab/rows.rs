@@ -3,11 +3,9 @@
 //!
 //! A few rows run with all tests; `make nightly` runs all and prints the table.
 
-mod lab;
-
 use std::fmt::Write;
 
-use lab::{Figures, home, load, start, start_by_hand, stop_by_hand, table};
+use crate::shared::{Figures, home, load, load_to, start, start_by_hand, stop_by_hand, table};
 use sqm_lab::line::Buffer;
 use sqm_lab::{Clock, Home, Line, home::SERVER_V6};
 
@@ -368,7 +366,7 @@ fn under(home: &Home, kind: &str) -> Figures {
         _ => ["--settle", "7", "--duration", "25"],
     });
     if kind == "v6" {
-        return lab::load_to(home, SERVER_V6, &words);
+        return load_to(home, SERVER_V6, &words);
     }
     load(home, &words)
 }

@@ -1,7 +1,5 @@
 //! `sqm start`, `stop`, `reload` and `verify` on a real kernel, judged by the real `tc`.
 
-mod lab;
-
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line, Output};

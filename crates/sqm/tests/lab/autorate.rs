@@ -1,10 +1,8 @@
 //! `option autorate` on a line whose rate changes under load, and when everything fails that it relies on.
 
-mod lab;
-
 use std::fmt::Write;
 
-use lab::home;
+use crate::shared::home;
 use serde_json::Value;
 use sqm_lab::{Buffer, Clock, Direction, Home, Line, home::SERVER_V4};
 use sqm_measure::result::TestResult;

@@ -4,12 +4,10 @@
 //! Where the two differ on purpose the commands are changed here with a reference to docs/differences.md, so that this file
 //! says what the differences are. Filters are compared by what they do, in `lab_setups.rs`.
 
-mod lab;
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use lab::twins::{boot, difference, section, seen};
+use crate::twins::{boot, difference, section, seen};
 
 /// Download and upload in kbit/s, set-up, options.
 const CONFIGURATIONS: &[&str] = &[

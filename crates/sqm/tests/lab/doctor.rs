@@ -1,8 +1,6 @@
 //! `sqm doctor`: each mistake made on purpose on a real kernel, found, mended and gone. What the lab's devices cannot do (flow
 //! offload by hardware, clocks that change) is judged from facts in `crates/sqm/src/doctor/findings/tests.rs`.
 
-mod lab;
-
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line};

@@ -1,8 +1,4 @@
 //! What the tests in the lab share: a home, a load, and its figures. A lab that cannot start fails the test.
-#![allow(dead_code, reason = "each test file uses its part of this module")]
-
-pub(crate) mod twins;
-
 use std::fmt::Write;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! `sqm setup` on the lab's router: from nothing to verified shaping.
 
-mod lab;
-
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line};

@@ -1,8 +1,6 @@
 //! What is left when a change of the queues goes wrong half-way: a refusal of the kernel, or `kill -9`.
 
-mod lab;
-
-use lab::twins;
+use crate::twins;
 use sqm_lab::Home;
 
 fn boot() -> Home {

@@ -1,8 +1,6 @@
 //! `sqm test` tells the truth: in the lab the line's rate, framing and delay are known, and `ping` runs beside it.
 
-mod lab;
-
-use lab::home;
+use crate::shared::home;
 use serde_json::Value;
 use sqm_lab::line::{Buffer, Direction, Line};
 use sqm_lab::{Clock, Home, home};

@@ -1,19 +1,18 @@
 //! `sqm web` beside a daemon with real queues: what is asked of it comes about in the kernel, and whoever attacks it changes
 //! nothing there.
 
-mod lab;
-
+use crate::shared;
 use serde_json::Value;
 use sqm_lab::{Clock, Home, Line, home};
 
 /// A daemon and the page's server on the router of this line.
 fn boot(line: &str, config: &str) -> Home {
     let line = Line::named(line).expect("a known line");
-    let home = lab::home(Clock::Virtual, &line);
+    let home = shared::home(Clock::Virtual, &line);
     home.write("/etc/config/sqm", config.as_bytes()).expect("a file");
     for (name, text) in [
-        ("/tmp/ask.py", include_str!("web/ask.py")),
-        ("/tmp/attack.py", include_str!("web/attack.py")),
+        ("/tmp/ask.py", include_str!("../web/ask.py")),
+        ("/tmp/attack.py", include_str!("../web/attack.py")),
     ] {
         home.write(name, text.as_bytes()).expect("a file");
     }
@@ -51,7 +50,7 @@ fn tc(home: &Home) -> String {
 #[ignore = "make nightly"]
 fn attacks_on_the_page_do_not_reach_the_queues() {
     let home = boot("cable24", &section("\toption link 'docsis'\n"));
-    let quiet = lab::load(&home, &["--duration", "15"]);
+    let quiet = shared::load(&home, &["--duration", "15"]);
     let queues = tc(&home);
     let applied = |home: &Home| {
         let interface = &ask(home, &["GET", "/status"])["interfaces"][0];
@@ -69,7 +68,7 @@ fn attacks_on_the_page_do_not_reach_the_queues() {
         ],
     )
     .expect("the attack begins");
-    let attacked = lab::load(&home, &["--duration", "15"]);
+    let attacked = shared::load(&home, &["--duration", "15"]);
     let is_over = home
         .script_on("router", "[ ! -e /tmp/over ] || echo over")
         .expect("a shell");
@@ -82,7 +81,7 @@ fn attacks_on_the_page_do_not_reach_the_queues() {
         .expect("the attack ends");
     println!(
         "{}{said}",
-        lab::table(&[
+        shared::table(&[
             ("quiet".to_owned(), quiet.clone()),
             ("attacked".to_owned(), attacked.clone())
         ])

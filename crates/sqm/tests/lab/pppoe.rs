@@ -1,8 +1,7 @@
 //! A line with PPPoE, dialled by the real `pppd` to a real `pppoe-server`: found and counted by `sqm setup`, and shaped
 //! again by the daemon each time the session is another one.
 
-mod lab;
-
+use crate::shared;
 use sqm_lab::{Clock, Home, Line};
 
 /// The modem answers calls, and the router dials. Debian lets only some users run `pppd`; a copy is anybody's. The server
@@ -44,7 +43,7 @@ has() { grep -q -- \"$1\" \"$2\" || { echo \"$2 lacks $1: $(cat $2)\"; }; }
 ";
 
 fn dialled() -> Home {
-    let home = lab::home(Clock::Virtual, &Line::named("cable24").expect("a known line"));
+    let home = shared::home(Clock::Virtual, &Line::named("cable24").expect("a known line"));
     home.script(DIAL)
         .expect("the programs are there: lab/deps.sh build");
     home
@@ -70,7 +69,7 @@ fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
          tc -n router qdisc show dev ifb4pppoe-wan root >tc; has 'cake 1: root .*bandwidth 23800Kbit .* overhead 26 ' tc",
     );
     let flows = ["--test", "rrul_be_nflows", "--down", "4", "--up", "4"];
-    let found = lab::load(
+    let found = shared::load(
         &home,
         &[&flows[..], &["--settle", "5", "--duration", "15"]].concat(),
     );

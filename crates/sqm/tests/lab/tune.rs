@@ -1,8 +1,6 @@
 //! `sqm tune` on lines whose best rates are known.
 
-mod lab;
-
-use lab::home;
+use crate::shared::home;
 use serde_json::Value;
 use sqm_lab::{Buffer, Clock, Direction, Home, Line, home::SERVER_V4};
 
