@@ -54,7 +54,7 @@ pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
         findings.extend(trunk(facts, section).or_else(|| wrong_interface(facts, section)));
         findings.extend(faces_wrong_way(facts, section));
         findings.extend(swapped_rates(section));
-        findings.extend(other_queue(section));
+        findings.extend(no_device(facts, section).or_else(|| other_queue(section)));
         findings.extend(no_overhead(section));
         findings.extend(counted_twice(section));
         findings.extend(aggregates(facts, section));
@@ -169,7 +169,8 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
     let wan = facts.default_devices.first()?;
     let name = &section.interface;
     let leads_to_it = |wan: &String| wan == name || facts.is_below(name, wan) || facts.is_below(wan, name);
-    if section.faces_home() || facts.default_devices.iter().any(leads_to_it) {
+    // What is not there may come: a session that is down is no mistake, though the internet is elsewhere meanwhile.
+    if section.faces_home() || facts.device(name).is_none() || facts.default_devices.iter().any(leads_to_it) {
         return None;
     }
     // Somebody who shapes two devices knows what the second one is for.
@@ -229,6 +230,29 @@ fn swapped_rates(section: &Section) -> Option<Finding> {
     })
 }
 
+fn no_device(facts: &Facts, section: &Section) -> Option<Finding> {
+    let name = &section.interface;
+    if facts.device(name).is_some() {
+        return None;
+    }
+    let wan = facts.default_devices.first();
+    let meant = wan.map(|wan| format!("; if {wan} is meant: option interface '{wan}'"));
+    Some(Finding {
+        id: "no-device",
+        interface: Some(name.clone()),
+        what: format!("there is no network device {name}: nothing is shaped there"),
+        evidence: match wan {
+            Some(wan) => vec![format!("the default route leads through {wan}")],
+            None => vec!["there is no default route either".to_owned()],
+        },
+        remedy: format!(
+            "'sqm daemon' shapes it when it comes{}",
+            meant.unwrap_or_default()
+        ),
+        fix: None,
+    })
+}
+
 /// Something else stands where our queues should.
 fn other_queue(section: &Section) -> Option<Finding> {
     if section.differences.is_empty() {
@@ -254,6 +278,8 @@ fn other_queue(section: &Section) -> Option<Finding> {
 
 fn no_overhead(section: &Section) -> Option<Finding> {
     let pppoe = section.stack.iter().any(|layer| layer == "PPPoE");
+    // Neither direction is shaped: nothing is counted.
+    section.upload_kbit.or(section.download_kbit)?;
     if section.overhead_bytes > 0 || (section.cells == "none" && !pppoe) {
         return None;
     }

@@ -178,6 +178,25 @@ fn another_queue() {
 }
 
 #[test]
+fn a_device_that_is_not_there() {
+    let finding = only("no-device", |facts| {
+        facts.sections[0].interface = "pppoe-wam".to_owned();
+        facts.sections[0].differences = vec!["there is no network device pppoe-wam".to_owned()];
+    });
+    assert!(finding.remedy.contains("option interface 'pppoe-wan'"));
+    // The session is down, and another line stands in for it: that is no mistake of the configuration.
+    let finding = only("no-device", |facts| {
+        facts.devices.retain(|device| device.name != "pppoe-wan");
+        facts.default_devices = vec!["wwan0".to_owned()];
+    });
+    assert_eq!(finding.fix, None);
+    only("no-device", |facts| {
+        facts.devices.retain(|device| device.name != "pppoe-wan");
+        facts.default_devices.clear();
+    });
+}
+
+#[test]
 fn accounting() {
     let finding = only("no-overhead", |facts| facts.sections[0].overhead_bytes = 0);
     assert!(finding.remedy.contains("vdsl2-vlan-pppoe"));
@@ -186,6 +205,14 @@ fn accounting() {
         facts.sections[0].stack.clear();
         facts.sections[0].cells = "atm".to_owned();
     });
+    assert_eq!(
+        found(|facts| {
+            facts.sections[0].overhead_bytes = 0;
+            (facts.sections[0].upload_kbit, facts.sections[0].download_kbit) = (None, None);
+        }),
+        [],
+        "nothing is shaped"
+    );
     // A cable to the modem with nothing on it.
     assert_eq!(
         found(|facts| {
