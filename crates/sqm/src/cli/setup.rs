@@ -43,10 +43,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LINK", value_parser = parse_link)]
     link: Option<&'static Preset>,
     /// Download and upload as the contract says.
-    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with_all = ["measured", "test"])]
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_answer, conflicts_with_all = ["measured", "test"])]
     advertised: Vec<Rate>,
     /// Download and upload as a test without shaping found.
-    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with = "test")]
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_answer, conflicts_with = "test")]
     measured: Vec<Rate>,
     /// The result of 'sqm test --json' without shaping: its goodput is counted up to the gross rate.
     #[arg(long, value_name = "FILE")]
@@ -388,11 +388,22 @@ fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
         |answer| match (answer.split_once(' '), known) {
             (Some(("keep", _)), Some(known)) => Ok(known),
             (Some(("measured", rate)), _) => {
-                Ok(arithmetic::shaped(parse_rate(rate.trim())?, Known::Measured))
+                Ok(arithmetic::shaped(parse_answer(rate.trim())?, Known::Measured))
             }
-            _ => Ok(arithmetic::shaped(parse_rate(answer)?, Known::Advertised)),
+            _ => Ok(arithmetic::shaped(parse_answer(answer)?, Known::Advertised)),
         },
     )
+}
+
+/// A rate that a person says. A small bare number is refused: kbit/s is what the configuration would make of it, and Mbit/s is
+/// what was meant.
+fn parse_answer(text: &str) -> Result<Rate, String> {
+    match text.parse::<u64>() {
+        Ok(number @ 1..1000) => Err(format!(
+            "say the unit: {number}mbit, or {number}kbit if it is that slow"
+        )),
+        _ => parse_rate(text),
+    }
 }
 
 /// A bare number is kbit/s, as in the configuration.
@@ -457,6 +468,9 @@ mod tests {
     #[test]
     fn rates_are_read_as_in_the_configuration() {
         assert_eq!(parse_rate("85000"), parse_rate("85mbit"));
+        assert_eq!(parse_answer("85000"), parse_rate("85mbit"));
+        assert!(parse_answer("50").unwrap_err().contains("50mbit, or 50kbit"));
+        assert_eq!(parse_answer("50kbit"), parse_rate("50"));
         assert!(parse_rate("0").is_err() && parse_rate("fast").is_err() && parse_rate("").is_err());
     }
 }

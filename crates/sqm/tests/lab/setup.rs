@@ -27,9 +27,9 @@ fn three_answers_at_a_terminal() {
         "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
          # A terminal, and somebody who mistypes first.
          terminal() { script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1; }
-         printf 'docsys\\ndocsis\\n28235\\nmeasured 4632kbit\\n' | terminal || echo \"exit $?: $(cat said)\"
+         printf 'docsys\\ndocsis\\n28\\n28235\\nmeasured 4632kbit\\n' | terminal || echo \"exit $?: $(cat said)\"
          has 'wan0 leads to the internet: the default route goes through it' said
-         has \"did you mean 'docsis'\" said
+         has \"did you mean 'docsis'\" said; has 'say the unit: 28mbit' said
          has 'verified: the kernel holds what is configured' said
          has \"option download '24000'\" etc/sqm; has \"option upload '4400'\" etc/sqm; has \"option link 'docsis'\" etc/sqm
          shaped answers
