@@ -271,8 +271,126 @@ fn metrics_are_served_on_loopback_alone() {
     assert!(parsed.families.contains_key("sqm_healthy"), "{text}");
 }
 
+/// How many requests; `make fuzz` asks for many more.
+fn requests() -> u32 {
+    std::env::var("SQM_REQUESTS").map_or(400, |n| n.parse().expect("a number"))
+}
+
+/// Every path, every method, bodies of the documented fields with values that fit and that do not: the code is a documented one,
+/// and a refusal says why.
+#[test]
+fn random_requests_in_good_form_are_answered() {
+    const PATHS: [&str; 16] = [
+        "/v1/status",
+        "/v1/status?queues=no",
+        "/v1/plan",
+        "/v1/apply",
+        "/v1/configuration",
+        "/v1/configuration",
+        "/v1/configuration/confirm",
+        "/v1/configuration/revert",
+        "/v1/tune",
+        "/v1/events",
+        "/metrics",
+        "/v1/doctor",
+        "/v1/report",
+        "/v1/status?%00=%ff&queues=maybe",
+        "/v1/../v1/status",
+        "//",
+    ];
+    const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS"];
+    const FIELDS: [&str; 8] = [
+        "text",
+        "revision",
+        "confirm_seconds",
+        "interface",
+        "host",
+        "fix",
+        "port",
+        "secret",
+    ];
+    const DOCUMENTED: [&str; 11] = [
+        "200", "202", "400", "403", "404", "405", "408", "409", "413", "422", "503",
+    ];
+    let daemon = Daemon::ready(&[]);
+    let mut chance = Chance(30);
+    for n in 0..requests() {
+        let (method, path) = (
+            METHODS[chance.below(METHODS.len())],
+            PATHS[chance.below(PATHS.len())],
+        );
+        // These look for some seconds.
+        if matches!(path, "/v1/doctor" | "/v1/report") && chance.below(300) > 0 {
+            continue;
+        }
+        let revision = daemon.get("/v1/configuration")["revision"].clone();
+        let good = Value::from(CONFIG);
+        let values = [
+            Value::Null,
+            Value::from(true),
+            Value::from(-1),
+            Value::from(1),
+            Value::from(1e300),
+            Value::from(""),
+            Value::from("sqm-none0"),
+            Value::from("\0\u{202e}--help"),
+            Value::from("x".repeat(5000)),
+            Value::from(vec![1]),
+            revision.clone(),
+            good.clone(),
+        ];
+        let mut body = serde_json::Map::new();
+        for _ in 0..chance.below(5) {
+            body.insert(
+                FIELDS[chance.below(FIELDS.len())].to_owned(),
+                values[chance.below(values.len())].clone(),
+            );
+        }
+        if method == "PUT" && chance.below(2) == 0 {
+            let text = if chance.below(3) == 0 {
+                good
+            } else {
+                Value::from("# nothing\n")
+            };
+            body = serde_json::Map::from_iter([
+                ("revision".to_owned(), revision),
+                ("text".to_owned(), text),
+                ("confirm_seconds".to_owned(), chance.below(3).into()),
+            ]);
+        }
+        let body = Value::from(body).to_string();
+        // Some go on after their end.
+        let length = body.len().saturating_sub([0, 0, 0, 0, 7][chance.below(5)]);
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let mut stream = daemon.connect();
+        let _ = stream.write_all(request.as_bytes());
+        let mut start = [0; 12];
+        stream
+            .read_exact(&mut start)
+            .unwrap_or_else(|e| panic!("{n}: {e}: {request}"));
+        let start = String::from_utf8_lossy(&start);
+        let code = start
+            .strip_prefix("HTTP/1.1 ")
+            .unwrap_or_else(|| panic!("{start}"));
+        assert!(DOCUMENTED.contains(&code), "{n}: {code} for {request}");
+        if code.starts_with('4') && method != "HEAD" {
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).unwrap();
+            let (_, answer) = rest.split_once("\r\n\r\n").expect("a head ends");
+            let answer: Value =
+                serde_json::from_str(answer).unwrap_or_else(|e| panic!("{e}: {request} {rest}"));
+            assert_eq!(answer["version"], 1, "{request}");
+            assert!(!answer["errors"][0].as_str().unwrap().is_empty(), "{request}");
+        }
+    }
+    assert_eq!(daemon.get("/v1/status")["version"], 1);
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ends().success());
+}
+
 /// Requests of random bytes, of random words, and good ones broken off: whoever comes next is answered as ever.
-/// `SQM_REQUESTS` says how many (`make fuzz` asks for many more).
 #[test]
 fn random_requests_harm_nobody() {
     const WORDS: [&str; 22] = [
@@ -299,12 +417,11 @@ fn random_requests_harm_nobody() {
         "Expect: 100-continue\r\n",
         "ffffffffffffffff\r\n",
     ];
-    let count: u32 = std::env::var("SQM_REQUESTS").map_or(400, |n| n.parse().expect("a number"));
     let daemon = Daemon::ready(&[]);
     let before = daemon.descriptors();
     let mut chance = Chance(20);
     let mut below = |n| chance.below(n);
-    for n in 0..count {
+    for n in 0..requests() {
         let mut stream = daemon.connect();
         let mut request = Vec::new();
         if below(3) == 0 {
