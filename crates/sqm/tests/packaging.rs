@@ -64,6 +64,7 @@ fn the_scripts_are_good_shell() {
         "debian/postrm",
         "ifupdown/sqm",
         "openwrt/sqm.init",
+        "openwrt/sqm-web.init",
         "openwrt/sqm.hotplug",
     ] {
         let output = run("sh", &["-n", packaging(script).to_str().unwrap()]);
