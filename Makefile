@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test lab-suites page-suites other-suites nightly lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
+.PHONY: demo test lab-suites page-suites other-suites nightly lint lab-kernel flent fuzz web test-web test-web-lab test-web-newcomer test-api deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -57,6 +57,11 @@ test-web: web page-suites
 test-web-lab: web lab-kernel
 	cargo build -p sqm
 	npm --prefix web run test:lab
+
+# Its first part alone, about 45 s: a newcomer measures, shapes the line, sees it in the kernel, and measures again.
+test-web-newcomer: web lab-kernel
+	cargo build -p sqm
+	npm --prefix web run test:newcomer
 
 # Each fuzz target for a minute. Installs cargo-fuzz; no nightly toolchain is needed.
 fuzz:

@@ -61,6 +61,10 @@ export async function open(browser, url, { width = 1280, height = 900, scheme = 
 
 export const shot = (page, name, fullPage = true) => page.screenshot({ path: join(OUT, `${name}.png`), fullPage });
 
+/** Waits until the field of this option has the value. */
+export const shows = (page, option, value) =>
+    page.waitForFunction(([id, wanted]) => document.querySelector(id)?.value === wanted, [`#option-${option}`, value]);
+
 /** Nothing is wider than the window. */
 export async function fits(page) {
     const wide = await page.evaluate(() => {

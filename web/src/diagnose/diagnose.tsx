@@ -105,7 +105,7 @@ function Log() {
                         <li key={number}>
                             <time>{clock(unix_ms / 1000)}</time>
                             <span>
-                                {name ? `${name}: ` : ''}
+                                {name && !text.startsWith(`${name}: `) ? `${name}: ` : ''}
                                 {text}
                             </span>
                         </li>

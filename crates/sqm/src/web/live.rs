@@ -217,13 +217,14 @@ impl Direction {
             named
                 .map(|(n, (name, tin))| {
                     let before = tins_before.as_ref().and_then(|cake| cake.statistics.tins.get(n));
+                    let rate = per_sec(tin.sent_bytes, before.map(|tin| tin.sent_bytes));
+                    let delay = |us: u32| current(us, rate, tin.backlog_bytes);
                     Tin {
                         name: name.clone(),
                         threshold_bits_per_sec: tin.threshold_bits_per_sec,
-                        rate_bits_per_sec: per_sec(tin.sent_bytes, before.map(|tin| tin.sent_bytes))
-                            .map(|bytes| bytes * 8.0),
-                        delay_avg_us: tin.delay_avg_us,
-                        delay_peak_us: tin.delay_peak_us,
+                        rate_bits_per_sec: rate.map(|bytes| bytes * 8.0),
+                        delay_avg_us: delay(tin.delay_avg_us),
+                        delay_peak_us: delay(tin.delay_peak_us),
                         backlog_bytes: tin.backlog_bytes,
                         drops: tin.drops,
                         marks: tin.marks,
@@ -235,19 +236,20 @@ impl Direction {
                 })
                 .collect()
         });
+        let rate =
+            statistics.and_then(|now| per_sec(now.sent_bytes, earlier.map(|before| before.sent_bytes)));
+        let delay = |us: Option<u32>| us.map(|us| current(us, rate, now.backlog_bytes));
         Self {
             way,
             device: now.device.clone(),
             kind: now.kind.clone(),
             spec: at.and_then(|at| now.qdiscs[at].spec.clone()),
             shaped_bits_per_sec: now.rate_bits_per_sec,
-            rate_bits_per_sec: statistics
-                .and_then(|now| per_sec(now.sent_bytes, earlier.map(|before| before.sent_bytes)))
-                .map(|bytes| bytes * 8.0),
+            rate_bits_per_sec: rate.map(|bytes| bytes * 8.0),
             packets_per_sec: statistics
                 .and_then(|now| per_sec(now.sent_packets, earlier.map(|before| before.sent_packets))),
-            delay_avg_us: now.delay_avg_us,
-            delay_peak_us: now.delay_peak_us,
+            delay_avg_us: delay(now.delay_avg_us),
+            delay_peak_us: delay(now.delay_peak_us),
             delay_base_us: now.delay_base_us,
             backlog_bytes: now.backlog_bytes,
             backlog_packets: now.backlog_packets,
@@ -257,6 +259,16 @@ impl Direction {
             marks_per_sec: per_sec(now.marks, before.map(|before| before.marks)),
             tins,
         }
+    }
+}
+
+/// A queue's delay at this moment. The kernel averages it over packets, so that of a queue without any stays what it was last,
+/// for hours: if nothing went out and nothing waits, nothing is delayed.
+fn current(delay_us: u32, sent_per_sec: Option<f64>, backlog_bytes: u32) -> u32 {
+    if sent_per_sec == Some(0.0) && backlog_bytes == 0 {
+        0
+    } else {
+        delay_us
     }
 }
 
@@ -281,4 +293,17 @@ pub(super) fn stream(site: &Arc<Site>, hz: u32) -> Receiver<Bytes> {
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_queue_delays_nothing_whatever_it_remembers() {
+        assert_eq!(current(12_500, Some(0.0), 0), 0);
+        assert_eq!(current(12_500, Some(80.0), 0), 12_500);
+        assert_eq!(current(12_500, Some(0.0), 1514), 12_500, "a packet waits");
+        assert_eq!(current(12_500, None, 0), 12_500, "the first sample knows no rate");
+    }
 }
