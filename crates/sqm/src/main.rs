@@ -9,6 +9,7 @@ mod http;
 mod plan_json;
 mod png;
 mod queues;
+mod rates;
 mod redact;
 mod replace;
 mod replay;

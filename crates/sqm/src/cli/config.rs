@@ -10,6 +10,7 @@ use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
 
 use crate::failure::Failure;
+use crate::rates::{self, Held};
 
 /// Which sections of which file.
 #[derive(clap::Args)]
@@ -50,6 +51,19 @@ pub(super) fn links() -> Vec<Link> {
     observe::links(&mut socket).unwrap_or_default()
 }
 
+/// The same at the rates that autorate has brought into force, and which these are.
+pub(crate) fn parse_in_force(
+    text: &[u8],
+    config: &Path,
+    socket: &mut Socket,
+    links: &[Link],
+    records: &Path,
+) -> Result<(Loaded, Held), Failure> {
+    let loaded = parse(text, config, links)?;
+    let file = config.display().to_string();
+    Ok(rates::in_force(socket, links, records, (text, &file), loaded))
+}
+
 impl Which {
     /// The plans asked for. All errors of the file go to standard error, and so do warnings.
     pub(super) fn plans(&self, links: &[Link]) -> Result<Vec<Plan>, Failure> {
@@ -58,10 +72,23 @@ impl Which {
             .warnings
             .iter()
             .for_each(|warning| eprintln!("warning: {warning}"));
-        self.narrow(loaded.plans, &self.config.display().to_string())
+        self.narrow(loaded.plans)
     }
 
-    fn narrow(&self, plans: Vec<Plan>, file: &str) -> Result<Vec<Plan>, Failure> {
+    /// The same at the rates that autorate has brought into force, and which these are; without warnings.
+    pub(super) fn plans_in_force(
+        &self,
+        socket: &mut Socket,
+        links: &[Link],
+        records: &Path,
+    ) -> Result<(Vec<Plan>, Held), Failure> {
+        let text = read(&self.config)?;
+        let (loaded, held) = parse_in_force(&text, &self.config, socket, links, records)?;
+        Ok((self.narrow(loaded.plans)?, held))
+    }
+
+    fn narrow(&self, plans: Vec<Plan>) -> Result<Vec<Plan>, Failure> {
+        let file = self.config.display();
         if plans.is_empty() {
             eprintln!("sqm: {file} has no enabled section: nothing is to be shaped");
         }

@@ -103,7 +103,7 @@ impl Args {
         let text = config::read(&self.config)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(shape::failure)?;
-        let loaded = config::parse(&text, &self.config, &links)?;
+        let (loaded, _) = config::parse_in_force(&text, &self.config, &mut socket, &links, &self.state_dir)?;
         let look = Duration::from_secs(self.seconds.into());
         collect(&mut socket, &links, &loaded.plans, &text, &self.state_dir, look).map_err(shape::failure)
     }

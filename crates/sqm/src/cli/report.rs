@@ -18,6 +18,7 @@ use crate::doctor::collect::collect;
 use crate::doctor::findings::diagnose;
 use crate::failure::Failure;
 use crate::queues::InterfaceStatus;
+use crate::rates;
 use crate::redact::redact;
 
 /// Write everything that a request for help needs into one text file, secrets removed.
@@ -81,6 +82,9 @@ impl Args {
             Ok(loaded) => {
                 let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
                 report.part("warnings", &warnings.join("\n"));
+                let (loaded, held) =
+                    rates::in_force(&mut socket, &links, &self.state_dir, (&text, &file), loaded);
+                report.part("rates by autorate", &rates::told(&held).join("\n"));
                 loaded.plans
             }
             Err(errors) => {

@@ -19,6 +19,7 @@ use super::confirm::Trial;
 use crate::daemon::{self, client};
 use crate::failure::Failure;
 use crate::queues::InterfaceStatus;
+use crate::rates;
 
 /// Shape the configured interfaces.
 ///
@@ -325,14 +326,49 @@ impl Status {
     }
 }
 
+/// Autorate may change a rate between the two looks that a comparison takes, but not each time.
+const LOOKS: usize = 5;
+
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(failure)?;
+        // For its warnings, once.
+        let _ = self.which.plans(&links)?;
+        let mut looks = 0;
+        let (differences, held) = loop {
+            looks += 1;
+            let (plans, held) = self
+                .which
+                .plans_in_force(&mut socket, &links, &self.state.state_dir)?;
+            let differences = self.differences(&mut socket, &plans)?;
+            if differences.is_empty() || held.is_empty() || looks == LOOKS {
+                break (differences, held);
+            }
+        };
+        if self.json {
+            println!(
+                "{}",
+                serde_json::to_string_pretty(&differences).context("writing JSON")?
+            );
+        } else {
+            rates::told(&held).iter().for_each(|line| println!("{line}"));
+            differences.iter().for_each(|difference| println!("{difference}"));
+        }
+        if !differences.is_empty() {
+            return Ok(ExitCode::FAILURE);
+        }
+        if !self.json {
+            println!("the kernel holds what is configured");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn differences(&self, socket: &mut Socket, plans: &[Plan]) -> Result<Vec<Difference>, Failure> {
         let mut differences = Vec::new();
-        for plan in self.which.plans(&links)? {
-            let observed = Observed::read(&mut socket, &plan).map_err(failure)?;
-            let found = verify::compare(&plan, &observed);
+        for plan in plans {
+            let observed = Observed::read(socket, plan).map_err(failure)?;
+            let found = verify::compare(plan, &observed);
             let foreign = owner::of(&observed.device, &self.state.state_dir).filter(|owner| owner != "sqm");
             if let (false, Some(_), Some(owner)) = (found.is_empty(), &plan.egress, foreign) {
                 differences.push(Difference {
@@ -343,21 +379,7 @@ impl Verify {
             }
             differences.extend(found);
         }
-        if self.json {
-            println!(
-                "{}",
-                serde_json::to_string_pretty(&differences).context("writing JSON")?
-            );
-        } else if differences.is_empty() {
-            println!("the kernel holds what is configured");
-        } else {
-            differences.iter().for_each(|difference| println!("{difference}"));
-        }
-        Ok(if differences.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(differences)
     }
 }
 

@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use sqm_core::autorate::{Both, Bounds};
 use sqm_core::spec::cake::Framing;
-use sqm_core::units::Rate;
 use sqm_plan::line::ConfiguredLine;
 
 use super::shared::Shared;
+use crate::rates::Rates;
 
 /// Of three operators, as all that many people's lines may ask: anycast resolvers that answer pings.
 const REFLECTORS: [&str; 9] = [
@@ -79,13 +79,6 @@ impl Line {
             },
         })
     }
-}
-
-/// The rates of both directions; none for one that is not shaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rates {
-    pub(super) download: Option<Rate>,
-    pub(super) upload: Option<Rate>,
 }
 
 /// What one controller tells of itself.

@@ -1,7 +1,5 @@
 //! Looking at an interface and repairing it: the hands of the [`Keeper`](super::keep::Keeper).
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sqm_kernel::apply::{self, Stopped};
@@ -12,11 +10,11 @@ use sqm_kernel::verify::{Difference, Observed, compare};
 use sqm_kernel::{Error, observe, stack};
 use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
-use sqm_plan::uci::{Document, Section};
 
-use super::autorate::{Line, Rates};
+use super::autorate::Line;
 use super::keep::{Named, Outcome};
 use crate::cli::confirm;
+use crate::rates::{self, Rates};
 
 /// What to do about a change that somebody else made to our queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -43,7 +41,7 @@ pub(super) struct Shaper {
     drift: Drift,
     pub(super) configuration: Configuration,
     /// Rates that hold instead of those of the file, by interface.
-    rates: BTreeMap<String, Rates>,
+    rates: rates::Held,
 }
 
 impl Shaper {
@@ -54,7 +52,7 @@ impl Shaper {
             state_dir,
             drift,
             configuration: Configuration::default(),
-            rates: BTreeMap::new(),
+            rates: rates::Held::new(),
         })
     }
 
@@ -257,7 +255,7 @@ impl Shaper {
 
     /// What a file says, with the rates that hold instead of its own.
     fn plans(&self, bytes: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
-        self.read(&self.with_rates(bytes), links)
+        self.read(&rates::written_into(bytes, &self.rates), links)
     }
 
     /// What a file says.
@@ -265,39 +263,6 @@ impl Shaper {
         let file = self.file.display().to_string();
         sqm_plan::load(bytes, &file, &|name| stack::device(links, name))
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
-    }
-
-    fn with_rates<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let parsed = || Document::parse_bytes(bytes).ok();
-        let Some(mut document) = Some(())
-            .filter(|()| !self.rates.is_empty())
-            .and_then(|()| parsed())
-        else {
-            return Cow::Borrowed(bytes);
-        };
-        for (interface, rates) in &self.rates {
-            let is_its = |section: &Section<'_>| {
-                let mut named = section
-                    .settings
-                    .iter()
-                    .filter(|setting| setting.name == "interface");
-                named
-                    .next_back()
-                    .is_some_and(|setting| setting.value == interface)
-            };
-            let sections = document.sections();
-            let sections: Vec<usize> = sections.iter().filter(|s| is_its(s)).map(|s| s.index).collect();
-            for section in sections {
-                for (option, rate) in [("download", rates.download), ("upload", rates.upload)] {
-                    if let Some(rate) = rate {
-                        let kbit = (rate.bits_per_sec() / 1000).max(1).to_string();
-                        let is_set = document.set(section, option, &kbit);
-                        debug_assert!(is_set, "the section is there");
-                    }
-                }
-            }
-        }
-        Cow::Owned(document.to_string().into_bytes())
     }
 
     pub(super) fn file(&self) -> &Path {

@@ -160,6 +160,39 @@ fn rates(home: &Home, when: &str) -> [(f64, String); 2] {
 }
 
 #[test]
+fn a_rate_that_autorate_may_choose_is_as_configured() {
+    let home = home(Clock::Virtual, &line(40_000, 8000));
+    let config = "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '40000'\n\toption upload '8000'\n\
+                  \toption script 'best_of_cake.qos'\n\toption autorate '1'\n\toption min_upload '5mbit'\n\toption max_upload '9mbit'\n";
+    home.write("/tmp/sqm", config.as_bytes()).expect("a file");
+    home.run_ok("router", &["sqm", "start", "--config", "/tmp/sqm"])
+        .expect("sqm start");
+    let verify = |rate: &str| {
+        home.script(&format!(
+            "set +e; tc -n router qdisc change dev wan0 root cake bandwidth {rate}
+             ip netns exec router sqm verify --config /tmp/sqm; echo code $?"
+        ))
+        .expect("the lab answers")
+    };
+    for rate in ["5mbit", "6mbit", "9mbit"] {
+        let said = verify(rate);
+        assert!(
+            said.contains(&format!("upload {rate}")) && said.contains("code 0"),
+            "{said}"
+        );
+    }
+    for rate in ["4900kbit", "9100kbit"] {
+        let said = verify(rate);
+        assert!(
+            said.contains("upload as configured") && said.contains("code 1"),
+            "{said}"
+        );
+    }
+    let said = verify("6mbit besteffort");
+    assert!(said.contains("besteffort") && said.contains("code 1"), "{said}");
+}
+
+#[test]
 #[ignore = "a minute; make nightly runs it"]
 fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
@@ -238,4 +271,6 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
          sleep 5; tc -n router qdisc show dev wan0 root | cmp - /tmp/then && cat /tmp/then",
     );
     assert!(kept.contains("cake 1: root"), "{kept}");
+    home.run_ok("router", &["sqm", "verify"])
+        .expect("they are what autorate may choose");
 }

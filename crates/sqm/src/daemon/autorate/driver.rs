@@ -9,9 +9,10 @@ use sqm_core::units::{Instant, Nanos, Rate};
 use super::log::Log;
 use super::prober::Prober;
 use super::traffic::Traffic;
-use super::{Line, Rates, Status};
+use super::{Line, Status};
 use crate::daemon::monotonic;
 use crate::daemon::shared::Shared;
+use crate::rates::Rates;
 
 /// Traffic is read so often under load, and so often on an idle line, where nothing else is done.
 const TICK: Nanos = Nanos::from_millis(50);

@@ -1,0 +1,131 @@
+//! Rates that hold instead of those of the file: `option autorate` moves them between their bounds.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sqm_core::units::Rate;
+use sqm_kernel::netlink::link::Link;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::stack;
+use sqm_plan::Loaded;
+use sqm_plan::line::ConfiguredLine;
+use sqm_plan::settings::Limits;
+use sqm_plan::uci::{Document, Section};
+
+use crate::queues::InterfaceStatus;
+
+/// The rates of both directions; none for one that is not shaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rates {
+    pub(crate) download: Option<Rate>,
+    pub(crate) upload: Option<Rate>,
+}
+
+/// By interface.
+pub(crate) type Held = BTreeMap<String, Rates>;
+
+/// A configuration's text with these rates for its own.
+pub(crate) fn written_into<'a>(text: &'a [u8], held: &Held) -> Cow<'a, [u8]> {
+    if held.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let Ok(mut document) = Document::parse_bytes(text) else {
+        return Cow::Borrowed(text);
+    };
+    for (interface, rates) in held {
+        let sections = document.sections();
+        let sections: Vec<usize> = sections
+            .iter()
+            .filter(|section| is_of(section, interface))
+            .map(|section| section.index)
+            .collect();
+        for section in sections {
+            for (option, rate) in [("download", rates.download), ("upload", rates.upload)] {
+                if let Some(rate) = rate {
+                    let kbit = (rate.bits_per_sec() / 1000).max(1).to_string();
+                    let is_set = document.set(section, option, &kbit);
+                    debug_assert!(is_set, "the section is there");
+                }
+            }
+        }
+    }
+    Cow::Owned(document.to_string().into_bytes())
+}
+
+/// Of an option that stands twice the last holds.
+fn is_of(section: &Section<'_>, interface: &str) -> bool {
+    let mut named = section
+        .settings
+        .iter()
+        .filter(|setting| setting.name == "interface");
+    named
+        .next_back()
+        .is_some_and(|setting| setting.value == interface)
+}
+
+/// A configuration planned at the rates that the kernel holds, where autorate may have chosen them, and these rates. A
+/// rate beyond its bounds nobody has chosen: the file's is planned.
+pub(crate) fn in_force(
+    socket: &mut Socket,
+    links: &[Link],
+    records: &Path,
+    (text, file): (&[u8], &str),
+    loaded: Loaded,
+) -> (Loaded, Held) {
+    let held: Held = loaded
+        .lines
+        .iter()
+        .filter_map(|line| {
+            let status = line
+                .autorate
+                .as_ref()
+                .and_then(|_| InterfaceStatus::read(socket, links, &line.interface, records).ok())?;
+            Some((line.interface.clone(), chosen(line, &status)))
+        })
+        .collect();
+    let device_of = |name: &str| stack::device(links, name);
+    match sqm_plan::load(&written_into(text, &held), file, &device_of) {
+        Ok(again) => (
+            Loaded {
+                warnings: loaded.warnings,
+                ..again
+            },
+            held,
+        ),
+        Err(_) => (loaded, Held::new()),
+    }
+}
+
+/// For people, one line each.
+pub(crate) fn told(held: &Held) -> Vec<String> {
+    let mbit = |rate: Option<Rate>| rate.map_or_else(|| "as configured".to_owned(), |rate| rate.to_string());
+    held.iter()
+        .map(|(interface, rates)| {
+            let (download, upload) = (mbit(rates.download), mbit(rates.upload));
+            format!("{interface}: autorate holds download {download}, upload {upload}")
+        })
+        .collect()
+}
+
+fn chosen(line: &ConfiguredLine, status: &InterfaceStatus) -> Rates {
+    let egress = status.egress.rate_bits_per_sec;
+    let ingress = status
+        .ingress
+        .as_ref()
+        .and_then(|ingress| ingress.rate_bits_per_sec);
+    let (download, upload) = match line.faces_lan {
+        true => (egress, ingress),
+        false => (ingress, egress),
+    };
+    let limits = line.autorate.as_ref();
+    let within = |rate: Option<u64>, configured: Option<Rate>, limits: Limits| {
+        let rate = Rate::from_bits_per_sec(rate?);
+        let is_within = limits.min.is_none_or(|min| rate >= min) && limits.max.is_none_or(|max| rate <= max);
+        (configured.is_some() && is_within).then_some(rate)
+    };
+    Rates {
+        download: limits.and_then(|limits| within(download, line.download, limits.download)),
+        upload: limits.and_then(|limits| within(upload, line.upload, limits.upload)),
+    }
+}
