@@ -13,7 +13,7 @@ test: export CARGO_INCREMENTAL = 0
 test: lint lab-kernel flent web
 	cargo test --workspace --no-run
 	cargo test -p sqm --test lab --no-run
-	$(MAKE) --keep-going --jobs=3 --output-sync=line lab-suites page-suites other-suites
+	$(MAKE) --keep-going --jobs=3 lab-suites page-suites other-suites
 
 lab-suites:
 	cargo test -p sqm --test lab
