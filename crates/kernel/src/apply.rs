@@ -171,6 +171,23 @@ pub fn start_from(
     }
 }
 
+/// Goes from one plan that is in force to another that differs in rates, without looking at the kernel before or after:
+/// for rates that change many times a second. False, and nothing done, if it takes more than that. After an error nobody
+/// knows what holds: look with [`start`].
+pub fn change_rates(socket: &mut Socket, links: &[Link], from: &Plan, to: &Plan) -> Result<bool, Error> {
+    let Some(steps) = diff::changes(from, to) else {
+        return Ok(false);
+    };
+    let (interface, ifb) = (&to.interface, to.ifb());
+    let is_ours = |link: &&Link| link.name == *interface || link.name == ifb;
+    let mut links: Vec<Link> = links.iter().filter(is_ours).cloned().collect();
+    for step in steps {
+        // Its notes are of what is made new.
+        let _ = perform(socket, &mut links, &step)?;
+    }
+    Ok(true)
+}
+
 impl Started {
     /// Puts back what was there before this start.
     pub fn undo(self, socket: &mut Socket, store: &Store) -> Result<(), Error> {

@@ -153,6 +153,55 @@ pub fn steps(plan: &Plan, observed: &Observed) -> Vec<Step> {
     steps
 }
 
+/// The steps from one plan that is in force to another that differs only in parameters which can be changed in place,
+/// such as rates; none if it takes more than that, or a look at the kernel.
+pub fn changes(from: &Plan, to: &Plan) -> Option<Vec<Step>> {
+    let same_place = from.interface == to.interface && from.firewall == to.firewall;
+    let mut steps = Vec::new();
+    for (device, from, to) in [
+        (to.interface.clone(), &from.egress, &to.egress),
+        (to.ifb(), &from.ingress, &to.ingress),
+    ] {
+        match (from, to) {
+            (None, None) => {}
+            (Some(from), Some(to)) => tree_changes(&device, from, to, &mut steps)?,
+            _ => return None,
+        }
+    }
+    same_place.then_some(steps)
+}
+
+fn tree_changes(device: &str, from: &Tree, to: &Tree, steps: &mut Vec<Step>) -> Option<()> {
+    let same_size = from.qdiscs.len() == to.qdiscs.len() && from.classes.len() == to.classes.len();
+    if !same_size || from.filters != to.filters {
+        return None;
+    }
+    for (from, to) in from.qdiscs.iter().zip(&to.qdiscs) {
+        let same_place = (from.parent, from.handle, &from.stab) == (to.parent, to.handle, &to.stab);
+        // Of the other kinds it depends on what the kernel holds.
+        let can = from.qdisc == to.qdisc
+            || matches!(
+                (&from.qdisc, &to.qdisc),
+                (Qdisc::Cake(_), Qdisc::Cake(_)) | (Qdisc::CakeMq(_), Qdisc::CakeMq(_))
+            );
+        if !same_place || !can {
+            return None;
+        }
+        if from != to {
+            steps.push(Step::ChangeQdisc(device.to_owned(), to.clone()));
+        }
+    }
+    for (from, to) in from.classes.iter().zip(&to.classes) {
+        if (from.parent, from.id) != (to.parent, to.id) {
+            return None;
+        }
+        if from != to {
+            steps.push(Step::PutClass(device.to_owned(), to.clone(), false));
+        }
+    }
+    Some(())
+}
+
 /// The queues of one device become the tree.
 fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>) {
     let Some(now) = now else {
@@ -269,5 +318,71 @@ fn can_change(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> boo
         | (Qdisc::Bfifo(planned), Qdisc::Bfifo(_))
         | (Qdisc::PfifoHeadDrop(planned), Qdisc::PfifoHeadDrop(_)) => planned.limit.is_some(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(script: &str, options: &str) -> Plan {
+        let text = format!(
+            "config queue\n\toption enabled '1'\n\toption interface 'eth0'\n\toption script '{script}.qos'\n{options}"
+        );
+        let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::recipes::Device::absent);
+        loaded.expect("a configuration").plans.remove(0)
+    }
+
+    fn at(script: &str, rates: (u32, u32), more: &str) -> Plan {
+        let (download, upload) = rates;
+        plan(
+            script,
+            &format!("\toption download '{download}'\n\toption upload '{upload}'\n{more}"),
+        )
+    }
+
+    #[test]
+    fn other_rates_take_no_look_at_the_kernel() {
+        for script in ["best_of_cake", "piece_of_cake", "layer_cake"] {
+            let from = at(script, (20_000, 4000), "");
+            assert_eq!(changes(&from, &from), Some(Vec::new()));
+            let steps = changes(&from, &at(script, (30_000, 5000), "")).expect("rates only");
+            let devices: Vec<_> = steps
+                .iter()
+                .map(|step| match step {
+                    Step::ChangeQdisc(device, _) => device.as_str(),
+                    other => panic!("{other}"),
+                })
+                .collect();
+            assert_eq!(devices, ["eth0", "ifb4eth0"]);
+            assert_eq!(
+                changes(&from, &at(script, (20_000, 5000), "")).map(|s| s.len()),
+                Some(1)
+            );
+        }
+        // Classes of HTB.
+        let steps = changes(
+            &at("simple", (20_000, 8000), ""),
+            &at("simple", (30_000, 8000), ""),
+        );
+        let steps = steps.expect("rates only");
+        assert!(
+            !steps.is_empty()
+                && steps
+                    .iter()
+                    .all(|step| matches!(step, Step::PutClass(_, _, false)))
+        );
+    }
+
+    #[test]
+    fn other_queues_take_a_look_at_the_kernel() {
+        let from = at("piece_of_cake", (20_000, 4000), "");
+        for other in [
+            at("simple", (20_000, 4000), ""),
+            at("layer_cake", (0, 4000), ""),
+            at("piece_of_cake", (0, 4000), ""),
+        ] {
+            assert_eq!(changes(&from, &other), None);
+        }
     }
 }

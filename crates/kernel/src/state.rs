@@ -114,9 +114,16 @@ impl Store {
                 source,
             }
         };
-        fs::create_dir_all(directory).map_err(at("make the directory of", directory))?;
         let path = directory.join("lock");
-        let lock = File::create(&path).map_err(at("lock", &path))?;
+        let lock = match File::create(&path) {
+            // It is there but the first time.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs::create_dir_all(directory).map_err(at("make the directory of", directory))?;
+                File::create(&path)
+            }
+            other => other,
+        };
+        let lock = lock.map_err(at("lock", &path))?;
         Ok((path, lock))
     }
 

@@ -75,11 +75,13 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let _alone = alone(&options.state_dir)?;
     let signals = Signals::catch()?;
     // Before anything is looked at: what changes in between is told.
-    let monitor = Monitor::open().context("cannot listen to the kernel's news")?;
+    let mut monitor = Monitor::open().context("cannot listen to the kernel's news")?;
     let recovered = trial::recover(&options.config)?;
     let config = options.config.clone();
     let mut shaper = Shaper::new(options.config, options.state_dir.clone(), options.drift)
         .context("cannot open a netlink socket")?;
+    // Every check looks at what it has changed.
+    monitor.ignore(shaper.socket());
     let named = shaper.load().map_err(|errors| {
         errors.iter().for_each(|error| eprintln!("error: {error}"));
         Failure::Usage(anyhow!("the configuration is wrong; nothing was done"))
@@ -312,7 +314,9 @@ impl Daemon {
         for (interface, rates) in self.shared.autorate.take_wanted() {
             let sections = self.keeper.sections();
             let section = sections.iter().find(|section| section.interface == interface);
-            let is_shaped = section.is_some_and(|section| section.state == State::Shaped);
+            // After news the check that they make due brings the rates, too.
+            let is_shaped =
+                section.is_some_and(|section| section.state == State::Shaped && !section.has_news());
             if let Err(error) = self.shaper.set_rates(&interface, rates, is_shaped) {
                 trouble = Some(format!("{interface}: {error}"));
             }

@@ -7,7 +7,7 @@ use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 
 use super::attribute::i32_at;
 use super::link::{Link, decode_link};
-use super::socket::{Message, messages};
+use super::socket::{Message, Socket, messages};
 
 /// Multicast groups of `linux/rtnetlink.h` and `linux/netfilter/nfnetlink.h`.
 const RTNLGRP_LINK: u32 = 1;
@@ -45,6 +45,8 @@ pub enum News {
 pub struct Monitor {
     route: netlink_sys::Socket,
     firewall: Option<netlink_sys::Socket>,
+    /// Changes of queues by the socket of this number are no news.
+    own: Option<u32>,
 }
 
 impl Monitor {
@@ -53,7 +55,13 @@ impl Monitor {
         Ok(Self {
             route: listening(NETLINK_ROUTE, &[RTNLGRP_LINK, RTNLGRP_TC])?,
             firewall: listening(NETLINK_NETFILTER, &[NFNLGRP_NFTABLES]).ok(),
+            own: None,
         })
+    }
+
+    /// What this socket changes in queues is no news from now on: whoever has it knows.
+    pub fn ignore(&mut self, own: &Socket) {
+        self.own = Some(own.port());
     }
 
     /// What to wait on.
@@ -66,9 +74,12 @@ impl Monitor {
     /// All that has come since, in order, up to some hundreds; does not wait.
     pub fn read(&self) -> io::Result<Vec<News>> {
         let mut news = Vec::new();
-        drain(&self.route, &mut news, decode)?;
+        drain(&self.route, &mut news, |port, message| {
+            let is_own = self.own == Some(port) && RTM_TRAFFIC.contains(&message.kind);
+            if is_own { None } else { decode(message) }
+        })?;
         if let Some(firewall) = &self.firewall {
-            drain(firewall, &mut news, |_| Some(News::Firewall))?;
+            drain(firewall, &mut news, |_, _| Some(News::Firewall))?;
         }
         // Firewalls are loaded rule by rule.
         news.dedup();
@@ -91,11 +102,14 @@ fn listening(protocol: isize, groups: &[u32]) -> io::Result<netlink_sys::Socket>
 fn drain(
     socket: &netlink_sys::Socket,
     news: &mut Vec<News>,
-    decode: impl Fn(&Message) -> Option<News>,
+    decode: impl Fn(u32, &Message) -> Option<News>,
 ) -> io::Result<()> {
     for _ in 0..MOST_READS {
         match socket.recv_from_full() {
-            Ok((bytes, _)) => news.extend(messages(&bytes).iter().filter_map(&decode)),
+            Ok((bytes, _)) => {
+                let told = messages(&bytes);
+                news.extend(told.iter().filter_map(|(port, message)| decode(*port, message)));
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {

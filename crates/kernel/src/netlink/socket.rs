@@ -125,6 +125,16 @@ impl Socket {
         })
     }
 
+    /// Its number, which the kernel's news of what it changed carry.
+    pub fn port(&self) -> u32 {
+        let mut address = netlink_sys::SocketAddr::new(0, 0);
+        match self.inner.get_address(&mut address) {
+            Ok(()) => address.port_number(),
+            // The kernel's own number: nobody's news.
+            Err(_) => 0,
+        }
+    }
+
     /// Sends a request that changes something, and waits for its acknowledgement.
     pub fn request(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
         fault::before_a_change()?;
@@ -307,6 +317,7 @@ struct Header {
     kind: u16,
     flags: u16,
     sequence: u32,
+    port: u32,
 }
 
 fn encode(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
@@ -321,22 +332,23 @@ fn encode(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The messages of one datagram, whoever they are for.
-pub(super) fn messages(bytes: &[u8]) -> Vec<Message> {
+/// The messages of one datagram, whoever they are for, and the number of the socket that caused each.
+pub(super) fn messages(bytes: &[u8]) -> Vec<(u32, Message)> {
     split(bytes)
         .into_iter()
-        .map(|(Header { kind, .. }, body)| Message { kind, body })
+        .map(|(Header { kind, port, .. }, body)| (port, Message { kind, body }))
         .collect()
 }
 
 /// The messages of one datagram.
 fn split(mut bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
     let mut messages = Vec::new();
-    while let (Some(length), Some(kind), Some(flags), Some(sequence)) = (
+    while let (Some(length), Some(kind), Some(flags), Some(sequence), Some(port)) = (
         u32_at(bytes, 0),
         u16_at(bytes, 4),
         u16_at(bytes, 6),
         u32_at(bytes, 8),
+        u32_at(bytes, 12),
     ) {
         let length = length as usize;
         let Some(body) = bytes.get(HEADER..length) else {
@@ -347,6 +359,7 @@ fn split(mut bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
                 kind,
                 flags,
                 sequence,
+                port,
             },
             body.to_vec(),
         ));

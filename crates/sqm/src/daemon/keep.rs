@@ -294,6 +294,11 @@ impl Section {
         }
     }
 
+    /// Whether it waits to be looked at because of news.
+    pub(super) fn has_news(&self) -> bool {
+        self.first_news.is_some()
+    }
+
     fn has(&self, index: u32) -> bool {
         let is_it = |device: &Option<Device>| device.is_some_and(|device| device.index == index);
         is_it(&self.device) || is_it(&self.ifb_device)

@@ -1,5 +1,6 @@
 //! Looking at an interface and repairing it: the hands of the [`Keeper`](super::keep::Keeper).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sqm_kernel::apply::{self, Stopped};
@@ -42,6 +43,14 @@ pub(super) struct Shaper {
     pub(super) configuration: Configuration,
     /// Rates that hold instead of those of the file, by interface.
     rates: rates::Held,
+    /// What was found or brought into force last, by interface: rates change from there without a look at the kernel.
+    in_force: BTreeMap<String, InForce>,
+}
+
+struct InForce {
+    plan: Plan,
+    /// All devices then.
+    links: Vec<Link>,
 }
 
 impl Shaper {
@@ -53,7 +62,13 @@ impl Shaper {
             drift,
             configuration: Configuration::default(),
             rates: rates::Held::new(),
+            in_force: BTreeMap::new(),
         })
+    }
+
+    /// What changes queues: its news are none.
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// The file's rates hold again.
@@ -61,7 +76,7 @@ impl Shaper {
         self.rates.remove(interface);
     }
 
-    /// Has these rates from now on, and brings them into force if the interface is shaped.
+    /// Has these rates from now on, and brings them into force if the interface is shaped and there is no news of it.
     pub(super) fn set_rates(&mut self, interface: &str, rates: Rates, is_shaped: bool) -> Result<(), String> {
         self.rates.insert(interface.to_owned(), rates);
         if !is_shaped {
@@ -71,18 +86,50 @@ impl Shaper {
             // Whoever holds it is waited for by the next check.
             return Ok(());
         };
+        if confirm::is_awaited(&self.state_dir) {
+            // The next check sees to it.
+            return Ok(());
+        }
+        if self.change_rates(interface) {
+            return Ok(());
+        }
         let record = store.read(interface).map_err(text)?;
         let links = self.links().map_err(text)?;
         let is_ours = links.iter().any(|link| {
             link.name == interface && record.as_ref().is_some_and(|record| record.index == link.index)
         });
-        if !is_ours || confirm::is_awaited(&self.state_dir) {
-            // The next check sees to it.
+        if !is_ours {
             return Ok(());
         }
         let plan = self.plan(interface, &links)?;
         let observed = Observed::read(&mut self.socket, &plan).map_err(text)?;
         let _ = apply::start_from(&mut self.socket, &store, &plan, observed).map_err(text)?;
+        self.remember(plan)
+    }
+
+    /// Only the rates differ from what is in force, as far as is known: two requests to the kernel where a look at everything,
+    /// before and after, takes dozens. The keeper's checks look. False if it could not be done so.
+    fn change_rates(&mut self, interface: &str) -> bool {
+        // Whatever goes wrong, what is in force is no longer known.
+        let Some(before) = self.in_force.remove(interface) else {
+            return false;
+        };
+        let Ok(plan) = self.plan(interface, &before.links) else {
+            return false;
+        };
+        let is_done = apply::change_rates(&mut self.socket, &before.links, &before.plan, &plan);
+        let is_done = is_done.is_ok_and(|is_done| is_done);
+        if is_done {
+            self.in_force
+                .insert(interface.to_owned(), InForce { plan, ..before });
+        }
+        is_done
+    }
+
+    fn remember(&mut self, plan: Plan) -> Result<(), String> {
+        let links = self.links().map_err(text)?;
+        let interface = plan.interface.clone();
+        self.in_force.insert(interface, InForce { plan, links });
         Ok(())
     }
 
@@ -140,6 +187,7 @@ impl Shaper {
     }
 
     fn try_check(&mut self, interface: &str, shaped: Option<u32>, asked: bool) -> Result<Outcome, String> {
+        self.in_force.remove(interface);
         // Nobody else changes anything from here on.
         let Some(store) = Store::try_open(&self.state_dir).map_err(text)? else {
             return Ok(Outcome::Busy { asked });
@@ -159,6 +207,7 @@ impl Shaper {
         let record = store.read(interface).map_err(text)?;
         let is_ours = record.as_ref().is_some_and(|record| record.index == index);
         if differences.is_empty() && is_ours {
+            self.remember(plan)?;
             return Ok(Outcome::AsPlanned { index });
         }
         if !asked && shaped == Some(index) {
@@ -174,6 +223,7 @@ impl Shaper {
             }
         }
         let started = apply::start_from(&mut self.socket, &store, &plan, observed).map_err(text)?;
+        self.remember(plan)?;
         if started.changes.is_empty() {
             return Ok(Outcome::AsPlanned { index });
         }

@@ -64,7 +64,8 @@ fn vary(home: &Home, schedule: &[(u64, u64, u64)]) {
             )
             .expect("a String takes everything");
         }
-        write!(script, "sleep {seconds}; ").expect("a String takes everything");
+        write!(script, "sleep {seconds}; ")
+            .expect("a String takes everything");
     }
     home.script(&format!("{script}) >/tmp/vary 2>&1 &"))
         .expect("the modem takes orders");
@@ -271,6 +272,6 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
          sleep 5; tc -n router qdisc show dev wan0 root | cmp - /tmp/then && cat /tmp/then",
     );
     assert!(kept.contains("cake 1: root"), "{kept}");
-    home.run_ok("router", &["sqm", "verify"])
+    home.run_ok("router", &["sqm", "verify", "--config", "/tmp/sqm"])
         .expect("they are what autorate may choose");
 }

@@ -7,6 +7,7 @@ use sqm_core::autorate::{Autorate, Both, Choice, Controller, Decision, Direction
 use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::log::Log;
+use super::passive::Passive;
 use super::prober::Prober;
 use super::traffic::Traffic;
 use super::{Line, Status};
@@ -25,7 +26,7 @@ const NOTHING_FOLLOWS: Nanos = Nanos::from_millis(1000);
 /// Cuts are told at most so often.
 const TELLS: Nanos = Nanos::from_millis(1000);
 /// The status that others read is renewed so often.
-const STATUS: Nanos = Nanos::from_millis(200);
+const STATUS: Nanos = Nanos::from_millis(500);
 
 /// The controller of one interface.
 pub(super) struct Driver {
@@ -34,6 +35,7 @@ pub(super) struct Driver {
     controller: Autorate,
     prober: Prober,
     traffic: Traffic,
+    passive: Passive,
     log: Log,
     /// The rates that were asked for last, and when.
     written: Both<Rate>,
@@ -42,6 +44,8 @@ pub(super) struct Driver {
     cuts: Both<u64>,
     told_at: Instant,
     status_at: Instant,
+    /// Of the prober, as told.
+    trouble: Option<String>,
 }
 
 impl Driver {
@@ -52,6 +56,7 @@ impl Driver {
         let device = (!line.faces_lan).then(|| line.interface.clone());
         Self {
             controller: Autorate::new(now, line.bounds, Both::default()),
+            passive: Passive::new((!line.faces_lan).then(|| line.interface.clone())),
             log: Log::new(line.log.clone()),
             prober: Prober::new(&line.reflectors, device),
             traffic: Traffic::new(&line.interface, line.framing, line.faces_lan),
@@ -64,6 +69,7 @@ impl Driver {
             cuts: Both::default(),
             told_at: now,
             status_at: now,
+            trouble: None,
             line,
             shared,
         }
@@ -74,57 +80,63 @@ impl Driver {
         let mut samples = Vec::new();
         let (mut tick, mut probe) = (monotonic(), monotonic());
         let mut probes = Probes::Off;
-        let mut decided = None;
         while !stop.load(Ordering::Acquire) {
             let now = monotonic();
             let next = match probes {
                 Probes::Off => tick,
                 Probes::Every(_) => tick.min(probe),
             };
-            if next > now {
-                self.prober.wait(next.since(now));
-            }
+            let has_answers = next > now && self.prober.wait(next.since(now));
             let now = monotonic();
+            let mut is_tick = now >= tick;
             if let Probes::Every(gap) = probes
                 && now >= probe
             {
                 self.prober.send(now);
                 probe = now + jittered(gap, now);
+                // Awake already: not once more for the counters.
+                is_tick |= now + Nanos(TICK.0 / 2) >= tick;
             }
-            self.prober.receive(&mut samples);
-            let is_tick = now >= tick;
+            if has_answers {
+                self.prober.receive(&mut samples);
+            }
             if is_tick {
+                self.prober.overdue(now, &mut samples);
                 self.traffic.read(now, &mut samples);
-            }
-            if is_tick || !samples.is_empty() {
-                let decision = self.controller.step(monotonic(), &samples);
-                samples.clear();
-                if probes == Probes::Off {
-                    probe = now;
+                match probes {
+                    Probes::Off => self.passive.rest(),
+                    Probes::Every(_) => self
+                        .passive
+                        .look(now, self.traffic.packets_per_sec(), &mut samples),
                 }
-                probes = decision.probes;
-                self.follow(&decision);
-                decided = Some(decision);
             }
-            if is_tick {
-                if let Some(decision) = &decided
-                    && probes != Probes::Off
-                {
-                    let load = |direction| self.traffic.load(direction);
-                    self.log
-                        .write(decision, load(Direction::Ingress), load(Direction::Egress));
-                }
-                tick = now
-                    + match probes {
-                        Probes::Off => IDLE_TICK,
-                        Probes::Every(_) => TICK,
-                    };
+            if !is_tick && samples.is_empty() {
+                continue;
             }
+            let decision = self.controller.step(now, &samples);
+            samples.clear();
+            if probes == Probes::Off {
+                probe = now;
+            }
+            probes = decision.probes;
+            self.follow(now, &decision);
+            if !is_tick {
+                continue;
+            }
+            if probes != Probes::Off {
+                let load = |direction| self.traffic.load(direction);
+                self.log
+                    .write(&decision, load(Direction::Ingress), load(Direction::Egress));
+            }
+            tick = now
+                + match probes {
+                    Probes::Off => IDLE_TICK,
+                    Probes::Every(_) => TICK,
+                };
         }
     }
 
-    fn follow(&mut self, decision: &Decision) {
-        let now = monotonic();
+    fn follow(&mut self, now: Instant, decision: &Decision) {
         for direction in Direction::BOTH {
             if self.line.is_shaped[direction] {
                 self.note(now, direction, decision.rates[direction]);
@@ -143,6 +155,7 @@ impl Driver {
             return;
         }
         self.status_at = now;
+        self.tell_trouble();
         self.shared
             .autorate
             .tell(&self.line.interface, self.status(decision), wanted);
@@ -201,6 +214,20 @@ impl Driver {
         }
     }
 
+    fn tell_trouble(&mut self) {
+        let trouble = self.prober.trouble();
+        if trouble == self.trouble.as_deref() {
+            return;
+        }
+        self.trouble = trouble.map(ToOwned::to_owned);
+        if let Some(trouble) = trouble {
+            let text = format!("no reflector can be asked: {trouble}");
+            self.shared
+                .journal
+                .tell("autorate", Some(&self.line.interface), text);
+        }
+    }
+
     fn status(&self, decision: &Decision) -> Status {
         let of = |direction: Direction| super::Direction {
             rate_bits_per_sec: decision.rates[direction].rate.bits_per_sec(),
@@ -214,6 +241,7 @@ impl Driver {
             is_probing: decision.probes != Probes::Off,
             probes_sent: self.prober.sent(),
             reflectors: self.prober.reflectors(),
+            tcp_round_trips: self.passive.round_trips(),
         }
     }
 }

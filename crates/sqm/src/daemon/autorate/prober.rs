@@ -24,12 +24,18 @@ const TRIES: u32 = 3;
 /// The shortest time between two attempts where there is little hope: to open a socket without a device, to ask when nobody
 /// answers.
 const REOPEN: Nanos = Nanos::from_millis(1000);
+/// So many that tell the directions apart are enough to decide by, and the others are asked with one probe in so many, to
+/// know them when they are needed.
+const ENOUGH: usize = 3;
+const OTHERS: u32 = 8;
 
 /// Probes and whom they ask.
 pub(super) struct Prober {
     /// The device that they leave by.
     device: Option<String>,
     sockets: [Option<Socket>; 2],
+    /// Why nobody can be asked.
+    trouble: Option<String>,
     opened_at: Option<Instant>,
     /// Marks our probes: the identifier of timestamps, the beginning of an echo's payload.
     cookie: [u8; 8],
@@ -80,6 +86,7 @@ impl Prober {
         Self {
             device,
             sockets: [None, None],
+            trouble: None,
             opened_at: None,
             cookie,
             asked: reflectors.iter().copied().map(Asked::new).collect(),
@@ -99,10 +106,15 @@ impl Prober {
         if all_rest && self.sent_at.is_some_and(|at| now.since(at) < REOPEN) {
             return;
         }
+        let one_way = |asked: &Asked| asked.answers_timestamps && !rests(asked);
+        let are_enough = self.asked.iter().filter(|asked| one_way(asked)).count() >= ENOUGH;
+        let only_one_way = are_enough && !self.number.is_multiple_of(OTHERS);
         for _ in 0..self.asked.len() {
             let index = self.next;
             self.next = (index + 1) % self.asked.len();
-            if (all_rest || !rests(&self.asked[index])) && self.ask(index, now) {
+            let asked = &self.asked[index];
+            let is_wanted = all_rest || !rests(asked) && (!only_one_way || one_way(asked));
+            if is_wanted && self.ask(index, now) {
                 self.sent_at = Some(now);
                 return;
             }
@@ -149,8 +161,8 @@ impl Prober {
         u16::from_be_bytes([self.cookie[6], self.cookie[7]])
     }
 
-    /// Waits for answers, at most so long.
-    pub(super) fn wait(&self, most: Nanos) {
+    /// Waits for answers, at most so long; whether there may be some.
+    pub(super) fn wait(&self, most: Nanos) -> bool {
         let mut watched: Vec<PollFd<'_>> = self
             .sockets
             .iter()
@@ -162,10 +174,10 @@ impl Prober {
             tv_nsec: (most.0 % 1_000_000_000) as i64,
         };
         // Interrupted, it is only shorter.
-        let _ = poll(&mut watched, Some(&most));
+        poll(&mut watched, Some(&most)) != Ok(0)
     }
 
-    /// Takes the answers that have come, and what has not come.
+    /// Takes the answers that have come.
     pub(super) fn receive(&mut self, samples: &mut Vec<Sample>) {
         for v6 in [false, true] {
             let mut buffer = [0; 512];
@@ -178,7 +190,10 @@ impl Prober {
                 }
             }
         }
-        let now = monotonic();
+    }
+
+    /// Takes what has not come.
+    pub(super) fn overdue(&mut self, now: Instant, samples: &mut Vec<Sample>) {
         for (index, asked) in self.asked.iter_mut().enumerate() {
             asked.overdue(index as u16, now, samples);
         }
@@ -233,6 +248,11 @@ impl Prober {
         samples.push(Sample { at: now, signal });
     }
 
+    /// Why nobody can be asked.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
@@ -262,10 +282,16 @@ impl Prober {
             }
             Ok(socket)
         };
-        self.sockets = [
-            open(Domain::IPV4, Protocol::ICMPV4).ok(),
-            open(Domain::IPV6, Protocol::ICMPV6).ok(),
+        let opened = [
+            open(Domain::IPV4, Protocol::ICMPV4),
+            open(Domain::IPV6, Protocol::ICMPV6),
         ];
+        // One version of IP is enough.
+        self.trouble = match &opened {
+            [Err(error), Err(_)] => Some(error.to_string()),
+            _ => None,
+        };
+        self.sockets = opened.map(Result::ok);
     }
 }
 

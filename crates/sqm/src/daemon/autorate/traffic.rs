@@ -21,6 +21,7 @@ pub(super) struct Traffic {
     files: Option<Both<[File; 2]>>,
     last: Option<(Instant, Both<Counted>)>,
     load: Both<u64>,
+    packets: Both<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -38,12 +39,14 @@ impl Traffic {
             files: None,
             last: None,
             load: Both::default(),
+            packets: Both::default(),
         }
     }
 
     /// What passed since the last call; nothing if the device is not there or is another one.
     pub(super) fn read(&mut self, now: Instant, samples: &mut Vec<Sample>) {
-        let Some(counted) = self.count() else {
+        let before = self.last.map(|(_, counted)| counted);
+        let Some(counted) = self.count(before) else {
             // A device that comes back begins again.
             (self.files, self.last) = (None, None);
             return;
@@ -64,6 +67,7 @@ impl Traffic {
                 span,
             };
             self.load[direction] = rate(bytes, span).bits_per_sec();
+            self.packets[direction] = rate(packets, span).bits_per_sec() / 8;
             samples.push(Sample { at: now, signal });
         }
     }
@@ -72,17 +76,28 @@ impl Traffic {
         self.load[direction]
     }
 
-    fn count(&mut self) -> Option<Both<Counted>> {
+    /// Of the direction that has more.
+    pub(super) fn packets_per_sec(&self) -> u64 {
+        self.packets.ingress.max(self.packets.egress)
+    }
+
+    fn count(&mut self, before: Option<Both<Counted>>) -> Option<Both<Counted>> {
         if self.files.is_none() {
             self.files = self.open().ok();
         }
         let files = self.files.as_ref()?;
         let count = |direction| {
             let [bytes, packets] = &files[direction];
-            Some(Counted {
-                bytes: number(bytes)?,
-                packets: number(packets)?,
-            })
+            let bytes = number(bytes)?;
+            // No bytes, no packets: on an idle line a file less is read.
+            let same = before
+                .map(|before| before[direction])
+                .filter(|before| before.bytes == bytes);
+            let packets = match same {
+                Some(same) => same.packets,
+                None => number(packets)?,
+            };
+            Some(Counted { bytes, packets })
         };
         Some(Both {
             ingress: count(Direction::Ingress)?,
