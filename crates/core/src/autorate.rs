@@ -10,18 +10,22 @@
 //!   last 30 active seconds. What it shows above that is its vote on the queue. The second smallest of the four newest
 //!   votes counts, so that one reflector can neither cut the rate nor hide a queue. A probe that is overdue votes with
 //!   its age, so that a collapse is seen before its replies arrive. Votes that contradict each other count as none.
-//! * **Capacity.** While a queue grows, a line delivers what is sent times `time / (time + growth of the delay)`. This
-//!   estimate, not a fixed factor, is what a cut goes to; less while the queue drains.
-//! * **Growth.** Quick far below the rate at which a queue last appeared, slow near it, then a pause that doubles each
-//!   time the same rate is confirmed, then faster and faster.
+//! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
+//!   to it it carries `sent * time / (time + growth of the delay)`. The rate is that, less what empties the queue down to
+//!   5 ms in a tenth of a second or two.
+//! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it.
+//! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
+//!   other stays below what was found, and the first is accused of a queue, unless the arrivals say otherwise. What does not
+//!   help is taken back, and the other is accused.
 //! * **Not our queue.** A delay that stays when the rate is cut, and loses no probes, is a new path: the baseline
 //!   moves and the rate comes back.
 //! * **No load**: the rate stays, probes stop. **No signals**: the rate stays for a while, then goes to base.
 //!
 //! # Sources
 //!
-//! The capacity estimate is that of packet trains (Dovrolis et al., INFOCOM 2001); growth around a remembered ceiling
-//! follows CUBIC (RFC 9438 section 4.1) in spirit, windowed minimum baselines BBR and LEDBAT (RFC 6817 section 3.4.2).
+//! The capacity estimate is that of packet trains (Dovrolis et al., INFOCOM 2001); aiming at a small queue follows PIE (RFC
+//! 8033 section 4.2) in spirit, its size CoDel (RFC 8289 section 4.3), growth around what was found CUBIC (RFC 9438 section
+//! 4.1), windowed minimum baselines BBR and LEDBAT (RFC 6817 section 3.4.2).
 //!
 //! # How it is tested
 //!
@@ -141,7 +145,19 @@ pub enum Signal {
         /// The round trip.
         rtt: Nanos,
     },
-    /// What passed the shaper in the time that ends now.
+    /// The same round trip, of which the far host's time stamp (RFC 7323) says how much was which way.
+    FlowOneWay {
+        /// Which flow.
+        flow: u64,
+        /// When what is answered passed the device.
+        sent: Instant,
+        /// Far host to us, nanoseconds plus the difference of the clocks: only changes have a meaning.
+        ingress: i64,
+        /// Us to the far host, nanoseconds minus the difference of the clocks.
+        egress: i64,
+    },
+    /// What the device counted in the time that ends now: of a download what arrived from the line, of an upload what left our
+    /// shaper.
     Traffic {
         /// Which way.
         direction: Direction,
@@ -278,6 +294,17 @@ pub struct Autorate {
     /// While only round trips are known and both directions are loaded, one explores at a time.
     turn: Direction,
     turn_began: Instant,
+    accused: Accused,
+}
+
+/// Who is cut for a longer round trip while both directions could have done it.
+#[derive(Clone, Copy, Debug)]
+enum Accused {
+    Nobody,
+    First(Direction),
+    /// The other one was cut before, and it did not help.
+    Second(Direction),
+    Both,
 }
 
 /// A direction loaded less than this share of its rate for a while needs few probes.
@@ -298,8 +325,17 @@ const FORGET_AFTER: Nanos = Nanos::from_millis(600_000);
 const STALE: Nanos = Nanos::from_millis(500);
 /// A queue is gone so long after the last traffic to speak of.
 const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
-/// The one that is this much further above what is known to be good, in thousandths, is the one to be suspected.
-const EXCESS: u64 = 20;
+/// A download of which this much arrives, in thousandths of its rate, is held back by our shaper and not by the line.
+const FILLED: u64 = 950;
+/// Senders follow a rising rate by this much in a second, thousandths.
+const FOLLOWS: u64 = 400;
+/// Downloads that have just begun send too much before they have learned what the line carries.
+const BEGINS: Nanos = Nanos::from_millis(1000);
+/// Of which as little arrives while it was loaded: the line holds it back.
+/// No sender's own decrease is as deep.
+const STARVED: u64 = 500;
+/// More than this is what senders send before they hear of the shaper's drops.
+const OVERSHOT: u64 = 1080;
 /// How long a direction may explore before the other's turn, where only round trips are known.
 const TURN: Nanos = Nanos::from_millis(4000);
 
@@ -322,6 +358,7 @@ impl Autorate {
             hour: None,
             turn: Direction::Ingress,
             turn_began: now,
+            accused: Accused::Nobody,
         }
     }
 
@@ -371,6 +408,10 @@ impl Autorate {
                 }
                 self.pass_turn();
             }
+            Action::TryAgain => {
+                self.turn = direction;
+                self.turn_began = self.now;
+            }
         }
         choice
     }
@@ -380,12 +421,13 @@ impl Autorate {
         let loaded = load.is_loaded(self.now);
         let blame = self.blame(direction);
         let vote = self.evidence.vote(direction, self.now, blame != Blame::None);
-        let ambiguous = self.evidence.is_round_trip_only();
+        let ambiguous = self.evidence.is_round_trip_only(self.now);
         let other = other(direction);
         let is_in_it = ambiguous && self.has_traffic(other);
         let others_wire = if is_in_it { self.laws[other].wire().0 } else { 0 };
         View {
             queue: vote.map(|vote| vote.queue),
+            anyones: if ambiguous { self.queue() } else { Nanos(0) },
             typical: vote.map_or(Nanos(0), |vote| vote.typical),
             sent: vote.map_or(self.now, |vote| vote.sent),
             rtt: self.evidence.rtt(),
@@ -406,34 +448,101 @@ impl Autorate {
     /// Whether this direction has to answer for a longer round trip.
     fn blame(&self, direction: Direction) -> Blame {
         let other = other(direction);
-        let [mine, others] = [direction, other].map(|direction| &self.laws[direction]);
         match (self.is_suspect(direction), self.is_suspect(other)) {
             (true, false) => Blame::Alone,
-            // Cutting the one that must have done it did not help.
-            (false, true) if others.is_stuck() && self.has_traffic(direction) => Blame::Shared,
             (false, true) => Blame::None,
-            // The one that is being tried out is the first to be suspected.
-            (true, true) => match (mine.is_exploring(), others.is_exploring()) {
-                (true, false) => Blame::Alone,
-                (false, true) if !others.is_stuck() => Blame::None,
-                (true, true) if !mine.is_draining() && !others.is_draining() => {
-                    match (mine.excess(), others.excess()) {
-                        (mine, others) if mine > others.saturating_add(EXCESS) => Blame::Alone,
-                        (mine, others) if others > mine.saturating_add(EXCESS) => Blame::None,
-                        _ => Blame::Shared,
-                    }
-                }
-                _ => Blame::Shared,
+            (true, true) => match self.accused {
+                Accused::First(accused) | Accused::Second(accused) if accused == direction => Blame::Alone,
+                Accused::Both => Blame::Shared,
+                _ => Blame::None,
             },
             (false, false) if self.loads[direction].share() >= self.loads[other].share() => Blame::Alone,
             (false, false) => Blame::None,
         }
     }
 
-    /// Whether it has the traffic to make a queue. Traffic that the line holds back does not fill its own shaper.
+    /// While both directions are loaded and only round trips are known: one is accused, and cut. If that does not help, it was
+    /// the other one, and if that does not help either, both.
+    fn accuse(&mut self) {
+        if !self.evidence.is_round_trip_only(self.now) {
+            // Each direction is known but for the probes that are overdue.
+            let [arrives, passes] = [
+                self.loads.ingress.latest().bits_per_sec(),
+                self.loads.ingress.allowed,
+            ];
+            self.accused = if arrives >= scale(passes, STARVED, 1000) {
+                Accused::First(Direction::Egress)
+            } else {
+                Accused::Both
+            };
+            return;
+        }
+        match Direction::BOTH.map(|direction| self.is_suspect(direction)) {
+            [true, true] => {}
+            [false, true] => return self.accused = Accused::First(Direction::Egress),
+            [true, false] => return self.accused = Accused::First(Direction::Ingress),
+            [false, false] => return self.accused = Accused::Nobody,
+        }
+        let is_quiet = Direction::BOTH
+            .into_iter()
+            .all(|direction| !self.laws[direction].is_draining());
+        self.accused = match self.accused {
+            _ if is_quiet => self.first_suspect().map_or(Accused::Nobody, Accused::First),
+            Accused::First(accused) if self.laws[accused].is_failing() => Accused::Both,
+            Accused::First(accused) if self.laws[accused].is_stuck() => {
+                self.laws[accused].acquit(self.now);
+                Accused::Second(other(accused))
+            }
+            Accused::Second(accused) if self.laws[accused].is_stuck() => Accused::Both,
+            as_before => as_before,
+        };
+    }
+
+    /// Of two loaded directions the one whose queue a longer round trip must be.
+    ///
+    /// While the line holds a queue of the download, what arrives is less than what our shaper lets through. Where as much
+    /// arrives, it is the upload's; where more arrives than that, senders have just overshot, which our shaper is about to tell
+    /// them.
+    fn first_suspect(&self) -> Option<Direction> {
+        let arrives = self.loads.ingress.latest().bits_per_sec();
+        let passes = self.loads.ingress.allowed;
+        if arrives > scale(passes, OVERSHOT, 1000) {
+            None
+        } else if self.now.since(self.loads.ingress.began_at) < BEGINS {
+            Some(Direction::Ingress)
+        } else if !self.loads.ingress.was_loaded_within(self.now, QUEUE_LASTS) {
+            Some(Direction::Egress)
+        } else if arrives < scale(passes, STARVED, 1000) {
+            // Senders go on for a round trip when the line falls to what arrives now; when they stop, nothing waits.
+            let waits = scale(self.evidence.rtt().0, passes - arrives, arrives);
+            Some(if self.queue().0 >= waits {
+                Direction::Ingress
+            } else {
+                Direction::Egress
+            })
+        } else if arrives >= scale(passes, FILLED, 1000) && !self.laws.ingress.is_exploring() {
+            Some(Direction::Egress)
+        } else {
+            Some(self.turn)
+        }
+    }
+
+    /// The queue of either direction.
+    fn queue(&self) -> Nanos {
+        let vote = self.evidence.vote(Direction::Ingress, self.now, true);
+        vote.map_or(Nanos(0), |vote| vote.queue)
+    }
+
+    /// Whether it has the traffic to make a queue, or had it until the line held it back.
     fn is_suspect(&self, direction: Direction) -> bool {
         let load = &self.loads[direction];
-        load.share() >= BUSY_PERMILLE || load.is_loaded(self.now)
+        // An ACK stream of the other direction is no load that a queue came from.
+        let remains = match direction {
+            Direction::Ingress => ACTIVE_PERMILLE * 3 / 2,
+            Direction::Egress => BUSY_PERMILLE / 4,
+        };
+        load.share().max(load.share_lately()) >= BUSY_PERMILLE
+            || load.was_loaded_within(self.now, QUEUE_LASTS) && load.share_lately() >= remains
     }
 
     fn has_traffic(&self, direction: Direction) -> bool {
@@ -469,10 +578,15 @@ impl Controller for Autorate {
         for direction in Direction::BOTH {
             self.loads[direction].on_time(self.now);
         }
-        if self.now.since(self.turn_began) >= TURN {
+        // A queue is seen to its end by the one whose turn it was.
+        let is_quiet = Direction::BOTH
+            .into_iter()
+            .all(|direction| self.laws[direction].is_quiet(self.queue()));
+        if self.now.since(self.turn_began) >= TURN && is_quiet {
             self.pass_turn();
         }
-        let contended = self.evidence.is_round_trip_only()
+        self.accuse();
+        let contended = self.evidence.is_round_trip_only(self.now)
             && Direction::BOTH
                 .into_iter()
                 .all(|direction| self.loads[direction].is_loaded(self.now));
@@ -511,8 +625,13 @@ struct Load {
     /// The last spans, newest last: bits and nanoseconds.
     spans: [(u64, u64); Self::SPANS],
     rate: u64,
+    /// What senders may know of it.
+    allowed: u64,
     updated_at: Instant,
     loaded_at: Instant,
+    busy_at: Instant,
+    /// When it became busy after a pause.
+    began_at: Instant,
     active_at: Instant,
     was_loaded: bool,
 }
@@ -528,8 +647,11 @@ impl Load {
         Self {
             spans: [(0, 0); Self::SPANS],
             rate: 0,
+            allowed: 0,
             updated_at: now,
             loaded_at: now,
+            busy_at: Instant(0),
+            began_at: Instant(0),
             active_at: now,
             was_loaded: false,
         }
@@ -543,8 +665,17 @@ impl Load {
         self.spans[Self::SPANS - 1] = (bytes.0.saturating_mul(8), span.0);
         self.updated_at = now;
         self.rate = rate.bits_per_sec();
+        // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.
+        let follows = scale(self.allowed, 1000 + scale(FOLLOWS, span.0, 1_000_000_000), 1000);
+        self.allowed = self.rate.min(follows.max(self.rate / 2));
         if self.share() >= ACTIVE_PERMILLE {
             self.active_at = now;
+        }
+        if self.share().max(self.share_lately()) >= BUSY_PERMILLE {
+            if now.since(self.busy_at) > QUEUE_LASTS {
+                self.began_at = now;
+            }
+            self.busy_at = now;
         }
         if self.share() >= LOADED_PERMILLE {
             self.loaded_at = now;
@@ -559,7 +690,11 @@ impl Load {
     }
 
     fn is_loaded(&self, now: Instant) -> bool {
-        self.was_loaded && now.since(self.loaded_at) <= Self::HOLDS
+        self.was_loaded_within(now, Self::HOLDS)
+    }
+
+    fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
+        self.was_loaded && now.since(self.loaded_at) <= span
     }
 
     fn achieved(&self) -> Rate {
@@ -581,8 +716,11 @@ impl Load {
 
     /// Of the rate, in thousandths.
     fn share(&self) -> u64 {
-        let share = u128::from(self.achieved().bits_per_sec()) * 1000 / u128::from(self.rate.max(1));
-        u64::try_from(share).unwrap_or(u64::MAX)
+        scale(self.achieved().bits_per_sec(), 1000, self.rate)
+    }
+
+    fn share_lately(&self) -> u64 {
+        scale(self.latest().bits_per_sec(), 1000, self.rate)
     }
 }
 

@@ -9,6 +9,7 @@
 //! reaction to its drops empties the buffer.
 
 mod figures;
+mod oracle;
 mod trace;
 mod world;
 
@@ -16,8 +17,11 @@ mod world;
 mod tests;
 
 use sqm_core::autorate::cake_autorate::CakeAutorate;
-use sqm_core::autorate::{Autorate, Both, Controller, Decision, Learned};
+use sqm_core::autorate::{Autorate, Both, Decision, Learned};
 use sqm_core::units::{Instant, Nanos};
+
+use oracle::Oracle;
+use world::{Pilot, World};
 
 pub use figures::{Figures, Recovery};
 pub use trace::{Load, Trace};
@@ -32,7 +36,7 @@ pub enum Signals {
     Echo,
     /// One-way delays to reflectors.
     OneWay,
-    /// Round trips to reflectors and of the user's own TCP flows.
+    /// Round trips to reflectors, and delays each way of the user's own TCP flows, from their time stamps.
     Tcp,
 }
 
@@ -43,17 +47,20 @@ pub enum Contender {
     Sqm,
     /// `sqm_core::autorate::cake_autorate::CakeAutorate`.
     CakeAutorate,
+    /// Told the line's rate and queue, a round trip late: about the best that is possible.
+    Oracle,
 }
 
 impl Contender {
-    /// Both, as printed.
-    pub const ALL: [Self; 2] = [Self::Sqm, Self::CakeAutorate];
+    /// All, as printed.
+    pub const ALL: [Self; 3] = [Self::Sqm, Self::CakeAutorate, Self::Oracle];
 
     /// As printed.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sqm => "sqm",
             Self::CakeAutorate => "cake-autorate",
+            Self::Oracle => "oracle",
         }
     }
 }
@@ -79,9 +86,13 @@ pub fn run(
     seed: u64,
     observe: &mut dyn FnMut(&Moment),
 ) -> Figures {
-    let mut controller: Box<dyn Controller> = match contender {
-        Contender::Sqm => Box::new(Autorate::new(START, trace.bounds, Both::<Learned>::default())),
-        Contender::CakeAutorate => Box::new(CakeAutorate::new(START, trace.bounds)),
+    let bounds = trace.bounds;
+    let pilot = match contender {
+        Contender::Sqm => {
+            Pilot::Controller(Box::new(Autorate::new(START, bounds, Both::<Learned>::default())))
+        }
+        Contender::CakeAutorate => Pilot::Controller(Box::new(CakeAutorate::new(START, bounds))),
+        Contender::Oracle => Pilot::Oracle(Oracle::new(bounds, trace.rtt)),
     };
-    world::World::new(trace, controller.as_mut(), signals, seed).run(observe)
+    World::new(trace, pilot, signals, seed).run(observe)
 }

@@ -26,6 +26,8 @@ pub(super) struct Vote {
 const PATHS: usize = 32;
 /// Votes that are counted.
 const VOTERS: usize = 4;
+/// Voters of a kind without which the other kind is asked.
+const ENOUGH: usize = 2;
 /// An older answer counts only where there is no younger one: six reflectors take turns within 300 ms.
 const FRESH: Nanos = Nanos::from_millis(450);
 /// With slow probing an answer may be this old.
@@ -68,6 +70,15 @@ impl Evidence {
                 let delay = i64::try_from(rtt.0).unwrap_or(LONGEST).min(LONGEST);
                 let sent = Instant(at.0.saturating_sub(rtt.0));
                 self.answer(now, Id::Flow(flow), at, sent, [delay, delay], Kind::RoundTrip);
+            }
+            Signal::FlowOneWay {
+                flow,
+                sent,
+                ingress,
+                egress,
+            } => {
+                let delays = [ingress, egress].map(|delay| delay.clamp(-LONGEST, LONGEST));
+                self.answer(now, Id::Flow(flow), at, sent, delays, Kind::OneWay);
             }
             Signal::Waiting { reflector, sent } => {
                 if let Some(path) = self
@@ -112,9 +123,9 @@ impl Evidence {
         })
     }
 
-    /// Whether no path tells the directions apart.
-    pub(super) fn is_round_trip_only(&self) -> bool {
-        self.paths.iter().all(|path| path.kind == Kind::RoundTrip)
+    /// Whether nothing that counts tells the directions apart.
+    pub(super) fn is_round_trip_only(&self, now: Instant) -> bool {
+        self.voters(now, Path::is_trusted).0 == Kind::RoundTrip
     }
 
     /// The round trip of the nearest path without any queue.
@@ -176,24 +187,42 @@ impl Evidence {
         silence_counts: bool,
         may_vote: impl Fn(&Path) -> bool,
     ) -> (Ballots, Kind) {
-        let voting = || {
-            self.paths
-                .iter()
-                .filter(|path| may_vote(path) && path.speaks(now))
-        };
-        let counts = |kind| voting().filter(|path| path.kind == kind).count();
-        // One-way delays are better where there are enough of them to vote.
-        let (kind, voters) = match (counts(Kind::OneWay), counts(Kind::RoundTrip)) {
-            (0, round_trips) => (Kind::RoundTrip, round_trips),
-            (one_ways, round_trips) if one_ways < 3 && round_trips >= 3 => (Kind::RoundTrip, round_trips),
-            (one_ways, _) => (Kind::OneWay, one_ways),
-        };
+        let (kind, voters) = self.voters(now, &may_vote);
         let share = VOTERS.div_ceil(voters.max(1));
         let mut ballots = Ballots::default();
-        for path in voting().filter(|path| path.kind == kind) {
+        let voting = self
+            .paths
+            .iter()
+            .filter(|path| path.kind == kind && may_vote(path) && path.speaks(now));
+        for path in voting {
             path.vote(direction, now, silence_counts, share, &mut ballots);
         }
         (ballots, kind)
+    }
+
+    /// Those who vote: of which kind, and how many.
+    fn voters(&self, now: Instant, may_vote: impl Fn(&Path) -> bool) -> (Kind, usize) {
+        let counts = |kind| {
+            let voting = || {
+                self.paths
+                    .iter()
+                    .filter(|path| path.kind == kind && may_vote(path))
+            };
+            let recent = voting().filter(|path| path.is_recent(now)).count();
+            if recent >= ENOUGH {
+                recent
+            } else {
+                voting().filter(|path| path.speaks(now)).count().min(1)
+            }
+        };
+        // One-way delays are better where there are enough of them to vote.
+        match (counts(Kind::OneWay), counts(Kind::RoundTrip)) {
+            (0, round_trips) => (Kind::RoundTrip, round_trips),
+            (one_ways, round_trips) if one_ways < ENOUGH && round_trips >= ENOUGH => {
+                (Kind::RoundTrip, round_trips)
+            }
+            (one_ways, _) => (Kind::OneWay, one_ways),
+        }
     }
 }
 
@@ -284,6 +313,10 @@ impl Path {
         self.heard_at = at;
         self.waiting = self.waiting.filter(|waiting| *waiting > sent);
         self.reliability += (256 - self.reliability) / 8;
+    }
+
+    fn is_recent(&self, now: Instant) -> bool {
+        now.since(self.heard_at) <= FRESH || self.overdue(now).is_some()
     }
 
     /// Whether it has anything to say of now.
@@ -424,7 +457,8 @@ impl Ballots {
     }
 
     fn iter(&self) -> impl Iterator<Item = &Ballot> {
-        let any_recent = self.0.iter().flatten().any(|ballot| ballot.is_recent);
+        // One alone proves nothing.
+        let any_recent = self.0.iter().flatten().filter(|ballot| ballot.is_recent).count() >= 2;
         self.0
             .iter()
             .flatten()

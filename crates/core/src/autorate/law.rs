@@ -8,7 +8,9 @@ use crate::units::{Instant, Nanos, Rate};
 pub(super) struct View {
     /// The delay that the queue at the line adds; none while nothing is known.
     pub(super) queue: Option<Nanos>,
-    /// The same with bursts that come and go.
+    /// The same, whoever's it is.
+    pub(super) anyones: Nanos,
+    /// [`Self::queue`] with bursts that come and go.
     pub(super) typical: Nanos,
     /// When the probe was sent that says so.
     pub(super) sent: Instant,
@@ -44,6 +46,8 @@ pub(super) enum Action {
     Rebase,
     /// The line carries this and no more.
     Learn(Rate),
+    /// It may have been cut for the other's queue: it is the one to be tried out now.
+    TryAgain,
 }
 
 /// The state of one direction.
@@ -55,109 +59,127 @@ pub(super) struct Law {
     max: u64,
     rate: u64,
     reason: Reason,
-    phase: Phase,
-    /// The rate at which a queue last appeared.
-    ceiling: Option<u64>,
-    /// How long the rate stays under the ceiling before more is tried.
+    /// What the line seems to carry; none before the first queue.
+    capacity: Option<u64>,
+    /// Growth of what it is thought to carry, thousandths per second.
+    pace: u64,
+    /// How long growth waits after a queue: longer where the same capacity is found again and again.
     hold: Nanos,
     hold_until: Instant,
-    /// Growth beyond the ceiling, thousandths per second.
-    pace: u64,
-    /// When the newest probe was sent that met no queue to speak of, and the queue it met.
-    clear: (Instant, u64),
-    /// What the queue seems to be without load: noise, nanoseconds.
-    noise: u64,
+    /// The last queue that ended growth, and what was carried then.
+    found: Option<u64>,
+    /// Newest last.
+    track: [Option<Point>; Self::POINTS],
+    trial: Option<Trial>,
+    /// How far votes are apart while nothing is cut, averaged, nanoseconds.
+    spread: u64,
     known_at: Instant,
-    /// The queue, averaged over [`PASSING`].
-    mean: u64,
     stepped_at: Instant,
 }
 
+/// A queue as some probe met it.
 #[derive(Clone, Copy, Debug)]
-enum Phase {
-    Climb,
-    Drain(Drain),
+struct Point {
+    sent: Instant,
+    queue: u64,
 }
 
-/// A queue is being emptied.
+/// A delay, and by how much it should have become less since.
 #[derive(Clone, Copy, Debug)]
-struct Drain {
-    /// The rate before the cut.
+struct Reference {
+    point: Point,
+    seen: Instant,
+    /// What the line was thought to carry.
+    level: u64,
+    owed: u64,
+}
+
+/// Less is being sent to see whether the delay follows.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// The rate before.
     before: u64,
-    /// What the line seems to carry.
-    capacity: u64,
-    /// The delay at the cut.
-    began_with: u64,
-    /// What passed before the cut.
-    sent_before: u64,
-    /// One look may be wrong; after this, the second is believed.
-    confirmed_at: Instant,
-    /// Probes sent before this met the traffic of before the cut.
+    capacity_before: Option<u64>,
+    /// Probes sent before this met the traffic of before.
     effective_at: Instant,
-    /// When a later one was sent, and the delay that it met.
-    reference: Option<(Instant, u64)>,
-    /// Checks at which the delay had not moved.
-    unmoved: u8,
-    is_mild: bool,
+    /// What a later one met, and what follows from it.
+    reference: Option<Reference>,
+    /// When to send so much less that a queue must go.
+    test_at: Instant,
+    /// What was sent less should have shown.
+    is_helpless: bool,
+    /// Whether the delay has become less: then some of it was a queue.
+    has_followed: bool,
+    /// The queue grows as if nothing had been done.
+    is_failing: bool,
+    /// It may be the other direction's, which is cut too.
     is_shared: bool,
-    /// When the probe was sent that met the longest delay, and that delay.
-    peak: (Instant, u64),
+    began_at: Instant,
+    /// The queue that it began with.
+    began_with: u64,
+    /// The longest that was met.
+    peak: Point,
 }
 
-/// A queue of this much, above noise, is cut; half of what counts as "delayed" in cake-autorate.
+/// The queue that is aimed at, above noise: enough to know that the line is busy. It is the target of CoDel (RFC 8289).
+const AIM: u64 = 5_000_000;
+/// A queue above [`AIM`] is emptied in about this time.
+const DRAIN: u64 = 150_000_000;
+/// But never with less than this of the capacity, thousandths.
+const LEAST: u64 = 50;
+/// A direction with little traffic is cut only for a queue of this much; half of what counts as "delayed" in cake-autorate.
 const BLOAT: u64 = 15_000_000;
-/// A queue of this much, above noise, ends growth.
-const QUEUE: u64 = 5_000_000;
-/// So is a mean of this much with bursts that come and go.
-const TYPICAL: u64 = 8_000_000;
-/// Noise beyond this is not believed.
-const NOISE_MAX: u64 = 25_000_000;
-/// Nor are packets of full size that our own shaper sends just before a probe: one that is on its way already, and now and then
-/// one more.
-const AHEAD: u64 = 2;
+/// Of four delays with exponential jitter the third is half of its mean above the second, and the second seldom above one
+/// and a quarter.
+const SPREADS_PERCENT: u64 = 120;
+/// Votes further apart are of a queue that comes or goes.
+const NOISE_MAX: u64 = 10_000_000;
+const NOISE_LEARNS: u64 = 5 * SECOND;
 const MTU_BITS: u64 = 1514 * 8;
-/// A queue is emptied in about this time…
-const DRAIN: u64 = 300_000_000;
-/// …with between this little and this much less than the capacity, thousandths.
-const DRAIN_LEAST: u64 = 50;
-const DRAIN_MOST: u64 = 900;
-/// A rise of the delay is not timed more closely than this: two gaps of probes.
-const SHORTEST_RISE: u64 = 100_000_000;
-/// A small queue means that little less is carried than sent, thousandths.
-const MILDEST_CUT: u64 = 930;
-/// One look at a queue does not prove that less than this part of what was sent is carried.
-const DEEPEST_CUT: u64 = 4;
-/// Rate after a queue, in thousandths of the capacity.
-const AFTER_DRAIN: u64 = 960;
-/// Below this share of the ceiling growth is quick.
-const NEAR: u64 = 900;
-/// Above this share of a confirmed one exploring quickens.
-const BEYOND: u64 = 1030;
+/// A slope of the delay needs points so far apart.
+const SLOPE: u64 = 150_000_000;
+/// What is measured counts half after this.
+const LEARNS: u64 = 100_000_000;
+/// The last tenth of a second counts alone if it brought less than this of the last fifth, thousandths.
+const SUDDEN: u64 = 850;
 /// The rate is at most this much of what passed, thousandths.
-const PROVEN: u64 = 1300;
+const PROVEN: u64 = 1200;
 /// Growth where nothing speaks against it, thousandths per second: it doubles in 0.7 s.
 const QUICK: u64 = 1000;
 /// Growth with which exploring begins.
-const SLOW: u64 = 30;
-/// Exploring doubles its pace in this time.
-const PACE_DOUBLES: Nanos = Nanos::from_millis(400);
-/// Pauses under the ceiling.
-const HOLD_MIN: Nanos = Nanos::from_millis(1000);
-const HOLD_MAX: Nanos = Nanos::from_millis(15_000);
-/// Ceilings within this of each other confirm each other, thousandths.
-const SAME: u64 = 80;
-/// How a queue drains is looked at this often.
+const SLOW: u64 = 50;
+/// After a fall to less than this of what was found before, thousandths, it begins at four times that.
+const FELL: u64 = 700;
+/// Beyond this share of what was found last, thousandths, exploring doubles its pace in this time.
+const BEYOND: u64 = 1030;
+const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
+const HOLD_MIN: Nanos = Nanos::from_millis(200);
+const HOLD_MAX: Nanos = Nanos::from_millis(5_000);
+/// Capacities within this of each other confirm each other, thousandths.
+const SAME: u64 = 50;
+/// Where more is not to be tried: of the capacity, thousandths.
+const BELOW: u64 = 960;
+/// A queue at less than this above what was found last, of 1000, is for now taken for the same line.
+const USUAL: u64 = 800;
+/// A queue is known this long after its news: three of four votes.
+const SEEN_AFTER: u64 = 150_000_000;
+/// The first look at a queue does not prove that less than this part of what was sent is carried.
+const FIRST_LOOK: u64 = 4;
+/// Before this has passed a queue is not expected to follow.
 const CHECK: Nanos = Nanos::from_millis(200);
-/// A cut deeper than one look allows needs the queue to last this long.
-const CONFIRMS: Nanos = Nanos::from_millis(150);
-/// A small queue may pass by itself within this.
-const PASSING: Nanos = Nanos::from_millis(400);
 /// A delay that changes by less has not moved.
 const MOVED: u64 = 3_000_000;
-/// Checks without any effect after which the path must have changed; more of them for a delay that a full buffer has.
-const UNMOVED: u8 = 3;
-const UNMOVED_LONG: u8 = 6;
-const LONG_DELAY: u64 = 150_000_000;
+/// A queue that grows by as much although less is sent is the other direction's too.
+const FAILING: u64 = 40_000_000;
+/// Sending less than this of the capacity, thousandths, must show.
+const CLEARLY_LESS: u64 = 950;
+/// A moment's outage is over within this.
+const MOMENT: Nanos = Nanos::from_millis(400);
+/// A queue that stands for so long is made to go, by sending this share of the capacity, thousandths: what then stays is none.
+const STANDS: Nanos = Nanos::from_millis(1000);
+const TEST: u64 = 880;
+/// While a queue does not grow, the line is not thought to carry less than this of what it did at first, thousandths.
+const HOLDS: u64 = 930;
 /// Without signals the rate stays for this long, then goes to base by so many thousandths per second.
 const HOLD_BLIND: Nanos = Nanos::from_millis(5000);
 const DECAY: u64 = 20;
@@ -165,6 +187,8 @@ const BLIND_AFTER: Nanos = Nanos::from_millis(1500);
 const SECOND: u64 = 1_000_000_000;
 
 impl Law {
+    const POINTS: usize = 12;
+
     pub(super) fn new(now: Instant, direction: Direction, bounds: Bounds) -> Self {
         let [min, base, max] = resolve(bounds);
         Self {
@@ -174,15 +198,15 @@ impl Law {
             max,
             rate: base,
             reason: Reason::Start,
-            phase: Phase::Climb,
-            ceiling: None,
+            capacity: None,
+            pace: QUICK,
             hold: HOLD_MIN,
             hold_until: now,
-            pace: QUICK,
-            clear: (now, 0),
-            noise: 0,
+            found: None,
+            track: [None; Self::POINTS],
+            trial: None,
+            spread: 0,
             known_at: now,
-            mean: 0,
             stepped_at: now,
         }
     }
@@ -196,36 +220,54 @@ impl Law {
         Nanos(scale(MTU_BITS, SECOND, self.rate))
     }
 
-    /// How far it is above the rate that is known to be good, in thousandths of that.
-    pub(super) fn excess(&self) -> u64 {
-        self.ceiling
-            .map_or(u64::MAX, |ceiling| scale(self.rate, 1000, ceiling))
+    /// Whether it is as fast as what is known to be good, or faster.
+    pub(super) fn is_exploring(&self) -> bool {
+        self.found
+            .is_none_or(|found| self.rate > scale(found, BELOW + 10, 1000))
+    }
+
+    /// Whether it neither empties a queue nor would begin to for this one.
+    pub(super) fn is_quiet(&self, queue: Nanos) -> bool {
+        self.trial.is_none() && queue.0 <= AIM / 2 + self.noise() + self.wire().0
     }
 
     pub(super) const fn is_draining(&self) -> bool {
-        matches!(self.phase, Phase::Drain(_))
-    }
-
-    /// Whether it is above what is known to be good.
-    pub(super) fn is_exploring(&self) -> bool {
-        match self.phase {
-            Phase::Climb => self
-                .ceiling
-                .is_none_or(|ceiling| self.rate > scale(ceiling, AFTER_DRAIN + 5, 1000)),
-            Phase::Drain(_) => true,
-        }
+        self.trial.is_some()
     }
 
     /// Whether cutting has not helped so far.
     pub(super) const fn is_stuck(&self) -> bool {
-        matches!(self.phase, Phase::Drain(Drain { unmoved: 1.., .. }))
+        matches!(
+            self.trial,
+            Some(Trial {
+                is_helpless: true,
+                ..
+            })
+        )
+    }
+
+    /// Whether the queue grows as if nothing had been done.
+    pub(super) const fn is_failing(&self) -> bool {
+        matches!(self.trial, Some(Trial { is_failing: true, .. }))
+    }
+
+    /// It was not this direction's queue.
+    pub(super) fn acquit(&mut self, now: Instant) {
+        if let Some(trial) = self.trial.take() {
+            self.capacity = trial.capacity_before;
+            self.rate = self
+                .found
+                .map_or(trial.before, |found| trial.before.min(scale(found, BELOW, 1000)));
+            self.hold_until = now + HOLD_MIN;
+        }
     }
 
     /// Continues with what was learned.
     pub(super) fn start_at(&mut self, usual: Rate) {
-        self.rate = scale(usual.bits_per_sec(), AFTER_DRAIN, 1000).clamp(self.min, self.max);
-        self.ceiling = Some(usual.bits_per_sec());
-        self.phase = Phase::Climb;
+        self.rate = scale(usual.bits_per_sec(), BELOW, 1000).clamp(self.min, self.max);
+        self.capacity = Some(usual.bits_per_sec());
+        self.found = self.capacity;
+        self.trial = None;
         self.hold = HOLD_MIN;
         self.reason = Reason::Learned;
     }
@@ -240,14 +282,8 @@ impl Law {
             }
             Some(queue) => {
                 self.known_at = now;
-                let typical = view.typical.0;
-                self.note_noise(typical, view);
-                self.mean = self.mean - scale(self.mean, elapsed.min(PASSING.0), PASSING.0)
-                    + scale(typical, elapsed.min(PASSING.0), PASSING.0);
-                match self.phase {
-                    Phase::Climb => self.climb(now, elapsed, queue.0, view),
-                    Phase::Drain(drain) => self.drain(now, queue.0, view, drain),
-                }
+                self.note_noise(elapsed, view);
+                self.follow(now, elapsed, queue.0, view)
             }
         };
         self.rate = self.rate.clamp(self.min, self.max);
@@ -265,12 +301,13 @@ impl Law {
             return;
         }
         // Traffic flows on: it was the signals that failed, not the line.
-        if let Phase::Drain(drain) = self.phase
-            && view.achieved.bits_per_sec() > self.rate / 2
+        if let Some(trial) = self.trial
+            && view.achieved.bits_per_sec() > trial.before / 2
         {
-            self.rate = drain.before;
-            self.phase = Phase::Climb;
+            self.rate = trial.before;
+            self.capacity = trial.capacity_before;
         }
+        self.trial = None;
         if !view.loaded {
             self.known_at = now;
             self.reason = Reason::Unloaded;
@@ -288,16 +325,20 @@ impl Law {
         }
     }
 
-    fn climb(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
-        let wire = view.wire.0;
-        if queue > BLOAT + self.noise + wire && view.active {
-            return self.cut(now, queue, view, false);
+    fn follow(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
+        let floor = self.noise() + view.wire.0;
+        let is_new = self.note(view.sent, queue);
+        let queue = queue.saturating_sub(floor);
+        let limit = match self.trial {
+            Some(_) => AIM,
+            // One more packet may be ahead of a probe, now and then.
+            None if view.busy => AIM + view.wire.0,
+            None => BLOAT,
+        };
+        if queue <= limit / 2 || !view.active {
+            return self.grow(now, elapsed, queue, view);
         }
-        if self.mean > TYPICAL + self.noise + wire * AHEAD && view.busy {
-            return self.cut(now, queue.max(self.mean), view, true);
-        }
-        if queue > QUEUE + self.noise + wire {
-            // A small queue may pass, and may be of bursts that need no more than this.
+        if self.trial.is_none() && queue <= limit {
             self.reason = if view.loaded {
                 Reason::Steady
             } else {
@@ -305,246 +346,314 @@ impl Law {
             };
             return Action::None;
         }
-        if queue <= QUEUE / 2 + self.noise + wire {
-            self.note_clear(queue, view);
+        if self.trial.is_none() {
+            self.begin(now, view);
+        }
+        if let Some(trial) = &mut self.trial
+            && queue >= trial.peak.queue
+        {
+            trial.peak = Point {
+                sent: view.sent,
+                queue,
+            };
+        }
+        if is_new {
+            self.learn(elapsed, queue, view);
+            if self.is_of_the_path(now, queue, view) {
+                return Action::Rebase;
+            }
+        }
+        let capacity = self.capacity.unwrap_or(self.rate);
+        let present = self.present(now, queue, view);
+        let less = scale(present.saturating_sub(AIM), 1000, DRAIN).min(1000 - LEAST);
+        let less = if self.trial.is_some_and(|trial| now >= trial.test_at) {
+            less.max(1000 - TEST)
+        } else {
+            less
+        };
+        let wanted = scale(capacity, 1000 - less, 1000);
+        let delay = Nanos(queue + floor);
+        self.reason = if wanted >= self.rate {
+            Reason::Drain { delay }
+        } else if queue > BLOAT {
+            Reason::Bloat { delay }
+        } else {
+            Reason::Settle { delay }
+        };
+        self.rate = wanted.min(self.trial.map_or(wanted, |trial| trial.before));
+        Action::None
+    }
+
+    /// A queue appears.
+    fn begin(&mut self, now: Instant, view: &View) {
+        self.trial = Some(Trial {
+            before: self.rate,
+            capacity_before: self.capacity,
+            effective_at: now + self.reaction(view),
+            reference: None,
+            test_at: now + STANDS,
+            is_helpless: false,
+            has_followed: false,
+            is_failing: false,
+            is_shared: view.is_shared,
+            began_at: now,
+            began_with: view.queue.unwrap_or(Nanos(0)).0,
+            peak: Point {
+                sent: view.sent,
+                queue: 0,
+            },
+        });
+        // No more than what was sent can be known of the line.
+        let sent = view.peak.bits_per_sec().min(self.rate).max(self.min);
+        // While nothing else is known, it is what it was.
+        let usual = self
+            .found
+            .filter(|found| *found < sent && *found > scale(sent, USUAL, 1000));
+        let measured = self.measured(view).unwrap_or(sent);
+        // The queue began when less was sent than now.
+        let then = sent
+            - scale(
+                sent,
+                self.pace.min(QUICK) * (view.rtt.0 + SEEN_AFTER),
+                1000 * SECOND,
+            )
+            .min(sent / 2);
+        let most = match self.direction {
+            Direction::Egress if self.reason == Reason::Grow => then,
+            _ => sent,
+        };
+        self.capacity = Some(usual.unwrap_or_else(|| measured.clamp(sent / FIRST_LOOK, most)));
+    }
+
+    /// What the line carries while there is a queue: what arrives from it; for what is sent to it, as the delay grows.
+    fn measured(&self, view: &View) -> Option<u64> {
+        let [latest, mean] = [view.latest, view.achieved].map(Rate::bits_per_sec);
+        match self.direction {
+            // A busy line delivers what it can, whatever our own shaper then does with it.
+            Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
+            Direction::Ingress => Some(mean),
+            Direction::Egress => {
+                let (time, growth) = self.slope()?;
+                let sent = mean.min(scale(self.rate, 1100, 1000).max(latest));
+                let taken = (i128::from(time) + i128::from(growth)).max(i128::from(time / 10));
+                Some(scale(sent, time, u64::try_from(taken).unwrap_or(u64::MAX)))
+            }
+        }
+    }
+
+    fn learn(&mut self, elapsed: u64, queue: u64, view: &View) {
+        let (Some(capacity), Some(measured)) = (self.capacity, self.measured(view)) else {
+            return;
+        };
+        // What does not grow may be no queue at all, and then what is measured is only what was sent.
+        let reference = self.trial.and_then(|trial| trial.reference);
+        let is_filled = view.latest.bits_per_sec() >= scale(self.rate, HOLDS, 1000);
+        let least = reference
+            .filter(|reference| is_filled && queue <= reference.point.queue + MOVED)
+            .map_or(0, |reference| scale(reference.level, HOLDS, 1000));
+        let measured = measured.max(least);
+        let measured = measured.clamp(self.min, self.max);
+        let weight = elapsed.clamp(20_000_000, LEARNS);
+        let next = if measured < capacity {
+            capacity - scale(capacity - measured, weight, LEARNS)
+        } else {
+            capacity + scale(measured - capacity, weight, LEARNS)
+        };
+        self.capacity = Some(next);
+    }
+
+    /// What the line carried since the queue was longest: one that went faster than the line was thought to carry was a moment's
+    /// outage.
+    fn carried_since(&self, trial: &Trial, queue: u64, view: &View) -> u64 {
+        if view.sent.since(trial.began_at) > MOMENT {
+            return 0;
+        }
+        let carries = match self.direction {
+            Direction::Ingress => view.latest.bits_per_sec(),
+            Direction::Egress => {
+                let time = view.sent.since(trial.peak.sent).0;
+                let fell = trial.peak.queue.saturating_sub(queue);
+                let sent = view.achieved.bits_per_sec().min(self.rate);
+                scale(sent, time, time.saturating_sub(fell).max(time / 8))
+            }
+        };
+        carries.min(trial.before)
+    }
+
+    /// Growth of the delay over the last points: in which time, how much.
+    fn slope(&self) -> Option<(u64, i64)> {
+        let last = self.track[Self::POINTS - 1]?;
+        let first = self
+            .track
+            .iter()
+            .rev()
+            .flatten()
+            .find(|point| last.sent.since(point.sent).0 >= SLOPE)?;
+        let growth = i64::try_from(last.queue).ok()? - i64::try_from(first.queue).ok()?;
+        Some((last.sent.since(first.sent).0, growth))
+    }
+
+    /// What is left by now: the news is as old as its probe.
+    fn present(&self, now: Instant, queue: u64, view: &View) -> u64 {
+        if self.direction == Direction::Ingress {
+            return queue;
+        }
+        let capacity = self.capacity.unwrap_or(self.rate);
+        let ran = now.since(view.sent).0;
+        queue.saturating_sub(scale(ran, capacity.saturating_sub(self.rate), capacity))
+    }
+
+    /// Whether the delay is not that of a queue, because it does not follow the rate; the cut is then taken back.
+    fn is_of_the_path(&mut self, now: Instant, queue: u64, view: &View) -> bool {
+        let Some(mut trial) = self.trial else { return false };
+        trial.is_shared |= view.is_shared;
+        trial.is_failing |= now > trial.effective_at + CHECK && queue > trial.began_with + FAILING;
+        let point = Point {
+            sent: view.sent,
+            queue,
+        };
+        if view.sent < trial.effective_at {
+            self.trial = Some(trial);
+            return false;
+        }
+        let capacity = self.capacity.unwrap_or(self.rate);
+        let reference = trial.reference.get_or_insert(Reference {
+            point,
+            seen: view.sent,
+            level: capacity,
+            owed: 0,
+        });
+        let passes = view.achieved.bits_per_sec();
+        // A few percent less may be an error of the estimate.
+        if passes < scale(capacity, CLEARLY_LESS, 1000) {
+            reference.owed += scale(view.sent.since(reference.seen).0, capacity - passes, capacity);
+        } else {
+            reference.owed = 0;
+        }
+        reference.seen = view.sent;
+        let margin = MOVED.max(reference.point.queue / 8);
+        if queue + margin < reference.point.queue {
+            *reference = Reference {
+                point,
+                seen: view.sent,
+                level: capacity,
+                owed: 0,
+            };
+            trial.is_helpless = false;
+            trial.has_followed |= queue + 2 * margin < trial.peak.queue;
+        } else if queue > reference.point.queue + margin {
+            // It grows: less is carried than was thought, or it is not this direction's.
+            trial.is_helpless |= reference.owed > 2 * MOVED;
+            *reference = Reference {
+                point,
+                seen: view.sent,
+                level: capacity,
+                owed: 0,
+            };
+        } else if reference.owed
+            > (reference.point.queue + 2 * MOVED) * if trial.has_followed { 3 } else { 1 }
+        {
+            trial.is_helpless = true;
+            if !view.losing_probes && view.may_rebase {
+                let carries = self.capacity;
+                self.acquit(now);
+                if trial.has_followed {
+                    self.capacity = carries;
+                    self.rate = carries.unwrap_or(self.rate).min(self.rate);
+                }
+                self.reason = Reason::PathChanged { by: Nanos(queue) };
+                return true;
+            }
+        }
+        self.trial = Some(trial);
+        false
+    }
+
+    /// No queue.
+    fn grow(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
+        let mut action = Action::None;
+        if let Some(trial) = self.trial.take() {
+            let capacity = self
+                .capacity
+                .unwrap_or(self.rate)
+                .max(self.carried_since(&trial, queue, view));
+            let is_same = self
+                .found
+                .is_some_and(|found| found.abs_diff(capacity) <= scale(capacity, SAME, 1000));
+            self.hold = if is_same {
+                Nanos(self.hold.0 / 4 * 5).min(HOLD_MAX)
+            } else {
+                HOLD_MIN
+            };
+            // A line that has just fallen far may rise as soon.
+            let fell = self
+                .found
+                .is_some_and(|found| capacity < scale(found, FELL, 1000));
+            self.pace = if fell { SLOW * 4 } else { SLOW };
+            self.found = Some(capacity);
+            self.hold_until = now + self.hold;
+            self.capacity = Some(capacity);
+            self.rate = capacity.min(trial.before);
+            action = Action::Learn(Rate::from_bits_per_sec(capacity));
+            if trial.is_shared && self.direction == Direction::Ingress {
+                // The upload is estimated better, so it keeps its cut while the download tries whether it was innocent.
+                self.rate = self.rate.max(scale(trial.before, 900, 1000));
+                action = Action::TryAgain;
+            }
         }
         if !view.loaded {
             self.reason = Reason::Unloaded;
-            return Action::None;
+            return action;
         }
-        self.grow(now, elapsed, view);
-        Action::None
-    }
-
-    fn grow(&mut self, now: Instant, elapsed: u64, view: &View) {
-        let near = self.ceiling.map(|ceiling| scale(ceiling, NEAR, 1000));
-        let permille = if near.is_none_or(|near| self.rate < near) {
-            QUICK
-        } else if now < self.hold_until || !view.may_explore {
+        let near = self.found.map(|found| scale(found, 900, 1000));
+        let is_far = near.is_none_or(|near| self.rate < near);
+        if !is_far && !view.may_explore {
+            self.rate = self
+                .rate
+                .min(scale(self.capacity.unwrap_or(self.rate), BELOW, 1000));
             self.reason = Reason::Steady;
-            return;
-        } else {
-            self.explore(elapsed)
-        };
+            return action;
+        }
+        let is_someones = view.anyones.0 > AIM / 2 + self.noise() + view.wire.0;
+        if is_someones || !is_far && now < self.hold_until {
+            self.reason = Reason::Steady;
+            return action;
+        }
+        let pace = if is_far { QUICK } else { self.pace };
+        // What was found holds no more.
+        if self
+            .found
+            .is_none_or(|found| self.rate > scale(found, BEYOND, 1000))
+        {
+            self.pace = (self.pace + scale(self.pace, elapsed, PACE_DOUBLES.0).max(1)).min(QUICK);
+        }
         let grown = self
             .rate
-            .saturating_add(scale(self.rate, permille * elapsed, 1000 * SECOND));
+            .saturating_add(scale(self.rate, pace * elapsed, 1000 * SECOND));
         // Not far ahead of the traffic, which is what proves that the line carries it.
         let proven = scale(view.peak.bits_per_sec(), PROVEN, 1000);
-        // Quick growth ends where the careful one begins.
         let near = near.filter(|near| self.rate < *near).unwrap_or(u64::MAX);
         self.rate = grown.min(proven).min(near).max(self.rate);
+        if let Some(capacity) = self.capacity {
+            self.capacity = Some(capacity.max(self.rate));
+        }
         self.reason = Reason::Grow;
+        action
     }
 
-    /// Growth near the ceiling and beyond: slow at first, faster where nothing is heard of it any more.
-    fn explore(&mut self, elapsed: u64) -> u64 {
-        let pace = self.pace;
-        // A ceiling that was found twice is approached with more care.
-        let is_confirmed = self.hold > HOLD_MIN;
-        let is_beyond = self
-            .ceiling
-            .is_none_or(|ceiling| self.rate >= scale(ceiling, BEYOND, 1000));
-        if is_beyond || !is_confirmed {
-            let more = scale(pace, elapsed, PACE_DOUBLES.0).max(1);
-            self.pace = (pace + more).min(QUICK);
+    /// Whether it is news.
+    fn note(&mut self, sent: Instant, queue: u64) -> bool {
+        if let Some(last) = &mut self.track[Self::POINTS - 1]
+            && sent <= last.sent
+        {
+            // A probe that is overdue says more the longer it is.
+            let is_more = sent == last.sent && queue > last.queue;
+            last.queue = if sent == last.sent { queue } else { last.queue };
+            return is_more;
         }
-        pace
-    }
-
-    /// Cuts to less than the line seems to carry.
-    fn cut(&mut self, now: Instant, queue: u64, view: &View, is_mild: bool) -> Action {
-        let capacity = self.capacity(queue, view, is_mild);
-        let before = self.rate;
-        let confirmed = self
-            .ceiling
-            .is_some_and(|ceiling| ceiling.abs_diff(capacity) <= scale(capacity, SAME, 1000));
-        self.hold = if confirmed {
-            Nanos((self.hold.0 / 4 * 5).min(HOLD_MAX.0))
-        } else {
-            HOLD_MIN
-        };
-        let drain = Drain {
-            before,
-            capacity,
-            began_with: queue,
-            sent_before: view.peak.bits_per_sec().min(before),
-            confirmed_at: now + CONFIRMS,
-            effective_at: now + self.reaction(view),
-            reference: None,
-            unmoved: 0,
-            is_mild,
-            is_shared: view.is_shared,
-            peak: (view.sent, queue),
-        };
-        self.phase = Phase::Drain(drain);
-        self.ceiling = Some(capacity);
-        self.rate = drain_rate(capacity, queue).min(before);
-        let delay = Nanos(queue);
-        self.reason = if is_mild {
-            Reason::Settle { delay }
-        } else {
-            Reason::Bloat { delay }
-        };
-        Action::None
-    }
-
-    fn drain(&mut self, now: Instant, queue: u64, view: &View, mut drain: Drain) -> Action {
-        if queue <= QUEUE + self.noise + view.wire.0 {
-            return self.resume(now, queue, view, drain);
-        }
-        if drain.is_mild {
-            if queue > drain.began_with + BLOAT {
-                // It was the beginning of something else.
-                return self.cut(now, queue, view, false);
-            }
-            self.note_clear(queue, view);
-        }
-        self.reason = Reason::Drain { delay: Nanos(queue) };
-        if queue >= drain.peak.1 {
-            drain.peak = (view.sent, queue);
-        }
-        match drain.reference {
-            _ if view.sent < drain.effective_at => self.look_again(now, queue, view, &mut drain),
-            None => drain.reference = Some((view.sent, queue)),
-            Some((sent, reference)) if view.sent.since(sent) >= CHECK => {
-                if self.check(&mut drain, queue, reference, view.sent.since(sent), view) {
-                    return self.take_back(now, queue, &drain);
-                }
-                drain.reference = Some((view.sent, queue));
-            }
-            Some(_) => {}
-        }
-        // What is left by now: the news is as old as its probe.
-        let ran = now.since(view.sent).0;
-        let drained = scale(ran, drain.capacity.saturating_sub(self.rate), drain.capacity);
-        self.rate = drain_rate(drain.capacity, queue.saturating_sub(drained)).min(drain.before);
-        self.phase = Phase::Drain(drain);
-        Action::None
-    }
-
-    /// The news is still of before the cut; the later it comes, the less the line carries.
-    fn look_again(&self, now: Instant, queue: u64, view: &View, drain: &mut Drain) {
-        if now < drain.confirmed_at || queue < drain.peak.1 {
-            return;
-        }
-        let carries = match self.direction {
-            // What arrives is what the line carries, unless our own shaper holds it back.
-            Direction::Ingress if view.latest.bits_per_sec() < scale(self.rate, 9, 10) => {
-                view.latest.bits_per_sec()
-            }
-            Direction::Ingress => return,
-            Direction::Egress => self.carried(drain.sent_before, queue, view),
-        };
-        drain.capacity = drain.capacity.min(carries).max(self.min);
-    }
-
-    /// Learns from how the queue drains; says whether it does not depend on the rate.
-    fn check(&mut self, drain: &mut Drain, queue: u64, reference: u64, time: Nanos, view: &View) -> bool {
-        let sent = view.achieved.bits_per_sec().min(self.rate);
-        let moved = queue.abs_diff(reference) > MOVED.max(reference / 16);
-        if moved && queue < reference {
-            // It drains; by how much says what the line carries.
-            drain.unmoved = 0;
-            let carries = scale(
-                sent,
-                time.0,
-                time.0.saturating_sub(reference - queue).max(time.0 / 8),
-            );
-            drain.capacity = carries.clamp(drain.capacity / 2, drain.capacity * 5 / 4);
-            return false;
-        }
-        if moved {
-            let carries = scale(sent, time.0, time.0.saturating_add(queue - reference));
-            drain.capacity = carries.clamp(drain.capacity / 4, drain.capacity);
-            drain.unmoved = 0;
-            self.reason = Reason::Bloat { delay: Nanos(queue) };
-            return false;
-        }
-        // Once may be chance or a sender that has not heard of the cut yet.
-        drain.capacity = if drain.unmoved == 0 {
-            drain.capacity / 20 * 19
-        } else {
-            drain.capacity * 3 / 4
-        };
-        drain.unmoved = drain.unmoved.saturating_add(1);
-        let enough = if queue > LONG_DELAY { UNMOVED_LONG } else { UNMOVED };
-        drain.unmoved >= enough && !view.losing_probes && view.may_rebase
-    }
-
-    /// The queue is gone.
-    fn resume(&mut self, now: Instant, queue: u64, view: &View, mut drain: Drain) -> Action {
-        // A queue that went faster than the line was thought to carry was a moment's outage.
-        let (peak_at, peak) = drain.peak;
-        let time = view.sent.since(peak_at).0;
-        let sent = view.achieved.bits_per_sec().min(self.rate);
-        let carries = scale(
-            sent,
-            time,
-            time.saturating_sub(peak.saturating_sub(queue)).max(time / 8),
-        );
-        drain.capacity = drain.capacity.max(carries.min(drain.before));
-
-        self.clear = (self.clear.0.max(view.sent), queue);
-        self.phase = Phase::Climb;
-        self.mean = 0;
-        self.ceiling = Some(drain.capacity);
-        self.rate = scale(drain.capacity, AFTER_DRAIN, 1000).min(drain.before);
-        if drain.is_shared && self.direction == Direction::Ingress {
-            // The upload is estimated better, so it keeps its cut while the download tries whether it was innocent: above
-            // its ceiling it is the first to be suspected.
-            self.rate = self.rate.max(scale(drain.before, NEAR, 1000));
-        }
-        self.hold_until = now + self.hold;
-        self.pace = SLOW;
-        self.reason = Reason::Steady;
-        if drain.is_mild {
-            Action::Learn(Rate::from_bits_per_sec(drain.capacity))
-        } else {
-            Action::None
-        }
-    }
-
-    /// It was not this direction's queue.
-    fn take_back(&mut self, now: Instant, queue: u64, drain: &Drain) -> Action {
-        self.rate = scale(drain.before, AFTER_DRAIN, 1000);
-        self.phase = Phase::Climb;
-        self.ceiling = Some(drain.before);
-        self.hold_until = now + HOLD_MIN;
-        self.hold = HOLD_MIN;
-        self.pace = SLOW;
-        self.reason = Reason::PathChanged { by: Nanos(queue) };
-        Action::Rebase
-    }
-
-    /// What the line carries. In the download that is what arrives while there is a queue. In the upload it follows from
-    /// what was sent and how the delay grew since there was no queue.
-    fn capacity(&self, queue: u64, view: &View, is_mild: bool) -> u64 {
-        if self.direction == Direction::Ingress {
-            let least = scale(view.achieved.bits_per_sec(), 1, DEEPEST_CUT);
-            return view.latest.bits_per_sec().max(least).min(self.rate).max(self.min);
-        }
-        let sent = view.peak.bits_per_sec().min(self.rate);
-        let carried = self.carried(sent, queue, view);
-        let least = if is_mild {
-            scale(sent, MILDEST_CUT, 1000)
-        } else {
-            scale(sent, 1, DEEPEST_CUT)
-        };
-        carried.max(least).max(self.min)
-    }
-
-    /// What was sent since there was no queue took as much longer to arrive as the delay grew.
-    fn carried(&self, sent: u64, queue: u64, view: &View) -> u64 {
-        let (clear_at, clear_queue) = self.clear;
-        let time = view.sent.since(clear_at).0.max(SHORTEST_RISE);
-        scale(sent, time, time.saturating_add(queue.saturating_sub(clear_queue)))
-    }
-
-    fn note_clear(&mut self, queue: u64, view: &View) {
-        if view.sent >= self.clear.0 {
-            self.clear = (view.sent, queue);
-        }
+        self.track.rotate_left(1);
+        self.track[Self::POINTS - 1] = Some(Point { sent, queue });
+        true
     }
 
     /// Until less is sent into the queue: a download's sender must hear of it first.
@@ -555,22 +664,22 @@ impl Law {
         }
     }
 
-    /// Follows the envelope of what the queue seems to be while there is none.
-    fn note_noise(&mut self, queue: u64, view: &View) {
-        if view.loaded || self.is_draining() || view.achieved.bits_per_sec() > self.rate / 5 {
+    /// Follows how far votes of the same time are apart. While there is no queue, what they agree on is seldom more above the
+    /// baselines than [`SPREADS_PERCENT`] of that.
+    fn note_noise(&mut self, elapsed: u64, view: &View) {
+        if self.trial.is_some() {
             return;
         }
-        self.noise = if queue > self.noise {
-            (self.noise + (queue - self.noise) / 16).min(NOISE_MAX)
-        } else {
-            self.noise - (self.noise - queue) / 128
-        };
+        let queue = view.queue.unwrap_or(Nanos(0)).0;
+        let spread = view.typical.0.saturating_sub(queue).min(NOISE_MAX);
+        let weight = elapsed.min(NOISE_LEARNS);
+        self.spread =
+            self.spread - scale(self.spread, weight, NOISE_LEARNS) + scale(spread, weight, NOISE_LEARNS);
     }
-}
 
-fn drain_rate(capacity: u64, queue: u64) -> u64 {
-    let less = scale(queue, 1000, DRAIN).clamp(DRAIN_LEAST, DRAIN_MOST);
-    scale(capacity, 1000 - less, 1000)
+    const fn noise(&self) -> u64 {
+        self.spread * SPREADS_PERCENT / 100
+    }
 }
 
 /// min, base and max in bits per second: `min <= base <= max`, whatever is given; where they contradict, max wins.

@@ -7,9 +7,10 @@ use sqm_core::autorate::{Both, Controller, Decision, Direction, Probes, Sample, 
 use sqm_core::packet::{FlowKey, Hashes, Network, Tcp, View};
 use sqm_core::qdisc::DropReason;
 use sqm_core::rng::Xorshift;
-use sqm_core::units::{Bytes, Instant, Nanos, Rate};
+use sqm_core::units::{Bytes, Instant, Nanos};
 
 use super::figures::{Collector, Figures};
+use super::oracle::{Oracle, Truth};
 use super::trace::{Load, Trace};
 use super::{Moment, START, Signals};
 use crate::fifo::Fifo;
@@ -31,6 +32,8 @@ const STEP: Nanos = Nanos::from_millis(50);
 const CHATTERS: Nanos = Nanos::from_millis(100);
 /// A flow's round trip is sampled this often at most.
 const TCP_SAMPLE: Nanos = Nanos::from_millis(100);
+/// Time stamps of Linux, and of most others.
+const STAMP: Nanos = Nanos::from_millis(1);
 /// A probe unanswered for this long is given up.
 const GIVE_UP: Nanos = Nanos::from_millis(5000);
 
@@ -48,6 +51,8 @@ struct Packet {
     lost: bool,
     /// When the packet passed our device that this one answers at once: for the passive round trip.
     answers: Option<Instant>,
+    /// When the far host sent it, or its ACK.
+    stamped: Instant,
 }
 
 impl sqm_core::packet::Packet for Packet {
@@ -156,10 +161,18 @@ impl PartialEq for Scheduled {
 
 impl Eq for Scheduled {}
 
+/// Who decides.
+pub(super) enum Pilot {
+    /// From samples.
+    Controller(Box<dyn Controller>),
+    /// From the truth.
+    Oracle(Oracle),
+}
+
 pub(super) struct World<'a> {
     trace: &'a Trace,
     signals: Signals,
-    controller: &'a mut dyn Controller,
+    pilot: Pilot,
     now: Instant,
     events: BinaryHeap<Scheduled>,
     number: u64,
@@ -177,7 +190,9 @@ pub(super) struct World<'a> {
     probing: Probes,
     probe_due: bool,
     samples: Vec<Sample>,
-    sent_before: Both<Bytes>,
+    /// The device's counters: what came from the line, and what was sent to it.
+    counted: Both<Bytes>,
+    counted_before: Both<Bytes>,
     random: Xorshift,
     collector: Collector<'a>,
     decision: Decision,
@@ -185,14 +200,13 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(
-        trace: &'a Trace,
-        controller: &'a mut dyn Controller,
-        signals: Signals,
-        seed: u64,
-    ) -> Self {
-        let decision = controller.step(START, &[]);
+    pub(super) fn new(trace: &'a Trace, mut pilot: Pilot, signals: Signals, seed: u64) -> Self {
         let fifo = |direction| Fifo::new(trace.lines[direction].clone(), trace.buffers[direction]);
+        let fifos = Both {
+            ingress: fifo(Direction::Ingress),
+            egress: fifo(Direction::Egress),
+        };
+        let decision = pilot.step(START, &[], || truth(&fifos, START));
         let shaper = |direction| Shaper::new(decision.rates[direction].rate, START);
         let reflectors = trace.reflectors.iter().zip(0u64..).map(|(behaviour, index)| {
             let distance = Nanos::from_micros(1000 + 2700 * index);
@@ -202,14 +216,11 @@ impl<'a> World<'a> {
         let mut world = Self {
             trace,
             signals,
-            controller,
+            pilot,
             now: START,
             events: BinaryHeap::new(),
             number: 0,
-            fifos: Both {
-                ingress: fifo(Direction::Ingress),
-                egress: fifo(Direction::Egress),
-            },
+            fifos,
             shapers: Both {
                 ingress: shaper(Direction::Ingress),
                 egress: shaper(Direction::Egress),
@@ -225,7 +236,11 @@ impl<'a> World<'a> {
             probing: Probes::Off,
             probe_due: false,
             samples: Vec::new(),
-            sent_before: Both {
+            counted: Both {
+                ingress: Bytes(0),
+                egress: Bytes(0),
+            },
+            counted_before: Both {
                 ingress: Bytes(0),
                 egress: Bytes(0),
             },
@@ -264,7 +279,8 @@ impl<'a> World<'a> {
         match event {
             Event::DownloadAtLine(packet) => self.download_at_line(packet),
             Event::DownloadAtShaper(packet) => self.download_at_shaper(packet),
-            Event::UploadArrived(packet) => {
+            Event::UploadArrived(mut packet) => {
+                packet.stamped = self.now;
                 if !packet.lost {
                     self.collector.on_delivery(Direction::Egress, FRAME);
                 }
@@ -278,8 +294,9 @@ impl<'a> World<'a> {
                 self.at(leaves, Event::AckAtShaper(packet));
             }
             Event::AckAtShaper(packet) => {
+                self.counted.ingress.0 += ACK.0;
                 if let Some(sent) = packet.answers {
-                    self.sample_tcp(packet.flow, sent);
+                    self.sample_tcp(&packet, sent);
                 }
                 let passed = self.shapers.ingress.send_sparse(self.now, ACK);
                 self.at(passed, Event::Acked(packet));
@@ -300,6 +317,7 @@ impl<'a> World<'a> {
                 }
             }
             Event::ProbeAtShaper(probe) => {
+                self.counted.ingress.0 += PROBE.0;
                 let passed = self.shapers.ingress.send_sparse(self.now, PROBE);
                 self.at(passed, Event::ProbeBack(probe));
             }
@@ -307,6 +325,7 @@ impl<'a> World<'a> {
             Event::Flood => self.flood(),
             Event::Chatter => self.chatter(),
             Event::ChatterAtShaper => {
+                self.counted.ingress.0 += CHATTER.0;
                 self.shapers.ingress.send_sparse(self.now, CHATTER);
             }
             Event::Look => self.look(),
@@ -334,8 +353,9 @@ impl<'a> World<'a> {
             self.acknowledge_download(packet);
             return;
         }
+        self.counted.ingress.0 += FRAME.0;
         if let Some(sent) = packet.answers {
-            self.sample_tcp(packet.flow, sent);
+            self.sample_tcp(&packet, sent);
         }
         self.enqueue(Direction::Ingress, packet);
     }
@@ -418,6 +438,7 @@ impl<'a> World<'a> {
                 ticket: Some(ticket),
                 lost: false,
                 answers: answers.take(),
+                stamped: self.now,
             };
             if flow < UPLOADS {
                 self.after(self.half(), Event::DownloadAtLine(packet));
@@ -434,6 +455,7 @@ impl<'a> World<'a> {
             ticket: None,
             lost: false,
             answers: None,
+            stamped: self.now,
         };
         self.enqueue(Direction::Egress, packet);
         let gap = FRAME.0 * 8 * 1_000_000_000 / rate.bits_per_sec().max(1);
@@ -590,19 +612,26 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What a probe on the device sees of the user's own flow: with the noise of the far host.
-    fn sample_tcp(&mut self, flow: usize, sent: Instant) {
+    /// What a probe on the device sees of the user's own flow: with the noise of the far host, whose stamps are in milliseconds.
+    fn sample_tcp(&mut self, packet: &Packet, sent: Instant) {
+        let flow = packet.flow;
         if self.signals != Signals::Tcp || self.now.since(self.sampled_at[flow]) < TCP_SAMPLE {
             return;
         }
         self.sampled_at[flow] = self.now;
-        let noise = jitter(&mut self.random, self.trace.jitter);
-        let rtt = Nanos(self.now.since(sent).0 + noise.0 + self.trace.shift_at(self.now).0);
+        let noise = jitter(&mut self.random, self.trace.jitter).0 + self.trace.shift_at(self.now).0;
+        // Each flow's clock ticks at another moment.
+        let phase = flow as u64 * 130_000;
+        let stamp = (packet.stamped.0 + phase) / STAMP.0 * STAMP.0;
+        let ingress = signed(self.now) - signed(Instant(stamp)) + signed(Instant(noise));
+        let rtt = signed(self.now) - signed(sent) + signed(Instant(noise));
         self.samples.push(Sample {
             at: self.now,
-            signal: Signal::TcpRtt {
+            signal: Signal::FlowOneWay {
                 flow: flow as u64,
-                rtt,
+                sent,
+                ingress,
+                egress: rtt - ingress,
             },
         });
     }
@@ -610,10 +639,9 @@ impl<'a> World<'a> {
     // The controller.
 
     fn on_step(&mut self) {
+        self.counted.egress = self.shapers.egress.sent();
         for direction in Direction::BOTH {
-            let sent = self.shapers[direction].sent();
-            let bytes = Bytes(sent.0 - self.sent_before[direction].0);
-            self.sent_before[direction] = sent;
+            let bytes = Bytes(self.counted[direction].0 - self.counted_before[direction].0);
             self.samples.push(Sample {
                 at: self.now,
                 signal: Signal::Traffic {
@@ -623,6 +651,7 @@ impl<'a> World<'a> {
                 },
             });
         }
+        self.counted_before = self.counted;
         self.note_waiting();
         self.step_controller();
         self.after(STEP, Event::Step);
@@ -630,7 +659,8 @@ impl<'a> World<'a> {
 
     fn step_controller(&mut self) {
         let samples = std::mem::take(&mut self.samples);
-        let decision = self.controller.step(self.now, &samples);
+        let truth = || truth(&self.fifos, self.now);
+        let decision = self.pilot.step(self.now, &samples, truth);
         self.apply(decision);
     }
 
@@ -650,7 +680,7 @@ impl<'a> World<'a> {
     }
 
     fn look(&mut self) {
-        let buffers = self.buffer_delays();
+        let buffers = truth(&self.fifos, self.now).delay;
         let whole = Both {
             ingress: Nanos(buffers.ingress.0 + self.shapers.ingress.sparse_delay(self.now).0),
             egress: Nanos(buffers.egress.0 + self.shapers.egress.sparse_delay(self.now).0),
@@ -663,23 +693,13 @@ impl<'a> World<'a> {
         self.after(LOOK, Event::Look);
     }
 
-    fn buffer_delays(&self) -> Both<Nanos> {
-        Both {
-            ingress: self.fifos.ingress.delay(self.now),
-            egress: self.fifos.egress.delay(self.now),
-        }
-    }
-
     fn moment(&self) -> Moment {
-        let capacity = |direction: Direction| -> Rate { self.fifos[direction].line().at(self.now) };
+        let Truth { capacity, delay } = truth(&self.fifos, self.now);
         Moment {
             time: self.now.since(START),
             decision: self.decision,
-            capacity: Both {
-                ingress: capacity(Direction::Ingress),
-                egress: capacity(Direction::Egress),
-            },
-            delay: self.buffer_delays(),
+            capacity,
+            delay,
         }
     }
 
@@ -694,6 +714,28 @@ impl<'a> World<'a> {
             number: self.number,
             event,
         });
+    }
+}
+
+fn truth(fifos: &Both<Fifo>, now: Instant) -> Truth {
+    Truth {
+        capacity: Both {
+            ingress: fifos.ingress.line().at(now),
+            egress: fifos.egress.line().at(now),
+        },
+        delay: Both {
+            ingress: fifos.ingress.delay(now),
+            egress: fifos.egress.delay(now),
+        },
+    }
+}
+
+impl Pilot {
+    fn step(&mut self, now: Instant, samples: &[Sample], truth: impl FnOnce() -> Truth) -> Decision {
+        match self {
+            Self::Controller(controller) => controller.step(now, samples),
+            Self::Oracle(oracle) => oracle.step(now, truth()),
+        }
     }
 }
 

@@ -25,7 +25,8 @@ enum Command {
     Bench(Bench),
 }
 
-/// Run our controller and cake-autorate's arithmetic on the same modelled lines, in virtual time.
+/// Run our controller, cake-autorate's arithmetic and one that is told the truth a round trip late on the same modelled lines, in
+/// virtual time.
 ///
 /// The same seed gives the same figures, byte for byte, on every machine. docs/autorate.md explains the traces, the
 /// model and its limits.
@@ -41,7 +42,7 @@ struct Bench {
     /// What the generated lines and all noise are made from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// What the controllers are told of delay; all three by default.
+    /// What the controllers are told of delay; all three kinds by default.
     #[arg(long, value_enum, value_name = "KIND", num_args = 1..)]
     signals: Vec<SignalsArg>,
     /// One JSON object for programs.
@@ -58,7 +59,7 @@ enum SignalsArg {
     Echo,
     /// One-way delays to reflectors.
     OneWay,
-    /// Round trips to reflectors and of the user's own TCP flows, of which cake-autorate takes no notice.
+    /// Round trips to reflectors, and delays each way of the user's own TCP flows, of which cake-autorate takes no notice.
     Tcp,
 }
 
@@ -230,13 +231,13 @@ fn millis(span: Nanos) -> f64 {
     span.0 as f64 / 1e6
 }
 
-/// The runs of one kind of signals; each pair is ours and cake-autorate's on the same trace.
+/// The runs of one kind of signals: for each trace ours, cake-autorate's, and that of who knows the truth.
 fn table(signals: SignalsArg, runs: &[Run]) -> String {
     let mut text = format!("signals: {}\n", signals.name());
     text += "trace        controller      >30 ms  p95 load  delivered  use down/up  false cuts  fall s  rise s  probes\n";
     text += "                                  %        ms         MB            %      per h                    per s\n";
-    for pair in runs.chunks(Contender::ALL.len()) {
-        for run in pair {
+    for trace in runs.chunks(Contender::ALL.len()) {
+        for run in trace {
             let use_both = format!(
                 "{:.0}/{:.0}",
                 run.utilisation_down_percent, run.utilisation_up_percent
@@ -257,7 +258,7 @@ fn table(signals: SignalsArg, runs: &[Run]) -> String {
             )
             .expect("a string takes everything");
         }
-        if let [ours, theirs] = pair
+        if let [ours, theirs, ..] = trace
             && ours.varies
         {
             let time = percent_more(ours.above_30_ms_percent, theirs.above_30_ms_percent);
