@@ -36,6 +36,7 @@ pub mod cake_autorate;
 mod evidence;
 mod law;
 mod learned;
+pub mod memory;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 
 mod driver;
 mod flows;
+mod kept;
 mod log;
 mod passive;
 mod prober;

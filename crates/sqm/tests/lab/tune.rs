@@ -1,6 +1,6 @@
 //! `sqm tune` on lines whose best rates are known.
 
-use crate::shared::home;
+use crate::shared::{home, load, start};
 use serde_json::Value;
 use sqm_lab::{Buffer, Clock, Direction, Home, Line, home::SERVER_V4};
 
@@ -71,8 +71,51 @@ fn allowed_ms(line: &Line) -> f64 {
     TARGET.max((way(down, up) + way(up, down)) * (1.0 + RATE))
 }
 
+/// The highest share of the line's rates, in steps of one in a hundred, at which the load of both directions adds no more
+/// than `allowed` ms, 95th percentile: every rate is tried, from above, in a test of its own on the fresh queue.
+fn best_share(home: &Home, line: &Line, layer: &str, allowed: f64) -> f64 {
+    let options = format!(
+        "\toption linklayer '{layer}'\n\toption overhead '{}'\n",
+        line.overhead
+    );
+    for percent in (80..=103).rev() {
+        let [down, up] = [&line.down, &line.up].map(|way| way.kbits_per_sec * percent / 100);
+        start(home, "best_of_cake", down, up, &options);
+        let figures = load(
+            home,
+            &["--after", "0", "--duration", "20s", "--probe-interval", "40ms"],
+        );
+        home.run_ok("router", &["sqm", "stop"]).expect("sqm stop");
+        let added = figures.p95_ms - figures.idle_ms;
+        println!(
+            "{}: {percent} %: load adds {added:.1} ms of {allowed:.1}",
+            line.name
+        );
+        if added <= allowed {
+            return percent as f64 / 100.0;
+        }
+    }
+    panic!("no rate of {} holds the target", line.name);
+}
+
+/// Tunes a line and judges everything about it; the rates beside those that an exhaustive search finds on the same line.
+fn check_beside_all_rates(line: &Line, layer: &str) {
+    let (home, report) = check(line, layer);
+    let best = best_share(&home, line, layer, allowed_ms(line));
+    for (what, gross) in [
+        ("download_kbit", line.down.kbits_per_sec),
+        ("upload_kbit", line.up.kbits_per_sec),
+    ] {
+        let share = number(&report[what]) / gross as f64;
+        println!("{}: {what} {share:.3} of the line's, best {best:.2}", line.name);
+        assert!(share >= best * (1.0 - RATE), "{what}: {share:.3}, best {best:.2}");
+        // One step more than what was found to hold, and what tune's own shorter tests may err.
+        assert!(share <= best * (1.0 + RATE), "{what}: {share:.3}, best {best:.2}");
+    }
+}
+
 /// Tunes a line that is configured with this link layer, and judges everything about it.
-fn check(line: &Line, layer: &str) {
+fn check(line: &Line, layer: &str) -> (Home, Value) {
     let home = home(Clock::Virtual, line);
     configure(&home, line.overhead, layer);
     let before = tc(&home);
@@ -111,6 +154,7 @@ fn check(line: &Line, layer: &str) {
         assert!(advice.as_array().is_none_or(Vec::is_empty), "{report}");
     }
     assert_eq!(tc(&home), before, "the state from before is back");
+    (home, report)
 }
 
 #[test]
@@ -173,6 +217,11 @@ fn check_named(name: &str) {
     check(&line, layer_of(&line));
 }
 
+fn check_named_beside_all_rates(name: &str) {
+    let line = Line::named(name).expect("a known line");
+    check_beside_all_rates(&line, layer_of(&line));
+}
+
 /// A line that has no name among those of the lab: rates in kbit/s, buffers and round trip in ms.
 fn check_unnamed(name: &'static str, down: (u64, u32), up: (u64, u32), base_rtt_ms: u32) {
     let direction = |(kbits_per_sec, millis)| Direction {
@@ -199,19 +248,19 @@ fn a_cable_line() {
 #[test]
 #[ignore = "one of several lines; make nightly runs it"]
 fn a_vdsl_line() {
-    check_named("vdsl80");
+    check_named_beside_all_rates("vdsl80");
 }
 
 #[test]
 #[ignore = "one of several lines; make nightly runs it"]
 fn an_upload_of_one_megabit() {
-    check_named("up1m");
+    check_named_beside_all_rates("up1m");
 }
 
 #[test]
 #[ignore = "one of several lines; make nightly runs it"]
 fn a_line_in_atm_cells() {
-    check_named("adsl8");
+    check_named_beside_all_rates("adsl8");
 }
 
 #[test]
@@ -230,5 +279,5 @@ fn lines_that_nobody_named() {
 #[test]
 #[ignore = "one of several lines; make nightly runs it"]
 fn a_line_that_is_faster_at_first() {
-    check_named("boost24");
+    check_named_beside_all_rates("boost24");
 }

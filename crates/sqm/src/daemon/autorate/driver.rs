@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqm_core::autorate::{Autorate, Both, Choice, Controller, Decision, Direction, Probes, Reason};
+use sqm_core::autorate::{
+    Autorate, Both, Choice, Controller, Decision, Direction, Probes, Reason, Sample, Signal,
+};
 use sqm_core::units::{Instant, Nanos, Rate};
 
+use super::kept::Kept;
 use super::log::Log;
 use super::passive::Passive;
 use super::prober::Prober;
@@ -36,6 +40,7 @@ pub(super) struct Driver {
     prober: Prober,
     traffic: Traffic,
     passive: Passive,
+    kept: Kept,
     log: Log,
     /// The rates that were asked for last, and when.
     written: Both<Rate>,
@@ -44,8 +49,9 @@ pub(super) struct Driver {
     cuts: Both<u64>,
     told_at: Instant,
     status_at: Instant,
-    /// Of the prober, as told.
+    /// Why something cannot be asked or seen, as told.
     trouble: Option<String>,
+    hour: Option<u8>,
 }
 
 impl Driver {
@@ -54,9 +60,14 @@ impl Driver {
         // What the file says is in force.
         let base = |direction: Direction| line.bounds[direction].base.unwrap_or(Rate::from_bits_per_sec(0));
         let device = (!line.faces_lan).then(|| line.interface.clone());
+        let (kept, trouble) = Kept::open(&shared.state_dir, &line.interface, now);
+        if let Some(trouble) = trouble {
+            shared.journal.tell("autorate", Some(&line.interface), trouble);
+        }
         Self {
-            controller: Autorate::new(now, line.bounds, Both::default()),
-            passive: Passive::new((!line.faces_lan).then(|| line.interface.clone())),
+            controller: Autorate::new(now, line.bounds, kept.learned()),
+            passive: Passive::new(device.clone()),
+            kept,
             log: Log::new(line.log.clone()),
             prober: Prober::new(&line.reflectors, device),
             traffic: Traffic::new(&line.interface, line.framing, line.faces_lan),
@@ -70,6 +81,7 @@ impl Driver {
             told_at: now,
             status_at: now,
             trouble: None,
+            hour: None,
             line,
             shared,
         }
@@ -103,6 +115,7 @@ impl Driver {
             if is_tick {
                 self.prober.overdue(now, &mut samples);
                 self.traffic.read(now, &mut samples);
+                self.tell_hour(now, &mut samples);
                 match probes {
                     Probes::Off => self.passive.rest(),
                     Probes::Every(_) => self
@@ -123,6 +136,8 @@ impl Driver {
             if !is_tick {
                 continue;
             }
+            // Without a place to keep it the next daemon learns anew.
+            let _ = self.kept.keep(now, self.controller.learned());
             if probes != Probes::Off {
                 let load = |direction| self.traffic.load(direction);
                 self.log
@@ -133,6 +148,16 @@ impl Driver {
                     Probes::Off => IDLE_TICK,
                     Probes::Every(_) => TICK,
                 };
+        }
+    }
+
+    /// What is usual depends on the hour; of which zone, only has to stay the same.
+    fn tell_hour(&mut self, now: Instant, samples: &mut Vec<Sample>) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let hour = (since.as_secs() / 3600 % 24) as u8;
+        if self.hour.replace(hour) != Some(hour) {
+            let signal = Signal::Hour(hour);
+            samples.push(Sample { at: now, signal });
         }
     }
 
@@ -215,17 +240,23 @@ impl Driver {
     }
 
     fn tell_trouble(&mut self) {
-        let trouble = self.prober.trouble();
-        if trouble == self.trouble.as_deref() {
+        let asking = self
+            .prober
+            .trouble()
+            .map(|why| format!("no reflector can be asked: {why}"));
+        let seeing = self.passive.trouble().map(|why| {
+            format!("round trips of TCP that pass cannot be seen, reflectors alone are asked: {why}")
+        });
+        let trouble = asking.or(seeing);
+        if trouble == self.trouble {
             return;
         }
-        self.trouble = trouble.map(ToOwned::to_owned);
-        if let Some(trouble) = trouble {
-            let text = format!("no reflector can be asked: {trouble}");
+        if let Some(trouble) = &trouble {
             self.shared
                 .journal
-                .tell("autorate", Some(&self.line.interface), text);
+                .tell("autorate", Some(&self.line.interface), trouble.clone());
         }
+        self.trouble = trouble;
     }
 
     fn status(&self, decision: &Decision) -> Status {
@@ -254,6 +285,7 @@ fn jittered(gap: Nanos, now: Instant) -> Nanos {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        let _ = self.kept.write(self.controller.learned());
         self.shared.autorate.forget(&self.line.interface);
     }
 }

@@ -23,7 +23,7 @@ const FORGET: Nanos = Nanos::from_millis(5000);
 /// Of each connection at most ten samples a second.
 const BETWEEN: Nanos = Nanos::from_millis(100);
 /// After a pause the other end has had nothing to send, and its echo is as old as the pause.
-const PAUSE: Nanos = Nanos::from_millis(500);
+const PAUSE: Nanos = Nanos::from_millis(1000);
 
 /// What one segment says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@ pub(super) struct Passive {
     /// None where the far side of the device is not the line.
     device: Option<String>,
     tap: Option<Tap>,
+    /// Why nothing can be seen.
+    trouble: Option<String>,
     flows: Flows,
     expected_at: Option<Instant>,
     round_trips: u64,
@@ -23,6 +25,7 @@ impl Passive {
         Self {
             device,
             tap: None,
+            trouble: None,
             flows: Flows::default(),
             expected_at: None,
             round_trips: 0,
@@ -30,7 +33,7 @@ impl Passive {
     }
 
     /// Takes what has passed.
-    pub(super) fn look(&mut self, now: Instant, packets_per_sec: u64, samples: &mut Vec<Sample>) {
+    pub(super) fn look(&mut self, now: Instant, packets_per_sec: [u64; 2], samples: &mut Vec<Sample>) {
         if self.expected_at.is_none_or(|at| now.since(at) >= EXPECT) {
             self.expected_at = Some(now);
             self.expect(packets_per_sec);
@@ -57,15 +60,26 @@ impl Passive {
         self.round_trips
     }
 
+    /// Why nothing can be seen.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    fn open(&mut self, index: u32) -> Option<Tap> {
+        let opened = Tap::open(index);
+        self.trouble = opened.as_ref().err().map(ToString::to_string);
+        opened.ok()
+    }
+
     /// A tap that fails (its device is gone) is opened anew.
-    fn expect(&mut self, packets_per_sec: u64) {
+    fn expect(&mut self, packets_per_sec: [u64; 2]) {
         let Some(device) = &self.device else { return };
         let index = std::fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))
             .ok()
             .and_then(|text| text.trim().parse::<u32>().ok());
         self.tap = match (self.tap.take(), index) {
             (Some(tap), Some(index)) if tap.is_of(index) => Some(tap),
-            (_, Some(index)) => Tap::open(index).ok(),
+            (_, Some(index)) => self.open(index),
             (_, None) => None,
         };
         if let Some(tap) = &mut self.tap

@@ -19,8 +19,9 @@ use crate::daemon::monotonic;
 
 /// `ETH_P_ALL` of `linux/if_ether.h`.
 const ALL: u16 = 3;
-/// So many packets a second each way are enough.
+/// So many packets a second of the direction that has fewer are enough, and so many of the other one are too many.
 const ENOUGH: u64 = 60;
+const TOO_MANY: u64 = 240;
 /// So many are read at a time. What does not fit into the socket is not seen.
 const MOST_READS: usize = 64;
 const BUFFER: usize = 64 * 1024;
@@ -76,9 +77,11 @@ impl Tap {
         self.device == device
     }
 
-    /// Picks fewer or more, where so many packets a second pass.
-    pub(super) fn expect(&mut self, packets_per_sec: u64) -> io::Result<()> {
-        let mask = (packets_per_sec / ENOUGH).clamp(1, 1 << 12).next_power_of_two() - 1;
+    /// Picks fewer or more, where so many packets a second pass in either direction.
+    pub(super) fn expect(&mut self, packets_per_sec: [u64; 2]) -> io::Result<()> {
+        let [one, other] = packets_per_sec;
+        let share = (one.min(other) / ENOUGH).max(one.max(other) / TOO_MANY);
+        let mask = share.clamp(1, 1 << 12).next_power_of_two() - 1;
         let mask = u32::try_from(mask).unwrap_or(u32::MAX);
         // Not to and fro: another filter only for twice or half as many.
         let is_near = mask == self.mask || mask == self.mask >> 1;

@@ -76,9 +76,9 @@ impl Traffic {
         self.load[direction]
     }
 
-    /// Of the direction that has more.
-    pub(super) fn packets_per_sec(&self) -> u64 {
-        self.packets.ingress.max(self.packets.egress)
+    /// Of both directions.
+    pub(super) fn packets_per_sec(&self) -> [u64; 2] {
+        [self.packets.ingress, self.packets.egress]
     }
 
     fn count(&mut self, before: Option<Both<Counted>>) -> Option<Both<Counted>> {
