@@ -190,10 +190,11 @@ test('the real options, kinds of line and findings fit the page and everybody', 
     }
 });
 
-// A minute and a half, and most of it the line's: `make nightly`.
-test('tune finds rates, and writes them only when told', { skip: !process.env.SQM_LONG }, async () => {
+test('tune finds rates, and writes them only when told', async () => {
     const page = await open(chromium.browser, `${url}#/tune`);
     await page.getByLabel('Server').fill(SERVER);
+    // What the page does is looked at here, not how well the rates are: a busy machine delays packets, too.
+    await page.getByLabel('Accepted added latency, ms').fill('50');
     await page.getByRole('button', { name: 'Start' }).click();
     const found = page.getByRole('button', { name: 'Write these rates into the settings' });
     await found.waitFor({ timeout: 240_000 });

@@ -109,9 +109,17 @@ pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device
     let redirect = entries
         .redirect()
         .and_then(|(_, index)| links.iter().find(|l| l.index == index));
+    let mut qdiscs: Vec<_> = entries.qdiscs.iter().map(decode_qdisc).collect();
+    // CAKE for many queues counts nothing itself.
+    if let (Some(root), false) = (qdiscs.first_mut(), entries.cakes.is_empty()) {
+        let each = entries.cakes.iter().map(|cake| decode_cake(cake.statistics()));
+        root.detail = each
+            .reduce(CakeStatistics::together)
+            .map_or(Detail::None, Detail::Cake);
+    }
     Ok(Device {
         link: link.clone(),
-        qdiscs: entries.qdiscs.iter().map(decode_qdisc).collect(),
+        qdiscs,
         classes: entries.classes.iter().filter_map(decode_class).collect(),
         filters: entries.filters(),
         hook: entries.hook.as_ref().map(Entry::kind),
@@ -125,6 +133,8 @@ pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device
 pub(crate) struct Entries {
     /// Root first, parents before children.
     pub(crate) qdiscs: Vec<Entry>,
+    /// Those below a CAKE for many queues, which made them and allows no other.
+    cakes: Vec<Entry>,
     /// Parents before children.
     pub(crate) classes: Vec<Entry>,
     /// What stands under the root to find a class: filters, and what the kernel lists beside them.
@@ -141,10 +151,10 @@ impl Entries {
         let all = traffic::qdiscs(socket, link.index).map_err(context("list the qdiscs"))?;
         let (mut hooks, mut qdiscs): (Vec<_>, Vec<_>) = all.into_iter().partition(|q| q.parent == INGRESS);
         qdiscs.sort_by_key(|q| q.parent != ROOT);
-        // The CAKEs below one for many queues are its own affair.
-        if qdiscs.first().is_some_and(|root| root.kind() == "cake_mq") {
-            qdiscs.truncate(1);
-        }
+        let cakes = match qdiscs.first() {
+            Some(root) if root.kind() == "cake_mq" => qdiscs.split_off(1),
+            _ => Vec::new(),
+        };
         // Only a class that plans use has parameters worth reading; others have as many classes as queues.
         let of_plans = |entry: &Entry| CLASSFUL.contains(&entry.kind().as_str());
         let mut classes = Vec::new();
@@ -174,6 +184,7 @@ impl Entries {
         }
         Ok(Self {
             qdiscs,
+            cakes,
             classes,
             root_filters,
             hook,

@@ -16,9 +16,10 @@ use crate::observe::{self, Device, Entries, handle};
 use crate::verify::{Difference, Observed};
 
 /// Kinds that can be made again from what the kernel reports about them.
-const RESTORABLE: [&str; 14] = [
+const RESTORABLE: [&str; 15] = [
     "bfifo",
     "cake",
+    "cake_mq",
     "codel",
     "fq",
     "fq_codel",

@@ -276,7 +276,7 @@ fn notes(settings: &Settings, device: &Device) -> Vec<String> {
             };
             notes.push(format!("use_mq: cake for {way} packets: {why}"));
         }
-        notes.extend(best_of_cake::note(line));
+        notes.extend(best_of_cake::notes(line));
     }
     notes
 }

@@ -66,6 +66,28 @@ pub struct CakeStatistics {
     pub tins: Vec<TinStatistics>,
 }
 
+impl CakeStatistics {
+    /// Two of the same settings as one: what is counted is added up, what is measured is the worse of both.
+    pub(crate) fn together(self, other: Self) -> Self {
+        let range = |[least, largest]: [u32; 2], [l, r]: [u32; 2]| [least.min(l), largest.max(r)];
+        Self {
+            memory_used_bytes: self.memory_used_bytes.saturating_add(other.memory_used_bytes),
+            memory_limit_bytes: self.memory_limit_bytes.saturating_add(other.memory_limit_bytes),
+            capacity_estimate_bits_per_sec: self
+                .capacity_estimate_bits_per_sec
+                .saturating_add(other.capacity_estimate_bits_per_sec),
+            network_size_bytes: range(self.network_size_bytes, other.network_size_bytes),
+            adjusted_size_bytes: range(self.adjusted_size_bytes, other.adjusted_size_bytes),
+            tins: self
+                .tins
+                .into_iter()
+                .zip(other.tins)
+                .map(|(a, b)| a.together(&b))
+                .collect(),
+        }
+    }
+}
+
 /// One tin of CAKE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TinStatistics {
@@ -109,6 +131,35 @@ pub struct TinStatistics {
     pub packet_max_bytes: u32,
     /// Bytes a flow sends per round.
     pub flow_quantum_bytes: u32,
+}
+
+impl TinStatistics {
+    fn together(self, other: &Self) -> Self {
+        Self {
+            // Each has all of the rate while the others are idle.
+            threshold_bits_per_sec: self.threshold_bits_per_sec.max(other.threshold_bits_per_sec),
+            target_us: self.target_us,
+            interval_us: self.interval_us,
+            flow_quantum_bytes: self.flow_quantum_bytes,
+            sent_bytes: self.sent_bytes.wrapping_add(other.sent_bytes),
+            // As the kernel's own, these start again after 2^32.
+            sent_packets: self.sent_packets.wrapping_add(other.sent_packets),
+            drops: self.drops.wrapping_add(other.drops),
+            marks: self.marks.wrapping_add(other.marks),
+            ack_drops: self.ack_drops.wrapping_add(other.ack_drops),
+            way_indirect_hits: self.way_indirect_hits.wrapping_add(other.way_indirect_hits),
+            way_misses: self.way_misses.wrapping_add(other.way_misses),
+            way_collisions: self.way_collisions.wrapping_add(other.way_collisions),
+            backlog_bytes: self.backlog_bytes.saturating_add(other.backlog_bytes),
+            sparse_flows: self.sparse_flows + other.sparse_flows,
+            bulk_flows: self.bulk_flows + other.bulk_flows,
+            unresponsive_flows: self.unresponsive_flows + other.unresponsive_flows,
+            delay_peak_us: self.delay_peak_us.max(other.delay_peak_us),
+            delay_avg_us: self.delay_avg_us.max(other.delay_avg_us),
+            delay_base_us: self.delay_base_us.max(other.delay_base_us),
+            packet_max_bytes: self.packet_max_bytes.max(other.packet_max_bytes),
+        }
+    }
 }
 
 /// Reads CAKE's own statistics out of `TCA_STATS2`.
