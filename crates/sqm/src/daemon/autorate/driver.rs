@@ -118,9 +118,7 @@ impl Driver {
                 self.tell_hour(now, &mut samples);
                 match probes {
                     Probes::Off => self.passive.rest(),
-                    Probes::Every(_) => self
-                        .passive
-                        .look(now, self.traffic.packets_per_sec(), &mut samples),
+                    Probes::Every(_) => self.passive.look(now, self.traffic.packets_per_sec()),
                 }
             }
             if !is_tick && samples.is_empty() {

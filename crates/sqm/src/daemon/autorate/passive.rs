@@ -1,6 +1,5 @@
 //! Looks at the user's own connections while there is load.
 
-use sqm_core::autorate::Sample;
 use sqm_core::units::{Instant, Nanos};
 
 use super::flows::Flows;
@@ -32,8 +31,9 @@ impl Passive {
         }
     }
 
-    /// Takes what has passed.
-    pub(super) fn look(&mut self, now: Instant, packets_per_sec: [u64; 2], samples: &mut Vec<Sample>) {
+    /// Counts what has passed. The controller is not told: in the lab (`lab/autorate.rs`) it took what waits at a far end for a queue
+    /// at times, after reflectors had died or the line had carried nothing, and stayed at its least rate.
+    pub(super) fn look(&mut self, now: Instant, packets_per_sec: [u64; 2]) {
         if self.expected_at.is_none_or(|at| now.since(at) >= EXPECT) {
             self.expected_at = Some(now);
             self.expect(packets_per_sec);
@@ -42,11 +42,11 @@ impl Passive {
         for (at, stamps) in tap.read(Way::Leaving) {
             self.flows.leaves(at, stamps);
         }
-        let before = samples.len();
+        let mut samples = Vec::new();
         for (at, stamps) in tap.read(Way::Arriving) {
-            self.flows.arrives(at, stamps, samples);
+            self.flows.arrives(at, stamps, &mut samples);
         }
-        self.round_trips += (samples.len() - before) as u64;
+        self.round_trips += samples.len() as u64;
     }
 
     /// Nothing is looked at without load: each packet would cost.
