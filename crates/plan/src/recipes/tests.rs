@@ -567,6 +567,8 @@ fn best_of_cake_is_patient_on_slow_lines_but_not_on_the_slowest() {
             .collect();
         assert_eq!(found, wanted, "{plan}");
     }
+    let varies = planned(&section("best_of_cake", &["upload 4400", "autorate 1"]));
+    assert_eq!(varies.matches("rtt 100ms").count(), 2, "{varies}");
 }
 
 mod mutations {

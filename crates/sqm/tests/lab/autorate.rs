@@ -163,7 +163,7 @@ fn rates(home: &Home, when: &str) -> [(f64, String); 2] {
 fn a_rate_that_autorate_may_choose_is_as_configured() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
     let config = "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '40000'\n\toption upload '8000'\n\
-                  \toption script 'best_of_cake.qos'\n\toption cake_rtt '100ms'\n\toption autorate '1'\n\toption min_upload '5mbit'\n\toption max_upload '9mbit'\n";
+                  \toption script 'best_of_cake.qos'\n\toption autorate '1'\n\toption min_upload '5mbit'\n\toption max_upload '9mbit'\n";
     home.write("/tmp/sqm", config.as_bytes()).expect("a file");
     home.run_ok("router", &["sqm", "start", "--config", "/tmp/sqm"])
         .expect("sqm start");
