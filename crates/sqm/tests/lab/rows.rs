@@ -272,8 +272,6 @@ fn worse(
         "asym100" | "asym1.5" => (0.10, 0.15),
         _ => (0.05, 0.03),
     };
-    // Of the same queues by tc, BBR's upload is 3.2 % below it in the mean of six runs.
-    let known_goodput = if load == "bbr" { 0.05 } else { known_goodput };
     let mut wrong = String::new();
     let mut check = |good: bool, what: &str, found: f64, other: f64, whose: &str| {
         if !good {
