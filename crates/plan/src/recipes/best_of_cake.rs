@@ -8,7 +8,7 @@
 //! * On a slow line CoDel is more patient than CAKE's 5 ms, so that one flow fills the half that is its host's.
 //! * The DSCP of packets stays as it is.
 
-use sqm_core::spec::cake::Cake;
+use sqm_core::spec::cake::{AckFilter, Cake};
 use sqm_core::spec::{ParseError, Qdisc};
 use sqm_core::units::{Nanos, Rate};
 
@@ -80,40 +80,27 @@ fn rtt(line: Line<'_>) -> Nanos {
     Nanos::from_millis(TARGETS * target_micros / 1000).max(own)
 }
 
-/// What was chosen for this line, and why.
-pub(super) fn notes(line: Line<'_>) -> impl Iterator<Item = String> {
-    thins(line).into_iter().chain(waits(line))
-}
-
-fn waits(line: Line<'_>) -> Option<String> {
-    if line.direction().script != Script::BestOfCake {
-        return None;
-    }
-    let tree = tree(line).ok()?;
-    let (Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) = &tree.qdiscs.first()?.qdisc else {
-        return None;
+/// What was chosen for this line, and why; nothing of what the user's own words undo.
+pub(super) fn notes(line: Line<'_>) -> Vec<String> {
+    let tree = (line.direction().script == Script::BestOfCake)
+        .then(|| tree(line).ok())
+        .flatten();
+    let root = tree.as_ref().and_then(Tree::root);
+    let Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake)) = root.map(|root| &root.qdisc) else {
+        return Vec::new();
     };
+    let mut notes = Vec::new();
+    if cake.ack_filter == AckFilter::Filter && !line.is_download() && is_asymmetric(line) {
+        notes.push("ack-filter, because the download is at least ten times the upload".to_owned());
+    }
     let own = rtt(line);
-    (cake.rtt == own && own > Cake::default().rtt).then(|| {
-        format!(
+    if cake.rtt == own && own > Cake::default().rtt {
+        notes.push(format!(
             "rtt {own} at {}: with 100 ms one flow leaves a part of its host's share to others",
             line.rate()
-        )
-    })
-}
-
-/// Why acknowledgements are thinned.
-fn thins(line: Line<'_>) -> Option<String> {
-    let says_otherwise = line
-        .direction()
-        .cake
-        .iter()
-        .any(|option| option.words.contains("ack-filter"));
-    let thins = line.direction().script == Script::BestOfCake
-        && !line.is_download()
-        && !says_otherwise
-        && is_asymmetric(line);
-    thins.then(|| "ack-filter, because the download is at least ten times the upload".to_owned())
+        ));
+    }
+    notes
 }
 
 fn is_asymmetric(line: Line<'_>) -> bool {

@@ -5,12 +5,9 @@
 //! daemon dies, the last rates stay.
 
 mod driver;
-mod flows;
 mod kept;
 mod log;
-mod passive;
 mod prober;
-mod tap;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -94,8 +91,6 @@ pub(super) struct Status {
     pub(super) is_probing: bool,
     pub(super) probes_sent: u64,
     pub(super) reflectors: Vec<Reflector>,
-    /// Round trips of the user's own connections that were seen.
-    pub(super) tcp_round_trips: u64,
 }
 
 /// One direction.

@@ -240,12 +240,14 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     };
     is_found("at first");
 
-    // Nobody answers any more, under load: the load's own round trips are left to go by.
+    // Nobody answers any more, under load.
     sh("for n in 1 2 3; do ip -n server addr del 10.77.0.$n/32 dev lo; done; load 20s & sleep 18");
-    let [(down, _), _] = rates(&home, "reflectors dead");
-    assert!(down >= 19.0, "not below base: {down}");
-    let seen = status(&home)["autorate"]["tcp_round_trips"].as_u64();
-    assert!(seen.is_some_and(|seen| seen > 100), "{seen:?}");
+    let [(down, why), _] = rates(&home, "reflectors dead");
+    assert!(
+        why.contains("no signals") || why.contains("towards base"),
+        "{why}"
+    );
+    assert!(down >= 19.0, "it goes to base, not to nothing: {down}");
     sh("wait; sleep 4; for n in 1 2 3; do ip -n server addr add 10.77.0.$n/32 dev lo; done");
     is_found("reflectors back");
 

@@ -11,7 +11,6 @@ use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::kept::Kept;
 use super::log::Log;
-use super::passive::Passive;
 use super::prober::Prober;
 use super::traffic::Traffic;
 use super::{Line, Status};
@@ -39,7 +38,6 @@ pub(super) struct Driver {
     controller: Autorate,
     prober: Prober,
     traffic: Traffic,
-    passive: Passive,
     kept: Kept,
     log: Log,
     /// The rates that were asked for last, and when.
@@ -49,7 +47,7 @@ pub(super) struct Driver {
     cuts: Both<u64>,
     told_at: Instant,
     status_at: Instant,
-    /// Why something cannot be asked or seen, as told.
+    /// Why nobody can be asked, as told.
     trouble: Option<String>,
     hour: Option<u8>,
 }
@@ -66,7 +64,6 @@ impl Driver {
         }
         Self {
             controller: Autorate::new(now, line.bounds, kept.learned()),
-            passive: Passive::new(device.clone()),
             kept,
             log: Log::new(line.log.clone()),
             prober: Prober::new(&line.reflectors, device),
@@ -116,10 +113,6 @@ impl Driver {
                 self.prober.overdue(now, &mut samples);
                 self.traffic.read(now, &mut samples);
                 self.tell_hour(now, &mut samples);
-                match probes {
-                    Probes::Off => self.passive.rest(),
-                    Probes::Every(_) => self.passive.look(now, self.traffic.packets_per_sec()),
-                }
             }
             if !is_tick && samples.is_empty() {
                 continue;
@@ -238,14 +231,10 @@ impl Driver {
     }
 
     fn tell_trouble(&mut self) {
-        let asking = self
+        let trouble = self
             .prober
             .trouble()
             .map(|why| format!("no reflector can be asked: {why}"));
-        let seeing = self.passive.trouble().map(|why| {
-            format!("round trips of TCP that pass cannot be seen, reflectors alone are asked: {why}")
-        });
-        let trouble = asking.or(seeing);
         if trouble == self.trouble {
             return;
         }
@@ -270,7 +259,6 @@ impl Driver {
             is_probing: decision.probes != Probes::Off,
             probes_sent: self.prober.sent(),
             reflectors: self.prober.reflectors(),
-            tcp_round_trips: self.passive.round_trips(),
         }
     }
 }

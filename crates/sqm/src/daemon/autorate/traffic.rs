@@ -21,7 +21,6 @@ pub(super) struct Traffic {
     files: Option<Both<[File; 2]>>,
     last: Option<(Instant, Both<Counted>)>,
     load: Both<u64>,
-    packets: Both<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -39,7 +38,6 @@ impl Traffic {
             files: None,
             last: None,
             load: Both::default(),
-            packets: Both::default(),
         }
     }
 
@@ -67,18 +65,12 @@ impl Traffic {
                 span,
             };
             self.load[direction] = rate(bytes, span).bits_per_sec();
-            self.packets[direction] = rate(packets, span).bits_per_sec() / 8;
             samples.push(Sample { at: now, signal });
         }
     }
 
     pub(super) fn load(&self, direction: Direction) -> u64 {
         self.load[direction]
-    }
-
-    /// Of both directions.
-    pub(super) fn packets_per_sec(&self) -> [u64; 2] {
-        [self.packets.ingress, self.packets.egress]
     }
 
     fn count(&mut self, before: Option<Both<Counted>>) -> Option<Both<Counted>> {
