@@ -13,6 +13,12 @@ use nix::sys::time::TimeSpec;
 /// A kernel's time stamp further back than this is not believed: a clock was set meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
+/// Two readings of one clock this far apart leave no doubt about a third reading between them.
+const AT_ONCE: Duration = Duration::from_micros(20);
+
+/// How often clocks are read again when something came between.
+const READINGS: usize = 5;
+
 /// A UDP socket, and room for what comes with a packet.
 pub(crate) struct Datagrams {
     socket: UdpSocket,
@@ -59,7 +65,7 @@ impl Datagrams {
             Some(&mut self.control),
             MsgFlags::empty(),
         )?;
-        let (now, wall) = (Instant::now(), SystemTime::now());
+        let (now, wall) = on_both_clocks(|| (Instant::now(), SystemTime::now(), Instant::now()));
         let from = message
             .address
             .as_ref()
@@ -149,6 +155,26 @@ impl AsFd for Datagrams {
     }
 }
 
+/// One moment on both clocks, from readings of this one, the wall's and this one again.
+///
+/// A thread that loses its processor between two readings would take the pause for a wait of the packet, and tell a round
+/// trip that much too short: the closest readings count.
+fn on_both_clocks(mut read: impl FnMut() -> (Instant, SystemTime, Instant)) -> (Instant, SystemTime) {
+    let apart = |(before, _, after): (Instant, SystemTime, Instant)| after - before;
+    let mut closest = read();
+    for _ in 1..READINGS {
+        if apart(closest) <= AT_ONCE {
+            break;
+        }
+        let next = read();
+        if apart(next) < apart(closest) {
+            closest = next;
+        }
+    }
+    let (before, wall, _) = closest;
+    (before + apart(closest) / 2, wall)
+}
+
 /// How long a packet lay in the socket. The stamp is of the wall clock, which may have been set since.
 fn waited(stamp: TimeSpec, now: SystemTime) -> Duration {
     let stamp = UNIX_EPOCH + Duration::from(stamp);
@@ -203,6 +229,38 @@ mod tests {
                 (&b"pong"[..], Some(0x21))
             );
         }
+    }
+
+    #[test]
+    fn a_pause_between_two_readings_is_not_a_wait() {
+        let (start, epoch) = (Instant::now(), UNIX_EPOCH + Duration::from_secs(100));
+        let micros = Duration::from_micros;
+        // Readings at these microseconds: of this clock, of the wall's, of this one.
+        let read = |at: &[[u64; 3]]| {
+            let mut readings = at.iter();
+            let (now, wall) = on_both_clocks(|| {
+                let [before, wall, after] = *readings.next().expect("no more are asked for");
+                (
+                    start + micros(before),
+                    epoch + micros(wall),
+                    start + micros(after),
+                )
+            });
+            (
+                (now - start).as_micros(),
+                wall.duration_since(epoch).unwrap().as_micros(),
+            )
+        };
+        assert_eq!(read(&[[0, 1, 2]]), (1, 1));
+        assert_eq!(read(&[[0, 4000, 4002], [4004, 4005, 4006]]), (4005, 4005));
+        let slow = [
+            [0, 90, 100],
+            [200, 240, 280],
+            [300, 320, 330],
+            [400, 490, 500],
+            [600, 700, 800],
+        ];
+        assert_eq!(read(&slow), (315, 320));
     }
 
     #[test]
