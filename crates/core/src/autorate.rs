@@ -37,6 +37,8 @@ mod evidence;
 mod law;
 mod learned;
 pub mod memory;
+pub mod record;
+pub mod replay;
 
 #[cfg(test)]
 mod tests;

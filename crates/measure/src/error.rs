@@ -146,6 +146,16 @@ pub enum Error {
         /// The system's answer.
         reason: io::Error,
     },
+    /// A file is not a log of `option autorate_log`, or not from there on.
+    #[error("{}: line {line}: {reason}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Counted from one.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file is not a result that we read.
     #[error("{} is not a test result: {reason}", path.display())]
     Format {

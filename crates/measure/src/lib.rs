@@ -12,6 +12,7 @@
 //! virtual time, where computing takes no time at all.
 #![forbid(unsafe_code)]
 
+pub mod autorate_log;
 mod calendar;
 pub mod chart;
 pub mod client;

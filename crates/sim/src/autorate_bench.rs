@@ -17,7 +17,7 @@ mod world;
 mod tests;
 
 use sqm_core::autorate::cake_autorate::CakeAutorate;
-use sqm_core::autorate::{Autorate, Both, Decision, Learned};
+use sqm_core::autorate::{Autorate, Both, Controller, Decision, Learned};
 use sqm_core::units::{Instant, Nanos};
 
 use oracle::Oracle;
@@ -95,4 +95,14 @@ pub fn run(
         Contender::Oracle => Pilot::Oracle(Oracle::new(bounds, trace.rtt)),
     };
     World::new(trace, pilot, signals, seed).run(observe)
+}
+
+/// Runs a controller of the caller's, which begins at [`START`].
+pub fn run_controller(
+    trace: &Trace,
+    controller: Box<dyn Controller>,
+    signals: Signals,
+    seed: u64,
+) -> Figures {
+    World::new(trace, Pilot::Controller(controller), signals, seed).run(&mut |_| {})
 }

@@ -684,9 +684,10 @@ fn empty(mut socket: &UnixStream) {
     while std::io::Read::read(&mut socket, &mut bytes).is_ok_and(|n| n == bytes.len()) {}
 }
 
+/// In whole microseconds, so that what is decided by it can be written down, short and without loss.
 fn monotonic() -> Instant {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 / 1000 * 1000)
 }
 
 fn nanos(duration: Duration) -> Nanos {

@@ -407,7 +407,7 @@ fn parse_answer(text: &str) -> Result<Rate, String> {
 }
 
 /// A bare number is kbit/s, as in the configuration.
-fn parse_rate(text: &str) -> Result<Rate, String> {
+pub(super) fn parse_rate(text: &str) -> Result<Rate, String> {
     let is_bare = text.bytes().all(|b| b.is_ascii_digit());
     let rate = if is_bare {
         Rate::parse_tc(&format!("{text}kbit"))

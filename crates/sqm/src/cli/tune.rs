@@ -1,5 +1,7 @@
 //! `sqm tune`.
 
+mod replay;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,12 +41,16 @@ use crate::tune::{Log, Step, Trouble};
   sqm tune server.example --target 10        10 ms of added latency are fine
   sqm tune server.example wan0 --json
   sqm tune server.example --out before-and-after && sqm compare before-and-after/*.flent.gz
+  sqm tune --replay /tmp/rates.csv                         autorate's decisions again, beside those of then
+  sqm tune --replay /tmp/rates.csv.old /tmp/rates.csv --max-download 60mbit --plot rates.svg
+  sqm tune --replay /tmp/rates.csv --json | jq -e '.first_difference == null'
 
-Exit codes: 0 rates were found, 1 they were not (everything is as before), 2 wrong configuration or arguments,
-3 needs root, 4 the kernel lacks a part")]
+Exit codes: 0 rates were found, or the log was replayed (whatever came of it), 1 no rates were found (everything is as before)
+or the log is broken, 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a part")]
 pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`
-    host: String,
+    #[arg(required_unless_present = "replay")]
+    host: Option<String>,
     /// The interface, if the configuration has several
     interface: Option<String>,
     /// The configuration, in the format of OpenWrt's sqm
@@ -60,7 +66,7 @@ pub(crate) struct Args {
     /// Change nothing for good: this is so without --write, too
     #[arg(long)]
     dry_run: bool,
-    /// Draw the latency before and after into this file, as SVG
+    /// Draw the latency before and after into this file, as SVG; with --replay, the rates then and now
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Keep the measurements before and after in this folder, as files for `sqm compare` and as pictures, and the report
@@ -82,6 +88,8 @@ pub(crate) struct Args {
     /// Where to keep what stop must put back
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
+    #[command(flatten)]
+    replay: replay::ReplayArgs,
 }
 
 fn parse_target(text: &str) -> Result<f64, String> {
@@ -115,6 +123,10 @@ struct Report {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.replay.is_wanted() {
+            self.replay.run(self.json, self.plot.as_deref())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         capability::require_privileges("sqm tune").map_err(failure)?;
         let mut shaper = Shaper::open(&self.config, self.interface.as_deref(), &self.state_dir)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -148,7 +160,7 @@ impl Args {
 
     fn tune(&self, shaper: &mut Shaper, stop: &AtomicBool) -> Result<Report, Failure> {
         let target = Target {
-            host: self.host.clone(),
+            host: self.host.clone().unwrap_or_default(),
             port: self.port,
             family: None,
             secret: self.secret.as_deref().map(read_secret).transpose()?,

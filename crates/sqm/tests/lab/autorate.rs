@@ -159,6 +159,24 @@ fn rates(home: &Home, when: &str) -> [(f64, String); 2] {
     })
 }
 
+/// Whatever the daemon was told and decided is in its log: decided again, it comes out the same, to the bit.
+fn is_replayed_as_it_was(home: &Home) {
+    let said = home
+        .script("sqm tune --json --replay $(ls /tmp/rates.csv.old 2>/dev/null) /tmp/rates.csv")
+        .expect("a report");
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(report["first_difference"], Value::Null, "{report:#}");
+    assert!(report["decisions"].as_u64() > Some(100), "{report:#}");
+    println!(
+        "{} s, {} lines, {} bytes",
+        report["seconds"],
+        report["decisions"],
+        home.script("cat /tmp/rates.csv* | wc -c")
+            .unwrap_or_default()
+            .trim()
+    );
+}
+
 #[test]
 fn a_rate_that_autorate_may_choose_is_as_configured() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
@@ -217,6 +235,7 @@ fn what_was_learned_of_a_line_outlives_the_daemon() {
     again("echo nonsense >/run/sqm/autorate-wan0.learned");
     let [(down, _), _] = rates(&home, "nothing known");
     assert!((19.0..=21.0).contains(&down), "as the file says: {down}");
+    is_replayed_as_it_was(&home);
 }
 
 #[test]
@@ -339,4 +358,5 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     assert!(kept.contains("cake 1: root"), "{kept}");
     home.run_ok("router", &["sqm", "verify", "--config", "/tmp/sqm"])
         .expect("they are what autorate may choose");
+    is_replayed_as_it_was(&home);
 }

@@ -64,8 +64,8 @@ impl Driver {
         }
         Self {
             controller: Autorate::new(now, line.bounds, kept.learned()),
+            log: Log::new(line.log.clone(), now, line.bounds, &kept.learned()),
             kept,
-            log: Log::new(line.log.clone()),
             prober: Prober::new(&line.reflectors, device),
             traffic: Traffic::new(&line.interface, line.framing, line.faces_lan),
             written: Both {
@@ -118,6 +118,9 @@ impl Driver {
                 continue;
             }
             let decision = self.controller.step(now, &samples);
+            let loads = self.traffic.loads();
+            self.log
+                .step(now, &samples, &decision, loads, self.controller.learned());
             samples.clear();
             if probes == Probes::Off {
                 probe = now;
@@ -129,11 +132,6 @@ impl Driver {
             }
             // Without a place to keep it the next daemon learns anew.
             let _ = self.kept.keep(now, self.controller.learned());
-            if probes != Probes::Off {
-                let load = |direction| self.traffic.load(direction);
-                self.log
-                    .write(&decision, load(Direction::Ingress), load(Direction::Egress));
-            }
             tick = now
                 + match probes {
                     Probes::Off => IDLE_TICK,
@@ -172,6 +170,11 @@ impl Driver {
         }
         self.status_at = now;
         self.tell_trouble();
+        if let Some(news) = self.log.news() {
+            self.shared
+                .journal
+                .tell("autorate", Some(&self.line.interface), news);
+        }
         self.shared
             .autorate
             .tell(&self.line.interface, self.status(decision), wanted);
@@ -250,7 +253,7 @@ impl Driver {
         let of = |direction: Direction| super::Direction {
             rate_bits_per_sec: decision.rates[direction].rate.bits_per_sec(),
             reason: decision.rates[direction].reason.to_string(),
-            load_bits_per_sec: self.traffic.load(direction),
+            load_bits_per_sec: self.traffic.loads()[direction].bits_per_sec(),
             cuts: self.cuts[direction],
         };
         Status {
@@ -271,6 +274,7 @@ fn jittered(gap: Nanos, now: Instant) -> Nanos {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.log.write(self.controller.learned());
         let _ = self.kept.write(self.controller.learned());
         self.shared.autorate.forget(&self.line.interface);
     }

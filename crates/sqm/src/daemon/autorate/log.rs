@@ -1,71 +1,369 @@
-//! The decisions as comma-separated values, for whoever wants to plot them.
+//! Samples and decisions in a file, for whoever wants to draw them or to play them again ([`sqm_core::autorate::record`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::mem::discriminant;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqm_core::autorate::{Choice, Decision};
+use sqm_core::autorate::record::{Beginning, HEAD, Origin, Row, Step};
+use sqm_core::autorate::{Both, Bounds, Decision, Direction, Learned, Probes, Sample};
+use sqm_core::units::{Instant, Nanos, Rate};
 
 /// A log of more bytes is put aside as FILE.old.
 const MOST: u64 = 8 << 20;
-const HEAD: &str = "unix_ms,download_bits_per_sec,download_load_bits_per_sec,download_why,upload_bits_per_sec,\
-                    upload_load_bits_per_sec,upload_why\n";
+/// A rate that changes is written at most so often, one that stays at least so often while there is traffic; another reason
+/// is always.
+const CHANGES: Nanos = Nanos::from_millis(50);
+const STAYS: Nanos = Nanos::from_millis(200);
+/// On an idle line there is a line for so many steps: a minute.
+const MOST_STEPS: usize = 120;
 
 /// Where decisions are written, if anywhere.
 pub(super) struct Log {
     path: Option<PathBuf>,
     file: Option<File>,
     written: u64,
+    bounds: Both<Bounds>,
+    /// How the controller began, until that is written.
+    origin: Option<Origin>,
+    /// Since the last line.
+    steps: Vec<Step>,
+    last: Option<(Instant, Decision)>,
+    /// What has been decided, and what passed.
+    now: Option<(Decision, Both<Rate>)>,
+    /// Why nothing can be written, and what was told of that.
+    trouble: Option<String>,
+    told: Option<String>,
 }
 
 impl Log {
-    pub(super) fn new(path: Option<PathBuf>) -> Self {
+    /// The log of a controller that begins now.
+    pub(super) fn new(
+        path: Option<PathBuf>,
+        now: Instant,
+        bounds: Both<Bounds>,
+        learned: &Both<Learned>,
+    ) -> Self {
         Self {
             path,
             file: None,
             written: 0,
+            bounds,
+            origin: Some(Origin {
+                at: now,
+                resumes: None,
+                beginning: Box::new(beginning(bounds, learned)),
+            }),
+            steps: Vec::new(),
+            last: None,
+            now: None,
+            trouble: None,
+            told: None,
         }
     }
 
-    /// A line. One that cannot be written is left out.
-    pub(super) fn write(&mut self, decision: &Decision, download: u64, upload: u64) {
-        let Some(path) = &self.path else { return };
+    /// The controller has decided so on these samples, knowing so much afterwards.
+    pub(super) fn step(
+        &mut self,
+        now: Instant,
+        samples: &[Sample],
+        decision: &Decision,
+        loads: Both<Rate>,
+        learned: &Both<Learned>,
+    ) {
+        if self.path.is_none() {
+            return;
+        }
+        self.steps.push(Step {
+            at: now,
+            samples: samples.to_vec(),
+        });
+        self.now = Some((*decision, loads));
+        if self.is_due(now, decision) {
+            self.write(learned);
+        }
+    }
+
+    fn is_due(&self, now: Instant, decision: &Decision) -> bool {
+        let Some((at, last)) = &self.last else {
+            return true;
+        };
+        let since = now.since(*at);
+        let is_other = |direction: Direction| {
+            let [new, old] = [decision, last].map(|decision| decision.rates[direction]);
+            discriminant(&new.reason) != discriminant(&old.reason) || new.rate != old.rate && since >= CHANGES
+        };
+        Direction::BOTH.into_iter().any(is_other)
+            || decision.probes != last.probes
+            || decision.probes != Probes::Off && since >= STAYS
+            || self.steps.len() >= MOST_STEPS
+    }
+
+    /// Writes what there is to write, as at the end. What cannot be written is left out, and the next line says so.
+    pub(super) fn write(&mut self, learned: &Both<Learned>) {
+        let (Some(step), Some((decision, loads))) = (self.steps.last(), self.now) else {
+            return;
+        };
+        let at = step.at;
+        let opened = self.open(at, learned);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let row = Row {
+            unix_ms: since.as_millis() as u64,
+            at,
+            decision,
+            loads,
+            origin: self.origin.take(),
+            steps: std::mem::take(&mut self.steps),
+        };
+        self.last = Some((at, decision));
+        let is_written = opened.and_then(|()| self.put(&format!("{row}\n")));
+        if is_written.is_err() {
+            // A line is missing.
+            self.file = None;
+            self.origin = Some(self.resume(at, learned));
+        }
+        self.trouble = is_written.err().map(|error| error.to_string());
+    }
+
+    /// Why nothing can be written, if that is news.
+    pub(super) fn news(&mut self) -> Option<String> {
+        if self.trouble == self.told {
+            return None;
+        }
+        self.told = self.trouble.clone();
+        let path = self.path.as_ref()?.display();
+        Some(match &self.trouble {
+            Some(trouble) => format!("cannot write the log {path}: {trouble}"),
+            None => format!("the log {path} is written again"),
+        })
+    }
+
+    /// Has a file that has room.
+    fn open(&mut self, at: Instant, learned: &Both<Learned>) -> std::io::Result<()> {
+        let Some(path) = self.path.clone() else {
+            return Ok(());
+        };
         if self.written > MOST {
             let mut old = path.clone().into_os_string();
             old.push(".old");
-            let _ = std::fs::rename(path, old);
+            // What was put aside before is lost with this.
+            let _ = std::fs::rename(&path, old);
             (self.file, self.written) = (None, 0);
-        }
-        if self.file.is_none() {
-            self.file = OpenOptions::new().create(true).append(true).open(path).ok();
-            self.written = self
-                .file
-                .as_ref()
-                .and_then(|file| Some(file.metadata().ok()?.len()))
-                .unwrap_or(0);
-            if self.written == 0 {
-                self.put(HEAD);
+            if self.origin.is_none() {
+                let before = self.last.map_or(at, |(last, _)| last);
+                self.origin = Some(self.resume(before, learned));
             }
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let of = |choice: &Choice, load: u64| {
-            // The words have no comma but that of this one.
-            let why = choice.reason.to_string().replace(',', ";");
-            format!("{},{load},{why}", choice.rate.bits_per_sec())
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(path)?;
+        self.written = file.metadata()?.len();
+        let mut last = [0];
+        let head = match self.written.checked_sub(1) {
+            None => Some(format!("{HEAD}\n")),
+            // Somebody was interrupted while he wrote: his line shall not spoil the next one.
+            Some(end) if file.read_exact_at(&mut last, end).is_ok() && last != *b"\n" => {
+                Some("\n".to_owned())
+            }
+            Some(_) => None,
         };
-        let (down, up) = (
-            of(&decision.rates.ingress, download),
-            of(&decision.rates.egress, upload),
-        );
-        self.put(&format!("{},{down},{up}\n", since.as_millis()));
+        self.file = Some(file);
+        head.map_or(Ok(()), |head| self.put(&head))
     }
 
-    fn put(&mut self, text: &str) {
-        if let Some(file) = &mut self.file
-            && file.write_all(text.as_bytes()).is_ok()
-        {
-            self.written += text.len() as u64;
+    fn resume(&self, last: Instant, learned: &Both<Learned>) -> Origin {
+        Origin {
+            at: last,
+            resumes: Some(last),
+            beginning: Box::new(beginning(self.bounds, learned)),
         }
+    }
+
+    fn put(&mut self, text: &str) -> std::io::Result<()> {
+        let Some(file) = &mut self.file else {
+            return Err(std::io::ErrorKind::NotFound.into());
+        };
+        file.write_all(text.as_bytes())?;
+        self.written += text.len() as u64;
+        Ok(())
+    }
+}
+
+fn beginning(bounds: Both<Bounds>, learned: &Both<Learned>) -> Beginning {
+    Beginning {
+        program: concat!("sqm-", env!("CARGO_PKG_VERSION")).to_owned(),
+        bounds,
+        learned: *learned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use sqm_core::autorate::replay::Replay;
+    use sqm_core::autorate::{Autorate, Controller, Signal};
+    use sqm_core::units::Bytes;
+    use sqm_measure::autorate_log;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const NOTHING: Both<Rate> = Both {
+        ingress: Rate::from_bits_per_sec(0),
+        egress: Rate::from_bits_per_sec(0),
+    };
+
+    /// A controller with its log.
+    struct Recorded {
+        controller: Autorate,
+        log: Log,
+    }
+
+    impl Recorded {
+        fn begin(path: &Path, now: u64) -> Self {
+            let base = Bounds {
+                base: Some(Rate::from_kbits_per_sec(20_000)),
+                ..Bounds::default()
+            };
+            let (bounds, learned) = (
+                Both {
+                    ingress: base,
+                    egress: base,
+                },
+                Both::default(),
+            );
+            let now = Instant(now);
+            Self {
+                controller: Autorate::new(now, bounds, learned),
+                log: Log::new(Some(path.to_owned()), now, bounds, &learned),
+            }
+        }
+
+        fn step(&mut self, now: u64, bytes: u64, lost: usize) {
+            let now = Instant(now);
+            let sample = |signal| Sample { at: now, signal };
+            let traffic = |direction| {
+                sample(Signal::Traffic {
+                    direction,
+                    bytes: Bytes(bytes),
+                    span: Nanos::from_millis(50),
+                })
+            };
+            let mut samples = Direction::BOTH.map(traffic).to_vec();
+            samples.extend(vec![sample(Signal::Lost { reflector: 1 }); lost]);
+            let decision = self.controller.step(now, &samples);
+            self.log
+                .step(now, &samples, &decision, NOTHING, self.controller.learned());
+        }
+    }
+
+    /// How many lines there are, how often a controller begins and in the middle, how many decisions are others, and how many
+    /// lines are cut off.
+    fn replayed(logs: &[&Path]) -> (usize, usize, usize, usize, usize) {
+        let mut replay = Replay::new(|now, beginning| {
+            assert!(beginning.program.starts_with("sqm-"));
+            Autorate::new(now, beginning.bounds, beginning.learned)
+        });
+        let mut seen = (0, 0, 0, 0, 0);
+        for log in logs {
+            let cuts = autorate_log::read(log, &mut |_, row| {
+                let played = replay.row(&row);
+                seen.0 += 1;
+                seen.1 += usize::from(played.is_new);
+                seen.2 += usize::from(played.is_new && !played.is_exact);
+                seen.3 += usize::from(played.decision != row.decision);
+            });
+            seen.4 += cuts.expect("a log").len();
+        }
+        seen
+    }
+
+    #[test]
+    fn an_idle_line_has_a_line_a_minute_and_a_busy_one_five_a_second() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut recorded = Recorded::begin(&path, 0);
+        for n in 1..=600 {
+            recorded.step(n * SECOND / 2, 0, 0);
+        }
+        recorded.log.write(recorded.controller.learned());
+        let (idle, begins, amid, others, cut) = replayed(&[&path]);
+        // In the first five seconds it is not known for idle.
+        assert!((5..=17).contains(&idle), "{idle} lines in five minutes");
+        assert_eq!((begins, amid, others, cut), (1, 0, 0, 0));
+        assert!(fs::metadata(&path).expect("a file").len() < 5 * 60 * 100);
+        for n in 1..=1200 {
+            recorded.step(300 * SECOND + n * SECOND / 20, 100_000, 0);
+        }
+        recorded.log.write(recorded.controller.learned());
+        let (all, _, _, others, _) = replayed(&[&path]);
+        assert!((300..=600).contains(&(all - idle)), "{all} lines");
+        assert_eq!(others, 0);
+    }
+
+    #[test]
+    fn two_files_of_a_limited_size_are_one_log() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, old) = (folder.path().join("log"), folder.path().join("log.old"));
+        let mut recorded = Recorded::begin(&path, 0);
+        let mut now = 0;
+        while !old.exists() {
+            now += SECOND / 4;
+            recorded.step(now, 100_000, 3000);
+        }
+        for _ in 0..10 {
+            now += SECOND / 4;
+            recorded.step(now, 100_000, 0);
+        }
+        assert!(fs::metadata(&old).expect("a file").len() < MOST + (1 << 16));
+        let (_, begins, amid, others, _) = replayed(&[&old, &path]);
+        assert_eq!((begins, amid, others), (1, 0, 0));
+        let (lines, begins, amid, ..) = replayed(&[&path]);
+        assert_eq!((lines, begins, amid), (11, 1, 1));
+    }
+
+    #[test]
+    fn a_daemon_that_was_killed_and_a_full_disk_leave_a_log_of_use() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut recorded = Recorded::begin(&path, 0);
+        for n in 1..=10 {
+            recorded.step(n * SECOND, 100_000, 0);
+        }
+        let whole = fs::read(&path).expect("a log");
+        fs::write(&path, &whole[..whole.len() - 5]).expect("half of it");
+        let mut recorded = Recorded::begin(&path, 20 * SECOND);
+        for n in 21..=30 {
+            recorded.step(n * SECOND, 100_000, 0);
+        }
+        assert_eq!(replayed(&[&path]), (19, 2, 0, 0, 1));
+        assert_eq!(recorded.log.news(), None);
+
+        // No place to write to, and then one.
+        let gone = folder.path().join("gone");
+        let path = gone.join("log");
+        let mut recorded = Recorded::begin(&path, 0);
+        recorded.step(SECOND, 100_000, 0);
+        let news = recorded.log.news().expect("it is told");
+        assert!(
+            news.contains("cannot write the log") && news.contains("gone/log"),
+            "{news}"
+        );
+        recorded.step(2 * SECOND, 100_000, 0);
+        assert_eq!(recorded.log.news(), None, "once");
+        fs::create_dir(&gone).expect("a folder");
+        recorded.step(3 * SECOND, 100_000, 0);
+        assert!(recorded.log.news().is_some_and(|news| news.contains("again")));
+        let (lines, begins, amid, ..) = replayed(&[&path]);
+        assert_eq!((lines, begins, amid), (1, 1, 1));
     }
 }

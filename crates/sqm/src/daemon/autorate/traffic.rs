@@ -20,7 +20,7 @@ pub(super) struct Traffic {
     /// By direction: bytes and packets. None while there is no device.
     files: Option<Both<[File; 2]>>,
     last: Option<(Instant, Both<Counted>)>,
-    load: Both<u64>,
+    loads: Both<Rate>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -37,7 +37,10 @@ impl Traffic {
             faces_lan,
             files: None,
             last: None,
-            load: Both::default(),
+            loads: Both {
+                ingress: Rate::from_bits_per_sec(0),
+                egress: Rate::from_bits_per_sec(0),
+            },
         }
     }
 
@@ -64,13 +67,13 @@ impl Traffic {
                 bytes: Bytes(bytes),
                 span,
             };
-            self.load[direction] = rate(bytes, span).bits_per_sec();
+            self.loads[direction] = rate(bytes, span);
             samples.push(Sample { at: now, signal });
         }
     }
 
-    pub(super) fn load(&self, direction: Direction) -> u64 {
-        self.load[direction]
+    pub(super) const fn loads(&self) -> Both<Rate> {
+        self.loads
     }
 
     fn count(&mut self, before: Option<Both<Counted>>) -> Option<Both<Counted>> {

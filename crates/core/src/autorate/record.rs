@@ -1,0 +1,470 @@
+//! What a controller was told and what it decided, as lines of comma-separated values: to be looked at, drawn, and played again.
+//!
+//! A line, here a [`Row`], is a moment: the time on the wall and on the controller's clock, rate, load and reason of both directions, and
+//! in the last column, as words, every step since the line before with all that the controller was told for it. With them
+//! [`replay`](super::replay) makes the same decisions again, to the bit, or those of another controller.
+//!
+//! Times are microseconds, with three decimals where that is not exact. An age says how long before something else it was.
+//!
+//! | Word | Meaning |
+//! | --- | --- |
+//! | `begin@AGE:PROGRAM:MIN:BASE:MAX:MIN:BASE:MAX` | so long before the line a controller begins, with these bounds in bits per second, of the download first, `-` where there is none |
+//! | behind it `:d20=RATE`, `:u20=RATE` | what it knows to be usual at that hour of the download, of the upload |
+//! | `resume@AGE:BEFORE:` and the rest as `begin` | another log ends, or lines are lost, `BEFORE` before this line; the controller goes on |
+//! | `step@AGE` | so long before the line it decides; the words up to the next `step` are what it is told, with their age before the step |
+//! | `echo@AGE:REFLECTOR:RTT`, or `…:RTT:SENT` | [`Signal::Echo`]; sent so long before it was heard, if that is not the round trip |
+//! | `oneway@AGE:REFLECTOR:SENT:INGRESS:EGRESS` | [`Signal::OneWay`] |
+//! | `waiting@AGE:REFLECTOR:SENT`, `lost@AGE:REFLECTOR` | [`Signal::Waiting`], [`Signal::Lost`] |
+//! | `tcp@AGE:FLOW:RTT`, `flow@AGE:FLOW:SENT:INGRESS:EGRESS` | [`Signal::TcpRtt`], [`Signal::FlowOneWay`] |
+//! | `down@AGE:BYTES:SPAN`, `up@AGE:BYTES:SPAN` | [`Signal::Traffic`] |
+//! | `bytes@AGE:DOWN:UP:SPAN` | both of them |
+//! | `hour@AGE:HOUR` | [`Signal::Hour`] |
+//!
+//! `@AGE` is left out where it is nothing. The column stands in quotation marks, so that a line of which a part is missing is known.
+
+mod word;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use word::{Micros, Word, micros, number};
+
+#[cfg(doc)]
+use super::Signal;
+use super::{Both, Bounds, Choice, Decision, Direction, Learned, Probes, Reason, Sample};
+use crate::units::{Instant, Nanos, Rate};
+
+/// The first line of a log. Another version has another one.
+pub const HEAD: &str = "unix_ms,monotonic_us,probe_interval_us,download_bits_per_sec,download_load_bits_per_sec,download_reason,\
+                        upload_bits_per_sec,upload_load_bits_per_sec,upload_reason,samples";
+const COLUMNS: usize = 10;
+/// A line has no more steps and samples; no daemon writes a tenth of it.
+const MOST_WORDS: usize = 4096;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The wall's clock, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// The controller's clock at the last step.
+    pub at: Instant,
+    /// What was decided then.
+    pub decision: Decision,
+    /// What passed.
+    pub loads: Both<Rate>,
+    /// What the controller knew before the first step, where it does not follow from the line before.
+    pub origin: Option<Origin>,
+    /// Since the line before; there is at least one.
+    pub steps: Vec<Step>,
+}
+
+/// A decision's time, and what was observed for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// `now`.
+    pub at: Instant,
+    /// The samples.
+    pub samples: Vec<Sample>,
+}
+
+/// Where the steps of a line begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// When this was so.
+    pub at: Instant,
+    /// For one that was at work before: when the line before this one was, which is in another log, or lost.
+    pub resumes: Option<Instant>,
+    /// With what.
+    pub beginning: Box<Beginning>,
+}
+
+/// What a controller begins with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// Which program it is part of: letters, digits, `.`, `-` and `+`.
+    pub program: String,
+    /// What its user allows.
+    pub bounds: Both<Bounds>,
+    /// What an earlier one had learned.
+    pub learned: Both<Learned>,
+}
+
+/// Why a line is none of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It has so many columns.
+    Columns(usize),
+    /// In this column, counted from one, stands something else than there should.
+    Column(usize, String),
+    /// The samples do not begin and end with a quotation mark, as those of a line that is whole.
+    Open,
+    /// Among the samples stands something that is no word of this version.
+    Word(String),
+    /// A sample stands before the first step, or there is no step.
+    NoStep,
+    /// It has more words than any log.
+    TooLong,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Columns(count) => write!(f, "{count} columns instead of {COLUMNS}"),
+            Self::Column(index, text) => {
+                let name = HEAD.split(',').nth(index - 1).unwrap_or_default();
+                write!(f, "column {index}: {text:?} is no {name}")
+            }
+            Self::Open => write!(f, "column {COLUMNS} is not whole"),
+            Self::Word(word) => write!(f, "column {COLUMNS}: {word:?} is no sample of this version"),
+            Self::NoStep => write!(f, "column {COLUMNS} does not begin with a step"),
+            Self::TooLong => write!(f, "more than {MOST_WORDS} samples"),
+        }
+    }
+}
+
+impl Row {
+    /// Reads a line without its end.
+    pub fn parse(line: &str) -> Result<Self, Trouble> {
+        let columns: Vec<&str> = line.splitn(COLUMNS + 1, ',').collect();
+        let [unix, at, probes, ingress @ .., samples] = &columns[..] else {
+            return Err(Trouble::Columns(columns.len()));
+        };
+        let [rate, load, why, egress @ ..] = ingress else {
+            return Err(Trouble::Columns(columns.len()));
+        };
+        let [egress_rate, egress_load, egress_why] = egress else {
+            return Err(Trouble::Columns(columns.len()));
+        };
+        let wrong = |index: usize| move || Trouble::Column(index, excerpt(columns_at(line, index)));
+        let rate_of = |index: usize, text: &str| {
+            let rate = number(text).map(Rate::from_bits_per_sec);
+            rate.ok_or_else(wrong(index))
+        };
+        let reason_of = |index: usize, text: &str| word::reason(text).ok_or_else(wrong(index));
+        let at = Instant(micros(at).ok_or_else(wrong(2))?);
+        let quoted = samples.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let (origin, steps) = word::steps(quoted.ok_or(Trouble::Open)?, at)?;
+        Ok(Self {
+            unix_ms: number(unix).ok_or_else(wrong(1))?,
+            at,
+            decision: Decision {
+                probes: match micros(probes).ok_or_else(wrong(3))? {
+                    0 => Probes::Off,
+                    gap => Probes::Every(Nanos(gap)),
+                },
+                rates: Both {
+                    ingress: Choice {
+                        rate: rate_of(4, rate)?,
+                        reason: reason_of(6, why)?,
+                    },
+                    egress: Choice {
+                        rate: rate_of(7, egress_rate)?,
+                        reason: reason_of(9, egress_why)?,
+                    },
+                },
+            },
+            loads: Both {
+                ingress: rate_of(5, load)?,
+                egress: rate_of(8, egress_load)?,
+            },
+            origin,
+            steps,
+        })
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gap = match self.decision.probes {
+            Probes::Off => 0,
+            Probes::Every(Nanos(gap)) => gap,
+        };
+        write!(f, "{},{},{}", self.unix_ms, Micros(self.at.0), Micros(gap))?;
+        for direction in Direction::BOTH {
+            let Choice { rate, reason } = self.decision.rates[direction];
+            let load = self.loads[direction].bits_per_sec();
+            write!(f, ",{},{load},{}", rate.bits_per_sec(), Why(reason))?;
+        }
+        f.write_str(",\"")?;
+        let mut gap = "";
+        if let Some(origin) = &self.origin {
+            write!(f, "{}", Word::Origin(origin, self.at))?;
+            gap = " ";
+        }
+        for step in &self.steps {
+            write!(f, "{gap}{}", Word::Step(step, self.at))?;
+            gap = " ";
+        }
+        f.write_str("\"")
+    }
+}
+
+/// A reason as one word, which stays the same when its words for people change.
+#[derive(Clone, Copy, Debug)]
+pub struct Why(pub Reason);
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(reason) = self;
+        let (word, delay) = word::of_reason(*reason);
+        f.write_str(word)?;
+        delay.map_or(Ok(()), |Nanos(delay)| write!(f, ":{}", Micros(delay)))
+    }
+}
+
+fn columns_at(line: &str, index: usize) -> &str {
+    line.split(',').nth(index - 1).unwrap_or_default()
+}
+
+/// What of a text is shown in a message.
+fn excerpt(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use proptest::prelude::*;
+
+    use super::super::Signal;
+    use super::*;
+    use crate::units::Bytes;
+
+    fn signal() -> impl Strategy<Value = Signal> {
+        let sent = || any::<u64>().prop_map(Instant);
+        let nanos = || any::<u64>().prop_map(Nanos);
+        prop_oneof![
+            (any::<u16>(), sent(), nanos()).prop_map(|(reflector, sent, rtt)| Signal::Echo {
+                reflector,
+                sent,
+                rtt
+            }),
+            (any::<u16>(), sent(), any::<i64>(), any::<i64>()).prop_map(
+                |(reflector, sent, ingress, egress)| Signal::OneWay {
+                    reflector,
+                    sent,
+                    ingress,
+                    egress
+                }
+            ),
+            (any::<u16>(), sent()).prop_map(|(reflector, sent)| Signal::Waiting { reflector, sent }),
+            any::<u16>().prop_map(|reflector| Signal::Lost { reflector }),
+            (any::<u64>(), nanos()).prop_map(|(flow, rtt)| Signal::TcpRtt { flow, rtt }),
+            (any::<u64>(), sent(), any::<i64>(), any::<i64>()).prop_map(|(flow, sent, ingress, egress)| {
+                Signal::FlowOneWay {
+                    flow,
+                    sent,
+                    ingress,
+                    egress,
+                }
+            }),
+            (any::<bool>(), any::<u64>(), 0..3_u64).prop_map(|(down, bytes, span)| Signal::Traffic {
+                direction: Direction::BOTH[usize::from(down)],
+                bytes: Bytes(bytes),
+                span: Nanos(span),
+            }),
+            (0..24_u8).prop_map(Signal::Hour),
+        ]
+    }
+
+    fn reason() -> impl Strategy<Value = Reason> {
+        let delay = || any::<u64>().prop_map(Nanos);
+        prop_oneof![
+            delay().prop_map(|delay| Reason::Settle { delay }),
+            delay().prop_map(|delay| Reason::Bloat { delay }),
+            delay().prop_map(|delay| Reason::Drain { delay }),
+            delay().prop_map(|by| Reason::PathChanged { by }),
+            prop::sample::select(alloc::vec![
+                Reason::Start,
+                Reason::Unloaded,
+                Reason::Steady,
+                Reason::Grow,
+                Reason::SignalsLost,
+                Reason::Decay,
+                Reason::Learned,
+            ]),
+        ]
+    }
+
+    fn both<T: Clone + fmt::Debug>(of: impl Strategy<Value = T> + Clone) -> impl Strategy<Value = Both<T>> {
+        (of.clone(), of).prop_map(|(ingress, egress)| Both { ingress, egress })
+    }
+
+    fn rate() -> impl Strategy<Value = Rate> + Clone {
+        any::<u64>().prop_map(Rate::from_bits_per_sec)
+    }
+
+    fn origin() -> impl Strategy<Value = Origin> {
+        let some = || prop::option::of(rate());
+        let bounds = (some(), some(), some()).prop_map(|(min, base, max)| Bounds { min, base, max });
+        let learned = prop::collection::vec(some(), 24).prop_map(|hours| Learned {
+            hours: hours.try_into().expect("24 of them"),
+        });
+        let parts = (
+            any::<u64>(),
+            any::<Option<u64>>(),
+            "[a-z0-9.+-]{1,9}",
+            both(bounds),
+            both(learned),
+        );
+        parts.prop_map(|(at, resumes, program, bounds, learned)| Origin {
+            at: Instant(at),
+            resumes: resumes.map(Instant),
+            beginning: Box::new(Beginning {
+                program,
+                bounds,
+                learned,
+            }),
+        })
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        // Half of the samples are as old as the step: those that are written shorter.
+        let at = |now: u64| prop_oneof![Just(now), any::<u64>()];
+        any::<u64>().prop_flat_map(move |now| {
+            let sample = (at(now), signal()).prop_map(|(at, signal)| Sample {
+                at: Instant(at),
+                signal,
+            });
+            prop::collection::vec(sample, 0..6).prop_map(move |samples| Step {
+                at: Instant(now),
+                samples,
+            })
+        })
+    }
+
+    fn row() -> impl Strategy<Value = Row> {
+        let choice = (rate(), reason()).prop_map(|(rate, reason)| Choice { rate, reason });
+        let choices = (choice, rate(), reason());
+        let times = (any::<u64>(), any::<u64>(), any::<u64>());
+        let steps = prop::collection::vec(step(), 1..5);
+        let parts = (times, choices, both(rate()), prop::option::of(origin()), steps);
+        parts.prop_map(
+            |((unix_ms, at, gap), (ingress, rate, reason), loads, origin, steps)| Row {
+                unix_ms,
+                at: Instant(at),
+                decision: Decision {
+                    rates: Both {
+                        ingress,
+                        egress: Choice { rate, reason },
+                    },
+                    probes: match gap {
+                        0 => Probes::Off,
+                        gap => Probes::Every(Nanos(gap)),
+                    },
+                },
+                loads,
+                origin,
+                steps,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(row in row()) {
+            prop_assert_eq!(Row::parse(&row.to_string()), Ok(row));
+        }
+    }
+
+    #[test]
+    fn a_line_is_short_and_says_what_was() {
+        let ms = |ms: u64| Instant(ms * 1_000_000);
+        let moved = |direction, bytes| Sample {
+            at: ms(1000),
+            signal: Signal::Traffic {
+                direction,
+                bytes: Bytes(bytes),
+                span: Nanos::from_millis(50),
+            },
+        };
+        let row = Row {
+            unix_ms: 1_700_000_000_000,
+            at: ms(1000),
+            decision: Decision {
+                rates: Both {
+                    ingress: Choice {
+                        rate: Rate::from_kbits_per_sec(20_000),
+                        reason: Reason::Bloat {
+                            delay: Nanos(12_345_678),
+                        },
+                    },
+                    egress: Choice {
+                        rate: Rate::from_kbits_per_sec(4000),
+                        reason: Reason::Steady,
+                    },
+                },
+                probes: Probes::Every(Nanos::from_millis(50)),
+            },
+            loads: Both {
+                ingress: Rate::from_bits_per_sec(17),
+                egress: Rate::from_bits_per_sec(18),
+            },
+            origin: None,
+            steps: alloc::vec![
+                Step {
+                    at: ms(990),
+                    samples: alloc::vec![Sample {
+                        at: Instant(990_031_000),
+                        signal: Signal::Echo {
+                            reflector: 2,
+                            sent: Instant(959_031_000),
+                            rtt: Nanos::from_millis(31),
+                        },
+                    }],
+                },
+                Step {
+                    at: ms(1000),
+                    samples: alloc::vec![moved(Direction::Ingress, 125_000), moved(Direction::Egress, 2500)],
+                },
+            ],
+        };
+        assert_eq!(
+            row.to_string(),
+            "1700000000000,1000000,50000,20000000,17,bloat:12345.678,4000000,18,steady,\
+             \"step@10000 echo@-31:2:31000 step bytes:125000:2500:50000\""
+        );
+    }
+
+    #[test]
+    fn other_lines_are_refused_with_the_place() {
+        let column = |index, text: &str| Trouble::Column(index, text.into());
+        let word = |word: &str| Trouble::Word(word.into());
+        for (line, trouble) in [
+            ("", Trouble::Columns(1)),
+            (HEAD, column(2, "monotonic_us")),
+            ("1,2,0,4,5,grow,7,8,grow", Trouble::Columns(9)),
+            ("1,2,0,4,5,grow,7,8,grow,\"step\",", Trouble::Columns(11)),
+            ("1,2,0,4,5,grow,7,8,grow,\"step", Trouble::Open),
+            ("1,2,0,4,5,grow,7,8,grow,\"", Trouble::Open),
+            ("1,2,0,4,5,grow,7,8,grow,", Trouble::Open),
+            ("1,2,0,4,5,grow,7,8,grown,\"step\"", column(9, "grown")),
+            ("1,2,0,4,5,grow:1,7,8,grow,\"step\"", column(6, "grow:1")),
+            ("1,2,0,4,5,bloat,7,8,grow,\"step\"", column(6, "bloat")),
+            ("1,2,0,4,-5,grow,7,8,grow,\"step\"", column(5, "-5")),
+            ("1,2.5,0,4,5,grow,7,8,grow,\"step\"", column(2, "2.5")),
+            ("1,2,0,4,5,grow,7,8,grow,\"\"", Trouble::NoStep),
+            ("1,2,0,4,5,grow,7,8,grow,\"hour:1\"", Trouble::NoStep),
+            ("1,2,0,4,5,grow,7,8,grow,\"step:1\"", word("step:1")),
+            ("1,2,0,4,5,grow,7,8,grow,\"step hour:24\"", word("hour:24")),
+            ("1,2,0,4,5,grow,7,8,grow,\"step echo:1\"", word("echo:1")),
+            ("1,2,0,4,5,grow,7,8,grow,\"step lost:1:2\"", word("lost:1:2")),
+            ("1,2,0,4,5,grow,7,8,grow,\"step step:1\"", word("step:1")),
+            (
+                "1,2,0,4,5,grow,7,8,grow,\"step begin:x:-:-:-:-:-:-\"",
+                word("begin:x:-:-:-:-:-:-"),
+            ),
+            (
+                "1,2,0,4,5,grow,7,8,grow,\"begin:x:-:-:-:-:-:-:d24=1 step\"",
+                word("begin:x:-:-:-:-:-:-:d24=1"),
+            ),
+        ] {
+            assert_eq!(Row::parse(line), Err(trouble), "{line}");
+        }
+        let long = alloc::format!("1,2,0,4,5,grow,7,8,grow,\"{}\"", "step ".repeat(MOST_WORDS + 1));
+        assert_eq!(Row::parse(&long), Err(Trouble::TooLong));
+    }
+}

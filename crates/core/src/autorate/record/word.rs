@@ -1,0 +1,403 @@
+//! The words of a line's last column.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::Split;
+
+use super::super::{Both, Bounds, Direction, Learned, Reason, Sample, Signal};
+use super::{Beginning, MOST_WORDS, Origin, Step, Trouble, excerpt};
+use crate::units::{Bytes, Instant, Nanos, Rate};
+
+/// What is written; ages are those before the moment beside it.
+pub(super) enum Word<'a> {
+    Origin(&'a Origin, Instant),
+    Step(&'a Step, Instant),
+}
+
+/// So many nanoseconds, in microseconds.
+pub(super) struct Micros(pub(super) u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(nanos) = self;
+        write!(f, "{}", nanos / 1000)?;
+        match nanos % 1000 {
+            0 => Ok(()),
+            rest => write!(f, ".{rest:03}"),
+        }
+    }
+}
+
+/// The same with a sign.
+struct Signed(i64);
+
+impl fmt::Display for Signed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        write!(f, "{sign}{}", Micros(self.0.unsigned_abs()))
+    }
+}
+
+/// Microseconds as nanoseconds.
+pub(super) fn micros(text: &str) -> Option<u64> {
+    let (micros, rest) = match text.split_once('.') {
+        Some((micros, rest)) if rest.len() == 3 => (micros, number(rest)?),
+        Some(_) => return None,
+        None => (text, 0),
+    };
+    number::<u64>(micros)?.checked_mul(1000)?.checked_add(rest)
+}
+
+fn signed(text: &str) -> Option<i64> {
+    match text.strip_prefix('-') {
+        Some(text) => 0_i64.checked_sub_unsigned(micros(text)?),
+        None => i64::try_from(micros(text)?).ok(),
+    }
+}
+
+/// Digits and nothing else.
+pub(super) fn number<N: core::str::FromStr>(text: &str) -> Option<N> {
+    let are_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    are_digits.then(|| text.parse().ok())?
+}
+
+/// How long before `now`; what was after it has a negative age.
+const fn age(now: Instant, at: Instant) -> i64 {
+    now.0.wrapping_sub(at.0) as i64
+}
+
+const fn before(now: Instant, age: i64) -> Instant {
+    Instant(now.0.wrapping_sub(age as u64))
+}
+
+/// `@AGE`, or nothing.
+struct At(i64);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            age => write!(f, "@{}", Signed(age)),
+        }
+    }
+}
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Origin(origin, now) => write_origin(f, origin, *now),
+            Self::Step(step, now) => write_step(f, step, *now),
+        }
+    }
+}
+
+fn write_origin(f: &mut fmt::Formatter<'_>, origin: &Origin, now: Instant) -> fmt::Result {
+    let Beginning {
+        program,
+        bounds,
+        learned,
+    } = &*origin.beginning;
+    let at = At(age(now, origin.at));
+    match origin.resumes {
+        None => write!(f, "begin{at}")?,
+        Some(last) => write!(f, "resume{at}:{}", Signed(age(now, last)))?,
+    }
+    write!(f, ":{program}")?;
+    for direction in Direction::BOTH {
+        let Bounds { min, base, max } = bounds[direction];
+        for rate in [min, base, max] {
+            match rate {
+                Some(rate) => write!(f, ":{}", rate.bits_per_sec())?,
+                None => f.write_str(":-")?,
+            }
+        }
+    }
+    for (way, learned) in [('d', learned.ingress), ('u', learned.egress)] {
+        for (hour, rate) in learned.hours.iter().enumerate() {
+            if let Some(rate) = rate {
+                write!(f, ":{way}{hour}={}", rate.bits_per_sec())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_step(f: &mut fmt::Formatter<'_>, step: &Step, now: Instant) -> fmt::Result {
+    write!(f, "step{}", At(age(now, step.at)))?;
+    let mut samples = &step.samples[..];
+    while let [sample, rest @ ..] = samples {
+        f.write_str(" ")?;
+        if let Some(rest) = write_both(f, samples, step.at)? {
+            samples = rest;
+        } else {
+            write_sample(f, *sample, step.at)?;
+            samples = rest;
+        }
+    }
+    Ok(())
+}
+
+/// Traffic in both directions over the same time, as which the counters of a device are read; and what is left.
+fn write_both<'a>(
+    f: &mut fmt::Formatter<'_>,
+    samples: &'a [Sample],
+    now: Instant,
+) -> Result<Option<&'a [Sample]>, fmt::Error> {
+    let traffic = |sample: &Sample, wanted| match sample.signal {
+        Signal::Traffic {
+            direction,
+            bytes,
+            span,
+        } if direction == wanted => Some((sample.at, bytes.0, span)),
+        _ => None,
+    };
+    let [down, up, rest @ ..] = samples else {
+        return Ok(None);
+    };
+    match (traffic(down, Direction::Ingress), traffic(up, Direction::Egress)) {
+        (Some((at, down, span)), Some((at_too, up, span_too))) if (at, span) == (at_too, span_too) => {
+            write!(f, "bytes{}:{down}:{up}:{}", At(age(now, at)), Micros(span.0))?;
+            Ok(Some(rest))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn write_sample(f: &mut fmt::Formatter<'_>, Sample { at, signal }: Sample, now: Instant) -> fmt::Result {
+    let when = At(age(now, at));
+    let ago = |sent: Instant| Signed(age(at, sent));
+    match signal {
+        Signal::Echo { reflector, sent, rtt } => {
+            write!(f, "echo{when}:{reflector}:{}", Micros(rtt.0))?;
+            match age(at, sent) {
+                age if age as u64 == rtt.0 => Ok(()),
+                age => write!(f, ":{}", Signed(age)),
+            }
+        }
+        Signal::OneWay {
+            reflector,
+            sent,
+            ingress,
+            egress,
+        } => {
+            let (ingress, egress) = (Signed(ingress), Signed(egress));
+            write!(f, "oneway{when}:{reflector}:{}:{ingress}:{egress}", ago(sent))
+        }
+        Signal::Waiting { reflector, sent } => write!(f, "waiting{when}:{reflector}:{}", ago(sent)),
+        Signal::Lost { reflector } => write!(f, "lost{when}:{reflector}"),
+        Signal::TcpRtt { flow, rtt } => write!(f, "tcp{when}:{flow}:{}", Micros(rtt.0)),
+        Signal::FlowOneWay {
+            flow,
+            sent,
+            ingress,
+            egress,
+        } => {
+            let (ingress, egress) = (Signed(ingress), Signed(egress));
+            write!(f, "flow{when}:{flow}:{}:{ingress}:{egress}", ago(sent))
+        }
+        Signal::Traffic {
+            direction,
+            bytes,
+            span,
+        } => {
+            let way = match direction {
+                Direction::Ingress => "down",
+                Direction::Egress => "up",
+            };
+            write!(f, "{way}{when}:{}:{}", bytes.0, Micros(span.0))
+        }
+        Signal::Hour(hour) => write!(f, "hour{when}:{hour}"),
+    }
+}
+
+/// Reads a line's last column.
+pub(super) fn steps(text: &str, now: Instant) -> Result<(Option<Origin>, Vec<Step>), Trouble> {
+    let (mut origin, mut steps) = (None, Vec::<Step>::new());
+    let words = text.split(' ').filter(|word| !word.is_empty());
+    for (count, word) in words.enumerate() {
+        if count >= MOST_WORDS {
+            return Err(Trouble::TooLong);
+        }
+        let wrong = || Trouble::Word(excerpt(word));
+        let mut parts = word.split(':');
+        let head = parts.next().ok_or_else(wrong)?;
+        let (kind, age) = match head.split_once('@') {
+            Some((kind, age)) => (kind, signed(age).ok_or_else(wrong)?),
+            None => (head, 0),
+        };
+        match (kind, steps.last_mut()) {
+            ("begin" | "resume", None) if origin.is_none() => {
+                let read = read_origin(kind == "resume", before(now, age), now, &mut parts);
+                origin = Some(read.ok_or_else(wrong)?);
+            }
+            ("step", _) => steps.push(Step {
+                at: before(now, age),
+                samples: Vec::new(),
+            }),
+            (_, Some(step)) => {
+                read_samples(kind, before(step.at, age), &mut parts, &mut step.samples).ok_or_else(wrong)?;
+            }
+            (_, None) => return Err(Trouble::NoStep),
+        }
+        if parts.next().is_some() {
+            return Err(wrong());
+        }
+    }
+    if steps.is_empty() {
+        return Err(Trouble::NoStep);
+    }
+    Ok((origin, steps))
+}
+
+fn read_origin(resumes: bool, at: Instant, now: Instant, parts: &mut Split<'_, char>) -> Option<Origin> {
+    let resumes = match resumes {
+        true => Some(before(now, signed(parts.next()?)?)),
+        false => None,
+    };
+    let program = parts.next().filter(|program| is_name(program))?;
+    let mut bounds = || {
+        Some(Bounds {
+            min: rate(parts.next()?)?,
+            base: rate(parts.next()?)?,
+            max: rate(parts.next()?)?,
+        })
+    };
+    let bounds = Both {
+        ingress: bounds()?,
+        egress: bounds()?,
+    };
+    let mut learned = Both::<Learned>::default();
+    for part in parts {
+        let (place, rate) = part.split_once('=')?;
+        let (direction, hour) = match place.strip_prefix('d') {
+            Some(hour) => (Direction::Ingress, hour),
+            None => (Direction::Egress, place.strip_prefix('u')?),
+        };
+        let hour = learned[direction].hours.get_mut(number::<usize>(hour)?)?;
+        *hour = Some(Rate::from_bits_per_sec(number(rate)?));
+    }
+    let beginning = Box::new(Beginning {
+        program: String::from(program),
+        bounds,
+        learned,
+    });
+    Some(Origin {
+        at,
+        resumes,
+        beginning,
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-+".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_plain)
+}
+
+fn rate(text: &str) -> Option<Option<Rate>> {
+    match text {
+        "-" => Some(None),
+        text => Some(Some(Rate::from_bits_per_sec(number(text)?))),
+    }
+}
+
+fn read_samples(
+    kind: &str,
+    at: Instant,
+    parts: &mut Split<'_, char>,
+    samples: &mut Vec<Sample>,
+) -> Option<()> {
+    let mut put = |signal| samples.push(Sample { at, signal });
+    let mut next = || parts.next();
+    let traffic = |direction, bytes, span| Signal::Traffic {
+        direction,
+        bytes: Bytes(bytes),
+        span: Nanos(span),
+    };
+    match kind {
+        "echo" => {
+            let (reflector, rtt) = (number(next()?)?, micros(next()?)?);
+            let age = match next() {
+                Some(age) => signed(age)?,
+                None => rtt as i64,
+            };
+            put(Signal::Echo {
+                reflector,
+                sent: before(at, age),
+                rtt: Nanos(rtt),
+            });
+        }
+        "oneway" => put(Signal::OneWay {
+            reflector: number(next()?)?,
+            sent: before(at, signed(next()?)?),
+            ingress: signed(next()?)?,
+            egress: signed(next()?)?,
+        }),
+        "waiting" => put(Signal::Waiting {
+            reflector: number(next()?)?,
+            sent: before(at, signed(next()?)?),
+        }),
+        "lost" => put(Signal::Lost {
+            reflector: number(next()?)?,
+        }),
+        "tcp" => put(Signal::TcpRtt {
+            flow: number(next()?)?,
+            rtt: Nanos(micros(next()?)?),
+        }),
+        "flow" => put(Signal::FlowOneWay {
+            flow: number(next()?)?,
+            sent: before(at, signed(next()?)?),
+            ingress: signed(next()?)?,
+            egress: signed(next()?)?,
+        }),
+        "down" => put(traffic(Direction::Ingress, number(next()?)?, micros(next()?)?)),
+        "up" => put(traffic(Direction::Egress, number(next()?)?, micros(next()?)?)),
+        "bytes" => {
+            let (down, up, span) = (number(next()?)?, number(next()?)?, micros(next()?)?);
+            put(traffic(Direction::Ingress, down, span));
+            put(traffic(Direction::Egress, up, span));
+        }
+        "hour" => put(Signal::Hour(number(next()?).filter(|hour| *hour < 24)?)),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The word for a reason, and the delay behind it.
+pub(super) const fn of_reason(reason: Reason) -> (&'static str, Option<Nanos>) {
+    match reason {
+        Reason::Start => ("start", None),
+        Reason::Unloaded => ("unloaded", None),
+        Reason::Steady => ("steady", None),
+        Reason::Grow => ("grow", None),
+        Reason::Settle { delay } => ("settle", Some(delay)),
+        Reason::Bloat { delay } => ("bloat", Some(delay)),
+        Reason::Drain { delay } => ("drain", Some(delay)),
+        Reason::PathChanged { by } => ("path-changed", Some(by)),
+        Reason::SignalsLost => ("signals-lost", None),
+        Reason::Decay => ("decay", None),
+        Reason::Learned => ("learned", None),
+    }
+}
+
+pub(super) fn reason(text: &str) -> Option<Reason> {
+    let (word, delay) = match text.split_once(':') {
+        Some((word, delay)) => (word, Some(Nanos(micros(delay)?))),
+        None => (text, None),
+    };
+    match (word, delay) {
+        ("start", None) => Some(Reason::Start),
+        ("unloaded", None) => Some(Reason::Unloaded),
+        ("steady", None) => Some(Reason::Steady),
+        ("grow", None) => Some(Reason::Grow),
+        ("settle", Some(delay)) => Some(Reason::Settle { delay }),
+        ("bloat", Some(delay)) => Some(Reason::Bloat { delay }),
+        ("drain", Some(delay)) => Some(Reason::Drain { delay }),
+        ("path-changed", Some(by)) => Some(Reason::PathChanged { by }),
+        ("signals-lost", None) => Some(Reason::SignalsLost),
+        ("decay", None) => Some(Reason::Decay),
+        ("learned", None) => Some(Reason::Learned),
+        _ => None,
+    }
+}

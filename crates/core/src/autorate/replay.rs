@@ -1,0 +1,260 @@
+//! A controller that is told again what one was told before, from its [`record`](super::record).
+//!
+//! The samples are those of a line under the rates of then. Where other decisions are made, the line would have answered otherwise from
+//! there on: what a replay shows is the decisions on what was seen, not what the line would have been like.
+
+use super::record::{Beginning, Row};
+use super::{Bounds, Controller, Decision, Direction};
+use crate::units::Instant;
+
+/// Controllers, one after the other, as a log has them begin.
+#[derive(Debug)]
+pub struct Replay<C, F> {
+    make: F,
+    controller: Option<C>,
+    last: Instant,
+    is_exact: bool,
+}
+
+/// What came of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// What is decided now, at the last step of the line.
+    pub decision: Decision,
+    /// Another controller has begun with this line.
+    pub is_new: bool,
+    /// It knew all that the one in the log knew. One that begins in the middle does not: it starts at the rates of then and has to
+    /// learn the rest again.
+    pub is_exact: bool,
+}
+
+impl<C: Controller, F: FnMut(Instant, &Beginning) -> C> Replay<C, F> {
+    /// With the controllers that `make` makes.
+    pub const fn new(make: F) -> Self {
+        Self {
+            make,
+            controller: None,
+            last: Instant(0),
+            is_exact: false,
+        }
+    }
+
+    /// Takes the next line.
+    pub fn row(&mut self, row: &Row) -> Played {
+        let is_known = self.controller.is_some();
+        let new = match &row.origin {
+            Some(origin) if origin.resumes.is_none() => Some((origin.at, (*origin.beginning).clone(), true)),
+            // As after a rotation, of which both logs are there.
+            Some(origin) if is_known && origin.resumes == Some(self.last) => None,
+            Some(origin) => Some((origin.at, amid(&origin.beginning, row), false)),
+            // Time that runs backward is another run's.
+            None if is_known && row.at >= self.last => None,
+            None => {
+                let at = row.steps.first().map_or(row.at, |step| step.at);
+                Some((at, amid(&Beginning::default(), row), false))
+            }
+        };
+        let is_new = new.is_some();
+        if let Some((at, beginning, is_exact)) = new {
+            self.controller = Some((self.make)(at, &beginning));
+            self.is_exact = is_exact;
+        }
+        self.last = row.at;
+        let mut decision = row.decision;
+        if let Some(controller) = &mut self.controller {
+            for step in &row.steps {
+                decision = controller.step(step.at, &step.samples);
+            }
+        }
+        Played {
+            decision,
+            is_new,
+            is_exact: self.is_exact,
+        }
+    }
+}
+
+/// The beginning of one that does not know what was before: it starts at the rates of then.
+fn amid(beginning: &Beginning, row: &Row) -> Beginning {
+    let mut beginning = beginning.clone();
+    for direction in Direction::BOTH {
+        let bounds = &mut beginning.bounds[direction];
+        *bounds = Bounds {
+            base: Some(row.decision.rates[direction].rate),
+            ..*bounds
+        };
+        // Or the hour would set the rate.
+        beginning.learned[direction] = Default::default();
+    }
+    beginning
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::super::record::{Origin, Step};
+    use super::super::{Autorate, Both, Learned, Sample, Signal};
+    use super::*;
+    use crate::rng::Xorshift;
+    use crate::units::{Bytes, Nanos, Rate};
+
+    fn make(now: Instant, beginning: &Beginning) -> Autorate {
+        Autorate::new(now, beginning.bounds, beginning.learned)
+    }
+
+    fn beginning() -> Beginning {
+        let bounds = |kbit| Bounds {
+            base: Some(Rate::from_kbits_per_sec(kbit)),
+            ..Bounds::default()
+        };
+        let mut learned = Both::<Learned>::default();
+        learned.ingress.hours[7] = Some(Rate::from_kbits_per_sec(17_000));
+        Beginning {
+            program: "test".to_string(),
+            bounds: Both {
+                ingress: bounds(20_000),
+                egress: bounds(4000),
+            },
+            learned,
+        }
+    }
+
+    /// A minute of a made-up line with noise, queues and losses, every line through its text.
+    fn record(seed: u64) -> Vec<Row> {
+        let mut rng = Xorshift::new(seed);
+        let mut random = |below: u64| (rng.next_u64() >> 32) % below;
+        let beginning = beginning();
+        let began = Instant(12_345_000);
+        let mut controller = make(began, &beginning);
+        let mut origin = Some(Origin {
+            at: began,
+            resumes: None,
+            beginning: Box::new(beginning),
+        });
+        let (mut rows, mut steps, mut now) = (Vec::new(), Vec::new(), began);
+        for n in 0..1200_u64 {
+            now = now + Nanos(40_000_000 + random(20_000_000));
+            let mut samples = Vec::new();
+            let mut put = |at, signal| samples.push(Sample { at, signal });
+            let queue = if n / 100 % 3 == 1 {
+                random(90_000_000)
+            } else {
+                random(2_000_000)
+            };
+            let rtt = Nanos(20_000_000 + queue);
+            let (sent, reflector) = (Instant(now.0 - rtt.0), random(5) as u16);
+            match random(8) {
+                0 => put(now, Signal::Lost { reflector }),
+                1 => put(now, Signal::Waiting { reflector, sent }),
+                2..5 => put(now, Signal::Echo { reflector, sent, rtt }),
+                _ => put(
+                    now,
+                    Signal::OneWay {
+                        reflector,
+                        sent,
+                        ingress: 10_000_000 + queue as i64 - 77,
+                        egress: 10_000_000 + 77,
+                    },
+                ),
+            }
+            for (direction, most) in [(Direction::Ingress, 140_000), (Direction::Egress, 30_000)] {
+                let (bytes, span) = (Bytes(random(most)), Nanos::from_millis(50));
+                put(
+                    now,
+                    Signal::Traffic {
+                        direction,
+                        bytes,
+                        span,
+                    },
+                );
+            }
+            if n == 3 {
+                put(now, Signal::Hour(7));
+            }
+            let decision = controller.step(now, &samples);
+            steps.push(Step { at: now, samples });
+            if random(3) == 0 {
+                let row = Row {
+                    unix_ms: n,
+                    at: now,
+                    decision,
+                    loads: Both {
+                        ingress: Rate::from_bits_per_sec(0),
+                        egress: Rate::from_bits_per_sec(0),
+                    },
+                    origin: origin.take(),
+                    steps: core::mem::take(&mut steps),
+                };
+                rows.push(Row::parse(&row.to_string()).expect("a line"));
+            }
+        }
+        rows
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn the_same_samples_make_the_very_same_decisions(seed: u64) {
+            let rows = record(seed);
+            let mut replay = Replay::new(make);
+            let mut rates = Vec::new();
+            for (index, row) in rows.iter().enumerate() {
+                let played = replay.row(row);
+                prop_assert_eq!(played, Played { decision: row.decision, is_new: index == 0, is_exact: true });
+                rates.push(played.decision.rates.ingress.rate);
+            }
+            rates.dedup();
+            prop_assert!(rates.len() > 20, "something was decided");
+        }
+    }
+
+    /// The log from line `from` on, as another file of a rotation.
+    fn rotated(rows: &[Row], from: usize) -> Vec<Row> {
+        let mut rows = rows[from - 1..].to_vec();
+        let last = rows.remove(0).at;
+        rows[0].origin = Some(Origin {
+            at: last,
+            resumes: Some(last),
+            beginning: Box::new(beginning()),
+        });
+        rows
+    }
+
+    #[test]
+    fn a_rotated_log_goes_on_behind_the_other_one() {
+        let rows = record(1);
+        let (old, new) = (&rows[..150], rotated(&rows, 150));
+        let mut replay = Replay::new(make);
+        for row in old.iter().chain(&new) {
+            let played = replay.row(row);
+            assert!(played.is_exact && played.decision == row.decision);
+        }
+    }
+
+    #[test]
+    fn one_that_begins_in_the_middle_starts_at_the_rates_of_then() {
+        let rows = record(1);
+        let without_any = &rows[150..];
+        for new in [&rotated(&rows, 150)[..], without_any] {
+            let mut replay = Replay::new(make);
+            let first = replay.row(&new[0]);
+            assert!(first.is_new && !first.is_exact);
+            let [now, then] =
+                [first.decision, new[0].decision].map(|one| one.rates.ingress.rate.bits_per_sec());
+            assert!(now.abs_diff(then) < then / 2, "{now} {then}");
+            assert!(new[1..].iter().all(|row| !replay.row(row).is_new));
+        }
+        // Behind a log that is not the one before it.
+        let mut replay = Replay::new(make);
+        replay.row(&rows[0]);
+        assert!(replay.row(&rotated(&rows, 150)[0]).is_new);
+        // Another start of the machine.
+        let mut replay = Replay::new(make);
+        assert!([150, 20].map(|index: usize| replay.row(&rows[index]).is_new) == [true, true]);
+    }
+}

@@ -1,0 +1,588 @@
+//! `sqm tune --replay`: the controller once more on what it was told, from the daemon's log.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+use sqm_core::autorate::cake_autorate::CakeAutorate;
+use sqm_core::autorate::record::{Beginning, Row, Why};
+use sqm_core::autorate::replay::{Played, Replay};
+use sqm_core::autorate::{Autorate, Both, Bounds, Choice, Controller, Decision, Direction, Probes, Sample};
+use sqm_core::units::{Instant, Nanos, Rate};
+use sqm_measure::autorate_log;
+use sqm_measure::chart::{Chart, Line, Panel};
+
+use super::super::setup::parse_rate;
+use crate::failure::Failure;
+
+/// What differs so soon after a log begins in the middle is not counted: the controller has to hear all paths first, and what their
+/// delay is without a queue.
+const WARM_UP: Nanos = Nanos::from_millis(30_000);
+/// A line follows the one before within this, or something is missing between them.
+const LONGEST_GAP: Nanos = Nanos::from_millis(90_000);
+/// A picture has no more points for each line.
+const POINTS: usize = 3000;
+
+#[derive(clap::Args)]
+pub(super) struct ReplayArgs {
+    /// Instead of a search: let the controller decide again on what it saw in these logs of `option autorate_log`, oldest first
+    /// (FILE.old FILE), and compare with what it decided then. It needs no privileges and no server, and changes nothing. Where
+    /// decisions differ, the line itself would have answered otherwise from there on
+    #[arg(long, value_name = "LOG", num_args = 1.., help_heading = "Replay",
+          conflicts_with_all = ["host", "interface", "config", "target", "write", "dry_run", "out", "quick", "port", "secret"])]
+    replay: Vec<PathBuf>,
+    /// Which controller decides now
+    #[arg(
+        long = "as",
+        value_name = "CONTROLLER",
+        value_enum,
+        default_value = "sqm",
+        help_heading = "Replay",
+        requires = "replay"
+    )]
+    pilot: Pilot,
+    /// Another lower bound of the download than then: 2mbit, or in kbit/s as in the configuration
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    min_download: Option<Rate>,
+    /// Another rate to begin with
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    download: Option<Rate>,
+    /// Another upper bound
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    max_download: Option<Rate>,
+    /// Another lower bound of the upload than then
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    min_upload: Option<Rate>,
+    /// Another rate to begin with
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    upload: Option<Rate>,
+    /// Another upper bound
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    max_upload: Option<Rate>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Pilot {
+    /// This program's
+    Sqm,
+    /// cake-autorate's arithmetic with its defaults
+    CakeAutorate,
+}
+
+impl ReplayArgs {
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.replay.is_empty()
+    }
+
+    /// Prints the comparison, and draws it where that is wanted.
+    pub(super) fn run(&self, json: bool, plot: Option<&Path>) -> Result<(), Failure> {
+        let mut replay = Replay::new(|now: Instant, beginning: &Beginning| -> Now {
+            let bounds = self.bounds(beginning.bounds);
+            match self.pilot {
+                Pilot::Sqm => Now::Sqm(Box::new(Autorate::new(now, bounds, beginning.learned))),
+                Pilot::CakeAutorate => Now::CakeAutorate(Box::new(CakeAutorate::new(now, bounds))),
+            }
+        });
+        let mut comparison = Comparison::new(self);
+        for log in &self.replay {
+            let cuts = autorate_log::read(log, &mut |line, row| {
+                let played = replay.row(&row);
+                comparison.add(log, line, &row, played);
+            })?;
+            comparison.cut.extend(cuts.into_iter().map(|cut| CutLine {
+                log: log.clone(),
+                line: cut.line,
+                reason: cut.reason,
+            }));
+        }
+        if let Some(path) = plot {
+            let picture = comparison.picture(&self.replay).svg();
+            std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let report = comparison.report(self);
+        match json {
+            true => println!("{}", serde_json::to_string_pretty(&report)?),
+            false => print!("{}", report.text()),
+        }
+        Ok(())
+    }
+
+    /// Those of then, but for what was asked for.
+    fn bounds(&self, then: Both<Bounds>) -> Both<Bounds> {
+        let other = |then: Bounds, min: Option<Rate>, base: Option<Rate>, max: Option<Rate>| Bounds {
+            min: min.or(then.min),
+            base: base.or(then.base),
+            max: max.or(then.max),
+        };
+        Both {
+            ingress: other(then.ingress, self.min_download, self.download, self.max_download),
+            egress: other(then.egress, self.min_upload, self.upload, self.max_upload),
+        }
+    }
+}
+
+enum Now {
+    Sqm(Box<Autorate>),
+    CakeAutorate(Box<CakeAutorate>),
+}
+
+impl Controller for Now {
+    fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
+        match self {
+            Self::Sqm(controller) => controller.step(now, samples),
+            Self::CakeAutorate(controller) => controller.step(now, samples),
+        }
+    }
+}
+
+/// What has been seen so far.
+struct Comparison<'a> {
+    args: &'a ReplayArgs,
+    runs: Vec<Run>,
+    /// Directions without a rate in the configuration are not shaped, and what is decided for them is of no interest.
+    is_shaped: Both<bool>,
+    is_another: Both<bool>,
+    decisions: u64,
+    different: u64,
+    first: Option<Difference>,
+    /// By direction, then and now.
+    tallies: Both<[Tally; 2]>,
+    last: Option<(Instant, [Decision; 2])>,
+    began: Instant,
+    nanos: u64,
+    series: Both<Vec<Point>>,
+    cut: Vec<CutLine>,
+}
+
+/// One direction at a line of the log.
+struct Point {
+    /// Of all runs.
+    seconds: f64,
+    /// Then and now.
+    rates: [Rate; 2],
+    load: Rate,
+}
+
+/// The rates of one direction.
+#[derive(Default)]
+struct Tally {
+    /// With how long each was in force.
+    rates: Vec<(u64, u64)>,
+    cuts: u64,
+    was_cut: bool,
+}
+
+impl Tally {
+    fn add(&mut self, choice: Choice) {
+        let is_cut = choice.reason.is_cut();
+        self.cuts += u64::from(is_cut && !self.was_cut);
+        self.was_cut = is_cut;
+    }
+
+    fn figures(&self) -> Figures {
+        let mut rates = self.rates.clone();
+        rates.sort_unstable();
+        let all: u64 = rates.iter().map(|(_, nanos)| nanos).sum();
+        let below = |percent: u64| {
+            let mut so_far = 0;
+            let is_there = |(_, nanos): &&(u64, u64)| {
+                so_far += nanos;
+                u128::from(so_far) * 100 >= u128::from(all) * u128::from(percent)
+            };
+            rates.iter().find(is_there).map_or(0, |(rate, _)| *rate)
+        };
+        let sum: u128 = rates
+            .iter()
+            .map(|(rate, nanos)| u128::from(*rate) * u128::from(*nanos))
+            .sum();
+        Figures {
+            mean_bits_per_sec: u64::try_from(sum / u128::from(all.max(1))).unwrap_or(u64::MAX),
+            lowest_bits_per_sec: below(0),
+            p5_bits_per_sec: below(5),
+            median_bits_per_sec: below(50),
+            p95_bits_per_sec: below(95),
+            highest_bits_per_sec: below(100),
+            cuts: self.cuts,
+        }
+    }
+}
+
+impl<'a> Comparison<'a> {
+    fn new(args: &'a ReplayArgs) -> Self {
+        let both = |value| Both {
+            ingress: value,
+            egress: value,
+        };
+        Self {
+            args,
+            runs: Vec::new(),
+            is_shaped: both(true),
+            is_another: both(false),
+            decisions: 0,
+            different: 0,
+            first: None,
+            tallies: Both::default(),
+            last: None,
+            began: Instant(0),
+            nanos: 0,
+            series: Both::default(),
+            cut: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, log: &Path, line: usize, row: &Row, played: Played) {
+        if played.is_new {
+            self.begin(log, line, row, played.is_exact);
+        }
+        // What was decided stayed in force until now.
+        if let Some((at, decisions)) = self.last {
+            let span = row.at.since(at).0.min(LONGEST_GAP.0);
+            self.nanos += span;
+            for direction in Direction::BOTH {
+                for (tally, decision) in self.tallies[direction].iter_mut().zip(decisions) {
+                    tally
+                        .rates
+                        .push((decision.rates[direction].rate.bits_per_sec(), span));
+                }
+            }
+        }
+        let decisions = [row.decision, played.decision];
+        for direction in Direction::BOTH {
+            for (tally, decision) in self.tallies[direction].iter_mut().zip(decisions) {
+                tally.add(decision.rates[direction]);
+            }
+            let rates = decisions.map(|decision| decision.rates[direction].rate);
+            self.series[direction].push(Point {
+                seconds: self.nanos as f64 / 1e9,
+                rates,
+                load: row.loads[direction],
+            });
+        }
+        self.last = Some((row.at, decisions));
+        if !played.is_exact && row.at.since(self.began) < WARM_UP {
+            return;
+        }
+        self.decisions += 1;
+        let [then, now] = decisions;
+        let differs =
+            |direction: Direction| self.is_shaped[direction] && then.rates[direction] != now.rates[direction];
+        let what = match Direction::BOTH.map(differs) {
+            [true, _] => What::Download,
+            [_, true] => What::Upload,
+            // Another controller asks in another way.
+            _ if self.args.pilot == Pilot::Sqm && then.probes != now.probes => What::Probes,
+            _ => return,
+        };
+        self.different += 1;
+        if self.first.is_none() {
+            let told = |decision: Decision| Told::new(what, decision);
+            self.first = Some(Difference {
+                log: log.to_owned(),
+                line,
+                unix_ms: row.unix_ms,
+                after_seconds: self.nanos as f64 / 1e9,
+                what,
+                then: told(then),
+                now: told(now),
+            });
+        }
+    }
+
+    fn begin(&mut self, log: &Path, line: usize, row: &Row, is_exact: bool) {
+        self.last = None;
+        self.began = row.at;
+        for direction in Direction::BOTH {
+            for tally in &mut self.tallies[direction] {
+                tally.was_cut = false;
+            }
+        }
+        let beginning = row.origin.as_ref().map(|origin| &*origin.beginning);
+        if let Some(beginning) = beginning {
+            let is_shaped = |direction: Direction| beginning.bounds[direction].base.is_some();
+            let now = self.args.bounds(beginning.bounds);
+            for direction in Direction::BOTH {
+                let was_shaped = self.is_another[direction] && self.is_shaped[direction];
+                self.is_shaped[direction] = is_shaped(direction) || was_shaped;
+                self.is_another[direction] |= now[direction] != beginning.bounds[direction];
+            }
+        }
+        self.runs.push(Run {
+            log: log.to_owned(),
+            line,
+            unix_ms: row.unix_ms,
+            after_seconds: self.nanos as f64 / 1e9,
+            is_exact,
+            program: beginning.map(|beginning| beginning.program.clone()),
+        });
+    }
+
+    fn report(&self, args: &ReplayArgs) -> Report {
+        let side = |direction: Direction| {
+            self.is_shaped[direction].then(|| {
+                let [then, now] = &self.tallies[direction];
+                ThenAndNow {
+                    then: then.figures(),
+                    now: now.figures(),
+                }
+            })
+        };
+        Report {
+            logs: args.replay.clone(),
+            controller: args.pilot,
+            program: concat!("sqm-", env!("CARGO_PKG_VERSION")),
+            has_other_bounds: self.is_another.ingress || self.is_another.egress,
+            seconds: self.nanos as f64 / 1e9,
+            decisions: self.decisions,
+            different: self.different,
+            first_difference: self.first.clone(),
+            download: side(Direction::Ingress),
+            upload: side(Direction::Egress),
+            runs: self.runs.clone(),
+            cut_lines: self.cut.clone(),
+        }
+    }
+
+    fn picture(&self, logs: &[PathBuf]) -> Chart {
+        let panel = |(direction, name): (Direction, &str)| {
+            let series = &self.series[direction];
+            // The first of each stretch: the shape is what is to be compared.
+            let points = |value: fn(&Point) -> Rate| -> Vec<(f64, Option<f64>)> {
+                let step = series.len().div_ceil(POINTS).max(1);
+                let kept = series.iter().step_by(step);
+                kept.map(|point| (point.seconds, Some(mbit(value(point).bits_per_sec()))))
+                    .collect()
+            };
+            Panel {
+                y: format!("{name} (Mbit/s)"),
+                lines: vec![
+                    Line::thin("load then", points(|point| point.load)),
+                    Line::new("rate then", points(|point| point.rates[0])),
+                    Line::new("rate now", points(|point| point.rates[1])),
+                ],
+            }
+        };
+        let names = [(Direction::Ingress, "Download"), (Direction::Egress, "Upload")];
+        let shaped = names
+            .into_iter()
+            .filter(|(direction, _)| self.is_shaped[*direction]);
+        let logs: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
+        Chart {
+            title: "Rates then and now".to_owned(),
+            subtitle: format!(
+                "{}: {} of {} decisions are others",
+                logs.join(", "),
+                self.different,
+                self.decisions
+            ),
+            x: "Time in the log (s)".to_owned(),
+            panels: shaped.map(panel).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    logs: Vec<PathBuf>,
+    controller: Pilot,
+    program: &'static str,
+    /// Not those of then.
+    has_other_bounds: bool,
+    /// Of the log, without what is missing.
+    seconds: f64,
+    /// That were compared: a line of the log each.
+    decisions: u64,
+    different: u64,
+    first_difference: Option<Difference>,
+    /// None where a direction is not shaped.
+    download: Option<ThenAndNow>,
+    upload: Option<ThenAndNow>,
+    runs: Vec<Run>,
+    /// Lines that are not whole.
+    cut_lines: Vec<CutLine>,
+}
+
+/// A controller that begins.
+#[derive(Clone, Serialize)]
+struct Run {
+    log: PathBuf,
+    line: usize,
+    unix_ms: u64,
+    after_seconds: f64,
+    /// It is known what it knew.
+    is_exact: bool,
+    /// Which program wrote it.
+    program: Option<String>,
+}
+
+#[derive(Clone, Serialize)]
+struct CutLine {
+    log: PathBuf,
+    line: usize,
+    reason: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Download,
+    Upload,
+    Probes,
+}
+
+#[derive(Clone, Serialize)]
+struct Difference {
+    log: PathBuf,
+    line: usize,
+    unix_ms: u64,
+    after_seconds: f64,
+    what: What,
+    then: Told,
+    now: Told,
+}
+
+/// A decision in the direction that differs.
+#[derive(Clone, Serialize)]
+struct Told {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_bits_per_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    probe_interval_ms: f64,
+    #[serde(skip)]
+    words: String,
+}
+
+impl Told {
+    fn new(what: What, decision: Decision) -> Self {
+        let choice = match what {
+            What::Download => Some(decision.rates.ingress),
+            What::Upload => Some(decision.rates.egress),
+            What::Probes => None,
+        };
+        let gap = match decision.probes {
+            Probes::Off => 0.0,
+            Probes::Every(Nanos(gap)) => gap as f64 / 1e6,
+        };
+        Self {
+            rate_bits_per_sec: choice.map(|choice| choice.rate.bits_per_sec()),
+            reason: choice.map(|choice| Why(choice.reason).to_string()),
+            probe_interval_ms: gap,
+            words: match (choice, gap) {
+                (Some(choice), _) => format!(
+                    "{:.3} Mbit/s, {}",
+                    mbit(choice.rate.bits_per_sec()),
+                    choice.reason
+                ),
+                (None, 0.0) => "no probes".to_owned(),
+                (None, gap) => format!("a probe every {gap} ms"),
+            },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ThenAndNow {
+    then: Figures,
+    now: Figures,
+}
+
+/// A rate was below these for so much of the time.
+#[derive(Serialize)]
+struct Figures {
+    mean_bits_per_sec: u64,
+    lowest_bits_per_sec: u64,
+    p5_bits_per_sec: u64,
+    median_bits_per_sec: u64,
+    p95_bits_per_sec: u64,
+    highest_bits_per_sec: u64,
+    /// How often it was lowered because of a queue.
+    cuts: u64,
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{:.1} s in the log, {} decisions compared",
+            self.seconds, self.decisions
+        );
+        text += match (self.controller, self.has_other_bounds) {
+            (Pilot::Sqm, false) => ", with the bounds of then\n",
+            (Pilot::Sqm, true) => ", with other bounds than then\n",
+            (Pilot::CakeAutorate, _) => ", with cake-autorate's arithmetic\n",
+        };
+        for cut in &self.cut_lines {
+            let (log, line) = (cut.log.display(), cut.line);
+            text += &format!("{log}, line {line}: cut off and left out ({})\n", cut.reason);
+        }
+        for run in &self.runs {
+            let (log, line) = (run.log.display(), run.line);
+            if !run.is_exact {
+                text += &format!(
+                    "{log}, line {line}: begins in the middle, and what the controller knew is not in it: it starts at the rate of \
+                     then, and its first {} s are not compared; what FILE.old holds belongs before it\n",
+                    WARM_UP.0 / 1_000_000_000
+                );
+            }
+            if run
+                .program
+                .as_ref()
+                .is_some_and(|program| program != self.program)
+            {
+                let program = run.program.as_deref().unwrap_or_default();
+                text += &format!(
+                    "{log}, line {line}: written by {program}, this is {}\n",
+                    self.program
+                );
+            }
+        }
+        text += &match &self.first_difference {
+            None if self.decisions == 0 => "too short to compare anything\n".to_owned(),
+            None => "all of them are the same\n".to_owned(),
+            Some(first) => first.text(self.different, self.decisions),
+        };
+        text += "\nMbit/s           mean   lowest      5 %   median     95 %  highest   cuts\n";
+        for (name, both) in [("download", &self.download), ("upload", &self.upload)] {
+            let Some(both) = both else { continue };
+            for (when, figures) in [("then", &both.then), ("now", &both.now)] {
+                text += &format!("{name:<8} {when:<5}");
+                for rate in [
+                    figures.mean_bits_per_sec,
+                    figures.lowest_bits_per_sec,
+                    figures.p5_bits_per_sec,
+                    figures.median_bits_per_sec,
+                    figures.p95_bits_per_sec,
+                    figures.highest_bits_per_sec,
+                ] {
+                    text += &format!(" {:>8.2}", mbit(rate));
+                }
+                text += &format!(" {:>6}\n", figures.cuts);
+            }
+        }
+        text + "5 %, median, 95 %: for so much of the time the rate was not higher; cuts: because of a queue\n"
+    }
+}
+
+impl Difference {
+    fn text(&self, different: u64, decisions: u64) -> String {
+        let what = match self.what {
+            What::Download => "download",
+            What::Upload => "upload",
+            What::Probes => "probes",
+        };
+        format!(
+            "{different} of them ({:.2} %) are others, the first one {:.3} s after the beginning ({}, line {}):\n\
+             {what:<9} then {}\n          now  {}\n",
+            different as f64 * 100.0 / decisions as f64,
+            self.after_seconds,
+            self.log.display(),
+            self.line,
+            self.then.words,
+            self.now.words
+        )
+    }
+}
+
+fn mbit(bits_per_sec: u64) -> f64 {
+    bits_per_sec as f64 / 1e6
+}

@@ -1,0 +1,196 @@
+//! Logs of `option autorate_log` on the command line: replayed by `sqm tune --replay`.
+//!
+//! They are written here from runs on modelled lines, in the daemon's form; that the daemon's own are replayed to the bit is shown in
+//! the lab (`autorate.rs`).
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::rc::Rc;
+
+use serde_json::Value;
+use sqm_core::autorate::record::{Beginning, HEAD, Origin, Row, Step};
+use sqm_core::autorate::{Autorate, Both, Controller, Decision, Learned, Sample, Signal};
+use sqm_core::units::{Instant, Rate};
+use sqm_sim::autorate_bench::{START, Signals, Trace, run_controller};
+use tempfile::TempDir;
+
+/// A controller that writes down what it is told and what it decides.
+struct Recorder {
+    controller: Autorate,
+    origin: Option<Origin>,
+    rows: Rc<RefCell<Vec<Row>>>,
+}
+
+impl Controller for Recorder {
+    fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
+        let decision = self.controller.step(now, samples);
+        let load = |wanted| {
+            let of = |sample: &Sample| match sample.signal {
+                Signal::Traffic {
+                    direction,
+                    bytes,
+                    span,
+                } if direction == wanted => Some(bytes.0 * 8_000_000 / (span.0 / 1000).max(1)),
+                _ => None,
+            };
+            Rate::from_bits_per_sec(samples.iter().find_map(of).unwrap_or(0))
+        };
+        self.rows.borrow_mut().push(Row {
+            unix_ms: 1_700_000_000_000 + now.0 / 1_000_000,
+            at: now,
+            decision,
+            loads: Both {
+                ingress: load(sqm_core::autorate::Direction::Ingress),
+                egress: load(sqm_core::autorate::Direction::Egress),
+            },
+            origin: self.origin.take(),
+            steps: vec![Step {
+                at: now,
+                samples: samples.to_vec(),
+            }],
+        });
+        decision
+    }
+}
+
+/// The lines of a log of a run on a modelled line, without the head.
+fn run(trace: &str, signals: Signals) -> Vec<String> {
+    let traces = Trace::all(1);
+    let trace = traces
+        .iter()
+        .find(|one| one.name == trace)
+        .expect("a trace of this name");
+    let beginning = Beginning {
+        program: "test-1".to_owned(),
+        bounds: trace.bounds,
+        learned: Both::<Learned>::default(),
+    };
+    let rows = Rc::new(RefCell::new(Vec::new()));
+    let recorder = Recorder {
+        controller: Autorate::new(START, beginning.bounds, beginning.learned),
+        origin: Some(Origin {
+            at: START,
+            resumes: None,
+            beginning: Box::new(beginning),
+        }),
+        rows: rows.clone(),
+    };
+    run_controller(trace, Box::new(recorder), signals, 1);
+    rows.borrow().iter().map(Row::to_string).collect()
+}
+
+fn write(folder: &TempDir, name: &str, lines: &[String]) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, format!("{HEAD}\n{}\n", lines.join("\n"))).expect("a file");
+    path
+}
+
+fn replay(logs: &[&Path], more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+    command.args(["tune", "--replay"]).args(logs).args(more);
+    command.output().expect("the program runs")
+}
+
+fn report(logs: &[&Path], more: &[&str]) -> Value {
+    let output = replay(logs, &[more, &["--json"]].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_recorded_run_is_decided_again_to_the_bit() {
+    let folder = TempDir::new().expect("a folder");
+    for (trace, signals) in [
+        ("collapse", Signals::Echo),
+        ("step", Signals::OneWay),
+        ("changing", Signals::Tcp),
+    ] {
+        let lines = run(trace, signals);
+        let log = write(&folder, trace, &lines);
+        let report = report(&[&log], &[]);
+        assert_eq!(report["first_difference"], Value::Null, "{trace}");
+        assert_eq!(report["different"], 0, "{trace}");
+        assert_eq!(report["decisions"].as_u64(), Some(lines.len() as u64), "{trace}");
+        assert_eq!(report["download"]["then"], report["download"]["now"], "{trace}");
+        assert!(report["download"]["now"]["cuts"].as_u64() > Some(0), "{trace}");
+    }
+}
+
+#[test]
+fn other_bounds_and_another_controller_decide_otherwise() {
+    let folder = TempDir::new().expect("a folder");
+    let log = write(&folder, "log", &run("changing", Signals::Echo));
+    let bounded = report(&[&log], &["--max-download", "20mbit"]);
+    let highest = |report: &Value, when: &str| report["download"][when]["highest_bits_per_sec"].as_u64();
+    assert!(highest(&bounded, "then") > Some(20_000_000));
+    assert_eq!(highest(&bounded, "now"), Some(20_000_000));
+    assert_eq!(bounded["has_other_bounds"], true);
+    let first = &bounded["first_difference"];
+    assert_eq!(first["what"], "download");
+    assert!(first["then"]["rate_bits_per_sec"].as_u64() > first["now"]["rate_bits_per_sec"].as_u64());
+    let theirs = report(&[&log], &["--as", "cake-autorate"]);
+    assert_eq!(theirs["download"]["then"], bounded["download"]["then"]);
+    assert!(theirs["different"].as_u64() > theirs["decisions"].as_u64().map(|all| all / 2));
+    let picture = folder.path().join("rates.svg");
+    let text = replay(
+        &[&log],
+        &[
+            "--as",
+            "cake-autorate",
+            "--plot",
+            picture.to_str().expect("a plain name"),
+        ],
+    );
+    let text = String::from_utf8(text.stdout).expect("text");
+    for words in ["the first one ", "then ", "now ", "cuts"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    let picture = fs::read_to_string(picture).expect("a picture");
+    assert!(picture.contains("rate then") && picture.contains("Upload (Mbit/s)"));
+}
+
+#[test]
+fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
+    let folder = TempDir::new().expect("a folder");
+    let lines = run("collapse", Signals::Echo);
+    // A crash while a line was written.
+    let whole = fs::read_to_string(write(&folder, "whole", &lines)).expect("text");
+    let cut = folder.path().join("cut");
+    fs::write(&cut, &whole[..whole.len() - 9]).expect("a file");
+    let told = report(&[&cut], &[]);
+    assert_eq!(
+        (&told["different"], &told["cut_lines"][0]["line"]),
+        (&0.into(), &(lines.len() + 1).into())
+    );
+    // The end of one, as `tail` shows it: the controller's knowledge is missing.
+    let tail = write(&folder, "tail", &lines[lines.len() / 2..]);
+    let told = report(&[&tail], &[]);
+    assert_eq!(told["runs"][0]["is_exact"], false);
+    assert!(told["decisions"].as_u64() > Some(100));
+    let text = String::from_utf8(replay(&[&tail], &[]).stdout).expect("text");
+    assert!(text.contains("line 2: begins in the middle"), "{text}");
+    // Broken in the middle.
+    let mut broken = lines.clone();
+    broken[7] = broken[7].replace("step", "step stop");
+    let broken = write(&folder, "broken", &broken);
+    let output = replay(&[&broken], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(said.contains("broken: line 9: column 10: \"stop"), "{said}");
+    assert!(output.stdout.is_empty());
+    // Not a log, not there, and not understood.
+    let other = folder.path().join("other");
+    fs::write(&other, "{}").expect("a file");
+    let said = replay(&[&other], &[]);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("line 1"));
+    assert_eq!(replay(&[Path::new("/nowhere")], &[]).status.code(), Some(1));
+    assert_eq!(replay(&[&tail], &["--write"]).status.code(), Some(2));
+    assert_eq!(replay(&[&tail], &["--max-upload", "fast"]).status.code(), Some(2));
+}
