@@ -31,6 +31,7 @@ mod load;
 pub mod plot;
 mod probe;
 pub mod protocol;
+pub mod recording;
 pub mod report;
 pub mod result;
 pub mod rpm;

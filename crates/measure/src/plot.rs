@@ -1,5 +1,6 @@
 //! Pictures of results, as SVG text. Pure: the same result gives the same picture, byte for byte.
 
+pub mod autorate;
 mod boxes;
 mod cdf;
 mod comparison;
@@ -27,6 +28,8 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 128.0;
 /// Throughput is drawn in about this many steps: finer than the eye wants is noise.
 const STEPS: f64 = 125.0;
+/// The time axis of a test.
+const SINCE_LOAD: &str = "Time since the load began (s)";
 /// Series of more points are thinned to the extremes of this many stretches.
 const STRETCHES: usize = 700;
 /// What is faster, no clock told: on a logarithmic axis it has no place.
@@ -155,12 +158,19 @@ fn highest(data: &[(f64, Option<f64>)]) -> f64 {
     data.iter().filter_map(|(_, y)| *y).fold(0.0, f64::max)
 }
 
-/// Ground, grid and name of a panel with a linear scale.
+/// Ground, grid and name of a test's panel with a linear scale.
 fn frame(svg: &mut Svg, panel: &Panel, result: &TestResult, ticks: &[f64], name: &str) {
     for (from, to) in result.steady() {
         let (from, to) = (panel.at_x(from / 1000.0), panel.at_x(to / 1000.0));
         svg.rect(from, panel.top, (to - from).max(0.0), panel.height, SHADE);
     }
+    linear_grid(svg, panel, ticks);
+    load_begin(svg, panel);
+    upright_name(svg, panel, name);
+}
+
+/// Horizontal lines of a panel with a linear scale, with their values.
+fn linear_grid(svg: &mut Svg, panel: &Panel, ticks: &[f64]) {
     for tick in ticks {
         let y = panel.at_y(*tick);
         svg.line((panel.left, y), (panel.right(), y), GRID, 1.0, "");
@@ -171,7 +181,10 @@ fn frame(svg: &mut Svg, panel: &Panel, result: &TestResult, ticks: &[f64], name:
             &short(*tick),
         );
     }
-    load_begin(svg, panel);
+}
+
+/// What a panel's vertical axis counts.
+fn upright_name(svg: &mut Svg, panel: &Panel, name: &str) {
     let middle = panel.top + panel.height / 2.0;
     svg.upright_text(20.0, middle, Font::LABEL.at(Anchor::Middle).in_colour(INK), name);
 }
@@ -197,7 +210,8 @@ fn name_phases(svg: &mut Svg, panel: &Panel) {
     }
 }
 
-fn time_axis(svg: &mut Svg, panel: &Panel) {
+/// Below the lowest panel.
+fn time_axis(svg: &mut Svg, panel: &Panel, name: &str) {
     let bottom = panel.bottom();
     svg.line((panel.left, bottom), (panel.right(), bottom), GREY, 1.0, "");
     let ticks = linear_ticks(panel.x.1, 6.0);
@@ -211,7 +225,7 @@ fn time_axis(svg: &mut Svg, panel: &Panel) {
         middle,
         bottom + 40.0,
         Font::LABEL.at(Anchor::Middle).in_colour(INK),
-        "Time since the load began (s)",
+        name,
     );
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::compare::Difference;
 use crate::grade::Verdict;
 use crate::plot::{self, Plot, Run};
+use crate::recording::Recording;
 use crate::result::{Direction, TestResult};
 use crate::svg::{escape, short};
 
@@ -27,12 +28,31 @@ pub struct ComparedLine<'a> {
 
 const STYLE: &str = include_str!("report.css");
 
-/// A page of any number of tests: figures, grades, what speaks against them, and these pictures. It loads nothing from
-/// anywhere.
-pub fn comparison(runs: &[Run<'_>], differences: &[Difference], plots: &[Plot]) -> String {
-    let mut page = head("Tests compared");
-    page.push_str(&comparison_table(runs));
-    page.push_str(&difference_list(differences));
+/// A page of any number of tests: figures, grades, what speaks against them, and these pictures; and of logs of autorate. It
+/// loads nothing from anywhere.
+pub fn comparison(
+    runs: &[Run<'_>],
+    differences: &[Difference],
+    plots: &[Plot],
+    logs: &[&Recording],
+) -> String {
+    let mut page = head(if runs.is_empty() {
+        "Logs of autorate"
+    } else {
+        "Tests compared"
+    });
+    if !runs.is_empty() {
+        page.push_str(&comparison_table(runs));
+        page.push_str(&difference_list(differences));
+    }
+    let of_logs = plot::autorate::distribution(logs, runs);
+    for picture in logs
+        .iter()
+        .filter_map(|log| plot::autorate::over_time(log))
+        .chain(of_logs)
+    {
+        writeln!(page, "<figure>{picture}</figure>").expect("a string grows");
+    }
     let (of_one, of_all): (Vec<Plot>, Vec<Plot>) = plots.iter().partition(|plot| plot.is_of_one());
     for picture in of_all.iter().filter_map(|plot| plot.draw(runs)) {
         writeln!(page, "<figure>{picture}</figure>").expect("a string grows");
@@ -251,7 +271,7 @@ mod tests {
                 result: &after,
             },
         ];
-        let page = comparison(&runs, &crate::compare::differences(&runs), &Plot::ALL);
+        let page = comparison(&runs, &crate::compare::differences(&runs), &Plot::ALL, &[]);
         for request in ["src=", "@import", "url(", "<script", "<link", "<before>"] {
             assert!(!page.contains(request), "{request}");
         }

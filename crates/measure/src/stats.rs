@@ -18,6 +18,19 @@ pub fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 50.0)
 }
 
+/// The value that is not exceeded in `p` per cent of the weight; of pairs of value and weight, in order of the values. None without
+/// weight.
+pub fn weighted_percentile(sorted: &[(f64, f64)], p: f64) -> Option<f64> {
+    let wanted = sorted.iter().map(|(_, weight)| weight).sum::<f64>() * p.clamp(0.0, 100.0) / 100.0;
+    let mut so_far = 0.0;
+    let is_there = |(_, weight): &&(f64, f64)| {
+        so_far += weight;
+        // Sums in another order differ in their last digits.
+        so_far > 0.0 && so_far >= wanted * (1.0 - 1e-12)
+    };
+    sorted.iter().find(is_there).map(|(value, _)| *value)
+}
+
 /// Arithmetic mean; none of an empty set.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -51,6 +64,17 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weights_count_for_percentiles() {
+        let sorted = [(1.0, 1.0), (2.0, 0.0), (3.0, 9.0)];
+        let at = |p| weighted_percentile(&sorted, p);
+        assert_eq!(
+            [at(0.0), at(10.0), at(11.0), at(100.0)],
+            [1.0, 1.0, 3.0, 3.0].map(Some)
+        );
+        assert_eq!(weighted_percentile(&[(1.0, 0.0)], 50.0), None);
+    }
 
     #[test]
     fn percentiles_interpolate_between_closest_ranks() {

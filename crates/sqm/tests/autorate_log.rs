@@ -1,4 +1,4 @@
-//! Logs of `option autorate_log` on the command line: replayed by `sqm tune --replay`.
+//! Logs of `option autorate_log` on the command line: replayed by `sqm tune --replay`, drawn by `sqm compare`.
 //!
 //! They are written here from runs on modelled lines, in the daemon's form; that the daemon's own are replayed to the bit is shown in
 //! the lab (`autorate.rs`).
@@ -153,6 +153,57 @@ fn other_bounds_and_another_controller_decide_otherwise() {
     }
     let picture = fs::read_to_string(picture).expect("a picture");
     assert!(picture.contains("rate then") && picture.contains("Upload (Mbit/s)"));
+}
+
+#[test]
+fn logs_stand_beside_tests_in_figures_and_pictures() {
+    let folder = TempDir::new().expect("a folder");
+    let out = folder.path().to_str().expect("a plain name");
+    let (one, two) = (
+        write(&folder, "one.csv", &run("step", Signals::OneWay)),
+        write(&folder, "two.csv", &run("collapse", Signals::Echo)),
+    );
+    let compare = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+        let output = command.arg("compare").arg(&one).arg(&two).args(args).output();
+        let output = output.expect("the program runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let text = compare(&[
+        "--plot",
+        "all",
+        "--png",
+        "--out",
+        out,
+        "--html",
+        &format!("{out}/page.html"),
+    ]);
+    for words in ["one.csv", "two.csv", "download", "upload", "add med"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    for name in ["autorate-1", "autorate-2", "autorate_cdf"] {
+        let [svg, png] = ["svg", "png"].map(|kind| folder.path().join(format!("{name}.{kind}")));
+        assert!(fs::read_to_string(svg).expect("a picture").contains("two.csv") || name == "autorate-1");
+        assert!(fs::read(png).expect("a picture").starts_with(b"\x89PNG"));
+    }
+    assert!(!folder.path().join("ping_cdf.svg").exists());
+    let page = fs::read_to_string(folder.path().join("page.html")).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 3);
+    let json: Value = serde_json::from_str(&compare(&["--json"])).expect("JSON");
+    // As the model has it: 40 Mbit/s at most, and no load all the time.
+    let down = &json["logs"][0]["download"];
+    assert!(down["rate_max_mbit"].as_f64() > Some(40.0), "{down}");
+    assert!(
+        down["load_mean_mbit"].as_f64() < down["rate_mean_mbit"].as_f64(),
+        "{down}"
+    );
+    assert!(json["logs"][1]["delay"]["added_p95_ms"].as_f64() > Some(0.0));
+    assert_eq!(json["runs"], Value::Array(Vec::new()));
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub fn ping_cdf(runs: &[Run<'_>]) -> String {
         y: (0.0, 100.0),
         scale: Scale::Linear,
     };
-    grid(&mut svg, &panel);
+    share_grid(&mut svg, &panel, ("Round trip (ms)", "Share of probes sent"));
     for curve in &curves {
         let (colour, dashes) = STYLES[curve.style % STYLES.len()];
         let points: Vec<_> = curve
@@ -130,7 +130,7 @@ fn curves(runs: &[Run<'_>]) -> Vec<Curve> {
     curves
 }
 
-fn within(series: &[&ProbeSeries], windows: &[(f64, f64)]) -> Vec<Option<f64>> {
+pub(super) fn within(series: &[&ProbeSeries], windows: &[(f64, f64)]) -> Vec<Option<f64>> {
     let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t < *to);
     let samples = series.iter().flat_map(|series| &series.samples);
     samples
@@ -139,7 +139,8 @@ fn within(series: &[&ProbeSeries], windows: &[(f64, f64)]) -> Vec<Option<f64>> {
         .collect()
 }
 
-fn grid(svg: &mut Svg, panel: &Panel) {
+/// Of a panel with shares of 100 %, with the names of its axes.
+pub(super) fn share_grid(svg: &mut Svg, panel: &Panel, (across, up): (&str, &str)) {
     for share in [0.0, 25.0, 50.0, 75.0, 95.0, 100.0] {
         let y = panel.at_y(share);
         svg.line(
@@ -175,6 +176,6 @@ fn grid(svg: &mut Svg, panel: &Panel) {
     }
     let middle = panel.left + panel.width / 2.0;
     let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
-    svg.text(middle, panel.bottom() + 40.0, font, "Round trip (ms)");
-    svg.upright_text(20.0, panel.top + panel.height / 2.0, font, "Share of probes sent");
+    svg.text(middle, panel.bottom() + 40.0, font, across);
+    svg.upright_text(20.0, panel.top + panel.height / 2.0, font, up);
 }

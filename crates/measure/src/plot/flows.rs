@@ -97,7 +97,7 @@ fn draw(result: &TestResult, subject: &str, panels: &[(&str, Vec<Line>)]) -> Str
         }
         names(&mut svg, &panel, lines);
         if index + 1 == panels.len() {
-            time_axis(&mut svg, &panel);
+            time_axis(&mut svg, &panel, SINCE_LOAD);
         }
         top += height + GAP;
     }

@@ -111,7 +111,7 @@ pub fn rrul(result: &TestResult) -> String {
             &lost,
         );
     }
-    time_axis(&mut svg, &panel);
+    time_axis(&mut svg, &panel, SINCE_LOAD);
     small_print(&mut svg, height - 14.0, &caption(result));
     svg.finish()
 }

@@ -67,7 +67,7 @@ pub fn totals(runs: &[Run<'_>]) -> String {
     for (style, line) in lines.iter().enumerate() {
         panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 1.6);
     }
-    time_axis(&mut svg, &panel);
+    time_axis(&mut svg, &panel, SINCE_LOAD);
     small_print(&mut svg, height - 14.0, &captions(runs));
     svg.finish()
 }

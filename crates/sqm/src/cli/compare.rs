@@ -7,18 +7,21 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde::Serialize;
+use sqm_measure::autorate_log;
 use sqm_measure::compare::{Difference, differences};
 use sqm_measure::grade::Verdict;
-use sqm_measure::plot::{Plot, Run};
+use sqm_measure::plot::{self, Plot, Run};
+use sqm_measure::recording::{Figures, Recording};
 use sqm_measure::report;
 use sqm_measure::result::{Meta, Summary, TestResult};
 
 use crate::failure::Failure;
 
-/// Compare tests: figures, grades and pictures of result files, ours or Flent's
+/// Compare tests: figures, grades and pictures of result files, ours or Flent's; and of autorate's logs
 ///
-/// Takes what `sqm test` wrote and Flent's .flent.gz files (versions 1 to 4), in any number and mixture. Tests with the
-/// same title count as repetitions: three of each show whether a difference is more than chance.
+/// Takes what `sqm test` wrote, Flent's .flent.gz files (versions 1 to 4), and what the daemon writes with `option
+/// autorate_log`, in any number and mixture. Tests with the same title count as repetitions: three of each show whether a
+/// difference is more than chance.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm compare before.flent.gz after.flent.gz               a table
@@ -26,10 +29,12 @@ use crate::failure::Failure;
   sqm compare *.flent.gz --plot box_combine,ping_cdf       box_combine.svg, ping_cdf.svg
   sqm compare a.flent.gz --plot all --png --out pictures   every picture, as PNG too
   sqm compare *.flent.gz --json | jq '.runs[].summary'
+  sqm compare rates.csv --plot autorate,autorate_cdf --png rate, load and delay over time, and their distribution
+  sqm compare monday.csv tuesday.csv after.flent.gz --plot autorate_cdf
 
 Exit codes: 0 done, 1 a file cannot be read or written, 2 wrong arguments.")]
 pub(crate) struct Args {
-    /// Result files
+    /// Result files, and logs of autorate
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Pictures to draw, into files named after them
@@ -66,12 +71,33 @@ enum Kind {
     PerFlow,
     /// Congestion window and TCP's round trip; a picture for each test
     Tcp,
+    /// Rate, load and delay over time; a picture for each log of autorate
+    Autorate,
+    /// Distribution of delay and rate, of logs of autorate; tests' delays beside them
+    AutorateCdf,
+}
+
+/// What is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Picture {
+    Tests(Plot),
+    EachLog,
+    AllLogs,
 }
 
 impl Kind {
-    fn plots(self) -> Vec<Plot> {
-        let one = match self {
-            Self::All => return Plot::ALL.to_vec(),
+    /// Of all kinds those that these files can have something for.
+    fn pictures(self, has_tests: bool, has_logs: bool) -> Vec<Picture> {
+        let plot = match self {
+            Self::All => {
+                let tests = Plot::ALL.into_iter().filter(|_| has_tests).map(Picture::Tests);
+                let logs = [Picture::EachLog, Picture::AllLogs]
+                    .into_iter()
+                    .filter(|_| has_logs);
+                return tests.chain(logs).collect();
+            }
+            Self::Autorate => return vec![Picture::EachLog],
+            Self::AutorateCdf => return vec![Picture::AllLogs],
             Self::AllScaled => Plot::AllScaled,
             Self::PingCdf => Plot::PingCdf,
             Self::BoxCombine => Plot::BoxCombine,
@@ -79,19 +105,26 @@ impl Kind {
             Self::PerFlow => Plot::PerFlow,
             Self::Tcp => Plot::Tcp,
         };
-        vec![one]
+        vec![Picture::Tests(plot)]
     }
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let results = self
+        let (logs, files): (Vec<PathBuf>, Vec<PathBuf>) = self
             .files
+            .iter()
+            .cloned()
+            .partition(|file| autorate_log::is_one(file));
+        let logs = logs
+            .into_iter()
+            .map(|file| Ok((Recording::load(&file, file_name(&file))?, file)))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let results = files
             .iter()
             .map(|file| TestResult::load(file))
             .collect::<Result<Vec<_>, _>>()?;
-        let names: Vec<String> = self
-            .files
+        let names: Vec<String> = files
             .iter()
             .zip(&results)
             .map(|(file, result)| name(file, result))
@@ -101,16 +134,33 @@ impl Args {
             .zip(&results)
             .map(|(name, result)| Run { name, result })
             .collect();
+        let recordings: Vec<&Recording> = logs.iter().map(|(recording, _)| recording).collect();
+        for (recording, file) in &logs {
+            for cut in &recording.cut_lines {
+                let (file, line) = (file.display(), cut.line);
+                eprintln!(
+                    "sqm: warning: {file}: line {line} is cut off and left out: {}",
+                    cut.reason
+                );
+            }
+        }
         let differences = differences(&runs);
-        self.draw(&runs)?;
+        self.draw(&runs, &recordings)?;
         if let Some(file) = &self.html {
-            let page = report::comparison(&runs, &differences, &Plot::ALL);
+            let page = report::comparison(&runs, &differences, &Plot::ALL, &recordings);
             std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
         }
         let text = if self.json {
-            json(&self.files, &runs, &differences)?
+            json(&files, &runs, &differences, &logs)?
         } else {
-            table(&runs, &differences)
+            let mut text = String::new();
+            if !runs.is_empty() {
+                text += &table(&runs, &differences);
+            }
+            if !logs.is_empty() {
+                text += &log_table(&recordings);
+            }
+            text
         };
         std::io::stdout()
             .write_all(text.as_bytes())
@@ -118,24 +168,41 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn draw(&self, runs: &[Run<'_>]) -> Result<(), Failure> {
+    fn draw(&self, runs: &[Run<'_>], logs: &[&Recording]) -> Result<(), Failure> {
         if self.plot.is_empty() {
             return Ok(());
         }
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make the folder {}", self.out.display()))?;
-        let mut plots: Vec<Plot> = self.plot.iter().flat_map(|kind| kind.plots()).collect();
-        plots.dedup();
-        for plot in plots {
-            if plot.is_of_one() && runs.len() > 1 {
-                for (index, run) in runs.iter().enumerate() {
-                    self.save(&format!("{}-{}", plot.name(), index + 1), plot.draw(&[*run]))?;
+        let kinds = self.plot.iter();
+        let mut pictures: Vec<Picture> = kinds
+            .flat_map(|kind| kind.pictures(!runs.is_empty(), !logs.is_empty()))
+            .collect();
+        pictures.dedup();
+        for picture in pictures {
+            match picture {
+                Picture::Tests(plot) if plot.is_of_one() => {
+                    self.save_each(plot.name(), runs, |run| plot.draw(&[*run]))?;
                 }
-            } else {
-                self.save(plot.name(), plot.draw(runs))?;
+                Picture::Tests(plot) => self.save(plot.name(), plot.draw(runs))?,
+                Picture::EachLog => {
+                    self.save_each("autorate", logs, |log| plot::autorate::over_time(log))?;
+                }
+                Picture::AllLogs => self.save("autorate_cdf", plot::autorate::distribution(logs, runs))?,
             }
         }
         Ok(())
+    }
+
+    /// A picture of each; only of several they have numbers.
+    fn save_each<T>(&self, name: &str, of: &[T], draw: impl Fn(&T) -> Option<String>) -> Result<(), Failure> {
+        match of {
+            [] => self.save(name, None),
+            [one] => self.save(name, draw(one)),
+            several => (1..)
+                .zip(several)
+                .try_for_each(|(number, one)| self.save(&format!("{name}-{number}"), draw(one))),
+        }
     }
 
     fn save(&self, name: &str, picture: Option<String>) -> Result<(), Failure> {
@@ -156,19 +223,33 @@ impl Args {
 
 /// The title that the test was given, or the name of its file.
 fn name(file: &Path, result: &TestResult) -> String {
-    result.meta.title.clone().unwrap_or_else(|| {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        name.trim_end_matches(".gz")
-            .trim_end_matches(".flent")
-            .trim_end_matches(".json")
-            .to_owned()
-    })
+    result.meta.title.clone().unwrap_or_else(|| file_name(file))
+}
+
+fn file_name(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches(".gz")
+        .trim_end_matches(".flent")
+        .trim_end_matches(".json")
+        .to_owned()
 }
 
 #[derive(Serialize)]
 struct Output<'a> {
     runs: Vec<OneRun<'a>>,
     differences: &'a [Difference],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    logs: Vec<OneLog<'a>>,
+}
+
+#[derive(Serialize)]
+struct OneLog<'a> {
+    file: &'a Path,
+    name: &'a str,
+    #[serde(flatten)]
+    figures: Figures,
+    /// Numbers of lines that are not whole.
+    cut_lines: Vec<usize>,
 }
 
 #[derive(Serialize)]
@@ -181,7 +262,21 @@ struct OneRun<'a> {
     verdict: Verdict,
 }
 
-fn json(files: &[PathBuf], runs: &[Run<'_>], differences: &[Difference]) -> anyhow::Result<String> {
+fn json(
+    files: &[PathBuf],
+    runs: &[Run<'_>],
+    differences: &[Difference],
+    logs: &[(Recording, PathBuf)],
+) -> anyhow::Result<String> {
+    let logs = logs
+        .iter()
+        .map(|(recording, file)| OneLog {
+            file,
+            name: &recording.name,
+            figures: recording.figures(),
+            cut_lines: recording.cut_lines.iter().map(|cut| cut.line).collect(),
+        })
+        .collect();
     let runs = files
         .iter()
         .zip(runs)
@@ -193,7 +288,68 @@ fn json(files: &[PathBuf], runs: &[Run<'_>], differences: &[Difference]) -> anyh
             verdict: Verdict::of(run.result),
         })
         .collect();
-    Ok(serde_json::to_string_pretty(&Output { runs, differences })? + "\n")
+    let output = Output {
+        runs,
+        differences,
+        logs,
+    };
+    Ok(serde_json::to_string_pretty(&output)? + "\n")
+}
+
+/// Two rows for each log, with the delay in the first.
+fn log_table(logs: &[&Recording]) -> String {
+    let width = logs.iter().map(|log| log.name.chars().count()).max();
+    let width = width.unwrap_or(0).clamp(4, 40);
+    let mut text = format!(
+        "{:<width$} {:>9} {:<8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8} {:>8} {:>8} {:>6}\n",
+        "",
+        "time",
+        "",
+        "rate",
+        "lowest",
+        "5 %",
+        "median",
+        "95 %",
+        "load",
+        "cuts",
+        "add med",
+        "95 %",
+        "99 %",
+        "lost"
+    );
+    for log in logs {
+        let figures = log.figures();
+        let name: String = log.name.chars().take(width).collect();
+        let ms = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+        let delay = &figures.delay;
+        let mut first = (name, format!("{:.0} s", figures.seconds));
+        let mut delays = format!(
+            " {:>8} {:>8} {:>8} {:>6}",
+            ms(delay.added_median_ms),
+            ms(delay.added_p95_ms),
+            ms(delay.added_p99_ms),
+            delay.lost
+        );
+        for (way, side) in [("download", &figures.download), ("upload", &figures.upload)] {
+            let Some(side) = side else { continue };
+            let (name, time) = std::mem::take(&mut first);
+            writeln!(
+                text,
+                "{name:<width$} {time:>9} {way:<8} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>6}{}",
+                side.rate_mean_mbit,
+                side.rate_min_mbit,
+                side.rate_p5_mbit,
+                side.rate_median_mbit,
+                side.rate_p95_mbit,
+                side.load_mean_mbit,
+                side.cuts,
+                std::mem::take(&mut delays)
+            )
+            .expect("a string grows");
+        }
+    }
+    text + "logs of autorate: rate (mean, and below what it was for how much of the time) and mean load in Mbit/s; cuts because of a \
+            queue; add: round trips of probes above the least of the same reflector, ms\n"
 }
 
 fn table(runs: &[Run<'_>], differences: &[Difference]) -> String {

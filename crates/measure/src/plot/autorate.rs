@@ -1,0 +1,387 @@
+//! Logs of autorate: rate, load and delay over time, and how they are distributed.
+
+use sqm_core::autorate::Direction as Way;
+
+use super::cdf::share_grid;
+use super::*;
+use crate::recording::{Moment, Recording, Side, Trip};
+use crate::stats::percentile;
+
+const HEIGHT: f64 = 168.0;
+const GAP: f64 = 30.0;
+const CDF_HEIGHT: f64 = 300.0;
+const WAYS: [(Way, &str, &str); 2] = [(Way::Ingress, "Download", BLUE), (Way::Egress, "Upload", GREEN)];
+/// Delays are drawn as the median and the worst of about so many stretches of the time.
+const DELAYS: f64 = 300.0;
+/// A stretch has a few probes, of which there are 20 a second.
+const LEAST_STRETCH_S: f64 = 0.25;
+/// What is written more seldom was written because nothing changed.
+const HOLDS_S: f64 = 1.0;
+/// Less is not told apart on an axis of delay.
+const LEAST_ADDED_MS: f64 = 0.1;
+
+/// One log: for each direction the chosen rate over what passed, and what probes had to wait, over one time axis. None if there is
+/// nothing to draw.
+pub fn over_time(recording: &Recording) -> Option<String> {
+    if recording.moments.is_empty() {
+        return None;
+    }
+    let ways: Vec<_> = WAYS
+        .into_iter()
+        .filter(|(way, ..)| recording.is_shaped[*way])
+        .collect();
+    let top = 96.0;
+    let count = ways.len() as f64 + 1.0;
+    let height = top + count * HEIGHT + (count - 1.0) * GAP + 76.0;
+    let title = format!("Autorate: {}", recording.name);
+    let mut svg = Svg::new(WIDTH, height, &title);
+    svg.text(LEFT, 36.0, Font::TITLE, &clipped(&title, 80));
+    svg.text(LEFT, 60.0, Font::LABEL, &words(recording));
+    let unit = Unit::of(recording.seconds());
+    let panel = |index: usize, y: (f64, f64), scale| Panel {
+        left: LEFT,
+        top: top + index as f64 * (HEIGHT + GAP),
+        width: WIDTH - LEFT - RIGHT,
+        height: HEIGHT,
+        x: (0.0, (recording.seconds() / unit.seconds).max(0.001)),
+        x_scale: Scale::Linear,
+        y,
+        scale,
+    };
+    for (index, (way, name, colour)) in ways.iter().enumerate() {
+        let rates = series(recording, &unit, |moment| moment.rates[*way]);
+        let loads = series(recording, &unit, |moment| moment.loads[*way]);
+        let ticks = linear_ticks(highest(&rates).max(percentile_of(&loads, 99.0)), 4.0);
+        let panel = panel(index, (0.0, ticks[ticks.len() - 1]), Scale::Linear);
+        linear_grid(&mut svg, &panel, &ticks);
+        upright_name(&mut svg, &panel, &format!("{name} (Mbit/s)"));
+        panel.plot(&mut svg, &loads, GREY, 1.0, 0.6);
+        panel.plot(&mut svg, &rates, colour, 2.0, 1.0);
+        let cuts = format!("{} cuts", recording.cuts[*way]);
+        names(
+            &mut svg,
+            &panel,
+            &[("rate", colour), ("load", GREY), (&cuts, INK)],
+        );
+    }
+    let (typical, worst) = delays(&recording.trips, &unit, recording.seconds());
+    let values: Vec<f64> = typical.iter().chain(&worst).filter_map(|(_, ms)| *ms).collect();
+    let (y, scale) = latency_axis(&values);
+    let panel = panel(ways.len(), y, scale);
+    latency_grid(&mut svg, &panel);
+    let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
+    svg.upright_text(14.0, panel.top + panel.height / 2.0, font, "Added delay");
+    panel.plot(&mut svg, &worst, ORANGE, 1.0, 0.8);
+    panel.plot(&mut svg, &typical, VERMILION, 1.8, 1.0);
+    for trip in recording.trips.iter().filter(|trip| trip.rtt_ms.is_none()) {
+        let x = panel.at_x(trip.t_s / unit.seconds);
+        svg.line((x, panel.top), (x, panel.top + 7.0), INK, 1.5, "");
+    }
+    let lost = format!(
+        "{} lost",
+        recording
+            .trips
+            .iter()
+            .filter(|trip| trip.rtt_ms.is_none())
+            .count()
+    );
+    names(
+        &mut svg,
+        &panel,
+        &[("median", VERMILION), ("worst", ORANGE), (&lost, INK)],
+    );
+    time_axis(&mut svg, &panel, unit.name);
+    let note = "delay: round trips of probes above the least of the same reflector; median and worst of each stretch, marks where one is lost";
+    small_print(&mut svg, height - 14.0, note);
+    Some(svg.finish())
+}
+
+/// How delay and rate are distributed: of the logs, and of tests the delay beside it. None if there is nothing to draw.
+pub fn distribution(recordings: &[&Recording], runs: &[Run<'_>]) -> Option<String> {
+    let mut delays: Vec<Curve> = recordings
+        .iter()
+        .map(|recording| delay_curve(recording))
+        .collect();
+    delays.extend(runs.iter().map(test_curve));
+    let mut rates = Vec::new();
+    for recording in recordings {
+        let shaped = WAYS.iter().filter(|(way, ..)| recording.is_shaped[*way]);
+        rates.extend(shaped.map(|(way, name, _)| rate_curve(recording, *way, name)));
+    }
+    delays.retain(|curve| !curve.points.is_empty());
+    rates.retain(|curve| !curve.points.is_empty());
+    if recordings.is_empty() || delays.is_empty() && rates.is_empty() {
+        return None;
+    }
+    let panels = [
+        (
+            "Added delay",
+            delays,
+            ("Added round trip (ms)", "Share of probes"),
+        ),
+        ("Rates", rates, ("Rate (Mbit/s)", "Share of the time")),
+    ];
+    let legend_height = |curves: &[Curve]| 30.0 + curves.len() as f64 * 20.0;
+    let block = |curves: &[Curve]| legend_height(curves) + CDF_HEIGHT + 80.0;
+    let shown = || panels.iter().filter(|(_, curves, _)| !curves.is_empty());
+    let height = 50.0 + shown().map(|(_, curves, _)| block(curves)).sum::<f64>();
+    let title = "Distribution of delay and rate";
+    let mut svg = Svg::new(WIDTH, height, title);
+    let mut top = 36.0;
+    for (name, curves, axes) in shown() {
+        svg.text(LEFT, top, Font::TITLE, name);
+        let rows: Vec<_> = curves
+            .iter()
+            .enumerate()
+            .map(|(style, curve)| (style, curve.words.clone()))
+            .collect();
+        legend(&mut svg, top + 28.0, &rows);
+        let values: Vec<f64> = curves
+            .iter()
+            .flat_map(|curve| [curve.points.first(), curve.points.last()])
+            .flatten()
+            .map(|(value, _)| *value)
+            .collect();
+        let (x, x_scale) = latency_axis(&values);
+        let panel = Panel {
+            left: LEFT,
+            top: top + legend_height(curves) + 6.0,
+            width: WIDTH - LEFT - 40.0,
+            height: CDF_HEIGHT,
+            x,
+            x_scale,
+            y: (0.0, 100.0),
+            scale: Scale::Linear,
+        };
+        share_grid(&mut svg, &panel, *axes);
+        for (style, curve) in curves.iter().enumerate() {
+            let (colour, dashes) = STYLES[style % STYLES.len()];
+            let points: Vec<_> = curve
+                .points
+                .iter()
+                .map(|(value, share)| (panel.at_x(*value), panel.at_y(*share)))
+                .collect();
+            svg.dashed_path(&points, colour, 2.4, dashes);
+        }
+        top += block(curves);
+    }
+    Some(svg.finish())
+}
+
+/// In which a time axis counts.
+struct Unit {
+    seconds: f64,
+    name: &'static str,
+}
+
+impl Unit {
+    fn of(seconds: f64) -> Self {
+        let (seconds, name) = match seconds {
+            s if s < 600.0 => (1.0, "Time since the log begins (s)"),
+            s if s < 14_400.0 => (60.0, "Time since the log begins (minutes)"),
+            _ => (3600.0, "Time since the log begins (hours)"),
+        };
+        Self { seconds, name }
+    }
+}
+
+/// A line through all moments. On an idle line they are far apart, and nothing changes between them.
+fn series(recording: &Recording, unit: &Unit, value: impl Fn(&Moment) -> f64) -> Vec<(f64, Option<f64>)> {
+    let mut points = Vec::new();
+    let mut last: Option<&Moment> = None;
+    for moment in &recording.moments {
+        let x = moment.t_s / unit.seconds;
+        if moment.is_new {
+            points.push((x, None));
+        } else if let Some(last) = last.filter(|last| last.for_s > HOLDS_S) {
+            points.push((x, Some(value(last))));
+        }
+        points.push((x, Some(value(moment))));
+        last = Some(moment);
+    }
+    thin(points)
+}
+
+/// Median and worst delay of each stretch, none where there were no probes.
+fn delays(trips: &[Trip], unit: &Unit, seconds: f64) -> (Points, Points) {
+    let stretch = (seconds / DELAYS).max(LEAST_STRETCH_S);
+    let (mut typical, mut worst) = (Points::new(), Points::new());
+    let mut last = 0;
+    let number = |trip: &Trip| (trip.t_s / stretch).max(0.0) as u64;
+    for trips in trips.chunk_by(|a, b| number(a) == number(b)) {
+        let added: Vec<f64> = trips
+            .iter()
+            .filter_map(|trip| Some(trip.added_ms?.max(LEAST_ADDED_MS)))
+            .collect();
+        let index = number(&trips[0]);
+        let x = (index as f64 + 0.5) * stretch / unit.seconds;
+        if index > last + 4 {
+            // Nobody was asked.
+            typical.push((x, None));
+            worst.push((x, None));
+        }
+        last = index;
+        if !added.is_empty() {
+            typical.push((x, percentile(&added, 50.0)));
+            worst.push((x, percentile(&added, 100.0)));
+        }
+    }
+    (typical, worst)
+}
+
+type Points = Vec<(f64, Option<f64>)>;
+
+fn percentile_of(points: &[(f64, Option<f64>)], p: f64) -> f64 {
+    let values: Vec<f64> = points.iter().filter_map(|(_, value)| *value).collect();
+    percentile(&values, p).unwrap_or(0.0)
+}
+
+/// What the lines of a panel are, beside it.
+fn names(svg: &mut Svg, panel: &Panel, lines: &[(&str, &'static str)]) {
+    for (row, (name, colour)) in lines.iter().enumerate() {
+        let y = panel.top + 14.0 + row as f64 * 18.0;
+        svg.text(
+            panel.right() + 10.0,
+            y,
+            Font::LABEL.bold().in_colour(colour),
+            name,
+        );
+    }
+}
+
+fn words(recording: &Recording) -> String {
+    let figures = recording.figures();
+    let rate = |side: Option<Side>, name: &str| {
+        side.map(|side| {
+            format!(
+                "{name} {} Mbit/s ({} to {})",
+                short(side.rate_mean_mbit),
+                short(side.rate_min_mbit),
+                short(side.rate_max_mbit)
+            )
+        })
+    };
+    let delay = figures
+        .delay
+        .added_p95_ms
+        .map(|p95| format!("95 % of answers below {} added", latency(Some(p95))));
+    let parts = [
+        rate(figures.download, "download"),
+        rate(figures.upload, "upload"),
+        delay,
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+struct Curve {
+    words: String,
+    /// Value and per cent.
+    points: Vec<(f64, f64)>,
+}
+
+fn delay_curve(recording: &Recording) -> Curve {
+    let added: Vec<f64> = recording.trips.iter().filter_map(|trip| trip.added_ms).collect();
+    curve_of_probes(&recording.name, added, recording.trips.len())
+}
+
+/// The same of a test under load: above its least round trip.
+fn test_curve(run: &Run<'_>) -> Curve {
+    let windows: Vec<_> = run.result.steady().collect();
+    let probes = super::cdf::within(&run.result.headline_probes(), &windows);
+    let least = probes.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    let added = probes.iter().flatten().map(|rtt| rtt - least).collect();
+    curve_of_probes(run.name, added, probes.len())
+}
+
+fn curve_of_probes(name: &str, mut added: Vec<f64>, sent: usize) -> Curve {
+    for ms in &mut added {
+        *ms = ms.max(LEAST_ADDED_MS);
+    }
+    added.sort_by(f64::total_cmp);
+    let at = |p| latency(percentile(&added, p));
+    let words = format!(
+        "{name}: median {}, 95 % {}, 99 % {} of {sent} probes, {} lost",
+        at(50.0),
+        at(95.0),
+        at(99.0),
+        sent - added.len()
+    );
+    let weights: Vec<_> = added.into_iter().map(|ms| (ms, 1.0)).collect();
+    Curve {
+        words,
+        points: cumulated(&weights, sent as f64),
+    }
+}
+
+fn rate_curve(recording: &Recording, way: Way, name: &str) -> Curve {
+    let rates = recording.rates(way);
+    let at = |p| short(crate::stats::weighted_percentile(&rates, p).unwrap_or(0.0));
+    let words = format!(
+        "{}: {}: 5 % {}, median {}, 95 % {} Mbit/s",
+        recording.name,
+        name.to_lowercase(),
+        at(5.0),
+        at(50.0),
+        at(95.0)
+    );
+    let all = rates.iter().map(|(_, seconds)| seconds).sum();
+    Curve {
+        words,
+        points: cumulated(&rates, all),
+    }
+}
+
+/// Values in order with their weights, as value and share of `all`, at most a few hundred.
+fn cumulated(sorted: &[(f64, f64)], all: f64) -> Vec<(f64, f64)> {
+    let Some(first) = sorted.first().filter(|_| all > 0.0) else {
+        return Vec::new();
+    };
+    let step = sorted.len().div_ceil(STRETCHES).max(1);
+    let (mut points, mut so_far) = (vec![(first.0, 0.0)], 0.0);
+    for (index, (value, weight)) in sorted.iter().enumerate() {
+        so_far += weight;
+        if index % step == 0 || index + 1 == sorted.len() {
+            points.push((*value, so_far / all * 100.0));
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::tests::example;
+    use crate::result::tests::example as test;
+
+    #[test]
+    fn pictures_of_logs_and_of_tests_beside_them() {
+        let recording = example("rates.csv");
+        insta::assert_snapshot!("autorate", over_time(&recording).expect("a picture"));
+        let result = test("after", 3.0, 19.0, 3.8);
+        let runs = [Run {
+            name: "after",
+            result: &result,
+        }];
+        insta::assert_snapshot!(
+            "autorate_cdf",
+            distribution(&[&recording], &runs).expect("a picture")
+        );
+    }
+
+    #[test]
+    fn nothing_is_drawn_of_nothing_and_of_little_no_nonsense() {
+        let empty = Recording::default();
+        assert_eq!(over_time(&empty), None);
+        assert_eq!(distribution(&[&empty], &[]), None);
+        assert_eq!(distribution(&[], &[]), None);
+        let mut little = example("one line");
+        little.moments.truncate(1);
+        little.trips.clear();
+        for picture in [over_time(&little), distribution(&[&little], &[])]
+            .into_iter()
+            .flatten()
+        {
+            assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! What a log of autorate shows: rates, load and delay over time, and their figures. Pure but for [`Recording::load`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use sqm_core::autorate::record::Row;
+use sqm_core::autorate::{Both, Direction, Sample, Signal};
+use sqm_core::units::Instant;
+
+use crate::Error;
+use crate::autorate_log::{self, Cut};
+use crate::stats::{percentile, weighted_percentile};
+
+/// A rate is taken to have been in force no longer than this without another line: on an idle line there is one a minute.
+const LONGEST_S: f64 = 90.0;
+
+/// One log.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// As it is called in a picture of several.
+    pub name: String,
+    /// The wall's clock at the first line, milliseconds since 1970.
+    pub start_unix_ms: u64,
+    /// Lines of the log.
+    pub moments: Vec<Moment>,
+    /// Answers of reflectors, and those that did not come.
+    pub trips: Vec<Trip>,
+    /// Whether a direction has a rate in the configuration.
+    pub is_shaped: Both<bool>,
+    /// How often a rate was lowered because of a queue.
+    pub cuts: Both<u64>,
+    /// Bytes that passed, and the seconds in which they were counted.
+    carried: Both<(f64, f64)>,
+    /// Lines that are left out.
+    pub cut_lines: Vec<Cut>,
+    /// Where the present controller began: on its clock, and in [`Moment::t_s`].
+    began: (Instant, f64),
+    was_cut: Both<bool>,
+    runs: u32,
+}
+
+/// One line.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Seconds since the first line.
+    pub t_s: f64,
+    /// For how long it was so, in seconds.
+    pub for_s: f64,
+    /// Another controller begins here.
+    pub is_new: bool,
+    /// Chosen, Mbit/s.
+    pub rates: Both<f64>,
+    /// What passed, Mbit/s.
+    pub loads: Both<f64>,
+}
+
+/// One probe.
+#[derive(Clone, Copy, Debug)]
+pub struct Trip {
+    /// Seconds since the first line, when its answer was heard or given up.
+    pub t_s: f64,
+    /// Its round trip in milliseconds; none for one that was lost.
+    pub rtt_ms: Option<f64>,
+    /// That above the least of its reflector in the log.
+    pub added_ms: Option<f64>,
+    /// Which controller asked whom.
+    reflector: (u32, u16),
+}
+
+/// Figures of a log.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// The wall's clock at the first line, milliseconds since 1970.
+    pub start_unix_ms: u64,
+    /// From the first line to the last.
+    pub seconds: f64,
+    /// How many controllers it has, one after the other.
+    pub runs: u32,
+    /// None if it is not shaped.
+    pub download: Option<Side>,
+    /// None if it is not shaped.
+    pub upload: Option<Side>,
+    /// Of the reflectors' answers.
+    pub delay: Delay,
+}
+
+/// One direction. Percentiles are of time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    /// Mean of the rates that were chosen.
+    pub rate_mean_mbit: f64,
+    /// Lowest rate that was chosen.
+    pub rate_min_mbit: f64,
+    /// Not exceeded in a twentieth of the time.
+    pub rate_p5_mbit: f64,
+    /// In half of it.
+    pub rate_median_mbit: f64,
+    /// In nineteen of twenty parts.
+    pub rate_p95_mbit: f64,
+    /// Highest rate that was chosen.
+    pub rate_max_mbit: f64,
+    /// Mean of what passed.
+    pub load_mean_mbit: f64,
+    /// How often the rate was lowered because of a queue.
+    pub cuts: u64,
+}
+
+/// What probes found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Delay {
+    /// Shortest round trip of all.
+    pub least_rtt_ms: Option<f64>,
+    /// Round trip above the least of the same reflector.
+    pub added_median_ms: Option<f64>,
+    /// 19 of 20 probes had less.
+    pub added_p95_ms: Option<f64>,
+    /// 99 of 100 probes had less.
+    pub added_p99_ms: Option<f64>,
+    /// That were answered or lost.
+    pub probes: usize,
+    /// That were given up.
+    pub lost: usize,
+}
+
+impl Recording {
+    /// Reads a log.
+    pub fn load(path: &Path, name: String) -> Result<Self, Error> {
+        let mut recording = Self {
+            name,
+            is_shaped: Both {
+                ingress: true,
+                egress: true,
+            },
+            ..Self::default()
+        };
+        recording.cut_lines = autorate_log::read(path, &mut |_, row| recording.add(&row))?;
+        recording.finish();
+        Ok(recording)
+    }
+
+    /// From the first line to the last.
+    pub fn seconds(&self) -> f64 {
+        self.moments.last().map_or(0.0, |last| last.t_s)
+    }
+
+    /// A direction's rates in order, with the seconds that they were in force.
+    pub fn rates(&self, direction: Direction) -> Vec<(f64, f64)> {
+        let rates = self
+            .moments
+            .iter()
+            .map(|moment| (moment.rates[direction], moment.for_s));
+        let mut rates: Vec<_> = rates.collect();
+        rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rates
+    }
+
+    /// All that can be said in numbers.
+    pub fn figures(&self) -> Figures {
+        let side = |direction| self.is_shaped[direction].then(|| self.side(direction));
+        Figures {
+            start_unix_ms: self.start_unix_ms,
+            seconds: self.seconds(),
+            runs: self.runs,
+            download: side(Direction::Ingress),
+            upload: side(Direction::Egress),
+            delay: self.delay(),
+        }
+    }
+
+    fn side(&self, direction: Direction) -> Side {
+        let rates = self.rates(direction);
+        let (sum, seconds) = rates.iter().fold((0.0, 0.0), |sum, (rate, for_s)| {
+            (sum.0 + rate * for_s, sum.1 + for_s)
+        });
+        let extreme = |rate: Option<&(f64, f64)>| rate.map_or(0.0, |(rate, _)| *rate);
+        let lowest = extreme(rates.first());
+        // One line has no time.
+        let at = |p| weighted_percentile(&rates, p).unwrap_or(lowest);
+        let (bytes, counted_s) = self.carried[direction];
+        Side {
+            rate_mean_mbit: if seconds > 0.0 { sum / seconds } else { lowest },
+            rate_min_mbit: lowest,
+            rate_p5_mbit: at(5.0),
+            rate_median_mbit: at(50.0),
+            rate_p95_mbit: at(95.0),
+            rate_max_mbit: extreme(rates.last()),
+            load_mean_mbit: if counted_s > 0.0 {
+                bytes * 8e-6 / counted_s
+            } else {
+                0.0
+            },
+            cuts: self.cuts[direction],
+        }
+    }
+
+    fn delay(&self) -> Delay {
+        let rtts = self.trips.iter().filter_map(|trip| trip.rtt_ms);
+        let added: Vec<f64> = self.trips.iter().filter_map(|trip| trip.added_ms).collect();
+        Delay {
+            least_rtt_ms: rtts.min_by(f64::total_cmp),
+            added_median_ms: percentile(&added, 50.0),
+            added_p95_ms: percentile(&added, 95.0),
+            added_p99_ms: percentile(&added, 99.0),
+            probes: self.trips.len(),
+            lost: self.trips.len() - added.len(),
+        }
+    }
+
+    fn add(&mut self, row: &Row) {
+        if self.moments.is_empty() {
+            self.start_unix_ms = row.unix_ms;
+        }
+        let last_s = self.seconds();
+        let is_new = self.moments.is_empty()
+            || row.at < self.began.0
+            || row.origin.as_ref().is_some_and(|origin| origin.resumes.is_none());
+        if is_new {
+            self.runs += 1;
+            // Between two of them the wall's clock is all there is; it may have been set back.
+            let since = row.unix_ms.saturating_sub(self.start_unix_ms) as f64 / 1000.0;
+            self.began = (row.at, since.max(last_s));
+            self.was_cut = Both::default();
+        }
+        if let Some(origin) = &row.origin {
+            for direction in Direction::BOTH {
+                let is_shaped = origin.beginning.bounds[direction].base.is_some();
+                self.is_shaped[direction] = is_shaped || self.runs > 1 && self.is_shaped[direction];
+            }
+        }
+        let at = |at: Instant| self.began.1 + (at.0 as f64 - self.began.0.0 as f64) / 1e9;
+        let t_s = at(row.at).max(last_s);
+        let mbit = |of: &dyn Fn(Direction) -> u64| Both {
+            ingress: of(Direction::Ingress) as f64 / 1e6,
+            egress: of(Direction::Egress) as f64 / 1e6,
+        };
+        let moment = Moment {
+            t_s,
+            for_s: 0.0,
+            is_new,
+            rates: mbit(&|direction| row.decision.rates[direction].rate.bits_per_sec()),
+            loads: mbit(&|direction| row.loads[direction].bits_per_sec()),
+        };
+        if let Some(last) = self.moments.last_mut().filter(|_| !is_new) {
+            last.for_s = (t_s - last.t_s).min(LONGEST_S);
+        }
+        let samples = row.steps.iter().flat_map(|step| &step.samples);
+        let trips = samples
+            .clone()
+            .filter_map(|sample| trip(sample, self.runs, at(sample.at)));
+        self.trips.extend(trips);
+        for sample in samples {
+            if let Signal::Traffic {
+                direction,
+                bytes,
+                span,
+            } = sample.signal
+            {
+                let (all, seconds) = &mut self.carried[direction];
+                *all += bytes.0 as f64;
+                *seconds += span.0 as f64 / 1e9;
+            }
+        }
+        for direction in Direction::BOTH {
+            let is_cut = row.decision.rates[direction].reason.is_cut();
+            self.cuts[direction] += u64::from(is_cut && !self.was_cut[direction]);
+            self.was_cut[direction] = is_cut;
+        }
+        self.moments.push(moment);
+    }
+
+    fn finish(&mut self) {
+        let mut least = BTreeMap::new();
+        for (reflector, rtt) in self
+            .trips
+            .iter()
+            .filter_map(|trip| Some((trip.reflector, trip.rtt_ms?)))
+        {
+            let known: &mut f64 = least.entry(reflector).or_insert(rtt);
+            *known = known.min(rtt);
+        }
+        for trip in &mut self.trips {
+            trip.added_ms = trip
+                .rtt_ms
+                .zip(least.get(&trip.reflector))
+                .map(|(rtt, least)| rtt - least);
+        }
+    }
+}
+
+/// A probe that came to its end with this sample.
+fn trip(sample: &Sample, run: u32, t_s: f64) -> Option<Trip> {
+    let (reflector, rtt_ms) = match sample.signal {
+        Signal::Echo { reflector, rtt, .. } => (reflector, Some(rtt.0 as f64 / 1e6)),
+        Signal::OneWay { reflector, sent, .. } => (reflector, Some(sample.at.since(sent).0 as f64 / 1e6)),
+        Signal::Lost { reflector } => (reflector, None),
+        _ => return None,
+    };
+    Some(Trip {
+        t_s,
+        rtt_ms,
+        added_ms: None,
+        reflector: (run, reflector),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use sqm_core::autorate::record::Row;
+
+    use super::*;
+
+    /// A minute at 20 and 4 Mbit/s with a queue in its middle, the download at a half meanwhile.
+    pub(crate) fn example(name: &str) -> Recording {
+        let lines = (0..1200_u64).map(|n| {
+            let is_queue = (400..500).contains(&n);
+            let (rate, why, queue) = match is_queue {
+                true => (10_000_000, "bloat:40000", 40_000),
+                false => (20_000_000, "steady", n * 7919 % 3000),
+            };
+            let begin = if n == 0 { "begin:x:-:20000000:-:-:4000000:- " } else { "" };
+            let probe = match n % 200 {
+                17 => "lost:1".to_owned(),
+                _ => format!("echo:{}:{}", n % 4, 20_000 + n % 4 * 5000 + queue),
+            };
+            format!(
+                "{},{},50000,{rate},{},{why},4000000,1000000,steady,\"{begin}step {probe} bytes:{}:6250:50000\"",
+                1_700_000_000_000 + n * 50,
+                1_000_000 + n * 50_000,
+                rate / 10 * 9,
+                rate / 160
+            )
+        });
+        let mut recording = Recording {
+            name: name.to_owned(),
+            ..Recording::default()
+        };
+        for line in lines {
+            recording.add(&Row::parse(&line).expect("a line"));
+        }
+        recording.finish();
+        recording
+    }
+
+    #[test]
+    fn figures_are_of_time_and_of_each_reflectors_least() {
+        let figures = example("log").figures();
+        assert_eq!((figures.runs, figures.seconds), (1, 59.95));
+        let down = figures.download.expect("shaped");
+        assert_eq!((down.rate_min_mbit, down.rate_max_mbit), (10.0, 20.0));
+        assert_eq!(
+            (down.rate_p5_mbit, down.rate_median_mbit, down.cuts),
+            (10.0, 20.0, 1)
+        );
+        // A twelfth of the time at a half.
+        assert!(
+            (down.rate_mean_mbit - 19.166).abs() < 0.01,
+            "{}",
+            down.rate_mean_mbit
+        );
+        assert!(
+            (down.load_mean_mbit - 19.166).abs() < 0.01,
+            "{}",
+            down.load_mean_mbit
+        );
+        let delay = figures.delay;
+        assert_eq!((delay.probes, delay.lost), (1200, 6));
+        assert!(
+            delay
+                .least_rtt_ms
+                .is_some_and(|least| (20.0..20.1).contains(&least))
+        );
+        assert!(
+            delay
+                .added_median_ms
+                .is_some_and(|median| (1.0..2.5).contains(&median))
+        );
+        assert!(delay.added_p95_ms.is_some_and(|p95| (39.0..41.0).contains(&p95)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_and_another_daemon_keep_the_order() {
+        let mut recording = Recording::default();
+        for (unix, at, begin) in [
+            (10_000, 5_000_000, "begin:x:-:1:-:-:-:- "),
+            (1000, 6_000_000, ""),
+            (2000, 100_000, "begin:x:-:1:-:-:-:- "),
+            (3000, 200_000, ""),
+        ] {
+            let line = format!("{unix},{at},0,1,1,steady,1,1,steady,\"{begin}step\"");
+            recording.add(&Row::parse(&line).expect("a line"));
+        }
+        let times: Vec<_> = recording.moments.iter().map(|moment| moment.t_s).collect();
+        assert_eq!(times, [0.0, 1.0, 1.0, 1.1]);
+        let figures = recording.figures();
+        assert_eq!(figures.runs, 2);
+        assert!(figures.download.is_some() && figures.upload.is_none());
+    }
+}
