@@ -454,6 +454,23 @@ fn random_requests_harm_nobody() {
 }
 
 #[test]
+fn a_client_that_has_said_all_is_answered() {
+    let daemon = Daemon::ready(&[]);
+    let mut stream = daemon.connect();
+    // What another thread answers: our half is closed before it does, as `nc -N` closes it.
+    stream
+        .write_all(b"POST /v1/apply HTTP/1.1\r\nHost: sqm\r\nContent-Length: 0\r\n\r\n")
+        .unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let (code, _, body) = answer(stream, "");
+    assert_eq!(code, 200, "{body}");
+    // One that says nothing is let go.
+    let mut stream = daemon.connect();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+}
+
+#[test]
 fn a_slow_client_keeps_nobody_waiting() {
     let daemon = Daemon::ready(&[]);
     let slow: Vec<UnixStream> = (0..20)

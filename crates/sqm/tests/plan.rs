@@ -211,3 +211,22 @@ fn links_are_listed_with_their_sources() {
         .unwrap();
     assert!(String::from_utf8(text.stdout).unwrap().contains("vdsl2-pppoe"));
 }
+
+#[test]
+fn setup_refuses_a_device_that_leads_nowhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("sqm");
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["setup", "--dry-run", "--interface", "lo", "--link", "docsis"])
+        .args(["--measured", "90mbit", "9mbit", "--config"])
+        .arg(&config)
+        .output()
+        .expect("the program runs");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("lo leads to no other machine") && said.contains("--interface"),
+        "{said}"
+    );
+    assert!(output.stdout.is_empty() && !config.exists());
+}

@@ -43,12 +43,19 @@ pub struct Link {
     pub queues: (u32, u32),
 }
 
+/// `ARPHRD_LOOPBACK`.
+const LOOPBACK: u16 = 772;
+
 impl Link {
     /// Whether packets carry an Ethernet header here, which the kernel then counts in their length.
     pub const fn has_ethernet_header(&self) -> bool {
         const ETHERNET: u16 = 1;
-        const LOOPBACK: u16 = 772;
         matches!(self.hardware, ETHERNET | LOOPBACK)
+    }
+
+    /// Whether it can lead to another machine: the loopback device and an IFB cannot.
+    pub fn leads_out(&self) -> bool {
+        self.hardware != LOOPBACK && self.kind.as_deref() != Some("ifb")
     }
 }
 

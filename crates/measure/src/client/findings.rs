@@ -3,7 +3,7 @@
 //! [`validity`](crate::validity) judges a result by its samples, whoever took them; these are the rules that need to know
 //! how the samples came about.
 
-use crate::result::{Direction, Finding, Series, Severity, TestResult};
+use crate::result::{Direction, Finding, Flow, Series, Severity, TcpTotals, TestResult};
 use crate::stats;
 
 /// A processor this busy has no time left for packets that come at the wrong moment.
@@ -129,12 +129,17 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
             .fold(0.0, |sum, mbit| sum + mbit)
     };
     let ours = rate(direction);
+    // What this machine sends again passes its interface again, and arrives once.
+    let sent = match direction {
+        Direction::Down => ours,
+        Direction::Up => result.flows(direction).map(|flow| flow.mbit * again(flow)).sum(),
+    };
     // Small segments have relatively more of headers and acknowledgements.
     let smaller = result.meta.settings.mss.map_or(1.0, |mss| FULL / f64::from(mss));
     let wire = WIRE_SHARE.max(1.0 + HEADERS * smaller / FULL * 1.1);
     // The acknowledgements of the other direction come this way.
     let acknowledgements = rate(direction.opposite()) * ACKNOWLEDGEMENTS * smaller;
-    let foreign = seen - ours * wire - acknowledgements - NOISE_MBIT;
+    let foreign = seen - sent * wire - acknowledgements - NOISE_MBIT;
     let share = foreign / ours.max(NOISE_MBIT);
     let severity = match share {
         share if share >= CROSS_TRAFFIC => Severity::Invalid,
@@ -150,6 +155,15 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
             direction.word()
         ),
     ))
+}
+
+/// How much more a flow's sender has sent than what was new.
+fn again(flow: &Flow) -> f64 {
+    let new = |t: TcpTotals| t.bytes_sent.checked_sub(t.bytes_retransmitted);
+    match flow.totals.and_then(|t| Some((t.bytes_sent, new(t)?))) {
+        Some((sent, new)) if new > 0 => sent as f64 / new as f64,
+        _ => 1.0,
+    }
 }
 
 fn ecn(result: &TestResult) -> Option<Finding> {
@@ -178,7 +192,7 @@ fn ecn(result: &TestResult) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{TcpTotals, tests::example};
+    use crate::result::tests::example;
 
     /// A run with nothing wrong: two flows each way of 20 and 4 Mbit/s, 100 ms of queue.
     fn good() -> TestResult {
@@ -234,6 +248,24 @@ mod tests {
         );
         result.summary.latency_median_ms = Some(200.0);
         assert_eq!(codes(&result), []);
+    }
+
+    #[test]
+    fn what_is_sent_again_is_not_somebody_elses() {
+        let mut result = good();
+        result.evidence = vec![steady("interface eth0::tx", 7.1)];
+        assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
+        for flow in &mut result.flows {
+            flow.totals = Some(TcpTotals {
+                bytes_sent: 6_000_000,
+                bytes_retransmitted: 1_200_000,
+                ..TcpTotals::default()
+            });
+        }
+        assert_eq!(codes(&result), []);
+        // Of a download the copies that were lost never came here.
+        result.evidence = vec![steady("interface eth0::rx", 30.0)];
+        assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
     }
 
     #[test]

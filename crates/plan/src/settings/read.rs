@@ -136,7 +136,7 @@ const BURST_MICROS: u32 = 1000;
 
 /// Options that sqm-scripts reads, then ours with those of sqm-scripts that were variables outside the file, then those
 /// that only a web form reads, to decide what it shows.
-const OPTIONS: [&str; 50] = [
+const OPTIONS: [&str; 44] = [
     "enabled",
     "interface",
     "download",
@@ -175,12 +175,6 @@ const OPTIONS: [&str; 50] = [
     "eshaper_burst_dur_us",
     "ishaper_burst_dur_us",
     "autorate",
-    "autorate_reflectors",
-    "autorate_log",
-    "min_download",
-    "max_download",
-    "min_upload",
-    "max_upload",
     "shaper_quantum_dur_us",
     "eshaper_quantum_dur_us",
     "ishaper_quantum_dur_us",
@@ -189,7 +183,7 @@ const OPTIONS: [&str; 50] = [
     "linklayer_advanced",
 ];
 
-/// Those that mean nothing without `autorate`.
+/// And those that mean nothing without `autorate`.
 const AUTORATE_OPTIONS: [&str; 6] = [
     "autorate_reflectors",
     "autorate_log",
@@ -262,12 +256,10 @@ impl<'a, 'r> Reader<'a, 'r> {
         let mut first_line = section.line;
         for setting in &section.settings {
             let name = setting.name;
-            if OPTIONS.contains(&name) || is_cake_option(name) {
+            if plain_options().any(|option| option == name) || is_cake_option(name) {
                 continue;
             }
-            let known = OPTIONS
-                .into_iter()
-                .chain(CAKE_OPTIONS.iter().map(|(name, _)| *name));
+            let known = plain_options().chain(CAKE_OPTIONS.iter().map(|(name, _)| *name));
             let meant = nearest(name, known).filter(|meant| !self.given.contains_key(meant));
             // A slip of the finger asks for something; a name that is longer or shorter by more is another program's.
             if let Some(meant) = meant.filter(|meant| meant.len().abs_diff(name.len()) <= 2) {
@@ -727,11 +719,12 @@ pub(crate) fn names() -> Vec<String> {
         ]
     };
     let cake = CAKE_OPTIONS.iter().flat_map(|(name, _)| directions(name));
-    OPTIONS
-        .iter()
-        .map(|name| (*name).to_owned())
-        .chain(cake)
-        .collect()
+    plain_options().map(str::to_owned).chain(cake).collect()
+}
+
+/// All but CAKE's own.
+fn plain_options() -> impl Iterator<Item = &'static str> {
+    OPTIONS.into_iter().chain(AUTORATE_OPTIONS)
 }
 
 /// Whether this is a typed option of CAKE, for both directions or one.

@@ -130,11 +130,25 @@ impl Args {
     /// The device, and how that is known.
     fn interface(&self, links: &[Link]) -> Result<String, Failure> {
         if let Some(name) = &self.interface {
-            observe::find(links, name).map_err(shape::failure)?;
-            return Ok(name.clone());
+            let link = observe::find(links, name).map_err(shape::failure)?;
+            if link.leads_out() {
+                return Ok(name.clone());
+            }
         }
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let devices = default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+        if let Some(name) = &self.interface {
+            let others = links.iter().filter(|link| link.leads_out());
+            let others: Vec<&str> = others.map(|link| link.name.as_str()).collect();
+            let best = match devices.first() {
+                Some(device) => format!("the default route goes through {device}"),
+                None => format!("there is: {}", others.join(", ")),
+            };
+            return Err(Failure::Usage(anyhow!(
+                "{name} leads to no other machine, so there is nothing to shape: name the device that leads to the internet with \
+                 --interface ({best})"
+            )));
+        }
         let [name, others @ ..] = devices.as_slice() else {
             return Err(Failure::Usage(anyhow!(
                 "there is no default route, so which device leads to the internet? Say --interface DEVICE"

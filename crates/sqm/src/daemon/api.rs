@@ -131,6 +131,8 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(MOST_HEAD)
+        // One that says with FIN that it has asked all, as `nc -N` does, still listens.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     // A client that leaves is no error of ours.
     let _ = connection.await;

@@ -161,7 +161,7 @@ pub(super) fn interfaces() -> Handled {
     });
     let devices = links
         .iter()
-        .filter(|link| link.name != "lo" && link.kind.as_deref() != Some("ifb"))
+        .filter(|link| link.leads_out())
         .map(|link| {
             let stack = stack::device(&links, &link.name).stack;
             Device {
