@@ -126,17 +126,26 @@ pub struct Delay {
 impl Recording {
     /// Reads a log.
     pub fn load(path: &Path, name: String) -> Result<Self, Error> {
+        let mut recording = Self::of(name, &[]);
+        recording.cut_lines = autorate_log::read(path, &mut |_, row| recording.add(&row))?;
+        recording.finish();
+        Ok(recording)
+    }
+
+    /// The same of lines that were read.
+    pub fn of(name: String, rows: &[Row]) -> Self {
         let mut recording = Self {
             name,
+            // As long as nothing says otherwise.
             is_shaped: Both {
                 ingress: true,
                 egress: true,
             },
             ..Self::default()
         };
-        recording.cut_lines = autorate_log::read(path, &mut |_, row| recording.add(&row))?;
+        rows.iter().for_each(|row| recording.add(row));
         recording.finish();
-        Ok(recording)
+        recording
     }
 
     /// From the first line to the last.
@@ -331,15 +340,8 @@ pub(crate) mod tests {
                 rate / 160
             )
         });
-        let mut recording = Recording {
-            name: name.to_owned(),
-            ..Recording::default()
-        };
-        for line in lines {
-            recording.add(&Row::parse(&line).expect("a line"));
-        }
-        recording.finish();
-        recording
+        let rows: Vec<Row> = lines.map(|line| Row::parse(&line).expect("a line")).collect();
+        Recording::of(name.to_owned(), &rows)
     }
 
     #[test]
@@ -380,16 +382,17 @@ pub(crate) mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_and_another_daemon_keep_the_order() {
-        let mut recording = Recording::default();
-        for (unix, at, begin) in [
+        let rows = [
             (10_000, 5_000_000, "begin:x:-:1:-:-:-:- "),
             (1000, 6_000_000, ""),
             (2000, 100_000, "begin:x:-:1:-:-:-:- "),
             (3000, 200_000, ""),
-        ] {
+        ]
+        .map(|(unix, at, begin)| {
             let line = format!("{unix},{at},0,1,1,steady,1,1,steady,\"{begin}step\"");
-            recording.add(&Row::parse(&line).expect("a line"));
-        }
+            Row::parse(&line).expect("a line")
+        });
+        let recording = Recording::of(String::new(), &rows);
         let times: Vec<_> = recording.moments.iter().map(|moment| moment.t_s).collect();
         assert_eq!(times, [0.0, 1.0, 1.0, 1.1]);
         let figures = recording.figures();

@@ -243,5 +243,18 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("line 1"));
     assert_eq!(replay(&[Path::new("/nowhere")], &[]).status.code(), Some(1));
     assert_eq!(replay(&[&tail], &["--write"]).status.code(), Some(2));
+    // Without a log they would have no effect.
+    for args in [
+        &["server.example", "--max-upload", "3mbit"][..],
+        &["--as", "cake-autorate"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+        let output = command.arg("tune").args(args).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains(args[args.len() - 2]),
+            "{said}"
+        );
+    }
     assert_eq!(replay(&[&tail], &["--max-upload", "fast"]).status.code(), Some(2));
 }

@@ -42,22 +42,28 @@ pub(super) struct ReplayArgs {
     )]
     pilot: Pilot,
     /// Another lower bound of the download than then: 2mbit, or in kbit/s as in the configuration
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
+          conflicts_with = "host")]
     min_download: Option<Rate>,
-    /// Another rate to begin with
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    /// Another rate of the download to begin with
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
+          conflicts_with = "host")]
     download: Option<Rate>,
-    /// Another upper bound
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    /// Another upper bound of the download
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
+          conflicts_with = "host")]
     max_download: Option<Rate>,
     /// Another lower bound of the upload than then
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
+          conflicts_with = "host")]
     min_upload: Option<Rate>,
-    /// Another rate to begin with
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    /// Another rate of the upload to begin with
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
+          conflicts_with = "host")]
     upload: Option<Rate>,
-    /// Another upper bound
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay")]
+    /// Another upper bound of the upload
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
+          conflicts_with = "host")]
     max_upload: Option<Rate>,
 }
 

@@ -1,0 +1,26 @@
+//! Any bytes are read as a log of autorate without a panic; each line that was understood is written so that it is read the same, a
+//! controller that is told of it survives, and so do figures and pictures.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sqm_core::autorate::Autorate;
+use sqm_core::autorate::record::Row;
+use sqm_core::autorate::replay::Replay;
+use sqm_measure::autorate_log::read_from;
+use sqm_measure::plot::autorate::{distribution, over_time};
+use sqm_measure::recording::Recording;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut replay = Replay::new(|now, beginning| Autorate::new(now, beginning.bounds, beginning.learned));
+    let mut rows = Vec::new();
+    let _ = read_from(bytes, &mut |_, row| {
+        assert_eq!(Row::parse(&row.to_string()).as_ref(), Ok(&row));
+        replay.row(&row);
+        rows.push(row);
+    });
+    let recording = Recording::of(String::from("fuzz"), &rows);
+    let _ = recording.figures();
+    for picture in [over_time(&recording), distribution(&[&recording], &[])].into_iter().flatten() {
+        assert!(!picture.contains("NaN") && !picture.contains("\"inf"));
+    }
+});
