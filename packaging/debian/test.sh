@@ -100,6 +100,15 @@ text=$(sed s/9mbit/8mbit/ /etc/config/sqm | perl -0pe 's/(["\\])/\\$1/g; s/\n/\\
 daemon PUT /v1/configuration "{\"text\": \"$text\", \"revision\": \"$revision\", \"confirm_seconds\": 0}"
 shaped 8Mbit "a changed configuration"
 grep -q 8mbit /etc/config/sqm || fail "the configuration is not written"
+# What autorate learned is looked for where it outlives the machine's restart.
+echo nonsense >/var/lib/sqm/autorate-d0.learned || fail "it has no folder for what outlives a restart"
+[ "$(stat -c '%U %a' /var/lib/sqm)" = "root 700" ] || fail "others may look at what was learned: $(stat -c '%U %a' /var/lib/sqm)"
+sed -i "s/option interface 'd0'/&\n\toption autorate '1'/" /etc/config/sqm && systemctl reload sqm && sleep 1
+told=$(timeout 2 perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new("/run/sqm/api.sock"); print $s "GET /v1/events HTTP/1.0\r\nHost: sqm\r\n\r\n";
+    $s->flush; $| = 1; print while <$s>')
+echo "$told" | grep -q '/var/lib/sqm/autorate-d0.learned is left out' || fail "what was learned is not looked for: $told"
+sed -i "/option autorate/d" /etc/config/sqm && systemctl reload sqm
+shaped 8Mbit "without autorate"
 systemctl enable --quiet --now sqm-web || fail "the page does not start"
 for attempt in 1 2 3 4 5 6 7 8 9 10; do page / >/root/answer 2>/dev/null && break; sleep 1; done
 grep -q '<!doctype html>\|<!DOCTYPE html>' /root/answer || fail "the page: $(cat /root/answer)"
@@ -122,10 +131,11 @@ unshaped "remove"
 for unit in sqm sqm-web sqm-serve; do systemctl is-active --quiet $unit && fail "$unit still runs"; done
 files >/root/after
 diff /root/before /root/after | grep '^[<>]' | grep -vxE '> /etc/config(/sqm|/sqm\.before-trial)?' && fail "more than the configuration is left"
+[ -e /var/lib/sqm/autorate-d0.learned ] || fail "what was learned is gone before it is purged"
 dpkg -P sqm >/root/log 2>&1 || { cat /root/log; fail "it is not purged"; }
 files >/root/after
 diff /root/before /root/after || fail "files are left"
-[ ! -e /run/sqm ] && [ ! -e /var/lib/sqm-web ] || fail "its folders are left: $(ls -d /run/sqm /var/lib/sqm-web 2>&1)"
+for folder in /run/sqm /var/lib/sqm /var/lib/sqm-web; do [ ! -e $folder ] || fail "a folder is left: $folder"; done
 ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg remembers it"
 systemctl --failed --no-legend | grep sqm && fail "a unit is left"
 echo "PASSED: installed, started, shaped, killed, upgraded, removed; nothing is left (exposure:$exposure)"
