@@ -310,6 +310,7 @@ export interface Tune {
     state: 'none' | 'running' | 'done' | 'failed' | 'stopped';
     interface: string | null;
     host: string | null;
+    target_ms: number | null;
     started_unix_ms: number | null;
     steps: TuneStep[];
     /** The pictures there are of it. */

@@ -59,7 +59,18 @@ export async function open(browser, url, { width = 1280, height = 900, scheme = 
     return page;
 }
 
-export const shot = (page, name, fullPage = true) => page.screenshot({ path: join(OUT, `${name}.png`), fullPage });
+/** A picture of the page with all its pictures: those below the window are not loaded by themselves. */
+export async function shot(page, name, fullPage = true) {
+    await page.evaluate(() =>
+        Promise.all(
+            [...document.images].map((image) => {
+                image.loading = 'eager';
+                return image.decode().catch(() => undefined);
+            })
+        )
+    );
+    await page.screenshot({ path: join(OUT, `${name}.png`), fullPage });
+}
 
 /** Waits until the field of this option has the value. */
 export const shows = (page, option, value) =>

@@ -33,7 +33,7 @@ export class Mock {
     tests = [...TESTS];
     findings = [];
     audit = [];
-    tune = { state: 'none', interface: null, host: null, started_unix_ms: null, steps: [], result: null, plots: [], error: null };
+    tune = { state: 'none', interface: null, host: null, target_ms: null, started_unix_ms: null, steps: [], result: null, plots: [], error: null };
     /** Requests that changed something, for a test to look at. */
     changes = [];
     /** Answers of this mock that the real server would never give. */
@@ -179,7 +179,7 @@ export class Mock {
             case 'GET tune':
                 return json(response, this.tune);
             case 'POST tune':
-                this.tune = { ...this.tune, state: 'running', interface: body.interface, host: body.host, steps: [], result: null };
+                this.tune = { ...this.tune, state: 'running', interface: body.interface, host: body.host, target_ms: body.target_ms, steps: [], result: null };
                 return json(response, this.tune, 202);
             case 'GET tune/live':
                 return this.#stream(response, 60, (n) => {

@@ -169,10 +169,13 @@ test('tune shows its steps and writes what it found only when told', async (t) =
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/tune`);
     await page.getByLabel('Server').fill('sqm.example.net');
+    await page.getByLabel('Accepted added latency, ms').fill('7.5');
     await page.getByRole('button', { name: 'Start' }).click();
     await page.getByText(/97 % of it/).first().waitFor();
     await page.getByText('91.2 Mbit/s').waitFor();
+    assert.equal(await page.getByLabel('Accepted added latency, ms').inputValue(), '7.5', 'who starts again wants the same');
     await shot(page, 'tune-result');
+    assert.ok(await page.locator('img.plot').first().evaluate((image) => image.naturalWidth > 0), 'the pictures are on it');
     await fits(page);
     await accessible(page);
     assert.doesNotMatch(mock.text, /91200/);

@@ -31,7 +31,7 @@ export function TunePage() {
 
 function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune; started: () => Promise<void> }) {
     const [name, setName] = useState(last.interface ?? interfaces[0] ?? '');
-    const [target, setTarget] = useState('5');
+    const [target, setTarget] = useState(String(last.target_ms ?? 5));
     const [host, setHost] = useState(last.host ?? '');
     const [secret, setSecret] = useState('');
     if (interfaces.length === 0) {

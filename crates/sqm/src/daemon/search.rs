@@ -40,6 +40,8 @@ pub(super) struct Search {
     pub(super) state: State,
     interface: Option<String>,
     host: Option<String>,
+    /// None leaves it to `sqm tune`.
+    target_ms: Option<f64>,
     started_unix_ms: Option<u64>,
     steps: Vec<Step>,
     /// What `sqm tune --json` answers.
@@ -105,6 +107,7 @@ pub(super) fn start(shared: &Arc<Shared>, wanted: Wanted) -> anyhow::Result<Opti
         state: State::Running,
         interface: wanted.interface,
         host: Some(wanted.host),
+        target_ms: wanted.target_ms,
         started_unix_ms: Some(unix_ms()),
         ..Search::default()
     };
