@@ -25,7 +25,7 @@ use crate::load::millis;
 use crate::protocol;
 use crate::result::{Direction, Probe};
 
-/// How long after the last probe answers are waited for: lines exist whose buffers hold several seconds.
+/// How long the answer to a probe is waited for: lines exist whose buffers hold several seconds.
 const STRAGGLERS: Duration = Duration::from_secs(5);
 
 /// Something that can be asked and answers.
@@ -89,8 +89,6 @@ struct Shared {
 #[derive(Default)]
 struct Books {
     entries: Vec<Entry>,
-    /// Probes without an answer so far.
-    waiting: usize,
     marks_there: BTreeMap<u8, u64>,
     marks_back: BTreeMap<u8, u64>,
 }
@@ -263,7 +261,12 @@ impl Books {
             answer: None,
             was_there: false,
         });
-        self.waiting += 1;
+    }
+
+    /// When the newest probe without an answer was sent; none if all have one.
+    fn newest_waiting(&self) -> Option<Instant> {
+        let newest = self.entries.iter().rfind(|entry| entry.answer.is_none())?;
+        Some(newest.sent)
     }
 
     fn note(&mut self, answer: Answer, shared: &Shared) {
@@ -273,7 +276,6 @@ impl Books {
             return;
         };
         entry.answer = Some(answer);
-        self.waiting -= 1;
         if let Some(rtt) = entry.round_trip() {
             let mut recent = shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
             recent.push(rtt);
@@ -314,9 +316,8 @@ fn run(mut wire: Box<dyn Wire>, interval: Duration, start: Instant, shared: &Sha
         books.note_sent(due, sent);
         due += interval;
     }
-    let last = until() + STRAGGLERS;
-    while books.waiting > 0 {
-        match wire.receive(last) {
+    while let Some(newest) = books.newest_waiting() {
+        match wire.receive(newest + STRAGGLERS) {
             Waited::Nothing => break,
             Waited::Noise => {}
             Waited::Answer(answer) => books.note(answer, shared),
