@@ -62,7 +62,7 @@ pub struct Test {
 
 /// Whoever runs a test, as far as the test is concerned.
 pub struct Hooks<'a> {
-    /// Told four times a second where the test is.
+    /// Told four or five times a second where the test is.
     pub progress: &'a mut dyn FnMut(&Progress),
     /// Set to end the test; what was measured until then is the result.
     pub stop: &'a AtomicBool,
@@ -98,7 +98,9 @@ pub struct Progress {
     pub upload_mbit: f64,
     /// The newest round trip of the first series that has one.
     pub rtt: Option<Duration>,
-    /// The round trips of all UDP probes whose answers came since the last report, in the order of their coming.
+    /// The round trips of all probes of the kind that the latency figures are of whose answers came since the last report, in
+    /// the order of their coming: by UDP with `sqm serve`, and with web servers by the first of DNS, ICMP and TCP that is
+    /// answered.
     pub round_trips: Vec<Duration>,
 }
 

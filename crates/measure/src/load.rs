@@ -136,9 +136,7 @@ impl Load {
     pub(crate) fn delivered(&self) -> u64 {
         let sending = self.flows.iter().filter(|flow| flow.role == Role::Send);
         let infos = sending.filter_map(|flow| TcpInfo::of(&flow.stream).ok());
-        infos
-            .map(|info| u64::from(info.delivered) * u64::from(info.mss))
-            .sum()
+        infos.map(|info| info.delivered_bytes()).sum()
     }
 
     /// Ends before the time; [`finish`](Self::finish) answers what was seen until then.

@@ -19,6 +19,8 @@ const RRUL_MARKS: [(&str, u8); 4] = [("BE", BE), ("BK", BK), ("CS5", CS5), ("EF"
 const ICMP_INTERVAL_MS: u64 = 200;
 /// Between two new connections, milliseconds. A handshake and its end are five packets.
 const CONNECT_INTERVAL_MS: u64 = 500;
+/// Probes of other kinds to web servers for each handshake, where probes are closer together than usual.
+const HANDSHAKE_EVERY: u64 = 5;
 /// A call in G.711: 20 ms of sound, and with it a header of RTP (RFC 3550).
 const VOIP_INTERVAL_MS: u64 = 20;
 /// Payload of such a packet, bytes.
@@ -185,13 +187,18 @@ impl Scenario {
     }
 
     /// Transfers by HTTP, and the probes that a stranger answers.
-    pub(crate) fn of_urls(down: u32, up: u32) -> Self {
+    pub(crate) fn of_urls(down: u32, up: u32, probe_interval_ms: u64) -> Self {
         let flows = Self::of_flows(down, up, &[BE]);
+        // A handshake makes work there, and may be all that is answered: one for every few of the others.
+        let handshakes = ProbePlan {
+            interval_ms: Some((probe_interval_ms * HANDSHAKE_EVERY).min(CONNECT_INTERVAL_MS)),
+            ..connect()
+        };
         let often = ProbePlan {
             interval_ms: None,
             ..icmp("ICMP")
         };
-        let mut probes = vec![often, udp("UDP DNS", BE), connect()];
+        let mut probes = vec![often, udp("UDP DNS", BE), handshakes];
         for probe in &mut probes {
             probe.bytes = 0;
         }

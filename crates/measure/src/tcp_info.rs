@@ -127,6 +127,11 @@ impl TcpInfo {
         }
     }
 
+    /// Payload that has arrived, that behind a gap included, if all segments are full. Sender.
+    pub(crate) fn delivered_bytes(&self) -> u64 {
+        u64::from(self.delivered) * u64::from(self.mss)
+    }
+
     /// What a sender knows, for the result.
     pub(crate) fn sender_sample(&self, t_ms: f64) -> TcpSample {
         // "No limit", of either width.

@@ -43,6 +43,27 @@ fn target(address: SocketAddr) -> Target {
 }
 
 #[test]
+fn its_transfers_are_a_site_by_name_and_by_url() {
+    let address = serve(true);
+    let (host, port) = (address.ip().to_string(), address.port());
+    let by_name = client::site(&host, port, false).unwrap();
+    assert_eq!(by_name.download, Some(format!("https://{address}/large")));
+    assert_eq!(by_name.upload, Some(format!("https://{address}/upload")));
+    let by_url = client::site_at(&format!("https://{address}/.well-known/nq"), false).unwrap();
+    assert_eq!(by_url.unwrap().upload, by_name.upload);
+    // A file is no configuration, nor is a place where nobody is; what is wrong there comes out when it is fetched.
+    for other in [
+        format!("https://{address}/large"),
+        format!("https://{address}/nothing"),
+        "http://127.0.0.1:1/file".to_owned(),
+    ] {
+        assert!(client::site_at(&other, false).unwrap().is_none(), "{other}");
+    }
+    // The certificate that sqm serve makes for itself is not good.
+    assert!(client::site(&host, port, true).is_err());
+}
+
+#[test]
 fn both_directions_are_loaded_and_probed() {
     let mut told = 0;
     let report = client::run(&target(serve(true)), &mut |_, _, _, _| told += 1).unwrap();

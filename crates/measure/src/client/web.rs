@@ -45,6 +45,8 @@ pub struct Site {
     pub download: Option<String>,
     /// What takes a POST of any size.
     pub upload: Option<String>,
+    /// Name or address to connect to instead of the hosts in these URLs.
+    pub instead: Option<String>,
     /// Name or address of a machine beyond the line that answers ICMP, TCP or DNS; none takes the one with the file. A port
     /// after a colon is where TCP connects to.
     pub reflector: Option<String>,
@@ -134,7 +136,7 @@ impl Ways {
         let mut found = [None, None];
         for (place, url) in found.iter_mut().zip([&site.download, &site.upload]) {
             if let Some(url) = url {
-                let at = Place::of(url, None, site.family)
+                let at = Place::of(url, site.instead.as_deref(), site.family)
                     .await
                     .map_err(|e| failed(url, e))?;
                 *place = Some(at);
@@ -214,7 +216,7 @@ type Report<'r, 'a> = &'r mut dyn FnMut(Stage, &Running<'a>);
 
 impl<'a> Running<'a> {
     fn open(site: &'a Site, settings: &'a Settings, ways: Ways) -> Result<Self, Error> {
-        let scenario = Scenario::of_urls(settings.down, settings.up);
+        let scenario = Scenario::of_urls(settings.down, settings.up, settings.probe_interval_ms);
         let begin = Instant::now();
         let length = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
         let until = begin + length + FIRST_PROBE_TIMEOUT;
@@ -309,9 +311,12 @@ impl<'a> Running<'a> {
         while next < planned && self.trouble.is_none() {
             next = (next + SAMPLE_INTERVAL).min(planned);
             socket::sleep_until(next);
-            self.sample(&mut counted, round % SAMPLES_PER_INFO == 0);
+            let is_full = round % SAMPLES_PER_INFO == 0;
+            self.sample(&mut counted, is_full);
             round += 1;
-            report(Stage::Load, self);
+            if is_full {
+                report(Stage::Load, self);
+            }
             if stopped() {
                 let at_s = self.start.elapsed().as_secs_f64();
                 self.trouble = Some(Error::Interrupted { at_s });
@@ -333,9 +338,14 @@ impl<'a> Running<'a> {
 
     fn sample(&mut self, counted: &mut [u64], is_full: bool) {
         let t_ms = millis(self.start.elapsed());
+        let (mut down, mut up) = (0, 0);
         for ((transfer, seen), counted) in self.transfers.iter().zip(&mut self.seen).zip(counted) {
-            let (total, info) = transfer.look();
-            let total = total.max(*counted);
+            let (arrived, info) = transfer.look();
+            let total = arrived.whole.max(*counted);
+            match transfer.direction {
+                Direction::Down => down += arrived.all,
+                Direction::Up => up += arrived.all,
+            }
             seen.samples.push(Sample {
                 t_ms,
                 bytes: total - *counted,
@@ -354,17 +364,10 @@ impl<'a> Running<'a> {
                 }
             }
         }
-        let sum = |direction| -> u64 {
-            let flows = self.transfers.iter().zip(&self.seen);
-            let flows = flows.filter(|(transfer, _)| transfer.direction == direction);
-            flows
-                .flat_map(|(_, seen)| &seen.samples)
-                .map(|sample| sample.bytes)
-                .sum()
-        };
-        let (down, up) = (sum(Direction::Down), sum(Direction::Up));
-        self.down.note(self.start.elapsed(), down);
-        self.up.note(self.start.elapsed(), up);
+        if is_full {
+            self.down.note(self.start.elapsed(), down);
+            self.up.note(self.start.elapsed(), up);
+        }
     }
 
     fn silence(&self) -> Error {
@@ -430,13 +433,22 @@ impl<'a> Running<'a> {
             left: all.saturating_sub(elapsed),
             download_mbit: if self.is_loaded { self.down.mbit } else { 0.0 },
             upload_mbit: if self.is_loaded { self.up.mbit } else { 0.0 },
-            round_trips: self
-                .probes
-                .iter()
-                .flat_map(|(_, prober)| prober.take_recent())
-                .collect(),
+            round_trips: self.round_trips(),
             rtt: self.probes.iter().find_map(|(_, prober)| prober.newest()),
         }
+    }
+
+    /// New round trips of the kind that the figures are of. Those of the others are taken too, or they would pile up.
+    fn round_trips(&self) -> Vec<Duration> {
+        let kind = |index: usize| self.scenario.probes[index].kind;
+        let answered = self.probes.iter().filter(|(_, prober)| prober.answers() > 0);
+        let main = answered.map(|(index, _)| kind(*index)).min();
+        let probes = self.probes.iter();
+        let recent = probes.map(|(index, prober)| (kind(*index), prober.take_recent()));
+        recent
+            .filter(|(kind, _)| Some(*kind) == main)
+            .flat_map(|(_, recent)| recent)
+            .collect()
     }
 
     fn outcome(mut self, title: Option<&str>, began: SystemTime, recorder: Recorder) -> Outcome {

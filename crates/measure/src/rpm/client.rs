@@ -17,6 +17,7 @@ use hyper::{Method, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -28,6 +29,7 @@ use super::{
     MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm,
 };
 use crate::Error;
+use crate::client::web::Site;
 use crate::http::{Place, Upload, bracketed, request, tls_config};
 use crate::result::Direction;
 
@@ -80,12 +82,7 @@ pub fn run(
     server: &Server,
     progress: &mut dyn FnMut(Direction, f64, usize, Option<f64>),
 ) -> Result<Report, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|e| Error::system("start threads", e))?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let session = Session::open(server).await?;
         let mut idle = Vec::new();
         for _ in 0..IDLE_PROBES {
@@ -108,6 +105,44 @@ pub fn run(
     })
 }
 
+/// Where a server of the protocol has its transfers, for a test that loads the line in its own way.
+pub fn site(host: &str, port: u16, verify: bool) -> Result<Site, Error> {
+    let tls = tls(verify)?;
+    let configuration = runtime()?.block_on(find(host, port, &tls))?;
+    configuration.site(verify).map_err(|reason| Error::Refused {
+        host: host.to_owned(),
+        reason,
+    })
+}
+
+/// The same if a configuration is what this URL leads to; none if it is anything else.
+pub fn site_at(url: &str, verify: bool) -> Result<Option<Site>, Error> {
+    let tls = tls(verify)?;
+    let asked = runtime()?.block_on(async {
+        let place = Place::of(url, None, None).await?;
+        body(&tls, &place).await
+    });
+    let text = asked.unwrap_or_default();
+    let Ok(configuration) = serde_json::from_slice::<Configuration>(&text) else {
+        return Ok(None);
+    };
+    configuration
+        .site(verify)
+        .map(Some)
+        .map_err(|reason| Error::Refused {
+            host: url.to_owned(),
+            reason,
+        })
+}
+
+fn runtime() -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| Error::system("start threads", e))
+}
+
 /// A server whose configuration is known.
 #[derive(Clone)]
 struct Session {
@@ -121,11 +156,35 @@ struct Session {
 }
 
 /// The configuration file.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Configuration {
     /// By the draft's names, the older ones, or both.
     urls: BTreeMap<String, String>,
     test_endpoint: Option<String>,
+}
+
+/// The draft's names of what is there, and those of older servers.
+const SMALL: [&str; 2] = ["small_download_url", "small_https_download_url"];
+const LARGE: [&str; 2] = ["large_download_url", "large_https_download_url"];
+const UPLOAD: [&str; 2] = ["upload_url", "https_upload_url"];
+
+impl Configuration {
+    fn url(&self, [name, older]: [&str; 2]) -> Result<&str, String> {
+        let url = self.urls.get(name).or_else(|| self.urls.get(older));
+        let url = url.ok_or_else(|| format!("its configuration has no {name}"))?;
+        Ok(url)
+    }
+
+    /// Its transfers, for a test against plain URLs.
+    fn site(&self, verify: bool) -> Result<Site, String> {
+        Ok(Site {
+            download: Some(self.url(LARGE)?.to_owned()),
+            upload: Some(self.url(UPLOAD)?.to_owned()),
+            instead: self.test_endpoint.clone(),
+            verify,
+            ..Site::default()
+        })
+    }
 }
 
 type Sender = SendRequest<Upload>;
@@ -147,38 +206,16 @@ struct Seen {
 
 impl Session {
     async fn open(server: &Server) -> Result<Self, Error> {
-        let tls = TlsConnector::from(Arc::new(tls_config(server.verify, b"h2")?));
-        let mut reason = io::Error::from(io::ErrorKind::NotFound);
-        for path in CONFIGURATION {
-            let host = bracketed(&server.host);
-            let place = Place::of(&format!("https://{host}:{}{path}", server.port), None, None)
-                .await
-                .map_err(|reason| connect_error(server, reason))?;
-            match configuration(&tls, &place).await {
-                Ok(text) => return Self::of(server, tls, &text).await,
-                Err(e) => reason = e,
-            }
-        }
-        Err(connect_error(server, reason))
-    }
-
-    async fn of(server: &Server, tls: TlsConnector, text: &[u8]) -> Result<Self, Error> {
-        let refused = |reason: String| Error::Refused {
+        let tls = tls(server.verify)?;
+        let configuration = find(&server.host, server.port, &tls).await?;
+        let refused = |reason| Error::Refused {
             host: server.host.clone(),
             reason,
         };
-        let configuration: Configuration = serde_json::from_slice(text)
-            .map_err(|e| refused(format!("its configuration cannot be read: {e}")))?;
-        let Configuration { urls, test_endpoint } = configuration;
         let mut places = Vec::new();
-        for (name, older) in [
-            ("small_download_url", "small_https_download_url"),
-            ("large_download_url", "large_https_download_url"),
-            ("upload_url", "https_upload_url"),
-        ] {
-            let url = urls.get(name).or_else(|| urls.get(older));
-            let url = url.ok_or_else(|| refused(format!("its configuration has no {name}")))?;
-            let place = Place::of(url, test_endpoint.as_deref(), None).await;
+        for [name, older] in [SMALL, LARGE, UPLOAD] {
+            let url = configuration.url([name, older]).map_err(refused)?;
+            let place = Place::of(url, configuration.test_endpoint.as_deref(), None).await;
             places.push(place.map_err(|e| refused(format!("its {name} '{url}': {e}")))?);
         }
         let [small, large, upload] = <[Place; 3]>::try_from(places).expect("three were looked up");
@@ -374,7 +411,35 @@ impl Seen {
     }
 }
 
-async fn configuration(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8>> {
+fn tls(verify: bool) -> Result<TlsConnector, Error> {
+    Ok(TlsConnector::from(Arc::new(tls_config(verify, b"h2")?)))
+}
+
+/// The configuration of a server, at one of the places where they are.
+async fn find(host: &str, port: u16, tls: &TlsConnector) -> Result<Configuration, Error> {
+    let failed = |reason| Error::Rpm {
+        host: host.to_owned(),
+        port,
+        reason,
+    };
+    let mut reason = io::Error::from(io::ErrorKind::NotFound);
+    for path in CONFIGURATION {
+        let url = format!("https://{}:{port}{path}", bracketed(host));
+        let place = Place::of(&url, None, None).await.map_err(failed)?;
+        match body(tls, &place).await {
+            Ok(text) => {
+                return serde_json::from_slice(&text).map_err(|e| Error::Refused {
+                    host: host.to_owned(),
+                    reason: format!("its configuration cannot be read: {e}"),
+                });
+            }
+            Err(e) => reason = e,
+        }
+    }
+    Err(failed(reason))
+}
+
+async fn body(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8>> {
     let mut connected = connect(tls, place).await?;
     fetch(&mut connected.sender, place, MAX_CONFIGURATION).await
 }
@@ -466,18 +531,38 @@ impl Body for Counted {
     }
 }
 
-fn connect_error(server: &Server, reason: io::Error) -> Error {
-    Error::Rpm {
-        host: server.host.clone(),
-        port: server.port,
-        reason,
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(text: &str) -> Result<Site, String> {
+        let configuration: Configuration = serde_json::from_str(text).expect("a configuration");
+        configuration.site(true)
+    }
+
+    #[test]
+    fn a_configuration_has_names_old_and_new() {
+        let new = site(
+            r#"{"version": 1, "urls": {"small_download_url": "https://a/s", "large_download_url": "https://a/l",
+                "upload_url": "https://a/u"}, "test_endpoint": "edge.example"}"#,
+        );
+        let new = new.expect("a site");
+        assert_eq!(new.download.as_deref(), Some("https://a/l"));
+        assert_eq!(new.upload.as_deref(), Some("https://a/u"));
+        assert_eq!(new.instead.as_deref(), Some("edge.example"));
+        let old = site(
+            r#"{"urls": {"large_https_download_url": "https://b/l", "https_upload_url": "https://b/u"}}"#,
+        );
+        assert_eq!(old.expect("a site").upload.as_deref(), Some("https://b/u"));
+        let without = site(r#"{"urls": {"large_download_url": "https://a/l"}}"#);
+        assert_eq!(without.unwrap_err(), "its configuration has no upload_url");
+    }
 }

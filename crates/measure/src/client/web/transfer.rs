@@ -51,12 +51,21 @@ pub(super) struct Transfer {
 struct Line {
     /// A second handle, to ask the kernel about it.
     socket: Option<Blocking>,
-    /// Bytes of it when last looked at.
-    bytes: u64,
-    /// Bytes of the connections before it.
-    earlier: u64,
+    /// Of it when last looked at.
+    now: Arrived,
+    /// Of the connections before it.
+    earlier: Arrived,
     congestion: String,
     trouble: Option<String>,
+}
+
+/// Bytes at their end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrived {
+    /// Without a gap.
+    pub(super) whole: u64,
+    /// Also what waits behind a gap, as far as this end knows of it.
+    pub(super) all: u64,
 }
 
 impl Transfer {
@@ -81,12 +90,12 @@ impl Transfer {
     /// Never ends by itself.
     pub(super) async fn run(self: std::sync::Arc<Self>) {
         loop {
-            let before = self.look().0;
+            let before = self.look().0.whole;
             let ended = self.connection().await;
             if let Err(reason) = ended {
                 self.line().trouble = Some(reason.to_string());
                 let is_refused = reason.kind() == io::ErrorKind::InvalidData;
-                let moved = self.look().0 > before && !is_refused;
+                let moved = self.look().0.whole > before && !is_refused;
                 let failures = if moved {
                     0
                 } else {
@@ -99,17 +108,18 @@ impl Transfer {
         }
     }
 
-    /// Bytes that have arrived at their end so far, and what the kernel knows of the connection of the moment.
-    pub(super) fn look(&self) -> (u64, Option<TcpInfo>) {
+    /// What has arrived so far, and what the kernel knows of the connection of the moment.
+    pub(super) fn look(&self) -> (Arrived, Option<TcpInfo>) {
         let mut line = self.line();
         let info = line.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
         if let Some(info) = &info {
-            line.bytes = match self.direction {
-                Direction::Down => info.bytes_received,
-                Direction::Up => info.bytes_acked,
+            let (whole, all) = match self.direction {
+                Direction::Down => (info.bytes_received, info.bytes_received),
+                Direction::Up => (info.bytes_acked, info.delivered_bytes()),
             };
+            line.now = Arrived { whole, all };
         }
-        (line.earlier + line.bytes, info)
+        (line.earlier.with(line.now), info)
     }
 
     /// Of the sender, if that is this machine.
@@ -159,8 +169,7 @@ impl Transfer {
     fn take_up(&self, stream: &Blocking) -> io::Result<()> {
         let (_, _) = self.look();
         let mut line = self.line();
-        line.earlier += line.bytes;
-        line.bytes = 0;
+        line.earlier = line.earlier.with(std::mem::take(&mut line.now));
         line.congestion = socket::congestion(stream)?;
         line.socket = Some(stream.try_clone()?);
         Ok(())
@@ -182,6 +191,15 @@ impl Transfer {
             frame.map_err(io::Error::other)?;
         }
         Ok(())
+    }
+}
+
+impl Arrived {
+    fn with(self, more: Self) -> Self {
+        Self {
+            whole: self.whole + more.whole,
+            all: self.all + more.all,
+        }
     }
 }
 

@@ -23,6 +23,7 @@ impl Args {
             reflector: self.reflector.clone(),
             family: self.family(),
             verify: !self.insecure,
+            ..Site::default()
         };
         let mut settings = Settings {
             down: flows(&site.download, self.down),
