@@ -2,12 +2,14 @@
 //!
 //! [`search`] decides and knows nothing of the machine; [`line`] changes the shaper's rates under a running load and looks at
 //! the latency; [`verify`] does so with both directions full; [`overhead`] asks how
-//! the line frames packets; [`shaper`] is the configured shaper and the way back.
+//! the line frames packets; [`shaper`] is the configured shaper and the way back; [`server`] is who loads the line.
 
+mod carried;
 pub(crate) mod framing;
 pub(crate) mod line;
 pub(crate) mod overhead;
 pub(crate) mod search;
+pub(crate) mod server;
 pub(crate) mod shaper;
 pub(crate) mod verify;
 

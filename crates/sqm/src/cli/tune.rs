@@ -24,16 +24,23 @@ use crate::tune::framing::{Loaded, rate};
 use crate::tune::line::{Found, Load, Plan as SearchPlan};
 use crate::tune::overhead::{self, Overhead};
 use crate::tune::search::NO_BLOAT_MS;
+use crate::tune::server::Server;
 use crate::tune::shaper::Shaper;
 use crate::tune::verify::{Rates, Verification, Verified};
 use crate::tune::{Log, Step, Trouble};
 
+/// The port of HTTPS.
+const HTTPS: u16 = 443;
+/// Transfers at once in each direction, as in RRUL.
+const FLOWS: u32 = 4;
+
 /// Find the highest rates at which latency stays flat under load, in about a minute and a half
 ///
-/// Run it on the machine that shapes, against `sqm serve` beyond the line, while nobody else uses the line. It needs a
-/// configured section for the interface; its rates do not matter, everything else does. First downloads, then uploads fill
-/// the line while the shaper's rates change under them; a test with both at once ends it. The shaping from before is back
-/// afterwards, unless you take the new rates with --write.
+/// Run it on the machine that shapes, against `sqm serve` beyond the line, while nobody else uses the line. Any server of
+/// draft-ietf-ippm-responsiveness will do as well, or any large file on the web: what those cannot tell stays as it is
+/// configured, and is said. It needs a configured section for the interface; its rates do not matter, everything else does.
+/// First downloads, then uploads fill the line while the shaper's rates change under them; a test with both at once ends it.
+/// The shaping from before is back afterwards, unless you take the new rates with --write.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm tune server.example                    what would be best; everything is as before afterwards
@@ -41,6 +48,9 @@ use crate::tune::{Log, Step, Trouble};
   sqm tune server.example --target 10        10 ms of added latency are fine
   sqm tune server.example wan0 --json
   sqm tune server.example --out before-and-after && sqm compare before-and-after/*.flent.gz
+  sqm tune --rpm rpm.example                 a server of the IETF's responsiveness test, as networkQuality has it
+  sqm tune https://rpm.example/.well-known/nq    the same by the URL of its configuration
+  sqm tune https://example.net/10GB.bin --reflector 192.0.2.53    any large file: the download alone is searched
   sqm tune --replay /tmp/rates.csv                         autorate's decisions again, beside those of then
   sqm tune --replay /tmp/rates.csv.old /tmp/rates.csv --max-download 60mbit --plot rates.svg
   sqm tune --replay /tmp/rates.csv --json | jq -e '.first_difference == null'
@@ -48,11 +58,28 @@ use crate::tune::{Log, Step, Trouble};
 Exit codes: 0 rates were found, or the log was replayed (whatever came of it), 1 no rates were found (everything is as before)
 or the log is broken, 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a part")]
 pub(crate) struct Args {
-    /// Name or address of a machine that runs `sqm serve`
-    #[arg(required_unless_present = "replay")]
+    /// Name or address of a machine that runs `sqm serve`, with --rpm of any server of that protocol; or the URL of such a
+    /// server's configuration; or that of a large file, which lasts 15 s at the line's rate or longer
+    #[arg(value_name = "SERVER", required_unless_present_any = ["server", "replay"])]
     host: Option<String>,
     /// The interface, if the configuration has several
     interface: Option<String>,
+    /// The same as SERVER in front; INTERFACE may then stand alone
+    #[arg(long, value_name = "SERVER")]
+    server: Option<String>,
+    /// SERVER speaks the protocol of draft-ietf-ippm-responsiveness over HTTPS; `sqm serve` does, with
+    /// --insecure --port 35353
+    #[arg(long)]
+    rpm: bool,
+    /// With the URL of a file: what takes a POST of 25 MB. Without it the upload stays as it is configured
+    #[arg(long, value_name = "URL")]
+    upload_url: Option<String>,
+    /// With --rpm or a URL: who is asked for the time, by ICMP, TCP and DNS, as HOST or HOST:PORT [default: the URL's host]
+    #[arg(long, value_name = "HOST")]
+    reflector: Option<String>,
+    /// With --rpm or a URL: take the server's certificate as it is
+    #[arg(long)]
+    insecure: bool,
     /// The configuration, in the format of OpenWrt's sqm
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
@@ -76,9 +103,9 @@ pub(crate) struct Args {
     /// Do not look at how the line frames packets, which takes five seconds
     #[arg(long)]
     quick: bool,
-    /// TCP and UDP port of the server
-    #[arg(long, default_value_t = DEFAULT_PORT)]
-    port: u16,
+    /// Port of the server [default: 35353; 443 with --rpm]
+    #[arg(long)]
+    port: Option<u16>,
     /// File whose first line is the secret that the server wants its clients to know
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
@@ -90,6 +117,10 @@ pub(crate) struct Args {
     state_dir: PathBuf,
     #[command(flatten)]
     replay: replay::ReplayArgs,
+}
+
+fn is_url(place: &str) -> bool {
+    place.starts_with("https://") || place.starts_with("http://")
 }
 
 fn parse_target(text: &str) -> Result<f64, String> {
@@ -104,14 +135,18 @@ fn parse_target(text: &str) -> Result<f64, String> {
 struct Report {
     interface: String,
     target_ms: f64,
-    /// What full packets alone add with both directions full: the target where it is more.
+    /// Whom the line was loaded with: sqm serve, rpm or url.
+    server: &'static str,
+    /// What such a server cannot tell, and what becomes of it.
+    not_told: Vec<String>,
+    /// What full packets alone add with all loaded directions full: the target where it is more.
     floor_ms: f64,
     /// How the line frames packets; none if that could not be told.
     overhead: Option<Overhead>,
     found: Vec<Found>,
-    /// With both rates set and both directions loaded.
+    /// With the rates set and all directions loaded that can be.
     verified: Option<Verified>,
-    /// Rates for the configuration, kbit/s; 0 leaves a direction unshaped.
+    /// Rates for the configuration, kbit/s; 0 leaves a direction unshaped. One that was not searched keeps its own.
     download_kbit: u64,
     upload_kbit: u64,
     is_written: bool,
@@ -128,20 +163,26 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         capability::require_privileges("sqm tune").map_err(failure)?;
-        let mut shaper = Shaper::open(&self.config, self.interface.as_deref(), &self.state_dir)?;
+        let (place, interface) = self.places()?;
+        self.check_options(place)?;
+        let mut shaper = Shaper::open(&self.config, interface, &self.state_dir)?;
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, stop.clone()).context("cannot listen for signals")?;
         }
-        let tuned = self.tune(&mut shaper, &stop);
+        let server = self.find(place)?;
+        let tuned = self.tune(&server, &mut shaper, &stop);
         let keep = self.write && tuned.as_ref().is_ok_and(Report::has_rates);
         let mut report = match (tuned, shaper.finish(keep)) {
             (tuned, Ok(())) => tuned?,
             (_, Err(restore)) => return Err(restore),
         };
         if keep {
-            let kbit = Rate::from_kbits_per_sec;
-            shaper.write((kbit(report.download_kbit), kbit(report.upload_kbit)))?;
+            let found = |direction, kbit| report.found(direction).map(|_| Rate::from_kbits_per_sec(kbit));
+            shaper.write((
+                found(Direction::Down, report.download_kbit),
+                found(Direction::Up, report.upload_kbit),
+            ))?;
             report.is_written = true;
         }
         if self.json {
@@ -158,16 +199,79 @@ impl Args {
         )))
     }
 
-    fn tune(&self, shaper: &mut Shaper, stop: &AtomicBool) -> Result<Report, Failure> {
-        let target = Target {
-            host: self.host.clone().unwrap_or_default(),
-            port: self.port,
-            family: None,
-            secret: self.secret.as_deref().map(read_secret).transpose()?,
+    /// The server and the interface, as far as they are named.
+    fn places(&self) -> Result<(&str, Option<&str>), Failure> {
+        match (&self.server, &self.host, &self.interface) {
+            (None, Some(server), interface) => Ok((server, interface.as_deref())),
+            (Some(server), interface, None) => Ok((server, interface.as_deref())),
+            _ => Err(Failure::Usage(anyhow!(
+                "name one server: in front, or with --server"
+            ))),
+        }
+    }
+
+    /// Refuses what would have no effect.
+    fn check_options(&self, place: &str) -> Result<(), Failure> {
+        let is_url = is_url(place);
+        if is_url && self.rpm {
+            return Err(Failure::Usage(anyhow!(
+                "--rpm goes with the name of a server; a URL needs no --rpm"
+            )));
+        }
+        let is_web = is_url || self.rpm;
+        for (name, is_given, has_effect, with) in [
+            (
+                "--port",
+                self.port.is_some(),
+                !is_url,
+                "the name of a server, not with a URL",
+            ),
+            (
+                "--secret",
+                self.secret.is_some(),
+                !is_web,
+                "a machine that runs sqm serve",
+            ),
+            ("--quick", self.quick, !is_web, "a machine that runs sqm serve"),
+            (
+                "--upload-url",
+                self.upload_url.is_some(),
+                is_url,
+                "the URL of a file",
+            ),
+            ("--reflector", self.reflector.is_some(), is_web, "--rpm or a URL"),
+            ("--insecure", self.insecure, is_web, "--rpm or a URL"),
+        ] {
+            if is_given && !has_effect {
+                return Err(Failure::Usage(anyhow!("{name} goes with {with}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, place: &str) -> Result<Server, Failure> {
+        let found = if is_url(place) {
+            Server::at(place, !self.insecure)
+        } else if self.rpm {
+            Server::rpm(place, self.port.unwrap_or(HTTPS), !self.insecure)
+        } else {
+            Ok(Server::Own(Target {
+                host: place.to_owned(),
+                port: self.port.unwrap_or(DEFAULT_PORT),
+                family: None,
+                secret: self.secret.as_deref().map(read_secret).transpose()?,
+            }))
         };
+        let found = found.map_err(|error| Failure::Failed(error.into()))?;
+        Ok(found.with(self.upload_url.as_deref(), self.reflector.as_deref()))
+    }
+
+    fn tune(&self, server: &Server, shaper: &mut Shaper, stop: &AtomicBool) -> Result<Report, Failure> {
+        let directions = server.directions();
+        let flows = |direction| if directions.contains(&direction) { FLOWS } else { 0 };
         let mut settings = Settings {
-            down: 4,
-            up: 4,
+            down: flows(Direction::Down),
+            up: flows(Direction::Up),
             ..Settings::default()
         };
         if !has_cubic() {
@@ -175,18 +279,22 @@ impl Args {
         }
         let mut log = Log::new();
         let (mut found, mut loads) = (Vec::new(), Vec::new());
-        shaper.lift()?;
-        let overhead = match self.quick {
-            true => None,
-            false => overhead::check(&target, shaper.framing(), stop, &mut log),
+        let mut not_told = server.not_told();
+        for untold in &not_told {
+            log.say(None, format!("not told by such a server: {untold}"));
+        }
+        shaper.lift(&directions)?;
+        let overhead = match server {
+            Server::Own(target) if !self.quick => overhead::check(target, shaper.framing(), stop, &mut log),
+            _ => None,
         };
         if let Some(overhead) = &overhead {
             shaper.set_options(&overhead.options)?;
         }
         let (interface, framing) = (shaper.interface().to_owned(), shaper.framing());
-        for direction in [Direction::Down, Direction::Up] {
+        for direction in directions.iter().copied() {
             let plan = SearchPlan {
-                target: &target,
+                server,
                 direction,
                 interface: &interface,
                 allowed_ms: self.target,
@@ -201,45 +309,73 @@ impl Args {
             found.push(one);
             loads.push((direction, load));
         }
-        let carried = |found: &Found| Some(rate(found.rate_mbit.unwrap_or(found.unshaped_mbit)));
-        let floor_ms = framing.floor_ms(Loaded {
-            down: carried(&found[0]),
-            up: carried(&found[1]),
-        });
+        let of = |direction| found.iter().find(|found: &&Found| found.direction == direction);
+        let carried = |direction| {
+            let found = of(direction)?;
+            Some(rate(found.rate_mbit.unwrap_or(found.unshaped_mbit)))
+        };
+        let loaded = Loaded {
+            down: carried(Direction::Down),
+            up: carried(Direction::Up),
+        };
+        let floor_ms = framing.floor_ms(loaded);
+        if let (Some(down), None, Some(up)) = (loaded.down, loaded.up, shaper.configured(Direction::Up))
+            && let Some(narrow) = framing.too_narrow_for_acknowledgements(down, up)
+        {
+            log.say(Some(Direction::Up), narrow.clone());
+            not_told.push(narrow);
+        }
+        let idle_ms = found.iter().map(|found| found.idle_ms).sum::<f64>() / found.len() as f64;
+        let rates = Rates {
+            down: of(Direction::Down).and_then(|found| found.rate_mbit),
+            up: of(Direction::Up).and_then(|found| found.rate_mbit),
+        };
+        let kept = |direction| match of(direction) {
+            Some(_) => 0,
+            None => shaper
+                .configured(direction)
+                .map_or(0, |rate| rate.bits_per_sec() / 1000),
+        };
+        let kept = [Direction::Down, Direction::Up].map(kept);
         let mut report = Report {
             interface,
             target_ms: self.target,
+            server: server.kind(),
+            not_told,
             floor_ms,
             overhead,
             found,
             verified: None,
-            download_kbit: 0,
-            upload_kbit: 0,
+            download_kbit: kept[0],
+            upload_kbit: kept[1],
             is_written: false,
             warning: None,
             steps: Vec::new(),
         };
         let mut after = None;
-        let rates = Rates {
-            down: report.found[0].rate_mbit,
-            up: report.found[1].rate_mbit,
-        };
         if rates.down.is_some() || rates.up.is_some() {
             let verification = Verification {
-                target: &target,
+                server,
                 settings: &settings,
                 floor_ms,
+                idle_ms,
+                probe_interval_ms: framing.probe_interval_ms(loaded),
                 allowed_ms: self.target,
                 stop,
             };
             let mut shape = |rates: Rates| {
-                shaper.set(Direction::Down, rates.down)?;
-                shaper.set(Direction::Up, rates.up)
+                let mut searched = directions.iter();
+                searched.try_for_each(|direction| shaper.set(*direction, rates.of(*direction)))
             };
             let proof = verification.run(rates, &mut shape, &mut log).map_err(for_user)?;
-            let kbit = |mbit: Option<f64>| mbit.map_or(0, |mbit| (mbit * 1000.0).floor() as u64);
-            report.download_kbit = kbit(proof.rates.down);
-            report.upload_kbit = kbit(proof.rates.up);
+            for found in &report.found {
+                let mbit = proof.rates.of(found.direction).unwrap_or_default();
+                let kbit = (mbit * 1000.0).floor() as u64;
+                match found.direction {
+                    Direction::Down => report.download_kbit = kbit,
+                    Direction::Up => report.upload_kbit = kbit,
+                }
+            }
             report.verified = Some(proof.verified);
             report.warning = proof.warning;
             after = Some(proof.result);
@@ -289,7 +425,12 @@ impl Args {
 
 impl Report {
     fn has_rates(&self) -> bool {
-        self.download_kbit > 0 || self.upload_kbit > 0
+        self.found.iter().any(|found| found.rate_mbit.is_some())
+    }
+
+    /// What was found out of a direction; none if it was not searched.
+    fn found(&self, direction: Direction) -> Option<&Found> {
+        self.found.iter().find(|found| found.direction == direction)
     }
 
     /// Options without which the rates are wrong.
@@ -321,6 +462,9 @@ fn text(report: &Report, args: &Args) -> String {
     for advice in report.overhead.iter().flat_map(|overhead| &overhead.advice) {
         text += &format!("overhead  {advice}\n");
     }
+    for untold in &report.not_told {
+        text += &format!("not told  {untold}\n");
+    }
     for found in &report.found {
         let rate = match found.rate_mbit {
             Some(rate) => format!("{:.0} kbit/s", rate * 1000.0),
@@ -335,9 +479,15 @@ fn text(report: &Report, args: &Args) -> String {
         );
     }
     if let Some(verified) = &report.verified {
+        let carried = report.found.iter().map(|found| match found.direction {
+            Direction::Down => format!("download {:.2}", verified.download_mbit),
+            Direction::Up => format!("upload {:.2}", verified.upload_mbit),
+        });
         text += &format!(
-            "both      idle {:.1} ms, load adds {:.1} ms; download {:.2}, upload {:.2} Mbit/s\n",
-            verified.idle_ms, verified.added_p95_ms, verified.download_mbit, verified.upload_mbit
+            "verified  idle {:.1} ms, load adds {:.1} ms; {} Mbit/s\n",
+            verified.idle_ms,
+            verified.added_p95_ms,
+            carried.collect::<Vec<_>>().join(", ")
         );
     }
     if let Some(warning) = &report.warning {
@@ -355,14 +505,78 @@ fn text(report: &Report, args: &Args) -> String {
         );
     } else if report.has_rates() {
         text += &format!(
-            "the shaping from before is back; for {}:\n\toption download '{}'\n\toption upload '{}'\n",
-            args.config.display(),
-            report.download_kbit,
-            report.upload_kbit
+            "the shaping from before is back; for {}:\n",
+            args.config.display()
         );
+        for found in &report.found {
+            let (option, kbit) = match found.direction {
+                Direction::Down => ("download", report.download_kbit),
+                Direction::Up => ("upload", report.upload_kbit),
+            };
+            text += &format!("\toption {option} '{kbit}'\n");
+        }
         for (option, value) in report.options() {
             text += &format!("\toption {option} '{value}'\n");
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(words: &str) -> Args {
+        let words = ["tune"].into_iter().chain(words.split_whitespace());
+        Program::try_parse_from(words).expect("clap takes it").args
+    }
+
+    #[test]
+    fn a_server_stands_in_front_or_behind_its_option() {
+        for (words, expected) in [
+            ("a.example", ("a.example", None)),
+            ("a.example wan0", ("a.example", Some("wan0"))),
+            ("--server a.example", ("a.example", None)),
+            ("--server a.example wan0", ("a.example", Some("wan0"))),
+        ] {
+            assert_eq!(args(words).places().ok(), Some(expected), "{words}");
+        }
+        assert!(args("--server a.example wan0 b.example").places().is_err());
+        assert!(Program::try_parse_from(["tune"]).is_err());
+    }
+
+    #[test]
+    fn options_without_effect_are_refused() {
+        let refused = |words| {
+            let args = args(words);
+            let place = args.places().expect("a place").0.to_owned();
+            args.check_options(&place).is_err()
+        };
+        for words in [
+            "https://a.example/file --rpm",
+            "https://a.example/file --port 1",
+            "https://a.example/file --secret f",
+            "--rpm a.example --quick",
+            "--rpm a.example --upload-url https://a.example/",
+            "a.example --insecure",
+            "a.example --reflector b.example",
+        ] {
+            assert!(refused(words), "{words}");
+        }
+        for words in [
+            "a.example --port 1 --secret f --quick",
+            "--rpm a.example --port 1 --insecure --reflector b.example",
+            "http://a.example/file --upload-url http://a.example/in --reflector b.example:53 --insecure",
+        ] {
+            assert!(!refused(words), "{words}");
+        }
+    }
 }

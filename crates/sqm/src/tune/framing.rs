@@ -17,6 +17,8 @@ const ICMP_PROBE: u32 = 84;
 const ICMP_INTERVAL_MS: u64 = 200;
 /// Time between two UDP probes.
 pub(crate) const PROBE_INTERVAL_MS: u64 = 40;
+/// The same on the slowest lines.
+const LONGEST_PROBE_INTERVAL_MS: u64 = 200;
 /// A packet waits for one of full size that is being sent, and now and then for a second, of a flow whose queue had been
 /// empty and which therefore is as new as it.
 const AHEAD: u64 = 2;
@@ -39,6 +41,11 @@ impl Framing {
     /// Gross bytes for a byte that the interface counts in packets of full size.
     pub(crate) fn per_counted(self) -> f64 {
         f64::from(self.line.line_len(PACKET)) / f64::from(PACKET + self.header)
+    }
+
+    /// What a packet of full size takes, megabits.
+    pub(crate) fn packet_mbit(self) -> f64 {
+        f64::from(self.line.line_len(PACKET)) * 8.0 / 1e6
     }
 
     /// What the probes take, Mbit/s: noticeable on slow lines.
@@ -64,6 +71,30 @@ impl Framing {
             wait as f64 / 1e6 * (1.0 + (acks as f64 / own.bits_per_sec() as f64).min(1.0))
         };
         of(loaded.down, loaded.up) + of(loaded.up, loaded.down)
+    }
+
+    /// Time between two UDP probes while these directions are loaded, ms. One that stands behind the one before tells of that, and
+    /// not of the load: on slow lines they are as far apart as what may be in front of two of them takes.
+    pub(crate) fn probe_interval_ms(self, loaded: Loaded) -> u64 {
+        let slowest = [loaded.down, loaded.up].into_iter().flatten().min();
+        let apart = slowest.map_or(0, |rate| {
+            let Nanos(wait) = arithmetic::queue_delay(2 * AHEAD, PACKET, &self.line, rate);
+            wait.div_ceil(1_000_000)
+        });
+        apart.clamp(PROBE_INTERVAL_MS, LONGEST_PROBE_INTERVAL_MS)
+    }
+
+    /// Why downloads of one rate do not go with uploads of the other, if they do not: their acknowledgements need more.
+    pub(crate) fn too_narrow_for_acknowledgements(self, down: Rate, up: Rate) -> Option<String> {
+        let acks = arithmetic::acknowledgements(down, PACKET, HEADERS, &self.line);
+        (acks > up).then(|| {
+            format!(
+                "downloads at this rate send back about {} kbit/s of acknowledgements where {} kbit/s are configured: the \
+                 download may be held back by that",
+                acks.bits_per_sec() / 1000,
+                up.bits_per_sec() / 1000,
+            )
+        })
     }
 }
 
@@ -131,6 +162,27 @@ mod tests {
         assert_eq!(
             Framing::ethernet(18, Cells::None).floor_ms(Loaded::default()),
             0.0
+        );
+    }
+
+    #[test]
+    fn probes_do_not_stand_behind_one_another() {
+        let framing = Framing::ethernet(40, Cells::Atm);
+        let interval = |mbit| framing.probe_interval_ms(Loaded::only(Direction::Up, mbit));
+        // Four packets of 33 cells.
+        assert_eq!((interval(0.5), interval(20.0), interval(0.1)), (112, 40, 200));
+        assert_eq!(framing.probe_interval_ms(Loaded::default()), 40);
+    }
+
+    #[test]
+    fn an_upload_too_narrow_for_the_acknowledgements_of_a_download_is_told() {
+        let framing = Framing::ethernet(18, Cells::None);
+        // 70 bytes for every two packets of 1518: 1.84 of 80 Mbit/s.
+        let told = framing.too_narrow_for_acknowledgements(rate(80.0), rate(1.0));
+        assert!(told.is_some_and(|told| told.contains("1844 kbit/s")));
+        assert_eq!(
+            framing.too_narrow_for_acknowledgements(rate(80.0), rate(2.0)),
+            None
         );
     }
 }

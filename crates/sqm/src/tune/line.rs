@@ -7,13 +7,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sqm_measure::client::{self, Hooks, Outcome, Progress, Stage, Target, Test};
+use sqm_measure::client::{Hooks, Outcome, Progress, Stage};
 use sqm_measure::result::{Direction, Settings, TestResult};
-use sqm_measure::scenario::Scenario;
 use sqm_measure::{Error, stats};
 
+use super::carried::Carried;
 use super::framing::{Framing, Loaded, PROBE_INTERVAL_MS};
 use super::search::Search;
+use super::server::Server;
 use super::{Log, Trouble};
 
 /// A load that is not ended by its owner ends by itself.
@@ -27,9 +28,23 @@ const UNSHAPED_UP: Duration = Duration::from_secs(9);
 const LAST_PART: Duration = Duration::from_secs(3);
 /// A line this much faster in its first seconds gives them away for nothing.
 const BOOST: f64 = 1.15;
+/// In which flows only begin.
+const BEGINNING: Duration = Duration::from_secs(1);
 /// After a new rate the flows need a moment, and then are looked at for so long.
 const SETTLE: Duration = Duration::from_millis(1000);
 const LOOK: Duration = Duration::from_millis(2250);
+/// Fewer round trips have no 95th percentile. Who is asked less often than `sqm serve` is looked at for longer, up to so often
+/// the time.
+const ENOUGH: usize = 20;
+const LONGEST_LOOK: u32 = 2;
+/// A queue that falls to this share within a look is left from flows that took up the rate: it stays or grows at a rate above
+/// the line's. So it is looked at again, so often in all.
+const FALLS: f64 = 0.8;
+const MOST_LOOKS: u32 = 3;
+/// With a flat rate known, no try begins after so many seconds of the whole: there must be time for the uploads, and for the test
+/// of both.
+const LAST_TRY_DOWN_S: f64 = 38.0;
+const LAST_TRY_UP_S: f64 = 58.0;
 /// What the queue in the modem is drained at, as a share of the line's rate, and for how long at most.
 const DRAIN: f64 = 0.6;
 const DRAIN_AT_MOST: Duration = Duration::from_secs(8);
@@ -58,8 +73,9 @@ pub(crate) struct Found {
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Try {
     pub(crate) rate_mbit: f64,
-    /// 95th percentile of what the load adds, ms.
-    pub(crate) added_p95_ms: f64,
+    /// Median of what the load adds, ms: what stands in the queue. The bursts of flows that take up a new rate pass, and the
+    /// 95th percentile of so short a time would be theirs; it is the final test's to judge.
+    pub(crate) standing_ms: f64,
     pub(crate) is_flat: bool,
 }
 
@@ -100,7 +116,7 @@ fn unshaped(direction: Direction) -> Duration {
 
 /// How to search.
 pub(crate) struct Plan<'a> {
-    pub(crate) target: &'a Target,
+    pub(crate) server: &'a Server,
     pub(crate) direction: Direction,
     /// The device that leads to the line.
     pub(crate) interface: &'a str,
@@ -124,31 +140,26 @@ impl Plan<'_> {
             Direction::Down => (self.settings.down, 0),
             Direction::Up => (0, self.settings.up),
         };
-        let test = Test {
-            targets: vec![self.target.clone()],
-            scenario: Scenario::of_flows(down, up, &[0]),
-            settings: Settings {
-                down,
-                up,
-                idle_ms: IDLE.as_millis() as u64,
-                load_ms: LONGEST_LOAD.as_millis() as u64,
-                after_ms: 0,
-                settle_ms: 1000,
-                probe_interval_ms: PROBE_INTERVAL_MS,
-                ..self.settings.clone()
-            },
-            title: None,
+        let settings = Settings {
+            down,
+            up,
+            idle_ms: IDLE.as_millis() as u64,
+            load_ms: LONGEST_LOAD.as_millis() as u64,
+            after_ms: 0,
+            settle_ms: 1000,
+            probe_interval_ms: PROBE_INTERVAL_MS,
+            ..self.settings.clone()
         };
         let end = Arc::new(AtomicBool::new(false));
         let (sender, receiver) = mpsc::channel();
-        let theirs = end.clone();
+        let (theirs, server) = (end.clone(), self.server.clone());
         let load = thread::spawn(move || {
             let hooks = Hooks {
                 progress: &mut |progress| drop(sender.send(progress.clone())),
                 stop: &theirs,
                 readings: None,
             };
-            client::run(&test, hooks)
+            server.load(settings, None, hooks)
         });
         let view = View::new(receiver, self);
         let found = self.search(&view, shape, log);
@@ -185,12 +196,13 @@ impl Plan<'_> {
         view.look(unshaped(self.direction) - LAST_PART * 2)?;
         let late = view.look(LAST_PART)?;
         let bloat_ms = late.p95_ms() - idle_ms;
-        let boost = (early.mbit_after(1) > late.mbit() * BOOST).then(|| early.mbit_after(1) / late.mbit());
+        let boost = (early.carried.usual_after(BEGINNING) > late.carried.usual() * BOOST)
+            .then(|| early.carried.usual_after(BEGINNING) / late.carried.usual());
         let mut found = Found {
             direction: self.direction,
             idle_ms,
             bloat_ms,
-            unshaped_mbit: late.mbit(),
+            unshaped_mbit: late.carried.usual(),
             boost,
             rate_mbit: None,
             tries: Vec::new(),
@@ -211,35 +223,50 @@ impl Plan<'_> {
             );
         }
         let carried = found.unshaped_mbit;
-        let mut search = Search::new(carried, late.best_mbit());
+        let mut search = Search::new(carried, late.carried.best());
         let floor_ms = self.framing.floor_ms(Loaded::only(self.direction, carried));
         let allowed_ms = self.allowed_ms.max(floor_ms);
         let mut is_drained = bloat_ms <= allowed_ms;
+        let last_s = match self.direction {
+            Direction::Down => LAST_TRY_DOWN_S,
+            Direction::Up => LAST_TRY_UP_S,
+        };
         while let Some(rate) = search.rate() {
+            if search.best().is_some() && log.elapsed_s() > last_s {
+                log.say(Some(self.direction), "no time for more".to_owned());
+                break;
+            }
             if !is_drained {
                 shape(Some(carried * DRAIN)).map_err(Trouble::Shaping)?;
                 view.until_flat(idle_ms + allowed_ms)?;
             }
             shape(Some(rate)).map_err(Trouble::Shaping)?;
             view.look(SETTLE)?;
-            let added_p95_ms = view.look(LOOK)?.p95_ms() - idle_ms;
-            let is_flat = added_p95_ms <= allowed_ms;
+            let mut seen = view.look_well(LOOK)?;
+            for _ in 1..MOST_LOOKS {
+                if seen.median_ms() - idle_ms <= allowed_ms || !seen.falls(idle_ms) {
+                    break;
+                }
+                seen = view.look_well(LOOK)?;
+            }
+            let standing_ms = seen.median_ms() - idle_ms;
+            let is_flat = standing_ms <= allowed_ms;
             log.say(
                 Some(self.direction),
                 format!(
-                    "{rate:.2} Mbit/s: load adds {added_p95_ms:.1} ms{}",
+                    "{rate:.2} Mbit/s: {standing_ms:.1} ms stand in the queue{}",
                     if is_flat { "" } else { ", too much" }
                 ),
             );
             found.tries.push(Try {
                 rate_mbit: rate,
-                added_p95_ms,
+                standing_ms,
                 is_flat,
             });
             search.judge(is_flat);
             is_drained = is_flat;
         }
-        found.rate_mbit = search.advice();
+        found.rate_mbit = search.advice(self.framing.packet_mbit());
         Ok(found)
     }
 }
@@ -253,33 +280,32 @@ struct View<'a> {
 }
 
 /// What was seen for a while.
-#[derive(Default)]
 struct Seen {
     round_trips_ms: Vec<f64>,
-    /// Gross rate at each report.
-    mbit: Vec<f64>,
+    /// Gross.
+    carried: Carried,
 }
 
 impl Seen {
     fn p95_ms(&self) -> f64 {
+        self.percentile_ms(95.0)
+    }
+
+    fn median_ms(&self) -> f64 {
+        self.percentile_ms(50.0)
+    }
+
+    /// Whether the queue became shorter.
+    fn falls(&self, idle_ms: f64) -> bool {
+        let (early, late) = self.round_trips_ms.split_at(self.round_trips_ms.len() / 2);
+        let standing = |round_trips| stats::median(round_trips).map(|ms| ms - idle_ms);
+        let both = standing(early).zip(standing(late));
+        both.is_some_and(|(early, late)| late < early * FALLS)
+    }
+
+    fn percentile_ms(&self, percent: f64) -> f64 {
         // A queue so long that nothing came back is no short one.
-        stats::percentile(&self.round_trips_ms, 0.95).unwrap_or(f64::INFINITY)
-    }
-
-    /// The usual rate: pauses and bursts of recovering flows aside.
-    fn mbit(&self) -> f64 {
-        stats::median(&self.mbit).unwrap_or_default()
-    }
-
-    /// The rate of its better moments.
-    fn best_mbit(&self) -> f64 {
-        stats::percentile(&self.mbit, 0.75).unwrap_or_default()
-    }
-
-    /// Without the first seconds, in which flows only begin.
-    fn mbit_after(&self, seconds: usize) -> f64 {
-        let rest = self.mbit.len().min(seconds * 4);
-        stats::median(&self.mbit[rest..]).unwrap_or_default()
+        stats::percentile(&self.round_trips_ms, percent).unwrap_or(f64::INFINITY)
     }
 }
 
@@ -344,14 +370,29 @@ impl<'a> View<'a> {
 
     /// Looks for so long.
     fn look(&self, length: Duration) -> Result<Seen, Trouble> {
-        let mut seen = Seen::default();
-        let end = Instant::now() + length;
-        while Instant::now() < end {
+        self.look_until(|elapsed, _| elapsed >= length)
+    }
+
+    /// The same, but for longer at a line of which too little is heard.
+    fn look_well(&self, length: Duration) -> Result<Seen, Trouble> {
+        self.look_until(|elapsed, heard| {
+            elapsed >= length && (heard >= ENOUGH || elapsed >= length * LONGEST_LOOK)
+        })
+    }
+
+    /// Looks until enough time has passed and so many round trips were heard of.
+    fn look_until(&self, is_over: impl Fn(Duration, usize) -> bool) -> Result<Seen, Trouble> {
+        let mut seen = Seen {
+            round_trips_ms: Vec::new(),
+            carried: Carried::new(self.plan.framing.packet_mbit()),
+        };
+        let begin = Instant::now();
+        while !is_over(begin.elapsed(), seen.round_trips_ms.len()) {
             let progress = self.next()?;
             let round_trips = progress.round_trips.iter();
             seen.round_trips_ms
                 .extend(round_trips.map(|rtt| rtt.as_secs_f64() * 1000.0));
-            seen.mbit.push(self.gross_mbit(&progress));
+            seen.carried.note(begin.elapsed(), self.gross_mbit(&progress));
         }
         Ok(seen)
     }

@@ -7,8 +7,10 @@
 
 /// The first try, as a share of the rate that the unshaped line carried.
 const FIRST: f64 = 0.98;
-/// The first step, as a share of the rate; each step in the same direction is twice as large.
+/// The first step up, as a share of the rate; each step in the same direction is twice as large.
 const STEP: f64 = 0.02;
+/// The first step down: the first rate may have been almost good.
+const STEP_DOWN: f64 = 0.01;
 /// The largest step.
 const LARGEST: f64 = 0.25;
 /// Good and bad rates closer than this, as a share, are close enough.
@@ -25,6 +27,8 @@ const MARGIN: f64 = 0.985;
 /// The same below [`SLOW`] Mbit/s, where a packet takes long: with little to spare there is always one in the modem too.
 const SLOW_MARGIN: f64 = 0.968;
 const SLOW: f64 = 2.5;
+/// What is left over drains a packet of full size within so many seconds, which is more on the slowest lines.
+const DRAINS_S: f64 = 0.5;
 /// Latency that load adds on an unshaped line, in milliseconds, below which there is no bloat to cure.
 pub(crate) const NO_BLOAT_MS: f64 = 5.0;
 
@@ -77,6 +81,7 @@ impl Search {
         self.next = match (self.flat, self.bloated) {
             (Some(flat), Some(bloated)) => (flat * bloated).sqrt(),
             (Some(flat), None) => (flat * (1.0 + self.step)).min(self.most),
+            (None, Some(bloated)) if self.tries == 1 => bloated * (1.0 - STEP_DOWN),
             (None, Some(bloated)) => bloated * (1.0 - self.step),
             (None, None) => self.next,
         };
@@ -88,10 +93,11 @@ impl Search {
         self.flat
     }
 
-    /// The rate to set: a little less than the best.
-    pub(crate) fn advice(&self) -> Option<f64> {
+    /// The rate to set: a little less than the best. `packet_mbit` is what a packet of full size takes.
+    pub(crate) fn advice(&self, packet_mbit: f64) -> Option<f64> {
         let best = self.best()?;
-        Some(best * if best < SLOW { SLOW_MARGIN } else { MARGIN })
+        let margin = if best < SLOW { SLOW_MARGIN } else { MARGIN };
+        Some((best * margin).min(best - packet_mbit / DRAINS_S))
     }
 }
 
@@ -126,6 +132,19 @@ mod tests {
         search.judge(true);
         search.judge(true);
         assert!(search.rate().is_none() && search.best() > Some(19.9));
+    }
+
+    #[test]
+    fn the_slower_the_line_the_more_is_left_over() {
+        let share = |mbit: f64| {
+            let mut search = Search::new(mbit, mbit);
+            search.judge(true);
+            let best = search.best().expect("it was flat");
+            search.advice(0.014).expect("a rate") / best
+        };
+        assert!((share(20.0) - 0.985).abs() < 1e-9 && (share(2.0) - 0.968).abs() < 1e-9);
+        // A packet in cells on half a Mbit/s takes 28 ms.
+        assert!((share(0.5) - 0.943).abs() < 1e-3);
     }
 
     #[test]

@@ -23,6 +23,9 @@ use crate::replace::replace;
 /// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
 const UNLIMITED: Rate = Rate::from_kbits_per_sec(10_000_000);
 
+/// Rates for the file, download and upload; none leaves what it says.
+pub(crate) type Rates = (Option<Rate>, Option<Rate>);
+
 /// The shaper of one interface, with rates that change and a way back.
 pub(crate) struct Shaper {
     socket: Socket,
@@ -34,8 +37,8 @@ pub(crate) struct Shaper {
     file: PathBuf,
     line: ConfiguredLine,
     framing: Framing,
-    /// Download and upload now.
-    rates: (Rate, Rate),
+    /// Download and upload now; none is what the file says.
+    rates: Rates,
     /// The way back to what was there before; none before the first change.
     before: Option<Started>,
 }
@@ -68,7 +71,7 @@ impl Shaper {
             section,
             file: file.to_owned(),
             line,
-            rates: (UNLIMITED, UNLIMITED),
+            rates: (None, None),
             before: None,
         })
     }
@@ -96,18 +99,36 @@ impl Shaper {
         Ok(())
     }
 
-    /// Lifts both limits.
-    pub(crate) fn lift(&mut self) -> anyhow::Result<()> {
-        self.set(Direction::Down, None)
+    /// The rate that the file has for a direction; none if it is not shaped.
+    pub(crate) fn configured(&self, direction: Direction) -> Option<Rate> {
+        match direction {
+            Direction::Down => self.line.download,
+            Direction::Up => self.line.upload,
+        }
+    }
+
+    /// Lifts the limits of these directions; the others keep the file's.
+    pub(crate) fn lift(&mut self, directions: &[Direction]) -> anyhow::Result<()> {
+        for direction in directions {
+            *self.rate(*direction) = Some(UNLIMITED);
+        }
+        self.apply()
     }
 
     /// Sets the rate of one direction in Mbit/s, or lifts its limit.
     pub(crate) fn set(&mut self, direction: Direction, mbit: Option<f64>) -> anyhow::Result<()> {
-        let rate = mbit.map_or(UNLIMITED, rate);
+        *self.rate(direction) = Some(mbit.map_or(UNLIMITED, rate));
+        self.apply()
+    }
+
+    fn rate(&mut self, direction: Direction) -> &mut Option<Rate> {
         match direction {
-            Direction::Down => self.rates.0 = rate,
-            Direction::Up => self.rates.1 = rate,
+            Direction::Down => &mut self.rates.0,
+            Direction::Up => &mut self.rates.1,
         }
+    }
+
+    fn apply(&mut self) -> anyhow::Result<()> {
         let text = self.text_with(self.rates);
         let plan = self.plan(&text).map_err(|error| anyhow!("{error}"))?;
         let started = apply::start(&mut self.socket, &self.store, &plan)?;
@@ -126,8 +147,11 @@ impl Shaper {
             .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.file.display())))
     }
 
-    /// Writes the rates to the configuration, and keeps the old one beside it.
-    pub(crate) fn write(&self, rates: (Rate, Rate)) -> anyhow::Result<()> {
+    /// Puts the rates into force, writes them to the configuration, and keeps the old one beside it.
+    pub(crate) fn write(&mut self, rates: Rates) -> anyhow::Result<()> {
+        self.rates = rates;
+        // A direction without a rate was unlimited so far, and is to have no shaper now.
+        self.apply()?;
         let mut kept = self.file.as_os_str().to_owned();
         kept.push(".before-tune");
         let kept = PathBuf::from(kept);
@@ -136,9 +160,10 @@ impl Shaper {
     }
 
     /// The configuration with these rates instead of its own.
-    fn text_with(&self, (download, upload): (Rate, Rate)) -> String {
+    fn text_with(&self, (download, upload): Rates) -> String {
         let mut document = self.document.clone();
         for (option, rate) in [("download", download), ("upload", upload)] {
+            let Some(rate) = rate else { continue };
             let kbit = (rate.bits_per_sec() / 1000).to_string();
             let is_set = document.set(self.section, option, &kbit);
             debug_assert!(is_set, "the section is there");

@@ -1,27 +1,29 @@
-//! The proof: both directions full at the rates that were found, which are lowered until the target holds.
+//! The proof: all directions that can be loaded full at the rates that were found, which are lowered until the target holds.
 
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use sqm_measure::client::{self, Hooks, Target, Test};
-use sqm_measure::result::{Settings, TestResult};
-use sqm_measure::scenario::Scenario;
+use sqm_measure::client::Hooks;
+use sqm_measure::result::{Direction, Settings, TestResult};
 
-use super::framing::PROBE_INTERVAL_MS;
+use super::server::Server;
 use super::{Log, Trouble};
 
-/// Length of the test, and of its beginning that does not count, in milliseconds.
+/// Length of a test, and of its beginning that does not count, in milliseconds.
 const LOAD_MS: u64 = 13_000;
 const SETTLE_MS: u64 = 7000;
-/// Idle time before the first test; the later ones know the idle line.
-const IDLE_MS: u64 = 2000;
-const LATER_IDLE_MS: u64 = 250;
+/// The last one takes what time there is, up to this: a slow line has few packets in so short a time.
+const LONGEST_LOAD_MS: u64 = 20_000;
+/// Idle time before it. The idle line is known.
+const IDLE_MS: u64 = 500;
 /// What a lowered rate keeps.
 const STEP: f64 = 0.98;
 /// The rates are lowered so often, and not when a further test would end after so many seconds.
 const MOST_STEPS: u32 = 3;
-const LONGEST_S: f64 = 90.0;
-const TEST_S: f64 = (LATER_IDLE_MS + LOAD_MS) as f64 / 1000.0 + 1.0;
+const LONGEST_S: f64 = 89.0;
+/// What a test takes besides its load.
+const AROUND_S: f64 = IDLE_MS as f64 / 1000.0 + 1.5;
+const TEST_S: f64 = LOAD_MS as f64 / 1000.0 + AROUND_S;
 
 /// Rates of both directions, Mbit/s gross; none leaves a direction unshaped.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +33,15 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Whether lower rates could help: not where a direction has none because none helped.
-    fn can_fall(self) -> bool {
-        self.down.is_some() && self.up.is_some()
+    pub(crate) fn of(self, direction: Direction) -> Option<f64> {
+        match direction {
+            Direction::Down => self.down,
+            Direction::Up => self.up,
+        }
     }
 }
 
-/// One test with both directions full.
+/// One test with both directions full, or the one that can be loaded.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Verified {
     pub(crate) idle_ms: f64,
@@ -60,10 +64,15 @@ pub(crate) struct Proof {
 
 /// How to verify.
 pub(crate) struct Verification<'a> {
-    pub(crate) target: &'a Target,
+    pub(crate) server: &'a Server,
+    /// With the flows of the directions that can be loaded.
     pub(crate) settings: &'a Settings,
-    /// What no queue on this line can stay below with both directions full, ms.
+    /// What no queue on this line can stay below with these directions full, ms.
     pub(crate) floor_ms: f64,
+    /// Round trip of the idle line, ms.
+    pub(crate) idle_ms: f64,
+    /// Time between two probes, ms.
+    pub(crate) probe_interval_ms: u64,
     /// Added latency that is asked for, 95th percentile, ms.
     pub(crate) allowed_ms: f64,
     pub(crate) stop: &'a AtomicBool,
@@ -77,44 +86,53 @@ impl Verification<'_> {
         shape: &mut dyn FnMut(Rates) -> anyhow::Result<()>,
         log: &mut Log,
     ) -> Result<Proof, Trouble> {
-        self.lower(rates, &mut |idle_ms| self.test(idle_ms), shape, log)
+        self.lower(rates, &mut |load_ms| self.test(load_ms), shape, log)
     }
 
-    /// `test` is told the round trip of the idle line once it is known.
+    /// `test` is told how long to load the line.
     fn lower(
         &self,
         mut rates: Rates,
-        test: &mut dyn FnMut(Option<f64>) -> Result<(Verified, TestResult), Trouble>,
+        test: &mut dyn FnMut(u64) -> Result<(Verified, TestResult), Trouble>,
         shape: &mut dyn FnMut(Rates) -> anyhow::Result<()>,
         log: &mut Log,
     ) -> Result<Proof, Trouble> {
         let limit_ms = self.allowed_ms.max(self.floor_ms);
+        let (whom, full) = match (self.settings.down, self.settings.up) {
+            (_, 0) => (Some(Direction::Down), "with downloads alone"),
+            (0, _) => (Some(Direction::Up), "with uploads alone"),
+            _ => (None, "with both directions full"),
+        };
         if self.floor_ms > self.allowed_ms {
             log.say(
-                None,
+                whom,
                 format!(
                     "full packets alone add up to {:.1} ms at these rates: that is the target here, not {:.1} ms",
                     self.floor_ms, self.allowed_ms
                 ),
             );
         }
-        let mut idle_ms = None;
         for step in 0.. {
-            let (verified, result) = test(idle_ms)?;
+            let left_s = LONGEST_S - log.elapsed_s();
+            let is_last = step == MOST_STEPS || !self.can_fall(rates) || left_s < 2.0 * TEST_S;
+            let longest_ms = ((left_s - AROUND_S) * 1000.0).max(0.0) as u64;
+            let (verified, result) = test(if is_last {
+                longest_ms.clamp(LOAD_MS, LONGEST_LOAD_MS)
+            } else {
+                LOAD_MS
+            })?;
             let added_ms = verified.added_p95_ms;
-            idle_ms = Some(verified.idle_ms);
             let is_within = added_ms <= limit_ms;
-            let is_last = step == MOST_STEPS || !rates.can_fall() || log.elapsed_s() + TEST_S > LONGEST_S;
             let then = match (is_within, is_last) {
                 (true, _) => "",
-                (false, false) => ", too much: both rates a step lower",
+                (false, false) => ", too much: a step lower",
                 (false, true) => ", too much",
             };
-            log.say(None, format!("load adds {added_ms:.1} ms{then}"));
+            log.say(whom, format!("{full}, load adds {added_ms:.1} ms{then}"));
             if is_within || is_last {
                 let warning = (!is_within).then(|| {
                     format!(
-                        "with both directions full, load adds {added_ms:.1} ms where {limit_ms:.1} ms were to hold; \
+                        "{full}, load adds {added_ms:.1} ms where {limit_ms:.1} ms were to hold; \
                          run it again, or set lower rates"
                     )
                 });
@@ -134,34 +152,34 @@ impl Verification<'_> {
         unreachable!("the last step answers")
     }
 
-    fn test(&self, known_idle_ms: Option<f64>) -> Result<(Verified, TestResult), Trouble> {
-        let test = Test {
-            targets: vec![self.target.clone()],
-            scenario: Scenario::of_flows(self.settings.down, self.settings.up, &[0]),
-            settings: Settings {
-                idle_ms: known_idle_ms.map_or(IDLE_MS, |_| LATER_IDLE_MS),
-                load_ms: LOAD_MS,
-                after_ms: 0,
-                settle_ms: SETTLE_MS,
-                probe_interval_ms: PROBE_INTERVAL_MS,
-                ..self.settings.clone()
-            },
-            title: Some("as tuned".to_owned()),
+    /// Whether lower rates could help: not where a direction is loaded that has none because none helped.
+    fn can_fall(&self, rates: Rates) -> bool {
+        (rates.down.is_some() || self.settings.down == 0) && (rates.up.is_some() || self.settings.up == 0)
+    }
+
+    fn test(&self, load_ms: u64) -> Result<(Verified, TestResult), Trouble> {
+        let settings = Settings {
+            idle_ms: IDLE_MS,
+            load_ms,
+            after_ms: 0,
+            settle_ms: SETTLE_MS,
+            probe_interval_ms: self.probe_interval_ms,
+            ..self.settings.clone()
         };
         let hooks = Hooks {
             progress: &mut |_| {},
             stop: self.stop,
             readings: None,
         };
-        let outcome = client::run(&test, hooks).map_err(Trouble::Measuring)?;
+        let outcome = self.server.load(settings, Some("as tuned"), hooks);
+        let outcome = outcome.map_err(Trouble::Measuring)?;
         if let Some(trouble) = outcome.trouble {
             return Err(Trouble::Measuring(trouble));
         }
         let summary = &outcome.result.summary;
-        let idle_ms = known_idle_ms.or(summary.idle_ms).unwrap_or_default();
         let verified = Verified {
-            idle_ms,
-            added_p95_ms: summary.latency_p95_ms.unwrap_or(f64::INFINITY) - idle_ms,
+            idle_ms: self.idle_ms,
+            added_p95_ms: summary.latency_p95_ms.unwrap_or(f64::INFINITY) - self.idle_ms,
             download_mbit: summary.download_mbit,
             upload_mbit: summary.upload_mbit,
         };
@@ -171,23 +189,21 @@ impl Verification<'_> {
 
 #[cfg(test)]
 mod tests {
+    use sqm_measure::client::web::Site;
     use sqm_measure::result::Meta;
 
     use super::*;
 
     /// Lowers 20 and 4 Mbit/s on a line that is flat below `limit` down; the proof, and how often was tested.
     fn lower(limit: f64, floor_ms: f64) -> (Proof, u32) {
-        let target = Target {
-            host: String::new(),
-            port: 0,
-            family: None,
-            secret: None,
-        };
+        let server = Server::Url(Site::default());
         let (settings, stop) = (Settings::default(), AtomicBool::new(false));
         let verification = Verification {
-            target: &target,
+            server: &server,
             settings: &settings,
             floor_ms,
+            idle_ms: 20.0,
+            probe_interval_ms: 40,
             allowed_ms: 5.0,
             stop: &stop,
         };

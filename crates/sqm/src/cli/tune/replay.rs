@@ -29,7 +29,7 @@ pub(super) struct ReplayArgs {
     /// (FILE.old FILE), and compare with what it decided then. It needs no privileges and no server, and changes nothing. Where
     /// decisions differ, the line itself would have answered otherwise from there on
     #[arg(long, value_name = "LOG", num_args = 1.., help_heading = "Replay",
-          conflicts_with_all = ["host", "interface", "config", "target", "write", "dry_run", "out", "quick", "port", "secret"])]
+          conflicts_with_all = ["host", "interface", "server", "rpm", "upload_url", "reflector", "insecure", "config", "target", "write", "dry_run", "out", "quick", "port", "secret"])]
     replay: Vec<PathBuf>,
     /// Which controller decides now
     #[arg(

@@ -1,0 +1,110 @@
+//! What a line carries, from reports of it. Pure.
+//!
+//! Reports count whole packets, of which a slow line has a handful from one to the next: 8.3 are never seen, but 8 or 9. Rates are
+//! therefore of spans of several reports, as many as hold enough packets.
+
+use std::time::Duration;
+
+use sqm_measure::stats;
+
+/// Packets in a span: one more or less does not matter.
+const PACKETS: f64 = 60.0;
+
+/// Reports of a rate, and when each came.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    /// Megabits that a packet of full size takes.
+    packet_mbit: f64,
+    reports: Vec<(Duration, f64)>,
+}
+
+impl Carried {
+    pub(crate) fn new(packet_mbit: f64) -> Self {
+        Self {
+            packet_mbit,
+            reports: Vec::new(),
+        }
+    }
+
+    /// Takes the rate since the report before, Mbit/s.
+    pub(crate) fn note(&mut self, at: Duration, mbit: f64) {
+        self.reports.push((at, mbit));
+    }
+
+    /// The usual rate: pauses and bursts of recovering flows aside.
+    pub(crate) fn usual(&self) -> f64 {
+        self.usual_after(Duration::ZERO)
+    }
+
+    /// The usual rate without the beginning.
+    pub(crate) fn usual_after(&self, beginning: Duration) -> f64 {
+        stats::median(&rates(self, beginning)).unwrap_or_default()
+    }
+
+    /// The rate of its better moments.
+    pub(crate) fn best(&self) -> f64 {
+        let rates = rates(self, Duration::ZERO);
+        stats::percentile(&rates, 75.0).unwrap_or_default()
+    }
+}
+
+/// Rates of spans that begin at each report.
+fn rates(carried: &Carried, beginning: Duration) -> Vec<f64> {
+    let reports = carried.reports.iter().filter(|(at, _)| *at >= beginning);
+    let reports: Vec<(Duration, f64)> = reports.copied().collect();
+    let mean = |rates: &[(Duration, f64)]| {
+        let sum: f64 = rates.iter().map(|(_, mbit)| mbit).sum();
+        sum / rates.len() as f64
+    };
+    let (Some((first, _)), Some((last, _))) = (reports.first(), reports.last()) else {
+        return Vec::new();
+    };
+    let interval = (*last - *first).as_secs_f64() / (reports.len() - 1).max(1) as f64;
+    let packets = mean(&reports) * interval / carried.packet_mbit;
+    let most = (reports.len() / 2).max(1);
+    let length = ((PACKETS / packets).ceil() as usize).clamp(1, most);
+    reports.windows(length).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three seconds of four reports each on a line of that rate, which are of whole packets.
+    fn counted(mbit: f64, packet_mbit: f64) -> Carried {
+        let mut carried = Carried::new(packet_mbit);
+        let packets = |report: u32| (mbit * 0.25 * f64::from(report) / packet_mbit).floor();
+        for report in 1..=12 {
+            let rate = (packets(report) - packets(report - 1)) * packet_mbit / 0.25;
+            carried.note(Duration::from_millis(250) * report, rate);
+        }
+        carried
+    }
+
+    #[test]
+    fn whole_packets_do_not_hide_the_rate_of_a_slow_line() {
+        // A packet in 33 cells of 53 bytes.
+        let cells = 0.014;
+        for percent in 90..=110 {
+            let mbit = 0.5 * f64::from(percent) / 100.0;
+            let carried = counted(mbit, cells);
+            let share = carried.usual() / mbit;
+            assert!((0.975..=1.015).contains(&share), "{mbit}: {share:.3}");
+            let best = carried.best() / mbit;
+            assert!((share - 1e-9..=1.03).contains(&best), "{mbit}: {best:.3}");
+        }
+    }
+
+    #[test]
+    fn a_fast_line_is_looked_at_report_by_report() {
+        let mut carried = counted(50.0, 0.0122);
+        assert!((carried.usual() / 50.0 - 1.0).abs() < 0.01 && carried.best() < 50.6);
+        // Its pauses are not the usual.
+        for pause in 13..=20 {
+            carried.note(Duration::from_millis(250) * pause, 0.0);
+        }
+        assert!(carried.usual() > 49.5);
+        assert_eq!(carried.usual_after(Duration::from_millis(3100)), 0.0);
+        assert_eq!(Carried::new(0.01).usual(), 0.0);
+    }
+}
