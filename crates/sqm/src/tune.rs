@@ -1,7 +1,7 @@
 //! Finding the rates of a line: the highest at which the latency that load adds stays within a target.
 //!
 //! [`search`] decides and knows nothing of the machine; [`line`] changes the shaper's rates under a running load and looks at
-//! the latency; [`verify`] does so with both directions full; [`overhead`] asks how
+//! the latency, and [`carried`] tells the line's rate from that; [`verify`] looks with all directions full; [`overhead`] asks how
 //! the line frames packets; [`shaper`] is the configured shaper and the way back; [`server`] is who loads the line.
 
 mod carried;
