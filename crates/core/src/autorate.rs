@@ -47,7 +47,7 @@ use core::fmt;
 use core::ops::{Index, IndexMut};
 
 use evidence::Evidence;
-use law::{Action, Law, View};
+use law::{AIM, AIM_EACH, Action, Law, View};
 
 pub use learned::Learned;
 
@@ -330,6 +330,12 @@ const STALE: Nanos = Nanos::from_millis(500);
 const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
 /// A download of which this much arrives, in thousandths of its rate, is held back by our shaper and not by the line.
 const FILLED: u64 = 950;
+/// As much of what senders may send fills a direction, or nearly so, thousandths.
+const NEARLY_FILLED: u64 = 900;
+/// A line that falls is noticed sooner than this.
+const NOT_FILLED: Nanos = Nanos::from_millis(700);
+/// Senders that fell silent within this time did so because of what they hear now.
+const FELL_SILENT: Nanos = Nanos::from_millis(500);
 /// Senders follow a rising rate by this much in a second, thousandths.
 const FOLLOWS: u64 = 400;
 /// Downloads that have just begun send too much before they have learned what the line carries.
@@ -427,12 +433,24 @@ impl Autorate {
         let ambiguous = self.evidence.is_round_trip_only(self.now);
         let other = other(direction);
         let is_in_it = ambiguous && self.has_traffic(other);
-        let others_wire = if is_in_it { self.laws[other].wire().0 } else { 0 };
+        // A probe waits for half of a packet that is on the wire.
+        let others_wire = if is_in_it {
+            self.laws[other].wire().0 / 2
+        } else {
+            0
+        };
         View {
             queue: vote.map(|vote| vote.queue),
             anyones: if ambiguous { self.queue() } else { Nanos(0) },
             typical: vote.map_or(Nanos(0), |vote| vote.typical),
             sent: vote.map_or(self.now, |vote| vote.sent),
+            is_overdue: vote.is_some_and(|vote| vote.is_overdue),
+            expected: self.expected(direction),
+            aim: if self.has_traffic(other) && !ambiguous {
+                AIM_EACH
+            } else {
+                AIM
+            },
             rtt: self.evidence.rtt(),
             losing_probes: self.evidence.is_losing_probes(),
             achieved: load.achieved(),
@@ -445,7 +463,20 @@ impl Autorate {
             may_explore: exploring,
             is_shared: ambiguous && blame == Blame::Shared,
             may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
+            has_other_fallen: self.laws[other].has_collapsed()
+                && load.was_loaded_within(self.now, QUEUE_LASTS)
+                && load.share() < STARVED,
         }
+    }
+
+    /// The queue that senders make of what is under way when the line falls to what passes now.
+    fn expected(&self, direction: Direction) -> Nanos {
+        let load = &self.loads[direction];
+        let [passes, allowed] = [load.latest().bits_per_sec(), load.allowed];
+        if !load.was_loaded_within(self.now, FELL_SILENT) || passes >= scale(allowed, STARVED, 1000) {
+            return Nanos(0);
+        }
+        Nanos(scale(self.evidence.rtt().0, allowed - passes, passes)).min(QUEUE_LASTS)
     }
 
     /// Whether this direction has to answer for a longer round trip.
@@ -523,6 +554,11 @@ impl Autorate {
             } else {
                 Direction::Egress
             })
+        } else if self.now.since(self.loads.ingress.filled_at) > NOT_FILLED
+            && self.loads.egress.share_lately() >= NEARLY_FILLED
+        {
+            // The download has not had enough for a while to make a queue now.
+            Some(Direction::Egress)
         } else if arrives >= scale(passes, FILLED, 1000) && !self.laws.ingress.is_exploring() {
             Some(Direction::Egress)
         } else {
@@ -633,6 +669,8 @@ struct Load {
     updated_at: Instant,
     loaded_at: Instant,
     busy_at: Instant,
+    /// When it last had nearly all that it may.
+    filled_at: Instant,
     /// When it became busy after a pause.
     began_at: Instant,
     active_at: Instant,
@@ -654,6 +692,7 @@ impl Load {
             updated_at: now,
             loaded_at: now,
             busy_at: Instant(0),
+            filled_at: Instant(0),
             began_at: Instant(0),
             active_at: now,
             was_loaded: false,
@@ -671,6 +710,9 @@ impl Load {
         // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.
         let follows = scale(self.allowed, 1000 + scale(FOLLOWS, span.0, 1_000_000_000), 1000);
         self.allowed = self.rate.min(follows.max(self.rate / 2));
+        if self.latest().bits_per_sec() >= scale(self.allowed, NEARLY_FILLED, 1000) {
+            self.filled_at = now;
+        }
         if self.share() >= ACTIVE_PERMILLE {
             self.active_at = now;
         }

@@ -20,6 +20,8 @@ pub(super) struct Vote {
     pub(super) typical: Nanos,
     /// When the probe was sent that says so.
     pub(super) sent: Instant,
+    /// Whether it is a silence that says so.
+    pub(super) is_overdue: bool,
 }
 
 /// More paths than this are not kept: the one silent for longest makes room.
@@ -120,6 +122,7 @@ impl Evidence {
             queue: delay(chosen.delay),
             typical: delay(ballots.second_largest().unwrap_or(chosen.delay)),
             sent: chosen.sent,
+            is_overdue: chosen.is_overdue,
         })
     }
 
@@ -346,6 +349,7 @@ impl Path {
                 delay: answer.delays[channel(direction)].saturating_sub(least).max(0),
                 sent: answer.sent,
                 is_recent: now.since(answer.at) <= FRESH,
+                is_overdue: false,
             });
         let newest = answers.next();
         // Silence says only that the delay is at least its age: news if that is more than what was heard last.
@@ -366,6 +370,7 @@ impl Path {
             delay: late,
             sent,
             is_recent: true,
+            is_overdue: true,
         })
     }
 
@@ -440,6 +445,7 @@ struct Ballot {
     sent: Instant,
     /// Slow probing leaves old ones, which count only where there are none better.
     is_recent: bool,
+    is_overdue: bool,
 }
 
 /// The newest few, newest first.

@@ -14,6 +14,12 @@ pub(super) struct View {
     pub(super) typical: Nanos,
     /// When the probe was sent that says so.
     pub(super) sent: Instant,
+    /// Whether what says so is a probe that is not back yet: the queue is at least that.
+    pub(super) is_overdue: bool,
+    /// What becomes of all that is under way if the line has fallen to what passes now; nothing while much passes.
+    pub(super) expected: Nanos,
+    /// The queue to aim at.
+    pub(super) aim: Nanos,
     /// Of the nearest path, without a queue.
     pub(super) rtt: Nanos,
     pub(super) losing_probes: bool,
@@ -36,6 +42,8 @@ pub(super) struct View {
     pub(super) is_shared: bool,
     /// Whether a delay that does not follow the rate can only be the path's.
     pub(super) may_rebase: bool,
+    /// Whether the line has fallen far in the other direction, and this one's senders hear nothing.
+    pub(super) has_other_fallen: bool,
 }
 
 /// What the rest of the controller should do.
@@ -63,6 +71,8 @@ pub(super) struct Law {
     capacity: Option<u64>,
     /// Growth of what it is thought to carry, thousandths per second.
     pace: u64,
+    /// By how much what was found differs from what was found before, averaged, thousandths.
+    unrest: u64,
     /// How long growth waits after a queue: longer where the same capacity is found again and again.
     hold: Nanos,
     hold_until: Instant,
@@ -119,14 +129,20 @@ struct Trial {
     began_with: u64,
     /// The longest that was met.
     peak: Point,
+    /// The most of [`View::expected`].
+    expected: u64,
 }
 
 /// The queue that is aimed at, above noise: enough to know that the line is busy. It is the target of CoDel (RFC 8289).
-const AIM: u64 = 5_000_000;
+pub(super) const AIM: Nanos = Nanos::from_millis(5);
+/// The same where both directions are loaded and known apart: a round trip has both queues.
+pub(super) const AIM_EACH: Nanos = Nanos::from_millis(3);
 /// A queue above [`AIM`] is emptied in about this time.
 const DRAIN: u64 = 150_000_000;
-/// But never with less than this of the capacity, thousandths.
-const LEAST: u64 = 50;
+/// But never with less than this of the capacity, thousandths: of an upload, whose queue takes no more than what is sent to it.
+const LEAST_SENT: u64 = 50;
+/// Of a download, whose queue goes when senders reduce: once in a round trip, which our own queue makes longer.
+const LEAST_LET_IN: u64 = 700;
 /// A direction with little traffic is cut only for a queue of this much; half of what counts as "delayed" in cake-autorate.
 const BLOAT: u64 = 15_000_000;
 /// Of four delays with exponential jitter the third is half of its mean above the second, and the second seldom above one
@@ -148,8 +164,15 @@ const PROVEN: u64 = 1200;
 const QUICK: u64 = 1000;
 /// Growth with which exploring begins.
 const SLOW: u64 = 50;
+/// And this part of the line's unrest more, thousandths: one that is seldom the same is looked at sooner.
+const UNREST: u64 = 500;
 /// After a fall to less than this of what was found before, thousandths, it begins at four times that.
 const FELL: u64 = 700;
+/// A line that fell to less than this of what was sent, thousandths, with more than this queue, may have done so both ways.
+const COLLAPSED: u64 = 333;
+const COLLAPSED_QUEUE: u64 = 50_000_000;
+/// Then a direction whose senders hear nothing is limited to this much of what passes, thousandths, or they come back in a burst.
+const RETURNS: u64 = 2000;
 /// Beyond this share of what was found last, thousandths, exploring doubles its pace in this time.
 const BEYOND: u64 = 1030;
 const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
@@ -200,6 +223,7 @@ impl Law {
             reason: Reason::Start,
             capacity: None,
             pace: QUICK,
+            unrest: 0,
             hold: HOLD_MIN,
             hold_until: now,
             found: None,
@@ -228,7 +252,7 @@ impl Law {
 
     /// Whether it neither empties a queue nor would begin to for this one.
     pub(super) fn is_quiet(&self, queue: Nanos) -> bool {
-        self.trial.is_none() && queue.0 <= AIM / 2 + self.noise() + self.wire().0
+        self.trial.is_none() && queue.0 <= AIM.0 / 2 + self.noise() + self.wire().0
     }
 
     pub(super) const fn is_draining(&self) -> bool {
@@ -249,6 +273,15 @@ impl Law {
     /// Whether the queue grows as if nothing had been done.
     pub(super) const fn is_failing(&self) -> bool {
         matches!(self.trial, Some(Trial { is_failing: true, .. }))
+    }
+
+    /// Whether the line has fallen far.
+    pub(super) fn has_collapsed(&self) -> bool {
+        let Some(trial) = self.trial else { return false };
+        trial.peak.queue.max(trial.expected) > COLLAPSED_QUEUE
+            && self
+                .capacity
+                .is_some_and(|capacity| capacity < scale(trial.before, COLLAPSED, 1000))
     }
 
     /// It was not this direction's queue.
@@ -330,11 +363,14 @@ impl Law {
         let is_new = self.note(view.sent, queue);
         let queue = queue.saturating_sub(floor);
         let limit = match self.trial {
-            Some(_) => AIM,
+            Some(_) => view.aim.0,
             // One more packet may be ahead of a probe, now and then.
-            None if view.busy => AIM + view.wire.0,
+            None if view.busy => view.aim.0 + view.wire.0,
             None => BLOAT,
         };
+        if view.has_other_fallen && self.trial.is_none() && self.waits_for(view) {
+            return Action::None;
+        }
         if queue <= limit / 2 || !view.active {
             return self.grow(now, elapsed, queue, view);
         }
@@ -363,9 +399,13 @@ impl Law {
                 return Action::Rebase;
             }
         }
+        let present = self.present(now, queue, view).max(self.expected(view));
         let capacity = self.capacity.unwrap_or(self.rate);
-        let present = self.present(now, queue, view);
-        let less = scale(present.saturating_sub(AIM), 1000, DRAIN).min(1000 - LEAST);
+        let least = match self.direction {
+            Direction::Ingress => LEAST_LET_IN,
+            Direction::Egress => LEAST_SENT,
+        };
+        let less = scale(present.saturating_sub(view.aim.0), 1000, DRAIN).min(1000 - least);
         let less = if self.trial.is_some_and(|trial| now >= trial.test_at) {
             less.max(1000 - TEST)
         } else {
@@ -402,6 +442,7 @@ impl Law {
                 sent: view.sent,
                 queue: 0,
             },
+            expected: 0,
         });
         // No more than what was sent can be known of the line.
         let sent = view.peak.bits_per_sec().min(self.rate).max(self.min);
@@ -503,6 +544,31 @@ impl Law {
         queue.saturating_sub(scale(ran, capacity.saturating_sub(self.rate), capacity))
     }
 
+    /// The queue that nobody has met yet, because the line fell only just; with it goes what the line is thought to carry.
+    fn expected(&mut self, view: &View) -> u64 {
+        let Some(trial) = &mut self.trial else { return 0 };
+        if !view.is_overdue && view.sent >= trial.began_at {
+            return 0;
+        }
+        trial.expected = trial.expected.max(view.expected.0);
+        if view.is_overdue && view.expected.0 > 0 {
+            let passes = view.latest.bits_per_sec().max(self.min);
+            self.capacity = self.capacity.map(|capacity| capacity.min(passes));
+        }
+        trial.expected
+    }
+
+    /// Senders that hear nothing are expected back with what they sent last, not with what the line carried before.
+    fn waits_for(&mut self, view: &View) -> bool {
+        let most = scale(view.peak.bits_per_sec(), RETURNS, 1000).max(self.min);
+        let waits = most < self.rate;
+        if waits {
+            self.rate = most;
+            self.reason = Reason::Steady;
+        }
+        waits
+    }
+
     /// Whether the delay is not that of a queue, because it does not follow the rate; the cut is then taken back.
     fn is_of_the_path(&mut self, now: Instant, queue: u64, view: &View) -> bool {
         let Some(mut trial) = self.trial else { return false };
@@ -589,7 +655,12 @@ impl Law {
             let fell = self
                 .found
                 .is_some_and(|found| capacity < scale(found, FELL, 1000));
-            self.pace = if fell { SLOW * 4 } else { SLOW };
+            if let Some(found) = self.found {
+                let change = scale(found.abs_diff(capacity), 1000, capacity).min(1000);
+                self.unrest = self.unrest - self.unrest / 4 + change / 4;
+            }
+            let pace = SLOW + scale(self.unrest, UNREST, 1000);
+            self.pace = if fell { pace.max(SLOW * 4) } else { pace };
             self.found = Some(capacity);
             self.hold_until = now + self.hold;
             self.capacity = Some(capacity);
@@ -614,7 +685,7 @@ impl Law {
             self.reason = Reason::Steady;
             return action;
         }
-        let is_someones = view.anyones.0 > AIM / 2 + self.noise() + view.wire.0;
+        let is_someones = view.anyones.0 > view.aim.0 / 2 + self.noise() + view.wire.0;
         if is_someones || !is_far && now < self.hold_until {
             self.reason = Reason::Steady;
             return action;

@@ -169,8 +169,8 @@ fn a_late_answer_without_traffic_is_no_queue() {
 fn what_full_packets_take_each_way_is_no_queue() {
     let mut bench = loaded();
     bench.load.egress = 100;
-    // Two packets of 1514 bytes take 1.2 ms at 20 Mbit/s and 4.8 ms at 5 Mbit/s.
-    bench.delay = [Nanos::from_millis(10); 6];
+    // Two packets of 1514 bytes take 1.2 ms at 20 Mbit/s and 4.8 ms at 5 Mbit/s; and some noise.
+    bench.delay = [Nanos::from_millis(8); 6];
     for _ in 0..40 {
         bench.step();
         let rates = bench.decision.rates;
