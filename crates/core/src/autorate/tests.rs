@@ -181,6 +181,71 @@ fn what_full_packets_take_each_way_is_no_queue() {
     }
 }
 
+/// The line falls to 6 Mbit/s down and as little up; half a second of queue.
+fn fallen(mut bench: Bench) -> Bench {
+    bench.run(4000);
+    bench.delay = [Nanos::from_millis(500); 6];
+    let loaded = bench.load;
+    for _ in 0..20 {
+        for direction in Direction::BOTH.into_iter().filter(|d| loaded[*d] > 0) {
+            let rate = bench.decision.rates[direction].rate.bits_per_sec();
+            // A download arrives whatever the shaper then does with it.
+            let most = if direction == Direction::Ingress {
+                1000
+            } else {
+                100
+            };
+            bench.load[direction] = (mbit(6).bits_per_sec() * 100 / rate).clamp(1, most);
+        }
+        bench.step();
+    }
+    bench
+}
+
+#[test]
+fn a_fallen_download_keeps_most_of_what_arrives() {
+    let rate = fallen(loaded()).ingress().rate;
+    assert!(rate <= mbit(6) && rate >= mbit(3), "{rate:?}");
+}
+
+#[test]
+fn senders_that_fell_silent_with_the_line_do_not_come_back_in_a_burst() {
+    let mut bench = loaded();
+    bench.load.egress = 100;
+    let Both { ingress, egress } = fallen(bench).decision.rates;
+    assert!(
+        ingress.rate <= mbit(6) && egress.rate <= mbit(13),
+        "{ingress:?} {egress:?}"
+    );
+}
+
+#[test]
+fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.answering = false;
+    let lost = bench.now;
+    for _ in 0..5 {
+        let rate = bench.ingress().rate.bits_per_sec();
+        bench.load.ingress = (mbit(6).bits_per_sec() * 100 / rate).min(100);
+        for reflector in 0..6 {
+            let at = bench.now;
+            bench.controller.step(
+                at,
+                &[Sample {
+                    at,
+                    signal: Signal::Waiting {
+                        reflector,
+                        sent: lost,
+                    },
+                }],
+            );
+        }
+        bench.step();
+    }
+    assert!(bench.ingress().rate <= mbit(6), "{:?}", bench.ingress());
+}
+
 #[test]
 fn only_the_loaded_direction_is_cut_for_a_round_trip() {
     let mut bench = loaded();
