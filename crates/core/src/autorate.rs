@@ -461,6 +461,7 @@ impl Autorate {
             active: self.now.since(load.active_at) <= QUEUE_LASTS,
             wire: Nanos(self.laws[direction].wire().0 + others_wire),
             may_explore: exploring,
+            takes_turns: ambiguous,
             is_shared: ambiguous && blame == Blame::Shared,
             may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
             has_other_fallen: self.laws[other].has_collapsed()

@@ -38,6 +38,8 @@ pub(super) struct View {
     pub(super) wire: Nanos,
     /// Whether more than the ceiling may be tried now.
     pub(super) may_explore: bool,
+    /// Whether directions are not told apart, so that they explore one at a time when both are loaded.
+    pub(super) takes_turns: bool,
     /// Whether the queue may as well be the other direction's.
     pub(super) is_shared: bool,
     /// Whether a delay that does not follow the rate can only be the path's.
@@ -81,6 +83,8 @@ pub(super) struct Law {
     /// Newest last.
     track: [Option<Point>; Self::POINTS],
     trial: Option<Trial>,
+    /// When there was last no queue to cut for.
+    clear_at: Instant,
     /// How far votes are apart while nothing is cut, averaged, nanoseconds.
     spread: u64,
     known_at: Instant,
@@ -136,7 +140,9 @@ struct Trial {
 /// The queue that is aimed at, above noise: enough to know that the line is busy. It is the target of CoDel (RFC 8289).
 pub(super) const AIM: Nanos = Nanos::from_millis(5);
 /// The same where both directions are loaded and known apart: a round trip has both queues.
-pub(super) const AIM_EACH: Nanos = Nanos::from_millis(3);
+pub(super) const AIM_EACH: Nanos = Nanos::from_micros(1500);
+/// A queue of less than [`AIM`] must last for this long to be believed: votes of four probes each, one after the other.
+const LASTS: Nanos = Nanos::from_millis(200);
 /// A queue above [`AIM`] is emptied in about this time.
 const DRAIN: u64 = 150_000_000;
 /// But never with less than this of the capacity, thousandths: of an upload, whose queue takes no more than what is sent to it.
@@ -164,7 +170,8 @@ const PROVEN: u64 = 1200;
 const QUICK: u64 = 1000;
 /// Growth with which exploring begins.
 const SLOW: u64 = 50;
-/// And this part of the line's unrest more, thousandths: one that is seldom the same is looked at sooner.
+/// And this part of the line's unrest more, thousandths, where directions explore in turns: one that is seldom the same must be
+/// found again within a turn.
 const UNREST: u64 = 500;
 /// After a fall to less than this of what was found before, thousandths, it begins at four times that.
 const FELL: u64 = 700;
@@ -229,6 +236,7 @@ impl Law {
             found: None,
             track: [None; Self::POINTS],
             trial: None,
+            clear_at: now,
             spread: 0,
             known_at: now,
             stepped_at: now,
@@ -372,9 +380,14 @@ impl Law {
             return Action::None;
         }
         if queue <= limit / 2 || !view.active {
+            self.clear_at = now;
             return self.grow(now, elapsed, queue, view);
         }
-        if self.trial.is_none() && queue <= limit {
+        if queue <= limit {
+            self.clear_at = now;
+        }
+        let is_believed = queue > AIM.0 + view.wire.0 || now.since(self.clear_at) >= LASTS;
+        if self.trial.is_none() && (queue <= limit || !is_believed) {
             self.reason = if view.loaded {
                 Reason::Steady
             } else {
@@ -659,7 +672,8 @@ impl Law {
                 let change = scale(found.abs_diff(capacity), 1000, capacity).min(1000);
                 self.unrest = self.unrest - self.unrest / 4 + change / 4;
             }
-            let pace = SLOW + scale(self.unrest, UNREST, 1000);
+            let unrest = if view.takes_turns { self.unrest } else { 0 };
+            let pace = SLOW + scale(unrest, UNREST, 1000);
             self.pace = if fell { pace.max(SLOW * 4) } else { pace };
             self.found = Some(capacity);
             self.hold_until = now + self.hold;
