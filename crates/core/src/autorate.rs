@@ -12,7 +12,10 @@
 //!   its age, so that a collapse is seen before its replies arrive. Votes that contradict each other count as none.
 //! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
 //!   to it it carries `sent * time / (time + growth of the delay)`. The rate is that, less what empties the queue down to
-//!   5 ms in a tenth of a second or two.
+//!   5 ms in a tenth of a second or two; down to 1.5 ms each where both directions are loaded and told apart. A download keeps
+//!   seven tenths of it: its queue goes as senders reduce, once in a round trip, of which our own queue would be a part.
+//! * **A fall.** When senders fall silent and probes are overdue, the line is taken to carry what still passes, and all that
+//!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to twice what passes.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
 //!   other stays below what was found, and the first is accused of a queue, unless the arrivals say otherwise. What does not
@@ -459,12 +462,14 @@ impl Autorate {
             loaded,
             busy: load.share() >= BUSY_PERMILLE,
             active: self.now.since(load.active_at) <= QUEUE_LASTS,
+            carries: load.carries_something(),
             wire: Nanos(self.laws[direction].wire().0 + others_wire),
             may_explore: exploring,
             takes_turns: ambiguous,
             is_shared: ambiguous && blame == Blame::Shared,
             may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
             has_other_fallen: self.laws[other].has_collapsed()
+                && self.loads[other].carries_something()
                 && load.was_loaded_within(self.now, QUEUE_LASTS)
                 && load.share() < STARVED,
         }
@@ -474,7 +479,9 @@ impl Autorate {
     fn expected(&self, direction: Direction) -> Nanos {
         let load = &self.loads[direction];
         let [passes, allowed] = [load.latest().bits_per_sec(), load.allowed];
-        if !load.was_loaded_within(self.now, FELL_SILENT) || passes >= scale(allowed, STARVED, 1000) {
+        // Nothing at all passes when nobody sends.
+        let is_little = passes < scale(allowed, STARVED, 1000) && load.carries_something();
+        if !is_little || !load.was_loaded_within(self.now, FELL_SILENT) {
             return Nanos(0);
         }
         Nanos(scale(self.evidence.rtt().0, allowed - passes, passes)).min(QUEUE_LASTS)
@@ -741,6 +748,10 @@ impl Load {
 
     fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
         self.was_loaded && now.since(self.loaded_at) <= span
+    }
+
+    fn carries_something(&self) -> bool {
+        self.latest().bits_per_sec() >= scale(self.allowed, ACTIVE_PERMILLE, 1000)
     }
 
     fn achieved(&self) -> Rate {

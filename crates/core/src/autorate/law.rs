@@ -34,6 +34,8 @@ pub(super) struct View {
     pub(super) busy: bool,
     /// Whether there was any traffic to speak of lately: without it there is no queue, whatever a late answer says.
     pub(super) active: bool,
+    /// Whether there is any now: when nobody sends, nothing is learned of the line, and silence says nothing of a queue.
+    pub(super) carries: bool,
     /// What a packet of full size takes, each way that the delay is of.
     pub(super) wire: Nanos,
     /// Whether more than the ceiling may be tried now.
@@ -210,6 +212,8 @@ const STANDS: Nanos = Nanos::from_millis(1000);
 const TEST: u64 = 880;
 /// While a queue does not grow, the line is not thought to carry less than this of what it did at first, thousandths.
 const HOLDS: u64 = 930;
+/// A line that carries this much of what it may, thousandths, is not what silenced the probes.
+const FLOWS: u64 = 600;
 /// Without signals the rate stays for this long, then goes to base by so many thousandths per second.
 const HOLD_BLIND: Nanos = Nanos::from_millis(5000);
 const DECAY: u64 = 20;
@@ -342,11 +346,14 @@ impl Law {
             return;
         }
         // Traffic flows on: it was the signals that failed, not the line.
-        if let Some(trial) = self.trial
-            && view.achieved.bits_per_sec() > trial.before / 2
-        {
-            self.rate = trial.before;
-            self.capacity = trial.capacity_before;
+        if let Some(trial) = self.trial {
+            let flows = view.achieved.bits_per_sec();
+            if flows > trial.before / 2 {
+                self.rate = trial.before;
+                self.capacity = trial.capacity_before;
+            } else if flows > scale(self.rate, FLOWS, 1000) {
+                self.rate = self.rate.max(self.base.min(trial.before));
+            }
         }
         self.trial = None;
         if !view.loaded {
@@ -371,7 +378,7 @@ impl Law {
         let is_new = self.note(view.sent, queue);
         let queue = queue.saturating_sub(floor);
         let limit = match self.trial {
-            Some(_) => view.aim.0,
+            Some(_) => AIM.0,
             // One more packet may be ahead of a probe, now and then.
             None if view.busy => view.aim.0 + view.wire.0,
             None => BLOAT,
@@ -379,7 +386,7 @@ impl Law {
         if view.has_other_fallen && self.trial.is_none() && self.waits_for(view) {
             return Action::None;
         }
-        if queue <= limit / 2 || !view.active {
+        if queue <= limit / 2 || !view.active || view.is_overdue && !view.carries {
             self.clear_at = now;
             return self.grow(now, elapsed, queue, view);
         }
@@ -499,6 +506,9 @@ impl Law {
         let (Some(capacity), Some(measured)) = (self.capacity, self.measured(view)) else {
             return;
         };
+        if !view.carries {
+            return;
+        }
         // What does not grow may be no queue at all, and then what is measured is only what was sent.
         let reference = self.trial.and_then(|trial| trial.reference);
         let is_filled = view.latest.bits_per_sec() >= scale(self.rate, HOLDS, 1000);

@@ -247,6 +247,32 @@ fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
 }
 
 #[test]
+fn a_load_that_ends_while_reflectors_fall_silent_is_no_fall() {
+    let mut bench = loaded();
+    bench.load.egress = 100;
+    bench.run(4000);
+    let before = bench.decision.rates;
+    bench.answering = false;
+    bench.load = Both::default();
+    let sent = bench.now;
+    for _ in 0..60 {
+        let at = bench.now;
+        let waiting = (0..6).map(|reflector| Sample {
+            at,
+            signal: Signal::Waiting { reflector, sent },
+        });
+        bench.controller.step(at, &waiting.collect::<Vec<_>>());
+        bench.step();
+    }
+    let after = bench.decision.rates;
+    assert!(after.ingress.rate >= before.ingress.rate, "{after:?}");
+    assert!(
+        after.egress.rate.bits_per_sec() * 2 >= before.egress.rate.bits_per_sec(),
+        "{after:?}"
+    );
+}
+
+#[test]
 fn only_the_loaded_direction_is_cut_for_a_round_trip() {
     let mut bench = loaded();
     bench.run(2000);

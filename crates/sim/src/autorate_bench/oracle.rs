@@ -29,6 +29,8 @@ const QUEUE: u64 = 5_000_000;
 const DRAIN: u64 = 100_000_000;
 /// Of the line's rate, thousandths.
 const SHARE: u64 = 980;
+/// A download's queue goes as its senders reduce, once in a round trip: with less, our own queue would lengthen that.
+const LEAST_LET_IN: u64 = 700;
 
 impl Oracle {
     pub(super) const fn new(bounds: Both<Bounds>, late: Nanos) -> Self {
@@ -60,7 +62,11 @@ impl Oracle {
 
     fn choice(&self, direction: Direction, known: &Truth) -> Choice {
         let surplus = known.delay[direction].0.saturating_sub(QUEUE).min(DRAIN);
-        let share = SHARE * (DRAIN - surplus) / DRAIN;
+        let least = match direction {
+            Direction::Ingress => LEAST_LET_IN,
+            Direction::Egress => 0,
+        };
+        let share = (SHARE * (DRAIN - surplus) / DRAIN).max(least);
         let wanted = Rate::from_bits_per_sec(known.capacity[direction].bits_per_sec() / 1000 * share);
         let Bounds { min, max, .. } = self.bounds[direction];
         let rate = wanted.max(min.unwrap_or(wanted)).min(max.unwrap_or(wanted));
