@@ -183,6 +183,13 @@ fn source(mut stream: &TcpStream, stop: &AtomicBool) {
 fn sink(flow: &Flow, max_rate: Option<u64>, stop: &AtomicBool) {
     /// Of its rate, what a flow that was late may catch up with: more, and one that had paused would exceed it for long.
     const BURST: Duration = Duration::from_millis(50);
+    /// What a receive window holds has arrived: it may be a quarter of a second's, or it would be counted beyond the rate.
+    const LEAST_WINDOW: u64 = 128 << 10;
+    if let Some(rate) = max_rate {
+        let window = usize::try_from((rate / 4).max(LEAST_WINDOW)).unwrap_or(usize::MAX);
+        // Without it a flow is only a little ahead at first.
+        let _ = socket2::SockRef::from(&flow.stream).set_recv_buffer_size(window);
+    }
     let mut due = Instant::now();
     let mut buffer = vec![0; READ_SIZE];
     while !stop.load(Ordering::Acquire) {
