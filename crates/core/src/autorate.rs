@@ -15,7 +15,7 @@
 //!   5 ms in a tenth of a second or two; down to 1.5 ms each where both directions are loaded and told apart. A download keeps
 //!   seven tenths of it: its queue goes as senders reduce, once in a round trip, of which our own queue would be a part.
 //! * **A fall.** When senders fall silent and probes are overdue, the line is taken to carry what still passes, and all that
-//!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to twice what passes.
+//!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
 //!   other stays below what was found, and the first is accused of a queue, unless the arrivals say otherwise. What does not
@@ -39,9 +39,11 @@ pub mod cake_autorate;
 mod evidence;
 mod law;
 mod learned;
+mod load;
 pub mod memory;
 pub mod record;
 pub mod replay;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +52,9 @@ use core::fmt;
 use core::ops::{Index, IndexMut};
 
 use evidence::Evidence;
-use law::{AIM, AIM_EACH, Action, Law, View};
+use law::{AIM, AIM_EACH, Action, Law};
+use load::Load;
+use view::View;
 
 pub use learned::Learned;
 
@@ -251,6 +255,8 @@ pub enum Reason {
     Decay,
     /// What this hour usually has.
     Learned,
+    /// The line has fallen far the other way, and senders are silent: what passed last.
+    OtherFell,
 }
 
 impl Reason {
@@ -277,6 +283,9 @@ impl fmt::Display for Reason {
             Self::SignalsLost => f.write_str("no signals: rate stays"),
             Self::Decay => f.write_str("towards base"),
             Self::Learned => f.write_str("as learned for this hour"),
+            Self::OtherFell => {
+                f.write_str("the line fell the other way, senders are silent: what passed last")
+            }
         }
     }
 }
@@ -339,13 +348,13 @@ const NEARLY_FILLED: u64 = 900;
 const NOT_FILLED: Nanos = Nanos::from_millis(700);
 /// Senders that fell silent within this time did so because of what they hear now.
 const FELL_SILENT: Nanos = Nanos::from_millis(500);
-/// Senders follow a rising rate by this much in a second, thousandths.
-const FOLLOWS: u64 = 400;
 /// Downloads that have just begun send too much before they have learned what the line carries.
-const BEGINS: Nanos = Nanos::from_millis(1000);
+const BEGINS: Nanos = Nanos::from_millis(600);
 /// Of which as little arrives while it was loaded: the line holds it back.
 /// No sender's own decrease is as deep.
 const STARVED: u64 = 500;
+/// A queue of acknowledgements of this much holds a download back.
+const STARVES: Nanos = Nanos::from_millis(15);
 /// More than this is what senders send before they hear of the shaper's drops.
 const OVERSHOT: u64 = 1080;
 /// How long a direction may explore before the other's turn, where only round trips are known.
@@ -468,6 +477,7 @@ impl Autorate {
             takes_turns: ambiguous,
             is_shared: ambiguous && blame == Blame::Shared,
             may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
+            has_other_collapsed: self.laws[other].has_collapsed(),
             has_other_fallen: self.laws[other].has_collapsed()
                 && self.loads[other].carries_something()
                 && load.was_loaded_within(self.now, QUEUE_LASTS)
@@ -512,7 +522,11 @@ impl Autorate {
                 self.loads.ingress.latest().bits_per_sec(),
                 self.loads.ingress.allowed,
             ];
-            self.accused = if arrives >= scale(passes, STARVED, 1000) {
+            let is_as_allowed = arrives >= scale(passes, STARVED, 1000);
+            // What is allowed to a download that has fallen far is hardly more than arrives.
+            let is_innocent =
+                !self.laws.ingress.has_collapsed() && (is_as_allowed || self.has_upload_queue());
+            self.accused = if is_innocent {
                 Accused::First(Direction::Egress)
             } else {
                 Accused::Both
@@ -572,6 +586,15 @@ impl Autorate {
         } else {
             Some(self.turn)
         }
+    }
+
+    /// Whether the answers say that the upload has a queue, which starves a download of acknowledgements, and the download none.
+    fn has_upload_queue(&self) -> bool {
+        let [down, up] = Direction::BOTH.map(|direction| {
+            let vote = self.evidence.vote(direction, self.now, false);
+            vote.map_or(Nanos(0), |vote| vote.queue)
+        });
+        up > STARVES && up.0 > 2 * down.0
     }
 
     /// The queue of either direction.
@@ -664,133 +687,6 @@ const fn other(direction: Direction) -> Direction {
         Direction::Ingress => Direction::Egress,
         Direction::Egress => Direction::Ingress,
     }
-}
-
-/// The traffic of one direction: a mean over the last 200 ms or so, and when it last mattered.
-#[derive(Clone, Debug)]
-struct Load {
-    /// The last spans, newest last: bits and nanoseconds.
-    spans: [(u64, u64); Self::SPANS],
-    rate: u64,
-    /// What senders may know of it.
-    allowed: u64,
-    updated_at: Instant,
-    loaded_at: Instant,
-    busy_at: Instant,
-    /// When it last had nearly all that it may.
-    filled_at: Instant,
-    /// When it became busy after a pause.
-    began_at: Instant,
-    active_at: Instant,
-    was_loaded: bool,
-}
-
-impl Load {
-    const SPANS: usize = 4;
-    /// Between bursts of packets, "loaded" holds on for this long.
-    const HOLDS: Nanos = Nanos::from_millis(400);
-    /// Without a report for this long, nothing passes.
-    const SILENT: Nanos = Nanos::from_millis(1000);
-
-    const fn new(now: Instant) -> Self {
-        Self {
-            spans: [(0, 0); Self::SPANS],
-            rate: 0,
-            allowed: 0,
-            updated_at: now,
-            loaded_at: now,
-            busy_at: Instant(0),
-            filled_at: Instant(0),
-            began_at: Instant(0),
-            active_at: now,
-            was_loaded: false,
-        }
-    }
-
-    fn add(&mut self, now: Instant, bytes: Bytes, span: Nanos, rate: Rate) {
-        if span.0 == 0 {
-            return;
-        }
-        self.spans.rotate_left(1);
-        self.spans[Self::SPANS - 1] = (bytes.0.saturating_mul(8), span.0);
-        self.updated_at = now;
-        self.rate = rate.bits_per_sec();
-        // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.
-        let follows = scale(self.allowed, 1000 + scale(FOLLOWS, span.0, 1_000_000_000), 1000);
-        self.allowed = self.rate.min(follows.max(self.rate / 2));
-        if self.latest().bits_per_sec() >= scale(self.allowed, NEARLY_FILLED, 1000) {
-            self.filled_at = now;
-        }
-        if self.share() >= ACTIVE_PERMILLE {
-            self.active_at = now;
-        }
-        if self.share().max(self.share_lately()) >= BUSY_PERMILLE {
-            if now.since(self.busy_at) > QUEUE_LASTS {
-                self.began_at = now;
-            }
-            self.busy_at = now;
-        }
-        if self.share() >= LOADED_PERMILLE {
-            self.loaded_at = now;
-            self.was_loaded = true;
-        }
-    }
-
-    fn on_time(&mut self, now: Instant) {
-        if now.since(self.updated_at) >= Self::SILENT {
-            self.spans = [(0, 0); Self::SPANS];
-        }
-    }
-
-    fn is_loaded(&self, now: Instant) -> bool {
-        self.was_loaded_within(now, Self::HOLDS)
-    }
-
-    fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
-        self.was_loaded && now.since(self.loaded_at) <= span
-    }
-
-    fn carries_something(&self) -> bool {
-        self.latest().bits_per_sec() >= scale(self.allowed, ACTIVE_PERMILLE, 1000)
-    }
-
-    fn achieved(&self) -> Rate {
-        mean(&self.spans)
-    }
-
-    fn latest(&self) -> Rate {
-        mean(&self.spans[Self::SPANS / 2..])
-    }
-
-    /// The most that any of the spans carried.
-    fn peak(&self) -> Rate {
-        let peak = self
-            .spans
-            .iter()
-            .map(|(bits, nanos)| per_second(u128::from(*bits), u128::from(*nanos)));
-        Rate::from_bits_per_sec(peak.max().unwrap_or(0))
-    }
-
-    /// Of the rate, in thousandths.
-    fn share(&self) -> u64 {
-        scale(self.achieved().bits_per_sec(), 1000, self.rate)
-    }
-
-    fn share_lately(&self) -> u64 {
-        scale(self.latest().bits_per_sec(), 1000, self.rate)
-    }
-}
-
-fn mean(spans: &[(u64, u64)]) -> Rate {
-    let (bits, nanos) = spans.iter().fold((0u128, 0u128), |(b, n), (bits, nanos)| {
-        (b + u128::from(*bits), n + u128::from(*nanos))
-    });
-    Rate::from_bits_per_sec(per_second(bits, nanos))
-}
-
-/// Bits per second; nothing in no time is nothing.
-fn per_second(bits: u128, nanos: u128) -> u64 {
-    u64::try_from(bits * 1_000_000_000 / nanos.max(1)).unwrap_or(u64::MAX)
 }
 
 /// `value * numerator / denominator`, rounded down, saturating; a zero denominator counts as one.

@@ -42,6 +42,8 @@ const RELIABLE: u32 = 205;
 const TIE: i64 = 30_000_000;
 /// Of 1024: a path that disagreed more often than this lately has no vote.
 const DISCORD: u32 = 512;
+/// No path is longer, whatever its reflector's clock says.
+const FARTHEST: Nanos = Nanos::from_millis(10_000);
 /// A one-way delay that moves by more than this was a clock, not a queue.
 const CLOCK_STEP: i64 = 10_000_000_000;
 
@@ -134,7 +136,7 @@ impl Evidence {
     /// The round trip of the nearest path without any queue.
     pub(super) fn rtt(&self) -> Nanos {
         let rtts = self.paths.iter().filter_map(Path::rtt);
-        Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0))
+        Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(FARTHEST)
     }
 
     /// Whether more probes are lost than by chance: at a full buffer, not on a longer path.
@@ -229,8 +231,9 @@ impl Evidence {
     }
 }
 
-/// Half a day: far beyond any delay, far from overflow.
-const LONGEST: i64 = 43_200_000_000_000;
+/// 36 years: far beyond the difference of any two clocks, one of which may show the time of day and the other that since the
+/// start; far from overflow.
+const LONGEST: i64 = 1 << 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Id {

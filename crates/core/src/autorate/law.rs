@@ -1,54 +1,8 @@
 //! How the rate of one direction follows from the queue at the line and the traffic.
 
+use super::view::View;
 use super::{Bounds, Choice, Direction, Reason, scale};
 use crate::units::{Instant, Nanos, Rate};
-
-/// What a step sees of its direction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View {
-    /// The delay that the queue at the line adds; none while nothing is known.
-    pub(super) queue: Option<Nanos>,
-    /// The same, whoever's it is.
-    pub(super) anyones: Nanos,
-    /// [`Self::queue`] with bursts that come and go.
-    pub(super) typical: Nanos,
-    /// When the probe was sent that says so.
-    pub(super) sent: Instant,
-    /// Whether what says so is a probe that is not back yet: the queue is at least that.
-    pub(super) is_overdue: bool,
-    /// What becomes of all that is under way if the line has fallen to what passes now; nothing while much passes.
-    pub(super) expected: Nanos,
-    /// The queue to aim at.
-    pub(super) aim: Nanos,
-    /// Of the nearest path, without a queue.
-    pub(super) rtt: Nanos,
-    pub(super) losing_probes: bool,
-    /// What passes the shaper.
-    pub(super) achieved: Rate,
-    /// The most that passed it lately.
-    pub(super) peak: Rate,
-    /// What passed it in the last tenth of a second.
-    pub(super) latest: Rate,
-    pub(super) loaded: bool,
-    /// Whether it has enough traffic to make a queue.
-    pub(super) busy: bool,
-    /// Whether there was any traffic to speak of lately: without it there is no queue, whatever a late answer says.
-    pub(super) active: bool,
-    /// Whether there is any now: when nobody sends, nothing is learned of the line, and silence says nothing of a queue.
-    pub(super) carries: bool,
-    /// What a packet of full size takes, each way that the delay is of.
-    pub(super) wire: Nanos,
-    /// Whether more than the ceiling may be tried now.
-    pub(super) may_explore: bool,
-    /// Whether directions are not told apart, so that they explore one at a time when both are loaded.
-    pub(super) takes_turns: bool,
-    /// Whether the queue may as well be the other direction's.
-    pub(super) is_shared: bool,
-    /// Whether a delay that does not follow the rate can only be the path's.
-    pub(super) may_rebase: bool,
-    /// Whether the line has fallen far in the other direction, and this one's senders hear nothing.
-    pub(super) has_other_fallen: bool,
-}
 
 /// What the rest of the controller should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +41,8 @@ pub(super) struct Law {
     trial: Option<Trial>,
     /// When there was last no queue to cut for.
     clear_at: Instant,
+    /// When there was last none at all, or one to cut for.
+    decided_at: Instant,
     /// How far votes are apart while nothing is cut, averaged, nanoseconds.
     spread: u64,
     known_at: Instant,
@@ -133,6 +89,8 @@ struct Trial {
     began_at: Instant,
     /// The queue that it began with.
     began_with: u64,
+    /// When it came down to the least rate, or the queue last became less there.
+    least: Option<Point>,
     /// The longest that was met.
     peak: Point,
     /// The most of [`View::expected`].
@@ -145,6 +103,10 @@ pub(super) const AIM: Nanos = Nanos::from_millis(5);
 pub(super) const AIM_EACH: Nanos = Nanos::from_micros(1500);
 /// A queue of less than [`AIM`] must last for this long to be believed: votes of four probes each, one after the other.
 const LASTS: Nanos = Nanos::from_millis(200);
+/// A queue too small to cut for that lasts for so long may as well be a path that became a little longer: growing shows which.
+const LINGERS: Nanos = Nanos::from_millis(300);
+/// Probes sent before a fall are back this long after a round trip.
+const STRAYS: Nanos = Nanos::from_millis(200);
 /// A queue above [`AIM`] is emptied in about this time.
 const DRAIN: u64 = 150_000_000;
 /// But never with less than this of the capacity, thousandths: of an upload, whose queue takes no more than what is sent to it.
@@ -180,8 +142,6 @@ const FELL: u64 = 700;
 /// A line that fell to less than this of what was sent, thousandths, with more than this queue, may have done so both ways.
 const COLLAPSED: u64 = 333;
 const COLLAPSED_QUEUE: u64 = 50_000_000;
-/// Then a direction whose senders hear nothing is limited to this much of what passes, thousandths, or they come back in a burst.
-const RETURNS: u64 = 2000;
 /// Beyond this share of what was found last, thousandths, exploring doubles its pace in this time.
 const BEYOND: u64 = 1030;
 const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
@@ -241,6 +201,7 @@ impl Law {
             track: [None; Self::POINTS],
             trial: None,
             clear_at: now,
+            decided_at: now,
             spread: 0,
             known_at: now,
             stepped_at: now,
@@ -345,6 +306,7 @@ impl Law {
         if blind_for < BLIND_AFTER {
             return;
         }
+        self.reason = Reason::SignalsLost;
         // Traffic flows on: it was the signals that failed, not the line.
         if let Some(trial) = self.trial {
             let flows = view.achieved.bits_per_sec();
@@ -353,6 +315,7 @@ impl Law {
                 self.capacity = trial.capacity_before;
             } else if flows > scale(self.rate, FLOWS, 1000) {
                 self.rate = self.rate.max(self.base.min(trial.before));
+                self.reason = Reason::Decay;
             }
         }
         self.trial = None;
@@ -361,7 +324,6 @@ impl Law {
             self.reason = Reason::Unloaded;
             return;
         }
-        self.reason = Reason::SignalsLost;
         if blind_for >= HOLD_BLIND {
             let step = scale(self.rate, DECAY * elapsed, 1000 * SECOND).max(1);
             self.rate = if self.rate > self.base {
@@ -377,21 +339,28 @@ impl Law {
         let floor = self.noise() + view.wire.0;
         let is_new = self.note(view.sent, queue);
         let queue = queue.saturating_sub(floor);
-        let limit = match self.trial {
-            Some(_) => AIM.0,
+        let limit = if self.trial.is_none() && !view.busy {
+            BLOAT
+        } else {
             // One more packet may be ahead of a probe, now and then.
-            None if view.busy => view.aim.0 + view.wire.0,
-            None => BLOAT,
+            view.aim.0 + view.wire.0
         };
         if view.has_other_fallen && self.trial.is_none() && self.waits_for(view) {
             return Action::None;
         }
-        if queue <= limit / 2 || !view.active || view.is_overdue && !view.carries {
-            self.clear_at = now;
+        let is_none = queue <= limit / 2 && !self.is_unheard(now, view);
+        if is_none || !view.active || view.is_overdue && !view.carries {
+            (self.clear_at, self.decided_at) = (now, now);
             return self.grow(now, elapsed, queue, view);
+        }
+        if queue > limit || self.trial.is_some() {
+            self.decided_at = now;
         }
         if queue <= limit {
             self.clear_at = now;
+            if now.since(self.decided_at) >= LINGERS {
+                return self.grow(now, elapsed, queue, view);
+            }
         }
         let is_believed = queue > AIM.0 + view.wire.0 || now.since(self.clear_at) >= LASTS;
         if self.trial.is_none() && (queue <= limit || !is_believed) {
@@ -458,6 +427,7 @@ impl Law {
             is_shared: view.is_shared,
             began_at: now,
             began_with: view.queue.unwrap_or(Nanos(0)).0,
+            least: None,
             peak: Point {
                 sent: view.sent,
                 queue: 0,
@@ -581,13 +551,22 @@ impl Law {
         trial.expected
     }
 
-    /// Senders that hear nothing are expected back with what they sent last, not with what the line carried before.
+    /// Whether all that is known is from before the fall that it is cut for.
+    fn is_unheard(&self, now: Instant, view: &View) -> bool {
+        self.trial.is_some_and(|trial| {
+            trial.expected > 0
+                && view.sent < trial.began_at
+                && now.since(trial.began_at).0 < 2 * view.rtt.0 + STRAYS.0
+        })
+    }
+
+    /// Senders that hear nothing come back in a burst: limited to what they sent last, not to what the line carried before.
     fn waits_for(&mut self, view: &View) -> bool {
-        let most = scale(view.peak.bits_per_sec(), RETURNS, 1000).max(self.min);
+        let most = view.peak.bits_per_sec().max(self.min);
         let waits = most < self.rate;
         if waits {
             self.rate = most;
-            self.reason = Reason::Steady;
+            self.reason = Reason::OtherFell;
         }
         waits
     }
@@ -601,6 +580,13 @@ impl Law {
             sent: view.sent,
             queue,
         };
+        if self.is_cut_in_vain(now, &mut trial, queue, view) {
+            trial.is_helpless = true;
+            if !view.losing_probes && view.may_rebase {
+                self.begin_again(queue);
+                return true;
+            }
+        }
         if view.sent < trial.effective_at {
             self.trial = Some(trial);
             return false;
@@ -658,6 +644,30 @@ impl Law {
         false
     }
 
+    /// Whether the least rate has not made the queue less for a while: that rate the line is said to carry, so that what stays is
+    /// the path's, or waits in our own shaper, which has hardly room for another direction's acknowledgements.
+    fn is_cut_in_vain(&self, now: Instant, trial: &mut Trial, queue: u64, view: &View) -> bool {
+        if self.rate > self.min {
+            trial.least = None;
+            return false;
+        }
+        let here = Point { sent: now, queue };
+        let least = trial.least.get_or_insert(here);
+        if queue + MOVED.max(least.queue / 8) < least.queue {
+            *least = here;
+        }
+        view.sent.since(least.sent) >= STANDS
+    }
+
+    /// From a little more than nothing, as if nothing were known of the line.
+    fn begin_again(&mut self, queue: u64) {
+        self.trial = None;
+        self.capacity = None;
+        self.found = None;
+        self.rate = 2 * self.min;
+        self.reason = Reason::PathChanged { by: Nanos(queue) };
+    }
+
     /// No queue.
     fn grow(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
         let mut action = Action::None;
@@ -710,7 +720,7 @@ impl Law {
             return action;
         }
         let is_someones = view.anyones.0 > view.aim.0 / 2 + self.noise() + view.wire.0;
-        if is_someones || !is_far && now < self.hold_until {
+        if is_someones || view.has_other_collapsed || !is_far && now < self.hold_until {
             self.reason = Reason::Steady;
             return action;
         }

@@ -285,6 +285,7 @@ mod tests {
                 Reason::SignalsLost,
                 Reason::Decay,
                 Reason::Learned,
+                Reason::OtherFell,
             ]),
         ]
     }

@@ -31,6 +31,8 @@ struct Bench {
     /// Of the rate, in percent.
     load: Both<u64>,
     answering: bool,
+    /// Answers tell which way the delay is: that of a download, and of the upload so much.
+    upload_delay: Option<Nanos>,
     decision: Decision,
 }
 
@@ -52,6 +54,7 @@ impl Bench {
                 egress: 0,
             },
             answering: true,
+            upload_delay: None,
         }
     }
 
@@ -80,11 +83,22 @@ impl Bench {
             .collect();
         if self.answering && self.decision.probes != Probes::Off {
             let reflector = (self.steps % 6) as u16;
-            let rtt = Nanos(RTT.0 + self.delay[usize::from(reflector)].0);
-            let signal = Signal::Echo {
-                reflector,
-                sent: Instant(at.0 - rtt.0),
-                rtt,
+            let delay = self.delay[usize::from(reflector)];
+            let signal = match self.upload_delay {
+                None => {
+                    let rtt = Nanos(RTT.0 + delay.0);
+                    Signal::Echo {
+                        reflector,
+                        sent: Instant(at.0 - rtt.0),
+                        rtt,
+                    }
+                }
+                Some(upload_delay) => Signal::OneWay {
+                    reflector,
+                    sent: Instant(at.0 - RTT.0 - delay.0 - upload_delay.0),
+                    ingress: i64::try_from(RTT.0 / 2 + delay.0).expect("a short delay"),
+                    egress: i64::try_from(RTT.0 / 2 + upload_delay.0).expect("a short delay"),
+                },
             };
             samples.push(Sample { at, signal });
         }
@@ -292,6 +306,43 @@ fn a_longer_path_is_learned_within_ten_seconds() {
 }
 
 #[test]
+fn a_path_that_becomes_a_little_longer_one_way_does_not_end_growth() {
+    let mut bench = loaded();
+    bench.upload_delay = Some(Nanos(0));
+    bench.load.egress = 100;
+    bench.run(300);
+    // Less than two full packets and what is aimed at, more than half of it.
+    bench.delay = [Nanos::from_micros(1700); 6];
+    bench.run(1000);
+    let before = bench.ingress().rate;
+    bench.run(4000);
+    assert!(bench.ingress().rate > before, "{before:?} {:?}", bench.ingress());
+}
+
+#[test]
+fn a_rate_too_low_for_acknowledgements_does_not_hold_itself_down() {
+    let mut bench = loaded();
+    bench.upload_delay = Some(Nanos(0));
+    bench.load.egress = 100;
+    bench.run(4000);
+    let rate = |bench: &Bench| bench.decision.rates.egress.rate;
+    let mut queue = 300;
+    for _ in 0..40 {
+        bench.upload_delay = Some(Nanos::from_millis(queue));
+        queue += 5;
+        bench.step();
+    }
+    assert_eq!(rate(&bench), mbit(1));
+    // The line is well again, but acknowledgements and probes wait in our own shaper for as long as it has less than they need.
+    for _ in 0..200 {
+        queue = if rate(&bench) < mbit(2) { queue + 2 } else { 0 };
+        bench.upload_delay = Some(Nanos::from_millis(queue));
+        bench.step();
+    }
+    assert!(rate(&bench) >= mbit(4), "{:?}", bench.decision.rates.egress);
+}
+
+#[test]
 fn a_silent_line_keeps_its_rate_and_then_goes_to_base() {
     let mut bench = loaded();
     bench.run(4000);
@@ -357,6 +408,38 @@ fn a_clock_that_jumps_by_an_hour_changes_nothing() {
             decision = controller.step(now, &samples);
             assert!(decision.rates.ingress.rate >= before, "step {step}: {decision:?}");
         }
+    }
+}
+
+#[test]
+fn a_queue_is_seen_however_far_clocks_are_apart() {
+    const DAY: i64 = 86_400_000_000_000;
+    for apart in [0, DAY / 2 + 1, 400 * DAY, -400 * DAY] {
+        let mut controller = Autorate::new(START, Both::default(), Both::default());
+        let mut decision = controller.step(START, &[]);
+        let mut now = START;
+        for step in 0..40 {
+            now = now + STEP;
+            let queue = if step < 30 { 0 } else { 100_000_000 };
+            let one_way = Signal::OneWay {
+                reflector: step % 6,
+                sent: Instant(now.0 - RTT.0),
+                ingress: 15_000_000 + queue + apart,
+                egress: 15_000_000 - apart,
+            };
+            let traffic = Signal::Traffic {
+                direction: Direction::Ingress,
+                bytes: Bytes(decision.rates.ingress.rate.bytes_per_sec() / 20),
+                span: STEP,
+            };
+            let samples = [one_way, traffic].map(|signal| Sample { at: now, signal });
+            decision = controller.step(now, &samples);
+        }
+        let reason = decision.rates.ingress.reason;
+        assert!(
+            matches!(reason, Reason::Bloat { .. } | Reason::Drain { .. }),
+            "{apart}: {reason}"
+        );
     }
 }
 

@@ -378,6 +378,7 @@ pub(super) const fn of_reason(reason: Reason) -> (&'static str, Option<Nanos>) {
         Reason::SignalsLost => ("signals-lost", None),
         Reason::Decay => ("decay", None),
         Reason::Learned => ("learned", None),
+        Reason::OtherFell => ("other-fell", None),
     }
 }
 
@@ -398,6 +399,7 @@ pub(super) fn reason(text: &str) -> Option<Reason> {
         ("signals-lost", None) => Some(Reason::SignalsLost),
         ("decay", None) => Some(Reason::Decay),
         ("learned", None) => Some(Reason::Learned),
+        ("other-fell", None) => Some(Reason::OtherFell),
         _ => None,
     }
 }

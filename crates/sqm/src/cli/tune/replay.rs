@@ -11,6 +11,7 @@ use sqm_core::autorate::{Autorate, Both, Bounds, Choice, Controller, Decision, D
 use sqm_core::units::{Instant, Nanos, Rate};
 use sqm_measure::autorate_log;
 use sqm_measure::chart::{Chart, Line, Panel};
+use sqm_measure::stats;
 
 use super::super::setup::parse_rate;
 use crate::failure::Failure;
@@ -190,25 +191,23 @@ impl Tally {
         let mut rates = self.rates.clone();
         rates.sort_unstable();
         let all: u64 = rates.iter().map(|(_, nanos)| nanos).sum();
-        let below = |percent: u64| {
-            let mut so_far = 0;
-            let is_there = |(_, nanos): &&(u64, u64)| {
-                so_far += nanos;
-                u128::from(so_far) * 100 >= u128::from(all) * u128::from(percent)
-            };
-            rates.iter().find(is_there).map_or(0, |(rate, _)| *rate)
-        };
+        let weighted: Vec<_> = rates
+            .iter()
+            .map(|(rate, nanos)| (*rate as f64, *nanos as f64))
+            .collect();
+        let below =
+            |percent: f64| stats::weighted_percentile(&weighted, percent).map_or(0, |rate| rate as u64);
         let sum: u128 = rates
             .iter()
             .map(|(rate, nanos)| u128::from(*rate) * u128::from(*nanos))
             .sum();
         Figures {
             mean_bits_per_sec: u64::try_from(sum / u128::from(all.max(1))).unwrap_or(u64::MAX),
-            lowest_bits_per_sec: below(0),
-            p5_bits_per_sec: below(5),
-            median_bits_per_sec: below(50),
-            p95_bits_per_sec: below(95),
-            highest_bits_per_sec: below(100),
+            lowest_bits_per_sec: below(0.0),
+            p5_bits_per_sec: below(5.0),
+            median_bits_per_sec: below(50.0),
+            p95_bits_per_sec: below(95.0),
+            highest_bits_per_sec: below(100.0),
             cuts: self.cuts,
         }
     }

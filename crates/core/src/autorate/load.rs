@@ -1,0 +1,134 @@
+//! What passes in one direction, and since when.
+
+use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, scale};
+use crate::units::{Bytes, Instant, Nanos, Rate};
+
+/// Senders follow a rising rate by this much in a second, thousandths.
+const FOLLOWS: u64 = 400;
+
+/// The traffic of one direction: a mean over the last 200 ms or so, and when it last mattered.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    /// The last spans, newest last: bits and nanoseconds.
+    spans: [(u64, u64); Self::SPANS],
+    rate: u64,
+    /// What senders may know of it.
+    pub(super) allowed: u64,
+    updated_at: Instant,
+    pub(super) loaded_at: Instant,
+    busy_at: Instant,
+    /// When it last had nearly all that it may.
+    pub(super) filled_at: Instant,
+    /// When it became busy after a pause.
+    pub(super) began_at: Instant,
+    pub(super) active_at: Instant,
+    was_loaded: bool,
+}
+
+impl Load {
+    const SPANS: usize = 4;
+    /// Between bursts of packets, "loaded" holds on for this long.
+    const HOLDS: Nanos = Nanos::from_millis(400);
+    /// Without a report for this long, nothing passes.
+    const SILENT: Nanos = Nanos::from_millis(1000);
+
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            spans: [(0, 0); Self::SPANS],
+            rate: 0,
+            allowed: 0,
+            updated_at: now,
+            loaded_at: now,
+            busy_at: Instant(0),
+            filled_at: Instant(0),
+            began_at: Instant(0),
+            active_at: now,
+            was_loaded: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, now: Instant, bytes: Bytes, span: Nanos, rate: Rate) {
+        if span.0 == 0 {
+            return;
+        }
+        self.spans.rotate_left(1);
+        self.spans[Self::SPANS - 1] = (bytes.0.saturating_mul(8), span.0);
+        self.updated_at = now;
+        self.rate = rate.bits_per_sec();
+        // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.
+        let follows = scale(self.allowed, 1000 + scale(FOLLOWS, span.0, 1_000_000_000), 1000);
+        self.allowed = self.rate.min(follows.max(self.rate / 2));
+        if self.latest().bits_per_sec() >= scale(self.allowed, NEARLY_FILLED, 1000) {
+            self.filled_at = now;
+        }
+        if self.share() >= ACTIVE_PERMILLE {
+            self.active_at = now;
+        }
+        if self.share().max(self.share_lately()) >= BUSY_PERMILLE {
+            if now.since(self.busy_at) > QUEUE_LASTS {
+                self.began_at = now;
+            }
+            self.busy_at = now;
+        }
+        if self.share() >= LOADED_PERMILLE {
+            self.loaded_at = now;
+            self.was_loaded = true;
+        }
+    }
+
+    pub(super) fn on_time(&mut self, now: Instant) {
+        if now.since(self.updated_at) >= Self::SILENT {
+            self.spans = [(0, 0); Self::SPANS];
+        }
+    }
+
+    pub(super) fn is_loaded(&self, now: Instant) -> bool {
+        self.was_loaded_within(now, Self::HOLDS)
+    }
+
+    pub(super) fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
+        self.was_loaded && now.since(self.loaded_at) <= span
+    }
+
+    pub(super) fn carries_something(&self) -> bool {
+        self.latest().bits_per_sec() >= scale(self.allowed, ACTIVE_PERMILLE, 1000)
+    }
+
+    pub(super) fn achieved(&self) -> Rate {
+        mean(&self.spans)
+    }
+
+    pub(super) fn latest(&self) -> Rate {
+        mean(&self.spans[Self::SPANS / 2..])
+    }
+
+    /// The most that any of the spans carried.
+    pub(super) fn peak(&self) -> Rate {
+        let peak = self
+            .spans
+            .iter()
+            .map(|(bits, nanos)| per_second(u128::from(*bits), u128::from(*nanos)));
+        Rate::from_bits_per_sec(peak.max().unwrap_or(0))
+    }
+
+    /// Of the rate, in thousandths.
+    pub(super) fn share(&self) -> u64 {
+        scale(self.achieved().bits_per_sec(), 1000, self.rate)
+    }
+
+    pub(super) fn share_lately(&self) -> u64 {
+        scale(self.latest().bits_per_sec(), 1000, self.rate)
+    }
+}
+
+fn mean(spans: &[(u64, u64)]) -> Rate {
+    let (bits, nanos) = spans.iter().fold((0u128, 0u128), |(b, n), (bits, nanos)| {
+        (b + u128::from(*bits), n + u128::from(*nanos))
+    });
+    Rate::from_bits_per_sec(per_second(bits, nanos))
+}
+
+/// Bits per second; nothing in no time is nothing.
+fn per_second(bits: u128, nanos: u128) -> u64 {
+    u64::try_from(bits * 1_000_000_000 / nanos.max(1)).unwrap_or(u64::MAX)
+}
