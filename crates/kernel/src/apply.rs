@@ -5,6 +5,7 @@
 
 use std::num::NonZero;
 
+use serde::{Deserialize, Serialize};
 use sqm_core::spec::Qdisc;
 use sqm_plan::plan::{Firewall, Plan, PlannedQdisc};
 
@@ -23,8 +24,8 @@ use crate::snapshot::{Arrivals, Queues, Snapshot, make_hook, remove_hook};
 use crate::state::{Record, Store};
 use crate::verify::{Observed, compare, firewall_socket, verify};
 
-/// A plan that is in force, and the way back from it.
-#[derive(Debug)]
+/// A plan that is in force, and the way back from it, which another process can take as well.
+#[derive(Debug, Serialize, Deserialize)]
 #[must_use]
 pub struct Started {
     /// What was changed, in order; empty if everything was as planned already.
@@ -37,7 +38,7 @@ pub struct Started {
 }
 
 /// What a start does to the firewall: the table that our record names before, and after.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct TableChange {
     before: Option<Firewall>,
     after: Option<Firewall>,
@@ -49,12 +50,33 @@ pub fn start(socket: &mut Socket, store: &Store, plan: &Plan) -> Result<Started,
     start_from(socket, store, plan, observed)
 }
 
+/// The same, but `told` hears of the way back before anything is changed: this process may not live to take it.
+pub fn start_telling(
+    socket: &mut Socket,
+    store: &Store,
+    plan: &Plan,
+    told: &mut dyn FnMut(&Started),
+) -> Result<Started, Error> {
+    let observed = Observed::read(socket, plan)?;
+    start_from_telling(socket, store, plan, observed, told)
+}
+
 /// The same from what was observed just before, while `store` was held already.
 pub fn start_from(
     socket: &mut Socket,
     store: &Store,
     plan: &Plan,
     observed: Observed,
+) -> Result<Started, Error> {
+    start_from_telling(socket, store, plan, observed, &mut |_| {})
+}
+
+fn start_from_telling(
+    socket: &mut Socket,
+    store: &Store,
+    plan: &Plan,
+    observed: Observed,
+    told: &mut dyn FnMut(&Started),
 ) -> Result<Started, Error> {
     let (interface, ifb) = (&plan.interface, plan.ifb());
     let link = &observed.device.link;
@@ -116,9 +138,6 @@ pub fn start_from(
             ingress: previous.ingress.clone().filter(|_| !drops_ingress),
         },
     };
-    if record_before.as_ref() != Some(&new_record) {
-        store.write(&new_record)?;
-    }
     if as_planned {
         changes.clear();
     }
@@ -130,6 +149,10 @@ pub fn start_from(
         firewall,
         record_before,
     };
+    told(&started);
+    if started.record_before.as_ref() != Some(&new_record) {
+        store.write(&new_record)?;
+    }
     let returned = Snapshot {
         egress: previous.egress.filter(|_| drops_egress),
         ingress: previous.ingress.filter(|_| drops_ingress),

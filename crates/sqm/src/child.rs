@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 /// Whatever program this is, it is found though its file was replaced meanwhile.
-const PROGRAM: &str = "/proc/self/exe";
+pub(crate) const PROGRAM: &str = "/proc/self/exe";
 /// More output than this is not ours.
 const MOST_OUTPUT: u64 = 8 << 20;
 /// A longer line of progress is cut.

@@ -1,12 +1,16 @@
 //! Finding the rates of a line: the highest at which the latency that load adds stays within a target.
 //!
-//! [`search`] decides and knows nothing of the machine; [`line`] changes the shaper's rates under a running load and looks at
-//! the latency, and [`carried`] tells the line's rate from that; [`verify`] looks with all directions full; [`overhead`] asks how
-//! the line frames packets; [`shaper`] is the configured shaper and the way back; [`server`] is who loads the line.
+//! [`search`] and [`lowering`] decide and know nothing of the machine. [`line`] changes the shaper's rates under a running
+//! [`load`] in one direction and looks at the latency, and [`carried`] tells the line's rate from that; [`verify`] does so with all
+//! directions full. [`overhead`] asks how the line frames packets; [`shaper`] is the configured shaper and the way back,
+//! which [`guard`] takes if we cannot; [`server`] is who loads the line.
 
 mod carried;
 pub(crate) mod framing;
+pub(crate) mod guard;
 pub(crate) mod line;
+pub(crate) mod load;
+mod lowering;
 pub(crate) mod overhead;
 pub(crate) mod search;
 pub(crate) mod server;

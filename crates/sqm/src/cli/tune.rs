@@ -21,7 +21,9 @@ use super::shape::failure;
 use super::test::read_secret;
 use crate::failure::Failure;
 use crate::tune::framing::{Loaded, rate};
-use crate::tune::line::{Found, Load, Plan as SearchPlan};
+use crate::tune::guard;
+use crate::tune::line::{self, Found, Plan as SearchPlan};
+use crate::tune::load::Load;
 use crate::tune::overhead::{self, Overhead};
 use crate::tune::search::NO_BLOAT_MS;
 use crate::tune::server::Server;
@@ -51,6 +53,7 @@ const FLOWS: u32 = 4;
   sqm tune --rpm rpm.example                 a server of the IETF's responsiveness test, as networkQuality has it
   sqm tune https://rpm.example/.well-known/nq    the same by the URL of its configuration
   sqm tune https://example.net/10GB.bin --reflector 192.0.2.53    any large file: the download alone is searched
+  sqm tune https://example.net/10GB.bin --upload-url https://example.net/in    both, if something takes a POST there
   sqm tune --replay /tmp/rates.csv                         autorate's decisions again, beside those of then
   sqm tune --replay /tmp/rates.csv.old /tmp/rates.csv --max-download 60mbit --plot rates.svg
   sqm tune --replay /tmp/rates.csv --json | jq -e '.first_difference == null'
@@ -60,7 +63,7 @@ or the log is broken, 2 wrong configuration or arguments, 3 needs root, 4 the ke
 pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`, with --rpm of any server of that protocol; or the URL of such a
     /// server's configuration; or that of a large file, which lasts 15 s at the line's rate or longer
-    #[arg(value_name = "SERVER", required_unless_present_any = ["server", "replay"])]
+    #[arg(value_name = "SERVER", required_unless_present_any = ["server", "replay", "guard"])]
     host: Option<String>,
     /// The interface, if the configuration has several
     interface: Option<String>,
@@ -115,6 +118,9 @@ pub(crate) struct Args {
     /// Where to keep what stop must put back
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
+    /// Waits for the end of the tune that started it, and puts back the shaping from before if that could not
+    #[arg(long, hide = true)]
+    guard: bool,
     #[command(flatten)]
     replay: replay::ReplayArgs,
 }
@@ -158,6 +164,9 @@ struct Report {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.guard {
+            return guard::watch(&self.state_dir);
+        }
         if self.replay.is_wanted() {
             self.replay.run(self.json, self.plot.as_deref())?;
             return Ok(ExitCode::SUCCESS);
@@ -173,10 +182,10 @@ impl Args {
         let server = self.find(place)?;
         let tuned = self.tune(&server, &mut shaper, &stop);
         let keep = self.write && tuned.as_ref().is_ok_and(Report::has_rates);
-        let mut report = match (tuned, shaper.finish(keep)) {
-            (tuned, Ok(())) => tuned?,
-            (_, Err(restore)) => return Err(restore),
-        };
+        if !keep {
+            shaper.undo()?;
+        }
+        let mut report = tuned?;
         if keep {
             let found = |direction, kbit| report.found(direction).map(|_| Rate::from_kbits_per_sec(kbit));
             shaper.write((
@@ -312,7 +321,7 @@ impl Args {
         let of = |direction| found.iter().find(|found: &&Found| found.direction == direction);
         let carried = |direction| {
             let found = of(direction)?;
-            Some(rate(found.rate_mbit.unwrap_or(found.unshaped_mbit)))
+            Some(rate(found.rate_mbit.unwrap_or(found.carried_mbit)))
         };
         let loaded = Loaded {
             down: carried(Direction::Down),
@@ -338,7 +347,7 @@ impl Args {
         };
         let kept = [Direction::Down, Direction::Up].map(kept);
         let mut report = Report {
-            interface,
+            interface: interface.clone(),
             target_ms: self.target,
             server: server.kind(),
             not_told,
@@ -356,6 +365,8 @@ impl Args {
         if rates.down.is_some() || rates.up.is_some() {
             let verification = Verification {
                 server,
+                interface: &interface,
+                framing,
                 settings: &settings,
                 floor_ms,
                 idle_ms,
@@ -396,7 +407,10 @@ impl Args {
             return Ok(());
         }
         let unshaped = loads.into_iter().filter_map(|(direction, load)| {
-            Some((format!("before-{}", direction.word()), load.unshaped(direction)?))
+            Some((
+                format!("before-{}", direction.word()),
+                line::without_shaper(load, direction)?,
+            ))
         });
         let mut results: Vec<(String, TestResult)> = unshaped.collect();
         results.extend(after.map(|after| ("after".to_owned(), after)));

@@ -38,32 +38,49 @@ impl Carried {
 
     /// The usual rate without the beginning.
     pub(crate) fn usual_after(&self, beginning: Duration) -> f64 {
-        stats::median(&rates(self, beginning)).unwrap_or_default()
+        let mut rates = self.rates(beginning);
+        if self.span(beginning) == 1 {
+            return stats::median(&rates).unwrap_or_default();
+        }
+        // The median of a few whole numbers is one of them: the mean of the middle half is not.
+        rates.sort_by(f64::total_cmp);
+        let quarter = rates.len() / 4;
+        stats::mean(&rates[quarter..rates.len() - quarter]).unwrap_or_default()
     }
 
     /// The rate of its better moments.
     pub(crate) fn best(&self) -> f64 {
-        let rates = rates(self, Duration::ZERO);
+        let rates = self.rates(Duration::ZERO);
         stats::percentile(&rates, 75.0).unwrap_or_default()
+    }
+
+    fn after(&self, beginning: Duration) -> &[(Duration, f64)] {
+        let first = self.reports.partition_point(|(at, _)| *at < beginning);
+        &self.reports[first..]
+    }
+
+    /// How many reports hold enough packets; but no more than half of them.
+    fn span(&self, beginning: Duration) -> usize {
+        let reports = self.after(beginning);
+        let (Some((first, _)), Some((last, _))) = (reports.first(), reports.last()) else {
+            return 1;
+        };
+        let interval = (*last - *first).as_secs_f64() / (reports.len() - 1).max(1) as f64;
+        let packets = mean(reports) * interval / self.packet_mbit;
+        let most = (reports.len() / 2).max(1);
+        ((PACKETS / packets).ceil() as usize).clamp(1, most)
+    }
+
+    /// Rates of spans that begin at each report.
+    fn rates(&self, beginning: Duration) -> Vec<f64> {
+        let spans = self.after(beginning).windows(self.span(beginning));
+        spans.map(mean).collect()
     }
 }
 
-/// Rates of spans that begin at each report.
-fn rates(carried: &Carried, beginning: Duration) -> Vec<f64> {
-    let reports = carried.reports.iter().filter(|(at, _)| *at >= beginning);
-    let reports: Vec<(Duration, f64)> = reports.copied().collect();
-    let mean = |rates: &[(Duration, f64)]| {
-        let sum: f64 = rates.iter().map(|(_, mbit)| mbit).sum();
-        sum / rates.len() as f64
-    };
-    let (Some((first, _)), Some((last, _))) = (reports.first(), reports.last()) else {
-        return Vec::new();
-    };
-    let interval = (*last - *first).as_secs_f64() / (reports.len() - 1).max(1) as f64;
-    let packets = mean(&reports) * interval / carried.packet_mbit;
-    let most = (reports.len() / 2).max(1);
-    let length = ((PACKETS / packets).ceil() as usize).clamp(1, most);
-    reports.windows(length).map(mean).collect()
+fn mean(reports: &[(Duration, f64)]) -> f64 {
+    let sum: f64 = reports.iter().map(|(_, mbit)| mbit).sum();
+    sum / reports.len() as f64
 }
 
 #[cfg(test)]

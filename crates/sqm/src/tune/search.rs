@@ -1,12 +1,17 @@
-//! Which rate to try next. Pure.
+//! Which rate to try next in one direction. Pure.
 //!
 //! The load of an unshaped line tells its rate already, though not exactly: a queue that is never empty hands out every bit
 //! there is, but what TCP makes of it after many losses is less at times. The search therefore begins close below the usual
-//! rate and goes up in growing steps while latency stays within the target, up to the most that the line ever carried, or
-//! down until it does; then it halves what is left between.
+//! rate and goes up in growing steps while latency stays within the target, up to that share of the most that the line ever
+//! carried, or down until it does; then it halves what is left between. A line that has become slower
+//! since is searched again from what it carries now.
 
-/// The first try, as a share of the rate that the unshaped line carried.
-const FIRST: f64 = 0.98;
+/// Share of the rate that the line carried that is left over in the first try, and of the most that it ever carried in any: the
+/// beginning of flows needs some room, and a queue in the modem drains with that.
+const LEFT_OVER: f64 = 0.015;
+/// It drains a packet of full size within so many seconds, which is more on slow lines; but not more than this share.
+const DRAINS_S: f64 = 0.5;
+const MOST_LEFT_OVER: f64 = 0.035;
 /// The first step up, as a share of the rate; each step in the same direction is twice as large.
 const STEP: f64 = 0.02;
 /// The first step down: the first rate may have been almost good.
@@ -15,20 +20,12 @@ const STEP_DOWN: f64 = 0.01;
 const LARGEST: f64 = 0.25;
 /// Good and bad rates closer than this, as a share, are close enough.
 const CLOSE: f64 = 0.025;
-/// A rate of at least this share of the most that the line carried leaves nothing to find above it.
-const ALMOST: f64 = 0.995;
+/// A rate of at least this share of the most that is tried leaves nothing to find above it.
+const ALMOST: f64 = 0.98;
 /// No lower than this share of what the line carried: the queue is then not in this line.
 const LOWEST: f64 = 0.3;
 /// More tries are not made.
 const MOST: u32 = 12;
-/// Share of the highest rate that was flat: the beginning of new flows needs some room, and a queue in the modem that they
-/// left drains with what is left over.
-const MARGIN: f64 = 0.985;
-/// The same below [`SLOW`] Mbit/s, where a packet takes long: with little to spare there is always one in the modem too.
-const SLOW_MARGIN: f64 = 0.968;
-const SLOW: f64 = 2.5;
-/// What is left over drains a packet of full size within so many seconds, which is more on the slowest lines.
-const DRAINS_S: f64 = 0.5;
 /// Latency that load adds on an unshaped line, in milliseconds, below which there is no bloat to cure.
 pub(crate) const NO_BLOAT_MS: f64 = 5.0;
 
@@ -37,6 +34,8 @@ pub(crate) const NO_BLOAT_MS: f64 = 5.0;
 pub(crate) struct Search {
     carried: f64,
     most: f64,
+    /// Megabits of a packet of full size.
+    packet: f64,
     next: f64,
     step: f64,
     /// The highest rate that was flat, and the lowest that was not.
@@ -46,17 +45,25 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// `carried` is what the unshaped line usually carried, `most` what it carried in its best moments.
-    pub(crate) fn new(carried: f64, most: f64) -> Self {
+    /// `carried` is what the unshaped line usually carried, `most` what it carried in its best moments; `packet_mbit` what a packet
+    /// of full size takes.
+    pub(crate) fn new(carried: f64, most: f64, packet_mbit: f64) -> Self {
+        let left_over = (packet_mbit / DRAINS_S / carried).clamp(LEFT_OVER, MOST_LEFT_OVER);
         Self {
             carried,
-            most: most.max(carried),
-            next: carried * FIRST,
+            most: most.max(carried) * (1.0 - left_over),
+            packet: packet_mbit,
+            next: carried * (1.0 - left_over),
             step: STEP,
             flat: None,
             bloated: None,
             tries: 0,
         }
+    }
+
+    /// What the line carries, as far as is known.
+    pub(crate) fn carried(&self) -> f64 {
+        self.carried
     }
 
     /// The rate to try now; none when the search is over.
@@ -70,14 +77,22 @@ impl Search {
         (!is_over).then_some(self.next)
     }
 
-    /// Takes what became of that try.
-    pub(crate) fn judge(&mut self, is_flat: bool) {
+    /// Takes what became of that try, and what the line carries now if it has become slower.
+    pub(crate) fn judge(&mut self, is_flat: bool, slower: Option<f64>) {
         self.tries += 1;
         *(if is_flat {
             &mut self.flat
         } else {
             &mut self.bloated
         }) = Some(self.next);
+        if let Some(carried) = slower.filter(|carried| !is_flat && *carried < self.carried) {
+            *self = Self {
+                tries: self.tries,
+                bloated: self.bloated,
+                ..Self::new(carried, carried, self.packet)
+            };
+            return;
+        }
         self.next = match (self.flat, self.bloated) {
             (Some(flat), Some(bloated)) => (flat * bloated).sqrt(),
             (Some(flat), None) => (flat * (1.0 + self.step)).min(self.most),
@@ -92,13 +107,6 @@ impl Search {
     pub(crate) fn best(&self) -> Option<f64> {
         self.flat
     }
-
-    /// The rate to set: a little less than the best. `packet_mbit` is what a packet of full size takes.
-    pub(crate) fn advice(&self, packet_mbit: f64) -> Option<f64> {
-        let best = self.best()?;
-        let margin = if best < SLOW { SLOW_MARGIN } else { MARGIN };
-        Some((best * margin).min(best - packet_mbit / DRAINS_S))
-    }
 }
 
 #[cfg(test)]
@@ -107,10 +115,10 @@ mod tests {
 
     /// What the search finds if everything up to `limit` is flat, and in how many tries.
     fn find(carried: f64, limit: f64) -> (Option<f64>, u32) {
-        let mut search = Search::new(carried, carried * 2.0);
+        let mut search = Search::new(carried, carried * 2.0, 0.012);
         let mut tries = 0;
         while let Some(rate) = search.rate() {
-            search.judge(rate <= limit);
+            search.judge(rate <= limit, (rate * 0.9 > limit).then_some(limit));
             tries += 1;
         }
         (search.best(), tries)
@@ -128,27 +136,33 @@ mod tests {
         // The usual case takes a few tries.
         assert!(find(20.0, 20.0).1 <= 4);
         // What a line never carried is not tried.
-        let mut search = Search::new(20.0, 20.0);
-        search.judge(true);
-        search.judge(true);
-        assert!(search.rate().is_none() && search.best() > Some(19.9));
+        let mut search = Search::new(20.0, 20.0, 0.012);
+        search.judge(true, None);
+        assert!(search.rate().is_none() && search.best() > Some(19.6));
+    }
+
+    #[test]
+    fn a_line_that_has_become_slower_is_searched_where_it_is_now() {
+        // Faster at first for longer than was waited.
+        let (best, tries) = find(40.0, 20.0);
+        assert!(best > Some(19.4) && best <= Some(20.0), "{best:?}");
+        assert!(tries <= 3, "{tries} tries");
     }
 
     #[test]
     fn the_slower_the_line_the_more_is_left_over() {
-        let share = |mbit: f64| {
-            let mut search = Search::new(mbit, mbit);
-            search.judge(true);
-            let best = search.best().expect("it was flat");
-            search.advice(0.014).expect("a rate") / best
-        };
-        assert!((share(20.0) - 0.985).abs() < 1e-9 && (share(2.0) - 0.968).abs() < 1e-9);
-        // A packet in cells on half a Mbit/s takes 28 ms.
-        assert!((share(0.5) - 0.943).abs() < 1e-3);
+        let first = |mbit: f64, packet: f64| Search::new(mbit, mbit, packet).next / mbit;
+        assert!((first(20.0, 0.012) - 0.985).abs() < 1e-9);
+        // A packet in cells takes 11 and 28 ms.
+        assert!((first(1.2, 0.0136) - 0.977).abs() < 1e-3 && (first(0.5, 0.0136) - 0.965).abs() < 1e-9);
     }
 
     #[test]
     fn a_line_that_is_never_flat_has_no_rate() {
-        assert_eq!(find(20.0, 1.0).0, None);
+        let mut search = Search::new(20.0, 20.0, 0.012);
+        while search.rate().is_some() {
+            search.judge(false, None);
+        }
+        assert_eq!(search.best(), None);
     }
 }

@@ -15,6 +15,7 @@ use sqm_plan::plan::Plan;
 use sqm_plan::uci::Document;
 
 use super::framing::{Framing, rate};
+use super::guard::Guard;
 use crate::cli::config;
 use crate::cli::shape::failure;
 use crate::failure::Failure;
@@ -39,8 +40,9 @@ pub(crate) struct Shaper {
     framing: Framing,
     /// Download and upload now; none is what the file says.
     rates: Rates,
-    /// The way back to what was there before; none before the first change.
-    before: Option<Started>,
+    state_dir: PathBuf,
+    /// The way back to what was there before, and who takes it if we are killed; none before the first change.
+    before: Option<(Started, Guard)>,
 }
 
 impl Shaper {
@@ -72,6 +74,7 @@ impl Shaper {
             file: file.to_owned(),
             line,
             rates: (None, None),
+            state_dir: state_dir.to_owned(),
             before: None,
         })
     }
@@ -131,10 +134,17 @@ impl Shaper {
     fn apply(&mut self) -> anyhow::Result<()> {
         let text = self.text_with(self.rates);
         let plan = self.plan(&text).map_err(|error| anyhow!("{error}"))?;
-        let started = apply::start(&mut self.socket, &self.store, &plan)?;
-        // The first change knows the way back to where we began; the later ones do not matter.
-        self.before.get_or_insert(started);
-        Ok(())
+        if self.before.is_some() {
+            // The first change knows the way back to where we began; the later ones do not matter.
+            let _ = apply::start(&mut self.socket, &self.store, &plan)?;
+            return Ok(());
+        }
+        let mut guard = Guard::start(&self.state_dir)?;
+        let mut heard = Ok(());
+        let mut tell = |started: &Started| heard = guard.tell(started);
+        let started = apply::start_telling(&mut self.socket, &self.store, &plan, &mut tell)?;
+        self.before = Some((started, guard));
+        heard.context("cannot reach the process that puts the shaping back if this one is killed")
     }
 
     fn plan(&self, text: &str) -> Result<Plan, Failure> {
@@ -156,7 +166,11 @@ impl Shaper {
         kept.push(".before-tune");
         let kept = PathBuf::from(kept);
         std::fs::copy(&self.file, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
-        replace(&self.file, self.text_with(rates))
+        replace(&self.file, self.text_with(rates))?;
+        if let Some((_, guard)) = self.before.take() {
+            guard.dismiss();
+        }
+        Ok(())
     }
 
     /// The configuration with these rates instead of its own.
@@ -171,19 +185,21 @@ impl Shaper {
         document.to_string()
     }
 
-    /// Keeps the rates, or puts back what was there before.
-    pub(crate) fn finish(&mut self, keep: bool) -> Result<(), Failure> {
-        match self.before.take() {
-            Some(before) if !keep => before.undo(&mut self.socket, &self.store).map_err(failure),
-            _ => Ok(()),
-        }
+    /// Puts back what was there before, unless what came after it was written.
+    pub(crate) fn undo(&mut self) -> Result<(), Failure> {
+        let Some((before, guard)) = self.before.take() else {
+            return Ok(());
+        };
+        before.undo(&mut self.socket, &self.store).map_err(failure)?;
+        guard.dismiss();
+        Ok(())
     }
 }
 
 /// The way back is taken whatever happens.
 impl Drop for Shaper {
     fn drop(&mut self) {
-        if let Err(error) = self.finish(false) {
+        if let Err(error) = self.undo() {
             error.report();
         }
     }

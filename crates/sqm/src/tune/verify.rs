@@ -1,29 +1,42 @@
-//! The proof: all directions that can be loaded full at the rates that were found, which are lowered until the target holds.
+//! The proof: all directions that can be loaded full at the rates that were found, which are lowered under that load until the
+//! target holds.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use serde::Serialize;
-use sqm_measure::client::Hooks;
-use sqm_measure::result::{Direction, Settings, TestResult};
+use sqm_measure::Error;
+use sqm_measure::result::{Direction, Settings, TAIL_MS, TestResult};
 
+use super::framing::Framing;
+use super::load::{Load, Loading, Seen, View};
+use super::lowering::Lowering;
 use super::server::Server;
 use super::{Log, Trouble};
 
-/// Length of a test, and of its beginning that does not count, in milliseconds.
-const LOAD_MS: u64 = 13_000;
-const SETTLE_MS: u64 = 7000;
-/// The last one takes what time there is, up to this: a slow line has few packets in so short a time.
-const LONGEST_LOAD_MS: u64 = 20_000;
-/// Idle time before it. The idle line is known.
+/// Idle time before the load, in milliseconds. The idle line is known.
 const IDLE_MS: u64 = 500;
-/// What a lowered rate keeps.
-const STEP: f64 = 0.98;
-/// The rates are lowered so often, and not when a further test would end after so many seconds.
-const MOST_STEPS: u32 = 3;
-const LONGEST_S: f64 = 89.0;
-/// What a test takes besides its load.
-const AROUND_S: f64 = IDLE_MS as f64 / 1000.0 + 1.5;
-const TEST_S: f64 = LOAD_MS as f64 / 1000.0 + AROUND_S;
+/// Flows begin at this share of the rates for so long: what their beginning leaves in the modem drains with the rest, which the
+/// little that is left over later would take long for.
+const BEGINNING: Duration = Duration::from_secs(4);
+const BEGINNING_SHARE: f64 = 0.8;
+/// After a change of the rates.
+const SETTLE: Duration = Duration::from_secs(2);
+/// A try is looked at for so long, and for longer where few probes come back in that time, or where it is a close call.
+const LOOK: Duration = Duration::from_secs(6);
+const LONGER_LOOK: Duration = Duration::from_secs(9);
+const LONGEST_LOOK: Duration = Duration::from_secs(12);
+const ENOUGH: usize = 80;
+const CLOSE_CALL: f64 = 1.15;
+/// What the beginning of the flows left may still be in the first look, which is then repeated unless it is this far off.
+const FAR: f64 = 1.6;
+/// What the final rates are judged by: so many round trips, or what time there is up to that.
+const PROOF: usize = 300;
+const LONGEST_PROOF: Duration = Duration::from_secs(20);
+/// The load is over after so many seconds of the whole: what the server has to tell of it takes a moment. Only a look of so long
+/// goes on after that.
+const END_S: f64 = 87.5;
+const SHORTEST_LOOK: Duration = Duration::from_secs(3);
 
 /// Rates of both directions, Mbit/s gross; none leaves a direction unshaped.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +52,16 @@ impl Rates {
             Direction::Up => self.up,
         }
     }
+
+    fn times(self, share: f64) -> Self {
+        Self {
+            down: self.down.map(|mbit| mbit * share),
+            up: self.up.map(|mbit| mbit * share),
+        }
+    }
 }
 
-/// One test with both directions full, or the one that can be loaded.
+/// One look with both directions full, or the one that can be loaded.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Verified {
     pub(crate) idle_ms: f64,
@@ -51,11 +71,11 @@ pub(crate) struct Verified {
     pub(crate) upload_mbit: f64,
 }
 
-/// What the tests came to.
+/// What it came to.
 pub(crate) struct Proof {
-    /// The rates of the last test.
+    /// The rates that were settled for.
     pub(crate) rates: Rates,
-    /// The last test, and all of it.
+    /// What was seen at them, and the whole load.
     pub(crate) verified: Verified,
     pub(crate) result: TestResult,
     /// Why the target does not hold, if it does not.
@@ -65,6 +85,9 @@ pub(crate) struct Proof {
 /// How to verify.
 pub(crate) struct Verification<'a> {
     pub(crate) server: &'a Server,
+    /// The device that leads to the line.
+    pub(crate) interface: &'a str,
+    pub(crate) framing: Framing,
     /// With the flows of the directions that can be loaded.
     pub(crate) settings: &'a Settings,
     /// What no queue on this line can stay below with these directions full, ms.
@@ -78,31 +101,23 @@ pub(crate) struct Verification<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
+/// Where it ended.
+struct Settled {
+    share: f64,
+    /// Of the load.
+    from: Duration,
+    to: Duration,
+}
+
 impl Verification<'_> {
-    /// Tests `rates`, which are set, and lowers them by `shape` as long as the target does not hold.
+    /// Sets `rates` by `shape` and lowers them as long as the target does not hold.
     pub(crate) fn run(
         &self,
         rates: Rates,
         shape: &mut dyn FnMut(Rates) -> anyhow::Result<()>,
         log: &mut Log,
     ) -> Result<Proof, Trouble> {
-        self.lower(rates, &mut |load_ms| self.test(load_ms), shape, log)
-    }
-
-    /// `test` is told how long to load the line.
-    fn lower(
-        &self,
-        mut rates: Rates,
-        test: &mut dyn FnMut(u64) -> Result<(Verified, TestResult), Trouble>,
-        shape: &mut dyn FnMut(Rates) -> anyhow::Result<()>,
-        log: &mut Log,
-    ) -> Result<Proof, Trouble> {
-        let limit_ms = self.allowed_ms.max(self.floor_ms);
-        let (whom, full) = match (self.settings.down, self.settings.up) {
-            (_, 0) => (Some(Direction::Down), "with downloads alone"),
-            (0, _) => (Some(Direction::Up), "with uploads alone"),
-            _ => (None, "with both directions full"),
-        };
+        let (whom, full) = self.full();
         if self.floor_ms > self.allowed_ms {
             log.say(
                 whom,
@@ -112,148 +127,157 @@ impl Verification<'_> {
                 ),
             );
         }
-        for step in 0.. {
-            let left_s = LONGEST_S - log.elapsed_s();
-            let is_last = step == MOST_STEPS || !self.can_fall(rates) || left_s < 2.0 * TEST_S;
-            let longest_ms = ((left_s - AROUND_S) * 1000.0).max(0.0) as u64;
-            let (verified, result) = test(if is_last {
-                longest_ms.clamp(LOAD_MS, LONGEST_LOAD_MS)
-            } else {
-                LOAD_MS
-            })?;
-            let added_ms = verified.added_p95_ms;
-            let is_within = added_ms <= limit_ms;
-            let then = match (is_within, is_last) {
-                (true, _) => "",
-                (false, false) => ", too much: a step lower",
-                (false, true) => ", too much",
-            };
-            log.say(whom, format!("{full}, load adds {added_ms:.1} ms{then}"));
-            if is_within || is_last {
-                let warning = (!is_within).then(|| {
-                    format!(
-                        "{full}, load adds {added_ms:.1} ms where {limit_ms:.1} ms were to hold; \
-                         run it again, or set lower rates"
-                    )
-                });
-                return Ok(Proof {
-                    rates,
-                    verified,
-                    result,
-                    warning,
-                });
-            }
-            rates = Rates {
-                down: rates.down.map(|mbit| mbit * STEP),
-                up: rates.up.map(|mbit| mbit * STEP),
-            };
-            shape(rates).map_err(Trouble::Shaping)?;
-        }
-        unreachable!("the last step answers")
-    }
-
-    /// Whether lower rates could help: not where a direction is loaded that has none because none helped.
-    fn can_fall(&self, rates: Rates) -> bool {
-        (rates.down.is_some() || self.settings.down == 0) && (rates.up.is_some() || self.settings.up == 0)
-    }
-
-    fn test(&self, load_ms: u64) -> Result<(Verified, TestResult), Trouble> {
-        let settings = Settings {
-            idle_ms: IDLE_MS,
-            load_ms,
-            after_ms: 0,
-            settle_ms: SETTLE_MS,
-            probe_interval_ms: self.probe_interval_ms,
-            ..self.settings.clone()
-        };
-        let hooks = Hooks {
-            progress: &mut |_| {},
+        let loading = Loading {
+            server: self.server,
+            settings: Settings {
+                idle_ms: IDLE_MS,
+                settle_ms: BEGINNING.as_millis() as u64,
+                probe_interval_ms: self.probe_interval_ms,
+                ..self.settings.clone()
+            },
+            title: None,
+            interface: self.interface,
+            framing: self.framing,
             stop: self.stop,
-            readings: None,
         };
-        let outcome = self.server.load(settings, Some("as tuned"), hooks);
-        let outcome = outcome.map_err(Trouble::Measuring)?;
-        if let Some(trouble) = outcome.trouble {
-            return Err(Trouble::Measuring(trouble));
-        }
-        let summary = &outcome.result.summary;
+        let (settled, load) = loading.run(|view| self.settle(view, rates, shape, log))?;
+        let result = part(load, &settled).ok_or_else(|| {
+            Trouble::Measuring(Error::Settings(
+                "the test of both directions left no result".to_owned(),
+            ))
+        })?;
+        let summary = &result.summary;
         let verified = Verified {
             idle_ms: self.idle_ms,
             added_p95_ms: summary.latency_p95_ms.unwrap_or(f64::INFINITY) - self.idle_ms,
             download_mbit: summary.download_mbit,
             upload_mbit: summary.upload_mbit,
         };
-        Ok((verified, outcome.result))
+        let (added_ms, limit_ms) = (verified.added_p95_ms, self.limit_ms());
+        let is_within = added_ms <= limit_ms;
+        let then = if is_within { "" } else { ", too much" };
+        log.say(whom, format!("{full}, load adds {added_ms:.1} ms{then}"));
+        Ok(Proof {
+            rates: rates.times(settled.share),
+            warning: (!is_within).then(|| {
+                format!(
+                    "{full}, load adds {added_ms:.1} ms where {limit_ms:.1} ms were to hold; \
+                     run it again, or set lower rates"
+                )
+            }),
+            verified,
+            result,
+        })
+    }
+
+    fn limit_ms(&self) -> f64 {
+        self.allowed_ms.max(self.floor_ms)
+    }
+
+    fn full(&self) -> (Option<Direction>, &'static str) {
+        match (self.settings.down, self.settings.up) {
+            (_, 0) => (Some(Direction::Down), "with downloads alone"),
+            (0, _) => (Some(Direction::Up), "with uploads alone"),
+            _ => (None, "with both directions full"),
+        }
+    }
+
+    fn settle(
+        &self,
+        view: &View<'_>,
+        rates: Rates,
+        shape: &mut dyn FnMut(Rates) -> anyhow::Result<()>,
+        log: &mut Log,
+    ) -> Result<Settled, Trouble> {
+        let (whom, full) = self.full();
+        shape(rates.times(BEGINNING_SHARE)).map_err(Trouble::Shaping)?;
+        view.until_load()?;
+        view.look(BEGINNING)?;
+        shape(rates).map_err(Trouble::Shaping)?;
+        view.look(SETTLE)?;
+        let (mut lowering, mut share) = (Lowering::new(), 1.0);
+        let (mut from, mut seen) = self.try_out(view, log)?;
+        if (1.0..FAR).contains(&self.excess(&seen)) && self.tries(log) > 0 {
+            (from, seen) = self.try_out(view, log)?;
+        }
+        loop {
+            self.decide(view, &mut seen, log)?;
+            let mut next = self.judge(&mut lowering, &seen, rates, log);
+            if next.is_none() {
+                view.look_on(&mut seen, |seen| is_proof(seen) || log.elapsed_s() >= END_S)?;
+                next = self.judge(&mut lowering, &seen, rates, log);
+            }
+            let Some(next) = next else {
+                return Ok(Settled {
+                    share,
+                    from,
+                    to: view.elapsed(),
+                });
+            };
+            let added_ms = seen.p95_ms() - self.idle_ms;
+            let then = if next < share {
+                "too much: lower"
+            } else {
+                "once more, between this and what was too much"
+            };
+            log.say(whom, format!("{full}, load adds {added_ms:.1} ms: {then}"));
+            share = next;
+            shape(rates.times(share)).map_err(Trouble::Shaping)?;
+            view.look(SETTLE)?;
+            (from, seen) = self.try_out(view, log)?;
+        }
+    }
+
+    /// Looks at the rates that are set; and when that began.
+    fn try_out(&self, view: &View<'_>, log: &Log) -> Result<(Duration, Seen), Trouble> {
+        let from = view.elapsed();
+        let mut seen = view.look(Duration::ZERO)?;
+        view.look_on(&mut seen, |seen| {
+            let is_short = seen.heard() < ENOUGH && seen.length() < LONGER_LOOK;
+            let is_late = seen.length() >= SHORTEST_LOOK && log.elapsed_s() >= END_S;
+            seen.length() >= LOOK && !is_short || is_late
+        })?;
+        Ok((from, seen))
+    }
+
+    /// Goes on where it is a close call.
+    fn decide(&self, view: &View<'_>, seen: &mut Seen, log: &Log) -> Result<(), Trouble> {
+        if !(1.0..CLOSE_CALL).contains(&self.excess(seen)) {
+            return Ok(());
+        }
+        view.look_on(seen, |seen| {
+            seen.length() >= LONGEST_LOOK || log.elapsed_s() >= END_S
+        })
+    }
+
+    /// How many more there is time for.
+    fn tries(&self, log: &Log) -> u32 {
+        ((END_S - log.elapsed_s()).max(0.0) / (SETTLE + LOOK).as_secs_f64()) as u32
+    }
+
+    fn excess(&self, seen: &Seen) -> f64 {
+        (seen.p95_ms() - self.idle_ms) / self.limit_ms()
+    }
+
+    fn judge(&self, lowering: &mut Lowering, seen: &Seen, rates: Rates, log: &Log) -> Option<f64> {
+        // Not where a direction is loaded that has no rate because none helped.
+        let can_fall = (rates.down.is_some() || self.settings.down == 0)
+            && (rates.up.is_some() || self.settings.up == 0);
+        let tries = if can_fall { self.tries(log) } else { 0 };
+        lowering.judge(self.excess(seen), tries)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use sqm_measure::client::web::Site;
-    use sqm_measure::result::Meta;
+fn is_proof(seen: &Seen) -> bool {
+    seen.heard() >= PROOF || seen.length() >= LONGEST_PROOF
+}
 
-    use super::*;
-
-    /// Lowers 20 and 4 Mbit/s on a line that is flat below `limit` down; the proof, and how often was tested.
-    fn lower(limit: f64, floor_ms: f64) -> (Proof, u32) {
-        let server = Server::Url(Site::default());
-        let (settings, stop) = (Settings::default(), AtomicBool::new(false));
-        let verification = Verification {
-            server: &server,
-            settings: &settings,
-            floor_ms,
-            idle_ms: 20.0,
-            probe_interval_ms: 40,
-            allowed_ms: 5.0,
-            stop: &stop,
-        };
-        let rates = Rates {
-            down: Some(20.0),
-            up: Some(4.0),
-        };
-        let (set, mut tests) = (std::cell::Cell::new(rates), 0);
-        let mut test = |_| {
-            tests += 1;
-            let is_flat = set.get().down.is_some_and(|down| down <= limit);
-            let verified = Verified {
-                idle_ms: 20.0,
-                added_p95_ms: if is_flat { 4.0 } else { 6.0 },
-                download_mbit: 0.0,
-                upload_mbit: 0.0,
-            };
-            let result = TestResult::new(Meta::default(), Vec::new(), Vec::new(), Vec::new());
-            Ok((verified, result))
-        };
-        let mut shape = |rates| {
-            set.set(rates);
-            Ok(())
-        };
-        let proof = verification.lower(rates, &mut test, &mut shape, &mut Log::new());
-        (proof.expect("nothing fails here"), tests)
-    }
-
-    #[test]
-    fn rates_fall_until_the_target_holds() {
-        let (proof, tests) = lower(19.5, 1.0);
-        assert!(proof.warning.is_none());
-        assert_eq!(tests, 3);
-        assert!(proof.rates.down <= Some(19.5) && proof.rates.up < Some(4.0));
-    }
-
-    #[test]
-    fn what_does_not_hold_is_said() {
-        let (proof, tests) = lower(1.0, 1.0);
-        assert_eq!(tests, MOST_STEPS + 1);
-        assert!(
-            proof
-                .warning
-                .is_some_and(|text| text.contains("6.0 ms where 5.0 ms"))
-        );
-    }
-
-    #[test]
-    fn a_target_below_what_packets_take_is_no_reason_to_fall() {
-        let (proof, tests) = lower(1.0, 6.5);
-        assert!(proof.warning.is_none() && tests == 1);
-    }
+/// The load as a test whose figures are of what was settled for.
+fn part(load: Load, settled: &Settled) -> Option<TestResult> {
+    // Figures leave out the end of a load, in which flows end; this one was cut off.
+    load.part(
+        settled.from,
+        settled.to + Duration::from_millis(TAIL_MS),
+        "as tuned",
+    )
 }

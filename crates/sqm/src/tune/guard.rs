@@ -1,0 +1,87 @@
+//! Puts back the shaping from before where `sqm tune` itself cannot: killed, or its terminal gone.
+//!
+//! A process of its own hears the way back before anything is changed, and waits for the end of the pipe on which it heard it. That
+//! end comes with tune's, however it ends. Only if tune has said that everything is done, nothing is left to do.
+
+use std::io::{self, BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, anyhow};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sqm_kernel::apply::Started;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::state::Store;
+
+use crate::child::PROGRAM;
+use crate::cli::shape::failure;
+use crate::failure::Failure;
+
+/// The last word of a tune that ended well.
+const DONE: &str = "done";
+
+/// The guard, as tune sees it.
+pub(crate) struct Guard {
+    process: Child,
+    pipe: ChildStdin,
+}
+
+impl Guard {
+    /// Starts it.
+    pub(crate) fn start(state_dir: &Path) -> anyhow::Result<Self> {
+        let mut process = Command::new(PROGRAM)
+            .args(["tune", "--guard", "--state-dir"])
+            .arg(state_dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // What ends tune by its terminal does not end its guard.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the process that puts the shaping back if this one is killed")?;
+        let pipe = process.stdin.take().expect("standard input is piped");
+        Ok(Self { process, pipe })
+    }
+
+    /// Tells it the way back.
+    pub(crate) fn tell(&mut self, way_back: &Started) -> io::Result<()> {
+        let line = serde_json::to_string(way_back)?;
+        writeln!(self.pipe, "{line}")
+    }
+
+    /// Everything is as it should be: it ends without doing anything.
+    pub(crate) fn dismiss(mut self) {
+        // One that has been killed has nothing to be told.
+        let _ = writeln!(self.pipe, "{DONE}");
+        drop(self.pipe);
+        let _ = self.process.wait();
+    }
+}
+
+/// What the guard's process does.
+pub(crate) fn watch(state_dir: &Path) -> Result<ExitCode, Failure> {
+    // Whoever ends all of us at once shall find the shaping as it was.
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        let ignored = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal, ignored).context("cannot listen for signals")?;
+    }
+    let mut way_back = None;
+    for line in io::stdin().lock().lines() {
+        let line = line.context("cannot hear sqm tune")?;
+        if line == DONE {
+            return Ok(ExitCode::SUCCESS);
+        }
+        way_back = Some(serde_json::from_str::<Started>(&line).context("sqm tune told no way back")?);
+    }
+    let Some(way_back) = way_back else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let store = Store::open(state_dir).map_err(failure)?;
+    let mut socket = Socket::open().context("cannot open a netlink socket")?;
+    way_back.undo(&mut socket, &store).map_err(failure)?;
+    Err(Failure::Failed(anyhow!(
+        "tune was ended in the midst of it; the shaping from before is back"
+    )))
+}
