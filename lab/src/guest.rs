@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,12 @@ use std::time::Duration;
 use crate::protocol::{Act, LAST, MARK, MORE, PIECE, RECEIVED, Reply, Request};
 use crate::{Clock, Error, launch};
 
-/// A running guest. Dropping it ends the kernel; so does the end of this process, however it comes, because the guest
-/// powers off when its console is closed.
+/// A running guest. Dropping it ends the kernel; so does the end of this process, however it comes: a watcher sees to
+/// that, and the guest itself powers off when its console is closed.
 #[derive(Debug)]
 pub struct Guest {
     kernel: Child,
+    watcher: Child,
     input: Mutex<ChildStdin>,
     console: Arc<Console>,
     next_id: AtomicU64,
@@ -88,6 +89,10 @@ impl Guest {
         }
         let mut kernel = launch::spawn(command, clock)
             .map_err(|e| Error::host("cannot start the lab's kernel", &kernel_file, e))?;
+        let watcher = watch(kernel.id()).map_err(|e| {
+            let _ = kernel.kill();
+            Error::host("cannot start", "sh", e)
+        })?;
         let input = kernel.stdin.take().expect("standard input is piped");
         let output = kernel.stdout.take().expect("standard output is piped");
         let console = Arc::new(Console::default());
@@ -98,6 +103,7 @@ impl Guest {
         });
         let guest = Self {
             kernel,
+            watcher,
             input: Mutex::new(input),
             console,
             next_id: AtomicU64::new(1),
@@ -230,8 +236,24 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
+        // Before the kernel's number is free for another process.
+        let _ = self.watcher.kill();
+        let _ = self.watcher.wait();
         let _ = self.kernel.wait();
     }
+}
+
+/// Starts a process that ends the kernel's process group when this process has ended and so closed a pipe. A guest
+/// that hangs, or whose kernel missed the end of its console, would stay for ever.
+fn watch(group: u32) -> io::Result<Child> {
+    Command::new("sh")
+        .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // What a terminal sends to the program's group must not end the watcher first.
+        .process_group(0)
+        .spawn()
 }
 
 /// Everything the guest prints: replies to whoever waits for them, the rest kept for error messages.

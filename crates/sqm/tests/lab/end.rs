@@ -64,6 +64,15 @@ impl Program {
         self.heard = Some(lines);
     }
 
+    /// Waits until a keeper's network stands.
+    fn waits_until_ready(&mut self) {
+        let mut ready = String::new();
+        BufReader::new(self.child.0.stdout.take().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        assert_eq!(ready, "ready\n");
+    }
+
     /// Sends the signal and waits for the end of the program and of every process of its guest.
     fn end_by(mut self, signal: Signal) -> TempDir {
         let guest = processes_of_guest(self.child.0.id());
@@ -89,31 +98,43 @@ fn files(folder: &TempDir) -> Vec<String> {
         .collect()
 }
 
-/// The kernels that this process started, and everything in their process groups.
-fn processes_of_guest(parent: u32) -> Vec<OwnedFd> {
-    let processes: Vec<_> = fs::read_dir("/proc")
+/// What `/proc/PID/stat` says of a process.
+struct Process {
+    pid: i32,
+    name: String,
+    parent: u32,
+    group: i32,
+}
+
+fn processes() -> Vec<Process> {
+    fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok())
         .filter_map(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             // The name in parentheses may hold anything; after it: state, parent, process group.
-            let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
-            Some((
+            let (start, rest) = stat.rsplit_once(')')?;
+            let mut fields = rest.split_whitespace().skip(1);
+            Some(Process {
                 pid,
-                fields.next()?.parse::<u32>().ok()?,
-                fields.next()?.parse::<i32>().ok()?,
-            ))
+                name: start.split_once('(')?.1.to_owned(),
+                parent: fields.next()?.parse().ok()?,
+                group: fields.next()?.parse().ok()?,
+            })
         })
-        .collect();
-    let kernels: Vec<_> = processes
+        .collect()
+}
+
+/// The guest's kernel and its watcher, which this process started, and everything in their process groups.
+fn processes_of_guest(parent: u32) -> Vec<OwnedFd> {
+    let processes = processes();
+    let started: Vec<_> = processes.iter().filter(|p| p.parent == parent).collect();
+    let in_guest = processes
         .iter()
-        .filter(|(_, of, _)| *of == parent)
-        .map(|(pid, ..)| *pid)
-        .collect();
-    let in_guest = processes.iter().filter(|(.., group)| kernels.contains(group));
+        .filter(|p| started.iter().any(|leader| leader.pid == p.group));
     in_guest
         // One that has ended since is no concern.
-        .filter_map(|(pid, ..)| pidfd_open(Pid::from_raw(*pid)?, PidfdFlags::empty()).ok())
+        .filter_map(|p| pidfd_open(Pid::from_raw(p.pid)?, PidfdFlags::empty()).ok())
         .collect()
 }
 
@@ -159,14 +180,25 @@ fn a_killed_keeper_takes_its_guest_along_and_does_not_block_the_next() {
     let mut temporary = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let mut keeper = Program::start(&keep, temporary);
-        let mut ready = String::new();
-        BufReader::new(keeper.child.0.stdout.take().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
-        assert_eq!(ready, "ready\n");
+        keeper.waits_until_ready();
         assert_eq!(keeper.files(), ["sqm-lab"]);
         temporary = keeper.end_by(Signal::KILL);
     }
+}
+
+#[test]
+fn a_guest_that_hangs_ends_with_the_program() {
+    let mut keeper = Program::start(
+        &["lab", "keep", "--clock", "virtual"],
+        tempfile::tempdir().unwrap(),
+    );
+    keeper.waits_until_ready();
+    let program = keeper.child.0.id();
+    let kernel = processes()
+        .into_iter()
+        .find(|p| p.parent == program && p.name == "linux");
+    kill_process(Pid::from_raw(kernel.unwrap().pid).unwrap(), Signal::STOP).unwrap();
+    keeper.end_by(Signal::KILL);
 }
 
 #[test]
@@ -177,10 +209,7 @@ fn the_next_lab_removes_what_one_killed_while_booting_left() {
     let living = format!("sqm-lab-{}-abcdef", std::process::id());
     fs::create_dir(temporary.path().join(&living)).unwrap();
     let mut keeper = Program::start(&["lab", "keep", "--clock", "virtual"], temporary);
-    let mut ready = String::new();
-    BufReader::new(keeper.child.0.stdout.take().unwrap())
-        .read_line(&mut ready)
-        .unwrap();
+    keeper.waits_until_ready();
     let mut left = files(&keeper.end_by(Signal::TERM));
     left.sort();
     assert_eq!(left, ["sqm-lab", living.as_str()]);
