@@ -9,7 +9,8 @@
 //! * **Delay.** Each reflector and each TCP flow is a [`path`](evidence) with its own baseline, the least delay of its
 //!   last 30 active seconds. What it shows above that is its vote on the queue. The second smallest of the four newest
 //!   votes counts, so that one reflector can neither cut the rate nor hide a queue. A probe that is overdue votes with
-//!   its age, so that a collapse is seen before its replies arrive. Votes that contradict each other count as none.
+//!   its age, so that a collapse is seen before its replies arrive. Votes that contradict each other count as none. While there
+//!   may be a queue, probes follow each other twice as fast.
 //! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
 //!   to it it carries `sent * time / (time + growth of the delay)`. The rate is that, less what empties the queue down to
 //!   5 ms in a tenth of a second or two; down to 1.5 ms each where both directions are loaded and told apart. A download keeps
@@ -330,6 +331,10 @@ const LOADED_PERMILLE: u64 = 750;
 const BUSY_PERMILLE: u64 = 400;
 /// Between any two probes under load: three of four votes within 0.2 s.
 const PROBE_LOADED: Nanos = Nanos::from_millis(50);
+/// While a queue is emptied, or the last answer tells of more than [`SUSPECTED`]: three of four votes within 0.1 s. What is not
+/// known in that time grows.
+const PROBE_HURRIED: Nanos = Nanos::from_millis(25);
+const SUSPECTED: Nanos = Nanos::from_millis(10);
 /// Between any two probes while there is some traffic, to keep baselines.
 const PROBE_ACTIVE: Nanos = Nanos::from_millis(250);
 /// Without traffic for this long, no probes.
@@ -359,6 +364,10 @@ const STARVES: Nanos = Nanos::from_millis(15);
 const OVERSHOT: u64 = 1080;
 /// How long a direction may explore before the other's turn, where only round trips are known.
 const TURN: Nanos = Nanos::from_millis(4000);
+/// What its line carries was overestimated if a direction has a queue again so soon.
+const RETURNS: Nanos = Nanos::from_millis(1500);
+/// The same where the other one explores, which is as likely to have a queue.
+const RETURNS_SOON: Nanos = Nanos::from_millis(400);
 
 impl Autorate {
     /// A controller that starts at `now`, with what an earlier one learned.
@@ -584,8 +593,21 @@ impl Autorate {
         } else if arrives >= scale(passes, FILLED, 1000) && !self.laws.ingress.is_exploring() {
             Some(Direction::Egress)
         } else {
-            Some(self.turn)
+            Some(self.likelier())
         }
+    }
+
+    /// Nothing tells them apart but what they did: who explores makes a queue, and who has just had one has it again.
+    fn likelier(&self) -> Direction {
+        let [turns, others] = [self.turn, other(self.turn)].map(|direction| &self.laws[direction]);
+        let returns =
+            |within| others.was_cut_within(self.now, within) && !turns.was_cut_within(self.now, within);
+        let is_others = match (turns.is_exploring(), others.is_exploring()) {
+            (false, true) => true,
+            (false, false) => returns(RETURNS),
+            (true, _) => returns(RETURNS_SOON),
+        };
+        if is_others { other(self.turn) } else { self.turn }
     }
 
     /// Whether the answers say that the upload has a queue, which starves a download of acknowledgements, and the download none.
@@ -626,13 +648,15 @@ impl Autorate {
 
     fn probes(&self) -> Probes {
         let quiet = |direction: Direction| self.now.since(self.loads[direction].active_at) >= IDLE_AFTER;
-        let loaded = |direction: Direction| {
-            self.loads[direction].share() >= LOADED_PERMILLE / 2 || self.laws[direction].is_draining()
-        };
+        let drains = |direction: Direction| self.laws[direction].is_draining();
+        let loaded =
+            |direction: Direction| self.loads[direction].share() >= LOADED_PERMILLE / 2 || drains(direction);
         if Direction::BOTH.into_iter().all(quiet) {
             Probes::Off
         } else if Direction::BOTH.into_iter().any(loaded) {
-            Probes::Every(PROBE_LOADED)
+            let is_urgent =
+                Direction::BOTH.into_iter().any(drains) || self.evidence.newest(self.now) > SUSPECTED;
+            Probes::Every(if is_urgent { PROBE_HURRIED } else { PROBE_LOADED })
         } else {
             Probes::Every(PROBE_ACTIVE)
         }

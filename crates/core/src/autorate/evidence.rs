@@ -111,12 +111,16 @@ impl Evidence {
     /// What only a round trip or a silence says counts for a `blamed` direction; another one has no queue as far as that
     /// is known.
     pub(super) fn vote(&self, direction: Direction, now: Instant, blamed: bool) -> Option<Vote> {
-        let speaking = || self.paths.iter().filter(|path| path.speaks(now));
+        let (ballots, kind) = self.ballots(direction, now, blamed, Path::is_trusted);
+        let speaking = || {
+            self.paths
+                .iter()
+                .filter(|path| path.kind == kind && path.speaks(now))
+        };
         let trusted = speaking().filter(|path| path.is_trusted()).count();
         if trusted * 2 < speaking().count() {
             return None;
         }
-        let (ballots, kind) = self.ballots(direction, now, blamed, Path::is_trusted);
         let chosen = second_smallest(&ballots)?;
         let counts = blamed || kind == Kind::OneWay;
         let delay = |delay: i64| Nanos(u64::try_from(delay).ok().filter(|_| counts).unwrap_or(0));
@@ -126,6 +130,15 @@ impl Evidence {
             sent: chosen.sent,
             is_overdue: chosen.is_overdue,
         })
+    }
+
+    /// What the newest trusted path says alone, whoever's queue it is: enough to ask sooner, not to decide.
+    pub(super) fn newest(&self, now: Instant) -> Nanos {
+        let newest = Direction::BOTH.into_iter().filter_map(|direction| {
+            let (ballots, _) = self.ballots(direction, now, true, Path::is_trusted);
+            ballots.newest()
+        });
+        Nanos(u64::try_from(newest.max().unwrap_or(0)).unwrap_or(0))
     }
 
     /// Whether nothing that counts tells the directions apart.
@@ -161,10 +174,14 @@ impl Evidence {
     fn answer(&mut self, now: Instant, id: Id, at: Instant, sent: Instant, delays: [i64; 2], kind: Kind) {
         let index = self.index(id, kind, at);
         self.paths[index].add(at, sent, delays, kind);
-        // The vote of all, or nobody could win back what it lost.
-        let votes =
-            Direction::BOTH.map(|direction| second_smallest(&self.ballots(direction, now, true, |_| true).0));
-        self.paths[index].compare(delays, votes);
+        // The vote of all of its kind, or nobody could win back what it lost; a round trip and one way are never the same.
+        let votes = Direction::BOTH.map(|direction| {
+            let (ballots, voting) = self.ballots(direction, now, true, |_| true);
+            second_smallest(&ballots).filter(|_| voting == kind)
+        });
+        if votes.iter().any(Option::is_some) {
+            self.paths[index].compare(delays, votes);
+        }
     }
 
     fn index(&mut self, id: Id, kind: Kind, at: Instant) -> usize {
@@ -472,6 +489,10 @@ impl Ballots {
             .iter()
             .flatten()
             .filter(move |ballot| ballot.is_recent || !any_recent)
+    }
+
+    fn newest(&self) -> Option<i64> {
+        self.0.first().copied().flatten().map(|ballot| ballot.delay)
     }
 
     /// The second largest of three or more, the smallest of fewer.

