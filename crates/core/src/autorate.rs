@@ -19,8 +19,8 @@
 //!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
-//!   other stays below what was found, and the first is accused of a queue, unless the arrivals say otherwise. What does not
-//!   help is taken back, and the other is accused.
+//!   other stays below what was found, and the first is accused of a queue, unless the arrivals say otherwise, or only the other explores
+//!   or has just had a queue. What does not help is taken back, and the other is accused.
 //! * **Not our queue.** A delay that stays when the rate is cut, and loses no probes, is a new path: the baseline
 //!   moves and the rate comes back.
 //! * **No load**: the rate stays, probes stop. **No signals**: the rate stays for a while, then goes to base.

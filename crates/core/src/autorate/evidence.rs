@@ -132,7 +132,7 @@ impl Evidence {
         })
     }
 
-    /// What the newest trusted path says alone, whoever's queue it is: enough to ask sooner, not to decide.
+    /// What the newest trusted path says alone, whosever queue it is: enough to ask sooner, not to decide.
     pub(super) fn newest(&self, now: Instant) -> Nanos {
         let newest = Direction::BOTH.into_iter().filter_map(|direction| {
             let (ballots, _) = self.ballots(direction, now, true, Path::is_trusted);
