@@ -187,7 +187,7 @@ fn a_killed_keeper_takes_its_guest_along_and_does_not_block_the_next() {
 }
 
 #[test]
-fn a_guest_that_hangs_ends_with_the_program() {
+fn a_guest_that_misses_the_end_of_its_console_ends_with_the_program() {
     let mut keeper = Program::start(
         &["lab", "keep", "--clock", "virtual"],
         tempfile::tempdir().unwrap(),
@@ -196,9 +196,15 @@ fn a_guest_that_hangs_ends_with_the_program() {
     let program = keeper.child.0.id();
     let kernel = processes()
         .into_iter()
-        .find(|p| p.parent == program && p.name == "linux");
-    kill_process(Pid::from_raw(kernel.unwrap().pid).unwrap(), Signal::STOP).unwrap();
+        .find(|p| p.parent == program && p.name == "linux")
+        .unwrap();
+    // As long as somebody can write to it, the console does not end.
+    let console = fs::OpenOptions::new()
+        .write(true)
+        .open(format!("/proc/{}/fd/0", kernel.pid))
+        .unwrap();
     keeper.end_by(Signal::KILL);
+    drop(console);
 }
 
 #[test]
