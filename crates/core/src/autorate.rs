@@ -20,7 +20,8 @@
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
 //!   other stays below what was found, and the first is accused of a queue, unless the arrivals say otherwise, or only the other explores
-//!   or has just had a queue. What does not help is taken back, and the other is accused.
+//!   or has just had a queue. What does not help is taken back, and the other is accused: also if a download's senders send no more
+//!   than our shaper lets pass, and the queue stays.
 //! * **Not our queue.** A delay that stays when the rate is cut, and loses no probes, is a new path: the baseline
 //!   moves and the rate comes back.
 //! * **No load**: the rate stays, probes stop. **No signals**: the rate stays for a while, then goes to base.
@@ -321,6 +322,8 @@ enum Accused {
     /// The other one was cut before, and it did not help.
     Second(Direction),
     Both,
+    /// Each direction is known but for what only a silence says, which may be of either.
+    Either,
 }
 
 /// A direction loaded less than this share of its rate for a while needs few probes.
@@ -353,10 +356,11 @@ const NEARLY_FILLED: u64 = 900;
 const NOT_FILLED: Nanos = Nanos::from_millis(700);
 /// Senders that fell silent within this time did so because of what they hear now.
 const FELL_SILENT: Nanos = Nanos::from_millis(500);
-/// Downloads that have just begun send too much before they have learned what the line carries.
-const BEGINS: Nanos = Nanos::from_millis(600);
-/// Of which as little arrives while it was loaded: the line holds it back.
-/// No sender's own decrease is as deep.
+/// A download of less than this, thousandths of what may pass, is held back by the line only if as much waits there as senders sent
+/// before they heard of it, or more than is usual otherwise: on a long path they come up to the line's rate slowly.
+const LESS: u64 = 850;
+const SHORT: Nanos = Nanos::from_millis(20);
+/// One of which as little arrives while it was loaded is held back by the line: no sender's own decrease is as deep.
 const STARVED: u64 = 500;
 /// A queue of acknowledgements of this much holds a download back.
 const STARVES: Nanos = Nanos::from_millis(15);
@@ -514,7 +518,7 @@ impl Autorate {
             (false, true) => Blame::None,
             (true, true) => match self.accused {
                 Accused::First(accused) | Accused::Second(accused) if accused == direction => Blame::Alone,
-                Accused::Both => Blame::Shared,
+                Accused::Both | Accused::Either => Blame::Shared,
                 _ => Blame::None,
             },
             (false, false) if self.loads[direction].share() >= self.loads[other].share() => Blame::Alone,
@@ -538,28 +542,40 @@ impl Autorate {
             self.accused = if is_innocent {
                 Accused::First(Direction::Egress)
             } else {
-                Accused::Both
+                Accused::Either
             };
             return;
         }
         match Direction::BOTH.map(|direction| self.is_suspect(direction)) {
             [true, true] => {}
-            [false, true] => return self.accused = Accused::First(Direction::Egress),
-            [true, false] => return self.accused = Accused::First(Direction::Ingress),
+            [false, true] => return self.accuse_only(Direction::Egress),
+            [true, false] => return self.accuse_only(Direction::Ingress),
             [false, false] => return self.accused = Accused::Nobody,
         }
-        let is_quiet = Direction::BOTH
-            .into_iter()
-            .all(|direction| !self.laws[direction].is_draining());
-        self.accused = match self.accused {
-            _ if is_quiet => self.first_suspect().map_or(Accused::Nobody, Accused::First),
-            Accused::First(accused) if self.laws[accused].is_failing() => Accused::Both,
-            Accused::First(accused) if self.laws[accused].is_stuck() => {
+        let drains = Direction::BOTH.map(|direction| self.laws[direction].is_draining());
+        let first = || self.first_suspect().map_or(Accused::Nobody, Accused::First);
+        self.accused = match (self.accused, drains) {
+            (_, [false, false]) | (Accused::Either, [true, true]) => first(),
+            (Accused::Either, [false, true]) => Accused::First(Direction::Egress),
+            (Accused::Either, [true, false]) => Accused::First(Direction::Ingress),
+            (Accused::First(accused), _) if self.laws[accused].is_failing() => Accused::Both,
+            (Accused::First(accused), _) if self.laws[accused].is_stuck() => {
                 self.laws[accused].acquit(self.now);
                 Accused::Second(other(accused))
             }
-            Accused::Second(accused) if self.laws[accused].is_stuck() => Accused::Both,
-            as_before => as_before,
+            (Accused::Second(accused), _) if self.laws[accused].is_stuck() => Accused::Both,
+            (as_before, _) => as_before,
+        };
+    }
+
+    /// Only this one has the traffic for a queue. If cutting it does not help, it is the other's, whose traffic the line holds back.
+    fn accuse_only(&mut self, suspect: Direction) {
+        let other = other(suspect);
+        self.accused = if self.laws[suspect].is_stuck() && self.has_traffic(other) {
+            self.laws[suspect].acquit(self.now);
+            Accused::Second(other)
+        } else {
+            Accused::First(suspect)
         };
     }
 
@@ -571,20 +587,23 @@ impl Autorate {
     fn first_suspect(&self) -> Option<Direction> {
         let arrives = self.loads.ingress.latest().bits_per_sec();
         let passes = self.loads.ingress.allowed;
+        // Senders go on for a round trip when the line falls to what arrives now; when they stop, nothing waits.
+        let waits = scale(self.evidence.rtt().0, passes.saturating_sub(arrives), arrives);
+        let is_starved = arrives < scale(passes, STARVED, 1000);
+        let is_little = arrives < scale(passes, LESS, 1000);
+        let is_short = if is_starved {
+            self.queue().0 < waits
+        } else {
+            is_little && self.queue().0 < waits.min(SHORT.0)
+        };
         if arrives > scale(passes, OVERSHOT, 1000) {
             None
-        } else if self.now.since(self.loads.ingress.began_at) < BEGINS {
+        } else if self.loads.ingress.has_just_begun(self.now) {
             Some(Direction::Ingress)
-        } else if !self.loads.ingress.was_loaded_within(self.now, QUEUE_LASTS) {
+        } else if is_short || !self.loads.ingress.was_loaded_within(self.now, QUEUE_LASTS) {
             Some(Direction::Egress)
-        } else if arrives < scale(passes, STARVED, 1000) {
-            // Senders go on for a round trip when the line falls to what arrives now; when they stop, nothing waits.
-            let waits = scale(self.evidence.rtt().0, passes - arrives, arrives);
-            Some(if self.queue().0 >= waits {
-                Direction::Ingress
-            } else {
-                Direction::Egress
-            })
+        } else if is_starved {
+            Some(Direction::Ingress)
         } else if self.now.since(self.loads.ingress.filled_at) > NOT_FILLED
             && self.loads.egress.share_lately() >= NEARLY_FILLED
         {
@@ -600,12 +619,13 @@ impl Autorate {
     /// Nothing tells them apart but what they did: who explores makes a queue, and who has just had one has it again.
     fn likelier(&self) -> Direction {
         let [turns, others] = [self.turn, other(self.turn)].map(|direction| &self.laws[direction]);
-        let returns =
-            |within| others.was_cut_within(self.now, within) && !turns.was_cut_within(self.now, within);
+        let returns = |one: &Law, another: &Law, within| {
+            one.was_cut_within(self.now, within) && !another.was_cut_within(self.now, within)
+        };
         let is_others = match (turns.is_exploring(), others.is_exploring()) {
-            (false, true) => true,
-            (false, false) => returns(RETURNS),
-            (true, _) => returns(RETURNS_SOON),
+            (false, true) => !returns(turns, others, RETURNS_SOON),
+            (false, false) => returns(others, turns, RETURNS),
+            (true, _) => returns(others, turns, RETURNS_SOON),
         };
         if is_others { other(self.turn) } else { self.turn }
     }
@@ -634,6 +654,9 @@ impl Autorate {
             Direction::Egress => BUSY_PERMILLE / 4,
         };
         load.share().max(load.share_lately()) >= BUSY_PERMILLE
+            || load.has_just_begun(self.now)
+            || matches!(self.accused, Accused::Second(accused) if accused == direction)
+                && self.has_traffic(direction)
             || load.was_loaded_within(self.now, QUEUE_LASTS) && load.share_lately() >= remains
     }
 

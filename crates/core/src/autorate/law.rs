@@ -78,6 +78,8 @@ struct Trial {
     effective_at: Instant,
     /// What a later one met, and what follows from it.
     reference: Option<Reference>,
+    /// The shortest queue that was met, and what should have gone of it by how much less arrives.
+    obeyed: Option<Reference>,
     /// When to send so much less that a queue must go.
     test_at: Instant,
     /// What was sent less should have shown.
@@ -169,6 +171,10 @@ const MOVED: u64 = 3_000_000;
 const FAILING: u64 = 40_000_000;
 /// Sending less than this of the capacity, thousandths, must show.
 const CLEARLY_LESS: u64 = 950;
+/// Senders that our shaper holds back send no more than this of what it lets pass, thousandths.
+const OBEYS: u64 = 1150;
+/// What the other direction may send when the line has fallen far for both, of what passes, thousandths: some of it queues.
+const OTHERS_FALL: u64 = 900;
 /// A moment's outage is over within this.
 const MOMENT: Nanos = Nanos::from_millis(400);
 /// A queue that stands for so long is made to go, by sending this share of the capacity, thousandths: what then stays is none.
@@ -434,6 +440,7 @@ impl Law {
             capacity_before: self.capacity,
             effective_at: now + self.reaction(view),
             reference: None,
+            obeyed: None,
             test_at: now + STANDS,
             is_helpless: false,
             has_followed: false,
@@ -583,7 +590,14 @@ impl Law {
 
     /// Senders that hear nothing come back in a burst: limited to what they sent last, not to what the line carried before.
     fn waits_for(&mut self, view: &View) -> bool {
-        let most = view.peak.bits_per_sec().max(self.min);
+        let [peak, mean, latest] = [view.peak, view.achieved, view.latest].map(Rate::bits_per_sec);
+        // Which direction fell is not known of a round trip.
+        let most = if view.takes_turns {
+            peak
+        } else {
+            scale(mean.min(latest), OTHERS_FALL, 1000)
+        };
+        let most = most.max(self.min);
         let waits = most < self.rate;
         if waits {
             self.rate = most;
@@ -635,6 +649,7 @@ impl Law {
             level: capacity.min(level),
             owed: 0,
         };
+        trial.is_helpless |= view.takes_turns && self.obeys_in_vain(&mut trial.obeyed, point, view);
         let margin = MOVED.max(reference.point.queue / 8);
         if queue + margin < reference.point.queue {
             *reference = next;
@@ -682,6 +697,32 @@ impl Law {
         (level.min(before), is_held_back)
     }
 
+    /// Whether a download's senders do what our shaper tells them, and the queue stays: it is not theirs.
+    ///
+    /// While a queue of theirs is left at the line, as much arrives as that carries, whatever our shaper lets pass.
+    fn obeys_in_vain(&self, obeyed: &mut Option<Reference>, point: Point, view: &View) -> bool {
+        if self.direction == Direction::Egress {
+            return false;
+        }
+        let new = Reference {
+            point,
+            seen: view.sent,
+            level: self.capacity.unwrap_or(self.rate),
+            owed: 0,
+        };
+        let obeyed = obeyed.get_or_insert(new);
+        let arrives = view.achieved.bits_per_sec();
+        if arrives <= scale(self.rate, OBEYS, 1000) {
+            let less = obeyed.level.saturating_sub(arrives.max(self.rate));
+            obeyed.owed += scale(view.sent.since(obeyed.seen).0, less, obeyed.level);
+        }
+        obeyed.seen = view.sent;
+        if point.queue + MOVED < obeyed.point.queue {
+            *obeyed = new;
+        }
+        obeyed.owed > obeyed.point.queue + 3 * MOVED
+    }
+
     /// Whether the least rate has not made the queue less for a while: that rate the line is said to carry, so that what stays is
     /// the path's, or waits in our own shaper, which has hardly room for another direction's acknowledgements.
     fn is_cut_in_vain(&self, now: Instant, trial: &mut Trial, queue: u64, view: &View) -> bool {
@@ -709,6 +750,11 @@ impl Law {
     /// No queue.
     fn grow(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
         let mut action = Action::None;
+        let is_unfounded = |trial: Trial| trial.expected > 0 && trial.peak.queue <= AIM.0;
+        if self.trial.is_some_and(is_unfounded) {
+            // Senders stopped, and no queue came of it.
+            self.acquit(now);
+        }
         if let Some(trial) = self.trial.take() {
             let capacity = self
                 .capacity

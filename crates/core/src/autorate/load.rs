@@ -3,6 +3,11 @@
 use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, scale};
 use crate::units::{Bytes, Instant, Nanos, Rate};
 
+/// A load begins where this much of the rate comes at once, thousandths, after no more than that.
+const BEGINS_WITH: u64 = 200;
+const BEGINS_AFTER: u64 = 50;
+/// Senders that have just begun send too much before they have learned what the line carries.
+const BEGINS: Nanos = Nanos::from_millis(600);
 /// Senders follow a rising rate by this much in a second, thousandths.
 const FOLLOWS: u64 = 400;
 
@@ -19,8 +24,8 @@ pub(super) struct Load {
     busy_at: Instant,
     /// When it last had nearly all that it may.
     pub(super) filled_at: Instant,
-    /// When it became busy after a pause.
-    pub(super) began_at: Instant,
+    /// When it last began at once, after a pause.
+    began_at: Instant,
     pub(super) active_at: Instant,
     was_loaded: bool,
 }
@@ -64,10 +69,10 @@ impl Load {
         if self.share() >= ACTIVE_PERMILLE {
             self.active_at = now;
         }
+        if self.begins(now) {
+            self.began_at = now;
+        }
         if self.share().max(self.share_lately()) >= BUSY_PERMILLE {
-            if now.since(self.busy_at) > QUEUE_LASTS {
-                self.began_at = now;
-            }
             self.busy_at = now;
         }
         if self.share() >= LOADED_PERMILLE {
@@ -88,6 +93,10 @@ impl Load {
 
     pub(super) fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
         self.was_loaded && now.since(self.loaded_at) <= span
+    }
+
+    pub(super) fn has_just_begun(&self, now: Instant) -> bool {
+        now.since(self.began_at) < BEGINS
     }
 
     pub(super) fn carries_something(&self) -> bool {
@@ -118,6 +127,13 @@ impl Load {
 
     pub(super) fn share_lately(&self) -> u64 {
         scale(self.latest().bits_per_sec(), 1000, self.rate)
+    }
+
+    fn begins(&self, now: Instant) -> bool {
+        let before = mean(&self.spans[..Self::SPANS / 2]).bits_per_sec();
+        now.since(self.busy_at) > QUEUE_LASTS
+            && self.share_lately() >= BEGINS_WITH
+            && scale(before, 1000, self.rate) < BEGINS_AFTER
     }
 }
 
