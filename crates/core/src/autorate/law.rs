@@ -1,5 +1,8 @@
 //! How the rate of one direction follows from the queue at the line and the traffic.
 
+mod capacity;
+mod trial;
+
 use super::view::View;
 use super::{Bounds, Choice, Direction, Reason, scale};
 use crate::units::{Instant, Nanos, Rate};
@@ -109,8 +112,6 @@ pub(super) const AIM_EACH: Nanos = Nanos::from_micros(1500);
 const LASTS: Nanos = Nanos::from_millis(300);
 /// A queue too small to cut for that lasts for so long may as well be a path that became a little longer: growing shows which.
 const LINGERS: Nanos = Nanos::from_millis(300);
-/// Probes sent before a fall are back this long after a round trip.
-const STRAYS: Nanos = Nanos::from_millis(200);
 /// A queue above [`AIM`] is emptied in about this time.
 const DRAIN: u64 = 150_000_000;
 /// But never with less than this of the capacity, thousandths: of an upload, whose queue takes no more than what is sent to it.
@@ -126,14 +127,6 @@ const SPREADS_PERCENT: u64 = 120;
 const NOISE_MAX: u64 = 10_000_000;
 const NOISE_LEARNS: u64 = 5 * SECOND;
 const MTU_BITS: u64 = 1514 * 8;
-/// A slope of the delay needs points so far apart.
-const SLOPE: u64 = 150_000_000;
-/// Half of it is enough where the delay grew by as much in that time, which no jitter does: the line fell only just.
-const STEEP: (u64, i64) = (75_000_000, 15_000_000);
-/// What is measured counts half after this.
-const LEARNS: u64 = 100_000_000;
-/// The last tenth of a second counts alone if it brought less than this of the last fifth, thousandths.
-const SUDDEN: u64 = 850;
 /// The rate is at most this much of what passed, thousandths.
 const PROVEN: u64 = 1200;
 /// Growth where nothing speaks against it, thousandths per second: it doubles in 0.7 s.
@@ -157,31 +150,12 @@ const HOLD_MAX: Nanos = Nanos::from_millis(5_000);
 const SAME: u64 = 50;
 /// Where more is not to be tried: of the capacity, thousandths.
 const BELOW: u64 = 960;
-/// A queue at less than this above what was found last, of 1000, is for now taken for the same line.
-const USUAL: u64 = 800;
-/// A queue is known this long after its news: three of four votes.
-const SEEN_AFTER: u64 = 150_000_000;
-/// The first look at a queue does not prove that less than this part of what was sent is carried.
-const FIRST_LOOK: u64 = 4;
-/// Before this has passed a queue is not expected to follow.
-const CHECK: Nanos = Nanos::from_millis(200);
 /// A delay that changes by less has not moved.
 const MOVED: u64 = 3_000_000;
-/// A queue that grows by as much although less is sent is the other direction's too.
-const FAILING: u64 = 40_000_000;
-/// Sending less than this of the capacity, thousandths, must show.
-const CLEARLY_LESS: u64 = 950;
-/// Senders that our shaper holds back send no more than this of what it lets pass, thousandths.
-const OBEYS: u64 = 1150;
 /// What the other direction may send when the line has fallen far for both, of what passes, thousandths: some of it queues.
 const OTHERS_FALL: u64 = 900;
-/// A moment's outage is over within this.
-const MOMENT: Nanos = Nanos::from_millis(400);
-/// A queue that stands for so long is made to go, by sending this share of the capacity, thousandths: what then stays is none.
-const STANDS: Nanos = Nanos::from_millis(1000);
+/// A queue that stands is made to go by sending this share of the capacity, thousandths: what then stays is none.
 const TEST: u64 = 880;
-/// While a queue does not grow, the line is not thought to carry less than this of what it did at first, thousandths.
-const HOLDS: u64 = 930;
 /// A line that carries this much of what it may, thousandths, is not what silenced the probes.
 const FLOWS: u64 = 600;
 /// Without signals the rate stays for this long, then goes to base by so many thousandths per second.
@@ -433,161 +407,6 @@ impl Law {
         Action::None
     }
 
-    /// A queue appears.
-    fn begin(&mut self, now: Instant, view: &View) {
-        self.trial = Some(Trial {
-            before: self.rate,
-            capacity_before: self.capacity,
-            effective_at: now + self.reaction(view),
-            reference: None,
-            obeyed: None,
-            test_at: now + STANDS,
-            is_helpless: false,
-            has_followed: false,
-            is_failing: false,
-            is_shared: view.is_shared,
-            began_at: now,
-            began_with: view.queue.unwrap_or(Nanos(0)).0,
-            least: None,
-            peak: Point {
-                sent: view.sent,
-                queue: 0,
-            },
-            expected: 0,
-        });
-        // No more than what was sent can be known of the line.
-        let sent = view.peak.bits_per_sec().min(self.rate).max(self.min);
-        // While nothing else is known, it is what it was.
-        let usual = self
-            .found
-            .filter(|found| *found < sent && *found > scale(sent, USUAL, 1000));
-        let measured = self.measured(view).unwrap_or(sent);
-        // The queue began when less was sent than now.
-        let then = sent
-            - scale(
-                sent,
-                self.pace.min(QUICK) * (view.rtt.0 + SEEN_AFTER),
-                1000 * SECOND,
-            )
-            .min(sent / 2);
-        let most = match self.direction {
-            Direction::Egress if self.reason == Reason::Grow => then,
-            _ => sent,
-        };
-        self.capacity = Some(usual.unwrap_or_else(|| measured.clamp(sent / FIRST_LOOK, most)));
-    }
-
-    /// What the line carries while there is a queue: what arrives from it; for what is sent to it, as the delay grows.
-    fn measured(&self, view: &View) -> Option<u64> {
-        let [latest, mean] = [view.latest, view.achieved].map(Rate::bits_per_sec);
-        match self.direction {
-            // A busy line delivers what it can, whatever our own shaper then does with it.
-            Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
-            Direction::Ingress => Some(mean),
-            Direction::Egress => {
-                let (time, growth) = self.slope()?;
-                let sent = mean.min(scale(self.rate, 1100, 1000).max(latest));
-                let taken = (i128::from(time) + i128::from(growth)).max(i128::from(time / 10));
-                Some(scale(sent, time, u64::try_from(taken).unwrap_or(u64::MAX)))
-            }
-        }
-    }
-
-    fn learn(&mut self, elapsed: u64, queue: u64, view: &View) {
-        let (Some(capacity), Some(measured)) = (self.capacity, self.measured(view)) else {
-            return;
-        };
-        if !view.carries {
-            return;
-        }
-        // What does not grow may be no queue at all, and then what is measured is only what was sent.
-        let reference = self.trial.and_then(|trial| trial.reference);
-        let is_filled = view.latest.bits_per_sec() >= scale(self.rate, HOLDS, 1000);
-        let least = reference
-            .filter(|reference| is_filled && queue <= reference.point.queue + MOVED)
-            .map_or(0, |reference| scale(reference.level, HOLDS, 1000));
-        let measured = measured.max(least);
-        let measured = measured.clamp(self.min, self.max);
-        let weight = elapsed.clamp(20_000_000, LEARNS);
-        let next = if measured < capacity {
-            capacity - scale(capacity - measured, weight, LEARNS)
-        } else {
-            capacity + scale(measured - capacity, weight, LEARNS)
-        };
-        self.capacity = Some(next);
-    }
-
-    /// What the line carried since the queue was longest: one that went faster than the line was thought to carry was a moment's
-    /// outage.
-    fn carried_since(&self, trial: &Trial, queue: u64, view: &View) -> u64 {
-        if view.sent.since(trial.began_at) > MOMENT {
-            return 0;
-        }
-        let carries = match self.direction {
-            Direction::Ingress => view.latest.bits_per_sec(),
-            Direction::Egress => {
-                let time = view.sent.since(trial.peak.sent).0;
-                let fell = trial.peak.queue.saturating_sub(queue);
-                let sent = view.achieved.bits_per_sec().min(self.rate);
-                scale(sent, time, time.saturating_sub(fell).max(time / 8))
-            }
-        };
-        carries.min(trial.before)
-    }
-
-    /// Growth of the delay over the last points: in which time, how much.
-    fn slope(&self) -> Option<(u64, i64)> {
-        let (span, much) = STEEP;
-        self.growth_in(span)
-            .filter(|(_, growth)| *growth >= much)
-            .or_else(|| self.growth_in(SLOPE))
-    }
-
-    fn growth_in(&self, span: u64) -> Option<(u64, i64)> {
-        let last = self.track[Self::POINTS - 1]?;
-        let first = self
-            .track
-            .iter()
-            .rev()
-            .flatten()
-            .find(|point| last.sent.since(point.sent).0 >= span)?;
-        let growth = i64::try_from(last.queue).ok()? - i64::try_from(first.queue).ok()?;
-        Some((last.sent.since(first.sent).0, growth))
-    }
-
-    /// What is left by now: the news is as old as its probe.
-    fn present(&self, now: Instant, queue: u64, view: &View) -> u64 {
-        if self.direction == Direction::Ingress {
-            return queue;
-        }
-        let capacity = self.capacity.unwrap_or(self.rate);
-        let ran = now.since(view.sent).0;
-        queue.saturating_sub(scale(ran, capacity.saturating_sub(self.rate), capacity))
-    }
-
-    /// The queue that nobody has met yet, because the line fell only just; with it goes what the line is thought to carry.
-    fn expected(&mut self, view: &View) -> u64 {
-        let Some(trial) = &mut self.trial else { return 0 };
-        if !view.is_overdue && view.sent >= trial.began_at {
-            return 0;
-        }
-        trial.expected = trial.expected.max(view.expected.0);
-        if view.is_overdue && view.expected.0 > 0 {
-            let passes = view.latest.bits_per_sec().max(self.min);
-            self.capacity = self.capacity.map(|capacity| capacity.min(passes));
-        }
-        trial.expected
-    }
-
-    /// Whether all that is known is from before the fall that it is cut for.
-    fn is_unheard(&self, now: Instant, view: &View) -> bool {
-        self.trial.is_some_and(|trial| {
-            trial.expected > 0
-                && view.sent < trial.began_at
-                && now.since(trial.began_at).0 < 2 * view.rtt.0 + STRAYS.0
-        })
-    }
-
     /// Senders that hear nothing come back in a burst: limited to what they sent last, not to what the line carried before.
     fn waits_for(&mut self, view: &View) -> bool {
         let [peak, mean, latest] = [view.peak, view.achieved, view.latest].map(Rate::bits_per_sec);
@@ -604,147 +423,6 @@ impl Law {
             self.reason = Reason::OtherFell;
         }
         waits
-    }
-
-    /// Whether the delay is not that of a queue, because it does not follow the rate; the cut is then taken back.
-    fn is_of_the_path(&mut self, now: Instant, queue: u64, view: &View) -> bool {
-        let Some(mut trial) = self.trial else { return false };
-        trial.is_shared |= view.is_shared;
-        trial.is_failing |= now > trial.effective_at + CHECK && queue > trial.began_with + FAILING;
-        let point = Point {
-            sent: view.sent,
-            queue,
-        };
-        if self.is_cut_in_vain(now, &mut trial, queue, view) {
-            trial.is_helpless = true;
-            if !view.losing_probes && view.may_rebase {
-                self.begin_again(queue);
-                return true;
-            }
-        }
-        if view.sent < trial.effective_at {
-            self.trial = Some(trial);
-            return false;
-        }
-        let capacity = self.capacity.unwrap_or(self.rate);
-        let reference = trial.reference.unwrap_or(Reference {
-            point,
-            seen: view.sent,
-            level: capacity,
-            owed: 0,
-        });
-        let (level, is_held_back) = self.level(&trial, reference.level, view);
-        let reference = trial.reference.insert(Reference { level, ..reference });
-        let passes = view.achieved.bits_per_sec();
-        // A few percent less may be an error of the estimate.
-        if passes >= scale(capacity, CLEARLY_LESS, 1000) {
-            reference.owed = 0;
-        } else if !is_held_back {
-            reference.owed += scale(view.sent.since(reference.seen).0, capacity - passes, capacity);
-        }
-        reference.seen = view.sent;
-        let next = Reference {
-            point,
-            seen: view.sent,
-            level: capacity.min(level),
-            owed: 0,
-        };
-        trial.is_helpless |= view.takes_turns && self.obeys_in_vain(&mut trial.obeyed, point, view);
-        let margin = MOVED.max(reference.point.queue / 8);
-        if queue + margin < reference.point.queue {
-            *reference = next;
-            trial.is_helpless = false;
-            trial.has_followed |= queue + 2 * margin < trial.peak.queue;
-        } else if queue > reference.point.queue + margin {
-            // It grows: less is carried than was thought, or it is not this direction's.
-            trial.is_helpless |= reference.owed > 2 * MOVED;
-            *reference = next;
-        } else if reference.owed
-            > (reference.point.queue + 2 * MOVED) * if trial.has_followed { 3 } else { 1 }
-        {
-            trial.is_helpless = true;
-            if !view.losing_probes && view.may_rebase {
-                let carries = self.capacity;
-                self.acquit(now);
-                if trial.has_followed {
-                    self.capacity = carries;
-                    self.rate = carries.unwrap_or(self.rate).min(self.rate);
-                }
-                self.reason = Reason::PathChanged { by: Nanos(queue) };
-                return true;
-            }
-        }
-        self.trial = Some(trial);
-        false
-    }
-
-    /// The most that the line may carry, given what was thought before, and whether it holds a download back: less arrives than may
-    /// pass.
-    ///
-    /// What is measured just after a fall holds some of before. A line held at that, and cut by what empties a queue, could be sent
-    /// just what it carries, and the queue that stands for that would be taken for the path.
-    fn level(&self, trial: &Trial, before: u64, view: &View) -> (u64, bool) {
-        if trial.peak.queue <= 2 * AIM.0 || view.takes_turns {
-            return (before, false);
-        }
-        let latest = view.latest.bits_per_sec();
-        let (carries, is_held_back) = match self.direction {
-            Direction::Ingress => (Some(latest), latest < scale(self.rate, CLEARLY_LESS, 1000)),
-            Direction::Egress => (self.measured(view), false),
-        };
-        let is_new = view.sent < trial.effective_at + CHECK;
-        let level = carries.filter(|_| is_held_back || is_new).unwrap_or(before);
-        (level.min(before), is_held_back)
-    }
-
-    /// Whether a download's senders do what our shaper tells them, and the queue stays: it is not theirs.
-    ///
-    /// While a queue of theirs is left at the line, as much arrives as that carries, whatever our shaper lets pass.
-    fn obeys_in_vain(&self, obeyed: &mut Option<Reference>, point: Point, view: &View) -> bool {
-        if self.direction == Direction::Egress {
-            return false;
-        }
-        let new = Reference {
-            point,
-            seen: view.sent,
-            level: self.capacity.unwrap_or(self.rate),
-            owed: 0,
-        };
-        let obeyed = obeyed.get_or_insert(new);
-        let arrives = view.achieved.bits_per_sec();
-        if arrives <= scale(self.rate, OBEYS, 1000) {
-            let less = obeyed.level.saturating_sub(arrives.max(self.rate));
-            obeyed.owed += scale(view.sent.since(obeyed.seen).0, less, obeyed.level);
-        }
-        obeyed.seen = view.sent;
-        if point.queue + MOVED < obeyed.point.queue {
-            *obeyed = new;
-        }
-        obeyed.owed > obeyed.point.queue + 3 * MOVED
-    }
-
-    /// Whether the least rate has not made the queue less for a while: that rate the line is said to carry, so that what stays is
-    /// the path's, or waits in our own shaper, which has hardly room for another direction's acknowledgements.
-    fn is_cut_in_vain(&self, now: Instant, trial: &mut Trial, queue: u64, view: &View) -> bool {
-        if self.rate > self.min {
-            trial.least = None;
-            return false;
-        }
-        let here = Point { sent: now, queue };
-        let least = trial.least.get_or_insert(here);
-        if queue + MOVED.max(least.queue / 8) < least.queue {
-            *least = here;
-        }
-        view.sent.since(least.sent) >= STANDS
-    }
-
-    /// From a little more than nothing, as if nothing were known of the line.
-    fn begin_again(&mut self, queue: u64) {
-        self.trial = None;
-        self.capacity = None;
-        self.found = None;
-        self.rate = 2 * self.min;
-        self.reason = Reason::PathChanged { by: Nanos(queue) };
     }
 
     /// No queue.
@@ -828,29 +506,6 @@ impl Law {
         }
         self.reason = Reason::Grow;
         action
-    }
-
-    /// Whether it is news.
-    fn note(&mut self, sent: Instant, queue: u64) -> bool {
-        if let Some(last) = &mut self.track[Self::POINTS - 1]
-            && sent <= last.sent
-        {
-            // A probe that is overdue says more the longer it is.
-            let is_more = sent == last.sent && queue > last.queue;
-            last.queue = if sent == last.sent { queue } else { last.queue };
-            return is_more;
-        }
-        self.track.rotate_left(1);
-        self.track[Self::POINTS - 1] = Some(Point { sent, queue });
-        true
-    }
-
-    /// Until less is sent into the queue: a download's sender must hear of it first.
-    fn reaction(&self, view: &View) -> Nanos {
-        match self.direction {
-            Direction::Ingress => view.rtt,
-            Direction::Egress => Nanos(0),
-        }
     }
 
     /// Follows how far votes of the same time are apart. While there is no queue, what they agree on is seldom more above the

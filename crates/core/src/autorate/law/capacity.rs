@@ -1,0 +1,114 @@
+//! What the line carries, as far as a queue shows it.
+
+use super::{Law, MOVED, Point, Trial};
+use crate::autorate::view::View;
+use crate::autorate::{Direction, scale};
+use crate::units::{Instant, Nanos, Rate};
+
+/// A slope of the delay needs points so far apart.
+const SLOPE: u64 = 150_000_000;
+/// Half of it is enough where the delay grew by as much in that time, which no jitter does: the line fell only just.
+const STEEP: (u64, i64) = (75_000_000, 15_000_000);
+/// What is measured counts half after this.
+const LEARNS: u64 = 100_000_000;
+/// The last tenth of a second counts alone if it brought less than this of the last fifth, thousandths.
+const SUDDEN: u64 = 850;
+/// A moment's outage is over within this.
+const MOMENT: Nanos = Nanos::from_millis(400);
+/// While a queue does not grow, the line is not thought to carry less than this of what it did at first, thousandths.
+const HOLDS: u64 = 930;
+
+impl Law {
+    /// Whether it is news.
+    pub(super) fn note(&mut self, sent: Instant, queue: u64) -> bool {
+        if let Some(last) = &mut self.track[Self::POINTS - 1]
+            && sent <= last.sent
+        {
+            // A probe that is overdue says more the longer it is.
+            let is_more = sent == last.sent && queue > last.queue;
+            last.queue = if sent == last.sent { queue } else { last.queue };
+            return is_more;
+        }
+        self.track.rotate_left(1);
+        self.track[Self::POINTS - 1] = Some(Point { sent, queue });
+        true
+    }
+
+    /// What the line carries while there is a queue: what arrives from it; for what is sent to it, as the delay grows.
+    pub(super) fn measured(&self, view: &View) -> Option<u64> {
+        let [latest, mean] = [view.latest, view.achieved].map(Rate::bits_per_sec);
+        match self.direction {
+            // A busy line delivers what it can, whatever our own shaper then does with it.
+            Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
+            Direction::Ingress => Some(mean),
+            Direction::Egress => {
+                let (time, growth) = self.slope()?;
+                let sent = mean.min(scale(self.rate, 1100, 1000).max(latest));
+                let taken = (i128::from(time) + i128::from(growth)).max(i128::from(time / 10));
+                Some(scale(sent, time, u64::try_from(taken).unwrap_or(u64::MAX)))
+            }
+        }
+    }
+
+    pub(super) fn learn(&mut self, elapsed: u64, queue: u64, view: &View) {
+        let (Some(capacity), Some(measured)) = (self.capacity, self.measured(view)) else {
+            return;
+        };
+        if !view.carries {
+            return;
+        }
+        // What does not grow may be no queue at all, and then what is measured is only what was sent.
+        let reference = self.trial.and_then(|trial| trial.reference);
+        let is_filled = view.latest.bits_per_sec() >= scale(self.rate, HOLDS, 1000);
+        let least = reference
+            .filter(|reference| is_filled && queue <= reference.point.queue + MOVED)
+            .map_or(0, |reference| scale(reference.level, HOLDS, 1000));
+        let measured = measured.max(least);
+        let measured = measured.clamp(self.min, self.max);
+        let weight = elapsed.clamp(20_000_000, LEARNS);
+        let next = if measured < capacity {
+            capacity - scale(capacity - measured, weight, LEARNS)
+        } else {
+            capacity + scale(measured - capacity, weight, LEARNS)
+        };
+        self.capacity = Some(next);
+    }
+
+    /// What the line carried since the queue was longest: one that went faster than the line was thought to carry was a moment's
+    /// outage.
+    pub(super) fn carried_since(&self, trial: &Trial, queue: u64, view: &View) -> u64 {
+        if view.sent.since(trial.began_at) > MOMENT {
+            return 0;
+        }
+        let carries = match self.direction {
+            Direction::Ingress => view.latest.bits_per_sec(),
+            Direction::Egress => {
+                let time = view.sent.since(trial.peak.sent).0;
+                let fell = trial.peak.queue.saturating_sub(queue);
+                let sent = view.achieved.bits_per_sec().min(self.rate);
+                scale(sent, time, time.saturating_sub(fell).max(time / 8))
+            }
+        };
+        carries.min(trial.before)
+    }
+
+    /// Growth of the delay over the last points: in which time, how much.
+    fn slope(&self) -> Option<(u64, i64)> {
+        let (span, much) = STEEP;
+        self.growth_in(span)
+            .filter(|(_, growth)| *growth >= much)
+            .or_else(|| self.growth_in(SLOPE))
+    }
+
+    fn growth_in(&self, span: u64) -> Option<(u64, i64)> {
+        let last = self.track[Self::POINTS - 1]?;
+        let first = self
+            .track
+            .iter()
+            .rev()
+            .flatten()
+            .find(|point| last.sent.since(point.sent).0 >= span)?;
+        let growth = i64::try_from(last.queue).ok()? - i64::try_from(first.queue).ok()?;
+        Some((last.sent.since(first.sent).0, growth))
+    }
+}
