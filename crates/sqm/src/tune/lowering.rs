@@ -5,6 +5,8 @@
 
 /// A step down, as a share, where what load adds is no more than so many times the target.
 const STEPS: [(f64, f64); 4] = [(1.15, 0.015), (1.3, 0.02), (2.0, 0.03), (f64::INFINITY, 0.05)];
+/// The last step there is time for is twice as large, but not larger than this: better a little low than above the target.
+const LAST_STEP: f64 = 0.04;
 /// Good and bad farther apart than this are halved, if what is good has some of the target to spare.
 const WIDE: f64 = 1.04;
 const SPARE: f64 = 0.8;
@@ -40,6 +42,11 @@ impl Lowering {
         } else {
             self.bad = Some(share);
             let (_, step) = STEPS[STEPS.partition_point(|(most, _)| *most < excess)];
+            let step = if tries == 1 {
+                (step * 2.0).min(LAST_STEP).max(step)
+            } else {
+                step
+            };
             let lower = self
                 .good
                 .filter(|good| *good < share)
@@ -94,6 +101,14 @@ mod tests {
             settle(|share| if share <= 0.98 { 0.9 } else { 3.0 }, 5),
             (0.95, 2)
         );
+    }
+
+    #[test]
+    fn the_last_step_is_a_large_one() {
+        let slowly = |share: f64| 1.0 + (share - 0.94) * 3.0;
+        assert!((0.94 * 0.96..=0.94).contains(&settle(slowly, 3).0));
+        assert_eq!(settle(|_| 1.1, 1), (0.97, 2));
+        assert_eq!(settle(|_| 1.25, 1), (0.96, 2));
     }
 
     #[test]
