@@ -4,7 +4,7 @@
 //! * Hosts of the home get equal shares, whatever number of flows each has: upload by source, download by destination,
 //!   looked up before NAT. On a device that faces the home there is no NAT to look through.
 //! * The download counts dropped packets against its rate (`ingress`), because they have crossed the line already.
-//! * The upload of a line at least ten times as fast downwards drops acknowledgements that later ones make redundant.
+//! * The upload of a line at least nine times as fast downwards drops acknowledgements that later ones make redundant.
 //! * On a slow line CoDel is more patient than CAKE's 5 ms, so that one flow fills the half that is its host's.
 //! * The DSCP of packets stays as it is.
 
@@ -16,8 +16,9 @@ use super::{Line, cake_tree};
 use crate::plan::Tree;
 use crate::settings::{Facing, Script, Settings};
 
-/// From this ratio of download to upload on, acknowledgements fill so much of the upload that thinning them pays.
-const ASYMMETRIC: u64 = 10;
+/// From this ratio of download to upload on, acknowledgements fill so much of the upload that thinning them pays. A line sold as ten
+/// to one is above it with either rate a little lower, too.
+const ASYMMETRIC: u64 = 9;
 
 /// The queues of one direction.
 pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
@@ -91,7 +92,7 @@ pub(super) fn notes(line: Line<'_>) -> Vec<String> {
     };
     let mut notes = Vec::new();
     if cake.ack_filter == AckFilter::Filter && !line.is_download() && is_asymmetric(line) {
-        notes.push("ack-filter, because the download is at least ten times the upload".to_owned());
+        notes.push("ack-filter, because the download is at least nine times the upload".to_owned());
     }
     let own = rtt(line);
     if cake.rtt == own && own > Cake::default().rtt {

@@ -335,10 +335,7 @@ impl Args {
             not_told.push(narrow);
         }
         let idle_ms = found.iter().map(|found| found.idle_ms).sum::<f64>() / found.len() as f64;
-        let rates = Rates {
-            down: of(Direction::Down).and_then(|found| found.rate_mbit),
-            up: of(Direction::Up).and_then(|found| found.rate_mbit),
-        };
+        let rates = Rates::together(of(Direction::Down), of(Direction::Up), framing.packet_mbit());
         let kept = |direction| match of(direction) {
             Some(_) => 0,
             None => shaper

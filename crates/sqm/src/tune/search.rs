@@ -11,7 +11,9 @@
 const LEFT_OVER: f64 = 0.015;
 /// It drains a packet of full size within so many seconds, which is more on slow lines; but not more than this share.
 const DRAINS_S: f64 = 0.5;
-const MOST_LEFT_OVER: f64 = 0.035;
+const MOST_LEFT_OVER: f64 = 0.025;
+/// Nor more than this share for a burst of packets that come down.
+const MOST_FOR_BURSTS: f64 = 0.035;
 /// The first step up, as a share of the rate; each step in the same direction is twice as large.
 const STEP: f64 = 0.02;
 /// The first step down: the first rate may have been almost good.
@@ -44,16 +46,22 @@ pub(crate) struct Search {
     tries: u32,
 }
 
+/// The share of what a line carries that bursts of `burst_s` seconds of it leave to a download, so that they drain.
+pub(crate) fn beside_bursts(burst_s: f64) -> f64 {
+    1.0 - (burst_s / DRAINS_S).clamp(LEFT_OVER, MOST_FOR_BURSTS)
+}
+
 impl Search {
     /// `carried` is what the unshaped line usually carried, `most` what it carried in its best moments; `packet_mbit` what a packet
     /// of full size takes.
     pub(crate) fn new(carried: f64, most: f64, packet_mbit: f64) -> Self {
-        let left_over = (packet_mbit / DRAINS_S / carried).clamp(LEFT_OVER, MOST_LEFT_OVER);
+        let packet_s = packet_mbit / carried;
+        let share = 1.0 - (packet_s / DRAINS_S).clamp(LEFT_OVER, MOST_LEFT_OVER);
         Self {
             carried,
-            most: most.max(carried) * (1.0 - left_over),
+            most: most.max(carried) * share,
             packet: packet_mbit,
-            next: carried * (1.0 - left_over),
+            next: carried * share,
             step: STEP,
             flat: None,
             bloated: None,
@@ -154,7 +162,13 @@ mod tests {
         let first = |mbit: f64, packet: f64| Search::new(mbit, mbit, packet).next / mbit;
         assert!((first(20.0, 0.012) - 0.985).abs() < 1e-9);
         // A packet in cells takes 11 and 28 ms.
-        assert!((first(1.2, 0.0136) - 0.977).abs() < 1e-3 && (first(0.5, 0.0136) - 0.965).abs() < 1e-9);
+        assert!((first(1.2, 0.0136) - 0.977).abs() < 1e-3 && (first(0.5, 0.0136) - 0.975).abs() < 1e-9);
+    }
+
+    #[test]
+    fn downloads_leave_room_for_bursts() {
+        assert!((beside_bursts(0.001) - 0.985).abs() < 1e-9);
+        assert!((beside_bursts(0.0125) - 0.975).abs() < 1e-9 && (beside_bursts(0.03) - 0.965).abs() < 1e-9);
     }
 
     #[test]

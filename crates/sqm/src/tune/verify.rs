@@ -9,17 +9,18 @@ use sqm_measure::Error;
 use sqm_measure::result::{Direction, Settings, TAIL_MS, TestResult};
 
 use super::framing::Framing;
+use super::line::Found;
 use super::load::{Load, Loading, Seen, View};
-use super::lowering::Lowering;
+use super::lowering::{CLOSE_CALL, Lowering, Shares};
 use super::server::Server;
-use super::{Log, Trouble};
+use super::{Log, Trouble, search};
 
 /// Idle time before the load, in milliseconds. The idle line is known.
 const IDLE_MS: u64 = 500;
 /// Flows begin at this share of the rates for so long: what their beginning leaves in the modem drains with the rest, which the
 /// little that is left over later would take long for.
 const BEGINNING: Duration = Duration::from_secs(4);
-const BEGINNING_SHARE: f64 = 0.8;
+const BEGINNING_SHARES: Shares = Shares { down: 0.8, up: 0.8 };
 /// After a change of the rates.
 const SETTLE: Duration = Duration::from_secs(2);
 /// A try is looked at for so long, and for longer where few probes come back in that time, or where it is a close call.
@@ -27,12 +28,13 @@ const LOOK: Duration = Duration::from_secs(6);
 const LONGER_LOOK: Duration = Duration::from_secs(9);
 const LONGEST_LOOK: Duration = Duration::from_secs(12);
 const ENOUGH: usize = 80;
-const CLOSE_CALL: f64 = 1.15;
-/// What the beginning of the flows left may still be in the first look, which is then repeated unless it is this far off.
+/// What the beginning of the flows left may still drain in the first look, which is then repeated unless it is this far off.
 const FAR: f64 = 1.6;
 /// What the final rates are judged by: so many round trips, or what time there is up to that.
 const PROOF: usize = 300;
 const LONGEST_PROOF: Duration = Duration::from_secs(20);
+/// It is certain below this share of what load may add: the test's own figure is of other round trips as well.
+const CERTAIN: f64 = 0.95;
 /// The load is over after so many seconds of the whole: what the server has to tell of it takes a moment. Only a look of so long
 /// goes on after that.
 const END_S: f64 = 87.5;
@@ -46,6 +48,20 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
+    /// Those that were found for each direction alone. Acknowledgements wait while a full packet goes up, and what they let loose
+    /// then comes down in one burst: the download leaves room for it to drain.
+    pub(crate) fn together(down: Option<&Found>, up: Option<&Found>, packet_mbit: f64) -> Self {
+        let burst_s = up.map_or(0.0, |up| packet_mbit / up.carried_mbit);
+        let rate = |down: &Found| {
+            let most = down.carried_mbit * search::beside_bursts(burst_s);
+            Some(down.rate_mbit?.min(most))
+        };
+        Self {
+            down: down.and_then(rate),
+            up: up.and_then(|up| up.rate_mbit),
+        }
+    }
+
     pub(crate) fn of(self, direction: Direction) -> Option<f64> {
         match direction {
             Direction::Down => self.down,
@@ -53,10 +69,10 @@ impl Rates {
         }
     }
 
-    fn times(self, share: f64) -> Self {
+    fn times(self, shares: Shares) -> Self {
         Self {
-            down: self.down.map(|mbit| mbit * share),
-            up: self.up.map(|mbit| mbit * share),
+            down: self.down.map(|mbit| mbit * shares.down),
+            up: self.up.map(|mbit| mbit * shares.up),
         }
     }
 }
@@ -103,7 +119,7 @@ pub(crate) struct Verification<'a> {
 
 /// Where it ended.
 struct Settled {
-    share: f64,
+    shares: Shares,
     /// Of the load.
     from: Duration,
     to: Duration,
@@ -158,7 +174,7 @@ impl Verification<'_> {
         let then = if is_within { "" } else { ", too much" };
         log.say(whom, format!("{full}, load adds {added_ms:.1} ms{then}"));
         Ok(Proof {
-            rates: rates.times(settled.share),
+            rates: rates.times(settled.shares),
             warning: (!is_within).then(|| {
                 format!(
                     "{full}, load adds {added_ms:.1} ms where {limit_ms:.1} ms were to hold; \
@@ -190,39 +206,36 @@ impl Verification<'_> {
         log: &mut Log,
     ) -> Result<Settled, Trouble> {
         let (whom, full) = self.full();
-        shape(rates.times(BEGINNING_SHARE)).map_err(Trouble::Shaping)?;
+        shape(rates.times(BEGINNING_SHARES)).map_err(Trouble::Shaping)?;
         view.until_load()?;
         view.look(BEGINNING)?;
         shape(rates).map_err(Trouble::Shaping)?;
         view.look(SETTLE)?;
-        let (mut lowering, mut share) = (Lowering::new(), 1.0);
+        let mut lowering = Lowering::new(self.settings.down > 0, self.settings.up > 0);
         let (mut from, mut seen) = self.try_out(view, log)?;
-        if (1.0..FAR).contains(&self.excess(&seen)) && self.tries(log) > 0 {
+        if (1.0..FAR).contains(&self.excess(&seen)) && seen.falls(self.idle_ms) && self.tries(log) > 0 {
             (from, seen) = self.try_out(view, log)?;
         }
         loop {
             self.decide(view, &mut seen, log)?;
-            let mut next = self.judge(&mut lowering, &seen, rates, log);
-            if next.is_none() {
-                view.look_on(&mut seen, |seen| is_proof(seen) || log.elapsed_s() >= END_S)?;
-                next = self.judge(&mut lowering, &seen, rates, log);
+            let before = lowering.shares();
+            let mut is_to_go_on = self.judge(&mut lowering, &seen, rates, log);
+            if !is_to_go_on {
+                view.look_on(&mut seen, |seen| self.is_proof(seen, log))?;
+                is_to_go_on = self.judge(&mut lowering, &seen, rates, log);
             }
-            let Some(next) = next else {
+            if !is_to_go_on {
                 return Ok(Settled {
-                    share,
+                    shares: before,
                     from,
                     to: view.elapsed(),
                 });
-            };
+            }
+            let shares = lowering.shares();
             let added_ms = seen.p95_ms() - self.idle_ms;
-            let then = if next < share {
-                "too much: lower"
-            } else {
-                "once more, between this and what was too much"
-            };
+            let then = next_try(before, shares);
             log.say(whom, format!("{full}, load adds {added_ms:.1} ms: {then}"));
-            share = next;
-            shape(rates.times(share)).map_err(Trouble::Shaping)?;
+            shape(rates.times(shares)).map_err(Trouble::Shaping)?;
             view.look(SETTLE)?;
             (from, seen) = self.try_out(view, log)?;
         }
@@ -246,8 +259,17 @@ impl Verification<'_> {
             return Ok(());
         }
         view.look_on(seen, |seen| {
-            seen.length() >= LONGEST_LOOK || log.elapsed_s() >= END_S
+            let is_decided = !(1.0..CLOSE_CALL).contains(&self.excess(seen));
+            is_decided || seen.length() >= LONGEST_LOOK || log.elapsed_s() >= END_S
         })
+    }
+
+    /// Whether this is known to hold, or not to hold while something else can be tried, or there is no more time.
+    fn is_proof(&self, seen: &Seen, log: &Log) -> bool {
+        let excess = self.excess(seen);
+        let is_enough = seen.heard() >= PROOF || seen.length() >= LONGEST_PROOF;
+        let is_certain = excess <= CERTAIN || excess > 1.0 && self.tries(log) > 0;
+        is_enough && is_certain || log.elapsed_s() >= END_S
     }
 
     /// How many more there is time for.
@@ -259,7 +281,7 @@ impl Verification<'_> {
         (seen.p95_ms() - self.idle_ms) / self.limit_ms()
     }
 
-    fn judge(&self, lowering: &mut Lowering, seen: &Seen, rates: Rates, log: &Log) -> Option<f64> {
+    fn judge(&self, lowering: &mut Lowering, seen: &Seen, rates: Rates, log: &Log) -> bool {
         // Not where a direction is loaded that has no rate because none helped.
         let can_fall = (rates.down.is_some() || self.settings.down == 0)
             && (rates.up.is_some() || self.settings.up == 0);
@@ -268,8 +290,14 @@ impl Verification<'_> {
     }
 }
 
-fn is_proof(seen: &Seen) -> bool {
-    seen.heard() >= PROOF || seen.length() >= LONGEST_PROOF
+/// What is tried next, in words.
+fn next_try(before: Shares, next: Shares) -> &'static str {
+    match (next.down < before.down, next.up < before.up) {
+        (true, false) => "too much: the download lower",
+        (false, true) => "too much: the upload lower",
+        (true, true) => "too much: both lower",
+        (false, false) => "once more, between this and what was too much",
+    }
 }
 
 /// The load as a test whose figures are of what was settled for.
