@@ -336,6 +336,16 @@ impl Args {
         }
         let idle_ms = found.iter().map(|found| found.idle_ms).sum::<f64>() / found.len() as f64;
         let rates = Rates::together(of(Direction::Down), of(Direction::Up), framing.packet_mbit());
+        if let (Some(alone), Some(down)) = (of(Direction::Down).and_then(|found| found.rate_mbit), rates.down)
+            && down < alone
+        {
+            log.say(
+                Some(Direction::Down),
+                format!(
+                    "{down:.2} Mbit/s to begin with beside this upload: acknowledgements that wait for its packets let loose bursts"
+                ),
+            );
+        }
         let kept = |direction| match of(direction) {
             Some(_) => 0,
             None => shaper

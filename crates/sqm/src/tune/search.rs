@@ -48,15 +48,19 @@ pub(crate) struct Search {
 
 /// The share of what a line carries that bursts of `burst_s` seconds of it leave to a download, so that they drain.
 pub(crate) fn beside_bursts(burst_s: f64) -> f64 {
-    1.0 - (burst_s / DRAINS_S).clamp(LEFT_OVER, MOST_FOR_BURSTS)
+    share(burst_s, MOST_FOR_BURSTS)
+}
+
+/// The share beside which what takes the line `taken_s` seconds drains, with no more than `most` left over for that.
+fn share(taken_s: f64, most: f64) -> f64 {
+    1.0 - (taken_s / DRAINS_S).clamp(LEFT_OVER, most)
 }
 
 impl Search {
     /// `carried` is what the unshaped line usually carried, `most` what it carried in its best moments; `packet_mbit` what a packet
     /// of full size takes.
     pub(crate) fn new(carried: f64, most: f64, packet_mbit: f64) -> Self {
-        let packet_s = packet_mbit / carried;
-        let share = 1.0 - (packet_s / DRAINS_S).clamp(LEFT_OVER, MOST_LEFT_OVER);
+        let share = share(packet_mbit / carried, MOST_LEFT_OVER);
         Self {
             carried,
             most: most.max(carried) * share,

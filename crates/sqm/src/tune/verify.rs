@@ -253,11 +253,8 @@ impl Verification<'_> {
         Ok((from, seen))
     }
 
-    /// Goes on where it is a close call.
+    /// Goes on as long as it is a close call.
     fn decide(&self, view: &View<'_>, seen: &mut Seen, log: &Log) -> Result<(), Trouble> {
-        if !(1.0..CLOSE_CALL).contains(&self.excess(seen)) {
-            return Ok(());
-        }
         view.look_on(seen, |seen| {
             let is_decided = !(1.0..CLOSE_CALL).contains(&self.excess(seen));
             is_decided || seen.length() >= LONGEST_LOOK || log.elapsed_s() >= END_S

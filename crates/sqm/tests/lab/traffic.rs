@@ -22,7 +22,7 @@ const LINES: [Shared; 10] = [
     ("cable180", 135_000, 12_000, CABLE, [true, true]),
     ("up1m", 13_000, 950, CABLE, [true, true]),
     ("boost24", 24_000, 4400, CABLE, [true, true]),
-    // A host's share is of all bytes, and where the upload is a tenth of the download acknowledgements are much of it. The
+    // A host's share is of all bytes, and where the upload is a ninth of the download or less acknowledgements are much of it. The
     // filter takes more of one flow's than of eight flows', and what it saves is that host's.
     (
         "adsl8",
