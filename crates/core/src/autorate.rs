@@ -10,7 +10,8 @@
 //!   last 30 active seconds. What it shows above that is its vote on the queue. The second smallest of the four newest
 //!   votes counts, so that one reflector can neither cut the rate nor hide a queue. A probe that is overdue votes with
 //!   its age, so that a collapse is seen before its replies arrive. Votes that contradict each other count as none. While there
-//!   may be a queue, probes follow each other twice as fast.
+//!   may be a queue, probes follow each other twice as fast. A flow has no more than reflectors confirm, if there are any: its far
+//!   end may wait behind another line. Of a round trip a direction has what the other is not known to have.
 //! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
 //!   to it it carries `sent * time / (time + growth of the delay)`. The rate is that, less what empties the queue down to
 //!   5 ms in a tenth of a second or two; down to 1.5 ms each where both directions are loaded and told apart. A download keeps
@@ -149,24 +150,18 @@ pub enum Signal {
         /// Which reflector.
         reflector: u16,
     },
-    /// Round trip of the user's own TCP data between the shaper and the far host: it must not contain the wait in our
-    /// own queue, which a probe on the device sees (TCP timestamps) but `TCP_INFO` does not.
-    TcpRtt {
-        /// Which flow.
-        flow: u64,
-        /// The round trip.
-        rtt: Nanos,
-    },
-    /// The same round trip, of which the far host's time stamp (RFC 7323) says how much was which way.
-    FlowOneWay {
+    /// A segment of one of the user's own TCP flows arrived, which answers one that left: seen on the device itself, where nothing
+    /// of our own queues is in it (`TCP_INFO` has them), and told apart by the far host's time stamps (RFC 7323).
+    Flow {
         /// Which flow.
         flow: u64,
         /// When what is answered passed the device.
         sent: Instant,
         /// Far host to us, nanoseconds plus the difference of the clocks: only changes have a meaning.
         ingress: i64,
-        /// Us to the far host, nanoseconds minus the difference of the clocks.
-        egress: i64,
+        /// Us to the far host, nanoseconds minus the difference of the clocks; none where the far host answers when it likes:
+        /// what it sends as it may is no acknowledgement.
+        egress: Option<i64>,
     },
     /// What the device counted in the time that ends now: of a download what arrived from the line, of an upload what left our
     /// shaper.
@@ -455,7 +450,7 @@ impl Autorate {
         let loaded = load.is_loaded(self.now);
         let blame = self.blame(direction);
         let vote = self.evidence.vote(direction, self.now, blame != Blame::None);
-        let ambiguous = self.evidence.is_round_trip_only(self.now);
+        let ambiguous = !self.evidence.knows(direction, self.now);
         let other = other(direction);
         let is_in_it = ambiguous && self.has_traffic(other);
         // A probe waits for half of a packet that is on the wire.
@@ -487,7 +482,7 @@ impl Autorate {
             carries: load.carries_something(),
             wire: Nanos(self.laws[direction].wire().0 + others_wire),
             may_explore: exploring,
-            takes_turns: ambiguous,
+            takes_turns: self.evidence.is_round_trip_only(self.now),
             is_shared: ambiguous && blame == Blame::Shared,
             may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
             has_other_collapsed: self.laws[other].has_collapsed(),

@@ -134,11 +134,7 @@ impl Controller for CakeAutorate {
                         self.active_at = self.now;
                     }
                 }
-                Signal::Waiting { .. }
-                | Signal::Lost { .. }
-                | Signal::TcpRtt { .. }
-                | Signal::FlowOneWay { .. }
-                | Signal::Hour(_) => {}
+                Signal::Waiting { .. } | Signal::Lost { .. } | Signal::Flow { .. } | Signal::Hour(_) => {}
             }
         }
         let asleep = self.now.since(self.active_at) > SLEEP_AFTER;

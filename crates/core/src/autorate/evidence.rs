@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Direction, Signal};
+use super::{Direction, Signal, other};
 use crate::units::{Instant, Nanos};
 
 /// All paths that were heard of lately.
@@ -32,6 +32,8 @@ const VOTERS: usize = 4;
 const ENOUGH: usize = 2;
 /// An older answer counts only where there is no younger one: six reflectors take turns within 300 ms.
 const FRESH: Nanos = Nanos::from_millis(450);
+/// A flow that tells less often knows less than reflectors do.
+const FRESH_FLOW: Nanos = Nanos::from_millis(150);
 /// With slow probing an answer may be this old.
 const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
 /// A probe unanswered for longer than this above the baseline is dead rather than late.
@@ -51,15 +53,9 @@ impl Evidence {
     pub(super) fn add(&mut self, now: Instant, at: Instant, signal: Signal) {
         match signal {
             Signal::Echo { reflector, sent, rtt } => {
-                let delay = i64::try_from(rtt.0).unwrap_or(LONGEST).min(LONGEST);
-                self.answer(
-                    now,
-                    Id::Reflector(reflector),
-                    at,
-                    sent,
-                    [delay, delay],
-                    Kind::RoundTrip,
-                );
+                let delay = i64::try_from(rtt.0).unwrap_or(LONGEST);
+                let id = Id::Reflector(reflector);
+                self.answer(now, id, at, sent, [Some(delay); 2], Kind::RoundTrip);
             }
             Signal::OneWay {
                 reflector,
@@ -67,21 +63,16 @@ impl Evidence {
                 ingress,
                 egress,
             } => {
-                let delays = [ingress, egress].map(|delay| delay.clamp(-LONGEST, LONGEST));
+                let delays = [Some(ingress), Some(egress)];
                 self.answer(now, Id::Reflector(reflector), at, sent, delays, Kind::OneWay);
             }
-            Signal::TcpRtt { flow, rtt } => {
-                let delay = i64::try_from(rtt.0).unwrap_or(LONGEST).min(LONGEST);
-                let sent = Instant(at.0.saturating_sub(rtt.0));
-                self.answer(now, Id::Flow(flow), at, sent, [delay, delay], Kind::RoundTrip);
-            }
-            Signal::FlowOneWay {
+            Signal::Flow {
                 flow,
                 sent,
                 ingress,
                 egress,
             } => {
-                let delays = [ingress, egress].map(|delay| delay.clamp(-LONGEST, LONGEST));
+                let delays = [Some(ingress), egress];
                 self.answer(now, Id::Flow(flow), at, sent, delays, Kind::OneWay);
             }
             Signal::Waiting { reflector, sent } => {
@@ -115,15 +106,19 @@ impl Evidence {
         let speaking = || {
             self.paths
                 .iter()
-                .filter(|path| path.kind == kind && path.speaks(now))
+                .filter(|path| path.kind == kind && path.speaks(direction, now))
         };
         let trusted = speaking().filter(|path| path.is_trusted()).count();
         if trusted * 2 < speaking().count() {
             return None;
         }
         let chosen = second_smallest(&ballots)?;
+        let others = self.others(direction, now).filter(|_| kind == Kind::RoundTrip);
         let counts = blamed || kind == Kind::OneWay;
-        let delay = |delay: i64| Nanos(u64::try_from(delay).ok().filter(|_| counts).unwrap_or(0));
+        let delay = |delay: i64| {
+            let delay = u64::try_from(delay - others.unwrap_or(0)).ok();
+            Nanos(delay.filter(|_| counts).unwrap_or(0))
+        };
         Some(Vote {
             queue: delay(chosen.delay),
             typical: delay(ballots.second_largest().unwrap_or(chosen.delay)),
@@ -141,9 +136,23 @@ impl Evidence {
         Nanos(u64::try_from(newest.max().unwrap_or(0)).unwrap_or(0))
     }
 
+    /// Whether a direction is known by itself, not from round trips alone.
+    pub(super) fn knows(&self, direction: Direction, now: Instant) -> bool {
+        self.voters(direction, now, Path::is_trusted).0 == Kind::OneWay
+    }
+
     /// Whether nothing that counts tells the directions apart.
     pub(super) fn is_round_trip_only(&self, now: Instant) -> bool {
-        self.voters(now, Path::is_trusted).0 == Kind::RoundTrip
+        !Direction::BOTH
+            .into_iter()
+            .any(|direction| self.knows(direction, now))
+    }
+
+    /// What of a round trip is the other direction's, where that is known by itself: the most that was said of it lately.
+    fn others(&self, direction: Direction, now: Instant) -> Option<i64> {
+        let (ballots, kind) = self.ballots(other(direction), now, false, Path::is_trusted);
+        let most = ballots.iter().map(|ballot| ballot.delay).max();
+        most.filter(|_| kind == Kind::OneWay)
     }
 
     /// The round trip of the nearest path without any queue.
@@ -171,7 +180,8 @@ impl Evidence {
         }
     }
 
-    fn answer(&mut self, now: Instant, id: Id, at: Instant, sent: Instant, delays: [i64; 2], kind: Kind) {
+    fn answer(&mut self, now: Instant, id: Id, at: Instant, sent: Instant, delays: Delays, kind: Kind) {
+        let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-LONGEST, LONGEST)));
         let index = self.index(id, kind, at);
         self.paths[index].add(at, sent, delays, kind);
         // The vote of all of its kind, or nobody could win back what it lost; a round trip and one way are never the same.
@@ -209,41 +219,59 @@ impl Evidence {
         silence_counts: bool,
         may_vote: impl Fn(&Path) -> bool,
     ) -> (Ballots, Kind) {
-        let (kind, voters) = self.voters(now, &may_vote);
+        let (kind, voters) = self.voters(direction, now, &may_vote);
         let share = VOTERS.div_ceil(voters.max(1));
         let mut ballots = Ballots::default();
-        let voting = self
-            .paths
-            .iter()
-            .filter(|path| path.kind == kind && may_vote(path) && path.speaks(now));
-        for path in voting {
-            path.vote(direction, now, silence_counts, share, &mut ballots);
+        let voting = || {
+            self.paths
+                .iter()
+                .filter(|path| path.kind == kind && may_vote(path) && path.speaks(direction, now))
+        };
+        let most = voting()
+            .any(|path| path.id.is_flow())
+            .then(|| self.reflected(direction, now))
+            .flatten();
+        for path in voting() {
+            let most = most.filter(|_| path.id.is_flow());
+            for ballot in path.ballots(direction, now, silence_counts).take(share) {
+                ballots.offer(ballot.at_most(most));
+            }
         }
         (ballots, kind)
     }
 
-    /// Those who vote: of which kind, and how many.
-    fn voters(&self, now: Instant, may_vote: impl Fn(&Path) -> bool) -> (Kind, usize) {
-        let counts = |kind| {
-            let voting = || {
-                self.paths
-                    .iter()
-                    .filter(|path| path.kind == kind && may_vote(path))
-            };
-            let recent = voting().filter(|path| path.is_recent(now)).count();
-            if recent >= ENOUGH {
-                recent
-            } else {
-                voting().filter(|path| path.speaks(now)).count().min(1)
-            }
+    /// The most that a reflector says of late. What a flow says beyond it waited behind another line than ours, or at its far host.
+    fn reflected(&self, direction: Direction, now: Instant) -> Option<i64> {
+        let reflectors = self
+            .paths
+            .iter()
+            .filter(|path| !path.id.is_flow() && path.is_trusted() && path.is_recent(direction, now));
+        let newest = reflectors.filter_map(|path| path.ballots(direction, now, true).next());
+        newest.map(|ballot| ballot.delay).max()
+    }
+
+    /// Those who vote on a direction: of which kind, and how many.
+    fn voters(&self, direction: Direction, now: Instant, may_vote: impl Fn(&Path) -> bool) -> (Kind, usize) {
+        let voting = |kind| {
+            self.paths
+                .iter()
+                .filter(move |path| path.kind == kind)
+                .filter(|path| may_vote(path))
         };
-        // One-way delays are better where there are enough of them to vote.
-        match (counts(Kind::OneWay), counts(Kind::RoundTrip)) {
-            (0, round_trips) => (Kind::RoundTrip, round_trips),
-            (one_ways, round_trips) if one_ways < ENOUGH && round_trips >= ENOUGH => {
-                (Kind::RoundTrip, round_trips)
-            }
-            (one_ways, _) => (Kind::OneWay, one_ways),
+        let recent = |kind| voting(kind).filter(|path| path.is_recent(direction, now));
+        let speaks = |path: &&Path| path.speaks(direction, now) && !path.id.is_flow();
+        let counts = |kind| match recent(kind).count() {
+            recent @ ENOUGH.. => recent,
+            _ => voting(kind).filter(speaks).count().min(1),
+        };
+        let (one_ways, round_trips) = (counts(Kind::OneWay), counts(Kind::RoundTrip));
+        // One-way delays are better where there are enough of them to vote, or reflectors to confirm what a flow says.
+        let are_confirmed =
+            one_ways >= ENOUGH || round_trips >= ENOUGH && recent(Kind::OneWay).any(|path| path.id.is_flow());
+        if are_confirmed || one_ways > 0 && round_trips < ENOUGH {
+            (Kind::OneWay, one_ways.max(1))
+        } else {
+            (Kind::RoundTrip, round_trips)
         }
     }
 }
@@ -258,11 +286,20 @@ enum Id {
     Flow(u64),
 }
 
+impl Id {
+    const fn is_flow(self) -> bool {
+        matches!(self, Self::Flow(_))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     RoundTrip,
     OneWay,
 }
+
+/// By direction, as far as it is known.
+type Delays = [Option<i64>; 2];
 
 /// One reflector or flow.
 #[derive(Clone, Debug)]
@@ -285,7 +322,7 @@ struct Path {
 struct Answer {
     sent: Instant,
     at: Instant,
-    delays: [i64; 2],
+    delays: Delays,
 }
 
 impl Path {
@@ -307,8 +344,8 @@ impl Path {
     }
 
     /// Notes whether its newest answer is as the vote of all.
-    fn compare(&mut self, delays: [i64; 2], votes: [Option<Ballot>; 2]) {
-        let above = |channel: usize| Some(delays[channel].saturating_sub(self.baselines[channel].least()?));
+    fn compare(&mut self, delays: Delays, votes: [Option<Ballot>; 2]) {
+        let above = |channel: usize| Some(delays[channel]?.saturating_sub(self.baselines[channel].least()?));
         let disagrees = (0..2).any(|channel| match (above(channel), votes[channel]) {
             (Some(above), Some(vote)) => (above - vote.delay).abs() > TIE.max(vote.delay / 2),
             _ => false,
@@ -316,12 +353,13 @@ impl Path {
         self.discord = self.discord - self.discord / 8 + if disagrees { 1024 / 8 } else { 0 };
     }
 
-    fn add(&mut self, at: Instant, sent: Instant, delays: [i64; 2], kind: Kind) {
+    fn add(&mut self, at: Instant, sent: Instant, delays: Delays, kind: Kind) {
         if kind != self.kind {
             *self = Self::new(self.id, kind);
         }
         let span = at.since(self.heard_at);
         for (baseline, delay) in self.baselines.iter_mut().zip(delays) {
+            let Some(delay) = delay else { continue };
             if baseline
                 .least()
                 .is_some_and(|least| (delay - least).abs() > CLOCK_STEP)
@@ -338,46 +376,50 @@ impl Path {
         self.reliability += (256 - self.reliability) / 8;
     }
 
-    fn is_recent(&self, now: Instant) -> bool {
-        now.since(self.heard_at) <= FRESH || self.overdue(now).is_some()
+    fn is_recent(&self, direction: Direction, now: Instant) -> bool {
+        let fresh = if self.id.is_flow() { FRESH_FLOW } else { FRESH };
+        self.was_heard_within(direction, now, fresh) || self.overdue(now).is_some()
     }
 
     /// Whether it has anything to say of now.
-    fn speaks(&self, now: Instant) -> bool {
-        now.since(self.heard_at) <= FRESH_SLOW || self.overdue(now).is_some()
+    fn speaks(&self, direction: Direction, now: Instant) -> bool {
+        self.was_heard_within(direction, now, FRESH_SLOW) || self.overdue(now).is_some()
     }
 
-    fn vote(
+    fn was_heard_within(&self, direction: Direction, now: Instant, span: Nanos) -> bool {
+        let mut known = self.answers.iter().rev().flatten();
+        let newest = known.find(|answer| answer.delays[channel(direction)].is_some());
+        newest.is_some_and(|answer| now.since(answer.at) <= span)
+    }
+
+    /// What it says of a direction, newest first.
+    fn ballots(
         &self,
         direction: Direction,
         now: Instant,
         silence_counts: bool,
-        share: usize,
-        ballots: &mut Ballots,
-    ) {
-        let Some(least) = self.baselines[channel(direction)].least() else {
-            return;
-        };
-        let fresh = |answer: &&Answer| now.since(answer.at) <= FRESH_SLOW;
+    ) -> impl Iterator<Item = Ballot> {
+        let channel = channel(direction);
+        let least = self.baselines[channel].least();
         let mut answers = self
             .answers
             .iter()
             .rev()
             .flatten()
-            .filter(fresh)
-            .map(|answer| Ballot {
-                delay: answer.delays[channel(direction)].saturating_sub(least).max(0),
-                sent: answer.sent,
-                is_recent: now.since(answer.at) <= FRESH,
-                is_overdue: false,
+            .filter(move |answer| now.since(answer.at) <= FRESH_SLOW)
+            .filter_map(move |answer| {
+                Some(Ballot {
+                    delay: answer.delays[channel]?.saturating_sub(least?).max(0),
+                    sent: answer.sent,
+                    is_recent: now.since(answer.at) <= FRESH,
+                    is_overdue: false,
+                })
             });
         let newest = answers.next();
         // Silence says only that the delay is at least its age: news if that is more than what was heard last.
         let overdue = self.overdue(now).filter(|_| silence_counts);
         let overdue = overdue.filter(|overdue| newest.is_none_or(|heard| overdue.delay > heard.delay));
-        for ballot in overdue.into_iter().chain(newest).chain(answers).take(share) {
-            ballots.offer(ballot);
-        }
+        overdue.into_iter().chain(newest).chain(answers)
     }
 
     /// What its silence says; not of which direction.
@@ -411,7 +453,7 @@ impl Path {
         for channel in channels {
             // The last two: older ones may be of the old path.
             let present = self.answers.iter().rev().take(2).flatten();
-            let present = present.map(|answer| answer.delays[channel]);
+            let present = present.filter_map(|answer| answer.delays[channel]);
             if let Some(present) = present.min() {
                 self.baselines[channel] = Baseline::default();
                 self.baselines[channel].add(Nanos(0), present);
@@ -466,6 +508,13 @@ struct Ballot {
     /// Slow probing leaves old ones, which count only where there are none better.
     is_recent: bool,
     is_overdue: bool,
+}
+
+impl Ballot {
+    fn at_most(self, most: Option<i64>) -> Self {
+        let delay = most.map_or(self.delay, |most| self.delay.min(most));
+        Self { delay, ..self }
+    }
 }
 
 /// The newest few, newest first.

@@ -15,7 +15,7 @@
 //! | `echo@AGE:REFLECTOR:RTT`, or `…:RTT:SENT` | [`Signal::Echo`]; sent so long before it was heard, if that is not the round trip |
 //! | `oneway@AGE:REFLECTOR:SENT:INGRESS:EGRESS` | [`Signal::OneWay`] |
 //! | `waiting@AGE:REFLECTOR:SENT`, `lost@AGE:REFLECTOR` | [`Signal::Waiting`], [`Signal::Lost`] |
-//! | `tcp@AGE:FLOW:RTT`, `flow@AGE:FLOW:SENT:INGRESS:EGRESS` | [`Signal::TcpRtt`], [`Signal::FlowOneWay`] |
+//! | `flow@AGE:FLOW:SENT:INGRESS[:EGRESS]` | [`Signal::Flow`] |
 //! | `down@AGE:BYTES:SPAN`, `up@AGE:BYTES:SPAN` | [`Signal::Traffic`] |
 //! | `bytes@AGE:DOWN:UP:SPAN` | both of them |
 //! | `hour@AGE:HOUR` | [`Signal::Hour`] |
@@ -252,15 +252,14 @@ mod tests {
             ),
             (any::<u16>(), sent()).prop_map(|(reflector, sent)| Signal::Waiting { reflector, sent }),
             any::<u16>().prop_map(|reflector| Signal::Lost { reflector }),
-            (any::<u64>(), nanos()).prop_map(|(flow, rtt)| Signal::TcpRtt { flow, rtt }),
-            (any::<u64>(), sent(), any::<i64>(), any::<i64>()).prop_map(|(flow, sent, ingress, egress)| {
-                Signal::FlowOneWay {
+            (any::<u64>(), sent(), any::<i64>(), any::<Option<i64>>()).prop_map(
+                |(flow, sent, ingress, egress)| Signal::Flow {
                     flow,
                     sent,
                     ingress,
                     egress,
                 }
-            }),
+            ),
             (any::<bool>(), any::<u64>(), 0..3_u64).prop_map(|(down, bytes, span)| Signal::Traffic {
                 direction: Direction::BOTH[usize::from(down)],
                 bytes: Bytes(bytes),

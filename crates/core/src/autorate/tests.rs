@@ -33,6 +33,9 @@ struct Bench {
     answering: bool,
     /// Answers tell which way the delay is: that of a download, and of the upload so much.
     upload_delay: Option<Nanos>,
+    /// Connections that pass, and what theirs has above the usual each way.
+    flows: u64,
+    flow_delay: Both<Nanos>,
     decision: Decision,
 }
 
@@ -55,6 +58,11 @@ impl Bench {
             },
             answering: true,
             upload_delay: None,
+            flows: 0,
+            flow_delay: Both {
+                ingress: Nanos(0),
+                egress: Nanos(0),
+            },
         }
     }
 
@@ -81,6 +89,7 @@ impl Bench {
                 Sample { at, signal }
             })
             .collect();
+        let one_way = |delay: Nanos| i64::try_from(RTT.0 / 2 + delay.0).expect("a short delay");
         if self.answering && self.decision.probes != Probes::Off {
             let reflector = (self.steps % 6) as u16;
             let delay = self.delay[usize::from(reflector)];
@@ -96,12 +105,20 @@ impl Bench {
                 Some(upload_delay) => Signal::OneWay {
                     reflector,
                     sent: Instant(at.0 - RTT.0 - delay.0 - upload_delay.0),
-                    ingress: i64::try_from(RTT.0 / 2 + delay.0).expect("a short delay"),
-                    egress: i64::try_from(RTT.0 / 2 + upload_delay.0).expect("a short delay"),
+                    ingress: one_way(delay),
+                    egress: one_way(upload_delay),
                 },
             };
             samples.push(Sample { at, signal });
         }
+        let flow = |flow| Signal::Flow {
+            flow,
+            sent: Instant(at.0 - RTT.0 - self.flow_delay.ingress.0 - self.flow_delay.egress.0),
+            ingress: one_way(self.flow_delay.ingress),
+            // The first is a download.
+            egress: (flow > 0).then(|| one_way(self.flow_delay.egress)),
+        };
+        samples.extend((0..self.flows).map(flow).map(|signal| Sample { at, signal }));
         self.decision = self.controller.step(self.now, &samples);
     }
 
@@ -212,11 +229,11 @@ fn round_trips_that_contradict_one_way_delays_do_not_make_it_blind() {
     bench.run(4000);
     bench.delay = [Nanos::from_millis(200); 6];
     for _ in 0..120 {
-        let flows = (0..3).map(|flow| Signal::FlowOneWay {
+        let flows = (0..3).map(|flow| Signal::Flow {
             flow,
             sent: Instant(bench.now.0 - RTT.0),
             ingress: 15_000_000,
-            egress: 15_000_000,
+            egress: Some(15_000_000),
         });
         let samples: Vec<_> = flows
             .map(|signal| Sample {
@@ -227,6 +244,56 @@ fn round_trips_that_contradict_one_way_delays_do_not_make_it_blind() {
         bench.controller.step(bench.now, &samples);
         bench.step();
         assert_ne!(bench.ingress().reason, Reason::SignalsLost);
+    }
+}
+
+#[test]
+fn connections_that_wait_behind_another_line_cut_nothing() {
+    let mut bench = loaded();
+    bench.flows = 4;
+    bench.run(4000);
+    bench.flow_delay.ingress = Nanos::from_millis(200);
+    for _ in 0..100 {
+        bench.step();
+        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+    }
+}
+
+#[test]
+fn connections_alone_tell_of_a_queue_when_reflectors_are_dead() {
+    for flows in [1, 2] {
+        let mut bench = loaded();
+        bench.flows = flows;
+        bench.run(4000);
+        bench.answering = false;
+        bench.run(8000);
+        bench.flow_delay.ingress = Nanos::from_millis(60);
+        let is_cut = (0..6).any(|_| {
+            bench.step();
+            bench.ingress().reason.is_cut()
+        });
+        assert_eq!(is_cut, flows == 2, "{:?}", bench.ingress());
+    }
+}
+
+#[test]
+fn one_connection_that_reflectors_confirm_tells_whose_queue_it_is() {
+    for direction in Direction::BOTH {
+        let mut bench = loaded();
+        bench.load.egress = 100;
+        bench.flows = 2;
+        bench.run(6000);
+        let before = bench.decision.rates;
+        bench.flow_delay[direction] = Nanos::from_millis(60);
+        bench.delay = [Nanos::from_millis(60); 6];
+        bench.run(300);
+        let is_cut = |one| bench.decision.rates[one].rate < before[one].rate;
+        assert_eq!(
+            Direction::BOTH.map(is_cut),
+            Direction::BOTH.map(|one| one == direction),
+            "{:?}",
+            bench.decision
+        );
     }
 }
 
@@ -515,10 +582,14 @@ fn signal() -> impl Strategy<Value = Signal> {
         }),
         (0..8u16, near()).prop_map(|(reflector, sent)| Signal::Waiting { reflector, sent }),
         (0..8u16).prop_map(|reflector| Signal::Lost { reflector }),
-        (any::<u64>(), nanos()).prop_map(|(flow, rtt)| Signal::TcpRtt {
-            flow: flow % 100,
-            rtt: Nanos(rtt)
-        }),
+        (any::<u64>(), near(), signed(), proptest::option::of(signed())).prop_map(
+            |(flow, sent, ingress, egress)| Signal::Flow {
+                flow: flow % 100,
+                sent,
+                ingress,
+                egress,
+            }
+        ),
         (any::<bool>(), nanos(), nanos()).prop_map(|(is_ingress, bytes, span)| Signal::Traffic {
             direction: if is_ingress {
                 Direction::Ingress

@@ -627,11 +627,11 @@ impl<'a> World<'a> {
         let rtt = signed(self.now) - signed(sent) + signed(Instant(noise));
         self.samples.push(Sample {
             at: self.now,
-            signal: Signal::FlowOneWay {
+            signal: Signal::Flow {
                 flow: flow as u64,
                 sent,
                 ingress,
-                egress: rtt - ingress,
+                egress: (flow >= UPLOADS).then_some(rtt - ingress),
             },
         });
     }

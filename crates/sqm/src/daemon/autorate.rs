@@ -1,13 +1,16 @@
 //! Rates that follow the line: a thread for each interface with `option autorate`, which looks and decides.
 //!
-//! The decisions are those of [`sqm_core::autorate`]. A [`driver`] brings it samples, from its [`prober`] and the device's
-//! [`traffic`], and lays the rates it wants on the [`Board`], where the keeper, who alone changes anything, takes them. When the
+//! The decisions are those of [`sqm_core::autorate`]. A [`driver`] brings it samples, from its [`prober`], the device's
+//! [`traffic`] and the connections that pass it ([`passive`]), and lays the rates it wants on the [`Board`], where the keeper, who alone changes anything, takes them. When the
 //! daemon dies, the last rates stay.
 
 mod driver;
+mod flows;
 mod kept;
 mod log;
+mod passive;
 mod prober;
+mod tap;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -91,6 +94,8 @@ pub(super) struct Status {
     pub(super) is_probing: bool,
     pub(super) probes_sent: u64,
     pub(super) reflectors: Vec<Reflector>,
+    /// What the user's own connections told of the delay: how often.
+    pub(super) tcp_samples: u64,
 }
 
 /// One direction.

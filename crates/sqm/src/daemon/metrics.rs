@@ -129,6 +129,13 @@ impl Families {
             &name,
             autorate.probes_sent as f64,
         );
+        self.add(
+            Kind::Counter,
+            "sqm_autorate_tcp_samples",
+            "Delays that were seen of connections that pass.",
+            &name,
+            autorate.tcp_samples as f64,
+        );
         for reflector in &autorate.reflectors {
             let address = reflector.address.to_string();
             let labels = [name[0], ("reflector", &address)];

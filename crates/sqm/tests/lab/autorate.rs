@@ -267,17 +267,30 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     is_found("at first");
 
     // Nobody answers any more, under load: which is still there, its output or the lab would wait for its end.
-    let said = sh(
-        "for n in 1 2 3; do ip -n server addr del 10.77.0.$n/32 dev lo; done; load 20s >/dev/null 2>&1 &
-        sleep 18; sqm status --daemon --json",
+    let late_in_a_load = "load 20s >/dev/null 2>&1 & sleep 18; sqm status --daemon --json";
+    sh("for n in 1 2 3; do ip -n server addr del 10.77.0.$n/32 dev lo; done");
+    let said = status_of(&sh(late_in_a_load));
+    let [(down, why), (up, _)] = rates_of(&said, "reflectors dead");
+    assert!(
+        down >= 0.75 * 40.0 && up >= 0.75 * 8.0 && !why.contains("no signals"),
+        "the load itself tells: {down}/{up} {why}"
     );
-    let [(down, why), _] = rates_of(&status_of(&said), "reflectors dead");
+    assert!(said["autorate"]["tcp_samples"].as_u64() > Some(100), "{said}");
+
+    // And connections tell nothing either.
+    let stamps = |on: u8| {
+        format!(
+            "wait; for n in h1 server; do echo {on} | ip netns exec $n tee /proc/sys/net/ipv4/tcp_timestamps; done >/dev/null; "
+        )
+    };
+    let said = status_of(&sh(&(stamps(0) + late_in_a_load)));
+    let [(down, why), _] = rates_of(&said, "no signals");
     assert!(
         why.contains("no signals") || why.contains("towards base"),
         "{why}"
     );
     assert!(down >= 19.0, "it goes to base, not to nothing: {down}");
-    sh("wait; sleep 4; for n in 1 2 3; do ip -n server addr add 10.77.0.$n/32 dev lo; done");
+    sh(&(stamps(1) + "sleep 4; for n in 1 2 3; do ip -n server addr add 10.77.0.$n/32 dev lo; done"));
     is_found("reflectors back");
 
     // All of them lie.

@@ -209,6 +209,22 @@ struct Measured {
     by_hand: Figures,
 }
 
+impl Measured {
+    fn worse(&self) -> Option<String> {
+        let (load, line, _, known) = self.row;
+        worse(load, line, &self.ours, &self.by_hand, known)
+    }
+}
+
+/// Where a single run says little.
+const MANY: usize = 6;
+
+/// BBR looks for bandwidth by filling its queue now and then, and small segments leave a slow line no time for more than a few
+/// probes.
+fn runs(load: &str) -> usize {
+    if matches!(load, "bbr" | "small") { MANY } else { 1 }
+}
+
 fn compare(rows: &[Row]) {
     // Two guests at once: each uses one core. A line's rows share a guest.
     let mut lines: Vec<&str> = rows.iter().map(|row| row.1).collect();
@@ -226,7 +242,11 @@ fn compare(rows: &[Row]) {
                     let shaped = Shaped::named(line);
                     let home = home(Clock::Virtual, &shaped.line());
                     for row in rows.iter().filter(|row| row.1 == line) {
-                        let row = measure(&home, shaped, *row);
+                        let mut row = measure(&home, shaped, *row, runs(row.0));
+                        // One run in some dozens has a queue of its own all the time: six of them say whose it is.
+                        if runs(row.row.0) == 1 && row.worse().is_some() {
+                            row = measure(&home, shaped, row.row, MANY);
+                        }
                         // A long run is to be watched.
                         println!("{:?} by tc {:?} {:?}", row.ours, row.by_hand, row.row);
                         measured.lock().expect("no panic elsewhere").push(row);
@@ -239,14 +259,14 @@ fn compare(rows: &[Row]) {
     measured.sort_by_key(|m| rows.iter().position(|row| *row == m.row));
     assert_eq!(measured.len(), rows.len(), "every row is measured");
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for Measured { row, ours, by_hand } in measured {
-        let (load, line, set_up, known) = row;
+    for one in measured {
+        let (load, line, set_up, _) = one.row;
         let name = format!("{load} {line} {set_up}");
-        if let Some(what) = worse(load, line, &ours, &by_hand, known) {
+        if let Some(what) = one.worse() {
             wrong.push(format!("{name}: {what}"));
         }
-        all.push((name, ours));
-        all.push(("  by tc".to_owned(), by_hand));
+        all.push((name, one.ours));
+        all.push(("  by tc".to_owned(), one.by_hand));
     }
     println!("{}", table(&all));
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), table(&all));
@@ -321,7 +341,7 @@ fn worse(
     (!wrong.is_empty()).then_some(wrong)
 }
 
-fn measure(home: &Home, shaped: &Shaped, row: Row) -> Measured {
+fn measure(home: &Home, shaped: &Shaped, row: Row, runs: usize) -> Measured {
     let (kind, _, set_up, _) = row;
     let (script, extra) = set_up.split_once(';').unwrap_or((set_up, ""));
     let mut options = shaped.options.to_owned();
@@ -332,9 +352,6 @@ fn measure(home: &Home, shaped: &Shaped, row: Row) -> Measured {
     if let Some((name, value)) = extra.split_once(' ') {
         writeln!(options, "\toption {name} '{value}'").expect("a String takes everything");
     }
-    // BBR looks for bandwidth by filling its queue now and then, and small segments leave a slow line no time for more than
-    // a few probes: there a single run says little.
-    let runs = if matches!(kind, "bbr" | "small") { 6 } else { 1 };
     let (mut ours, mut by_hand) = (Vec::new(), Vec::new());
     for _ in 0..runs {
         start(home, script, shaped.down, shaped.up, &options);

@@ -187,15 +187,17 @@ fn write_sample(f: &mut fmt::Formatter<'_>, Sample { at, signal }: Sample, now: 
         }
         Signal::Waiting { reflector, sent } => write!(f, "waiting{when}:{reflector}:{}", ago(sent)),
         Signal::Lost { reflector } => write!(f, "lost{when}:{reflector}"),
-        Signal::TcpRtt { flow, rtt } => write!(f, "tcp{when}:{flow}:{}", Micros(rtt.0)),
-        Signal::FlowOneWay {
+        Signal::Flow {
             flow,
             sent,
             ingress,
             egress,
         } => {
-            let (ingress, egress) = (Signed(ingress), Signed(egress));
-            write!(f, "flow{when}:{flow}:{}:{ingress}:{egress}", ago(sent))
+            write!(f, "flow{when}:{flow}:{}:{}", ago(sent), Signed(ingress))?;
+            match egress {
+                Some(egress) => write!(f, ":{}", Signed(egress)),
+                None => Ok(()),
+            }
         }
         Signal::Traffic {
             direction,
@@ -341,15 +343,14 @@ fn read_samples(
         "lost" => put(Signal::Lost {
             reflector: number(next()?)?,
         }),
-        "tcp" => put(Signal::TcpRtt {
-            flow: number(next()?)?,
-            rtt: Nanos(micros(next()?)?),
-        }),
-        "flow" => put(Signal::FlowOneWay {
+        "flow" => put(Signal::Flow {
             flow: number(next()?)?,
             sent: before(at, signed(next()?)?),
             ingress: signed(next()?)?,
-            egress: signed(next()?)?,
+            egress: match next() {
+                Some(egress) => Some(signed(egress)?),
+                None => None,
+            },
         }),
         "down" => put(traffic(Direction::Ingress, number(next()?)?, micros(next()?)?)),
         "up" => put(traffic(Direction::Egress, number(next()?)?, micros(next()?)?)),

@@ -11,6 +11,7 @@ use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::kept::Kept;
 use super::log::Log;
+use super::passive::Passive;
 use super::prober::Prober;
 use super::traffic::Traffic;
 use super::{Line, Status};
@@ -38,6 +39,7 @@ pub(super) struct Driver {
     controller: Autorate,
     prober: Prober,
     traffic: Traffic,
+    passive: Passive,
     kept: Kept,
     log: Log,
     /// The rates that were asked for last, and when.
@@ -47,7 +49,7 @@ pub(super) struct Driver {
     cuts: Both<u64>,
     told_at: Instant,
     status_at: Instant,
-    /// Why nobody can be asked, as told.
+    /// Why something cannot be asked or seen, as told.
     trouble: Option<String>,
     hour: Option<u8>,
 }
@@ -66,6 +68,7 @@ impl Driver {
             controller: Autorate::new(now, line.bounds, kept.learned()),
             log: Log::new(line.log.clone(), now, line.bounds, &kept.learned()),
             kept,
+            passive: Passive::new(device.clone()),
             prober: Prober::new(&line.reflectors, device),
             traffic: Traffic::new(&line.interface, line.framing, line.faces_lan),
             written: Both {
@@ -113,6 +116,12 @@ impl Driver {
                 self.prober.overdue(now, &mut samples);
                 self.traffic.read(now, &mut samples);
                 self.tell_hour(now, &mut samples);
+                // Each packet that is looked at costs.
+                if probes == Probes::Off || self.prober.tells_directions_apart(now) {
+                    self.passive.rest();
+                } else {
+                    self.passive.look(now, self.traffic.loads(), &mut samples);
+                }
             }
             if !is_tick && samples.is_empty() {
                 continue;
@@ -234,10 +243,15 @@ impl Driver {
     }
 
     fn tell_trouble(&mut self) {
-        let trouble = self
+        let asking = self
             .prober
             .trouble()
             .map(|why| format!("no reflector can be asked: {why}"));
+        let seeing = self
+            .passive
+            .trouble()
+            .map(|why| format!("connections cannot be seen to pass, only reflectors are asked: {why}"));
+        let trouble = asking.or(seeing);
         if trouble == self.trouble {
             return;
         }
@@ -262,6 +276,7 @@ impl Driver {
             is_probing: decision.probes != Probes::Off,
             probes_sent: self.prober.sent(),
             reflectors: self.prober.reflectors(),
+            tcp_samples: self.passive.samples(),
         }
     }
 }

@@ -74,6 +74,10 @@ impl Asked {
         }
     }
 
+    fn rests(&self, now: Instant) -> bool {
+        self.rests_until.is_some_and(|until| now < until)
+    }
+
     fn wants_timestamp(&self) -> bool {
         self.address.is_ipv4() && (self.answers_timestamps || self.tries < TRIES)
     }
@@ -100,25 +104,29 @@ impl Prober {
     /// Asks the next reflector in turn that is not left alone.
     pub(super) fn send(&mut self, now: Instant) {
         self.open(now);
-        let rests = |asked: &Asked| asked.rests_until.is_some_and(|until| now < until);
+        let rests = |asked: &Asked| asked.rests(now);
         // Where all are silent it may be the line: one is asked now and then.
         let all_rest = self.asked.iter().all(rests);
         if all_rest && self.sent_at.is_some_and(|at| now.since(at) < REOPEN) {
             return;
         }
-        let one_way = |asked: &Asked| asked.answers_timestamps && !rests(asked);
-        let are_enough = self.asked.iter().filter(|asked| one_way(asked)).count() >= ENOUGH;
-        let only_one_way = are_enough && !self.number.is_multiple_of(OTHERS);
+        let only_one_way = self.tells_directions_apart(now) && !self.number.is_multiple_of(OTHERS);
         for _ in 0..self.asked.len() {
             let index = self.next;
             self.next = (index + 1) % self.asked.len();
             let asked = &self.asked[index];
-            let is_wanted = all_rest || !rests(asked) && (!only_one_way || one_way(asked));
+            let is_wanted = all_rest || !rests(asked) && (!only_one_way || asked.answers_timestamps);
             if is_wanted && self.ask(index, now) {
                 self.sent_at = Some(now);
                 return;
             }
         }
+    }
+
+    /// Whether enough reflectors tell each direction alone.
+    pub(super) fn tells_directions_apart(&self, now: Instant) -> bool {
+        let one_way = |asked: &&Asked| asked.answers_timestamps && !asked.rests(now);
+        self.asked.iter().filter(one_way).count() >= ENOUGH
     }
 
     fn ask(&mut self, index: usize, now: Instant) -> bool {

@@ -1,0 +1,92 @@
+//! Looks at the user's own connections while there is traffic, and reflectors do not tell the directions apart.
+
+use sqm_core::autorate::{Both, Sample};
+use sqm_core::units::{Instant, Nanos, Rate};
+
+use super::flows::Flows;
+use super::tap::{Tap, Way};
+
+/// How much passes is looked at so often, and a tap that cannot be opened is tried again.
+const EXPECT: Nanos = Nanos::from_millis(1000);
+
+pub(super) struct Passive {
+    /// None where the far side of the device is not the line.
+    device: Option<String>,
+    tap: Option<Tap>,
+    /// Why nothing can be seen.
+    trouble: Option<String>,
+    flows: Flows,
+    expected_at: Option<Instant>,
+    samples: u64,
+}
+
+impl Passive {
+    pub(super) fn new(device: Option<String>) -> Self {
+        Self {
+            device,
+            tap: None,
+            trouble: None,
+            flows: Flows::default(),
+            expected_at: None,
+            samples: 0,
+        }
+    }
+
+    /// Takes what connections tell of the line, where so much passes.
+    pub(super) fn look(&mut self, now: Instant, loads: Both<Rate>, samples: &mut Vec<Sample>) {
+        if self.expected_at.is_none_or(|at| now.since(at) >= EXPECT) {
+            self.expected_at = Some(now);
+            self.expect(loads);
+        }
+        let Some(tap) = &mut self.tap else { return };
+        for (at, segment) in tap.read(Way::Leaving) {
+            self.flows.leaves(at, segment);
+        }
+        let before = samples.len();
+        for (at, segment) in tap.read(Way::Arriving) {
+            self.flows.arrives(at, segment, samples);
+        }
+        self.samples += (samples.len() - before) as u64;
+    }
+
+    /// Looks at nothing.
+    pub(super) fn rest(&mut self) {
+        if self.tap.is_some() {
+            (self.tap, self.flows, self.expected_at) = (None, Flows::default(), None);
+        }
+    }
+
+    /// How many samples there were.
+    pub(super) fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Why nothing can be seen.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// A tap that fails (its device is gone) is opened anew.
+    fn expect(&mut self, loads: Both<Rate>) {
+        let Some(device) = &self.device else { return };
+        let index = std::fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))
+            .ok()
+            .and_then(|text| text.trim().parse::<usize>().ok());
+        let same = |tap: &Tap| index.is_some_and(|index| tap.is_of(index));
+        self.tap = match (self.tap.take().filter(same), index) {
+            (None, Some(_)) => self.open(),
+            (tap, _) => tap,
+        };
+        if let Some(tap) = &mut self.tap
+            && tap.expect(loads).is_err()
+        {
+            self.tap = None;
+        }
+    }
+
+    fn open(&mut self) -> Option<Tap> {
+        let opened = Tap::open(self.device.as_deref()?);
+        self.trouble = opened.as_ref().err().map(ToString::to_string);
+        opened.ok()
+    }
+}
