@@ -113,7 +113,10 @@ impl Evidence {
             return None;
         }
         let chosen = second_smallest(&ballots)?;
-        let others = self.others(direction, now).filter(|_| kind == Kind::RoundTrip);
+        let others = match kind {
+            Kind::RoundTrip => self.others(direction, now),
+            Kind::OneWay => None,
+        };
         let counts = blamed || kind == Kind::OneWay;
         let delay = |delay: i64| {
             let delay = u64::try_from(delay - others.unwrap_or(0)).ok();

@@ -76,6 +76,25 @@ fn vary(home: &Home, schedule: &[(u64, u64, u64)]) {
 #[test]
 #[ignore = "five minutes of a line; make nightly runs it"]
 fn the_rates_follow_a_line_that_changes_every_few_seconds() {
+    follow_a_line_that_changes("");
+}
+
+#[test]
+#[ignore = "five minutes of a line; make nightly runs it"]
+fn they_do_where_only_connections_tell_the_directions_apart() {
+    let status = follow_a_line_that_changes(
+        "for n in server core; do
+            ip netns exec $n iptables -A INPUT -p icmp --icmp-type timestamp-request -j DROP
+        done",
+    );
+    assert!(
+        status["autorate"]["tcp_samples"].as_u64() > Some(1000),
+        "{status}"
+    );
+}
+
+/// How it stands at the end, if all went well; before the beginning `prepare` is done.
+fn follow_a_line_that_changes(prepare: &str) -> Value {
     let schedule = [
         (7, 40_000, 8000),
         (12, 16_000, 5000),
@@ -104,6 +123,7 @@ fn the_rates_follow_a_line_that_changes_every_few_seconds() {
         (19, 36_000, 9000),
     ];
     let home = home(Clock::Virtual, &line(40_000, 8000));
+    home.script(prepare).expect("the lab answers");
     start(&home, REFLECTORS);
     vary(&home, &schedule);
     let json = home
@@ -137,13 +157,15 @@ fn the_rates_follow_a_line_that_changes_every_few_seconds() {
         summary.upload_mbit / mean(|s| s.2),
     );
     let added = summary.latency_p95_ms.expect("samples") - summary.idle_ms.expect("samples");
+    let status = status(&home);
     println!(
         "{seconds} s: p95 {added:.1} ms, use {down:.3}/{up:.3}; {:#}\n{}",
-        status(&home)["autorate"],
+        status["autorate"],
         home.script("cat /tmp/log /tmp/vary").unwrap_or_default()
     );
     assert!(added <= 25.0, "{added} ms");
     assert!(down >= 0.8 && up >= 0.8, "use {down:.3}/{up:.3}");
+    status
 }
 
 /// A shell's words for a load in both directions from h1, which may end early.

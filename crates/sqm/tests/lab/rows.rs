@@ -219,8 +219,8 @@ impl Measured {
 /// Where a single run says little.
 const MANY: usize = 6;
 
-/// BBR looks for bandwidth by filling its queue now and then, and small segments leave a slow line no time for more than a few
-/// probes.
+/// How many make a figure: BBR looks for bandwidth by filling its queue now and then, and small segments leave a slow line no time
+/// for more than a few probes.
 fn runs(load: &str) -> usize {
     if matches!(load, "bbr" | "small") { MANY } else { 1 }
 }

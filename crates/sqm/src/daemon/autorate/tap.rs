@@ -143,6 +143,7 @@ impl Tap {
 #[derive(Clone, Copy, Default)]
 struct Masks {
     stamps: u32,
+    /// From [`SEGMENT_BITS`] on.
     ends: u32,
 }
 
@@ -156,7 +157,7 @@ impl Masks {
         };
         Self {
             stamps: mask(loads.ingress, BETWEEN_STAMPS, FEWEST_STAMPS),
-            ends: mask(loads.egress, BETWEEN_ENDS, 1 << 16) << SEGMENT_BITS,
+            ends: mask(loads.egress, BETWEEN_ENDS, 1 << 16),
         }
     }
 }
@@ -210,10 +211,11 @@ fn program(way: Way, masks: Masks) -> [SockFilter; 40] {
     const LAST: u8 = 39;
     let no = |code, value, at: u8| SockFilter::new(code, 0, LAST - at - 1, value);
     let then = |code, value| SockFilter::new(code, 0, 0, value);
+    let ends = masks.ends << SEGMENT_BITS;
     let (way, [data, data_mask], plus, [none, none_mask]) = match way {
         Way::Leaving => (
             SockFilter::new(IF_EQUAL, 0, LAST - 2, OUTGOING),
-            [SEQUENCE, masks.ends],
+            [SEQUENCE, ends],
             then(X_IS_KEPT, PAYLOAD),
             [VALUE, masks.stamps],
         ),
@@ -221,7 +223,7 @@ fn program(way: Way, masks: Masks) -> [SockFilter; 40] {
             SockFilter::new(IF_EQUAL, LAST - 2, 0, OUTGOING),
             [ECHO, masks.stamps],
             then(X_IS, 0),
-            [ACKNOWLEDGED, masks.ends],
+            [ACKNOWLEDGED, ends],
         ),
     };
     [
