@@ -5,14 +5,17 @@
 # In network namespaces of its own, which the script removes; needs root, iproute2 and jq. With CAKE in both directions if the
 # kernel has it, else with HTB and short queues in both, else in one.
 #
-#   bench/autorate.sh target/release/sqm [SECONDS]
+#   bench/autorate.sh target/release/sqm [SECONDS [echo]]
+#
+# With "echo" no reflector answers timestamps, so that it looks at connections, too; needs nft.
 #
 # It is the processor's time of all threads of the daemon, which a busy machine makes a little longer, and User Mode Linux
 # (sqm lab) many times.
 set -euo pipefail
 
-sqm=$(realpath "${1:?usage: $0 SQM [SECONDS]}")
+sqm=$(realpath "${1:?usage: $0 SQM [SECONDS [echo]]}")
 seconds=${2:-30}
+signals=${3:-timestamps}
 most_idle=0.1 most_loaded=1.0 least_answers=15
 name=sqm-bench-$$
 work=$(mktemp -d)
@@ -58,6 +61,8 @@ route server default 10.4.0.1
 for address in 10.3.0.1 10.3.0.2 10.3.0.3 10.3.0.4 10.3.0.5; do
     ip -n "$name-core" address add $address/32 dev lo
 done
+[ "$signals" != echo ] || on core nft 'add table ip bench; add chain ip bench in { type filter hook input priority 0; };
+    add rule ip bench in icmp type timestamp-request drop'
 line() { # kbit/s
     on modem tc qdisc replace dev wan root tbf rate "$1kbit" burst 16k limit 1m
     on modem tc qdisc replace dev lan root tbf rate "$1kbit" burst 16k limit 1m
@@ -142,7 +147,7 @@ sleep 6
 before=$(answered)
 measure loaded $most_loaded
 answers=$((($(answered) - before) / seconds))
-status | jq -r '.interfaces[0].autorate | "\(.probes_sent) probes, \(.download.cuts) and \(.upload.cuts) cuts"'
+status | jq -r '.interfaces[0].autorate | "\(.probes_sent) probes, \(.download.cuts) and \(.upload.cuts) cuts, \(.tcp_samples) samples of connections"'
 echo "$answers answers a second (at least $least_answers wanted)"
 [ "$answers" -ge $least_answers ] || failed=1
 # How the lines of an idle minute are written is seen at the end.

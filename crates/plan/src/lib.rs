@@ -29,6 +29,8 @@ pub struct Loaded {
     pub plans: Vec<Plan>,
     /// What each of them takes the line for.
     pub lines: Vec<ConfiguredLine>,
+    /// What each of them says.
+    pub settings: Vec<Settings>,
     /// What was understood but is not acted upon, or is probably not meant.
     pub warnings: Vec<Diagnostic>,
 }
@@ -82,9 +84,11 @@ pub fn load(
     errors.sort_by_key(|error| error.line);
     warnings.sort_by_key(|warning| warning.line);
     if errors.is_empty() {
+        let (settings, plans) = planned.into_iter().unzip();
         Ok(Loaded {
-            plans: planned.into_iter().map(|(_, plan)| plan).collect(),
+            plans,
             lines,
+            settings,
             warnings,
         })
     } else {

@@ -72,6 +72,18 @@ impl Settings {
         }
     }
 
+    /// The same settings with these rates; `None` leaves that of the file.
+    pub fn at_rates(&self, download: Option<Rate>, upload: Option<Rate>) -> Self {
+        let mut settings = self.clone();
+        let (egress, ingress) = match self.facing {
+            Facing::Internet => (upload, download),
+            Facing::Lan => (download, upload),
+        };
+        settings.egress.rate = egress.or(self.egress.rate);
+        settings.ingress.rate = ingress.or(self.ingress.rate);
+        settings
+    }
+
     /// The same settings as if the user had appended no words to the leaves.
     pub(crate) fn without_options(&self) -> Self {
         let mut settings = self.clone();

@@ -10,7 +10,7 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::stack;
 use sqm_plan::Loaded;
 use sqm_plan::line::ConfiguredLine;
-use sqm_plan::settings::Limits;
+use sqm_plan::settings::{Limits, Settings};
 use sqm_plan::uci::{Document, Section};
 
 use crate::queues::InterfaceStatus;
@@ -20,6 +20,14 @@ use crate::queues::InterfaceStatus;
 pub(crate) struct Rates {
     pub(crate) download: Option<Rate>,
     pub(crate) upload: Option<Rate>,
+}
+
+impl Rates {
+    /// Settings at these rates, as if they were read from [`written_into`] their file.
+    pub(crate) fn put_into(self, settings: &Settings) -> Settings {
+        let written = |rate: Option<Rate>| rate.map(|rate| Rate::from_kbits_per_sec(kbits(rate)));
+        settings.at_rates(written(self.download), written(self.upload))
+    }
 }
 
 /// By interface.
@@ -43,14 +51,18 @@ pub(crate) fn written_into<'a>(text: &'a [u8], held: &Held) -> Cow<'a, [u8]> {
         for section in sections {
             for (option, rate) in [("download", rates.download), ("upload", rates.upload)] {
                 if let Some(rate) = rate {
-                    let kbit = (rate.bits_per_sec() / 1000).max(1).to_string();
-                    let is_set = document.set(section, option, &kbit);
+                    let is_set = document.set(section, option, &kbits(rate).to_string());
                     debug_assert!(is_set, "the section is there");
                 }
             }
         }
     }
     Cow::Owned(document.to_string().into_bytes())
+}
+
+/// As a file says it; none at all would be 0.
+fn kbits(rate: Rate) -> u64 {
+    (rate.bits_per_sec() / 1000).max(1)
 }
 
 /// Of an option that stands twice the last holds.
@@ -127,5 +139,39 @@ fn chosen(line: &ConfiguredLine, status: &InterfaceStatus) -> Rates {
     Rates {
         download: limits.and_then(|limits| within(download, line.download, limits.download)),
         upload: limits.and_then(|limits| within(upload, line.upload, limits.upload)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqm_plan::recipes::{self, Device};
+
+    use super::*;
+
+    #[test]
+    fn rates_put_into_settings_are_those_written_into_their_file() {
+        let kbit = |kbit: u64| Some(Rate::from_bits_per_sec(kbit * 1000 + 999));
+        for script in [
+            "best_of_cake.qos",
+            "simple.qos",
+            "simplest_tbf.qos",
+            "hfsc_lite.qos",
+        ] {
+            for facing in ["internet", "lan"] {
+                let text = format!(
+                    "config queue\n option enabled 1\n option interface eth1\n option download 20mbit\n \
+                     option upload 4mbit\n option script {script}\n option facing {facing}\n"
+                );
+                let load = |text: &[u8]| sqm_plan::load(text, "sqm", &Device::absent).expect("it is good");
+                let loaded = load(text.as_bytes());
+                for (download, upload) in [(None, None), (kbit(7001), None), (kbit(0), kbit(900))] {
+                    let rates = Rates { download, upload };
+                    let held = Held::from([("eth1".to_owned(), rates)]);
+                    let written = load(&written_into(text.as_bytes(), &held)).plans;
+                    let put = recipes::plan(&rates.put_into(&loaded.settings[0]), &Device::absent("eth1"));
+                    assert_eq!(put.as_ref(), Ok(&written[0]), "{text}: {rates:?}");
+                }
+            }
+        }
     }
 }

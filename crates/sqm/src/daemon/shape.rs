@@ -11,6 +11,8 @@ use sqm_kernel::verify::{Difference, Observed, compare};
 use sqm_kernel::{Error, observe, stack};
 use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
+use sqm_plan::recipes::{self, Device};
+use sqm_plan::settings::Settings;
 
 use super::autorate::Line;
 use super::keep::{Named, Outcome};
@@ -30,6 +32,8 @@ pub(crate) enum Drift {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Configuration {
     text: Vec<u8>,
+    /// What its enabled sections say.
+    settings: Vec<Settings>,
     pub(super) warnings: Vec<String>,
     /// Whose rates are to follow their lines.
     pub(super) autorates: Vec<Line>,
@@ -49,6 +53,8 @@ pub(super) struct Shaper {
 
 struct InForce {
     plan: Plan,
+    /// What the plan depends on besides the settings.
+    device: Device,
     /// All devices then.
     links: Vec<Link>,
 }
@@ -114,7 +120,7 @@ impl Shaper {
         let Some(before) = self.in_force.remove(interface) else {
             return false;
         };
-        let Ok(plan) = self.plan(interface, &before.links) else {
+        let Some(plan) = self.at_rates(interface, &before.device) else {
             return false;
         };
         let is_done = apply::change_rates(&mut self.socket, &before.links, &before.plan, &plan);
@@ -126,10 +132,19 @@ impl Shaper {
         is_done
     }
 
+    /// The plan at the rates that hold, with no other look at what was found good when it was read.
+    fn at_rates(&self, interface: &str, device: &Device) -> Option<Plan> {
+        let mut sections = self.configuration.settings.iter();
+        let settings = sections.find(|settings| settings.interface == interface)?;
+        let rates = self.rates.get(interface)?;
+        recipes::plan(&rates.put_into(settings), device).ok()
+    }
+
     fn remember(&mut self, plan: Plan) -> Result<(), String> {
         let links = self.links().map_err(text)?;
+        let device = stack::device(&links, &plan.interface);
         let interface = plan.interface.clone();
-        self.in_force.insert(interface, InForce { plan, links });
+        self.in_force.insert(interface, InForce { plan, device, links });
         Ok(())
     }
 
@@ -139,7 +154,7 @@ impl Shaper {
         let links = self.links().map_err(|error| vec![error.to_string()])?;
         let loaded = self.read(&text, &links)?;
         let named = loaded.plans.iter().map(Named::of).collect();
-        self.configuration = Configuration::of(text, &loaded);
+        self.configuration = Configuration::of(text, loaded);
         Ok(named)
     }
 
@@ -273,7 +288,7 @@ impl Shaper {
         let holds =
             Observed::read(&mut self.socket, plan).is_ok_and(|observed| compare(plan, &observed).is_empty());
         if holds && let Ok(loaded) = self.read(&text, links) {
-            self.configuration = Configuration::of(text, &loaded);
+            self.configuration = Configuration::of(text, loaded);
         }
         holds
     }
@@ -321,9 +336,10 @@ impl Shaper {
 }
 
 impl Configuration {
-    fn of(text: Vec<u8>, loaded: &Loaded) -> Self {
+    fn of(text: Vec<u8>, loaded: Loaded) -> Self {
         Self {
             text,
+            settings: loaded.settings,
             warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
             autorates: loaded.lines.iter().filter_map(Line::of).collect(),
         }

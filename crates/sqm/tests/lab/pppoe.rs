@@ -1,5 +1,5 @@
 //! A line with PPPoE, dialled by the real `pppd` to a real `pppoe-server`: found and counted by `sqm setup`, and shaped
-//! again by the daemon each time the session is another one.
+//! again by the daemon each time the session is another one, whose connections it sees.
 
 use crate::shared;
 use sqm_lab::{Clock, Home, Line};
@@ -105,5 +105,33 @@ fn each_new_session_is_shaped_within_a_second() {
          kill -TERM $daemon; wait $daemon; [ $? = 0 ] || echo \"TERM: exit $?\"
          ip -n router link show ifb4pppoe-wan 2>/dev/null && echo 'the ifb is left'
          true",
+    );
+}
+
+#[test]
+fn the_daemon_sees_connections_in_the_session() {
+    let home = dialled();
+    nothing_to_say(
+        &home,
+        "session none
+         printf \"config queue\\n option enabled 1\\n option interface pppoe-wan\\n option download 23000\\n option upload 4000\\n
+             option script best_of_cake.qos\\n option link docsis\\n option autorate 1\\n
+             list autorate_reflectors 192.0.2.1\\n\" >sqm
+         (exec ip netns exec router sqm daemon --config sqm >log 2>&1) &
+         for try in $(seq 100); do grep -q 'pppoe-wan: shaped' log && break; sleep 0.1; done
+         has 'pppoe-wan: shaped' log",
+    );
+    let flows = ["--test", "rrul_be_nflows", "--down", "2", "--up", "2"];
+    let found = shared::load(
+        &home,
+        &[&flows[..], &["--settle", "2", "--duration", "10"]].concat(),
+    );
+    assert!(found.down > 10.0, "{found:?}");
+    nothing_to_say(
+        &home,
+        "ip netns exec router sqm status --daemon --json >said
+         # Four connections, ten times a second each, less what a clock takes to be known.
+         seen=$(sed -n 's/.*\"tcp_samples\": *\\([0-9]*\\).*/\\1/p' said)
+         [ \"${seen:-0}\" -ge 150 ] || echo \"$seen samples: $(cat said log)\"",
     );
 }

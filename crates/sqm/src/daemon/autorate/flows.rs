@@ -236,7 +236,7 @@ fn signed(at: Instant) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -246,7 +246,11 @@ mod tests {
     }
 
     /// An IPv4 segment from port 1000 to 2000 or back, with these stamps and so many bytes of data.
-    fn packet(back: bool, [sequence, ack, stamp, echo]: [u32; 4], payload: u16) -> Vec<u8> {
+    pub(in super::super) fn packet(
+        back: bool,
+        [sequence, ack, stamp, echo]: [u32; 4],
+        payload: u16,
+    ) -> Vec<u8> {
         let mut bytes = vec![0x45, 0];
         bytes.extend((52 + payload).to_be_bytes());
         bytes.extend([0, 0, 0, 0, 64, 6, 0, 0]);
@@ -262,6 +266,20 @@ mod tests {
         bytes.extend(USUAL_OPTIONS.to_be_bytes());
         bytes.extend(stamp.to_be_bytes());
         bytes.extend(echo.to_be_bytes());
+        bytes
+    }
+
+    /// The same segment over IPv6.
+    pub(in super::super) fn over_ipv6(packet: &[u8]) -> Vec<u8> {
+        let payload = u16::from_be_bytes([packet[2], packet[3]]) - 20;
+        let mut bytes = vec![0x60, 0, 0, 0];
+        bytes.extend(payload.to_be_bytes());
+        bytes.extend([6, 64]);
+        for end in [12, 16] {
+            bytes.extend([0; 12]);
+            bytes.extend(&packet[end..end + 4]);
+        }
+        bytes.extend(&packet[20..]);
         bytes
     }
 
@@ -342,18 +360,21 @@ mod tests {
 
     #[test]
     fn both_directions_are_one_flow() {
-        let upload = Segment::of(&mut packet(false, [500, 9, 7, 8], 1448), Way::Leaving).expect("one");
-        let its_ack = Segment::of(&mut packet(true, [9, 1948, 77, 7], 0), Way::Arriving).expect("one");
-        assert_eq!((upload.flow, upload.mark), (its_ack.flow, its_ack.mark));
-        assert_eq!((upload.stamp, its_ack.stamp), (7, 77));
-        let ack = Segment::of(&mut packet(false, [500, 9, 7, 8], 0), Way::Leaving).expect("one");
-        let download = Segment::of(&mut packet(true, [9, 500, 77, 7], 1448), Way::Arriving).expect("one");
-        assert_eq!((ack.flow, ack.mark), (download.flow, download.mark));
-        let other = Segment::of(&mut packet(true, [9, 500, 7, 8], 0), Way::Leaving).expect("one");
-        assert_ne!(upload.flow, other.flow);
-        let mut bytes = packet(false, [1, 2, 7, 8], 0);
-        for length in 0..bytes.len() {
-            assert_eq!(Segment::of(&mut bytes[..length], Way::Leaving), None);
+        let of = |packet: &[u8], way| Segment::of(&mut packet.to_vec(), way).expect("one");
+        for same in [<[u8]>::to_vec, over_ipv6] {
+            let upload = of(&same(&packet(false, [500, 9, 7, 8], 1448)), Way::Leaving);
+            let its_ack = of(&same(&packet(true, [9, 1948, 77, 7], 0)), Way::Arriving);
+            assert_eq!((upload.flow, upload.mark), (its_ack.flow, its_ack.mark));
+            assert_eq!((upload.stamp, its_ack.stamp), (7, 77));
+            let ack = of(&same(&packet(false, [500, 9, 7, 8], 0)), Way::Leaving);
+            let download = of(&same(&packet(true, [9, 500, 77, 7], 1448)), Way::Arriving);
+            assert_eq!((ack.flow, ack.mark), (download.flow, download.mark));
+            let other = of(&same(&packet(true, [9, 500, 7, 8], 0)), Way::Leaving);
+            assert_ne!(upload.flow, other.flow);
+            let mut bytes = same(&packet(false, [1, 2, 7, 8], 0));
+            for length in 0..bytes.len() {
+                assert_eq!(Segment::of(&mut bytes[..length], Way::Leaving), None);
+            }
         }
     }
 

@@ -39,12 +39,12 @@ impl Passive {
             self.expect(loads);
         }
         let Some(tap) = &mut self.tap else { return };
-        for (at, segment) in tap.read(Way::Leaving) {
-            self.flows.leaves(at, segment);
-        }
         let before = samples.len();
-        for (at, segment) in tap.read(Way::Arriving) {
-            self.flows.arrives(at, segment, samples);
+        for (at, way, segment) in tap.read() {
+            match way {
+                Way::Leaving => self.flows.leaves(at, segment),
+                Way::Arriving => self.flows.arrives(at, segment, samples),
+            }
         }
         self.samples += (samples.len() - before) as u64;
     }
@@ -71,10 +71,10 @@ impl Passive {
         let Some(device) = &self.device else { return };
         let index = std::fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))
             .ok()
-            .and_then(|text| text.trim().parse::<usize>().ok());
-        let same = |tap: &Tap| index.is_some_and(|index| tap.is_of(index));
+            .and_then(|text| text.trim().parse().ok());
+        let same = |tap: &Tap| index.is_some_and(|index: u32| tap.is_of(index));
         self.tap = match (self.tap.take().filter(same), index) {
-            (None, Some(_)) => self.open(),
+            (None, Some(index)) => self.open(index),
             (tap, _) => tap,
         };
         if let Some(tap) = &mut self.tap
@@ -84,8 +84,8 @@ impl Passive {
         }
     }
 
-    fn open(&mut self) -> Option<Tap> {
-        let opened = Tap::open(self.device.as_deref()?);
+    fn open(&mut self, index: u32) -> Option<Tap> {
+        let opened = Tap::open(self.device.as_deref()?, index);
         self.trouble = opened.as_ref().err().map(ToString::to_string);
         opened.ok()
     }
