@@ -466,7 +466,7 @@ impl Autorate {
             sent: vote.map_or(self.now, |vote| vote.sent),
             is_overdue: vote.is_some_and(|vote| vote.is_overdue),
             expected: self.expected(direction),
-            aim: if self.has_traffic(other) && !ambiguous {
+            aim: if self.has_traffic(other) && self.evidence.is_agreed_on(direction, self.now) {
                 AIM_EACH
             } else {
                 AIM

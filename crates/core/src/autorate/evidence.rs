@@ -144,6 +144,12 @@ impl Evidence {
         self.voters(direction, now, Path::is_trusted).0 == Kind::OneWay
     }
 
+    /// Whether a direction is known from more than one path: what a single one says is small now and then by chance.
+    pub(super) fn is_agreed_on(&self, direction: Direction, now: Instant) -> bool {
+        let (kind, voters) = self.voters(direction, now, Path::is_trusted);
+        kind == Kind::OneWay && voters >= ENOUGH
+    }
+
     /// Whether nothing that counts tells the directions apart.
     pub(super) fn is_round_trip_only(&self, now: Instant) -> bool {
         !Direction::BOTH

@@ -432,6 +432,10 @@ impl Law {
         if self.trial.is_some_and(is_unfounded) {
             // Senders stopped, and no queue came of it.
             self.acquit(now);
+            // But not all at once what nobody knows to pass now.
+            if view.has_other_collapsed && self.waits_for(view) {
+                return action;
+            }
         }
         if let Some(trial) = self.trial.take() {
             let capacity = self

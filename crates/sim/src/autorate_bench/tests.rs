@@ -99,7 +99,8 @@ fn slowest_fall(name: &str, signals: Signals, seeds: impl Iterator<Item = u64>) 
 #[test]
 fn a_collapse_to_a_sixteenth_is_followed_within_a_second() {
     for signals in ALL_SIGNALS {
-        let slowest = slowest_fall("collapse", signals, 1..=5);
+        // One was once let go beside the other.
+        let slowest = slowest_fall("collapse", signals, (1..=5).chain([42]));
         assert!(slowest <= Nanos::from_millis(1000), "{signals:?}: {slowest}");
     }
 }
@@ -111,7 +112,8 @@ fn a_fall_is_followed_beside_an_upload_that_does_not_listen() {
     assert!(slowest <= Nanos::from_millis(10_000), "{slowest}");
 }
 
-/// Of round trips it must be found out whose a queue is, above all when a load begins or ends. These hours once went wrong.
+/// Of round trips it must be found out whose a queue is, above all when a load begins or ends; and a single connection is not to be
+/// believed in all it says. These hours once went wrong.
 #[test]
 fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
     for (signals, seed) in [
@@ -121,6 +123,8 @@ fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
         (Signals::Tcp, 12),
         (Signals::Tcp, 19),
         (Signals::Tcp, 32),
+        (Signals::Tcp, 37),
+        (Signals::Tcp, 52),
     ] {
         let steady = Trace::named("steady", seed).expect("the trace exists");
         let figures = run(&steady, Contender::Sqm, signals, seed, &mut |_| {});
