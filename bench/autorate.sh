@@ -13,9 +13,10 @@
 # (sqm lab) many times.
 set -euo pipefail
 
-sqm=$(realpath "${1:?usage: $0 SQM [SECONDS [echo]]}")
+sqm=$(realpath "${1:?usage: $0 SQM [SECONDS [timestamps|echo]]}")
 seconds=${2:-30}
 signals=${3:-timestamps}
+case $signals in timestamps | echo) ;; *) echo "$0: '$signals' is neither timestamps nor echo" >&2; exit 2 ;; esac
 most_idle=0.1 most_loaded=1.0 least_answers=15
 name=sqm-bench-$$
 work=$(mktemp -d)

@@ -106,7 +106,7 @@ struct Trial {
 
 /// The queue that is aimed at, above noise: enough to know that the line is busy. It is the target of CoDel (RFC 8289).
 pub(super) const AIM: Nanos = Nanos::from_millis(5);
-/// The same where both directions are loaded and known apart: a round trip has both queues.
+/// The same where both directions are loaded and known apart, by more than one path: a round trip has both queues.
 pub(super) const AIM_EACH: Nanos = Nanos::from_micros(1500);
 /// A queue of less than [`AIM`] must last for this long to be believed: as what several votes say, none of whose probes is another's.
 const LASTS: Nanos = Nanos::from_millis(300);

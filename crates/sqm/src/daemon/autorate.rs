@@ -1,8 +1,8 @@
 //! Rates that follow the line: a thread for each interface with `option autorate`, which looks and decides.
 //!
 //! The decisions are those of [`sqm_core::autorate`]. A [`driver`] brings it samples, from its [`prober`], the device's
-//! [`traffic`] and the connections that pass it ([`passive`]), and lays the rates it wants on the [`Board`], where the keeper, who alone changes anything, takes them. When the
-//! daemon dies, the last rates stay.
+//! [`traffic`] and the connections that pass it ([`passive`]), and lays the rates it wants on the [`Board`], where the keeper, who
+//! alone changes anything, takes them. When the daemon dies, the last rates stay.
 
 mod driver;
 mod flows;

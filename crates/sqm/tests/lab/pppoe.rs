@@ -39,6 +39,12 @@ session() {
     done
     echo \"no session after a minute: $(cat dialled server)\"
 }
+# Shapes the session, with these options besides.
+begin() {
+    printf \"config queue\\n option enabled 1\\n option interface pppoe-wan\\n option download 24000\\n option upload 4400\\n
+        option script best_of_cake.qos\\n option link docsis\\n ${1:-}\" >sqm
+    (exec ip netns exec router sqm daemon --config sqm >log 2>&1) & daemon=$!
+}
 has() { grep -q -- \"$1\" \"$2\" || { echo \"$2 lacks $1: $(cat $2)\"; }; }
 ";
 
@@ -86,9 +92,7 @@ fn each_new_session_is_shaped_within_a_second() {
     nothing_to_say(
         &home,
         "session none
-         printf \"config queue\\n option enabled 1\\n option interface pppoe-wan\\n option download 24000\\n option upload 4400\\n
-             option script best_of_cake.qos\\n option link docsis\\n\" >sqm
-         (exec ip netns exec router sqm daemon --config sqm >log 2>&1) & daemon=$!
+         begin
          for n in $(seq 4); do
              before=$(index)
              # The provider hangs up, or the router does.
@@ -114,10 +118,7 @@ fn the_daemon_sees_connections_in_the_session() {
     nothing_to_say(
         &home,
         "session none
-         printf \"config queue\\n option enabled 1\\n option interface pppoe-wan\\n option download 23000\\n option upload 4000\\n
-             option script best_of_cake.qos\\n option link docsis\\n option autorate 1\\n
-             list autorate_reflectors 192.0.2.1\\n\" >sqm
-         (exec ip netns exec router sqm daemon --config sqm >log 2>&1) &
+         begin 'option autorate 1\\n list autorate_reflectors 192.0.2.1\\n'
          for try in $(seq 100); do grep -q 'pppoe-wan: shaped' log && break; sleep 0.1; done
          has 'pppoe-wan: shaped' log",
     );

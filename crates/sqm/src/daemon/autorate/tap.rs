@@ -66,7 +66,7 @@ impl Tap {
         socket.set_nonblocking(true)?;
         socket.set_recv_buffer_size(BUFFER)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        let mut tap = Self {
+        let tap = Self {
             device,
             socket,
             masks: Masks::default(),
@@ -77,8 +77,8 @@ impl Tap {
         if let Some(address) = address(name)? {
             bind(tap.socket.as_raw_fd(), &address)?;
         }
-        // Until there was a filter it heard everything.
-        while !tap.read().is_empty() {}
+        // Until there was a filter it heard everything, of all devices.
+        while tap.socket.recv(&mut []).is_ok() {}
         Ok(tap)
     }
 
