@@ -5,6 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use sqm_measure::cpu::CpuTimes;
 use sqm_measure::icmp::IcmpEcho;
 use sqm_measure::protocol::{self, Hello, MAX_REPLY, MAX_REQUEST, Probe, Reply, Request};
+use sqm_measure::reflect::{Conversation, Protocol};
 use sqm_measure::tcp_info::TcpInfo;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -20,6 +21,14 @@ fuzz_target!(|bytes: &[u8]| {
     }
     for v6 in [false, true] {
         let _ = IcmpEcho::parse_reply(bytes, v6);
+    }
+    for protocol in [Protocol::Sqm, Protocol::Irtt] {
+        // One message after the other: what is heard depends on what was heard before.
+        let mut talk = Conversation::new(protocol);
+        for message in bytes.split(|byte| *byte == b'|') {
+            let _ = talk.hear(message);
+            let _ = talk.ask(7);
+        }
     }
     let _ = TcpInfo::decode(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {

@@ -25,6 +25,15 @@
 //! The token is sixteen random bytes: who knows it, and has the address that the control connection came from, takes part in the
 //! test. A probe's echo is exactly as large as the probe and goes only to such an address, so the server is of no use
 //! for amplifying a forged flood.
+//!
+//! Outside a test everybody may ask for the time, a few times a second:
+//!
+//! ```text
+//! client                               server
+//! UDP: probe of no test, stranger   →
+//!                                   ←  probe with a token       for this address, within an hour or two; without times
+//! UDP: probe of no test, token      ⇄  echo, with a newer token
+//! ```
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -248,7 +257,7 @@ pub fn decode<M: DeserializeOwned>(buffer: &[u8], limit: usize) -> Result<Option
 pub struct Probe {
     /// The test.
     pub token: Token,
-    /// Which of the test's series, below [`MAX_PROBES`].
+    /// Which of the test's series, below [`MAX_PROBES`], or [`NO_TEST`](Self::NO_TEST).
     pub series: u16,
     /// The byte with DSCP and ECN that the echo shall bear.
     pub mark: u8,
@@ -267,7 +276,8 @@ pub struct Echo {
     pub arrived_ns: u64,
     /// How long the server held it, in nanoseconds.
     pub held_ns: u32,
-    /// Which probes of the series arrived before: bit n stands for the n-th before this, bit 0 for this one.
+    /// Which probes of the series arrived before: bit n stands for the n-th before this, bit 0 for this one. Of no test only
+    /// this one is told, and of a stranger none.
     pub window: u64,
 }
 
@@ -276,6 +286,10 @@ impl Probe {
     pub const LENGTH: usize = 56;
     /// The most, which fits a packet of 1500 bytes on either protocol.
     pub const MAX_LENGTH: usize = 1452;
+    /// The series of a probe that belongs to no test: it asks for the time only.
+    pub const NO_TEST: u16 = u16::MAX;
+    /// What a client of no test bears until the server has given it a token.
+    pub const STRANGER: Token = Token([0; 16]);
     const MAGIC: [u8; 4] = *b"sqm2";
 
     /// The datagram's head; the rest of a longer one is padding.

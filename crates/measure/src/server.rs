@@ -4,8 +4,10 @@
 //! seconds, tests and connections are counted, each test has a last moment, and whatever a client leaves behind goes when
 //! its control connection does.
 
+mod allowance;
 mod echo;
 mod lobby;
+mod reflect;
 mod session;
 
 use std::io;
@@ -53,6 +55,8 @@ pub struct Config {
     pub max_rate: Option<u64>,
     /// Probes per second that are answered in one test; the others are lost.
     pub max_probes_per_s: u32,
+    /// Answers per second to each address (each /64 of IPv6) that asks for the time outside a test; none if zero.
+    pub max_reflections_per_s: u32,
     /// Serve HTTPS for tests of responsiveness too: on the same port, to everybody.
     pub https: bool,
     /// End after the first test.
@@ -69,6 +73,7 @@ impl Default for Config {
             max_per_address: 4,
             max_rate: None,
             max_probes_per_s: 1000,
+            max_reflections_per_s: 100,
             https: true,
             once: false,
         }
@@ -146,10 +151,11 @@ impl Server {
             shared,
         } = self;
         let datagrams = Datagrams::new(echo).map_err(|e| Error::system("read marks of packets", e))?;
+        let key = random().map_err(|e| Error::system("draw random bytes", e))?;
         let theirs = shared.clone();
         thread::Builder::new()
             .name("echo".to_owned())
-            .spawn(move || echo::answer(datagrams, &theirs))
+            .spawn(move || echo::answer(datagrams, key, &theirs))
             .map_err(|e| Error::system("start a thread", e))?;
         while !shared.is_over.load(Ordering::Acquire) {
             let mut events = [
@@ -321,7 +327,7 @@ fn challenge(connection: &mut Connection, secret: Option<&str>) -> io::Result<Re
     let Some(secret) = secret else {
         return Ok(Ok(()));
     };
-    let nonce = random_token()?;
+    let nonce = Token(random()?);
     connection.send(&Reply::Challenge { nonce })?;
     let Request::Proof { mac } = connection.expect(HELLO_TIMEOUT)? else {
         return Ok(Err("it expects the proof of its secret first".to_owned()));
@@ -335,10 +341,10 @@ fn challenge(connection: &mut Connection, secret: Option<&str>) -> io::Result<Re
     }
 }
 
-fn random_token() -> io::Result<Token> {
-    let mut token = Token([0; 16]);
-    getrandom(&mut token.0, GetRandomFlags::empty())?;
-    Ok(token)
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(bytes)
 }
 
 fn refuse(mut connection: Connection, reason: String) -> io::Result<()> {

@@ -66,7 +66,7 @@ mod tests {
             crate::load(text.as_bytes(), "sqm", &Device::absent)
         };
         let given = "option autorate 1\n option min_download 2mbit\n option max_download 80mbit\n \
-                     list autorate_reflectors 192.0.2.1\n list autorate_reflectors 2001:db8::1\n";
+                     list autorate_reflectors 192.0.2.1\n list autorate_reflectors sqm://[2001:db8::1]:5000\n";
         let autorate = load(given).unwrap().lines[0].autorate.clone().unwrap();
         let mbit = |n: u64| Some(Rate::from_kbits_per_sec(n * 1000));
         assert_eq!(
@@ -79,6 +79,7 @@ mod tests {
             "max_download 10mbit",
             "min_download 30mbit",
             "autorate_reflectors dns.example",
+            "autorate_reflectors udp://192.0.2.1",
         ] {
             let errors = load(&format!("option autorate 1\n option {wrong}\n")).unwrap_err();
             assert_eq!(errors.len(), 1, "{errors:?}");

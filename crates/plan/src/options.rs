@@ -202,7 +202,7 @@ fn autorate() -> Vec<Described> {
             Expert,
             Text,
             "Who is asked for the time",
-            "Addresses that answer pings, with blanks between; none means well-known ones.",
+            "Addresses that answer pings, sqm://ADDRESS of 'sqm serve', irtt://ADDRESS of 'irtt server', with blanks between; none means well-known ones.",
         ),
         new(
             "autorate_log",

@@ -4,9 +4,9 @@
 //! error and not an unshaped line, and `enabled 'on'` means what it says.
 
 mod read;
+mod reflector;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use sqm_core::spec::cake::Cells;
 use sqm_core::units::{Nanos, Rate};
@@ -15,6 +15,7 @@ use crate::link::Preset;
 
 #[cfg(test)]
 pub(crate) use read::names;
+pub use reflector::{Language, Reflector};
 
 /// The settings of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +101,8 @@ pub struct Autorate {
     pub download: Limits,
     /// `min_upload`, `max_upload`.
     pub upload: Limits,
-    /// `autorate_reflectors`: addresses that answer pings; none means the usual ones.
-    pub reflectors: Vec<IpAddr>,
+    /// `autorate_reflectors`: who is asked for the time; none means the usual ones.
+    pub reflectors: Vec<Reflector>,
     /// `autorate_log`: where to write the decisions to.
     pub log: Option<String>,
 }

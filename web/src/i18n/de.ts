@@ -326,7 +326,7 @@ const served: Record<string, string> = {
     'option.max_upload': 'Upload höchstens',
     'option.max_upload.about': 'Höher geht die Automatik nicht.',
     'option.autorate_reflectors': 'Reflektoren',
-    'option.autorate_reflectors.about': 'Adressen, die auf Pings antworten, mit Leerzeichen dazwischen. Leer: die üblichen.',
+    'option.autorate_reflectors.about': 'Adressen, die auf Pings antworten, sqm://ADRESSE eines „sqm serve“, irtt://ADRESSE eines „irtt server“, mit Leerzeichen dazwischen. Leer: die üblichen.',
     'option.autorate_log': 'Protokoll der Automatik',
     'option.autorate_log.about': 'In diese Datei kommt jede Entscheidung.',
     'option.link': 'Art der Leitung',

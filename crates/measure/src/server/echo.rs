@@ -5,14 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use super::allowance::Allowance;
+use super::reflect::Reflector;
 use crate::datagram::{Arrival, Datagrams};
 use crate::protocol::{Echo, MAX_PROBES, Probe};
 
 /// What the echo remembers of a test.
 pub(super) struct Memory {
-    /// Answers that may be given now; grows with time up to a second's worth.
-    allowance: f64,
-    refilled: Instant,
+    allowance: Allowance,
     /// Of each series: the highest number, and which ones before it were here.
     series: [(u32, u64); MAX_PROBES as usize],
 }
@@ -20,23 +20,9 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn new() -> Mutex<Self> {
         Mutex::new(Self {
-            allowance: 0.0,
-            refilled: Instant::now() - Duration::from_secs(1),
+            allowance: Allowance::new(Instant::now()),
             series: [(0, 0); MAX_PROBES as usize],
         })
-    }
-
-    /// Whether one more answer may be given at `now`.
-    fn allows(&mut self, now: Instant, per_second: u32) -> bool {
-        let rate = f64::from(per_second);
-        let grown = now.saturating_duration_since(self.refilled).as_secs_f64() * rate;
-        self.allowance = (self.allowance + grown).min(rate);
-        self.refilled = self.refilled.max(now);
-        let is_allowed = self.allowance >= 1.0;
-        if is_allowed {
-            self.allowance -= 1.0;
-        }
-        is_allowed
     }
 
     /// Takes down that a probe was here; answers which of those before it were, itself included. None for a series that no test has.
@@ -55,9 +41,10 @@ impl Memory {
     }
 }
 
-/// Answers until the process ends.
-pub(super) fn answer(mut datagrams: Datagrams, shared: &Shared) {
+/// Answers until the process ends. `key` is for the tokens of those who take part in no test.
+pub(super) fn answer(mut datagrams: Datagrams, key: [u8; 32], shared: &Shared) {
     let origin = Instant::now();
+    let mut reflector = Reflector::new(key, origin);
     let mut buffer = [0; Probe::MAX_LENGTH + 1];
     loop {
         let Ok(arrival) = datagrams.receive(&mut buffer) else {
@@ -68,7 +55,13 @@ pub(super) fn answer(mut datagrams: Datagrams, shared: &Shared) {
         let Some(probe) = Probe::decode(&buffer[..arrival.length]) else {
             continue;
         };
-        if let Some(reply) = reply(probe, &arrival, origin, shared) {
+        let told = if probe.series == Probe::NO_TEST {
+            reflector.reply(probe, &arrival, shared.config.max_reflections_per_s)
+        } else {
+            reply(probe, &arrival, shared)
+        };
+        if let Some(reply) = told {
+            let reply = stamped(reply, &arrival, origin);
             buffer[..Probe::LENGTH].copy_from_slice(&reply.encode());
             // A reply that cannot be sent is a lost probe, which the client counts.
             let _ = datagrams.reply(&buffer[..arrival.length], &arrival, probe.mark);
@@ -77,25 +70,37 @@ pub(super) fn answer(mut datagrams: Datagrams, shared: &Shared) {
 }
 
 /// The answer to a probe of a test that exists, to the address that the test was asked for from.
-fn reply(probe: Probe, arrival: &Arrival, origin: Instant, shared: &Shared) -> Option<Probe> {
+fn reply(probe: Probe, arrival: &Arrival, shared: &Shared) -> Option<Probe> {
     let session = shared
         .sessions
         .find(probe.token, arrival.from.ip().to_canonical())?;
     let mut memory = session.echo();
-    if !memory.allows(arrival.at, shared.config.max_probes_per_s) {
+    let per_second = shared.config.max_probes_per_s;
+    if !memory.allowance.takes(arrival.at, per_second) {
         return None;
     }
     let window = memory.window(probe.series, probe.sequence)?;
-    drop(memory);
-    Some(Probe {
+    let echo = Echo {
+        window,
+        ..Echo::default()
+    };
+    Some(Probe { echo, ..probe })
+}
+
+/// With what is told of every probe that counts.
+fn stamped(reply: Probe, arrival: &Arrival, origin: Instant) -> Probe {
+    if reply.echo.window == 0 {
+        return reply;
+    }
+    Probe {
         echo: Echo {
             mark_arrived: arrival.mark.unwrap_or(0),
             arrived_ns: arrival.at.saturating_duration_since(origin).as_nanos() as u64,
             held_ns: u32::try_from(arrival.at.elapsed().as_nanos()).unwrap_or(u32::MAX),
-            window,
+            window: reply.echo.window,
         },
-        ..probe
-    })
+        ..reply
+    }
 }
 
 #[cfg(test)]
@@ -115,16 +120,5 @@ mod tests {
         assert_eq!(memory.window(0, u32::MAX), Some(1));
         assert_eq!(memory.window(1, 0), Some(1));
         assert_eq!(memory.window(MAX_PROBES, 0), None);
-    }
-
-    #[test]
-    fn more_probes_than_allowed_stay_unanswered() {
-        let memory = Memory::new();
-        let mut memory = memory.lock().unwrap();
-        let now = memory.refilled + Duration::from_secs(10);
-        let answered = (0..30).filter(|_| memory.allows(now, 20)).count();
-        assert_eq!(answered, 20);
-        assert!(!memory.allows(now + Duration::from_millis(40), 20));
-        assert!(memory.allows(now + Duration::from_millis(60), 20));
     }
 }

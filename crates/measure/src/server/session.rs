@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::echo::Memory;
-use super::{Shared, random_token, refuse};
+use super::{Shared, random, refuse};
 use crate::connection::Connection;
 use crate::cpu::{self, CpuTimes};
 use crate::load::{Load, Role};
@@ -150,7 +150,7 @@ pub(super) struct Admission<'a> {
 
 impl<'a> Admission<'a> {
     pub(super) fn new(session: Session, shared: &'a Shared) -> io::Result<Result<Self, Refusal>> {
-        let token = random_token()?;
+        let token = Token(random()?);
         let session = Arc::new(session);
         let mut sessions = shared.sessions.lock();
         if sessions.len() >= shared.config.max_clients {

@@ -1,15 +1,14 @@
 //! From the words of a section to typed settings, each option with its meaning, its bounds and its errors.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use sqm_core::nearest::nearest;
 use sqm_core::spec::cake::Cake;
 use sqm_core::units::{Nanos, Rate, shortened};
 
 use super::{
-    Autorate, CakeOption, Direction, Facing, Leaf, Limits, Link, LinkLayer, Mechanism, Script, Settings,
-    Target,
+    Autorate, CakeOption, Direction, Facing, Leaf, Limits, Link, LinkLayer, Mechanism, Reflector, Script,
+    Settings, Target,
 };
 use crate::diagnostic::{Finding, Report};
 use crate::link;
@@ -331,7 +330,7 @@ impl<'a, 'r> Reader<'a, 'r> {
         Some(Autorate {
             download: self.limits("min_download", "download", download, "max_download"),
             upload: self.limits("min_upload", "upload", upload, "max_upload"),
-            reflectors: self.addresses("autorate_reflectors"),
+            reflectors: self.reflectors("autorate_reflectors"),
             log: self.text("autorate_log").map(str::to_owned),
         })
     }
@@ -360,19 +359,21 @@ impl<'a, 'r> Reader<'a, 'r> {
     }
 
     /// Addresses with blanks between.
-    fn addresses(&mut self, option: &str) -> Vec<IpAddr> {
+    fn reflectors(&mut self, option: &str) -> Vec<Reflector> {
         let text = self.text(option).unwrap_or_default().to_owned();
-        let mut addresses = Vec::new();
+        let mut reflectors = Vec::new();
         for word in text.split_whitespace() {
-            match word.parse() {
-                Ok(address) => addresses.push(address),
-                Err(_) => {
-                    let message = format!("'{}' is not an IP address", shortened(word));
-                    self.error(option, message, None::<String>);
+            match word.parse::<Reflector>() {
+                Ok(reflector) => reflectors.push(reflector),
+                Err(error) => {
+                    let message = format!("'{}' {error}", shortened(word));
+                    let advice = "write 192.0.2.1 for one that answers pings, sqm://192.0.2.1 for 'sqm serve', \
+                                  irtt://192.0.2.1 for 'irtt server', with :PORT if it is not the usual one";
+                    self.error(option, message, Some(advice));
                 }
             }
         }
-        addresses
+        reflectors
     }
 
     /// The bits of a firewall mark: decimal, or hexadecimal after `0x`.

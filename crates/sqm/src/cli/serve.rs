@@ -15,7 +15,10 @@ use crate::failure::Failure;
 ///
 /// Needs no privileges. Opens one TCP port and the UDP port of the same number. Without a secret anyone who reaches the port
 /// can load this machine's line, within the limits below: close it in the firewall, give it a secret, or end the program when
-/// nobody tests. Answers to probes are never larger than the probes and go only to addresses that asked for a test by TCP.
+/// nobody tests. Answers to probes are never larger than the probes and go only to addresses that asked for a test by TCP,
+/// or that have shown to be what they say.
+///
+/// It is a reflector for autorate, too ('list autorate_reflectors sqm://ADDRESS' where 'sqm daemon' runs), for everybody.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm serve                              all addresses, IPv6 and IPv4, port 35353
@@ -45,6 +48,9 @@ pub(crate) struct Args {
     /// Probes answered per second in one test
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_probes: u32,
+    /// Answers per second to each address that asks for the time outside a test, as autorate does; 0: none
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    max_reflections: u32,
     /// No HTTPS for tests of responsiveness (draft-ietf-ippm-responsiveness), which otherwise answers on the same TCP port;
     /// a server with a secret has none in any case, because those clients know no secrets
     #[arg(long)]
@@ -82,6 +88,7 @@ impl Args {
             max_per_address: self.max_per_address as usize,
             max_rate: self.max_rate.map(|mbit| mbit * 125_000),
             max_probes_per_s: self.max_probes,
+            max_reflections_per_s: self.max_reflections,
             https: is_open && !self.no_https,
             once: self.once,
         };

@@ -14,7 +14,6 @@ mod tap;
 mod traffic;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,6 +22,7 @@ use serde::Serialize;
 use sqm_core::autorate::{Both, Bounds};
 use sqm_core::spec::cake::Framing;
 use sqm_plan::line::ConfiguredLine;
+use sqm_plan::settings::{Limits, Reflector};
 
 use super::shared::Shared;
 use crate::rates::Rates;
@@ -50,7 +50,7 @@ pub(super) struct Line {
     /// Directions without a rate are not shaped.
     is_shaped: Both<bool>,
     framing: Framing,
-    reflectors: Vec<IpAddr>,
+    reflectors: Vec<Reflector>,
     log: Option<PathBuf>,
 }
 
@@ -58,12 +58,12 @@ impl Line {
     /// None if its rates are to stay.
     pub(super) fn of(line: &ConfiguredLine) -> Option<Self> {
         let autorate = line.autorate.as_ref()?;
-        let bounds = |base, limits: sqm_plan::settings::Limits| Bounds {
+        let bounds = |base, limits: Limits| Bounds {
             min: limits.min,
             base,
             max: limits.max,
         };
-        let usual = || REFLECTORS.iter().filter_map(|address| address.parse().ok());
+        let usual = || REFLECTORS.iter().filter_map(|word| word.parse().ok());
         Some(Self {
             interface: line.interface.clone(),
             faces_lan: line.faces_lan,
@@ -93,7 +93,7 @@ pub(super) struct Status {
     /// Whether reflectors are being asked.
     pub(super) is_probing: bool,
     pub(super) probes_sent: u64,
-    pub(super) reflectors: Vec<Reflector>,
+    pub(super) reflectors: Vec<ReflectorStatus>,
     /// What the user's own connections told of the delay: how often.
     pub(super) tcp_samples: u64,
 }
@@ -112,8 +112,9 @@ pub(super) struct Direction {
 
 /// Somebody who is asked for the time it takes.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Reflector {
-    pub(super) address: IpAddr,
+pub(super) struct ReflectorStatus {
+    /// As it can be configured.
+    pub(super) address: String,
     /// Last round trip.
     pub(super) rtt_ms: Option<f64>,
     /// Each direction alone is known from it.

@@ -137,8 +137,7 @@ impl Families {
             autorate.tcp_samples as f64,
         );
         for reflector in &autorate.reflectors {
-            let address = reflector.address.to_string();
-            let labels = [name[0], ("reflector", &address)];
+            let labels = [name[0], ("reflector", reflector.address.as_str())];
             if let Some(rtt_ms) = reflector.rtt_ms {
                 self.add(
                     Kind::Gauge,

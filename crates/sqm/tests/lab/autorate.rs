@@ -239,6 +239,45 @@ fn a_rate_that_autorate_may_choose_is_as_configured() {
     assert!(said.contains("besteffort") && said.contains("code 1"), "{said}");
 }
 
+/// `sqm serve` and `irtt server`, by both versions of IP, and nobody who answers pings.
+#[test]
+fn servers_by_udp_tell_the_directions_apart() {
+    let home = home(Clock::Virtual, &line(40_000, 8000));
+    let serve =
+        "ip netns exec server sqm serve --quiet & ip netns exec server irtt server >/tmp/irtt 2>&1 & sleep 1";
+    home.script(serve).expect("servers");
+    let reflectors = ["10.66.0.2", "[fd00:66::2]"].map(|at| format!("sqm://{at} irtt://{at}"));
+    start(&home, &reflectors.join(" "));
+    home.script(&format!("{LOAD}load 15s")).expect("a load");
+    let found = status(&home);
+    let [(down, _), (up, _)] = rates_of(&found, "found");
+    assert!(down >= 0.75 * 40.0 && up >= 0.75 * 8.0, "{down}/{up}");
+    let autorate = &found["autorate"];
+    let all = autorate["reflectors"].as_array().expect("reflectors").clone();
+    assert_eq!(all.len(), 4);
+    for one in &all {
+        assert_eq!(one["is_one_way"], true, "{autorate:#}");
+        assert!(one["answers"].as_u64() > Some(20), "{autorate:#}");
+    }
+    assert!(
+        autorate["tcp_samples"].as_u64() < Some(100),
+        "connections need not be looked at any more: {autorate:#}"
+    );
+
+    // Both begin anew: they know nobody. irtt's is left alone for half a minute before it is asked again.
+    let said = home
+        .script(&format!(
+            "set +e; kill $(cat /tmp/servers); wait; {serve}
+             {LOAD}load 50s; sqm status --daemon --json"
+        ))
+        .expect("a status");
+    let again = status_of(&said)["autorate"]["reflectors"].clone();
+    for (one, before) in again.as_array().expect("reflectors").iter().zip(&all) {
+        let more = one["answers"].as_u64() > before["answers"].as_u64().map(|n| n + 20);
+        assert!(more, "{again:#}");
+    }
+}
+
 #[test]
 #[ignore = "half a minute; make nightly runs it"]
 fn what_was_learned_of_a_line_outlives_the_daemon() {

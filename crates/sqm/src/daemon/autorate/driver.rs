@@ -246,7 +246,7 @@ impl Driver {
         let asking = self
             .prober
             .trouble()
-            .map(|why| format!("no reflector can be asked: {why}"));
+            .map(|why| format!("reflectors cannot be asked {why}"));
         let seeing = self
             .passive
             .trouble()

@@ -1,29 +1,29 @@
-//! Asks reflectors for the time it takes: ICMP timestamps of those that answer them, which tell the directions apart, and
-//! echoes of the others.
+//! Asks reflectors for the time it takes: those that stamp when a probe came and when its answer left tell the directions
+//! apart, the others answer echoes.
+
+mod sockets;
+mod speech;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, recvfrom};
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::event::{PollFd, Timespec, poll};
 use sqm_core::autorate::{Sample, Signal};
 use sqm_core::units::{Instant, Nanos};
-use sqm_measure::icmp::{IcmpEcho, IcmpTimestamp};
+use sqm_plan::settings::Reflector;
 
-use super::Reflector;
+use super::ReflectorStatus;
 use crate::daemon::monotonic;
+use sockets::{Kind, Sockets};
+use speech::{Heard, Speech};
 
 /// A probe without an answer for so long is lost.
 const GIVE_UP: Nanos = Nanos::from_millis(5000);
 /// So many lost in a row, and a reflector is left alone for a while.
 const DEAD: u32 = 4;
 const REST: Nanos = Nanos::from_millis(30_000);
-/// So many timestamps without an answer, and echoes are sent.
-const TRIES: u32 = 3;
-/// The shortest time between two attempts where there is little hope: to open a socket without a device, to ask when nobody
-/// answers.
-const REOPEN: Nanos = Nanos::from_millis(1000);
+/// The shortest time between two attempts where there is little hope: nobody answers.
+const HOPELESS: Nanos = Nanos::from_millis(1000);
 /// So many that tell the directions apart are enough to decide by, and the others are asked with one probe in so many, to
 /// know them when they are needed.
 const ENOUGH: usize = 3;
@@ -31,14 +31,8 @@ const OTHERS: u32 = 8;
 
 /// Probes and whom they ask.
 pub(super) struct Prober {
-    /// The device that they leave by.
-    device: Option<String>,
-    sockets: [Option<Socket>; 2],
-    /// Why nobody can be asked.
-    trouble: Option<String>,
-    opened_at: Option<Instant>,
-    /// Marks our probes: the identifier of timestamps, the beginning of an echo's payload.
-    cookie: [u8; 8],
+    icmp: Sockets,
+    udp: Sockets,
     asked: Vec<Asked>,
     next: usize,
     number: u32,
@@ -47,11 +41,10 @@ pub(super) struct Prober {
 }
 
 struct Asked {
-    address: IpAddr,
+    reflector: Reflector,
+    speech: Speech,
     outstanding: VecDeque<(u32, Instant)>,
-    /// Timestamps that were tried; it answers them, or no more are sent.
-    tries: u32,
-    answers_timestamps: bool,
+    is_one_way: bool,
     lost_in_a_row: u32,
     rests_until: Option<Instant>,
     rtt: Option<Nanos>,
@@ -59,41 +52,25 @@ struct Asked {
     lost: u64,
 }
 
-impl Asked {
-    fn new(address: IpAddr) -> Self {
-        Self {
-            address,
-            outstanding: VecDeque::new(),
-            tries: 0,
-            answers_timestamps: false,
-            lost_in_a_row: 0,
-            rests_until: None,
-            rtt: None,
-            answers: 0,
-            lost: 0,
-        }
-    }
-
-    fn rests(&self, now: Instant) -> bool {
-        self.rests_until.is_some_and(|until| now < until)
-    }
-
-    fn wants_timestamp(&self) -> bool {
-        self.address.is_ipv4() && (self.answers_timestamps || self.tries < TRIES)
-    }
-}
-
 impl Prober {
-    pub(super) fn new(reflectors: &[IpAddr], device: Option<String>) -> Self {
+    pub(super) fn new(reflectors: &[Reflector], device: Option<String>) -> Self {
         // Only to tell our answers from those to others: no secret.
         let cookie = (monotonic().0 ^ u64::from(std::process::id()) << 40).to_be_bytes();
+        let mut asked: Vec<Asked> = Vec::new();
+        for reflector in reflectors {
+            let speech = Speech::new(*reflector, cookie);
+            // Named twice, it is still one.
+            if !asked
+                .iter()
+                .any(|asked| asked.speech.is_from(speech.kind(), speech.to()))
+            {
+                asked.push(Asked::new(*reflector, speech));
+            }
+        }
         Self {
-            device,
-            sockets: [None, None],
-            trouble: None,
-            opened_at: None,
-            cookie,
-            asked: reflectors.iter().copied().map(Asked::new).collect(),
+            icmp: Sockets::new(Kind::Icmp, device.clone()),
+            udp: Sockets::new(Kind::Udp, device),
+            asked,
             next: 0,
             number: 0,
             sent: 0,
@@ -103,11 +80,10 @@ impl Prober {
 
     /// Asks the next reflector in turn that is not left alone.
     pub(super) fn send(&mut self, now: Instant) {
-        self.open(now);
         let rests = |asked: &Asked| asked.rests(now);
         // Where all are silent it may be the line: one is asked now and then.
         let all_rest = self.asked.iter().all(rests);
-        if all_rest && self.sent_at.is_some_and(|at| now.since(at) < REOPEN) {
+        if all_rest && self.sent_at.is_some_and(|at| now.since(at) < HOPELESS) {
             return;
         }
         let only_one_way = self.tells_directions_apart(now) && !self.number.is_multiple_of(OTHERS);
@@ -115,7 +91,7 @@ impl Prober {
             let index = self.next;
             self.next = (index + 1) % self.asked.len();
             let asked = &self.asked[index];
-            let is_wanted = all_rest || !rests(asked) && (!only_one_way || asked.answers_timestamps);
+            let is_wanted = all_rest || !rests(asked) && (!only_one_way || asked.is_one_way);
             if is_wanted && self.ask(index, now) {
                 self.sent_at = Some(now);
                 return;
@@ -125,58 +101,33 @@ impl Prober {
 
     /// Whether enough reflectors tell each direction alone.
     pub(super) fn tells_directions_apart(&self, now: Instant) -> bool {
-        let one_way = |asked: &&Asked| asked.answers_timestamps && !asked.rests(now);
+        let one_way = |asked: &&Asked| asked.is_one_way && !asked.rests(now);
         self.asked.iter().filter(one_way).count() >= ENOUGH
     }
 
     fn ask(&mut self, index: usize, now: Instant) -> bool {
         let number = self.number.wrapping_add(1);
-        let asked = &self.asked[index];
-        let v6 = asked.address.is_ipv6();
-        let Some(socket) = &self.sockets[usize::from(v6)] else {
-            return false;
-        };
-        let is_timestamp = asked.wants_timestamp();
-        let message = if is_timestamp {
-            IcmpTimestamp::request(self.identifier(), number as u16).to_vec()
-        } else {
-            let echo = IcmpEcho {
-                sequence: number as u16,
-                cookie: self.cookie,
-                number,
-            };
-            echo.request(v6, IcmpEcho::USUAL)
-        };
-        let to = SocketAddr::new(asked.address, 0);
-        if let Err(error) = socket.send_to(&message, &to.into()) {
-            // No way there: no word about the reflector. A device that is gone needs another socket.
-            if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) {
-                self.sockets = [None, None];
-            }
-            return false;
-        }
         let asked = &mut self.asked[index];
-        if is_timestamp && !asked.answers_timestamps {
-            asked.tries += 1;
+        let sockets = match asked.speech.kind() {
+            Kind::Icmp => &mut self.icmp,
+            Kind::Udp => &mut self.udp,
+        };
+        let Some(message) = asked.speech.say(number, now) else {
+            return false;
+        };
+        if !sockets.send(asked.speech.to(), &message, now) {
+            return false;
         }
+        asked.speech.was_said(number, now);
         asked.outstanding.push_back((number, now));
         self.number = number;
         self.sent += 1;
         true
     }
 
-    fn identifier(&self) -> u16 {
-        u16::from_be_bytes([self.cookie[6], self.cookie[7]])
-    }
-
     /// Waits for answers, at most so long; whether there may be some.
     pub(super) fn wait(&self, most: Nanos) -> bool {
-        let mut watched: Vec<PollFd<'_>> = self
-            .sockets
-            .iter()
-            .flatten()
-            .map(|socket| PollFd::new(socket, PollFlags::IN))
-            .collect();
+        let mut watched: Vec<PollFd<'_>> = self.icmp.watched().chain(self.udp.watched()).collect();
         let most = Timespec {
             tv_sec: (most.0 / 1_000_000_000) as i64,
             tv_nsec: (most.0 % 1_000_000_000) as i64,
@@ -187,14 +138,16 @@ impl Prober {
 
     /// Takes the answers that have come.
     pub(super) fn receive(&mut self, samples: &mut Vec<Sample>) {
-        for v6 in [false, true] {
-            let mut buffer = [0; 512];
-            while let Some(socket) = &self.sockets[usize::from(v6)]
-                && let Ok((length, _, from)) = recvfrom(socket, &mut buffer[..], RecvFlags::empty())
-            {
-                let now = monotonic();
-                if let Some(Ok(from)) = from.map(SocketAddr::try_from) {
-                    self.on_answer(&buffer[..length], from.ip(), v6, now, samples);
+        let mut buffer = [0; 512];
+        for kind in [Kind::Icmp, Kind::Udp] {
+            for v6 in [false, true] {
+                let sockets = match kind {
+                    Kind::Icmp => &self.icmp,
+                    Kind::Udp => &self.udp,
+                };
+                while let Some((length, from)) = sockets.receive(v6, &mut buffer) {
+                    let now = monotonic();
+                    on_answer(&mut self.asked, kind, from, &buffer[..length], now, samples);
                 }
             }
         }
@@ -207,43 +160,87 @@ impl Prober {
         }
     }
 
-    fn on_answer(&mut self, bytes: &[u8], from: IpAddr, v6: bool, now: Instant, samples: &mut Vec<Sample>) {
-        let Some(index) = self.asked.iter().position(|asked| asked.address == from) else {
+    /// Why somebody cannot be asked.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let icmp = self.icmp.trouble().map(|why| format!("by ICMP: {why}"));
+        icmp.or_else(|| self.udp.trouble().map(|why| format!("by UDP: {why}")))
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    pub(super) fn reflectors(&self) -> Vec<ReflectorStatus> {
+        let told = |asked: &Asked| ReflectorStatus {
+            address: asked.reflector.to_string(),
+            rtt_ms: asked.rtt.map(|rtt| rtt.0 as f64 / 1e6),
+            is_one_way: asked.is_one_way,
+            answers: asked.answers,
+            lost: asked.lost,
+        };
+        self.asked.iter().map(told).collect()
+    }
+}
+
+/// Finds out whose answer it is.
+fn on_answer(
+    all: &mut [Asked],
+    kind: Kind,
+    from: SocketAddr,
+    bytes: &[u8],
+    now: Instant,
+    samples: &mut Vec<Sample>,
+) {
+    let is_whose = |asked: &Asked| asked.speech.is_from(kind, from);
+    if let Some(index) = all.iter().position(is_whose)
+        && let Some(heard) = all[index].speech.hear(bytes)
+    {
+        all[index].on_answer(index as u16, &heard, now, samples);
+    }
+}
+
+impl Asked {
+    fn new(reflector: Reflector, speech: Speech) -> Self {
+        Self {
+            reflector,
+            speech,
+            outstanding: VecDeque::new(),
+            is_one_way: false,
+            lost_in_a_row: 0,
+            rests_until: None,
+            rtt: None,
+            answers: 0,
+            lost: 0,
+        }
+    }
+
+    fn rests(&self, now: Instant) -> bool {
+        self.rests_until.is_some_and(|until| now < until)
+    }
+
+    fn on_answer(&mut self, reflector: u16, heard: &Heard, now: Instant, samples: &mut Vec<Sample>) {
+        let mut outstanding = self.outstanding.iter();
+        let Some(place) = outstanding.position(|(number, _)| heard.number.is(*number)) else {
             return;
         };
-        let identifier = self.identifier();
-        let echo = IcmpEcho::parse_reply(bytes, v6).filter(|echo| echo.cookie == self.cookie);
-        let timestamp = (!v6).then(|| IcmpTimestamp::parse_reply(bytes)).flatten();
-        let timestamp = timestamp.filter(|timestamp| timestamp.identifier == identifier);
-        let asked = &mut self.asked[index];
-        let is_it = |number: u32| match (&echo, &timestamp) {
-            (Some(echo), _) => echo.number == number,
-            (_, Some(timestamp)) => timestamp.sequence == number as u16,
-            _ => false,
-        };
-        let Some(place) = asked.outstanding.iter().position(|(number, _)| is_it(*number)) else {
-            return;
-        };
-        let (_, sent) = asked.outstanding[place];
-        for _ in asked.outstanding.drain(..=place).take(place) {
-            asked.lost += 1;
-            let signal = Signal::Lost {
-                reflector: index as u16,
-            };
+        let (_, sent) = self.outstanding[place];
+        for _ in self.outstanding.drain(..=place).take(place) {
+            self.lost += 1;
+            let signal = Signal::Lost { reflector };
             samples.push(Sample { at: now, signal });
         }
-        let reflector = index as u16;
+        self.lost_in_a_row = 0;
+        self.rests_until = None;
+        if heard.is_introduction {
+            return;
+        }
         let rtt = now.since(sent);
-        asked.rtt = Some(rtt);
-        asked.answers += 1;
-        asked.lost_in_a_row = 0;
-        asked.rests_until = None;
-        let signal = match timestamp {
-            Some(timestamp) => {
-                asked.answers_timestamps = true;
+        self.rtt = Some(rtt);
+        self.answers += 1;
+        let signal = match heard.times_ns {
+            Some((there, back)) => {
+                self.is_one_way = true;
                 // Against our own monotonic clock: only changes count.
-                let there = i64::from(timestamp.received_ms) * 1_000_000;
-                let back = i64::from(timestamp.sent_ms) * 1_000_000;
                 Signal::OneWay {
                     reflector,
                     sent,
@@ -256,54 +253,6 @@ impl Prober {
         samples.push(Sample { at: now, signal });
     }
 
-    /// Why nobody can be asked.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
-    }
-
-    pub(super) fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    pub(super) fn reflectors(&self) -> Vec<Reflector> {
-        let reflector = |asked: &Asked| Reflector {
-            address: asked.address,
-            rtt_ms: asked.rtt.map(|rtt| rtt.0 as f64 / 1e6),
-            is_one_way: asked.answers_timestamps,
-            answers: asked.answers,
-            lost: asked.lost,
-        };
-        self.asked.iter().map(reflector).collect()
-    }
-
-    fn open(&mut self, now: Instant) {
-        let is_early = self.opened_at.is_some_and(|at| now.since(at) < REOPEN);
-        if is_early || self.sockets.iter().any(Option::is_some) {
-            return;
-        }
-        self.opened_at = Some(now);
-        let open = |domain, protocol| -> std::io::Result<Socket> {
-            let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
-            socket.set_nonblocking(true)?;
-            if let Some(device) = &self.device {
-                socket.bind_device(Some(device.as_bytes()))?;
-            }
-            Ok(socket)
-        };
-        let opened = [
-            open(Domain::IPV4, Protocol::ICMPV4),
-            open(Domain::IPV6, Protocol::ICMPV6),
-        ];
-        // One version of IP is enough.
-        self.trouble = match &opened {
-            [Err(error), Err(_)] => Some(error.to_string()),
-            _ => None,
-        };
-        self.sockets = opened.map(Result::ok);
-    }
-}
-
-impl Asked {
     /// What has not come: given up, or late.
     fn overdue(&mut self, reflector: u16, now: Instant, samples: &mut Vec<Sample>) {
         while let Some((_, sent)) = self.outstanding.front()
@@ -311,13 +260,13 @@ impl Asked {
         {
             self.outstanding.pop_front();
             self.lost += 1;
-            // It may only not answer timestamps.
-            if self.answers_timestamps || self.answers > 0 || self.tries >= TRIES || self.address.is_ipv6() {
+            if self.answers > 0 || self.speech.is_understood() {
                 self.lost_in_a_row += 1;
             }
             if self.lost_in_a_row >= DEAD {
                 self.rests_until = Some(now + REST);
                 self.lost_in_a_row = DEAD - 1;
+                self.speech.forget();
             }
             let signal = Signal::Lost { reflector };
             samples.push(Sample { at: now, signal });
@@ -330,5 +279,133 @@ impl Asked {
             };
             samples.push(Sample { at: now, signal });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, UdpSocket};
+    use std::thread;
+
+    use sqm_measure::server::{Config, Server};
+
+    use super::*;
+
+    /// A server of sqm's on this machine, with its own key for tokens; it lives as long as the test.
+    fn serve(listen: &str) -> SocketAddr {
+        let config = Config {
+            listen: Some(listen.parse().unwrap()),
+            https: false,
+            ..Config::default()
+        };
+        let server = Server::bind(config, |_| {}).unwrap();
+        let address = server.local_addr().unwrap();
+        thread::spawn(move || server.run());
+        address
+    }
+
+    fn prober(reflectors: &[String]) -> Prober {
+        let reflectors: Vec<Reflector> = reflectors.iter().map(|word| word.parse().unwrap()).collect();
+        Prober::new(&reflectors, None)
+    }
+
+    /// Asks until there are so many samples of each reflector, and answers the last of each.
+    fn asked(prober: &mut Prober, each: u64) -> Vec<Signal> {
+        let mut samples = Vec::new();
+        let until: Vec<u64> = prober.asked.iter().map(|asked| asked.answers + each).collect();
+        for _ in 0..1000 {
+            prober.send(monotonic());
+            if prober.wait(Nanos::from_millis(20)) {
+                prober.receive(&mut samples);
+            }
+            prober.overdue(monotonic(), &mut samples);
+            if prober
+                .asked
+                .iter()
+                .zip(&until)
+                .all(|(asked, until)| asked.answers >= *until)
+            {
+                let last = |index: u16| {
+                    let is_its = |signal: &Signal| matches!(signal, Signal::OneWay { reflector, .. } if *reflector == index);
+                    samples.iter().rev().map(|sample| sample.signal).find(is_its)
+                };
+                return (0..until.len() as u16)
+                    .map(|index| last(index).expect("a time"))
+                    .collect();
+            }
+        }
+        panic!("no answers: {:?}", prober.reflectors());
+    }
+
+    #[test]
+    fn servers_of_tests_tell_the_directions_apart() {
+        let [v4, v6] = ["127.0.0.1:0", "[::1]:0"].map(serve);
+        let mut prober = prober(&[
+            format!("sqm://{v4}"),
+            format!("sqm://{v6}"),
+            format!("sqm://{v4}"),
+        ]);
+        assert_eq!(prober.asked.len(), 2);
+        let before = asked(&mut prober, 3);
+        thread::sleep(std::time::Duration::from_millis(20));
+        for (before, after) in before.into_iter().zip(asked(&mut prober, 3)) {
+            let (
+                Signal::OneWay {
+                    sent: first,
+                    ingress: back,
+                    egress: there,
+                    ..
+                },
+                Signal::OneWay {
+                    sent: last,
+                    ingress: back_then,
+                    egress: there_then,
+                    ..
+                },
+            ) = (before, after)
+            else {
+                panic!("{before:?} {after:?}");
+            };
+            assert!(last > first);
+            // Both clocks run alike: what is between them does not change by more than answers take here.
+            for (one, other) in [(back, back_then), (there, there_then)] {
+                assert!(one.abs_diff(other) < 5_000_000_000, "{before:?} {after:?}");
+            }
+        }
+        let status = &prober.reflectors()[1];
+        assert_eq!((status.is_one_way, status.lost), (true, 0), "{status:?}");
+        assert_eq!(status.address, format!("sqm://{v6}"));
+    }
+
+    #[test]
+    fn a_server_that_begins_anew_is_asked_on() {
+        // Two servers with keys of their own stand for one before and after: a proxy leads to either.
+        let servers = ["127.0.0.1:0", "127.0.0.1:0"].map(serve);
+        let proxy = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = proxy.local_addr().unwrap();
+        let (switch, switched) = std::sync::mpsc::channel::<()>();
+        thread::spawn(move || {
+            let mut server = servers[0];
+            let mut client = None;
+            let mut buffer = [0; 2048];
+            while let Ok((length, from)) = proxy.recv_from(&mut buffer) {
+                if switched.try_recv().is_ok() {
+                    server = servers[1];
+                }
+                let to = match servers.contains(&from) {
+                    true => client.expect("somebody asked"),
+                    false => {
+                        client = Some(from);
+                        server
+                    }
+                };
+                proxy.send_to(&buffer[..length], to).unwrap();
+            }
+        });
+        let mut prober = prober(&[format!("sqm://{address}")]);
+        asked(&mut prober, 3);
+        switch.send(()).unwrap();
+        asked(&mut prober, 3);
+        assert_eq!(prober.reflectors()[0].lost, 0);
     }
 }

@@ -1,0 +1,226 @@
+//! Asking for the time by UDP, outside a test: of `sqm serve`, or of `irtt server`. Pure.
+//!
+//! Both introduce themselves first: whoever answers to a token has the address that it came from. A lost introduction is only made
+//! again, as is one that was forgotten on the other side.
+
+use crate::irtt;
+use crate::protocol::{Echo, Probe, Token};
+
+/// Times of a clock that has run for longer, in nanoseconds, are made up: 36 years. Whoever takes differences of differences of
+/// them need not fear that they overflow.
+const LONGEST_NS: i64 = 1 << 60;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// `sqm serve`.
+    Sqm,
+    /// `irtt server`.
+    Irtt,
+}
+
+/// What was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// We know each other now.
+    Introduced {
+        /// The message that it answers, if it tells.
+        number: Option<u32>,
+    },
+    /// To the probe of this number.
+    Echo {
+        /// As it was given to [`Conversation::ask`].
+        number: u32,
+        /// When the probe arrived and when the answer left, by the other's clock, if it tells.
+        times_ns: Option<(i64, i64)>,
+    },
+}
+
+/// With one of them.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    protocol: Protocol,
+    known: Option<Known>,
+}
+
+/// What we are known by.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    Sqm(Token),
+    Irtt { token: u64, stamps_both: bool },
+}
+
+impl Conversation {
+    /// Nothing was said yet.
+    pub const fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            known: None,
+        }
+    }
+
+    /// Whether the next message asks for the time; otherwise it introduces us.
+    pub const fn is_introduced(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Begins anew: the other has forgotten us, or is another one.
+    pub const fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// The next message. `number` comes back with the answer.
+    pub fn ask(&self, number: u32) -> Vec<u8> {
+        match (self.protocol, self.known) {
+            (Protocol::Irtt, Some(Known::Irtt { token, .. })) => irtt::probe(token, number).to_vec(),
+            (Protocol::Irtt, _) => irtt::open(),
+            (Protocol::Sqm, known) => {
+                let token = match known {
+                    Some(Known::Sqm(token)) => token,
+                    _ => Probe::STRANGER,
+                };
+                let probe = Probe {
+                    token,
+                    series: Probe::NO_TEST,
+                    mark: 0,
+                    sequence: number,
+                    echo: Echo::default(),
+                };
+                probe.encode().to_vec()
+            }
+        }
+    }
+
+    /// What a message from the other says; none if nothing. Never panics.
+    pub fn hear(&mut self, bytes: &[u8]) -> Option<Answer> {
+        match self.protocol {
+            Protocol::Sqm => self.hear_sqm(Probe::decode(bytes)?),
+            Protocol::Irtt => self.hear_irtt(irtt::parse(bytes)?),
+        }
+    }
+
+    fn hear_sqm(&mut self, answer: Probe) -> Option<Answer> {
+        if answer.series != Probe::NO_TEST || answer.token == Probe::STRANGER {
+            return None;
+        }
+        // Each answer bears the token to use from now on.
+        self.known = Some(Known::Sqm(answer.token));
+        let Echo {
+            arrived_ns,
+            held_ns,
+            window,
+            ..
+        } = answer.echo;
+        if window == 0 {
+            let number = Some(answer.sequence);
+            return Some(Answer::Introduced { number });
+        }
+        let arrived = i64::try_from(arrived_ns).ok()?;
+        let left = arrived.checked_add(i64::from(held_ns))?;
+        Some(Answer::Echo {
+            number: answer.sequence,
+            times_ns: Some(believable(arrived, left)?),
+        })
+    }
+
+    fn hear_irtt(&mut self, reply: irtt::Reply) -> Option<Answer> {
+        match (reply, self.known) {
+            (irtt::Reply::Opened { token, stamps_both }, None) => {
+                self.known = Some(Known::Irtt { token, stamps_both });
+                Some(Answer::Introduced { number: None })
+            }
+            (
+                irtt::Reply::Echo {
+                    token,
+                    sequence,
+                    received_ns,
+                    sent_ns,
+                    is_last,
+                },
+                Some(Known::Irtt {
+                    token: ours,
+                    stamps_both,
+                }),
+            ) if token == ours => {
+                if is_last {
+                    self.forget();
+                }
+                let times_ns = match stamps_both {
+                    true => Some(believable(received_ns, sent_ns)?),
+                    false => None,
+                };
+                Some(Answer::Echo {
+                    number: sequence,
+                    times_ns,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn believable(arrived_ns: i64, left_ns: i64) -> Option<(i64, i64)> {
+    let could_be = 0..=LONGEST_NS;
+    (could_be.contains(&arrived_ns) && could_be.contains(&left_ns)).then_some((arrived_ns, left_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a server of sqm's makes of a message.
+    fn answered(bytes: &[u8], token: [u8; 16], window: u64) -> Vec<u8> {
+        let probe = Probe::decode(bytes).unwrap();
+        let echo = Echo {
+            arrived_ns: 5_000,
+            held_ns: 20,
+            window,
+            ..Echo::default()
+        };
+        let token = Token(token);
+        Probe { token, echo, ..probe }.encode().to_vec()
+    }
+
+    #[test]
+    fn a_stranger_is_told_a_token_and_then_the_time() {
+        let mut talk = Conversation::new(Protocol::Sqm);
+        let first = talk.ask(1);
+        assert_eq!(
+            talk.hear(&answered(&first, [7; 16], 0)),
+            Some(Answer::Introduced { number: Some(1) })
+        );
+        let second = talk.ask(2);
+        assert_eq!(Probe::decode(&second).unwrap().token, Token([7; 16]));
+        let expected = Answer::Echo {
+            number: 2,
+            times_ns: Some((5_000, 5_020)),
+        };
+        assert_eq!(talk.hear(&answered(&second, [8; 16], 1)), Some(expected));
+        assert_eq!(
+            Probe::decode(&talk.ask(3)).unwrap().token,
+            Token([8; 16]),
+            "tokens are renewed"
+        );
+        for made_up in [u64::MAX, 1 << 62] {
+            let mut probe = Probe::decode(&answered(&talk.ask(3), [9; 16], 1)).unwrap();
+            probe.echo.arrived_ns = made_up;
+            assert_eq!(talk.hear(&probe.encode()), None);
+        }
+        talk.forget();
+        assert_eq!(Probe::decode(&talk.ask(4)).unwrap().token, Probe::STRANGER);
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(messages in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>(), 0..70), 1..4), is_irtt: bool) {
+            let mut talk = Conversation::new(if is_irtt { Protocol::Irtt } else { Protocol::Sqm });
+            for message in messages {
+                let _ = talk.hear(&message);
+                let _ = talk.ask(1);
+            }
+        }
+    }
+}

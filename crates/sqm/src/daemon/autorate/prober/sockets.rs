@@ -1,0 +1,107 @@
+//! A pair of sockets, one for each version of IP, that leave by one device.
+
+use std::net::SocketAddr;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{RecvFlags, recvfrom};
+use socket2::{Domain, Protocol, Socket, Type};
+use sqm_core::units::{Instant, Nanos};
+
+/// The shortest time between two attempts to open them.
+const REOPEN: Nanos = Nanos::from_millis(1000);
+
+pub(super) struct Sockets {
+    kind: Kind,
+    device: Option<String>,
+    /// For IPv4, for IPv6.
+    pair: [Option<Socket>; 2],
+    /// Why there is none.
+    trouble: Option<String>,
+    opened_at: Option<Instant>,
+}
+
+/// What they speak.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Icmp,
+    Udp,
+}
+
+impl Sockets {
+    /// None is open before something is sent.
+    pub(super) const fn new(kind: Kind, device: Option<String>) -> Self {
+        Self {
+            kind,
+            device,
+            pair: [None, None],
+            trouble: None,
+            opened_at: None,
+        }
+    }
+
+    /// Whether it could be sent.
+    pub(super) fn send(&mut self, to: SocketAddr, message: &[u8], now: Instant) -> bool {
+        self.open(now);
+        let Some(socket) = &self.pair[usize::from(to.is_ipv6())] else {
+            return false;
+        };
+        let Err(error) = socket.send_to(message, &to.into()) else {
+            return true;
+        };
+        // No way there: no word about the other. A device that is gone needs another socket.
+        if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) {
+            self.pair = [None, None];
+        }
+        false
+    }
+
+    pub(super) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let open = self.pair.iter().flatten();
+        open.map(|socket| PollFd::new(socket, PollFlags::IN))
+    }
+
+    /// The next message that has come, of one version of IP: its length, and who sent it.
+    pub(super) fn receive(&self, v6: bool, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let socket = self.pair[usize::from(v6)].as_ref()?;
+        loop {
+            let (length, _, from) = recvfrom(socket, &mut *buffer, RecvFlags::empty()).ok()?;
+            if let Some(Ok(from)) = from.map(SocketAddr::try_from) {
+                return Some((length, from));
+            }
+        }
+    }
+
+    /// Why nothing can be sent.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    fn open(&mut self, now: Instant) {
+        let is_early = self.opened_at.is_some_and(|at| now.since(at) < REOPEN);
+        if is_early || self.pair.iter().any(Option::is_some) {
+            return;
+        }
+        self.opened_at = Some(now);
+        let opened = [Domain::IPV4, Domain::IPV6].map(|domain| self.opened(domain));
+        // One version of IP is enough.
+        self.trouble = match &opened {
+            [Err(error), Err(_)] => Some(error.to_string()),
+            _ => None,
+        };
+        self.pair = opened.map(Result::ok);
+    }
+
+    fn opened(&self, domain: Domain) -> std::io::Result<Socket> {
+        let (kind, protocol) = match (self.kind, domain) {
+            (Kind::Udp, _) => (Type::DGRAM, Protocol::UDP),
+            (Kind::Icmp, Domain::IPV6) => (Type::RAW, Protocol::ICMPV6),
+            (Kind::Icmp, _) => (Type::RAW, Protocol::ICMPV4),
+        };
+        let socket = Socket::new(domain, kind, Some(protocol))?;
+        socket.set_nonblocking(true)?;
+        if let Some(device) = &self.device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
+        Ok(socket)
+    }
+}
