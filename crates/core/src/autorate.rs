@@ -9,7 +9,7 @@
 //! * **Delay.** Each reflector and each TCP flow is a [`path`](evidence) with its own baseline, the least delay of its
 //!   last 30 active seconds. What it shows above that is its vote on the queue. The second smallest of the four newest
 //!   votes counts, so that one reflector can neither cut the rate nor hide a queue. A probe that is overdue votes with
-//!   its age, so that a collapse is seen before its replies arrive. Votes that contradict each other count as none. While there
+//!   its age, so that a collapse is seen before its replies arrive; unless a later one has overtaken it without a queue. Votes that contradict each other count as none. While there
 //!   may be a queue, probes follow each other twice as fast. A flow has no more than reflectors confirm, if there are any: its far
 //!   end may wait behind another line. Of a round trip a direction has what the other is not known to have.
 //! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
@@ -21,9 +21,9 @@
 //!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
-//!   other stays below what was found, and the first is accused of a queue, unless the arrivals say otherwise, or only the other explores
-//!   or has just had a queue. What does not help is taken back, and the other is accused: also if a download's senders send no more
-//!   than our shaper lets pass, and the queue stays.
+//!   other stays below what was found, and a little lower while a small queue stands. The first is accused of a queue, unless the
+//!   arrivals say otherwise, or only the other explores or has just had a queue. What does not help is taken back, and the other
+//!   is accused: also if a download's senders send no more than our shaper lets pass, and the queue stays.
 //! * **Not our queue.** A delay that stays when the rate is cut, and loses no probes, is a new path: the baseline
 //!   moves and the rate comes back.
 //! * **No load**: the rate stays, probes stop. **No signals**: the rate stays for a while, then goes to base.
@@ -364,6 +364,8 @@ const STARVES: Nanos = Nanos::from_millis(15);
 const OVERSHOT: u64 = 1080;
 /// How long a direction may explore before the other's turn, where only round trips are known.
 const TURN: Nanos = Nanos::from_millis(4000);
+/// A queue is heard of this long after a round trip: three of four votes.
+const SEEN_AFTER: Nanos = Nanos::from_millis(200);
 /// What its line carries was overestimated if a direction has a queue again so soon.
 const RETURNS: Nanos = Nanos::from_millis(1500);
 /// The same where the other one explores, which is as likely to have a queue.
@@ -478,6 +480,7 @@ impl Autorate {
             peak: load.peak(),
             latest: load.latest(),
             loaded,
+            has_just_begun: load.has_just_begun(self.now),
             busy: load.share() >= BUSY_PERMILLE,
             active: self.now.since(load.active_at) <= QUEUE_LASTS,
             carries: load.carries_something(),
@@ -614,7 +617,12 @@ impl Autorate {
 
     /// Nothing tells them apart but what they did: who explores makes a queue, and who has just had one has it again.
     fn likelier(&self) -> Direction {
-        let [turns, others] = [self.turn, other(self.turn)].map(|direction| &self.laws[direction]);
+        // What is heard so soon after a turn was made in the one before.
+        let turn = match self.now.since(self.turn_began) < Nanos(self.evidence.rtt().0 + SEEN_AFTER.0) {
+            true => other(self.turn),
+            false => self.turn,
+        };
+        let [turns, others] = [turn, other(turn)].map(|direction| &self.laws[direction]);
         let returns = |one: &Law, another: &Law, within| {
             one.was_cut_within(self.now, within) && !another.was_cut_within(self.now, within)
         };
@@ -623,7 +631,7 @@ impl Autorate {
             (false, false) => returns(others, turns, RETURNS),
             (true, _) => returns(others, turns, RETURNS_SOON),
         };
-        if is_others { other(self.turn) } else { self.turn }
+        if is_others { other(turn) } else { turn }
     }
 
     /// Whether the answers say that the upload has a queue, which starves a download of acknowledgements, and the download none.

@@ -9,6 +9,8 @@ use crate::units::{Instant, Nanos};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     paths: Vec<Path>,
+    /// The last probe that came back without a queue: when it was sent, and when it was back.
+    free: Option<(Instant, Instant)>,
 }
 
 /// What the paths agree on.
@@ -46,6 +48,8 @@ const TIE: i64 = 30_000_000;
 const DISCORD: u32 = 512;
 /// No path is longer, whatever its reflector's clock says.
 const FARTHEST: Nanos = Nanos::from_millis(10_000);
+/// An answer without more delay than this met no queue that holds others back.
+const LITTLE: i64 = 15_000_000;
 /// A one-way delay that moves by more than this was a clock, not a queue.
 const CLOCK_STEP: i64 = 10_000_000_000;
 
@@ -81,7 +85,7 @@ impl Evidence {
                     .iter_mut()
                     .find(|path| path.id == Id::Reflector(reflector))
                 {
-                    path.waiting = Some(sent);
+                    path.waiting = Some(sent).filter(|sent| !path.is_overtaken(*sent, self.free));
                 }
             }
             Signal::Lost { reflector } => {
@@ -200,6 +204,20 @@ impl Evidence {
         });
         if votes.iter().any(Option::is_some) {
             self.paths[index].compare(delays, votes);
+        }
+        let told = |direction| self.paths[index].ballots(direction, now, false).next();
+        let has_queue = || {
+            Direction::BOTH
+                .into_iter()
+                .filter_map(told)
+                .any(|ballot| ballot.delay > LITTLE)
+        };
+        let is_last = self.free.is_none_or(|(last, _)| last < sent);
+        if is_last && !id.is_flow() && !has_queue() {
+            self.free = Some((sent, at));
+            for path in &mut self.paths {
+                path.waiting = path.waiting.filter(|sent| !path.is_overtaken(*sent, self.free));
+            }
         }
     }
 
@@ -383,6 +401,13 @@ impl Path {
         self.heard_at = at;
         self.waiting = self.waiting.filter(|waiting| *waiting > sent);
         self.reliability += (256 - self.reliability) / 8;
+    }
+
+    /// Whether a probe that was sent later has come back without a queue when this one should have been back, too: then it is in no
+    /// queue, but lost, or late elsewhere.
+    fn is_overtaken(&self, waiting: Instant, free: Option<(Instant, Instant)>) -> bool {
+        let usual = u64::try_from(self.rtt().unwrap_or(LONGEST)).unwrap_or(0);
+        free.is_some_and(|(sent, at)| waiting < sent && at.since(waiting).0 >= usual)
     }
 
     fn is_recent(&self, direction: Direction, now: Instant) -> bool {

@@ -94,6 +94,8 @@ struct Trial {
     /// It may be the other direction's, which is cut too.
     is_shared: bool,
     began_at: Instant,
+    /// It is the burst of senders that have just begun, which says little of the line.
+    is_of_beginning: bool,
     /// The queue that it began with.
     began_with: u64,
     /// When it came down to the least rate, or the queue last became less there.
@@ -150,6 +152,9 @@ const HOLD_MAX: Nanos = Nanos::from_millis(5_000);
 const SAME: u64 = 50;
 /// Where more is not to be tried: of the capacity, thousandths.
 const BELOW: u64 = 960;
+/// While there is a queue too small to cut for, the one whose turn it is not gives way by so many thousandths per second, down to
+/// [`BELOW`] of its place.
+const GIVES_WAY: u64 = 50;
 /// A delay that changes by less has not moved.
 const MOVED: u64 = 3_000_000;
 /// What the other direction may send when the line has fallen far for both, of what passes, thousandths: some of it queues.
@@ -445,7 +450,7 @@ impl Law {
             let is_same = self
                 .found
                 .is_some_and(|found| found.abs_diff(capacity) <= scale(capacity, SAME, 1000));
-            self.hold = if is_same {
+            self.hold = if is_same && !trial.is_of_beginning {
                 Nanos(self.hold.0 / 4 * 5).min(HOLD_MAX)
             } else {
                 HOLD_MIN
@@ -478,14 +483,18 @@ impl Law {
         }
         let near = self.found.map(|found| scale(found, 900, 1000));
         let is_far = near.is_none_or(|near| self.rate < near);
+        let is_someones = view.anyones.0 > view.aim.0 / 2 + self.noise() + view.wire.0;
         if !is_far && !view.may_explore {
-            self.rate = self
-                .rate
-                .min(scale(self.capacity.unwrap_or(self.rate), BELOW, 1000));
+            let most = scale(self.capacity.unwrap_or(self.rate), BELOW, 1000);
+            self.rate = self.rate.min(most);
+            if is_someones {
+                // It may be this one's, if what was found is a little too much: cut for, it would be the other's fault.
+                let less = scale(self.rate, GIVES_WAY * elapsed, 1000 * SECOND);
+                self.rate = (self.rate - less).max(scale(most, BELOW, 1000)).min(self.rate);
+            }
             self.reason = Reason::Steady;
             return action;
         }
-        let is_someones = view.anyones.0 > view.aim.0 / 2 + self.noise() + view.wire.0;
         if is_someones || view.has_other_collapsed || !is_far && now < self.hold_until {
             self.reason = Reason::Steady;
             return action;

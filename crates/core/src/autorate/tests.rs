@@ -379,6 +379,38 @@ fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
 }
 
 #[test]
+fn probes_that_a_later_one_has_overtaken_are_lost_and_in_no_queue() {
+    let mut bench = loaded();
+    bench.run(4000);
+    let before = bench.ingress().rate;
+    bench.answering = false;
+    // Three in a row are lost; the one after them comes back as usual.
+    let first = bench.now;
+    let after = |millis| first + Nanos::from_millis(millis);
+    let answer = Sample {
+        at: after(45),
+        signal: Signal::Echo {
+            reflector: 3,
+            sent: after(15),
+            rtt: RTT,
+        },
+    };
+    for step in 0..5 {
+        bench.step();
+        let at = bench.now;
+        let waiting = |reflector: u16| Signal::Waiting {
+            reflector,
+            sent: after(5 * u64::from(reflector)),
+        };
+        let heard = [answer].into_iter().filter(|_| step == 0);
+        let silent = (0..3).map(waiting).map(|signal| Sample { at, signal });
+        let samples: Vec<Sample> = heard.chain(silent).collect();
+        bench.decision = bench.controller.step(at, &samples);
+        assert!(bench.ingress().rate >= before, "{step}: {:?}", bench.ingress());
+    }
+}
+
+#[test]
 fn a_load_that_ends_while_reflectors_fall_silent_is_no_fall() {
     let mut bench = loaded();
     bench.load.egress = 100;

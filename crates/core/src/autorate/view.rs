@@ -29,6 +29,8 @@ pub(super) struct View {
     /// What passed it in the last tenth of a second.
     pub(super) latest: Rate,
     pub(super) loaded: bool,
+    /// Whether the traffic has just begun after a pause, so that means are still of the pause, too.
+    pub(super) has_just_begun: bool,
     /// Whether it has enough traffic to make a queue.
     pub(super) busy: bool,
     /// Whether there was any traffic to speak of lately: without it there is no queue, whatever a late answer says.

@@ -112,6 +112,26 @@ fn a_fall_is_followed_beside_an_upload_that_does_not_listen() {
     assert!(slowest <= Nanos::from_millis(10_000), "{slowest}");
 }
 
+/// Senders that begin send a burst, and what passes until it is seen is hardly what the line carries.
+#[test]
+fn the_burst_with_which_a_load_begins_does_not_make_a_line_slower() {
+    let steady = Trace {
+        length: Nanos::from_millis(600_000),
+        ..trace("steady")
+    };
+    for signals in [Signals::Echo, Signals::Tcp] {
+        run(&steady, Contender::Sqm, signals, SEED, &mut |moment| {
+            let rate = moment.decision.rates.ingress.rate;
+            let is_known = moment.time > Nanos::from_millis(120_000);
+            assert!(
+                !is_known || rate > Rate::from_kbits_per_sec(12_000),
+                "{signals:?} at {}: {rate} of 20 Mbit/s",
+                moment.time
+            );
+        });
+    }
+}
+
 /// Of round trips it must be found out whose a queue is, above all when a load begins or ends; and a single connection is not to be
 /// believed in all it says. These hours once went wrong.
 #[test]
@@ -120,6 +140,9 @@ fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
         (Signals::Echo, 6),
         (Signals::Echo, 21),
         (Signals::Echo, 26),
+        // The upload had been found a little too fast, and its queue stood while the download had its turn.
+        (Signals::Echo, 90),
+        (Signals::Echo, 92),
         (Signals::Tcp, 12),
         (Signals::Tcp, 19),
         (Signals::Tcp, 32),

@@ -38,7 +38,8 @@ impl Law {
     pub(super) fn measured(&self, view: &View) -> Option<u64> {
         let [latest, mean] = [view.latest, view.achieved].map(Rate::bits_per_sec);
         match self.direction {
-            // A busy line delivers what it can, whatever our own shaper then does with it.
+            // A busy line delivers what it can, whatever our own shaper then does with it; just now it was idle.
+            Direction::Ingress if view.has_just_begun => Some(view.peak.bits_per_sec()),
             Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
             Direction::Ingress => Some(mean),
             Direction::Egress => {

@@ -39,6 +39,7 @@ impl Law {
             is_failing: false,
             is_shared: view.is_shared,
             began_at: now,
+            is_of_beginning: view.has_just_begun,
             began_with: view.queue.unwrap_or(Nanos(0)).0,
             least: None,
             peak: Point {
