@@ -5,18 +5,22 @@
 # In network namespaces of its own, which the script removes; needs root, iproute2 and jq. With CAKE in both directions if the
 # kernel has it, else with HTB and short queues in both, else in one.
 #
-#   bench/autorate.sh target/release/sqm [SECONDS [echo]]
+#   bench/autorate.sh target/release/sqm [SECONDS [echo|udp]]
 #
-# With "echo" no reflector answers timestamps, so that it looks at connections, too; needs nft.
+# With "echo" no reflector answers timestamps, so that it looks at connections, too; needs nft. With "udp" the reflectors are `sqm serve`.
 #
 # It is the processor's time of all threads of the daemon, which a busy machine makes a little longer, and User Mode Linux
 # (sqm lab) many times.
 set -euo pipefail
 
-sqm=$(realpath "${1:?usage: $0 SQM [SECONDS [timestamps|echo]]}")
+sqm=$(realpath "${1:?usage: $0 SQM [SECONDS [timestamps|echo|udp]]}")
 seconds=${2:-30}
 signals=${3:-timestamps}
-case $signals in timestamps | echo) ;; *) echo "$0: '$signals' is neither timestamps nor echo" >&2; exit 2 ;; esac
+case $signals in
+    timestamps | echo) asked= ;;
+    udp) asked=sqm:// ;;
+    *) echo "$0: '$signals' is none of timestamps, echo and udp" >&2; exit 2 ;;
+esac
 most_idle=0.1 most_loaded=1.0 least_answers=15
 name=sqm-bench-$$
 work=$(mktemp -d)
@@ -59,8 +63,10 @@ route modem default 10.2.0.2
 route modem 10.0.0.0/24 10.1.0.1
 route core default 10.2.0.1
 route server default 10.4.0.1
+reflectors=
 for address in 10.3.0.1 10.3.0.2 10.3.0.3 10.3.0.4 10.3.0.5; do
     ip -n "$name-core" address add $address/32 dev lo
+    reflectors+=" $asked$address"
 done
 [ "$signals" != echo ] || on core nft 'add table ip bench; add chain ip bench in { type filter hook input priority 0; };
     add rule ip bench in icmp type timestamp-request drop'
@@ -84,7 +90,7 @@ config queue
 	option autorate '1'
 	option min_upload '5000'
 	option max_upload '100000'
-	option autorate_reflectors '10.3.0.1 10.3.0.2 10.3.0.3 10.3.0.4 10.3.0.5'
+	option autorate_reflectors '$reflectors'
 	option autorate_log '$work/rates.csv'
 $3
 END
@@ -107,8 +113,11 @@ $short" ;;
 done
 on router "$sqm" stop --state-dir "$work/state" >/dev/null
 echo "queues: $queues"
-on server "$sqm" serve >/dev/null 2>&1 &
-processes+=" $!"
+for host in server core; do
+    # Not by on(): what would be killed in the end is a shell.
+    ip netns exec "$name-$host" "$sqm" serve >/dev/null 2>&1 &
+    processes+=" $!"
+done
 ip netns exec "$name-router" "$sqm" daemon --config "$work/config" --state-dir "$work/state" 2>"$work/log" &
 daemon=$!
 processes="$daemon $processes"
@@ -140,7 +149,7 @@ measure() { # name, limit in percent
 # What the start takes is no matter here.
 sleep 8
 measure idle $most_idle
-on home "$sqm" test 10.4.0.2 --quiet --json "$work/result" --duration $((seconds + 10))s >/dev/null 2>&1 &
+ip netns exec "$name-home" "$sqm" test 10.4.0.2 --quiet --json "$work/result" --duration $((seconds + 10))s >/dev/null 2>&1 &
 processes+=" $!"
 (while sleep 7; do line 7000; sleep 3; line 25000; done) &
 processes+=" $!"

@@ -300,6 +300,8 @@ pub trait Controller {
 pub struct Autorate {
     now: Instant,
     evidence: Evidence,
+    /// What samples say now of the queue, whosever it is.
+    queue: Nanos,
     laws: Both<Law>,
     loads: Both<Load>,
     learned: Both<Learned>,
@@ -378,6 +380,7 @@ impl Autorate {
         Self {
             now,
             evidence: Evidence::default(),
+            queue: Nanos(0),
             laws: Both {
                 ingress: law(Direction::Ingress),
                 egress: law(Direction::Egress),
@@ -464,7 +467,7 @@ impl Autorate {
         };
         View {
             queue: vote.map(|vote| vote.queue),
-            anyones: if ambiguous { self.queue() } else { Nanos(0) },
+            anyones: if ambiguous { self.queue } else { Nanos(0) },
             typical: vote.map_or(Nanos(0), |vote| vote.typical),
             sent: vote.map_or(self.now, |vote| vote.sent),
             is_overdue: vote.is_some_and(|vote| vote.is_overdue),
@@ -591,9 +594,9 @@ impl Autorate {
         let is_starved = arrives < scale(passes, STARVED, 1000);
         let is_little = arrives < scale(passes, LESS, 1000);
         let is_short = if is_starved {
-            self.queue().0 < waits
+            self.queue.0 < waits
         } else {
-            is_little && self.queue().0 < waits.min(SHORT.0)
+            is_little && self.queue.0 < waits.min(SHORT.0)
         };
         if arrives > scale(passes, OVERSHOT, 1000) {
             None
@@ -643,12 +646,6 @@ impl Autorate {
         up > STARVES && up.0 > 2 * down.0
     }
 
-    /// The queue of either direction.
-    fn queue(&self) -> Nanos {
-        let vote = self.evidence.vote(Direction::Ingress, self.now, true);
-        vote.map_or(Nanos(0), |vote| vote.queue)
-    }
-
     /// Whether it has the traffic to make a queue, or had it until the line held it back.
     fn is_suspect(&self, direction: Direction) -> bool {
         let load = &self.loads[direction];
@@ -696,13 +693,15 @@ impl Controller for Autorate {
         for sample in samples {
             self.take_in(sample);
         }
+        let vote = self.evidence.vote(Direction::Ingress, self.now, true);
+        self.queue = vote.map_or(Nanos(0), |vote| vote.queue);
         for direction in Direction::BOTH {
             self.loads[direction].on_time(self.now);
         }
         // A queue is seen to its end by the one whose turn it was.
         let is_quiet = Direction::BOTH
             .into_iter()
-            .all(|direction| self.laws[direction].is_quiet(self.queue()));
+            .all(|direction| self.laws[direction].is_quiet(self.queue));
         if self.now.since(self.turn_began) >= TURN && is_quiet {
             self.pass_turn();
         }

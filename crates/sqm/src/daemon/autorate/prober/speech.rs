@@ -50,7 +50,7 @@ pub(super) enum Speech {
     Icmp {
         address: IpAddr,
         cookie: Cookie,
-        /// Messages that were sent: it answers the first of them, timestamps, or no more of those are sent.
+        /// Messages that were sent. The first of them are timestamps, and the others, too, if it answers those.
         tries: u32,
         answers_timestamps: bool,
     },
