@@ -9,9 +9,9 @@
 //! * **Delay.** Each reflector and each TCP flow is a [`path`](evidence) with its own baseline, the least delay of its
 //!   last 30 active seconds. What it shows above that is its vote on the queue. The second smallest of the four newest
 //!   votes counts, so that one reflector can neither cut the rate nor hide a queue. A probe that is overdue votes with
-//!   its age, so that a collapse is seen before its replies arrive; unless a later one has overtaken it without a queue. Votes that contradict each other count as none. While there
-//!   may be a queue, probes follow each other twice as fast. A flow has no more than reflectors confirm, if there are any: its far
-//!   end may wait behind another line. Of a round trip a direction has what the other is not known to have.
+//!   its age, so that a collapse is seen before its replies arrive; unless a later one has overtaken it without a queue. Votes that
+//!   contradict each other count as none. While there may be a queue, probes follow each other twice as fast. A flow has no more
+//!   than reflectors confirm, if there are any: its far end may wait behind another line. Of a round trip a direction has what the other is not known to have.
 //! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
 //!   to it it carries `sent * time / (time + growth of the delay)`. The rate is that, less what empties the queue down to
 //!   5 ms in a tenth of a second or two; down to 1.5 ms each where both directions are loaded and several paths tell
@@ -300,7 +300,7 @@ pub trait Controller {
 pub struct Autorate {
     now: Instant,
     evidence: Evidence,
-    /// What samples say now of the queue, whosever it is.
+    /// What samples say of the queue, whosever it is; worked out once a step, because it is asked for often.
     queue: Nanos,
     laws: Both<Law>,
     loads: Both<Load>,

@@ -26,7 +26,7 @@
 //! test. A probe's echo is exactly as large as the probe and goes only to such an address, so the server is of no use
 //! for amplifying a forged flood.
 //!
-//! Outside a test everybody may ask for the time, a few times a second:
+//! Outside a test everybody may ask for the time, as often as the server allows to an address:
 //!
 //! ```text
 //! client                               server

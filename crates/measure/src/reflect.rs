@@ -36,51 +36,53 @@ pub enum Answer {
     },
 }
 
-/// With one of them.
+/// With one of them, who may know us already.
 #[derive(Clone, Debug)]
-pub struct Conversation {
-    protocol: Protocol,
-    known: Option<Known>,
+pub struct Conversation(State);
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Sqm(Option<Token>),
+    Irtt(Option<Connection>),
 }
 
-/// What we are known by.
+/// What an `irtt server` has opened.
 #[derive(Clone, Copy, Debug)]
-enum Known {
-    Sqm(Token),
-    Irtt { token: u64, stamps_both: bool },
+struct Connection {
+    token: u64,
+    stamps_both: bool,
 }
 
 impl Conversation {
     /// Nothing was said yet.
     pub const fn new(protocol: Protocol) -> Self {
-        Self {
-            protocol,
-            known: None,
-        }
+        Self(match protocol {
+            Protocol::Sqm => State::Sqm(None),
+            Protocol::Irtt => State::Irtt(None),
+        })
     }
 
     /// Whether the next message asks for the time; otherwise it introduces us.
     pub const fn is_introduced(&self) -> bool {
-        self.known.is_some()
+        matches!(self.0, State::Sqm(Some(_)) | State::Irtt(Some(_)))
     }
 
     /// Begins anew: the other has forgotten us, or is another one.
     pub const fn forget(&mut self) {
-        self.known = None;
+        self.0 = match self.0 {
+            State::Sqm(_) => State::Sqm(None),
+            State::Irtt(_) => State::Irtt(None),
+        };
     }
 
     /// The next message. `number` comes back with the answer.
     pub fn ask(&self, number: u32) -> Vec<u8> {
-        match (self.protocol, self.known) {
-            (Protocol::Irtt, Some(Known::Irtt { token, .. })) => irtt::probe(token, number).to_vec(),
-            (Protocol::Irtt, _) => irtt::open(),
-            (Protocol::Sqm, known) => {
-                let token = match known {
-                    Some(Known::Sqm(token)) => token,
-                    _ => Probe::STRANGER,
-                };
+        match self.0 {
+            State::Irtt(Some(connection)) => irtt::probe(connection.token, number).to_vec(),
+            State::Irtt(None) => irtt::open(),
+            State::Sqm(token) => {
                 let probe = Probe {
-                    token,
+                    token: token.unwrap_or(Probe::STRANGER),
                     series: Probe::NO_TEST,
                     mark: 0,
                     sequence: number,
@@ -93,9 +95,9 @@ impl Conversation {
 
     /// What a message from the other says; none if nothing. Never panics.
     pub fn hear(&mut self, bytes: &[u8]) -> Option<Answer> {
-        match self.protocol {
-            Protocol::Sqm => self.hear_sqm(Probe::decode(bytes)?),
-            Protocol::Irtt => self.hear_irtt(irtt::parse(bytes)?),
+        match self.0 {
+            State::Sqm(_) => self.hear_sqm(Probe::decode(bytes)?),
+            State::Irtt(connection) => self.hear_irtt(irtt::parse(bytes)?, connection),
         }
     }
 
@@ -104,7 +106,7 @@ impl Conversation {
             return None;
         }
         // Each answer bears the token to use from now on.
-        self.known = Some(Known::Sqm(answer.token));
+        self.0 = State::Sqm(Some(answer.token));
         let Echo {
             arrived_ns,
             held_ns,
@@ -123,10 +125,10 @@ impl Conversation {
         })
     }
 
-    fn hear_irtt(&mut self, reply: irtt::Reply) -> Option<Answer> {
-        match (reply, self.known) {
+    fn hear_irtt(&mut self, reply: irtt::Reply, connection: Option<Connection>) -> Option<Answer> {
+        match (reply, connection) {
             (irtt::Reply::Opened { token, stamps_both }, None) => {
-                self.known = Some(Known::Irtt { token, stamps_both });
+                self.0 = State::Irtt(Some(Connection { token, stamps_both }));
                 Some(Answer::Introduced { number: None })
             }
             (
@@ -137,15 +139,12 @@ impl Conversation {
                     sent_ns,
                     is_last,
                 },
-                Some(Known::Irtt {
-                    token: ours,
-                    stamps_both,
-                }),
-            ) if token == ours => {
+                Some(connection),
+            ) if token == connection.token => {
                 if is_last {
                     self.forget();
                 }
-                let times_ns = match stamps_both {
+                let times_ns = match connection.stamps_both {
                     true => Some(believable(received_ns, sent_ns)?),
                     false => None,
                 };

@@ -267,7 +267,9 @@ fn servers_by_udp_tell_the_directions_apart() {
     // Both begin anew: they know nobody. irtt's is left alone for half a minute before it is asked again.
     let said = home
         .script(&format!(
-            "set +e; kill $(cat /tmp/servers); wait; {serve}
+            "set +e; kill $(cat /tmp/servers)
+             for one in $(cat /tmp/servers); do while grep -q '^State:.[^Z]' /proc/$one/status; do sleep 0.1; done; done
+             {serve}
              {LOAD}load 50s; sqm status --daemon --json"
         ))
         .expect("a status");

@@ -39,6 +39,10 @@ impl Sockets {
         }
     }
 
+    pub(super) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Whether it could be sent.
     pub(super) fn send(&mut self, to: SocketAddr, message: &[u8], now: Instant) -> bool {
         self.open(now);

@@ -14,14 +14,13 @@ use super::sockets::Kind;
 const TRIES: u32 = 3;
 /// An introduction without an answer is made again after this, at the earliest.
 const INTRODUCE: Nanos = Nanos::from_millis(1000);
-/// `irtt server` forgets whom it has not heard for a minute.
+/// `irtt server` forgets whom it has not heard for a minute; to `sqm serve` it is but one more message.
 const FORGOTTEN: Nanos = Nanos::from_millis(50_000);
 
 /// Marks our messages of ICMP: the identifier of timestamps, the beginning of an echo's payload.
 pub(super) type Cookie = [u8; 8];
 
 /// What an answer means.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Heard {
     /// Which probe it answers; of timestamps the lower half of its number.
     pub(super) number: Number,
@@ -31,7 +30,6 @@ pub(super) struct Heard {
     pub(super) is_introduction: bool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Number {
     Whole(u32),
     Lower(u16),
