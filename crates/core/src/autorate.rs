@@ -19,7 +19,8 @@
 //!   queue would be a part.
 //! * **A fall.** When senders fall silent and probes are overdue, the line is taken to carry what still passes, and all that
 //!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
-//! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it.
+//! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it; never far before it is heard of.
+//! * **A moment's outage.** A download's queue that is gone before its senders can have heard of the cut leaves the rate as it was.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
 //!   other stays below what was found, and a little lower while a small queue stands. The first is accused of a queue, unless the
 //!   arrivals say otherwise, or only the other explores or has just had a queue. What does not help is taken back, and the other
@@ -324,6 +325,7 @@ enum Accused {
     Either,
 }
 
+const SECOND: u64 = 1_000_000_000;
 /// A direction loaded less than this share of its rate for a while needs few probes.
 const ACTIVE_PERMILLE: u64 = 20;
 /// Shaped traffic at this share of the rate can have a queue at the line; 75 % as in cake-autorate.
@@ -634,7 +636,13 @@ impl Autorate {
             (false, false) => returns(others, turns, RETURNS),
             (true, _) => returns(others, turns, RETURNS_SOON),
         };
-        if is_others { other(turn) } else { turn }
+        let likely = if is_others { other(turn) } else { turn };
+        // Nothing is left to be cut of one at its least rate.
+        if self.laws[likely].is_at_least() {
+            other(likely)
+        } else {
+            likely
+        }
     }
 
     /// Whether the answers say that the upload has a queue, which starves a download of acknowledgements, and the download none.

@@ -4,7 +4,7 @@ mod capacity;
 mod trial;
 
 use super::view::View;
-use super::{Bounds, Choice, Direction, Reason, scale};
+use super::{Bounds, Choice, Direction, Reason, SECOND, SEEN_AFTER, scale};
 use crate::units::{Instant, Nanos, Rate};
 
 /// What the rest of the controller should do.
@@ -94,6 +94,8 @@ struct Trial {
     /// It may be the other direction's, which is cut too.
     is_shared: bool,
     began_at: Instant,
+    /// When the queue was first compared, or last became longer: what arrives then shows what the line carries.
+    shown_at: Instant,
     /// It is the burst of senders that have just begun, which says little of the line.
     is_of_beginning: bool,
     /// The queue that it began with.
@@ -133,6 +135,8 @@ const MTU_BITS: u64 = 1514 * 8;
 const PROVEN: u64 = 1200;
 /// Growth where nothing speaks against it, thousandths per second: it doubles in 0.7 s.
 const QUICK: u64 = 1000;
+/// And before a queue of it is heard of, thousandths.
+const AHEAD: u64 = 250;
 /// Growth with which exploring begins.
 const SLOW: u64 = 50;
 /// And this part of the line's unrest more, thousandths, where directions explore in turns: one that is seldom the same must be
@@ -148,6 +152,8 @@ const BEYOND: u64 = 1030;
 const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
 const HOLD_MIN: Nanos = Nanos::from_millis(200);
 const HOLD_MAX: Nanos = Nanos::from_millis(5_000);
+/// The same where directions are told apart: a queue of what is tried is seen at once, and it is known whose it is.
+const HOLD_MAX_APART: Nanos = Nanos::from_millis(1_000);
 /// Capacities within this of each other confirm each other, thousandths.
 const SAME: u64 = 50;
 /// Where more is not to be tried: of the capacity, thousandths.
@@ -167,7 +173,6 @@ const FLOWS: u64 = 600;
 const HOLD_BLIND: Nanos = Nanos::from_millis(5000);
 const DECAY: u64 = 20;
 const BLIND_AFTER: Nanos = Nanos::from_millis(1500);
-const SECOND: u64 = 1_000_000_000;
 
 impl Law {
     const POINTS: usize = 12;
@@ -220,6 +225,11 @@ impl Law {
 
     pub(super) const fn is_draining(&self) -> bool {
         self.trial.is_some()
+    }
+
+    /// Whether it has the least rate.
+    pub(super) const fn is_at_least(&self) -> bool {
+        self.rate <= self.min
     }
 
     /// Whether cutting has not helped so far.
@@ -432,51 +442,16 @@ impl Law {
 
     /// No queue.
     fn grow(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
-        let mut action = Action::None;
         let is_unfounded = |trial: Trial| trial.expected > 0 && trial.peak.queue <= AIM.0;
         if self.trial.is_some_and(is_unfounded) {
             // Senders stopped, and no queue came of it.
             self.acquit(now);
             // But not all at once what nobody knows to pass now.
             if view.has_other_collapsed && self.waits_for(view) {
-                return action;
+                return Action::None;
             }
         }
-        if let Some(trial) = self.trial.take() {
-            let capacity = self
-                .capacity
-                .unwrap_or(self.rate)
-                .max(self.carried_since(&trial, queue, view));
-            let is_same = self
-                .found
-                .is_some_and(|found| found.abs_diff(capacity) <= scale(capacity, SAME, 1000));
-            self.hold = if is_same && !trial.is_of_beginning {
-                Nanos(self.hold.0 / 4 * 5).min(HOLD_MAX)
-            } else {
-                HOLD_MIN
-            };
-            // A line that has just fallen far may rise as soon.
-            let fell = self
-                .found
-                .is_some_and(|found| capacity < scale(found, FELL, 1000));
-            if let Some(found) = self.found {
-                let change = scale(found.abs_diff(capacity), 1000, capacity).min(1000);
-                self.unrest = self.unrest - self.unrest / 4 + change / 4;
-            }
-            let unrest = if view.takes_turns { self.unrest } else { 0 };
-            let pace = SLOW + scale(unrest, UNREST, 1000);
-            self.pace = if fell { pace.max(SLOW * 4) } else { pace };
-            self.found = Some(capacity);
-            self.hold_until = now + self.hold;
-            self.capacity = Some(capacity);
-            self.rate = capacity.min(trial.before);
-            action = Action::Learn(Rate::from_bits_per_sec(capacity));
-            if trial.is_shared && self.direction == Direction::Ingress {
-                // The upload is estimated better, so it keeps its cut while the download tries whether it was innocent.
-                self.rate = self.rate.max(scale(trial.before, 900, 1000));
-                action = Action::TryAgain;
-            }
-        }
+        let action = self.end_trial(now, queue, view);
         if !view.loaded {
             self.reason = Reason::Unloaded;
             return action;
@@ -499,13 +474,15 @@ impl Law {
             self.reason = Reason::Steady;
             return action;
         }
-        let pace = if is_far { QUICK } else { self.pace };
+        // What is tried must not go far before it is heard of.
+        let news = view.rtt.0 + SEEN_AFTER.0;
+        let pace = if is_far { QUICK } else { self.pace }.min(scale(AHEAD, SECOND, news));
         // What was found holds no more.
         if self
             .found
             .is_none_or(|found| self.rate > scale(found, BEYOND, 1000))
         {
-            self.pace = (self.pace + scale(self.pace, elapsed, PACE_DOUBLES.0).max(1)).min(QUICK);
+            self.pace = (self.pace + scale(self.pace, elapsed, PACE_DOUBLES.0.max(news)).max(1)).min(QUICK);
         }
         let grown = self
             .rate
@@ -519,6 +496,58 @@ impl Law {
         }
         self.reason = Reason::Grow;
         action
+    }
+
+    /// The queue that it was cut for is gone.
+    fn end_trial(&mut self, now: Instant, queue: u64, view: &View) -> Action {
+        let has_collapsed = self.has_collapsed();
+        let Some(trial) = self.trial.take() else {
+            return Action::None;
+        };
+        if self.went_by_itself(now, &trial, view) {
+            self.capacity = trial.capacity_before;
+            self.rate = trial.before;
+            self.hold_until = now + HOLD_MIN;
+            return Action::None;
+        }
+        let capacity = self
+            .capacity
+            .unwrap_or(self.rate)
+            .max(self.carried_since(&trial, queue, view));
+        let is_same = self
+            .found
+            .is_some_and(|found| found.abs_diff(capacity) <= scale(capacity, SAME, 1000));
+        self.hold = if is_same && !trial.is_of_beginning {
+            let most = if view.takes_turns {
+                HOLD_MAX
+            } else {
+                HOLD_MAX_APART
+            };
+            Nanos(self.hold.0 / 4 * 5).min(most)
+        } else {
+            HOLD_MIN
+        };
+        // A line that has just fallen far may rise as soon.
+        let fell = self
+            .found
+            .is_some_and(|found| capacity < scale(found, FELL, 1000));
+        if let Some(found) = self.found {
+            let change = scale(found.abs_diff(capacity), 1000, capacity).min(1000);
+            self.unrest = self.unrest - self.unrest / 4 + change / 4;
+        }
+        let unrest = if view.takes_turns { self.unrest } else { 0 };
+        let pace = SLOW + scale(unrest, UNREST, 1000);
+        self.pace = if fell { pace.max(SLOW * 4) } else { pace };
+        self.found = Some(capacity);
+        self.hold_until = now + self.hold;
+        self.capacity = Some(capacity);
+        self.rate = capacity.min(trial.before);
+        if trial.is_shared && self.direction == Direction::Ingress && !has_collapsed {
+            // The upload is estimated better, so it keeps its cut while the download tries whether it was innocent.
+            self.rate = self.rate.max(scale(trial.before, 900, 1000));
+            return Action::TryAgain;
+        }
+        Action::Learn(Rate::from_bits_per_sec(capacity))
     }
 
     /// Follows how far votes of the same time are apart. While there is no queue, what they agree on is seldom more above the

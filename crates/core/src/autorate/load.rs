@@ -1,6 +1,6 @@
 //! What passes in one direction, and since when.
 
-use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, scale};
+use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, SECOND, scale};
 use crate::units::{Bytes, Instant, Nanos, Rate};
 
 /// A load begins where this much of the rate comes at once, thousandths, after no more than that.
@@ -61,7 +61,7 @@ impl Load {
         self.updated_at = now;
         self.rate = rate.bits_per_sec();
         // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.
-        let follows = scale(self.allowed, 1000 + scale(FOLLOWS, span.0, 1_000_000_000), 1000);
+        let follows = scale(self.allowed, 1000 + scale(FOLLOWS, span.0, SECOND), 1000);
         self.allowed = self.rate.min(follows.max(self.rate / 2));
         if self.latest().bits_per_sec() >= scale(self.allowed, NEARLY_FILLED, 1000) {
             self.filled_at = now;
@@ -146,5 +146,5 @@ fn mean(spans: &[(u64, u64)]) -> Rate {
 
 /// Bits per second; nothing in no time is nothing.
 fn per_second(bits: u128, nanos: u128) -> u64 {
-    u64::try_from(bits * 1_000_000_000 / nanos.max(1)).unwrap_or(u64::MAX)
+    u64::try_from(bits * u128::from(SECOND) / nanos.max(1)).unwrap_or(u64::MAX)
 }

@@ -200,13 +200,89 @@ fn a_line_that_changes_every_few_seconds_is_followed() {
 }
 
 #[test]
-fn less_delay_than_cake_autorate_on_every_varying_line() {
-    for trace in Trace::all(SEED).iter().filter(|trace| trace.varies) {
-        let both = [Contender::Sqm, Contender::CakeAutorate];
-        let [ours, theirs] = both
-            .map(|contender| figures(trace, contender, Signals::Echo))
+fn three_tenths_less_delay_than_cake_autorate_on_every_varying_line() {
+    let all = Trace::all(SEED).into_iter().map(|trace| (trace, SEED));
+    // A download that had fallen to a sixteenth was once tried at the rate from before; what was tried on a long path once went on
+    // until it was heard of, and an upload at its least rate was cut for the download's queue.
+    let once_missed = [("collapse", 7), ("collapse", 32), ("geo", 9), ("geo", 19)]
+        .map(|(name, seed)| (Trace::named(name, seed).expect("the trace exists"), seed));
+    for (trace, seed) in all.filter(|(trace, _)| trace.varies).chain(once_missed) {
+        let [ours, theirs] = [Contender::Sqm, Contender::CakeAutorate]
+            .map(|contender| run(&trace, contender, Signals::Echo, seed, &mut |_| {}))
             .map(|figures| figures.above_30_ms_percent);
-        assert!(ours < theirs, "{}: {ours} against {theirs}", trace.name);
+        assert!(
+            ours <= theirs * 0.7,
+            "{}, seed {seed}: {ours} against {theirs}",
+            trace.name
+        );
+    }
+}
+
+/// A path that becomes longer by less than what is cut for has the delay of a small queue, which no cut shortens: each one let less
+/// arrive, which was then taken for what the line carries.
+#[test]
+fn a_path_that_becomes_a_little_longer_does_not_take_the_rate_down() {
+    let at = |millis| START + Nanos::from_millis(millis);
+    for (longer, seed) in [4, 6, 8, 10, 12]
+        .into_iter()
+        .flat_map(|longer| (1..=4).map(move |seed| (longer, seed)))
+    {
+        let mut path = trace("starlink");
+        path.lines.ingress = Capacity::new(vec![(START, Rate::from_kbits_per_sec(60_000))]);
+        path.lines.egress = Capacity::new(vec![(START, Rate::from_kbits_per_sec(9000))]);
+        path.length = Nanos::from_millis(20_000);
+        path.shifts = vec![(at(12_000), Nanos::from_millis(longer))];
+        let load = Load {
+            downloads: 4,
+            uploads: 2,
+            ..Load::default()
+        };
+        path.loads = vec![(at(2000), load)];
+        run(&path, Contender::Sqm, Signals::OneWay, seed, &mut |moment| {
+            let rate = moment.decision.rates.ingress.rate;
+            assert!(
+                moment.time < Nanos::from_millis(12_000) || rate > Rate::from_kbits_per_sec(30_000),
+                "longer by {longer} ms, seed {seed}, {}: {rate} of 60 Mbit/s",
+                moment.time
+            );
+        });
+    }
+}
+
+/// What fills a buffer in a moment without any line says nothing of the line that is back.
+#[test]
+fn a_moment_without_a_line_costs_nothing_of_the_rate() {
+    let at = |millis| START + Nanos::from_millis(millis);
+    // These once lost up to half of it.
+    for (moment, seed) in [(30, 5), (40, 5), (50, 2), (50, 5), (60, 2), (60, 5)] {
+        let mut outage = trace("starlink");
+        let rate = Rate::from_kbits_per_sec(60_000);
+        let none = Rate::from_bits_per_sec(0);
+        outage.lines.ingress = Capacity::new(vec![
+            (START, rate),
+            (at(12_000), none),
+            (at(12_000 + moment), rate),
+        ]);
+        outage.length = Nanos::from_millis(12_600);
+        outage.shifts = Vec::new();
+        let load = Load {
+            downloads: 4,
+            ..Load::default()
+        };
+        outage.loads = vec![(at(2000), load)];
+        let mut before = Rate::from_bits_per_sec(0);
+        let mut after = before;
+        run(&outage, Contender::Sqm, Signals::OneWay, seed, &mut |moment| {
+            after = moment.decision.rates.ingress.rate;
+            if moment.time < Nanos::from_millis(12_000) {
+                before = after;
+            }
+        });
+        let least = before.bits_per_sec() / 100 * 95;
+        assert!(
+            after.bits_per_sec() >= least,
+            "{moment} ms, seed {seed}: {before}, then {after}"
+        );
     }
 }
 

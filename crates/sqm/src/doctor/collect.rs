@@ -409,10 +409,14 @@ fn processors(before: &str, after: &str, softnet_before: &str, softnet_after: &s
             })
             .collect()
     };
-    // The third column: how often time or budget ran out.
-    let squeezed = |text: &str, number: usize| {
+    // Of its columns the second counts packets that found no room, the third how often time or budget ran out.
+    let counted = |text: &str, number: usize, column: usize| {
         let line = text.lines().nth(number)?;
-        u64::from_str_radix(line.split_whitespace().nth(2)?, 16).ok()
+        u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok()
+    };
+    let more = |number: usize, column: usize| {
+        let [before, after] = [softnet_before, softnet_after].map(|text| counted(text, number, column));
+        after.unwrap_or(0).saturating_sub(before.unwrap_or(0))
     };
     let before = times(before);
     times(after)
@@ -430,9 +434,6 @@ fn processors(before: &str, after: &str, softnet_before: &str, softnet_after: &s
                 let part = spent.get(at).copied().unwrap_or(0);
                 part as f64 * 100.0 / (total.max(1)) as f64
             };
-            let squeezed = squeezed(softnet_after, number)
-                .unwrap_or(0)
-                .saturating_sub(squeezed(softnet_before, number).unwrap_or(0));
             let governor = read(&format!(
                 "/sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor"
             ));
@@ -445,7 +446,8 @@ fn processors(before: &str, after: &str, softnet_before: &str, softnet_after: &s
                 },
                 softirq_percent: percent(6),
                 governor: Some(governor.trim().to_owned()).filter(|governor| !governor.is_empty()),
-                squeezed,
+                overrun: more(number, 1),
+                squeezed: more(number, 2),
             })
         })
         .collect()
@@ -476,11 +478,9 @@ mod tests {
     fn processors_are_compared_between_two_looks() {
         let before = "cpu  1 2 3\ncpu0 100 0 50 800 50 0 100 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n";
         let after = "cpu  1 2 3\ncpu0 100 0 60 805 50 0 185 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 9\n";
-        let found = processors(before, after, "0 0 00000001\n0 0 0\n", "0 0 00000011\n0 0 0\n");
-        assert_eq!(
-            (found[0].idle_percent, found[0].softirq_percent, found[0].squeezed),
-            (5.0, 85.0, 16)
-        );
+        let found = processors(before, after, "0 1 00000001\n0 0 0\n", "0 a 00000011\n0 0 0\n");
+        assert_eq!((found[0].idle_percent, found[0].softirq_percent), (5.0, 85.0));
+        assert_eq!((found[0].overrun, found[0].squeezed), (9, 16));
         assert_eq!(found[1].idle_percent, 100.0);
         assert!(processors("", "garbage", "", "").is_empty());
     }

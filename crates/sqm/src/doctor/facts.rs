@@ -90,4 +90,6 @@ pub(crate) struct Processor {
     pub(crate) governor: Option<String>,
     /// Times it had to stop handling packets with some left (`/proc/net/softnet_stat`).
     pub(crate) squeezed: u64,
+    /// Packets that were lost because too many waited for it (the same).
+    pub(crate) overrun: u64,
 }

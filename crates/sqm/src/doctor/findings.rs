@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::facts::{Device, Facts, Section};
+use super::facts::{Device, Facts, Processor, Section};
 
 /// Something that is wrong, or probably not meant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,6 +36,9 @@ const SLOW_KBIT: u64 = 4000;
 const LEAST_IDLE_PERCENT: f64 = 10.0;
 /// A processor that handles packets for so much of its time is busy with them.
 const MOST_SOFTIRQ_PERCENT: f64 = 30.0;
+/// So is one without idle time that lost so many packets or so often had to stop with some left, whatever its kernel books the time
+/// to: some book that of `ksoftirqd` to programs.
+const MOST_LEFT: u64 = 100;
 /// Features that make packets of up to 64 KiB out of many.
 const AGGREGATING: [(&str, &str); 5] = [
     ("rx-gro", "gro"),
@@ -408,8 +411,10 @@ fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
 }
 
 fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
+    let books_it = |processor: &Processor| processor.softirq_percent >= MOST_SOFTIRQ_PERCENT;
     let busy = facts.processors.iter().find(|processor| {
-        processor.idle_percent < LEAST_IDLE_PERCENT && processor.softirq_percent >= MOST_SOFTIRQ_PERCENT
+        processor.idle_percent < LEAST_IDLE_PERCENT
+            && (books_it(processor) || processor.squeezed + processor.overrun >= MOST_LEFT)
     })?;
     let now = section.upload_now_kbit + section.download_now_kbit;
     let wanted = section.upload_kbit.unwrap_or(0) + section.download_kbit.unwrap_or(0);
@@ -432,8 +437,16 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
         format!("its clock is governed by '{governor}', which may not see that short bursts of work need a fast clock")
     }));
     evidence.extend((busy.squeezed > 0).then(|| format!("it ran out of time {} times", busy.squeezed)));
+    evidence.extend(
+        (busy.overrun > 0).then(|| format!("{} packets were lost before it had time for them", busy.overrun)),
+    );
     // What it does with all of its time, if that were all it did.
-    let holds = now as f64 * 100.0 / busy.softirq_percent.max(1.0);
+    let share = if books_it(busy) {
+        busy.softirq_percent
+    } else {
+        100.0
+    };
+    let holds = now as f64 * 100.0 / share;
     Some(Finding {
         id: "processor-bound",
         interface: Some(section.interface.clone()),

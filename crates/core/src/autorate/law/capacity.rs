@@ -14,7 +14,7 @@ const LEARNS: u64 = 100_000_000;
 /// The last tenth of a second counts alone if it brought less than this of the last fifth, thousandths.
 const SUDDEN: u64 = 850;
 /// A moment's outage is over within this.
-const MOMENT: Nanos = Nanos::from_millis(400);
+pub(super) const MOMENT: Nanos = Nanos::from_millis(400);
 /// While a queue does not grow, the line is not thought to carry less than this of what it did at first, thousandths.
 const HOLDS: u64 = 930;
 

@@ -1,6 +1,7 @@
 //! Less is sent for a queue: whether there is one, whose it is, and what it becomes.
 
-use super::{AIM, Law, MOVED, Point, QUICK, Reference, SECOND, Trial};
+use super::capacity::MOMENT;
+use super::{AIM, Law, MOVED, Point, QUICK, Reference, SECOND, SEEN_AFTER, Trial};
 use crate::autorate::view::View;
 use crate::autorate::{Direction, Reason, scale};
 use crate::units::{Instant, Nanos};
@@ -9,10 +10,10 @@ use crate::units::{Instant, Nanos};
 const STRAYS: Nanos = Nanos::from_millis(200);
 /// A queue at less than this above what was found last, of 1000, is for now taken for the same line.
 const USUAL: u64 = 800;
-/// A queue is known this long after its news: three of four votes.
-const SEEN_AFTER: u64 = 150_000_000;
 /// The first look at a queue does not prove that less than this part of what was sent is carried.
 const FIRST_LOOK: u64 = 4;
+/// What arrives is what the line carries for so long after a queue is seen, and until senders can have heard of our own shaper.
+const SHOWS: Nanos = Nanos::from_millis(100);
 /// Before this has passed a queue is not expected to follow.
 const CHECK: Nanos = Nanos::from_millis(200);
 /// A queue that grows by as much although less is sent is the other direction's too.
@@ -39,6 +40,7 @@ impl Law {
             is_failing: false,
             is_shared: view.is_shared,
             began_at: now,
+            shown_at: now,
             is_of_beginning: view.has_just_begun,
             began_with: view.queue.unwrap_or(Nanos(0)).0,
             least: None,
@@ -59,7 +61,7 @@ impl Law {
         let then = sent
             - scale(
                 sent,
-                self.pace.min(QUICK) * (view.rtt.0 + SEEN_AFTER),
+                self.pace.min(QUICK) * (view.rtt.0 + SEEN_AFTER.0),
                 1000 * SECOND,
             )
             .min(sent / 2);
@@ -130,20 +132,24 @@ impl Law {
             level: capacity,
             owed: 0,
         });
-        let (level, is_held_back) = self.level(&trial, reference.level, view);
+        if trial.reference.is_none() {
+            trial.shown_at = now;
+        }
+        let level = self.level(now, &trial, reference.level, view);
         let reference = trial.reference.insert(Reference { level, ..reference });
         let passes = view.achieved.bits_per_sec();
+        let most = capacity.min(level);
         // A few percent less may be an error of the estimate.
-        if passes >= scale(capacity, CLEARLY_LESS, 1000) {
+        if passes >= scale(most, CLEARLY_LESS, 1000) {
             reference.owed = 0;
-        } else if !is_held_back {
-            reference.owed += scale(view.sent.since(reference.seen).0, capacity - passes, capacity);
+        } else {
+            reference.owed += scale(view.sent.since(reference.seen).0, most - passes, most);
         }
         reference.seen = view.sent;
         let next = Reference {
             point,
             seen: view.sent,
-            level: capacity.min(level),
+            level: most,
             owed: 0,
         };
         trial.is_helpless |= view.takes_turns && self.obeys_in_vain(&mut trial.obeyed, point, view);
@@ -156,6 +162,7 @@ impl Law {
             // It grows: less is carried than was thought, or it is not this direction's.
             trial.is_helpless |= reference.owed > 2 * MOVED;
             *reference = next;
+            trial.shown_at = now;
         } else if reference.owed
             > (reference.point.queue + 2 * MOVED) * if trial.has_followed { 3 } else { 1 }
         {
@@ -175,23 +182,21 @@ impl Law {
         false
     }
 
-    /// The most that the line may carry, given what was thought before, and whether it holds a download back: less arrives than may
-    /// pass.
+    /// The most that the line may carry, given what was thought before.
     ///
     /// What is measured just after a fall holds some of before. A line held at that, and cut by what empties a queue, could be sent
-    /// just what it carries, and the queue that stands for that would be taken for the path.
-    fn level(&self, trial: &Trial, before: u64, view: &View) -> (u64, bool) {
-        if trial.peak.queue <= 2 * AIM.0 || view.takes_turns {
-            return (before, false);
+    /// just what it carries, and the queue that stands for that would be taken for the path. What arrives later may be what our own
+    /// shaper lets pass: it says nothing of the line.
+    fn level(&self, now: Instant, trial: &Trial, before: u64, view: &View) -> u64 {
+        let is_new = now <= trial.shown_at + Nanos(self.reaction(view).0 + SHOWS.0);
+        if !is_new || trial.peak.queue <= 2 * AIM.0 || view.takes_turns {
+            return before;
         }
-        let latest = view.latest.bits_per_sec();
-        let (carries, is_held_back) = match self.direction {
-            Direction::Ingress => (Some(latest), latest < scale(self.rate, CLEARLY_LESS, 1000)),
-            Direction::Egress => (self.measured(view), false),
+        let carries = match self.direction {
+            Direction::Ingress => view.latest.bits_per_sec(),
+            Direction::Egress => self.measured(view).unwrap_or(before),
         };
-        let is_new = view.sent < trial.effective_at + CHECK;
-        let level = carries.filter(|_| is_held_back || is_new).unwrap_or(before);
-        (level.min(before), is_held_back)
+        carries.min(before)
     }
 
     /// Whether a download's senders do what our shaper tells them, and the queue stays: it is not theirs.
@@ -242,6 +247,15 @@ impl Law {
         self.found = None;
         self.rate = 2 * self.min;
         self.reason = Reason::PathChanged { by: Nanos(queue) };
+    }
+
+    /// Whether a download's queue was gone before its senders can have heard of the cut: a moment's outage, of which the line's rate
+    /// knows nothing.
+    pub(super) fn went_by_itself(&self, now: Instant, trial: &Trial, view: &View) -> bool {
+        self.direction == Direction::Ingress
+            && view.may_rebase
+            && view.sent < trial.effective_at
+            && now.since(trial.began_at) <= MOMENT
     }
 
     /// Until less is sent into the queue: a download's sender must hear of it first.

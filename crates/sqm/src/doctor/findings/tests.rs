@@ -39,6 +39,7 @@ fn healthy() -> Facts {
                 softirq_percent: 55.0,
                 governor: Some("ondemand".to_owned()),
                 squeezed: 0,
+                overrun: 0,
             },
             Processor {
                 number: 1,
@@ -297,6 +298,14 @@ fn a_processor_that_is_too_slow() {
     assert!(
         finding.evidence.iter().any(|e| e.contains("ondemand")) && finding.remedy.contains("performance")
     );
+    // A kernel that books the time of `ksoftirqd` to programs still counts what was lost or left.
+    let booked_elsewhere = |facts: &mut Facts| {
+        busy(facts);
+        facts.processors[0].softirq_percent = 4.0;
+        facts.processors[0].overrun = 600;
+    };
+    let finding = only("processor-bound", booked_elsewhere);
+    assert!(finding.what.contains("about 89000 kbit/s"), "{}", finding.what);
     // Busy with something else, or with nothing waiting.
     assert_eq!(
         found(|facts| {
