@@ -16,7 +16,8 @@ use sqm_kernel::{Error, capability, diff, owner, stack};
 use sqm_plan::plan::{Plan, Tree};
 use sqm_plan::uci;
 
-use super::facts::{Device, Facts, FlowOffload, Processor, Section};
+use super::facts::{Device, Facts, FlowOffload, Section};
+use super::processors;
 use crate::queues::{InterfaceStatus, rates};
 
 /// Devices that pass packets on to the one below them.
@@ -54,19 +55,18 @@ pub(crate) fn collect(
         default_devices: default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route")),
         missing,
         flow_offload: flow_offload(),
-        processors: processors(&before.stat, &after.stat, &before.softnet, &after.softnet),
+        processors: after.processors.since(&before.processors),
     })
 }
 
-fn read(path: &str) -> String {
+pub(super) fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
 /// What is counted, at one moment.
 struct Moment {
     queues: Vec<Option<InterfaceStatus>>,
-    stat: String,
-    softnet: String,
+    processors: processors::Look,
 }
 
 impl Moment {
@@ -76,8 +76,7 @@ impl Moment {
                 .iter()
                 .map(|plan| InterfaceStatus::read(socket, links, &plan.interface, records).ok())
                 .collect(),
-            stat: read("/proc/stat"),
-            softnet: read("/proc/net/softnet_stat"),
+            processors: processors::Look::now(),
         }
     }
 
@@ -395,64 +394,6 @@ fn offload_options(firewall: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// What each processor did between two looks at `/proc/stat` and `/proc/net/softnet_stat`.
-fn processors(before: &str, after: &str, softnet_before: &str, softnet_after: &str) -> Vec<Processor> {
-    let times = |text: &str| -> BTreeMap<usize, Vec<u64>> {
-        text.lines()
-            .filter_map(|line| {
-                let (name, times) = line.split_once(' ')?;
-                let number = name.strip_prefix("cpu")?.parse().ok()?;
-                Some((
-                    number,
-                    times.split_whitespace().map_while(|t| t.parse().ok()).collect(),
-                ))
-            })
-            .collect()
-    };
-    // Of its columns the second counts packets that found no room, the third how often time or budget ran out.
-    let counted = |text: &str, number: usize, column: usize| {
-        let line = text.lines().nth(number)?;
-        u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok()
-    };
-    let more = |number: usize, column: usize| {
-        let [before, after] = [softnet_before, softnet_after].map(|text| counted(text, number, column));
-        after.unwrap_or(0).saturating_sub(before.unwrap_or(0))
-    };
-    let before = times(before);
-    times(after)
-        .into_iter()
-        .filter_map(|(number, after)| {
-            let before = before.get(&number)?;
-            let spent: Vec<u64> = after
-                .iter()
-                .zip(before)
-                .map(|(after, before)| after.saturating_sub(*before))
-                .collect();
-            // User, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are in user.
-            let total: u64 = spent.iter().take(8).sum();
-            let percent = |at: usize| {
-                let part = spent.get(at).copied().unwrap_or(0);
-                part as f64 * 100.0 / (total.max(1)) as f64
-            };
-            let governor = read(&format!(
-                "/sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor"
-            ));
-            Some(Processor {
-                number,
-                idle_percent: if total == 0 {
-                    100.0
-                } else {
-                    percent(3) + percent(4)
-                },
-                softirq_percent: percent(6),
-                governor: Some(governor.trim().to_owned()).filter(|governor| !governor.is_empty()),
-                overrun: more(number, 1),
-                squeezed: more(number, 2),
-            })
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,17 +413,6 @@ mod tests {
         assert_eq!(default_devices(ipv4, &ipv6), ["eth0.2", "wlan0", "pppoe-wan"]);
         assert_eq!(default_devices("", ""), Vec::<String>::new());
         assert_eq!(default_devices("x\ny z\n", "a b c"), Vec::<String>::new());
-    }
-
-    #[test]
-    fn processors_are_compared_between_two_looks() {
-        let before = "cpu  1 2 3\ncpu0 100 0 50 800 50 0 100 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n";
-        let after = "cpu  1 2 3\ncpu0 100 0 60 805 50 0 185 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 9\n";
-        let found = processors(before, after, "0 1 00000001\n0 0 0\n", "0 a 00000011\n0 0 0\n");
-        assert_eq!((found[0].idle_percent, found[0].softirq_percent), (5.0, 85.0));
-        assert_eq!((found[0].overrun, found[0].squeezed), (9, 16));
-        assert_eq!(found[1].idle_percent, 100.0);
-        assert!(processors("", "garbage", "", "").is_empty());
     }
 
     #[test]

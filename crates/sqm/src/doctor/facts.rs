@@ -84,8 +84,8 @@ pub(crate) struct FlowOffload {
 pub(crate) struct Processor {
     pub(crate) number: usize,
     pub(crate) idle_percent: f64,
-    /// Of the time: network packets are handled there.
-    pub(crate) softirq_percent: f64,
+    /// Of the time: packets are handled there, in soft interrupts or in the kernel's threads for them.
+    pub(crate) packets_percent: f64,
     /// `performance`, `ondemand`; none where the clock does not change.
     pub(crate) governor: Option<String>,
     /// Times it had to stop handling packets with some left (`/proc/net/softnet_stat`).

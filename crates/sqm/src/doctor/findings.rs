@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::facts::{Device, Facts, Processor, Section};
+use super::facts::{Device, Facts, Section};
 
 /// Something that is wrong, or probably not meant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,11 +34,9 @@ pub(crate) enum Fix {
 const SLOW_KBIT: u64 = 4000;
 /// A processor with less idle time than this is busy: shaping needs it within a packet's time, and this is an average.
 const LEAST_IDLE_PERCENT: f64 = 10.0;
-/// A processor that handles packets for so much of its time is busy with them.
-const MOST_SOFTIRQ_PERCENT: f64 = 30.0;
-/// So is one without idle time that lost so many packets or so often had to stop with some left, whatever its kernel books the time
-/// to: some book that of `ksoftirqd` to programs.
-const MOST_LEFT: u64 = 100;
+/// One without idle time that handles packets for so much of it is busy with them, even if the programs that send and take them are
+/// on it, too.
+const MOST_PACKETS_PERCENT: f64 = 20.0;
 /// Features that make packets of up to 64 KiB out of many.
 const AGGREGATING: [(&str, &str); 5] = [
     ("rx-gro", "gro"),
@@ -411,10 +409,8 @@ fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
 }
 
 fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
-    let books_it = |processor: &Processor| processor.softirq_percent >= MOST_SOFTIRQ_PERCENT;
     let busy = facts.processors.iter().find(|processor| {
-        processor.idle_percent < LEAST_IDLE_PERCENT
-            && (books_it(processor) || processor.squeezed + processor.overrun >= MOST_LEFT)
+        processor.idle_percent < LEAST_IDLE_PERCENT && processor.packets_percent >= MOST_PACKETS_PERCENT
     })?;
     let now = section.upload_now_kbit + section.download_now_kbit;
     let wanted = section.upload_kbit.unwrap_or(0) + section.download_kbit.unwrap_or(0);
@@ -429,7 +425,7 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
     let mut evidence = vec![
         format!(
             "processor {} was idle for {:.0} % of the time and handled packets for {:.0} %",
-            busy.number, busy.idle_percent, busy.softirq_percent
+            busy.number, busy.idle_percent, busy.packets_percent
         ),
         format!("{now} kbit/s went through the queues; {wanted} kbit/s are configured"),
     ];
@@ -441,12 +437,7 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
         (busy.overrun > 0).then(|| format!("{} packets were lost before it had time for them", busy.overrun)),
     );
     // What it does with all of its time, if that were all it did.
-    let share = if books_it(busy) {
-        busy.softirq_percent
-    } else {
-        100.0
-    };
-    let holds = now as f64 * 100.0 / share;
+    let holds = now as f64 * 100.0 / busy.packets_percent;
     Some(Finding {
         id: "processor-bound",
         interface: Some(section.interface.clone()),

@@ -133,7 +133,12 @@ fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
          load() { (exec ip netns exec h1 sqm test 10.66.0.2 --test tcp_8down --idle 0.1 --duration $1 --quiet >tested 2>&1) & test=$!; }
          until ip netns exec server grep -qs ':8A19 0*:0000 0A' /proc/net/tcp6 /proc/net/tcp; do sleep 0.1; done
          # On a busy host it takes a while until the load is all there is.
-         load 30; for _ in $(seq 6); do found processor-bound >missed; [ -s missed ] || break; done; cat missed; wait $test
+         load 30
+         for _ in $(seq 6); do
+             found processor-bound >missed; [ -s missed ] || break
+             doctor --facts; sed -n '/\"processors\"/,$p; /_now_/p' said >>missed
+         done
+         cat missed; wait $test
          configure; start; load 12; sleep 5; healthy 'rates that it can shape'; wait $test
          kill $server",
     );
