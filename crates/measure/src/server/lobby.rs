@@ -5,8 +5,9 @@ use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections in the lobby, all together. An honest client stays for one round trip.
-const MAX_VISITORS: usize = 64;
+/// Connections in the lobby, all together. An honest client stays for one round trip, and for as long as a busy machine has no time for
+/// it: whoever floods the server from the same address is to take longer to turn the lobby over.
+const MAX_VISITORS: usize = 256;
 
 /// Everybody in the lobby, in order of arrival.
 #[derive(Clone, Default)]

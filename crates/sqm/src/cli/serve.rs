@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::server::{Config, Server};
 
@@ -76,6 +77,19 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, DEFAULT_PORT))
 }
 
+/// As many open files as the system allows: the usual thousand is less than the flows of eight clients. With what there is
+/// otherwise, connections beyond it wait.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let secret = self.secret.as_deref().map(read_secret).transpose()?;
@@ -93,6 +107,7 @@ impl Args {
             once: self.once,
         };
         let quiet = self.quiet;
+        allow_many_files();
         let server = Server::bind(config, move |line| {
             if !quiet {
                 eprintln!("sqm: {line}");
