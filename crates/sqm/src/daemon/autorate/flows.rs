@@ -2,8 +2,10 @@
 //! segments that pass. Pure.
 //!
 //! The far host's stamp tells when it sent: what arrives took so long from there, whatever the far host waited for before. The way
-//! there is known of data that is acknowledged at once: the last of what an acknowledgement is for. (The stamp that it echoes is the
-//! first one's, which waited for the next.) With a download the stamps of our acknowledgements come back with its data.
+//! there is known of data that is acknowledged at once: the last of what an acknowledgement is for, if that is more than one segment
+//! (RFC 1122 section 4.2.3.2: one alone waits for the next, up to half a second) and none of it waited for another that had been lost.
+//! (The stamp that it echoes is the first one's, which waited for the next.) With a download the stamps of our acknowledgements come
+//! back with its data.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,6 +30,8 @@ const FORGET: Nanos = Nanos::from_millis(5000);
 const BETWEEN: Nanos = Nanos::from_millis(100);
 /// How long a far host's stamps are compared with our clock until it is known what they count.
 const LEARN: Nanos = Nanos::from_millis(1000);
+/// The data of a segment is no more than this, but for a few local networks.
+const FULL: u32 = 1500;
 /// What hosts count, of what tells a queue apart (RFC 7323 section 5.4 allows up to a second).
 const TICKS: [Nanos; 2] = [Nanos::from_millis(1), Nanos::from_micros(1)];
 
@@ -37,6 +41,8 @@ pub(super) struct Segment {
     /// The same in both directions.
     flow: u64,
     stamp: u32,
+    /// What it acknowledges.
+    ack: u32,
     /// What to know it by when it comes back: of data that leaves its end, of what arrives without data what it acknowledges, else
     /// the stamp of what leaves and the echo of what arrives.
     mark: Mark,
@@ -68,6 +74,7 @@ impl Segment {
         (begin? == USUAL_OPTIONS).then_some(Self {
             flow: flow(tcp.tuple, way),
             stamp: stamp?,
+            ack: tcp.ack,
             mark,
         })
     }
@@ -144,6 +151,8 @@ impl Flows {
 struct Flow {
     /// What left and has not come back, oldest first, and when; of what was sent again nobody knows which is acknowledged.
     sent: VecDeque<(Mark, Option<Instant>)>,
+    /// The last that the far host acknowledged.
+    acknowledged: Option<u32>,
     heard_at: Instant,
     told_at: Option<Instant>,
     clock: Option<Clock>,
@@ -153,6 +162,7 @@ impl Flow {
     const fn new(at: Instant) -> Self {
         Self {
             sent: VecDeque::new(),
+            acknowledged: None,
             heard_at: at,
             told_at: None,
             clock: None,
@@ -165,6 +175,9 @@ impl Flow {
             (Some(_), Mark::Stamp(_)) => {}
             (Some((_, at)), Mark::End(_)) => *at = None,
             (None, _) => {
+                if let Mark::End(end) = mark {
+                    self.forget_beyond(end);
+                }
                 if self.sent.len() >= MOST_SENT {
                     self.sent.pop_front();
                 }
@@ -173,16 +186,35 @@ impl Flow {
         }
     }
 
+    /// What left before with a higher number has waited at the far end for this one, which had been lost before it came here.
+    fn forget_beyond(&mut self, end: u32) {
+        for (mark, at) in &mut self.sent {
+            if matches!(*mark, Mark::End(sent) if is_after(sent, end)) {
+                *at = None;
+            }
+        }
+    }
+
+    /// Whether more than one segment is acknowledged.
+    fn is_at_once(&mut self, ack: u32) -> bool {
+        let before = self.acknowledged.unwrap_or(ack);
+        if self.acknowledged.is_none() || is_after(ack, before) {
+            self.acknowledged = Some(ack);
+        }
+        is_after(ack, before.wrapping_add(FULL))
+    }
+
     /// When what this answers left, and what the far host's clock showed, in nanoseconds since whenever; if both are known, and to be
     /// told.
     fn arrives(&mut self, at: Instant, segment: Segment) -> Option<(Instant, i64)> {
+        let is_at_once = self.is_at_once(segment.ack) || matches!(segment.mark, Mark::Stamp(_));
         let index = self.sent.iter().position(|(mark, _)| *mark == segment.mark)?;
         let sent = self.sent.drain(..=index).next_back()?.1?;
         self.heard_at = at;
         let clock = self.clock.get_or_insert_with(|| Clock::new(at, segment.stamp));
         let stamped = clock.read(at, segment.stamp)?;
         let is_early = self.told_at.is_some_and(|told| at.since(told) < BETWEEN);
-        if is_early || at.since(sent) >= FORGET {
+        if is_early || !is_at_once || at.since(sent) >= FORGET {
             return None;
         }
         self.told_at = Some(at);
@@ -229,6 +261,11 @@ fn tick(span: Nanos, ticks: i64) -> Option<Nanos> {
         let counted = ticks.saturating_mul(tick.0);
         (span.0 / 2..span.0 / 2 * 3).contains(&counted)
     })
+}
+
+/// Whether a number of a sequence that turns over comes after another (RFC 9293 section 3.4).
+const fn is_after(number: u32, other: u32) -> bool {
+    other.wrapping_sub(number).cast_signed() < 0
 }
 
 fn signed(at: Instant) -> i64 {
@@ -306,6 +343,7 @@ pub(super) mod tests {
             let segment = Segment {
                 flow: 1,
                 stamp: ms as u32,
+                ack: 1,
                 mark,
             };
             self.flows.leaves(at(ms), segment);
@@ -317,7 +355,16 @@ pub(super) mod tests {
             let stamp = 0u32
                 .wrapping_sub((5_000_000 / self.micros_per_tick) as u32)
                 .wrapping_add((at(ms).0 / 1000 / self.micros_per_tick) as u32);
-            let segment = Segment { flow: 1, stamp, mark };
+            let ack = match mark {
+                Mark::End(end) => end,
+                Mark::Stamp(_) => 1,
+            };
+            let segment = Segment {
+                flow: 1,
+                stamp,
+                ack,
+                mark,
+            };
             let arrives = Instant(at(ms).0 + (20 + more) * MS);
             self.flows.arrives(arrives, segment, &mut self.samples);
         }
@@ -410,10 +457,48 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_segment_that_waited_for_the_next_at_the_far_end_tells_nothing() {
+        let mut far = Far::new(1000);
+        (0..20).for_each(|n| far.upload(n * 100, 1, 0));
+        let told = far.samples.len();
+        for n in 20..60 {
+            far.sequence = far.sequence.wrapping_add(1448);
+            let end = Mark::End(far.sequence);
+            far.leaves(n * 100, end);
+            // Acknowledged when the far host's patience was at its end.
+            far.answers(n * 100 + 10 + 40, end, 0);
+        }
+        assert_eq!(far.samples.len(), told);
+        far.upload(6000, 1, 0);
+        assert_eq!(far.seen().last(), Some(&(0, Some(0))));
+        assert!(told > 5 && far.samples.len() == told + 1);
+    }
+
+    #[test]
+    fn what_waited_at_the_far_end_for_a_lost_segment_tells_nothing() {
+        let mut far = Far::new(1000);
+        for n in 0..60 {
+            far.upload(n * 300, 1, 0);
+            // Our own shaper drops one; the next three come before it is sent again.
+            let ends = [1, 2, 3, 4].map(|segment| Mark::End(far.sequence.wrapping_add(1448 * segment)));
+            far.sequence = far.sequence.wrapping_add(1448 * 4);
+            (0..3).for_each(|index| far.leaves(n * 300 + 150, ends[index + 1]));
+            far.leaves(n * 300 + 180, ends[0]);
+            far.answers(n * 300 + 190, ends[3], 0);
+        }
+        assert!(far.samples.len() > 50);
+        assert!(
+            far.seen().iter().all(|seen| *seen == (0, Some(0))),
+            "{:?}",
+            far.seen()
+        );
+    }
+
+    #[test]
     fn what_is_sent_again_tells_nothing() {
         let mut far = Far::new(1000);
         for n in 0..50 {
-            let mark = Mark::End(n);
+            let mark = Mark::End(n * 2896);
             let ms = u64::from(n) * 100;
             // Twice, or once more.
             far.leaves(ms, mark);
@@ -433,7 +518,12 @@ pub(super) mod tests {
         // Others take its place.
         for flow in 2..20 {
             let mark = Mark::Stamp(1);
-            let segment = Segment { flow, stamp: 1, mark };
+            let segment = Segment {
+                flow,
+                stamp: 1,
+                ack: 1,
+                mark,
+            };
             far.flows.leaves(at(20_000 + flow), segment);
         }
         assert!(!far.flows.0.contains_key(&1));
@@ -462,6 +552,7 @@ pub(super) mod tests {
             let segment = Segment {
                 flow: u64::from(n % 100),
                 stamp: n,
+                ack: 1,
                 mark: Mark::End(n),
             };
             flows.leaves(at(u64::from(n)), segment);
@@ -479,6 +570,7 @@ pub(super) mod tests {
             let segment = Segment {
                 flow: u64::from(stamp % 9),
                 stamp,
+                ack: stamp,
                 mark: Mark::Stamp(n),
             };
             flows.leaves(at(u64::from(n)), segment);
