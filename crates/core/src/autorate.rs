@@ -57,7 +57,7 @@ use core::fmt;
 use core::ops::{Index, IndexMut};
 
 use evidence::Evidence;
-use law::{AIM, AIM_EACH, Action, Law};
+use law::{AIM, AIM_EACH, Action, Law, MOVED};
 use load::Load;
 use view::View;
 
@@ -310,7 +310,17 @@ pub struct Autorate {
     /// While only round trips are known and both directions are loaded, one explores at a time.
     turn: Direction,
     turn_began: Instant,
+    /// The last time that only one was loaded.
+    alone: Option<Alone>,
     accused: Accused,
+}
+
+/// Only one direction was loaded, and with what queue.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    direction: Direction,
+    at: Instant,
+    queue: Nanos,
 }
 
 /// Who is cut for a longer round trip while both directions could have done it.
@@ -395,6 +405,7 @@ impl Autorate {
             hour: None,
             turn: Direction::Ingress,
             turn_began: now,
+            alone: None,
             accused: Accused::Nobody,
         }
     }
@@ -622,10 +633,19 @@ impl Autorate {
 
     /// Nothing tells them apart but what they did: who explores makes a queue, and who has just had one has it again.
     fn likelier(&self) -> Direction {
+        let is_heard_late = |at| self.now.since(at) < Nanos(self.evidence.rtt().0 + SEEN_AFTER.0);
+        // A queue that was there before the other one's load, and is no longer by now, was not made by that.
+        if let Some(alone) = self.alone
+            && is_heard_late(alone.at)
+            && self.queue.0 <= alone.queue.0 + MOVED
+        {
+            return alone.direction;
+        }
         // What is heard so soon after a turn was made in the one before.
-        let turn = match self.now.since(self.turn_began) < Nanos(self.evidence.rtt().0 + SEEN_AFTER.0) {
-            true => other(self.turn),
-            false => self.turn,
+        let turn = if is_heard_late(self.turn_began) {
+            other(self.turn)
+        } else {
+            self.turn
         };
         let [turns, others] = [turn, other(turn)].map(|direction| &self.laws[direction]);
         let returns = |one: &Law, another: &Law, within| {
@@ -713,11 +733,20 @@ impl Controller for Autorate {
         if self.now.since(self.turn_began) >= TURN && is_quiet {
             self.pass_turn();
         }
+        let loaded = Direction::BOTH.map(|direction| self.loads[direction].is_loaded(self.now));
+        if let Some(direction) = match loaded {
+            [true, false] => Some(Direction::Ingress),
+            [false, true] => Some(Direction::Egress),
+            _ => None,
+        } {
+            self.alone = Some(Alone {
+                direction,
+                at: self.now,
+                queue: self.queue,
+            });
+        }
         self.accuse();
-        let contended = self.evidence.is_round_trip_only(self.now)
-            && Direction::BOTH
-                .into_iter()
-                .all(|direction| self.loads[direction].is_loaded(self.now));
+        let contended = self.evidence.is_round_trip_only(self.now) && loaded == [true, true];
         // Both look before either acts, or the first one's cut would acquit the second.
         let views =
             Direction::BOTH.map(|direction| self.view(direction, !contended || self.turn == direction));

@@ -162,7 +162,7 @@ const BELOW: u64 = 960;
 /// [`BELOW`] of its place.
 const GIVES_WAY: u64 = 50;
 /// A delay that changes by less has not moved.
-const MOVED: u64 = 3_000_000;
+pub(super) const MOVED: u64 = 3_000_000;
 /// What the other direction may send when the line has fallen far for both, of what passes, thousandths: some of it queues.
 const OTHERS_FALL: u64 = 900;
 /// A queue that stands is made to go by sending this share of the capacity, thousandths: what then stays is none.

@@ -143,6 +143,8 @@ fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
         // The upload had been found a little too fast, and its queue stood while the download had its turn.
         (Signals::Echo, 90),
         (Signals::Echo, 92),
+        // A download began beside an upload with a small queue.
+        (Signals::Echo, 60),
         (Signals::Tcp, 12),
         (Signals::Tcp, 19),
         (Signals::Tcp, 32),
