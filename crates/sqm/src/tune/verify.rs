@@ -30,8 +30,11 @@ const LONGEST_LOOK: Duration = Duration::from_secs(12);
 const ENOUGH: usize = 80;
 /// What the beginning of the flows left may still drain in the first look, which is then repeated unless it is this far off.
 const FAR: f64 = 1.6;
-/// What the final rates are judged by: so many round trips, or what time there is up to that.
+/// What the final rates are judged by: so many round trips, and for so long where they are not far below what load may add, as queues
+/// come and go for seconds; or what time there is up to the longest.
 const PROOF: usize = 300;
+const CLEAR: f64 = 0.8;
+const LONG_PROOF: Duration = Duration::from_secs(15);
 const LONGEST_PROOF: Duration = Duration::from_secs(20);
 /// It is certain below this share of what load may add: the test's own figure is of other round trips as well.
 const CERTAIN: f64 = 0.95;
@@ -264,7 +267,8 @@ impl Verification<'_> {
     /// Whether this is known to hold, or not to hold while something else can be tried, or there is no more time.
     fn is_proof(&self, seen: &Seen, log: &Log) -> bool {
         let excess = self.excess(seen);
-        let is_enough = seen.heard() >= PROOF || seen.length() >= LONGEST_PROOF;
+        let is_long = excess <= CLEAR || seen.length() >= LONG_PROOF;
+        let is_enough = seen.heard() >= PROOF && is_long || seen.length() >= LONGEST_PROOF;
         let is_certain = excess <= CERTAIN || excess > 1.0 && self.tries(log) > 0;
         is_enough && is_certain || log.elapsed_s() >= END_S
     }
