@@ -485,11 +485,7 @@ impl Autorate {
             sent: vote.map_or(self.now, |vote| vote.sent),
             is_overdue: vote.is_some_and(|vote| vote.is_overdue),
             expected: self.expected(direction),
-            aim: if self.has_traffic(other) && self.evidence.is_agreed_on(direction, self.now) {
-                AIM_EACH
-            } else {
-                AIM
-            },
+            aim: self.aim(direction),
             rtt: self.evidence.rtt(),
             losing_probes: self.evidence.is_losing_probes(),
             achieved: load.achieved(),
@@ -510,6 +506,19 @@ impl Autorate {
                 && self.loads[other].carries_something()
                 && load.was_loaded_within(self.now, QUEUE_LASTS)
                 && load.share() < STARVED,
+        }
+    }
+
+    /// The queue that a direction may keep. A round trip has, besides, what the other one may keep of its own.
+    fn aim(&self, direction: Direction) -> Nanos {
+        if !self.has_traffic(other(direction)) {
+            AIM
+        } else if self.evidence.is_agreed_on(direction, self.now) {
+            AIM_EACH
+        } else if self.evidence.knows(direction, self.now) {
+            AIM
+        } else {
+            Nanos(AIM.0 + AIM_EACH.0)
         }
     }
 

@@ -447,6 +447,38 @@ fn only_the_loaded_direction_is_cut_for_a_round_trip() {
 }
 
 #[test]
+fn an_upload_is_not_cut_on_and_on_for_a_queue_that_takes_no_notice() {
+    let mut bench = loaded();
+    bench.load.egress = 100;
+    bench.run(4000);
+    let before = bench.decision.rates.egress.rate;
+    // The download's line has a little less than is let in, which looks as if our shaper held it back.
+    let line = bench.ingress().rate.bits_per_sec() / 100 * 97;
+    let mut queue = Nanos(0);
+    for _ in 0..160 {
+        let rate = bench.ingress().rate.bits_per_sec();
+        bench.load.ingress = (line * 100 / rate).min(100);
+        queue = if rate > line {
+            Nanos(queue.0 + STEP.0 * (rate - line) / line)
+        } else {
+            Nanos(queue.0.saturating_sub(STEP.0 / 10))
+        };
+        bench.delay = [queue; 6];
+        bench.step();
+        let upload = bench.decision.rates.egress.rate;
+        assert!(
+            upload.bits_per_sec() > before.bits_per_sec() / 2,
+            "{before} {upload} {queue}"
+        );
+    }
+    assert!(
+        bench.ingress().rate.bits_per_sec() <= line,
+        "{:?}",
+        bench.ingress()
+    );
+}
+
+#[test]
 fn a_longer_path_is_learned_within_ten_seconds() {
     let mut bench = loaded();
     bench.run(4000);

@@ -145,6 +145,9 @@ fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
         (Signals::Echo, 92),
         // A download began beside an upload with a small queue.
         (Signals::Echo, 60),
+        // Each way a queue of a packet or two, as it should be; together too much for one.
+        (Signals::Echo, 7),
+        (Signals::Echo, 37),
         (Signals::Tcp, 12),
         (Signals::Tcp, 19),
         (Signals::Tcp, 32),

@@ -11,6 +11,8 @@ const SLOPE: u64 = 150_000_000;
 const STEEP: (u64, i64) = (75_000_000, 15_000_000);
 /// What is measured counts half after this.
 const LEARNS: u64 = 100_000_000;
+/// A delay that changes by less than this share of the time, thousandths, is almost even.
+const EVEN: u64 = 100;
 /// The last tenth of a second counts alone if it brought less than this of the last fifth, thousandths.
 const SUDDEN: u64 = 850;
 /// A moment's outage is over within this.
@@ -99,6 +101,12 @@ impl Law {
         self.growth_in(span)
             .filter(|(_, growth)| *growth >= much)
             .or_else(|| self.growth_in(SLOPE))
+    }
+
+    /// Whether the delay hardly changes.
+    pub(super) fn is_almost_even(&self) -> bool {
+        self.growth_in(SLOPE)
+            .is_some_and(|(time, growth)| growth.unsigned_abs() < scale(time, EVEN, 1000))
     }
 
     fn growth_in(&self, span: u64) -> Option<(u64, i64)> {

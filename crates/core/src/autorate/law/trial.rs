@@ -138,7 +138,7 @@ impl Law {
         let level = self.level(now, &trial, reference.level, view);
         let reference = trial.reference.insert(Reference { level, ..reference });
         let passes = view.achieved.bits_per_sec();
-        let most = capacity.min(level);
+        let most = self.most(capacity, level, view);
         // A few percent less may be an error of the estimate.
         if passes >= scale(most, CLEARLY_LESS, 1000) {
             reference.owed = 0;
@@ -197,6 +197,18 @@ impl Law {
             Direction::Egress => self.measured(view).unwrap_or(before),
         };
         carries.min(before)
+    }
+
+    /// The most that the line may carry, given what is thought now.
+    ///
+    /// Of a round trip that hardly changes an upload's line is always found to carry just what is sent, however much less that
+    /// becomes, as if the line had fallen with it each time: rather than that, the queue is the other direction's.
+    fn most(&self, capacity: u64, level: u64, view: &View) -> u64 {
+        if view.takes_turns && self.direction == Direction::Egress && self.is_almost_even() {
+            level
+        } else {
+            capacity.min(level)
+        }
     }
 
     /// Whether a download's senders do what our shaper tells them, and the queue stays: it is not theirs.
