@@ -319,13 +319,13 @@ impl Args {
             loads.push((direction, load));
         }
         let of = |direction| found.iter().find(|found: &&Found| found.direction == direction);
-        let carried = |direction| {
+        let shaped = |direction| {
             let found = of(direction)?;
             Some(rate(found.rate_mbit.unwrap_or(found.carried_mbit)))
         };
         let loaded = Loaded {
-            down: carried(Direction::Down),
-            up: carried(Direction::Up),
+            down: shaped(Direction::Down),
+            up: shaped(Direction::Up),
         };
         let floor_ms = framing.floor_ms(loaded);
         if let (Some(down), None, Some(up)) = (loaded.down, loaded.up, shaper.configured(Direction::Up))
@@ -335,6 +335,7 @@ impl Args {
             not_told.push(narrow);
         }
         let idle_ms = found.iter().map(|found| found.idle_ms).sum::<f64>() / found.len() as f64;
+        let carried = Rates::carried(of(Direction::Down), of(Direction::Up));
         let rates = Rates::together(of(Direction::Down), of(Direction::Up), framing.packet_mbit());
         if let (Some(alone), Some(down)) = (of(Direction::Down).and_then(|found| found.rate_mbit), rates.down)
             && down < alone
@@ -375,6 +376,7 @@ impl Args {
                 interface: &interface,
                 framing,
                 settings: &settings,
+                carried,
                 floor_ms,
                 idle_ms,
                 probe_interval_ms: framing.probe_interval_ms(loaded),

@@ -3,6 +3,9 @@
 //! The download's first: it is shaped after it has passed the line, where every burst stands until what the shaper leaves over has
 //! drained it; an upload is shaped before. Where that does not help, the upload is lowered by as much, as round trips do not tell
 //! whose queue it is. A step that was large is halved again if there is time.
+//!
+//! Where full packets take long both ways, what is found for each direction alone is far too much for both: there the download
+//! begins lower.
 
 /// A step down, as a share, where what load adds is no more than so many times the target.
 const STEPS: [(f64, f64); 4] = [
@@ -16,6 +19,15 @@ pub(crate) const CLOSE_CALL: f64 = 1.15;
 /// The last step there is time for is twice as large, but not larger than this, where it is no close call or not the first: better a
 /// little low than above the target.
 const LAST_STEP: f64 = 0.04;
+/// What stands in front of the line drains with what the download leaves over, and is about as many times shorter as that is wider to
+/// this power: on slow lines, where much must be left over, steps are larger, but no larger than this.
+const DRAINS: i32 = 3;
+const LARGEST_STEP: f64 = 0.08;
+/// A download beside an upload begins with so much left over as its packets take of the room for them, a packet each way aside,
+/// times what one of them takes of this many milliseconds; but with no more than so large a share. That is what symmetric lines of 2
+/// to 10 Mbit/s need, whatever their round trip: how flows of two or three packets meet is not to be had from figures.
+const CALM_MS: f64 = 16.5;
+const MOST_AT_FIRST: f64 = 0.2;
 /// A step has helped if load adds no more than this share of what it added before.
 const HELPS: f64 = 0.97;
 /// Good and bad farther apart than this are halved, if what is good has some of the target to spare.
@@ -45,7 +57,11 @@ pub(crate) struct Lowering {
     lowered: Lowered,
     /// Whether the upload can be lowered, too.
     has_upload: bool,
+    /// What the download is to leave over of the line to begin with, if that matters.
+    left_over: f64,
     share: f64,
+    /// What was not tried because it is far too much.
+    above: Option<f64>,
     good: Option<f64>,
     bad: Option<Bad>,
 }
@@ -55,6 +71,13 @@ pub(crate) struct Lowering {
 struct Bad {
     share: f64,
     excess: f64,
+}
+
+/// The share of a line that a download leaves over to begin with, where a full packet takes so long each way and load may add
+/// `limit_ms`.
+pub(crate) fn left_over_at_first(down_ms: f64, up_ms: f64, limit_ms: f64) -> f64 {
+    let room_ms = limit_ms - down_ms - up_ms;
+    (down_ms / room_ms * down_ms / CALM_MS).min(MOST_AT_FIRST)
 }
 
 impl Lowering {
@@ -67,10 +90,23 @@ impl Lowering {
                 Lowered::Upload
             },
             has_upload,
+            left_over: 0.0,
             share: 1.0,
+            above: None,
             good: None,
             bad: None,
         }
+    }
+
+    /// The download that was found leaves `left_over` of the line, and begins where it leaves `at_first`, if that is more. What was
+    /// found counts as too much then, and is come back to halfway if there is some of the target to spare.
+    pub(crate) fn beginning(mut self, left_over: f64, at_first: f64) -> Self {
+        self.left_over = at_first;
+        if at_first > left_over {
+            self.share = (1.0 - at_first) / (1.0 - left_over);
+            self.above = Some(1.0);
+        }
+        self
     }
 
     /// What is being tried.
@@ -96,7 +132,7 @@ impl Lowering {
 
     fn higher(&mut self, excess: f64, tries: u32) -> Option<f64> {
         self.good = Some(self.share);
-        let bad = self.bad?.share;
+        let bad = self.bad.map(|bad| bad.share).or(self.above)?;
         let is_worth = bad / self.share > WIDE && excess < SPARE && tries >= 2;
         is_worth.then(|| (self.share * bad).sqrt())
     }
@@ -105,20 +141,30 @@ impl Lowering {
         let share = self.share;
         let before = self.bad.replace(Bad { share, excess });
         let good = self.good.filter(|good| *good < share);
-        let lower = good.unwrap_or_else(|| share * (1.0 - step(excess, before, tries)));
+        let lower = good.unwrap_or_else(|| share * (1.0 - self.step(excess, before, tries)));
         if tries == 0 || lower < LOWEST {
             return None;
         }
         let has_helped = before.is_none_or(|before| excess <= before.excess * HELPS);
-        if good.is_none() && !has_helped && self.has_upload {
+        // Looks at the same rates differ by as much as a close call.
+        if good.is_none() && !has_helped && excess > CLOSE_CALL && self.has_upload {
             self.lowered = Lowered::Both;
         }
         Some(lower)
     }
+
+    fn step(&self, excess: f64, before: Option<Bad>, tries: u32) -> f64 {
+        let (_, step) = STEPS[STEPS.partition_point(|(most, _)| *most < excess)];
+        if self.above.is_some() {
+            let wider = self.left_over * (excess.powi(DRAINS) - 1.0);
+            return step.max(wider.min(LARGEST_STEP));
+        }
+        last_step(step, excess, before, tries)
+    }
 }
 
-fn step(excess: f64, before: Option<Bad>, tries: u32) -> f64 {
-    let (_, step) = STEPS[STEPS.partition_point(|(most, _)| *most < excess)];
+/// The step, or if it is the last a larger one.
+fn last_step(step: f64, excess: f64, before: Option<Bad>, tries: u32) -> f64 {
     if tries == 1 && (excess > CLOSE_CALL || before.is_some()) {
         (step * 2.0).min(LAST_STEP).max(step)
     } else {
@@ -170,6 +216,54 @@ mod tests {
             );
             assert_eq!(shares.up, 1.0, "{percent}: what was of no concern is left alone");
         }
+    }
+
+    #[test]
+    fn where_packets_take_long_both_ways_the_download_begins_lower() {
+        // A packet of 1522 bytes each way at 10 and 3 Mbit/s; 15 and 1; and cells at 2.5 and 0.5.
+        for (down_ms, up_ms, limit_ms, expected) in [
+            (1.22, 1.22, 5.2, 0.033),
+            (4.06, 4.06, 16.9, 0.114),
+            (0.81, 12.2, 35.7, 0.002),
+            (5.6, 28.0, 78.7, 0.042),
+            (12.2, 12.2, 50.0, 0.2),
+        ] {
+            let left_over = left_over_at_first(down_ms, up_ms, limit_ms);
+            assert!((left_over - expected).abs() < 1e-3, "{down_ms}: {left_over}");
+        }
+        let slow = Lowering::new(true, true).beginning(0.015, 0.1);
+        assert!((slow.shares().down * 0.985 - 0.9).abs() < 1e-9 && slow.shares().up == 1.0);
+        let fast = Lowering::new(true, true).beginning(0.015, 0.002);
+        assert_eq!(fast.shares(), Shares { down: 1.0, up: 1.0 });
+    }
+
+    #[test]
+    fn a_beginning_that_was_too_low_is_left_again() {
+        let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
+        let first = lowering.shares().down;
+        assert!(lowering.judge(0.6, 4) && lowering.shares().down > first * 1.04);
+        assert!(lowering.judge(0.7, 3) && lowering.shares().down < 1.0);
+        assert!(!lowering.judge(0.7, 2), "close enough");
+        let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
+        assert!(!lowering.judge(0.9, 3), "nothing to spare");
+    }
+
+    #[test]
+    fn the_more_is_left_over_the_larger_are_the_steps() {
+        let step = |at_first: f64, excess: f64| {
+            let mut lowering = Lowering::new(true, true).beginning(0.015, at_first);
+            let first = lowering.shares().down;
+            assert!(lowering.judge(excess, 5));
+            1.0 - lowering.shares().down / first
+        };
+        assert!((step(0.0, 1.1) - 0.015).abs() < 1e-9 && (step(0.1, 1.02) - 0.015).abs() < 1e-9);
+        assert!((step(0.1, 1.1) - 0.033).abs() < 1e-3 && (step(0.1, 1.6) - 0.08).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_close_call_that_stays_one_is_no_reason_to_lower_the_upload() {
+        let (shares, _) = settle_both(|_| 1.1, 10);
+        assert_eq!(shares.up, 1.0);
     }
 
     #[test]

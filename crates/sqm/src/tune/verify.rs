@@ -11,7 +11,7 @@ use sqm_measure::result::{Direction, Settings, TAIL_MS, TestResult};
 use super::framing::Framing;
 use super::line::Found;
 use super::load::{Load, Loading, Seen, View};
-use super::lowering::{CLOSE_CALL, Lowering, Shares};
+use super::lowering::{self, CLOSE_CALL, Lowering, Shares};
 use super::server::Server;
 use super::{Log, Trouble, search};
 
@@ -72,6 +72,15 @@ impl Rates {
         }
     }
 
+    /// What the line carried.
+    pub(crate) fn carried(down: Option<&Found>, up: Option<&Found>) -> Self {
+        let carried = |found: &Found| found.carried_mbit;
+        Self {
+            down: down.map(carried),
+            up: up.map(carried),
+        }
+    }
+
     fn times(self, shares: Shares) -> Self {
         Self {
             down: self.down.map(|mbit| mbit * shares.down),
@@ -109,6 +118,8 @@ pub(crate) struct Verification<'a> {
     pub(crate) framing: Framing,
     /// With the flows of the directions that can be loaded.
     pub(crate) settings: &'a Settings,
+    /// What the line carried in each direction that was searched.
+    pub(crate) carried: Rates,
     /// What no queue on this line can stay below with these directions full, ms.
     pub(crate) floor_ms: f64,
     /// Round trip of the idle line, ms.
@@ -209,12 +220,12 @@ impl Verification<'_> {
         log: &mut Log,
     ) -> Result<Settled, Trouble> {
         let (whom, full) = self.full();
+        let mut lowering = self.lowering(rates);
         shape(rates.times(BEGINNING_SHARES)).map_err(Trouble::Shaping)?;
         view.until_load()?;
         view.look(BEGINNING)?;
-        shape(rates).map_err(Trouble::Shaping)?;
+        shape(rates.times(lowering.shares())).map_err(Trouble::Shaping)?;
         view.look(SETTLE)?;
-        let mut lowering = Lowering::new(self.settings.down > 0, self.settings.up > 0);
         let (mut from, mut seen) = self.try_out(view, log)?;
         if (1.0..FAR).contains(&self.excess(&seen)) && seen.falls(self.idle_ms) && self.tries(log) > 0 {
             (from, seen) = self.try_out(view, log)?;
@@ -242,6 +253,16 @@ impl Verification<'_> {
             view.look(SETTLE)?;
             (from, seen) = self.try_out(view, log)?;
         }
+    }
+
+    fn lowering(&self, rates: Rates) -> Lowering {
+        let lowering = Lowering::new(self.settings.down > 0, self.settings.up > 0);
+        let (Some(rate), Some(down), Some(up)) = (rates.down, self.carried.down, self.carried.up) else {
+            return lowering;
+        };
+        let packet_ms = |mbit| self.framing.packet_mbit() / mbit * 1000.0;
+        let at_first = lowering::left_over_at_first(packet_ms(down), packet_ms(up), self.limit_ms());
+        lowering.beginning(1.0 - rate / down, at_first)
     }
 
     /// Looks at the rates that are set; and when that began.
