@@ -15,8 +15,8 @@
 //! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
 //!   to it it carries `sent * time / (time + growth of the delay)`. The rate is that, less what empties the queue down to
 //!   5 ms in a tenth of a second or two; down to 1.5 ms each where both directions are loaded and several paths tell
-//!   them apart, to 6.5 ms together where nothing does. A download keeps seven tenths of it: its queue goes as senders reduce, once in a round trip, of which our own
-//!   queue would be a part.
+//!   them apart, to 6.5 ms together where nothing does. A download keeps seven tenths of it: its queue goes as senders
+//!   reduce, once in a round trip, of which our own queue would be a part.
 //! * **A fall.** When senders fall silent and probes are overdue, the line is taken to carry what still passes, and all that
 //!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it; never far before it is heard of.

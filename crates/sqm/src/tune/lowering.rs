@@ -25,7 +25,7 @@ const DRAINS: i32 = 3;
 const LARGEST_STEP: f64 = 0.08;
 /// A download beside an upload begins with so much left over as its packets take of the room for them, a packet each way aside,
 /// times what one of them takes of this many milliseconds; but with no more than so large a share. That is what symmetric lines of 2
-/// to 10 Mbit/s need, whatever their round trip: how flows of two or three packets meet is not to be had from figures.
+/// to 10 Mbit/s need in the lab, at 40 ms: how flows of two or three packets meet is not to be had from figures.
 const CALM_MS: f64 = 16.5;
 const MOST_AT_FIRST: f64 = 0.2;
 /// A step has helped if load adds no more than this share of what it added before.
@@ -57,11 +57,9 @@ pub(crate) struct Lowering {
     lowered: Lowered,
     /// Whether the upload can be lowered, too.
     has_upload: bool,
-    /// What the download is to leave over of the line to begin with, if that matters.
-    left_over: f64,
+    /// What the download leaves over of the line to begin with, where it begins lower than was found.
+    left_over: Option<f64>,
     share: f64,
-    /// What was not tried because it is far too much.
-    above: Option<f64>,
     good: Option<f64>,
     bad: Option<Bad>,
 }
@@ -90,9 +88,8 @@ impl Lowering {
                 Lowered::Upload
             },
             has_upload,
-            left_over: 0.0,
+            left_over: None,
             share: 1.0,
-            above: None,
             good: None,
             bad: None,
         }
@@ -101,10 +98,9 @@ impl Lowering {
     /// The download that was found leaves `left_over` of the line, and begins where it leaves `at_first`, if that is more. What was
     /// found counts as too much then, and is come back to halfway if there is some of the target to spare.
     pub(crate) fn beginning(mut self, left_over: f64, at_first: f64) -> Self {
-        self.left_over = at_first;
         if at_first > left_over {
             self.share = (1.0 - at_first) / (1.0 - left_over);
-            self.above = Some(1.0);
+            self.left_over = Some(at_first);
         }
         self
     }
@@ -132,7 +128,8 @@ impl Lowering {
 
     fn higher(&mut self, excess: f64, tries: u32) -> Option<f64> {
         self.good = Some(self.share);
-        let bad = self.bad.map(|bad| bad.share).or(self.above)?;
+        let untried = self.left_over.map(|_| 1.0);
+        let bad = self.bad.map(|bad| bad.share).or(untried)?;
         let is_worth = bad / self.share > WIDE && excess < SPARE && tries >= 2;
         is_worth.then(|| (self.share * bad).sqrt())
     }
@@ -155,8 +152,8 @@ impl Lowering {
 
     fn step(&self, excess: f64, before: Option<Bad>, tries: u32) -> f64 {
         let (_, step) = STEPS[STEPS.partition_point(|(most, _)| *most < excess)];
-        if self.above.is_some() {
-            let wider = self.left_over * (excess.powi(DRAINS) - 1.0);
+        if let Some(left_over) = self.left_over {
+            let wider = left_over * (excess.powi(DRAINS) - 1.0);
             return step.max(wider.min(LARGEST_STEP));
         }
         last_step(step, excess, before, tries)
