@@ -153,9 +153,11 @@ impl Server {
         let datagrams = Datagrams::new(echo).map_err(|e| Error::system("read marks of packets", e))?;
         let key = random().map_err(|e| Error::system("draw random bytes", e))?;
         let theirs = shared.clone();
+        // Before anybody is let in: what arrives before the thread runs has its time, too.
+        let origin = Instant::now();
         thread::Builder::new()
             .name("echo".to_owned())
-            .spawn(move || echo::answer(datagrams, key, &theirs))
+            .spawn(move || echo::answer(datagrams, key, origin, &theirs))
             .map_err(|e| Error::system("start a thread", e))?;
         while !shared.is_over.load(Ordering::Acquire) {
             let mut events = [

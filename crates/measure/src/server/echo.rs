@@ -41,9 +41,8 @@ impl Memory {
     }
 }
 
-/// Answers until the process ends. `key` is for the tokens of those who take part in no test.
-pub(super) fn answer(mut datagrams: Datagrams, key: [u8; 32], shared: &Shared) {
-    let origin = Instant::now();
+/// Answers until the process ends. `key` is for the tokens of those who take part in no test, times are since `origin`.
+pub(super) fn answer(mut datagrams: Datagrams, key: [u8; 32], origin: Instant, shared: &Shared) {
     let mut reflector = Reflector::new(key, origin);
     let mut buffer = [0; Probe::MAX_LENGTH + 1];
     loop {
