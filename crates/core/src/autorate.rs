@@ -27,7 +27,8 @@
 //!   is accused: also if a download's senders send no more than our shaper lets pass, and the queue stays.
 //! * **Not our queue.** A delay that stays when the rate is cut, and loses no probes, is a new path: the baseline
 //!   moves and the rate comes back.
-//! * **No load**: the rate stays, probes stop. **No signals**: the rate stays for a while, then goes to base.
+//! * **No load**: the rate stays, probes stop; after a rest it is the most that was found lately, for a load that begins.
+//! * **No signals**: the rate stays for a while, then goes to base.
 //!
 //! # Sources
 //!
@@ -222,7 +223,7 @@ pub enum Probes {
 pub enum Reason {
     /// The first rate: base, or what was learned.
     Start,
-    /// Too little traffic to learn from.
+    /// Too little traffic to learn from: the rate stays, or is what the line carried lately.
     Unloaded,
     /// Loaded and without a queue: at its place for now.
     Steady,
@@ -272,7 +273,7 @@ impl fmt::Display for Reason {
         };
         match self {
             Self::Start => f.write_str("start"),
-            Self::Unloaded => f.write_str("not loaded: rate stays"),
+            Self::Unloaded => f.write_str("not loaded"),
             Self::Steady => f.write_str("loaded, no queue: rate stays"),
             Self::Grow => f.write_str("loaded, no queue: more"),
             Self::Settle { delay: by } => delay(f, "a small queue: just under; delay", by),
@@ -493,6 +494,7 @@ impl Autorate {
             latest: load.latest(),
             loaded,
             has_just_begun: load.has_just_begun(self.now),
+            has_rested: load.has_rested(self.now),
             busy: load.share() >= BUSY_PERMILLE,
             active: self.now.since(load.active_at) <= QUEUE_LASTS,
             carries: load.carries_something(),

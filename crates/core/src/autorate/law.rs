@@ -39,6 +39,8 @@ pub(super) struct Law {
     hold_until: Instant,
     /// The last queue that ended growth, and what was carried then.
     found: Option<u64>,
+    /// The most that was found until the last, and when.
+    most: Option<(u64, Instant)>,
     /// Newest last.
     track: [Option<Point>; Self::POINTS],
     trial: Option<Trial>,
@@ -169,6 +171,12 @@ const OTHERS_FALL: u64 = 900;
 const TEST: u64 = 880;
 /// A line that carries this much of what it may, thousandths, is not what silenced the probes.
 const FLOWS: u64 = 600;
+/// A load that begins after a rest may have the most that was found in so long before the last, no more than this of the last,
+/// thousandths: of a line that varies it is as likely as the last, and senders find sooner what is too much than what is too little.
+const LATELY: Nanos = Nanos::from_millis(60_000);
+const MOST_MORE: u64 = 2000;
+/// Not while what was cut for is still fresh.
+const CUT_LATELY: Nanos = Nanos::from_millis(3000);
 /// Without signals the rate stays for this long, then goes to base by so many thousandths per second.
 const HOLD_BLIND: Nanos = Nanos::from_millis(5000);
 const DECAY: u64 = 20;
@@ -192,6 +200,7 @@ impl Law {
             hold: HOLD_MIN,
             hold_until: now,
             found: None,
+            most: None,
             track: [None; Self::POINTS],
             trial: None,
             clear_at: now,
@@ -278,6 +287,7 @@ impl Law {
         self.rate = scale(usual.bits_per_sec(), BELOW, 1000).clamp(self.min, self.max);
         self.capacity = Some(usual.bits_per_sec());
         self.found = self.capacity;
+        self.most = None;
         self.trial = None;
         self.hold = HOLD_MIN;
         self.reason = Reason::Learned;
@@ -454,6 +464,9 @@ impl Law {
         let action = self.end_trial(now, queue, view);
         if !view.loaded {
             self.reason = Reason::Unloaded;
+            if view.has_rested && !self.was_cut_within(now, CUT_LATELY) {
+                self.rate = self.rate.max(self.most_after_a_rest());
+            }
             return action;
         }
         let near = self.found.map(|found| scale(found, 900, 1000));
@@ -539,6 +552,7 @@ impl Law {
         let pace = SLOW + scale(unrest, UNREST, 1000);
         self.pace = if fell { pace.max(SLOW * 4) } else { pace };
         self.found = Some(capacity);
+        self.note_most(now, capacity);
         self.hold_until = now + self.hold;
         self.capacity = Some(capacity);
         self.rate = capacity.min(trial.before);
@@ -548,6 +562,20 @@ impl Law {
             return Action::TryAgain;
         }
         Action::Learn(Rate::from_bits_per_sec(capacity))
+    }
+
+    fn note_most(&mut self, now: Instant, found: u64) {
+        let is_new = self
+            .most
+            .is_none_or(|(most, at)| found >= most || now.since(at) > LATELY);
+        if is_new {
+            self.most = Some((found, now));
+        }
+    }
+
+    fn most_after_a_rest(&self) -> u64 {
+        let [most, last] = [self.most.map(|(most, _)| most), self.found].map(|found| found.unwrap_or(0));
+        most.min(scale(last, MOST_MORE, 1000))
     }
 
     /// Follows how far votes of the same time are apart. While there is no queue, what they agree on is seldom more above the

@@ -8,6 +8,8 @@ const BEGINS_WITH: u64 = 200;
 const BEGINS_AFTER: u64 = 50;
 /// Senders that have just begun send too much before they have learned what the line carries.
 const BEGINS: Nanos = Nanos::from_millis(600);
+/// What the line carried is not known any more when nothing has shown it for so long.
+const RESTED: Nanos = Nanos::from_millis(3000);
 /// Senders follow a rising rate by this much in a second, thousandths.
 const FOLLOWS: u64 = 400;
 
@@ -97,6 +99,10 @@ impl Load {
 
     pub(super) fn has_just_begun(&self, now: Instant) -> bool {
         now.since(self.began_at) < BEGINS
+    }
+
+    pub(super) fn has_rested(&self, now: Instant) -> bool {
+        now.since(self.busy_at) > RESTED
     }
 
     pub(super) fn carries_something(&self) -> bool {

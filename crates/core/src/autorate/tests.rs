@@ -164,6 +164,45 @@ fn keeps_a_good_rate_in_idle_and_probes_no_more() {
     assert_eq!(bench.ingress().rate, mbit(100));
 }
 
+/// Loaded until a queue, which `percent` of the rate come through.
+fn queued(bench: &mut Bench, percent: u64) -> Rate {
+    bench.load.ingress = percent;
+    for millis in [30, 36, 42, 36, 24, 12] {
+        bench.delay = [Nanos::from_millis(millis); 6];
+        bench.run(50);
+    }
+    bench.delay = [Nanos(0); 6];
+    bench.load.ingress = 20;
+    bench.run(300);
+    bench.ingress().rate
+}
+
+#[test]
+fn a_load_that_begins_after_a_rest_may_have_what_the_line_carried_lately() {
+    let mut bench = loaded();
+    bench.run(1500);
+    let more = queued(&mut bench, 95);
+    let less = queued(&mut bench, 75);
+    assert!(
+        less.bits_per_sec() < more.bits_per_sec() / 10 * 9,
+        "{more} {less}"
+    );
+    bench.load.ingress = 1;
+    assert_eq!(bench.run(2500).ingress().rate, less);
+    let after = bench.run(2000).ingress().rate;
+    assert!(after > less, "{after} {less}");
+    assert!(
+        after <= more && after.bits_per_sec() <= less.bits_per_sec() * 2,
+        "{after} {more} {less}"
+    );
+    // What was found more than a minute before says nothing.
+    bench.load.ingress = 70;
+    bench.run(60_000);
+    let now = queued(&mut bench, 60);
+    bench.load.ingress = 1;
+    assert_eq!(bench.run(5000).ingress().rate, now);
+}
+
 #[test]
 fn a_single_bad_reflector_cannot_cut_the_rate() {
     let mut bench = loaded();

@@ -29,6 +29,8 @@ pub(super) struct View {
     /// What passed it in the last tenth of a second.
     pub(super) latest: Rate,
     pub(super) loaded: bool,
+    /// Whether there has been none that could make a queue for a while.
+    pub(super) has_rested: bool,
     /// Whether the traffic has just begun after a pause, so that means are still of the pause, too.
     pub(super) has_just_begun: bool,
     /// Whether it has enough traffic to make a queue.

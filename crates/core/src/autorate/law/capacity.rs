@@ -57,7 +57,10 @@ impl Law {
         let (Some(capacity), Some(measured)) = (self.capacity, self.measured(view)) else {
             return;
         };
-        if !view.carries {
+        let has_stopped = self
+            .found
+            .is_some_and(|found| measured < capacity && self.has_stopped(found, measured, view));
+        if !view.carries || has_stopped {
             return;
         }
         // What does not grow may be no queue at all, and then what is measured is only what was sent.

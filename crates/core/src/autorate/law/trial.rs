@@ -6,6 +6,10 @@ use crate::autorate::view::View;
 use crate::autorate::{Direction, Reason, scale};
 use crate::units::{Instant, Nanos};
 
+/// A line that falls to less than this, thousandths, makes a queue of what is under way.
+const STOPPED: u64 = 500;
+/// A queue below this may be the rest of one, heard of late; a fall soon makes more.
+const REMNANT: u64 = 10_000_000;
 /// Probes sent before a fall are back this long after a round trip.
 const STRAYS: Nanos = Nanos::from_millis(200);
 /// A queue at less than this above what was found last, of 1000, is for now taken for the same line.
@@ -52,11 +56,11 @@ impl Law {
         });
         // No more than what was sent can be known of the line.
         let sent = view.peak.bits_per_sec().min(self.rate).max(self.min);
-        // While nothing else is known, it is what it was.
-        let usual = self
-            .found
-            .filter(|found| *found < sent && *found > scale(sent, USUAL, 1000));
         let measured = self.measured(view).unwrap_or(sent);
+        // While nothing else is known, it is what it was.
+        let usual = self.found.filter(|found| {
+            *found < sent && *found > scale(sent, USUAL, 1000) || self.has_stopped(*found, measured, view)
+        });
         // The queue began when less was sent than now.
         let then = sent
             - scale(
@@ -70,6 +74,15 @@ impl Law {
             _ => sent,
         };
         self.capacity = Some(usual.unwrap_or_else(|| measured.clamp(sent / FIRST_LOOK, most)));
+    }
+
+    /// Whether so little of a download arrives because senders have stopped: they go on for a round trip when the line falls, and more
+    /// would wait.
+    pub(super) fn has_stopped(&self, found: u64, arrives: u64, view: &View) -> bool {
+        let waits = scale(view.rtt.0, found.saturating_sub(arrives), arrives);
+        self.direction == Direction::Ingress
+            && arrives < scale(found, STOPPED, 1000)
+            && view.queue.is_some_and(|queue| queue.0 < waits.min(REMNANT))
     }
 
     /// The queue that nobody has met yet, because the line fell only just; with it goes what the line is thought to carry.
