@@ -26,7 +26,8 @@
 //!   arrivals say otherwise, or only the other explores or has just had a queue. What does not help is taken back, and the other
 //!   is accused: also if a download's senders send no more than our shaper lets pass, and the queue stays.
 //! * **Not our queue.** A delay that stays when the rate is cut, and loses no probes, is a new path: the baseline
-//!   moves and the rate comes back.
+//!   moves and the rate comes back. So is one that stays while [ever more](law) of a download arrives, and what is left of a round
+//!   trip when a download's senders obey and both directions are cut for it. While a direction rests, what it has is the path's.
 //! * **No load**: the rate stays, probes stop; after a rest it is the most that was found lately, for a load that begins.
 //! * **No signals**: the rate stays for a while, then goes to base.
 //!
@@ -503,6 +504,7 @@ impl Autorate {
             takes_turns: self.evidence.is_round_trip_only(self.now),
             is_shared: ambiguous && blame == Blame::Shared,
             may_rebase: !ambiguous || !self.has_traffic(other) || self.laws[other].is_stuck(),
+            is_others_too_small: matches!(self.accused, Accused::Both) && !self.laws[other].is_draining(),
             has_other_collapsed: self.laws[other].has_collapsed(),
             has_other_fallen: self.laws[other].has_collapsed()
                 && self.loads[other].carries_something()
@@ -615,6 +617,8 @@ impl Autorate {
         let passes = self.loads.ingress.allowed;
         // Senders go on for a round trip when the line falls to what arrives now; when they stop, nothing waits.
         let waits = scale(self.evidence.rtt().0, passes.saturating_sub(arrives), arrives);
+        // Nothing is left to be cut of one at its least rate.
+        let can_be_uploads = !self.laws.egress.is_at_least();
         let is_starved = arrives < scale(passes, STARVED, 1000);
         let is_little = arrives < scale(passes, LESS, 1000);
         let is_short = if is_starved {
@@ -632,10 +636,14 @@ impl Autorate {
             Some(Direction::Ingress)
         } else if self.now.since(self.loads.ingress.filled_at) > NOT_FILLED
             && self.loads.egress.share_lately() >= NEARLY_FILLED
+            && can_be_uploads
         {
             // The download has not had enough for a while to make a queue now.
             Some(Direction::Egress)
-        } else if arrives >= scale(passes, FILLED, 1000) && !self.laws.ingress.is_exploring() {
+        } else if arrives >= scale(passes, FILLED, 1000)
+            && !self.laws.ingress.is_exploring()
+            && can_be_uploads
+        {
             Some(Direction::Egress)
         } else {
             Some(self.likelier())
@@ -729,6 +737,8 @@ impl Autorate {
 impl Controller for Autorate {
     fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
         self.now = self.now.max(now);
+        let rests = Direction::BOTH.map(|direction| self.loads[direction].has_no_queue(self.now));
+        self.evidence.note_rest(rests);
         for sample in samples {
             self.take_in(sample);
         }

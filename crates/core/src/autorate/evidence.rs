@@ -11,6 +11,8 @@ pub(super) struct Evidence {
     paths: Vec<Path>,
     /// The last probe that came back without a queue: when it was sent, and when it was back.
     free: Option<(Instant, Instant)>,
+    /// Which directions have rested for a while.
+    rests: [bool; 2],
 }
 
 /// What the paths agree on.
@@ -186,6 +188,12 @@ impl Evidence {
         losing * 2 > count
     }
 
+    /// Takes note of the directions that have had too little traffic for a queue for a while, in the order of [`Direction::BOTH`]:
+    /// what their delays are then is the path's.
+    pub(super) const fn note_rest(&mut self, rests: [bool; 2]) {
+        self.rests = rests;
+    }
+
     /// Takes the present delays for the new baselines.
     pub(super) fn rebase(&mut self, direction: Direction) {
         for path in &mut self.paths {
@@ -196,7 +204,7 @@ impl Evidence {
     fn answer(&mut self, now: Instant, id: Id, at: Instant, sent: Instant, delays: Delays, kind: Kind) {
         let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-LONGEST, LONGEST)));
         let index = self.index(id, kind, at);
-        self.paths[index].add(at, sent, delays, kind);
+        self.paths[index].add(at, sent, delays, kind, self.rests);
         // The vote of all of its kind, or nobody could win back what it lost; a round trip and one way are never the same.
         let votes = Direction::BOTH.map(|direction| {
             let (ballots, voting) = self.ballots(direction, now, true, |_| true);
@@ -380,12 +388,16 @@ impl Path {
         self.discord = self.discord - self.discord / 8 + if disagrees { 1024 / 8 } else { 0 };
     }
 
-    fn add(&mut self, at: Instant, sent: Instant, delays: Delays, kind: Kind) {
+    fn add(&mut self, at: Instant, sent: Instant, delays: Delays, kind: Kind, rests: [bool; 2]) {
         if kind != self.kind {
             *self = Self::new(self.id, kind);
         }
         let span = at.since(self.heard_at);
-        for (baseline, delay) in self.baselines.iter_mut().zip(delays) {
+        let rests = match kind {
+            Kind::RoundTrip => [rests == [true; 2]; 2],
+            Kind::OneWay => rests,
+        };
+        for ((baseline, delay), rests) in self.baselines.iter_mut().zip(delays).zip(rests) {
             let Some(delay) = delay else { continue };
             if baseline
                 .least()
@@ -394,7 +406,7 @@ impl Path {
                 *baseline = Baseline::default();
                 self.answers = [None; VOTERS];
             }
-            baseline.add(span, delay);
+            baseline.add(span, delay, rests);
         }
         self.answers.rotate_left(1);
         self.answers[VOTERS - 1] = Some(Answer { sent, at, delays });
@@ -490,7 +502,7 @@ impl Path {
             let present = present.filter_map(|answer| answer.delays[channel]);
             if let Some(present) = present.min() {
                 self.baselines[channel] = Baseline::default();
-                self.baselines[channel].add(Nanos(0), present);
+                self.baselines[channel].add(Nanos(0), present, false);
             }
         }
     }
@@ -504,7 +516,8 @@ const fn channel(direction: Direction) -> usize {
 }
 
 /// The least delay of the last [`Self::BUCKETS`] × [`Self::SPAN`] in which the path was in use. Idle time does not
-/// count, or the first burst after a pause would set it.
+/// count, or the first burst after a pause would set it. While its direction rests only the last [`Self::BUCKETS`] answers count:
+/// they met no queue, and a load that begins must not be blamed for a path that has become longer meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 struct Baseline {
     /// Newest last.
@@ -519,9 +532,9 @@ impl Baseline {
     /// A longer silence counts as this much use.
     const LONGEST_STEP: u64 = 1_000_000_000;
 
-    fn add(&mut self, since_last: Nanos, delay: i64) {
+    fn add(&mut self, since_last: Nanos, delay: i64, rests: bool) {
         self.filled += since_last.0.min(Self::LONGEST_STEP);
-        if self.filled >= Self::SPAN.0 {
+        if rests || self.filled >= Self::SPAN.0 {
             self.filled = 0;
             self.buckets.rotate_left(1);
             self.buckets[Self::BUCKETS - 1] = None;

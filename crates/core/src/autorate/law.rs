@@ -1,11 +1,14 @@
 //! How the rate of one direction follows from the queue at the line and the traffic.
 
 mod capacity;
+mod flat;
 mod trial;
 
 use super::view::View;
 use super::{Bounds, Choice, Direction, Reason, SECOND, SEEN_AFTER, scale};
 use crate::units::{Instant, Nanos, Rate};
+
+use flat::Flat;
 
 /// What the rest of the controller should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,7 @@ pub(super) struct Law {
     /// Newest last.
     track: [Option<Point>; Self::POINTS],
     trial: Option<Trial>,
+    flat: Option<Flat>,
     /// When there was last no queue to cut for.
     clear_at: Instant,
     /// When there was last none at all, or one to cut for.
@@ -144,8 +148,9 @@ const SLOW: u64 = 50;
 /// And this part of the line's unrest more, thousandths, where directions explore in turns: one that is seldom the same must be
 /// found again within a turn.
 const UNREST: u64 = 500;
-/// After a fall to less than this of what was found before, thousandths, it begins at four times that.
+/// After a fall to less than this of what was found before, thousandths, and on another path, it begins with more.
 const FELL: u64 = 700;
+const SOONER: u64 = 4 * SLOW;
 /// A line that fell to less than this of what was sent, thousandths, with more than this queue, may have done so both ways.
 const COLLAPSED: u64 = 333;
 const COLLAPSED_QUEUE: u64 = 50_000_000;
@@ -167,8 +172,6 @@ const GIVES_WAY: u64 = 50;
 pub(super) const MOVED: u64 = 3_000_000;
 /// What the other direction may send when the line has fallen far for both, of what passes, thousandths: some of it queues.
 const OTHERS_FALL: u64 = 900;
-/// A queue that stands is made to go by sending this share of the capacity, thousandths: what then stays is none.
-const TEST: u64 = 880;
 /// A line that carries this much of what it may, thousandths, is not what silenced the probes.
 const FLOWS: u64 = 600;
 /// A load that begins after a rest may have the most that was found in so long before the last, no more than this of the last,
@@ -203,6 +206,7 @@ impl Law {
             most: None,
             track: [None; Self::POINTS],
             trial: None,
+            flat: None,
             clear_at: now,
             decided_at: now,
             spread: 0,
@@ -280,6 +284,14 @@ impl Law {
                 .map_or(trial.before, |found| trial.before.min(scale(found, BELOW, 1000)));
             self.hold_until = now + HOLD_MIN;
         }
+    }
+
+    /// It was nobody's queue. Whatever made the path another one may have made the line another, too.
+    fn change_path(&mut self, now: Instant, queue: u64) {
+        self.acquit(now);
+        self.flat = None;
+        self.pace = self.pace.max(SOONER);
+        self.reason = Reason::PathChanged { by: Nanos(queue) };
     }
 
     /// Continues with what was learned.
@@ -366,6 +378,11 @@ impl Law {
         if view.has_other_fallen && self.trial.is_none() && self.waits_for(view) {
             return Action::None;
         }
+        let is_path = self.is_unmoved(now, queue, view) && !view.is_overdue && !view.losing_probes;
+        if is_path && queue > limit / 2 {
+            self.change_path(now, queue);
+            return Action::Rebase;
+        }
         let is_none = queue <= limit / 2 && !self.is_unheard(now, view);
         if is_none || !view.active || view.is_overdue && !view.carries {
             (self.clear_at, self.decided_at) = (now, now);
@@ -414,12 +431,9 @@ impl Law {
             Direction::Egress => LEAST_SENT,
         };
         let less = scale(present.saturating_sub(view.aim.0), 1000, DRAIN).min(1000 - least);
-        let less = if self.trial.is_some_and(|trial| now >= trial.test_at) {
-            less.max(1000 - TEST)
-        } else {
-            less
-        };
         let wanted = scale(capacity, 1000 - less, 1000);
+        let test = self.trial.and_then(|trial| trial.test(now, capacity, view));
+        let wanted = test.map_or(wanted, |test| wanted.min(test));
         let delay = Nanos(queue + floor);
         self.reason = if wanted >= self.rate {
             Reason::Drain { delay }
@@ -434,10 +448,10 @@ impl Law {
 
     /// Senders that hear nothing come back in a burst: limited to what they sent last, not to what the line carried before.
     fn waits_for(&mut self, view: &View) -> bool {
-        let [peak, mean, latest] = [view.peak, view.achieved, view.latest].map(Rate::bits_per_sec);
-        // Which direction fell is not known of a round trip.
+        let [mean, latest] = [view.achieved, view.latest].map(Rate::bits_per_sec);
+        // Of a round trip it is not known which direction fell. If it was this one, too, what waits must go.
         let most = if view.takes_turns {
-            peak
+            scale(latest, BELOW, 1000)
         } else {
             scale(mean.min(latest), OTHERS_FALL, 1000)
         };
@@ -550,7 +564,7 @@ impl Law {
         }
         let unrest = if view.takes_turns { self.unrest } else { 0 };
         let pace = SLOW + scale(unrest, UNREST, 1000);
-        self.pace = if fell { pace.max(SLOW * 4) } else { pace };
+        self.pace = if fell { pace.max(SOONER) } else { pace };
         self.found = Some(capacity);
         self.note_most(now, capacity);
         self.hold_until = now + self.hold;

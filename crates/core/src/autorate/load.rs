@@ -12,6 +12,8 @@ const BEGINS: Nanos = Nanos::from_millis(600);
 const RESTED: Nanos = Nanos::from_millis(3000);
 /// Senders follow a rising rate by this much in a second, thousandths.
 const FOLLOWS: u64 = 400;
+/// A direction loaded with less than this share of its rate, thousandths, makes no queue.
+const SOME: u64 = 100;
 
 /// The traffic of one direction: a mean over the last 200 ms or so, and when it last mattered.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Load {
     updated_at: Instant,
     pub(super) loaded_at: Instant,
     busy_at: Instant,
+    /// When it last had enough for a queue, if the line is not far slower than was found.
+    some_at: Instant,
     /// When it last had nearly all that it may.
     pub(super) filled_at: Instant,
     /// When it last began at once, after a pause.
@@ -47,6 +51,7 @@ impl Load {
             updated_at: now,
             loaded_at: now,
             busy_at: Instant(0),
+            some_at: now,
             filled_at: Instant(0),
             began_at: Instant(0),
             active_at: now,
@@ -70,6 +75,9 @@ impl Load {
         }
         if self.share() >= ACTIVE_PERMILLE {
             self.active_at = now;
+        }
+        if self.share().max(self.share_lately()) >= SOME {
+            self.some_at = now;
         }
         if self.begins(now) {
             self.began_at = now;
@@ -103,6 +111,11 @@ impl Load {
 
     pub(super) fn has_rested(&self, now: Instant) -> bool {
         now.since(self.busy_at) > RESTED
+    }
+
+    /// Whether there has been no queue for a while.
+    pub(super) fn has_no_queue(&self, now: Instant) -> bool {
+        now.since(self.some_at) > QUEUE_LASTS
     }
 
     pub(super) fn carries_something(&self) -> bool {

@@ -540,6 +540,59 @@ fn a_path_that_becomes_a_little_longer_one_way_does_not_end_growth() {
     assert!(bench.ingress().rate > before, "{before:?} {:?}", bench.ingress());
 }
 
+/// One-way delays; a line that was found to carry 100 Mbit/s.
+fn one_way() -> Bench {
+    let mut bench = loaded();
+    bench.upload_delay = Some(Nanos(0));
+    bench.run(4000);
+    assert_eq!(bench.ingress().rate, mbit(100));
+    bench
+}
+
+#[test]
+fn a_path_that_became_longer_while_nothing_was_loaded_is_no_queue_of_the_next_load() {
+    let mut bench = one_way();
+    bench.load.egress = 100;
+    bench.load.ingress = 1;
+    bench.run(3000);
+    bench.delay = [Nanos::from_millis(8); 6];
+    bench.run(3000);
+    bench.load.ingress = 100;
+    for _ in 0..40 {
+        bench.step();
+        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+    }
+}
+
+#[test]
+fn a_delay_that_stays_while_ever_more_arrives_is_no_queue() {
+    let mut bench = one_way();
+    bench.load.ingress = 30;
+    bench.run(600);
+    bench.delay = [Nanos::from_millis(8); 6];
+    bench.run(500);
+    for percent in 30..90 {
+        bench.load.ingress = percent;
+        bench.step();
+        assert!(
+            !bench.ingress().reason.is_cut(),
+            "{percent}: {:?}",
+            bench.ingress()
+        );
+    }
+    assert_eq!(bench.ingress().rate, mbit(100));
+}
+
+#[test]
+fn a_delay_that_stays_while_as_much_arrives_is_one() {
+    let mut bench = one_way();
+    bench.load.ingress = 60;
+    bench.run(600);
+    bench.delay = [Nanos::from_millis(8); 6];
+    bench.run(600);
+    assert!(bench.ingress().rate < mbit(70), "{:?}", bench.ingress());
+}
+
 #[test]
 fn a_rate_too_low_for_acknowledgements_does_not_hold_itself_down() {
     let mut bench = loaded();

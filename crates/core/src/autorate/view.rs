@@ -49,6 +49,8 @@ pub(super) struct View {
     pub(super) is_shared: bool,
     /// Whether a delay that does not follow the rate can only be the path's.
     pub(super) may_rebase: bool,
+    /// Whether both were cut for it, and what is left is too small to cut the other one for.
+    pub(super) is_others_too_small: bool,
     /// Whether the line has fallen far in the other direction.
     pub(super) has_other_collapsed: bool,
     /// And this one's senders hear nothing.

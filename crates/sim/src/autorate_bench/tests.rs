@@ -1,4 +1,4 @@
-use sqm_core::autorate::Direction;
+use sqm_core::autorate::{Choice, Direction, Reason};
 use sqm_core::units::{Bytes, Rate};
 
 use super::trace::Load;
@@ -99,8 +99,8 @@ fn slowest_fall(name: &str, signals: Signals, seeds: impl Iterator<Item = u64>) 
 #[test]
 fn a_collapse_to_a_sixteenth_is_followed_within_a_second() {
     for signals in ALL_SIGNALS {
-        // One was once let go beside the other.
-        let slowest = slowest_fall("collapse", signals, (1..=5).chain([42]));
+        // One was once let go beside the other, and once never followed.
+        let slowest = slowest_fall("collapse", signals, (1..=5).chain([42, 157]));
         assert!(slowest <= Nanos::from_millis(1000), "{signals:?}: {slowest}");
     }
 }
@@ -255,6 +255,34 @@ fn a_path_that_becomes_a_little_longer_does_not_take_the_rate_down() {
 }
 
 /// What fills a buffer in a moment without any line says nothing of the line that is back.
+/// Every 15 s the path becomes longer or shorter by up to 12 ms and the line another: that is told from a queue before long.
+#[test]
+fn a_path_that_is_another_every_few_seconds_does_not_hold_the_rate_down() {
+    for signals in ALL_SIGNALS {
+        for seed in 1..=2 {
+            let starlink = Trace::named("starlink", seed).expect("the trace exists");
+            let mut vain_since = None;
+            run(&starlink, Contender::Sqm, signals, seed, &mut |moment| {
+                let Choice { rate, reason } = moment.decision.rates.ingress;
+                let is_cut = reason.is_cut() || matches!(reason, Reason::Drain { .. });
+                let is_vain =
+                    is_cut && rate < moment.capacity.ingress && moment.delay.ingress < Nanos::from_millis(2);
+                vain_since = if is_vain {
+                    vain_since.or(Some(moment.time))
+                } else {
+                    None
+                };
+                let vain = Nanos(moment.time.0 - vain_since.unwrap_or(moment.time).0);
+                assert!(
+                    vain <= Nanos::from_millis(3000),
+                    "{signals:?}, seed {seed}, at {}: {rate}, {reason}",
+                    moment.time
+                );
+            });
+        }
+    }
+}
+
 #[test]
 fn a_moment_without_a_line_costs_nothing_of_the_rate() {
     let at = |millis| START + Nanos::from_millis(millis);

@@ -26,8 +26,34 @@ const FAILING: u64 = 40_000_000;
 const CLEARLY_LESS: u64 = 950;
 /// Senders that our shaper holds back send no more than this of what it lets pass, thousandths.
 const OBEYS: u64 = 1150;
-/// A queue that stands for so long is made to go.
+/// A queue that stands for so long is made to go, by sending this share of the capacity, thousandths: what then stays is none.
 const STANDS: Nanos = Nanos::from_millis(1000);
+const TEST: u64 = 880;
+/// Senders obeyed in vain, if so many times as much as waits should have gone.
+const SURELY: u64 = 3;
+/// A path becomes longer by less than this.
+const SMALL: u64 = 15_000_000;
+
+impl Trial {
+    /// The rate at which a queue must go, once it is time to see whether it does.
+    ///
+    /// One that has not moved for long is tested below all that the line may carry, or less would never be sent than would show.
+    pub(super) fn test(&self, now: Instant, capacity: u64, view: &View) -> Option<u64> {
+        let stands = |reference: &Reference| view.sent.since(reference.point.sent) >= STANDS;
+        let level = self.reference.filter(stands).map(|reference| reference.level);
+        let carries = level.map_or(capacity, |level| level.min(capacity));
+        (now >= self.test_at).then(|| scale(carries, TEST, 1000))
+    }
+
+    /// Whether what is left of a round trip can only be the path's, if it is not this direction's.
+    fn is_nobodys(&self, queue: u64, view: &View) -> bool {
+        let is_since_peak = |obeyed: Reference| obeyed.point.sent > self.peak.sent;
+        queue < SMALL
+            && self.obeyed.is_some_and(is_since_peak)
+            && !view.losing_probes
+            && (view.may_rebase || view.is_others_too_small)
+    }
+}
 
 impl Law {
     /// A queue appears.
@@ -148,6 +174,12 @@ impl Law {
         if trial.reference.is_none() {
             trial.shown_at = now;
         }
+        let obeyed = self.times_obeyed(&mut trial.obeyed, point, view);
+        trial.is_helpless |= view.takes_turns && obeyed >= 1;
+        if view.takes_turns && obeyed >= SURELY && trial.is_nobodys(queue, view) {
+            self.change_path(now, queue);
+            return true;
+        }
         let level = self.level(now, &trial, reference.level, view);
         let reference = trial.reference.insert(Reference { level, ..reference });
         let passes = view.achieved.bits_per_sec();
@@ -165,7 +197,6 @@ impl Law {
             level: most,
             owed: 0,
         };
-        trial.is_helpless |= view.takes_turns && self.obeys_in_vain(&mut trial.obeyed, point, view);
         let margin = MOVED.max(reference.point.queue / 8);
         if queue + margin < reference.point.queue {
             *reference = next;
@@ -182,12 +213,11 @@ impl Law {
             trial.is_helpless = true;
             if !view.losing_probes && view.may_rebase {
                 let carries = self.capacity;
-                self.acquit(now);
+                self.change_path(now, queue);
                 if trial.has_followed {
                     self.capacity = carries;
                     self.rate = carries.unwrap_or(self.rate).min(self.rate);
                 }
-                self.reason = Reason::PathChanged { by: Nanos(queue) };
                 return true;
             }
         }
@@ -224,12 +254,13 @@ impl Law {
         }
     }
 
-    /// Whether a download's senders do what our shaper tells them, and the queue stays: it is not theirs.
+    /// How many times as much as waits should have gone since it was shortest, by how much less a download's senders send, who do
+    /// what our shaper tells them: what stays then is not theirs.
     ///
     /// While a queue of theirs is left at the line, as much arrives as that carries, whatever our shaper lets pass.
-    fn obeys_in_vain(&self, obeyed: &mut Option<Reference>, point: Point, view: &View) -> bool {
+    fn times_obeyed(&self, obeyed: &mut Option<Reference>, point: Point, view: &View) -> u64 {
         if self.direction == Direction::Egress {
-            return false;
+            return 0;
         }
         let new = Reference {
             point,
@@ -247,7 +278,7 @@ impl Law {
         if point.queue + MOVED < obeyed.point.queue {
             *obeyed = new;
         }
-        obeyed.owed > obeyed.point.queue + 3 * MOVED
+        obeyed.owed / (obeyed.point.queue + 3 * MOVED)
     }
 
     /// Whether the least rate has not made the queue less for a while: that rate the line is said to carry, so that what stays is
