@@ -25,6 +25,16 @@ fn the_same_seed_prints_the_same_twice() {
             .as_u64()
             .is_some_and(|bytes| bytes > 0)
     );
+    let bytes = |run: &Value| {
+        let of = |what| run[what].as_f64().expect("a number");
+        of("delivered_down_bytes") + of("delivered_up_bytes")
+    };
+    let more = 100.0 * (bytes(&runs[0]) / bytes(&runs[1]) - 1.0);
+    let said = report["varying"][0]["more_bytes_percent"].as_f64();
+    assert!(
+        said.is_some_and(|said| (said - more).abs() < 1e-6),
+        "{said:?} {more}"
+    );
 }
 
 #[test]
@@ -35,6 +45,7 @@ fn the_table_shows_ours_theirs_and_the_difference() {
     for word in ["sqm", "cake-autorate", "oracle", "difference"] {
         assert_eq!(text.matches(&format!(" {word} ")).count(), 1, "{word} in {text}");
     }
+    assert!(text.contains("\nall lines that vary: at least "), "{text}");
 }
 
 #[test]
