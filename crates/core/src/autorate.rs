@@ -42,6 +42,7 @@
 //! Unit tests with explicit times and property tests here; against modelled lines in `sqm-sim`, whose figures
 //! `docs/autorate.md` holds.
 
+mod blame;
 pub mod cake_autorate;
 mod evidence;
 mod law;
@@ -58,8 +59,9 @@ mod tests;
 use core::fmt;
 use core::ops::{Index, IndexMut};
 
+use blame::{Accused, Alone, Blame};
 use evidence::Evidence;
-use law::{AIM, AIM_EACH, Action, Law, MOVED};
+use law::{AIM, AIM_EACH, Action, Law};
 use load::Load;
 use view::View;
 
@@ -317,26 +319,6 @@ pub struct Autorate {
     accused: Accused,
 }
 
-/// Only one direction was loaded, and with what queue.
-#[derive(Clone, Copy, Debug)]
-struct Alone {
-    direction: Direction,
-    at: Instant,
-    queue: Nanos,
-}
-
-/// Who is cut for a longer round trip while both directions could have done it.
-#[derive(Clone, Copy, Debug)]
-enum Accused {
-    Nobody,
-    First(Direction),
-    /// The other one was cut before, and it did not help.
-    Second(Direction),
-    Both,
-    /// Each direction is known but for what only a silence says, which may be of either.
-    Either,
-}
-
 const SECOND: u64 = 1_000_000_000;
 /// A direction loaded less than this share of its rate for a while needs few probes.
 const ACTIVE_PERMILLE: u64 = 20;
@@ -360,32 +342,16 @@ const FORGET_AFTER: Nanos = Nanos::from_millis(600_000);
 const STALE: Nanos = Nanos::from_millis(500);
 /// A queue is gone so long after the last traffic to speak of.
 const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
-/// A download of which this much arrives, in thousandths of its rate, is held back by our shaper and not by the line.
-const FILLED: u64 = 950;
 /// As much of what senders may send fills a direction, or nearly so, thousandths.
 const NEARLY_FILLED: u64 = 900;
-/// A line that falls is noticed sooner than this.
-const NOT_FILLED: Nanos = Nanos::from_millis(700);
 /// Senders that fell silent within this time did so because of what they hear now.
 const FELL_SILENT: Nanos = Nanos::from_millis(500);
-/// A download of less than this, thousandths of what may pass, is held back by the line only if as much waits there as senders sent
-/// before they heard of it, or more than is usual otherwise: on a long path they come up to the line's rate slowly.
-const LESS: u64 = 850;
-const SHORT: Nanos = Nanos::from_millis(20);
 /// One of which as little arrives while it was loaded is held back by the line: no sender's own decrease is as deep.
 const STARVED: u64 = 500;
-/// A queue of acknowledgements of this much holds a download back.
-const STARVES: Nanos = Nanos::from_millis(15);
-/// More than this is what senders send before they hear of the shaper's drops.
-const OVERSHOT: u64 = 1080;
 /// How long a direction may explore before the other's turn, where only round trips are known.
 const TURN: Nanos = Nanos::from_millis(4000);
 /// A queue is heard of this long after a round trip: three of four votes.
 const SEEN_AFTER: Nanos = Nanos::from_millis(200);
-/// What its line carries was overestimated if a direction has a queue again so soon.
-const RETURNS: Nanos = Nanos::from_millis(1500);
-/// The same where the other one explores, which is as likely to have a queue.
-const RETURNS_SOON: Nanos = Nanos::from_millis(400);
 
 impl Autorate {
     /// A controller that starts at `now`, with what an earlier one learned.
@@ -538,176 +504,6 @@ impl Autorate {
         Nanos(scale(self.evidence.rtt().0, allowed - passes, passes)).min(QUEUE_LASTS)
     }
 
-    /// Whether this direction has to answer for a longer round trip.
-    fn blame(&self, direction: Direction) -> Blame {
-        let other = other(direction);
-        match (self.is_suspect(direction), self.is_suspect(other)) {
-            (true, false) => Blame::Alone,
-            (false, true) => Blame::None,
-            (true, true) => match self.accused {
-                Accused::First(accused) | Accused::Second(accused) if accused == direction => Blame::Alone,
-                Accused::Both | Accused::Either => Blame::Shared,
-                _ => Blame::None,
-            },
-            (false, false) if self.loads[direction].share() >= self.loads[other].share() => Blame::Alone,
-            (false, false) => Blame::None,
-        }
-    }
-
-    /// While both directions are loaded and only round trips are known: one is accused, and cut. If that does not help, it was
-    /// the other one, and if that does not help either, both.
-    fn accuse(&mut self) {
-        if !self.evidence.is_round_trip_only(self.now) {
-            // Each direction is known but for the probes that are overdue.
-            let [arrives, passes] = [
-                self.loads.ingress.latest().bits_per_sec(),
-                self.loads.ingress.allowed,
-            ];
-            let is_as_allowed = arrives >= scale(passes, STARVED, 1000);
-            // What is allowed to a download that has fallen far is hardly more than arrives.
-            let is_innocent =
-                !self.laws.ingress.has_collapsed() && (is_as_allowed || self.has_upload_queue());
-            self.accused = if is_innocent {
-                Accused::First(Direction::Egress)
-            } else {
-                Accused::Either
-            };
-            return;
-        }
-        match Direction::BOTH.map(|direction| self.is_suspect(direction)) {
-            [true, true] => {}
-            [false, true] => return self.accuse_only(Direction::Egress),
-            [true, false] => return self.accuse_only(Direction::Ingress),
-            [false, false] => return self.accused = Accused::Nobody,
-        }
-        let drains = Direction::BOTH.map(|direction| self.laws[direction].is_draining());
-        let first = || self.first_suspect().map_or(Accused::Nobody, Accused::First);
-        self.accused = match (self.accused, drains) {
-            (_, [false, false]) | (Accused::Either, [true, true]) => first(),
-            (Accused::Either, [false, true]) => Accused::First(Direction::Egress),
-            (Accused::Either, [true, false]) => Accused::First(Direction::Ingress),
-            (Accused::First(accused), _) if self.laws[accused].is_failing() => Accused::Both,
-            (Accused::First(accused), _) if self.laws[accused].is_stuck() => {
-                self.laws[accused].acquit(self.now);
-                Accused::Second(other(accused))
-            }
-            (Accused::Second(accused), _) if self.laws[accused].is_stuck() => Accused::Both,
-            (as_before, _) => as_before,
-        };
-    }
-
-    /// Only this one has the traffic for a queue. If cutting it does not help, it is the other's, whose traffic the line holds back.
-    fn accuse_only(&mut self, suspect: Direction) {
-        let other = other(suspect);
-        self.accused = if self.laws[suspect].is_stuck() && self.has_traffic(other) {
-            self.laws[suspect].acquit(self.now);
-            Accused::Second(other)
-        } else {
-            Accused::First(suspect)
-        };
-    }
-
-    /// Of two loaded directions the one whose queue a longer round trip must be.
-    ///
-    /// While the line holds a queue of the download, what arrives is less than what our shaper lets through. Where as much
-    /// arrives, it is the upload's; where more arrives than that, senders have just overshot, which our shaper is about to tell
-    /// them.
-    fn first_suspect(&self) -> Option<Direction> {
-        let arrives = self.loads.ingress.latest().bits_per_sec();
-        let passes = self.loads.ingress.allowed;
-        // Senders go on for a round trip when the line falls to what arrives now; when they stop, nothing waits.
-        let waits = scale(self.evidence.rtt().0, passes.saturating_sub(arrives), arrives);
-        // Nothing is left to be cut of one at its least rate.
-        let can_be_uploads = !self.laws.egress.is_at_least();
-        let is_starved = arrives < scale(passes, STARVED, 1000);
-        let is_little = arrives < scale(passes, LESS, 1000);
-        let is_short = if is_starved {
-            self.queue.0 < waits
-        } else {
-            is_little && self.queue.0 < waits.min(SHORT.0)
-        };
-        if arrives > scale(passes, OVERSHOT, 1000) {
-            None
-        } else if self.loads.ingress.has_just_begun(self.now) {
-            Some(Direction::Ingress)
-        } else if is_short || !self.loads.ingress.was_loaded_within(self.now, QUEUE_LASTS) {
-            Some(Direction::Egress)
-        } else if is_starved {
-            Some(Direction::Ingress)
-        } else if self.now.since(self.loads.ingress.filled_at) > NOT_FILLED
-            && self.loads.egress.share_lately() >= NEARLY_FILLED
-            && can_be_uploads
-        {
-            // The download has not had enough for a while to make a queue now.
-            Some(Direction::Egress)
-        } else if arrives >= scale(passes, FILLED, 1000)
-            && !self.laws.ingress.is_exploring()
-            && can_be_uploads
-        {
-            Some(Direction::Egress)
-        } else {
-            Some(self.likelier())
-        }
-    }
-
-    /// Nothing tells them apart but what they did: who explores makes a queue, and who has just had one has it again.
-    fn likelier(&self) -> Direction {
-        let is_heard_late = |at| self.now.since(at) < Nanos(self.evidence.rtt().0 + SEEN_AFTER.0);
-        // A queue that was there before the other one's load, and is no longer by now, was not made by that.
-        if let Some(alone) = self.alone
-            && is_heard_late(alone.at)
-            && self.queue.0 <= alone.queue.0 + MOVED
-        {
-            return alone.direction;
-        }
-        // What is heard so soon after a turn was made in the one before.
-        let turn = if is_heard_late(self.turn_began) {
-            other(self.turn)
-        } else {
-            self.turn
-        };
-        let [turns, others] = [turn, other(turn)].map(|direction| &self.laws[direction]);
-        let returns = |one: &Law, another: &Law, within| {
-            one.was_cut_within(self.now, within) && !another.was_cut_within(self.now, within)
-        };
-        let is_others = match (turns.is_exploring(), others.is_exploring()) {
-            (false, true) => !returns(turns, others, RETURNS_SOON),
-            (false, false) => returns(others, turns, RETURNS),
-            (true, _) => returns(others, turns, RETURNS_SOON),
-        };
-        let likely = if is_others { other(turn) } else { turn };
-        // Nothing is left to be cut of one at its least rate.
-        if self.laws[likely].is_at_least() {
-            other(likely)
-        } else {
-            likely
-        }
-    }
-
-    /// Whether the answers say that the upload has a queue, which starves a download of acknowledgements, and the download none.
-    fn has_upload_queue(&self) -> bool {
-        let [down, up] = Direction::BOTH.map(|direction| {
-            let vote = self.evidence.vote(direction, self.now, false);
-            vote.map_or(Nanos(0), |vote| vote.queue)
-        });
-        up > STARVES && up.0 > 2 * down.0
-    }
-
-    /// Whether it has the traffic to make a queue, or had it until the line held it back.
-    fn is_suspect(&self, direction: Direction) -> bool {
-        let load = &self.loads[direction];
-        // An ACK stream of the other direction is no load that a queue came from.
-        let remains = match direction {
-            Direction::Ingress => ACTIVE_PERMILLE * 3 / 2,
-            Direction::Egress => BUSY_PERMILLE / 4,
-        };
-        load.share().max(load.share_lately()) >= BUSY_PERMILLE
-            || load.has_just_begun(self.now)
-            || matches!(self.accused, Accused::Second(accused) if accused == direction)
-                && self.has_traffic(direction)
-            || load.was_loaded_within(self.now, QUEUE_LASTS) && load.share_lately() >= remains
-    }
-
     fn has_traffic(&self, direction: Direction) -> bool {
         self.loads[direction].share() >= BUSY_PERMILLE / 4
     }
@@ -780,14 +576,6 @@ impl Controller for Autorate {
             probes: self.probes(),
         }
     }
-}
-
-/// Who has to answer for a longer round trip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blame {
-    None,
-    Alone,
-    Shared,
 }
 
 const fn other(direction: Direction) -> Direction {
