@@ -10,7 +10,8 @@
 # With "echo" no reflector answers timestamps, so that it looks at connections, too; needs nft. With "udp" the reflectors are `sqm serve`.
 #
 # It is the processor's time of all threads of the daemon, which a busy machine makes a little longer, and User Mode Linux
-# (sqm lab) many times.
+# (sqm lab) many times. What else there is (hosts, and the network between them) has other processors if there are any: where its
+# packets interrupt the daemon, the kernel takes that for the daemon's time. The way of its probes through all hosts is in it.
 set -euo pipefail
 
 sqm=$(realpath "${1:?usage: $0 SQM [SECONDS [timestamps|echo|udp]]}")
@@ -42,6 +43,12 @@ for host in $hosts; do
     ip netns add "$name-$host"
     ip -n "$name-$host" link set lo up
 done
+# The daemon on the last processor, all else on the others.
+apart=
+if [ "$(nproc)" -gt 1 ]; then
+    taskset -cp "0-$(($(nproc) - 2))" $$ >/dev/null
+    apart="taskset -c $(($(nproc) - 1))"
+fi
 on() { local host=$1; shift; ip netns exec "$name-$host" "$@"; }
 wire() { # host, device, address, host, device, address
     # A packet of 64 KB from segmentation offload is none of a home line, and more than its token bucket lets through.
@@ -118,7 +125,8 @@ for host in server core; do
     ip netns exec "$name-$host" "$sqm" serve >/dev/null 2>&1 &
     processes+=" $!"
 done
-ip netns exec "$name-router" "$sqm" daemon --config "$work/config" --state-dir "$work/state" 2>"$work/log" &
+# shellcheck disable=SC2086
+ip netns exec "$name-router" $apart "$sqm" daemon --config "$work/config" --state-dir "$work/state" 2>"$work/log" &
 daemon=$!
 processes="$daemon $processes"
 until grep -q shaped "$work/log"; do

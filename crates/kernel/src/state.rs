@@ -4,7 +4,7 @@
 //! killed, half-way leaves the way back on record. The directory is on a file system that a restart empties, as it
 //! empties the kernel's queues.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -115,11 +115,16 @@ impl Store {
             }
         };
         let path = directory.join("lock");
-        let lock = match File::create(&path) {
+        // Not truncated: that would be a write to the disk, each time that rates change.
+        let open = || {
+            let mut how = OpenOptions::new();
+            how.write(true).create(true).truncate(false).open(&path)
+        };
+        let lock = match open() {
             // It is there but the first time.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 fs::create_dir_all(directory).map_err(at("make the directory of", directory))?;
-                File::create(&path)
+                open()
             }
             other => other,
         };

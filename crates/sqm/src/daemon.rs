@@ -180,6 +180,8 @@ impl Daemon {
             self.hear()?;
             self.carry_out_commands();
             self.follow_lines();
+            // The kernel tells of our own changes, too: not another round for that.
+            self.hear()?;
             self.end_trial();
             self.work();
             if watchdog.is_some_and(|half| monotonic().since(fed) >= nanos(half)) {

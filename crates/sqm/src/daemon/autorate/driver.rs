@@ -25,7 +25,7 @@ const IDLE_TICK: Nanos = Nanos::from_millis(500);
 /// Rates are written at most 20 times a second.
 const WRITES: Nanos = Nanos::from_millis(50);
 /// A change of less, in thousandths, is not worth a write, unless nothing follows it.
-const WORTH: u64 = 5;
+const WORTH: u64 = 10;
 const NOTHING_FOLLOWS: Nanos = Nanos::from_millis(1000);
 /// Cuts are told at most so often.
 const TELLS: Nanos = Nanos::from_millis(1000);

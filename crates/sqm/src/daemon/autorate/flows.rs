@@ -27,8 +27,8 @@ const MOST_FLOWS: usize = 8;
 /// So many segments of each that nothing has come back of, and so long.
 const MOST_SENT: usize = 64;
 const FORGET: Nanos = Nanos::from_millis(5000);
-/// Of each connection at most ten samples a second.
-const BETWEEN: Nanos = Nanos::from_millis(100);
+/// Of each connection at most twenty samples a second: they are read as often.
+const BETWEEN: Nanos = Nanos::from_millis(50);
 /// How long a far host's stamps are compared with our clock until it is known what they count.
 const LEARN: Nanos = Nanos::from_millis(1000);
 /// The data of a segment is no more than this, but for a few local networks.
@@ -427,16 +427,16 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_upload_tells_both_ways_ten_times_a_second_however_far_apart_its_segments_are() {
+    fn an_upload_tells_both_ways_twenty_times_a_second_however_far_apart_its_segments_are() {
         for micros_per_tick in [1000, 1] {
             let mut far = Far::new(micros_per_tick);
-            for n in 0..200 {
-                let (gap, more) = if n >= 100 { (12, 30) } else { (1, 0) };
-                far.upload(n * 50, gap, more);
+            for n in 0..400 {
+                let (gap, more) = if n >= 200 { (12, 30) } else { (1, 0) };
+                far.upload(n * 25, gap, more);
             }
             let seen = far.seen();
             // The first second is for its clock.
-            assert!((88..=92).contains(&seen.len()), "{}", seen.len());
+            assert!((176..=184).contains(&seen.len()), "{}", seen.len());
             assert_eq!(seen[0], (0, Some(0)));
             assert_eq!(seen[seen.len() - 1], (30, Some(0)), "a queue of the download");
         }

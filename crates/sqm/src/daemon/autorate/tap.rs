@@ -23,8 +23,9 @@ use crate::daemon::monotonic;
 const ALL: u16 = 3;
 /// `PACKET_OUTGOING` of `linux/if_packet.h`: what leaves.
 const OUTGOING: u32 = 4;
-/// So many segments a second each way are enough: ten of each connection that is followed.
-const ENOUGH: u64 = 80;
+/// So many a second, of what tells a direction's round trips apart, are enough: five of each connection that is followed. Of each,
+/// several segments pass.
+const ENOUGH: u64 = 40;
 /// Bytes of a download between two acknowledgements of ours, each with a stamp, and the length of what is told apart of an upload.
 const BETWEEN_STAMPS: u64 = 3000;
 const BETWEEN_ENDS: u64 = 1 << SEGMENT_BITS;
