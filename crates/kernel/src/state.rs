@@ -4,7 +4,7 @@
 //! killed, half-way leaves the way back on record. The directory is on a file system that a restart empties, as it
 //! empties the kernel's queues.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -117,8 +117,11 @@ impl Store {
         let path = directory.join("lock");
         // Not truncated: that would be a write to the disk, each time that rates change.
         let open = || {
-            let mut how = OpenOptions::new();
-            how.write(true).create(true).truncate(false).open(&path)
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
         };
         let lock = match open() {
             // It is there but the first time.

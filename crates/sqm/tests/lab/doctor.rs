@@ -137,7 +137,7 @@ fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
          for _ in $(seq 6); do
              found processor-bound >missed; [ -s missed ] || break
              doctor --facts; sed -n '/\"processors\"/,$p; /_now_/p' said >>missed; cat tested >>missed
-             kill -0 $test 2>/dev/null || load 30
+             kill -0 $test 2>/dev/null || { wait $test || { echo 'the load failed:'; cat tested; }; load 30; }
          done
          cat missed; wait $test
          configure; start; load 12; sleep 5; healthy 'rates that it can shape'; wait $test
