@@ -19,17 +19,23 @@ pub(crate) const CLOSE_CALL: f64 = 1.15;
 /// The last step there is time for is twice as large, but not larger than this, where it is no close call or not the first: better a
 /// little low than above the target.
 const LAST_STEP: f64 = 0.04;
-/// What stands in front of the line drains with what the download leaves over, and is about as many times shorter as that is wider to
-/// this power: on slow lines, where much must be left over, steps are larger, but no larger than this.
-const DRAINS: i32 = 3;
+/// What stands in front of the line drains with what the download leaves over, and is taken to be as many times shorter as that is
+/// wider to this power: on slow lines, where much must be left over, steps are larger, but no larger than this. A higher power makes
+/// too much of a look that was bad by chance.
+const DRAINS: i32 = 2;
 const LARGEST_STEP: f64 = 0.08;
 /// A download beside an upload begins with so much left over as its packets take of the room for them, a packet each way aside,
-/// times what one of them takes of this many milliseconds; but with no more than so large a share. That is what symmetric lines of 2
-/// to 10 Mbit/s need in the lab, at 40 ms: how flows of two or three packets meet is not to be had from figures.
+/// times what one of them takes of this many milliseconds: that is what symmetric lines of 2 to 10 Mbit/s need in the lab, at 40 ms.
+/// Where it is less than [`CALM`], it begins with the geometric mean of both: how flows of two or three packets meet is not to be had
+/// from figures, other lines need up to twice as much, and a little less than can be had is better than a target that does not hold.
+/// But it begins with no more than so large a share.
 const CALM_MS: f64 = 16.5;
+const CALM: f64 = 0.125;
 const MOST_AT_FIRST: f64 = 0.2;
 /// A step has helped if load adds no more than this share of what it added before.
 const HELPS: f64 = 0.97;
+/// Looks at the same rates differ by as much as a close call, and by this where full packets take long.
+const UNSTEADY: f64 = 1.3;
 /// Good and bad farther apart than this are halved, if what is good has some of the target to spare.
 const WIDE: f64 = 1.04;
 const SPARE: f64 = 0.8;
@@ -75,7 +81,8 @@ struct Bad {
 /// `limit_ms`.
 pub(crate) fn left_over_at_first(down_ms: f64, up_ms: f64, limit_ms: f64) -> f64 {
     let room_ms = limit_ms - down_ms - up_ms;
-    (down_ms / room_ms * down_ms / CALM_MS).min(MOST_AT_FIRST)
+    let needed = down_ms / room_ms * down_ms / CALM_MS;
+    needed.max((needed * CALM).sqrt()).min(MOST_AT_FIRST)
 }
 
 impl Lowering {
@@ -126,11 +133,16 @@ impl Lowering {
         next.is_some()
     }
 
+    /// Whether what is being tried is more than what was within the target last.
+    pub(crate) fn is_above_what_held(&self) -> bool {
+        self.good.is_some_and(|good| good < self.share)
+    }
+
     fn higher(&mut self, excess: f64, tries: u32) -> Option<f64> {
         self.good = Some(self.share);
         let untried = self.left_over.map(|_| 1.0);
         let bad = self.bad.map(|bad| bad.share).or(untried)?;
-        let is_worth = bad / self.share > WIDE && excess < SPARE && tries >= 2;
+        let is_worth = bad / self.share > WIDE && excess < SPARE && tries >= 1;
         is_worth.then(|| (self.share * bad).sqrt())
     }
 
@@ -143,8 +155,8 @@ impl Lowering {
             return None;
         }
         let has_helped = before.is_none_or(|before| excess <= before.excess * HELPS);
-        // Looks at the same rates differ by as much as a close call.
-        if good.is_none() && !has_helped && excess > CLOSE_CALL && self.has_upload {
+        let doubtful = self.left_over.map_or(CLOSE_CALL, |_| UNSTEADY);
+        if good.is_none() && !has_helped && excess > doubtful && self.has_upload {
             self.lowered = Lowered::Both;
         }
         Some(lower)
@@ -217,12 +229,14 @@ mod tests {
 
     #[test]
     fn where_packets_take_long_both_ways_the_download_begins_lower() {
-        // A packet of 1522 bytes each way at 10 and 3 Mbit/s; 15 and 1; and cells at 2.5 and 0.5.
+        // A packet of 1522 bytes each way at 10 and 3 Mbit/s; 3 and 1; 15 and 1; and cells at 2.5 and 0.5.
         for (down_ms, up_ms, limit_ms, expected) in [
-            (1.22, 1.22, 5.2, 0.033),
-            (4.06, 4.06, 16.9, 0.114),
-            (0.81, 12.2, 35.7, 0.002),
-            (5.6, 28.0, 78.7, 0.042),
+            (1.22, 1.22, 5.2, 0.064),
+            (4.06, 4.06, 16.9, 0.119),
+            (6.09, 6.09, 25.9, 0.164),
+            (4.06, 12.2, 35.7, 0.080),
+            (0.81, 12.2, 35.7, 0.015),
+            (5.6, 28.0, 78.7, 0.073),
             (12.2, 12.2, 50.0, 0.2),
         ] {
             let left_over = left_over_at_first(down_ms, up_ms, limit_ms);
@@ -246,6 +260,16 @@ mod tests {
     }
 
     #[test]
+    fn where_time_is_up_above_what_held_it_is_known() {
+        let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
+        assert!(lowering.judge(0.6, 1), "one try is enough to come back");
+        assert!(!lowering.judge(1.1, 0) && lowering.is_above_what_held());
+        let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
+        assert!(lowering.judge(0.6, 2) && !lowering.judge(0.7, 0) && !lowering.is_above_what_held());
+        assert!(!Lowering::new(true, true).is_above_what_held());
+    }
+
+    #[test]
     fn the_more_is_left_over_the_larger_are_the_steps() {
         let step = |at_first: f64, excess: f64| {
             let mut lowering = Lowering::new(true, true).beginning(0.015, at_first);
@@ -254,13 +278,18 @@ mod tests {
             1.0 - lowering.shares().down / first
         };
         assert!((step(0.0, 1.1) - 0.015).abs() < 1e-9 && (step(0.1, 1.02) - 0.015).abs() < 1e-9);
-        assert!((step(0.1, 1.1) - 0.033).abs() < 1e-3 && (step(0.1, 1.6) - 0.08).abs() < 1e-9);
+        assert!((step(0.1, 1.1) - 0.021).abs() < 1e-3 && (step(0.1, 1.6) - 0.08).abs() < 1e-9);
     }
 
     #[test]
     fn a_close_call_that_stays_one_is_no_reason_to_lower_the_upload() {
         let (shares, _) = settle_both(|_| 1.1, 10);
         assert_eq!(shares.up, 1.0);
+        // Where full packets take long, looks differ by more.
+        let mut slow = Lowering::new(true, true).beginning(0.015, 0.1);
+        assert!(slow.judge(1.1, 5) && slow.judge(1.25, 4));
+        assert_eq!(slow.shares().up, 1.0);
+        assert!(slow.judge(1.5, 3) && slow.shares().up < 1.0);
     }
 
     #[test]

@@ -132,6 +132,7 @@ pub(crate) struct Verification<'a> {
 }
 
 /// Where it ended.
+#[derive(Clone, Copy)]
 struct Settled {
     shares: Shares,
     /// Of the load.
@@ -221,6 +222,7 @@ impl Verification<'_> {
     ) -> Result<Settled, Trouble> {
         let (whom, full) = self.full();
         let mut lowering = self.lowering(rates);
+        let mut held = None::<Settled>;
         shape(rates.times(BEGINNING_SHARES)).map_err(Trouble::Shaping)?;
         view.until_load()?;
         view.look(BEGINNING)?;
@@ -238,15 +240,27 @@ impl Verification<'_> {
                 view.look_on(&mut seen, |seen| self.is_proof(seen, log))?;
                 is_to_go_on = self.judge(&mut lowering, &seen, rates, log);
             }
+            let added_ms = seen.p95_ms() - self.idle_ms;
+            let settled = Settled {
+                shares: before,
+                from,
+                to: view.elapsed(),
+            };
             if !is_to_go_on {
-                return Ok(Settled {
-                    shares: before,
-                    from,
-                    to: view.elapsed(),
-                });
+                // What was tried above rates that had held, until there was no time to look at those again.
+                let lower = held.filter(|_| lowering.is_above_what_held());
+                if lower.is_some() {
+                    log.say(
+                        whom,
+                        format!("{full}, load adds {added_ms:.1} ms: too much: what held before"),
+                    );
+                }
+                return Ok(lower.unwrap_or(settled));
+            }
+            if self.excess(&seen) <= 1.0 {
+                held = Some(settled);
             }
             let shares = lowering.shares();
-            let added_ms = seen.p95_ms() - self.idle_ms;
             let then = next_try(before, shares);
             log.say(whom, format!("{full}, load adds {added_ms:.1} ms: {then}"));
             shape(rates.times(shares)).map_err(Trouble::Shaping)?;

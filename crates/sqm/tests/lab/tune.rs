@@ -444,8 +444,11 @@ fn lines_that_nobody_named() {
 /// Slow both ways: a few full packets take what other lines are full for.
 #[test]
 #[ignore = "many lines; make nightly runs it"]
-fn slow_symmetric_lines_that_nobody_named() {
+fn slow_lines_that_nobody_named() {
     for line in [
+        unnamed("3/1", (3000, 300), (1000, 500), 40, 22),
+        unnamed("5/2", (5000, 300), (2000, 500), 40, 22),
+        unnamed("2/0.5", (2000, 300), (500, 500), 40, 22),
         unnamed("4/4", (4000, 300), (4000, 300), 40, 22),
         unnamed("3/3", (3000, 300), (3000, 300), 40, 22),
     ] {
