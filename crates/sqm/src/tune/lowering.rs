@@ -36,9 +36,8 @@ const MOST_AT_FIRST: f64 = 0.2;
 const HELPS: f64 = 0.97;
 /// Looks at the same rates differ by as much as a close call, and by this where full packets take long.
 const UNSTEADY: f64 = 1.3;
-/// Good and bad farther apart than this are halved, if what is good has some of the target to spare.
-const WIDE: f64 = 1.04;
-const SPARE: f64 = 0.8;
+/// Good and bad farther apart than this are halved, if what is good adds less than so much of what it may.
+const WIDE: [(f64, f64); 2] = [(1.04, 0.8), (1.02, 0.7)];
 /// No lower than this share of what was found.
 const LOWEST: f64 = 0.75;
 
@@ -142,8 +141,8 @@ impl Lowering {
         self.good = Some(self.share);
         let untried = self.left_over.map(|_| 1.0);
         let bad = self.bad.map(|bad| bad.share).or(untried)?;
-        let is_worth = bad / self.share > WIDE && excess < SPARE && tries >= 1;
-        is_worth.then(|| (self.share * bad).sqrt())
+        let is_worth = |(apart, spare)| bad / self.share > apart && excess < spare;
+        (tries > 0 && WIDE.into_iter().any(is_worth)).then(|| (self.share * bad).sqrt())
     }
 
     fn lower(&mut self, excess: f64, tries: u32) -> Option<f64> {
@@ -253,8 +252,8 @@ mod tests {
         let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
         let first = lowering.shares().down;
         assert!(lowering.judge(0.6, 4) && lowering.shares().down > first * 1.04);
-        assert!(lowering.judge(0.7, 3) && lowering.shares().down < 1.0);
-        assert!(!lowering.judge(0.7, 2), "close enough");
+        assert!(lowering.judge(0.65, 3) && lowering.shares().down < 1.0);
+        assert!(!lowering.judge(0.75, 2), "close enough");
         let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
         assert!(!lowering.judge(0.9, 3), "nothing to spare");
     }
