@@ -22,13 +22,13 @@ const LAST_STEP: f64 = 0.04;
 /// What stands in front of the line drains with what the download leaves over, and is taken to be as many times shorter as that is
 /// wider to this power: on slow lines, where much must be left over, steps are larger, but no larger than this. A higher power makes
 /// too much of a look that was bad by chance.
-const DRAINS: i32 = 2;
+const DRAINS: f64 = 1.5;
 const LARGEST_STEP: f64 = 0.08;
 /// A download beside an upload begins with so much left over as its packets take of the room for them, a packet each way aside,
 /// times what one of them takes of this many milliseconds: that is what symmetric lines of 2 to 10 Mbit/s need in the lab, at 40 ms.
-/// Where it is less than [`CALM`], it begins with the geometric mean of both: how flows of two or three packets meet is not to be had
-/// from figures, other lines need up to twice as much, and a little less than can be had is better than a target that does not hold.
-/// But it begins with no more than so large a share.
+/// Beside an upload of half its rate or less it begins with the geometric mean of that and [`CALM`], if that is more, and between
+/// these in between: how flows of two or three packets meet is not to be had from figures, such lines need up to twice as much, and a
+/// little less than can be had is better than a target that does not hold. But it begins with no more than so large a share.
 const CALM_MS: f64 = 16.5;
 const CALM: f64 = 0.125;
 const MOST_AT_FIRST: f64 = 0.2;
@@ -36,8 +36,12 @@ const MOST_AT_FIRST: f64 = 0.2;
 const HELPS: f64 = 0.97;
 /// Looks at the same rates differ by as much as a close call, and by this where full packets take long.
 const UNSTEADY: f64 = 1.3;
-/// Good and bad farther apart than this are halved, if what is good adds less than so much of what it may.
-const WIDE: [(f64, f64); 2] = [(1.04, 0.8), (1.02, 0.7)];
+/// Good and bad farther apart than this are halved, if what is good adds less than so much of what it may: the first where bad was
+/// tried, the second where it is what was found, as a look that was good by chance tells nothing of that.
+const WIDE: f64 = 1.04;
+const SPARE: f64 = 0.8;
+const WIDE_UNTRIED: f64 = 1.02;
+const SPARE_UNTRIED: f64 = 0.7;
 /// No lower than this share of what was found.
 const LOWEST: f64 = 0.75;
 
@@ -81,7 +85,9 @@ struct Bad {
 pub(crate) fn left_over_at_first(down_ms: f64, up_ms: f64, limit_ms: f64) -> f64 {
     let room_ms = limit_ms - down_ms - up_ms;
     let needed = down_ms / room_ms * down_ms / CALM_MS;
-    needed.max((needed * CALM).sqrt()).min(MOST_AT_FIRST)
+    let more = ((needed * CALM).sqrt() - needed).max(0.0);
+    let slower = (2.0 - 2.0 * down_ms / up_ms).clamp(0.0, 1.0);
+    (needed + more * slower).min(MOST_AT_FIRST)
 }
 
 impl Lowering {
@@ -139,10 +145,13 @@ impl Lowering {
 
     fn higher(&mut self, excess: f64, tries: u32) -> Option<f64> {
         self.good = Some(self.share);
-        let untried = self.left_over.map(|_| 1.0);
-        let bad = self.bad.map(|bad| bad.share).or(untried)?;
-        let is_worth = |(apart, spare)| bad / self.share > apart && excess < spare;
-        (tries > 0 && WIDE.into_iter().any(is_worth)).then(|| (self.share * bad).sqrt())
+        let (bad, wide, spare) = match (self.bad, self.left_over) {
+            (Some(bad), _) => (bad.share, WIDE, SPARE),
+            (None, Some(_)) => (1.0, WIDE_UNTRIED, SPARE_UNTRIED),
+            (None, None) => return None,
+        };
+        let is_worth = bad / self.share > wide && excess < spare && tries > 0;
+        is_worth.then(|| (self.share * bad).sqrt())
     }
 
     fn lower(&mut self, excess: f64, tries: u32) -> Option<f64> {
@@ -164,7 +173,7 @@ impl Lowering {
     fn step(&self, excess: f64, before: Option<Bad>, tries: u32) -> f64 {
         let (_, step) = STEPS[STEPS.partition_point(|(most, _)| *most < excess)];
         if let Some(left_over) = self.left_over {
-            let wider = left_over * (excess.powi(DRAINS) - 1.0);
+            let wider = left_over * (excess.powf(DRAINS) - 1.0);
             return step.max(wider.min(LARGEST_STEP));
         }
         last_step(step, excess, before, tries)
@@ -230,9 +239,10 @@ mod tests {
     fn where_packets_take_long_both_ways_the_download_begins_lower() {
         // A packet of 1522 bytes each way at 10 and 3 Mbit/s; 3 and 1; 15 and 1; and cells at 2.5 and 0.5.
         for (down_ms, up_ms, limit_ms, expected) in [
-            (1.22, 1.22, 5.2, 0.064),
-            (4.06, 4.06, 16.9, 0.119),
-            (6.09, 6.09, 25.9, 0.164),
+            (1.22, 1.22, 5.2, 0.033),
+            (4.06, 4.06, 16.9, 0.114),
+            (4.06, 5.41, 19.9, 0.103),
+            (4.06, 8.12, 26.2, 0.094),
             (4.06, 12.2, 35.7, 0.080),
             (0.81, 12.2, 35.7, 0.015),
             (5.6, 28.0, 78.7, 0.073),
@@ -277,7 +287,7 @@ mod tests {
             1.0 - lowering.shares().down / first
         };
         assert!((step(0.0, 1.1) - 0.015).abs() < 1e-9 && (step(0.1, 1.02) - 0.015).abs() < 1e-9);
-        assert!((step(0.1, 1.1) - 0.021).abs() < 1e-3 && (step(0.1, 1.6) - 0.08).abs() < 1e-9);
+        assert!((step(0.1, 1.2) - 0.0315).abs() < 1e-3 && (step(0.1, 1.9) - 0.08).abs() < 1e-9);
     }
 
     #[test]
