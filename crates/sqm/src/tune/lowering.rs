@@ -36,8 +36,8 @@ const MOST_AT_FIRST: f64 = 0.2;
 const HELPS: f64 = 0.97;
 /// Looks at the same rates differ by as much as a close call, and by this where full packets take long.
 const UNSTEADY: f64 = 1.3;
-/// Good and bad farther apart than this are halved, if what is good adds less than so much of what it may: the first where bad was
-/// tried, the second where it is what was found, as a look that was good by chance tells nothing of that.
+/// Good and bad farther apart than this are halved, if what is good adds less than so much of what it may. Where bad was never tried,
+/// but is what was found, closer ones are, too, but not for a look that may have been good by chance.
 const WIDE: f64 = 1.04;
 const SPARE: f64 = 0.8;
 const WIDE_UNTRIED: f64 = 1.02;
