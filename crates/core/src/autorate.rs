@@ -61,7 +61,7 @@ use core::ops::{Index, IndexMut};
 
 use blame::{Accused, Alone, Blame};
 use evidence::Evidence;
-use law::{AIM, AIM_EACH, Action, Law};
+use law::{AIM, AIM_BESIDE, AIM_TOGETHER, Action, Law};
 use load::Load;
 use view::View;
 
@@ -454,6 +454,7 @@ impl Autorate {
             is_overdue: vote.is_some_and(|vote| vote.is_overdue),
             expected: self.expected(direction),
             aim: self.aim(direction),
+            is_beside: self.is_beside(direction),
             rtt: self.evidence.rtt(),
             losing_probes: self.evidence.is_losing_probes(),
             achieved: load.achieved(),
@@ -481,15 +482,23 @@ impl Autorate {
 
     /// The queue that a direction may keep. A round trip has, besides, what the other one may keep of its own.
     fn aim(&self, direction: Direction) -> Nanos {
-        if !self.has_traffic(other(direction)) {
-            AIM
-        } else if self.evidence.is_agreed_on(direction, self.now) {
-            AIM_EACH
-        } else if self.evidence.knows(direction, self.now) {
+        let is_agreed_on = self.evidence.is_agreed_on(direction, self.now);
+        if self.is_beside(direction) {
+            AIM_BESIDE
+        } else if is_agreed_on {
+            self.laws[direction].aim()
+        } else if self.evidence.knows(direction, self.now) || !self.has_traffic(other(direction)) {
             AIM
         } else {
-            Nanos(AIM.0 + AIM_EACH.0)
+            AIM_TOGETHER
         }
+    }
+
+    /// Whether it is an upload in whose queue the acknowledgements of a download would wait, and known for sure.
+    fn is_beside(&self, direction: Direction) -> bool {
+        direction == Direction::Egress
+            && self.has_traffic(Direction::Ingress)
+            && self.evidence.is_agreed_on(direction, self.now)
     }
 
     /// The queue that senders make of what is under way when the line falls to what passes now.

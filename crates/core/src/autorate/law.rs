@@ -37,6 +37,8 @@ pub(super) struct Law {
     pace: u64,
     /// By how much what was found differs from what was found before, averaged, thousandths.
     unrest: u64,
+    /// The same without falls and rises to elsewhere, millionths.
+    dips: u64,
     /// How long growth waits after a queue: longer where the same capacity is found again and again.
     hold: Nanos,
     hold_until: Instant,
@@ -116,8 +118,19 @@ struct Trial {
 
 /// The queue that is aimed at, above noise: enough to know that the line is busy. It is the target of CoDel (RFC 8289).
 pub(super) const AIM: Nanos = Nanos::from_millis(5);
-/// The same where both directions are loaded and known apart, by more than one path: a round trip has both queues.
-pub(super) const AIM_EACH: Nanos = Nanos::from_micros(1500);
+/// Of an upload beside a download, where they are told apart by more than one path: its queue comes and goes in the round trips
+/// of the download, whose senders then do not fill what they may.
+pub(super) const AIM_BESIDE: Nanos = Nanos::from_micros(1500);
+/// And after a queue it begins again with this of what was found, thousandths.
+const BESIDE: u64 = 970;
+/// Where they are not told apart: both queues together.
+pub(super) const AIM_TOGETHER: Nanos = Nanos::from_micros(6500);
+/// A restless line is kept busy through its dips by a queue of as much as its unrest takes away in this time.
+const DIP: Nanos = Nanos::from_millis(100);
+/// A change by more, thousandths, is no dip: the line fell or rose to another place.
+const JUMP: u64 = 500;
+/// No dip counts for more than this, thousandths.
+const DIP_MOST: u64 = 150;
 /// A queue of less than [`AIM`] must last for this long to be believed: as what several votes say, none of whose probes is another's.
 const LASTS: Nanos = Nanos::from_millis(300);
 /// A queue too small to cut for that lasts for so long may as well be a path that became a little longer: growing shows which.
@@ -200,6 +213,7 @@ impl Law {
             capacity: None,
             pace: QUICK,
             unrest: 0,
+            dips: 0,
             hold: HOLD_MIN,
             hold_until: now,
             found: None,
@@ -223,6 +237,11 @@ impl Law {
     /// What a packet of full size takes.
     pub(super) fn wire(&self) -> Nanos {
         Nanos(scale(MTU_BITS, SECOND, self.rate))
+    }
+
+    /// The queue that keeps a line busy that is as restless as this one.
+    pub(super) fn aim(&self) -> Nanos {
+        Nanos(AIM.0 + scale(self.dips, DIP.0, 1_000_000))
     }
 
     /// Whether it is as fast as what is known to be good, or faster.
@@ -561,6 +580,8 @@ impl Law {
         if let Some(found) = self.found {
             let change = scale(found.abs_diff(capacity), 1000, capacity).min(1000);
             self.unrest = self.unrest - self.unrest / 4 + change / 4;
+            let dip = if change > JUMP { 0 } else { change.min(DIP_MOST) };
+            self.dips = self.dips - self.dips / 4 + dip * 1000 / 4;
         }
         let unrest = if view.takes_turns { self.unrest } else { 0 };
         let pace = SLOW + scale(unrest, UNREST, 1000);
@@ -569,7 +590,12 @@ impl Law {
         self.note_most(now, capacity);
         self.hold_until = now + self.hold;
         self.capacity = Some(capacity);
-        self.rate = capacity.min(trial.before);
+        let place = if view.is_beside {
+            scale(capacity, BESIDE, 1000)
+        } else {
+            capacity
+        };
+        self.rate = place.min(trial.before);
         if trial.is_shared && self.direction == Direction::Ingress && !has_collapsed {
             // The upload is estimated better, so it keeps its cut while the download tries whether it was innocent.
             self.rate = self.rate.max(scale(trial.before, 900, 1000));

@@ -177,6 +177,54 @@ fn queued(bench: &mut Bench, percent: u64) -> Rate {
     bench.ingress().rate
 }
 
+/// What an upload has after a queue of its own that came and went, beside so much of a download.
+fn upload_after_a_queue(download: u64) -> Rate {
+    let mut bench = one_way();
+    bench.load = Both {
+        ingress: download,
+        egress: 100,
+    };
+    bench.run(4000);
+    for millis in [10, 20, 20, 10, 0] {
+        bench.upload_delay = Some(Nanos::from_millis(millis));
+        bench.run(100);
+    }
+    while bench.decision.rates.egress.reason != Reason::Steady {
+        bench.step();
+    }
+    bench.decision.rates.egress.rate
+}
+
+#[test]
+fn an_upload_beside_a_download_stays_below_what_was_found() {
+    let [alone, beside] = [1, 100].map(upload_after_a_queue);
+    // A shorter queue is let stand, too; that alone is less than four hundredths.
+    assert!(
+        beside.bits_per_sec() <= alone.bits_per_sec() / 100 * 95,
+        "{alone} {beside}"
+    );
+}
+
+#[test]
+fn a_restless_line_may_keep_a_longer_queue() {
+    // Too much for a line that carries the same each time, and not for one with dips.
+    let is_cut_for_8_ms = |found: [u64; 6]| {
+        let mut bench = one_way();
+        for percent in found {
+            queued(&mut bench, percent);
+            bench.load.ingress = 100;
+            bench.run(4000);
+        }
+        bench.delay = [Nanos::from_millis(8); 6];
+        (0..12).any(|_| {
+            bench.step();
+            bench.ingress().reason.is_cut()
+        })
+    };
+    assert!(is_cut_for_8_ms([95; 6]));
+    assert!(!is_cut_for_8_ms([95, 80, 95, 80, 95, 80]));
+}
+
 #[test]
 fn a_load_that_begins_after_a_rest_may_have_what_the_line_carried_lately() {
     let mut bench = loaded();

@@ -19,6 +19,8 @@ pub(super) struct View {
     pub(super) expected: Nanos,
     /// The queue to aim at.
     pub(super) aim: Nanos,
+    /// Whether it is an upload whose queue a download would feel.
+    pub(super) is_beside: bool,
     /// Of the nearest path, without a queue.
     pub(super) rtt: Nanos,
     pub(super) losing_probes: bool,

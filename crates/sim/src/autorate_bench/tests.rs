@@ -223,6 +223,23 @@ fn three_tenths_less_delay_than_cake_autorate_on_every_varying_line() {
     }
 }
 
+/// Told the directions apart, cake-autorate fills the line by a standing queue, so that it is the harder one to beat in bytes. Of lte
+/// the oracle carries no twentieth more.
+#[test]
+fn a_twentieth_more_is_carried_than_by_cake_autorate_where_one_way_delays_are_known() {
+    let varying = Trace::all(SEED).into_iter().filter(|trace| trace.varies);
+    for trace in varying.filter(|trace| trace.name != "lte") {
+        let [ours, theirs] = [Contender::Sqm, Contender::CakeAutorate]
+            .map(|contender| figures(&trace, contender, Signals::OneWay).delivered)
+            .map(|delivered| delivered.ingress.0 + delivered.egress.0);
+        assert!(
+            ours * 100 >= theirs * 105,
+            "{}: {ours} bytes against {theirs}",
+            trace.name
+        );
+    }
+}
+
 /// A path that becomes longer by less than what is cut for has the delay of a small queue, which no cut shortens: each one let less
 /// arrive, which was then taken for what the line carries.
 #[test]
