@@ -14,9 +14,10 @@
 //!   than reflectors confirm, if there are any: its far end may wait behind another line. Of a round trip a direction has what the other is not known to have.
 //! * **Capacity.** While there is a queue, the line is busy: what arrives from it is what it carries, and of what is sent
 //!   to it it carries `sent * time / (time + growth of the delay)`. The rate is that, less what empties the queue down to
-//!   5 ms in a tenth of a second or two; down to 1.5 ms each where both directions are loaded and several paths tell
-//!   them apart, to 6.5 ms together where nothing does. A download keeps seven tenths of it: its queue goes as senders
-//!   reduce, once in a round trip, of which our own queue would be a part.
+//!   5 ms in a tenth of a second or two, to 6.5 ms together where both directions are loaded and nothing tells them apart.
+//!   Where several paths do, an upload beside a download keeps 1.5 ms, as that one's acknowledgements wait in its queue, and
+//!   begins again a little lower; and a restless line as much more as its dips take away. A download keeps seven tenths of
+//!   the rate: its queue goes as senders reduce, once in a round trip, of which our own queue would be a part.
 //! * **A fall.** When senders fall silent and probes are overdue, the line is taken to carry what still passes, and all that
 //!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it; never far before it is heard of.
