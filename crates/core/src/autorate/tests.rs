@@ -189,10 +189,12 @@ fn upload_after_a_queue(download: u64) -> Rate {
         bench.upload_delay = Some(Nanos::from_millis(millis));
         bench.run(100);
     }
-    while bench.decision.rates.egress.reason != Reason::Steady {
+    let after = (0..40).find_map(|_| {
         bench.step();
-    }
-    bench.decision.rates.egress.rate
+        let upload = bench.decision.rates.egress;
+        (upload.reason == Reason::Steady).then_some(upload.rate)
+    });
+    after.expect("the queue is gone")
 }
 
 #[test]
