@@ -11,6 +11,7 @@
 mod figures;
 mod oracle;
 mod trace;
+mod unshaped;
 mod world;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ use sqm_core::autorate::{Autorate, Both, Controller, Decision, Learned};
 use sqm_core::units::{Instant, Nanos};
 
 use oracle::Oracle;
+use unshaped::Unshaped;
 use world::{Pilot, World};
 
 pub use figures::{Figures, Recovery};
@@ -49,11 +51,13 @@ pub enum Contender {
     CakeAutorate,
     /// Told the line's rate and queue, a round trip late: about the best that is possible.
     Oracle,
+    /// Nobody: the line and its buffers alone.
+    Unshaped,
 }
 
 impl Contender {
     /// All, as printed.
-    pub const ALL: [Self; 3] = [Self::Sqm, Self::CakeAutorate, Self::Oracle];
+    pub const ALL: [Self; 4] = [Self::Sqm, Self::CakeAutorate, Self::Oracle, Self::Unshaped];
 
     /// As printed.
     pub const fn name(self) -> &'static str {
@@ -61,6 +65,7 @@ impl Contender {
             Self::Sqm => "sqm",
             Self::CakeAutorate => "cake-autorate",
             Self::Oracle => "oracle",
+            Self::Unshaped => "unshaped",
         }
     }
 }
@@ -93,6 +98,7 @@ pub fn run(
         }
         Contender::CakeAutorate => Pilot::Controller(Box::new(CakeAutorate::new(START, bounds))),
         Contender::Oracle => Pilot::Oracle(Oracle::new(bounds, trace.rtt)),
+        Contender::Unshaped => Pilot::Controller(Box::new(Unshaped)),
     };
     World::new(trace, pilot, signals, seed).run(observe)
 }

@@ -19,7 +19,7 @@ fn the_same_seed_prints_the_same_twice() {
     let report: Value = serde_json::from_slice(&once.stdout).expect("JSON");
     let runs = report["runs"].as_array().expect("a list");
     let controllers: Vec<_> = runs.iter().map(|run| &run["controller"]).collect();
-    assert_eq!(controllers, ["sqm", "cake-autorate", "oracle"]);
+    assert_eq!(controllers, ["sqm", "cake-autorate", "oracle", "unshaped"]);
     assert!(
         runs[0]["delivered_down_bytes"]
             .as_u64()
@@ -42,7 +42,7 @@ fn the_table_shows_ours_theirs_and_the_difference() {
     let output = bench(&["--trace", "collapse", "--signals", "echo"]);
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(text.starts_with("signals: echo\n"), "{text}");
-    for word in ["sqm", "cake-autorate", "oracle", "difference"] {
+    for word in ["sqm", "cake-autorate", "oracle", "unshaped", "difference"] {
         assert_eq!(text.matches(&format!(" {word} ")).count(), 1, "{word} in {text}");
     }
     assert!(text.contains("\nall lines that vary: at least "), "{text}");

@@ -223,8 +223,8 @@ fn three_tenths_less_delay_than_cake_autorate_on_every_varying_line() {
     }
 }
 
-/// Told the directions apart, cake-autorate fills the line by a standing queue, so that it is the harder one to beat in bytes. Of lte
-/// the oracle carries no twentieth more.
+/// Told the directions apart, cake-autorate fills the line by a standing queue, so that it is the harder one to beat in bytes. Lte is
+/// left out: to carry a twentieth more there takes a longer queue than ours (docs/autorate.md).
 #[test]
 fn a_twentieth_more_is_carried_than_by_cake_autorate_where_one_way_delays_are_known() {
     let varying = Trace::all(SEED).into_iter().filter(|trace| trace.varies);

@@ -25,8 +25,8 @@ enum Command {
     Bench(Bench),
 }
 
-/// Run our controller, cake-autorate's arithmetic and one that is told the truth a round trip late on the same modelled lines, in
-/// virtual time.
+/// Run our controller, cake-autorate's arithmetic, one that is told the truth a round trip late and none at all on the same modelled
+/// lines, in virtual time.
 ///
 /// The same seed gives the same figures, byte for byte, on every machine. docs/autorate.md explains the traces, the
 /// model and its limits.
@@ -264,7 +264,7 @@ fn millis(span: Nanos) -> f64 {
     span.0 as f64 / 1e6
 }
 
-/// The runs of one kind of signals: for each trace ours, cake-autorate's, and that of who knows the truth.
+/// The runs of one kind of signals: for each trace ours, cake-autorate's, that of who knows the truth, and the line without any.
 fn table(signals: SignalsArg, runs: &[Run]) -> String {
     let mut text = format!("signals: {}\n", signals.name());
     text += "trace        controller      >30 ms  p95 load  delivered  use down/up  false cuts  fall s  rise s  probes\n";

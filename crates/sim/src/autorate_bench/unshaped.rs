@@ -1,0 +1,27 @@
+//! What the line does by itself: what a controller's bytes and delay are to be measured by.
+
+use sqm_core::autorate::{Both, Choice, Controller, Decision, Probes, Reason, Sample};
+use sqm_core::units::{Instant, Rate};
+
+/// Shapes nothing, and asks nobody.
+#[derive(Debug)]
+pub(super) struct Unshaped;
+
+/// No line is as fast, so that no queue is ours.
+const RATE: Rate = Rate::from_kbits_per_sec(10_000_000);
+
+impl Controller for Unshaped {
+    fn step(&mut self, _: Instant, _: &[Sample]) -> Decision {
+        let choice = Choice {
+            rate: RATE,
+            reason: Reason::Start,
+        };
+        Decision {
+            rates: Both {
+                ingress: choice,
+                egress: choice,
+            },
+            probes: Probes::Off,
+        }
+    }
+}
