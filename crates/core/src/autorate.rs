@@ -456,6 +456,7 @@ impl Autorate {
             expected: self.expected(direction),
             aim: self.aim(direction),
             is_beside: self.is_beside(direction),
+            is_reflected: self.evidence.is_reflected(direction, self.now),
             rtt: self.evidence.rtt(),
             losing_probes: self.evidence.is_losing_probes(),
             achieved: load.achieved(),
@@ -463,6 +464,7 @@ impl Autorate {
             latest: load.latest(),
             loaded,
             has_just_begun: load.has_just_begun(self.now),
+            had_gap: load.had_gap(),
             has_rested: load.has_rested(self.now),
             busy: load.share() >= BUSY_PERMILLE,
             active: self.now.since(load.active_at) <= QUEUE_LASTS,
@@ -483,10 +485,9 @@ impl Autorate {
 
     /// The queue that a direction may keep. A round trip has, besides, what the other one may keep of its own.
     fn aim(&self, direction: Direction) -> Nanos {
-        let is_agreed_on = self.evidence.is_agreed_on(direction, self.now);
         if self.is_beside(direction) {
             AIM_BESIDE
-        } else if is_agreed_on {
+        } else if self.evidence.is_reflected(direction, self.now) {
             self.laws[direction].aim()
         } else if self.evidence.knows(direction, self.now) || !self.has_traffic(other(direction)) {
             AIM

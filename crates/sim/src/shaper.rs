@@ -1,7 +1,6 @@
 //! The shaper that a controller drives: `sqm_core`'s fq_codel at a rate that changes.
 //!
-//! Bulk flows stand in the queue. Sparse traffic (an ACK, a probe, a packet of a game) would be the first to leave it, so
-//! it is not queued at all: it waits for the packet on the wire and takes its own time.
+//! All that passes stands in its queues, also what is sparse (an ACK, a probe, a packet of a game) and is the first to leave them.
 
 use sqm_core::flow_hash::HashKey;
 use sqm_core::fq_codel::FqCodel;
@@ -45,7 +44,7 @@ impl<P: Packet> Shaper<P> {
         self.sent
     }
 
-    /// Takes in a packet of a bulk flow.
+    /// Takes in a packet.
     pub fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>) {
         self.queue.enqueue(packet, now, drops);
     }
@@ -55,7 +54,7 @@ impl<P: Packet> Shaper<P> {
         (self.queue.backlog().packets > 0).then(|| self.free_at.max(now))
     }
 
-    /// Sends the next packet of a bulk flow, if the wire is free.
+    /// Sends the next packet, if the wire is free.
     pub fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
         if self.free_at > now {
             return None;
@@ -63,26 +62,21 @@ impl<P: Packet> Shaper<P> {
         let Dequeued::Packet(packet) = self.queue.dequeue(now, drops) else {
             return None;
         };
-        self.transmit(now, Bytes(packet.len().into()));
+        let size = Bytes(packet.len().into());
+        self.free_at = now + self.takes(size);
+        self.sent.0 += size.0;
         Some(packet)
     }
 
-    /// Sends a packet of sparse traffic and says when it has left.
-    pub fn send_sparse(&mut self, now: Instant, size: Bytes) -> Instant {
-        self.transmit(self.free_at.max(now), size);
-        self.free_at
-    }
-
-    /// How long sparse traffic would wait.
+    /// How long sparse traffic would wait: for what is on the wire.
     pub fn sparse_delay(&self, now: Instant) -> Nanos {
         self.free_at.since(now)
     }
 
-    fn transmit(&mut self, start: Instant, size: Bytes) {
+    fn takes(&self, size: Bytes) -> Nanos {
         let bits = u128::from(size.0) * 8 * 1_000_000_000;
         let nanos = bits.div_ceil(u128::from(self.rate.bits_per_sec().max(1)));
-        self.free_at = start + Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        self.sent.0 += size.0;
+        Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
@@ -142,11 +136,7 @@ mod tests {
         assert_eq!(sent, [Full(0, 0), Full(0, 1), Full(1, 0), Full(0, 2)]);
         assert_eq!(now, START + Nanos::from_millis(3));
         assert_eq!(shaper.sparse_delay(now), Nanos::from_millis(1));
-        assert_eq!(
-            shaper.send_sparse(now, Bytes(1500)),
-            START + Nanos::from_millis(5)
-        );
-        assert_eq!(shaper.sent(), Bytes(7500));
+        assert_eq!(shaper.sent(), Bytes(6000));
     }
 
     #[test]

@@ -21,12 +21,20 @@ pub struct Sender {
     epoch: u32,
     rtt_least: Option<Nanos>,
     rtt_smoothed: Nanos,
-    /// Successive round trips that say the pipe is full.
-    delayed: u32,
+    round: Round,
     cubic: Option<Cubic>,
     window_max: f64,
     progress_at: Instant,
     timeout: Nanos,
+}
+
+/// A window's worth of answers.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The first sequence of the next one.
+    ends: u64,
+    answers: u32,
+    least: Nanos,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +66,11 @@ const C: f64 = 0.4;
 /// RFC 6298's least timeout is 1 s.
 const TIMEOUT: Nanos = Nanos::from_millis(1000);
 const TIMEOUT_MAX: Nanos = Nanos::from_millis(60_000);
-/// HyStart (RFC 9406): a round trip longer by an eighth, within these, eight times.
+/// HyStart (RFC 9406 section 4.2): slow start ends when the least round trip of a round, of so many answers at least, is longer by
+/// an eighth, within these. The least, as those behind it in a burst wait for each other.
+const ANSWERS: u32 = 8;
 const DELAY_LEAST: u64 = 4_000_000;
 const DELAY_MOST: u64 = 16_000_000;
-const DELAYED: u32 = 8;
 
 impl Sender {
     /// A flow that has nothing to send yet.
@@ -77,7 +86,11 @@ impl Sender {
             epoch: 0,
             rtt_least: None,
             rtt_smoothed: Nanos(0),
-            delayed: 0,
+            round: Round {
+                ends: 0,
+                answers: 0,
+                least: Nanos(0),
+            },
             cubic: None,
             window_max: 0.0,
             progress_at: Instant(0),
@@ -94,7 +107,7 @@ impl Sender {
             self.cubic = None;
             self.progress_at = now;
             self.timeout = TIMEOUT;
-            self.delayed = 0;
+            self.round.ends = self.next_sequence;
         }
         self.active = active;
     }
@@ -141,14 +154,26 @@ impl Sender {
         self.timeout = TIMEOUT.max(Nanos(self.rtt_smoothed.0 * 2));
         if self.window < self.slow_start_threshold {
             self.window += 1.0;
+            self.note_round(ticket, rtt);
             let limit = least.0 + (least.0 / 8).clamp(DELAY_LEAST, DELAY_MOST);
-            self.delayed = if rtt.0 > limit { self.delayed + 1 } else { 0 };
-            if self.delayed >= DELAYED {
+            if self.round.answers >= ANSWERS && self.round.least.0 > limit {
                 self.slow_start_threshold = self.window;
             }
         } else if self.excess <= 0.0 {
             self.grow(now);
         }
+    }
+
+    fn note_round(&mut self, ticket: Ticket, rtt: Nanos) {
+        if ticket.sequence >= self.round.ends {
+            self.round = Round {
+                ends: self.next_sequence,
+                answers: 0,
+                least: rtt,
+            };
+        }
+        self.round.answers += 1;
+        self.round.least = self.round.least.min(rtt);
     }
 
     /// A packet was found missing.
@@ -260,6 +285,29 @@ mod tests {
         second[2..].iter().for_each(|ticket| sender.on_ack(now, *ticket));
         // 20 * 0.7, and what little CUBIC adds once it is there.
         assert_eq!(sender.window as u32, 14);
+    }
+
+    #[test]
+    fn slow_start_ends_when_all_of_a_round_were_late_and_not_for_the_tail_of_a_burst() {
+        let mut sender = Sender::new();
+        let mut now = Instant(1_000_000_000);
+        sender.set_active(true, now);
+        let round = |sender: &mut Sender, now: Instant, least: u64| {
+            let tickets = sent(sender, now);
+            let answered = |index: u64| now + Nanos::from_millis(least + index);
+            for (ticket, index) in tickets.iter().zip(0..) {
+                sender.on_ack(answered(index), *ticket);
+            }
+            answered(tickets.len() as u64)
+        };
+        now = round(&mut sender, now, 20);
+        now = round(&mut sender, now, 20);
+        assert_eq!(sender.window as u32, 40);
+        now = round(&mut sender, now, 25);
+        assert!(sender.window < 50.0, "{}", sender.window);
+        let before = sender.window;
+        round(&mut sender, now, 20);
+        assert!(sender.window < before + 2.0, "{}", sender.window);
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn the_table_shows_ours_theirs_and_the_difference() {
     for word in ["sqm", "cake-autorate", "oracle", "unshaped", "difference"] {
         assert_eq!(text.matches(&format!(" {word} ")).count(), 1, "{word} in {text}");
     }
-    assert!(text.contains("\nall lines that vary: at least "), "{text}");
+    assert!(text.contains("\nall lines that vary, in sum: "), "{text}");
 }
 
 #[test]

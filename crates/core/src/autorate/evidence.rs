@@ -156,6 +156,17 @@ impl Evidence {
         kind == Kind::OneWay && voters >= ENOUGH
     }
 
+    /// Whether more than one reflector tells of a direction by itself: sooner, and more often, than flows do.
+    pub(super) fn is_reflected(&self, direction: Direction, now: Instant) -> bool {
+        let telling = self.paths.iter().filter(|path| {
+            path.kind == Kind::OneWay
+                && !path.id.is_flow()
+                && path.is_trusted()
+                && path.is_recent(direction, now)
+        });
+        telling.count() >= ENOUGH
+    }
+
     /// Whether nothing that counts tells the directions apart.
     pub(super) fn is_round_trip_only(&self, now: Instant) -> bool {
         !Direction::BOTH
@@ -205,9 +216,10 @@ impl Evidence {
         let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-LONGEST, LONGEST)));
         let index = self.index(id, kind, at);
         self.paths[index].add(at, sent, delays, kind, self.rests);
-        // The vote of all of its kind, or nobody could win back what it lost; a round trip and one way are never the same.
+        // The vote of all of its kind, or nobody could win back what it lost; a round trip and one way are never the same. What is not
+        // answered yet is no vote here: it would be one on both directions, and contradict every answer on that without a queue.
         let votes = Direction::BOTH.map(|direction| {
-            let (ballots, voting) = self.ballots(direction, now, true, |_| true);
+            let (ballots, voting) = self.ballots(direction, now, false, |_| true);
             second_smallest(&ballots).filter(|_| voting == kind)
         });
         if votes.iter().any(Option::is_some) {

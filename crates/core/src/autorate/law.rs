@@ -125,10 +125,11 @@ pub(super) const AIM_BESIDE: Nanos = Nanos::from_micros(1500);
 const BESIDE: u64 = 970;
 /// Where they are not told apart: both queues together.
 pub(super) const AIM_TOGETHER: Nanos = Nanos::from_micros(6500);
-/// A restless line is kept busy through its dips by a queue of as much as its unrest takes away in this time.
-const DIP: Nanos = Nanos::from_millis(100);
+/// A restless line is kept busy through its dips by a queue of as much as its unrest takes away in this time, and no more than that.
+const DIP: Nanos = Nanos::from_millis(150);
+const DIPS_MOST: Nanos = Nanos::from_millis(15);
 /// A change by more, thousandths, is no dip: the line fell or rose to another place.
-const JUMP: u64 = 500;
+const JUMP: u64 = 300;
 /// No dip counts for more than this, thousandths.
 const DIP_MOST: u64 = 150;
 /// A queue of less than [`AIM`] must last for this long to be believed: as what several votes say, none of whose probes is another's.
@@ -158,6 +159,8 @@ const QUICK: u64 = 1000;
 const AHEAD: u64 = 250;
 /// Growth with which exploring begins.
 const SLOW: u64 = 50;
+/// The same where reflectors tell the directions apart, and nobody's acknowledgements wait: what is too much is seen at once.
+const SLOW_REFLECTED: u64 = 160;
 /// And this part of the line's unrest more, thousandths, where directions explore in turns: one that is seldom the same must be
 /// found again within a turn.
 const UNREST: u64 = 500;
@@ -241,7 +244,7 @@ impl Law {
 
     /// The queue that keeps a line busy that is as restless as this one.
     pub(super) fn aim(&self) -> Nanos {
-        Nanos(AIM.0 + scale(self.dips, DIP.0, 1_000_000))
+        Nanos(AIM.0 + scale(self.dips, DIP.0, 1_000_000).min(DIPS_MOST.0))
     }
 
     /// Whether it is as fast as what is known to be good, or faster.
@@ -583,8 +586,13 @@ impl Law {
             let dip = if change > JUMP { 0 } else { change.min(DIP_MOST) };
             self.dips = self.dips - self.dips / 4 + dip * 1000 / 4;
         }
-        let unrest = if view.takes_turns { self.unrest } else { 0 };
-        let pace = SLOW + scale(unrest, UNREST, 1000);
+        let pace = if view.takes_turns {
+            SLOW + scale(self.unrest, UNREST, 1000)
+        } else if view.is_reflected && !view.is_beside {
+            SLOW_REFLECTED
+        } else {
+            SLOW
+        };
         self.pace = if fell { pace.max(SOONER) } else { pace };
         self.found = Some(capacity);
         self.note_most(now, capacity);

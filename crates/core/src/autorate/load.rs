@@ -12,6 +12,9 @@ const BEGINS: Nanos = Nanos::from_millis(600);
 const RESTED: Nanos = Nanos::from_millis(3000);
 /// Senders follow a rising rate by this much in a second, thousandths.
 const FOLLOWS: u64 = 400;
+/// A span with less than this of the most, thousandths, had a gap in it, if the last one has this again.
+const GAP: u64 = 500;
+const BACK: u64 = 750;
 /// A direction loaded with less than this share of its rate, thousandths, makes no queue.
 const SOME: u64 = 100;
 
@@ -132,11 +135,19 @@ impl Load {
 
     /// The most that any of the spans carried.
     pub(super) fn peak(&self) -> Rate {
-        let peak = self
-            .spans
-            .iter()
-            .map(|(bits, nanos)| per_second(u128::from(*bits), u128::from(*nanos)));
-        Rate::from_bits_per_sec(peak.max().unwrap_or(0))
+        Rate::from_bits_per_sec(self.rates().into_iter().max().unwrap_or(0))
+    }
+
+    /// Whether there was a moment with hardly anything, behind which as much passes as before.
+    pub(super) fn had_gap(&self) -> bool {
+        let rates = self.rates();
+        let share_of_peak = |share| scale(self.peak().bits_per_sec(), share, 1000);
+        rates[Self::SPANS - 1] >= share_of_peak(BACK) && rates.iter().any(|rate| *rate < share_of_peak(GAP))
+    }
+
+    fn rates(&self) -> [u64; Self::SPANS] {
+        self.spans
+            .map(|(bits, nanos)| per_second(u128::from(bits), u128::from(nanos)))
     }
 
     /// Of the rate, in thousandths.

@@ -21,6 +21,8 @@ pub(super) struct View {
     pub(super) aim: Nanos,
     /// Whether it is an upload whose queue a download would feel.
     pub(super) is_beside: bool,
+    /// Whether reflectors tell of this direction by itself.
+    pub(super) is_reflected: bool,
     /// Of the nearest path, without a queue.
     pub(super) rtt: Nanos,
     pub(super) losing_probes: bool,
@@ -35,6 +37,8 @@ pub(super) struct View {
     pub(super) has_rested: bool,
     /// Whether the traffic has just begun after a pause, so that means are still of the pause, too.
     pub(super) has_just_begun: bool,
+    /// Whether the line was away for a moment and is back.
+    pub(super) had_gap: bool,
     /// Whether it has enough traffic to make a queue.
     pub(super) busy: bool,
     /// Whether there was any traffic to speak of lately: without it there is no queue, whatever a late answer says.

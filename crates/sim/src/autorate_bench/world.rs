@@ -42,9 +42,9 @@ const SENDERS: usize = 8;
 const FLOOD: usize = 8;
 const UPLOADS: usize = 4;
 
-/// A packet on its way.
+/// Data on its way, or what acknowledges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Packet {
+struct Segment {
     flow: usize,
     ticket: Option<Ticket>,
     /// It was dropped; what travels on is the gap that the receiver will see.
@@ -55,14 +55,44 @@ struct Packet {
     stamped: Instant,
 }
 
+/// What a shaper holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packet {
+    Data(Segment),
+    Ack(Segment),
+    Probe(Probe),
+    Chatter,
+}
+
+impl Packet {
+    const fn size(&self) -> Bytes {
+        match self {
+            Self::Data(_) => FRAME,
+            Self::Ack(_) => ACK,
+            Self::Probe(_) => PROBE,
+            Self::Chatter => CHATTER,
+        }
+    }
+
+    /// Each flow, its ACKs and each reflector have a queue.
+    const fn queue(&self) -> usize {
+        match self {
+            Self::Data(segment) => segment.flow,
+            Self::Ack(segment) => 16 + segment.flow,
+            Self::Chatter => 32,
+            Self::Probe(probe) => 33 + probe.reflector,
+        }
+    }
+}
+
 impl sqm_core::packet::Packet for Packet {
     fn len(&self) -> u32 {
-        u32::try_from(FRAME.0).expect("a frame is short")
+        u32::try_from(self.size().0).expect("a packet is short")
     }
 
     fn view(&self) -> View {
         // fq_codel has 1024 flows and takes the upper ten bits.
-        let flow = u32::try_from(self.flow).expect("few flows") << 22 | 1;
+        let flow = u32::try_from(self.queue()).expect("few flows") << 22 | 1;
         View {
             network_offset: 14,
             network: Network::Ipv4,
@@ -101,22 +131,21 @@ struct Probe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     /// Data of a download at the buffer of the line.
-    DownloadAtLine(Packet),
+    DownloadAtLine(Segment),
     /// Data of a download behind the line.
-    DownloadAtShaper(Packet),
+    DownloadAtShaper(Segment),
     /// Data of an upload at its far end.
-    UploadArrived(Packet),
+    UploadArrived(Segment),
     /// An ACK for an upload at the buffer of the line.
-    AckAtLine(Packet),
+    AckAtLine(Segment),
     /// And behind the line.
-    AckAtShaper(Packet),
+    AckAtShaper(Segment),
     /// An ACK at the sender.
-    Acked(Packet),
+    Acked(Segment),
     ShaperReady(bool),
     ProbeAtReflector(Probe),
     ProbeAtLine(Probe),
     ProbeAtShaper(Probe),
-    ProbeBack(Probe),
     NextProbe,
     Flood,
     Chatter,
@@ -277,31 +306,29 @@ impl<'a> World<'a> {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::DownloadAtLine(packet) => self.download_at_line(packet),
-            Event::DownloadAtShaper(packet) => self.download_at_shaper(packet),
-            Event::UploadArrived(mut packet) => {
-                packet.stamped = self.now;
-                if !packet.lost {
+            Event::DownloadAtLine(segment) => self.download_at_line(segment),
+            Event::DownloadAtShaper(segment) => self.download_at_shaper(segment),
+            Event::UploadArrived(mut segment) => {
+                segment.stamped = self.now;
+                if !segment.lost {
                     self.collector.on_delivery(Direction::Egress, FRAME);
                 }
-                if packet.flow != FLOOD {
-                    self.after(self.half(), Event::AckAtLine(packet));
+                if segment.flow != FLOOD {
+                    self.after(self.half(), Event::AckAtLine(segment));
                 }
             }
-            Event::AckAtLine(packet) => {
+            Event::AckAtLine(segment) => {
                 // A lost ACK is made good by the next one, which is right behind it.
                 let (Ok(leaves) | Err(leaves)) = self.fifos.ingress.offer(self.now, ACK);
-                self.at(leaves, Event::AckAtShaper(packet));
+                self.at(leaves, Event::AckAtShaper(segment));
             }
-            Event::AckAtShaper(packet) => {
-                self.counted.ingress.0 += ACK.0;
-                if let Some(sent) = packet.answers {
-                    self.sample_tcp(&packet, sent);
+            Event::AckAtShaper(segment) => {
+                if let Some(sent) = segment.answers {
+                    self.sample_tcp(&segment, sent);
                 }
-                let passed = self.shapers.ingress.send_sparse(self.now, ACK);
-                self.at(passed, Event::Acked(packet));
+                self.let_in(Packet::Ack(segment));
             }
-            Event::Acked(packet) => self.on_ack(packet),
+            Event::Acked(segment) => self.on_ack(segment),
             Event::ShaperReady(is_egress) => {
                 self.on_shaper(if is_egress {
                     Direction::Egress
@@ -316,18 +343,10 @@ impl<'a> World<'a> {
                     self.at(leaves, Event::ProbeAtShaper(probe));
                 }
             }
-            Event::ProbeAtShaper(probe) => {
-                self.counted.ingress.0 += PROBE.0;
-                let passed = self.shapers.ingress.send_sparse(self.now, PROBE);
-                self.at(passed, Event::ProbeBack(probe));
-            }
-            Event::ProbeBack(probe) => self.on_probe(probe),
+            Event::ProbeAtShaper(probe) => self.let_in(Packet::Probe(probe)),
             Event::Flood => self.flood(),
             Event::Chatter => self.chatter(),
-            Event::ChatterAtShaper => {
-                self.counted.ingress.0 += CHATTER.0;
-                self.shapers.ingress.send_sparse(self.now, CHATTER);
-            }
+            Event::ChatterAtShaper => self.let_in(Packet::Chatter),
             Event::Look => self.look(),
             Event::Step => unreachable!("the loop takes it"),
             Event::LoadChanges(index) => self.change_load(self.trace.loads[index].1),
@@ -336,27 +355,34 @@ impl<'a> World<'a> {
 
     // Data.
 
-    fn download_at_line(&mut self, mut packet: Packet) {
-        let leaves = self
-            .fifos
-            .ingress
-            .offer(self.now, FRAME)
-            .unwrap_or_else(|after_last| {
-                packet.lost = true;
-                after_last
-            });
-        self.at(leaves, Event::DownloadAtShaper(packet));
+    fn download_at_line(&mut self, mut segment: Segment) {
+        let leaves = self.offer(Direction::Ingress, &mut segment);
+        self.at(leaves, Event::DownloadAtShaper(segment));
     }
 
-    fn download_at_shaper(&mut self, packet: Packet) {
-        if packet.lost {
-            self.acknowledge_download(packet);
+    fn download_at_shaper(&mut self, segment: Segment) {
+        if segment.lost {
+            self.enqueue(Direction::Egress, Packet::Ack(segment));
             return;
         }
-        self.counted.ingress.0 += FRAME.0;
-        if let Some(sent) = packet.answers {
-            self.sample_tcp(&packet, sent);
+        if let Some(sent) = segment.answers {
+            self.sample_tcp(&segment, sent);
         }
+        self.let_in(Packet::Data(segment));
+    }
+
+    /// Data at the buffer of the line; says when it leaves, or the gap.
+    fn offer(&mut self, direction: Direction, segment: &mut Segment) -> Instant {
+        let size = if segment.lost { Bytes(0) } else { FRAME };
+        let offered = self.fifos[direction].offer(self.now, size);
+        segment.lost |= offered.is_err();
+        let (Ok(leaves) | Err(leaves)) = offered;
+        leaves
+    }
+
+    /// From the line to the shaper.
+    fn let_in(&mut self, packet: Packet) {
+        self.counted.ingress.0 += packet.size().0;
         self.enqueue(Direction::Ingress, packet);
     }
 
@@ -367,12 +393,33 @@ impl<'a> World<'a> {
         self.wake(direction);
     }
 
-    /// The receiver will miss them.
     fn note_drops(&mut self, direction: Direction, mut drops: Vec<(Packet, DropReason)>) {
         for (packet, _) in drops.drain(..) {
-            self.leave_shaper(direction, Packet { lost: true, ..packet });
+            self.on_drop(direction, packet);
         }
         self.drops = drops;
+    }
+
+    fn on_drop(&mut self, direction: Direction, packet: Packet) {
+        match packet {
+            // The receiver will miss it.
+            Packet::Data(segment) => {
+                let gap = Segment {
+                    lost: true,
+                    ..segment
+                };
+                self.leave_shaper(direction, Packet::Data(gap));
+            }
+            // The next one, which is right behind it, says the same.
+            Packet::Ack(segment) => {
+                let way = match direction {
+                    Direction::Ingress => Nanos(0),
+                    Direction::Egress => Nanos(self.fifos.egress.delay(self.now).0 + self.half().0),
+                };
+                self.after(way, Event::Acked(segment));
+            }
+            Packet::Probe(_) | Packet::Chatter => {}
+        }
     }
 
     fn on_shaper(&mut self, direction: Direction) {
@@ -386,54 +433,67 @@ impl<'a> World<'a> {
         self.wake(direction);
     }
 
-    fn leave_shaper(&mut self, direction: Direction, mut packet: Packet) {
+    fn leave_shaper(&mut self, direction: Direction, packet: Packet) {
         match direction {
-            Direction::Ingress => {
-                if !packet.lost {
+            Direction::Ingress => self.reach_home(packet),
+            Direction::Egress => self.reach_line(packet),
+        }
+    }
+
+    fn reach_home(&mut self, packet: Packet) {
+        match packet {
+            Packet::Data(segment) => {
+                if !segment.lost {
                     self.collector.on_delivery(Direction::Ingress, FRAME);
                 }
-                self.acknowledge_download(packet);
+                self.enqueue(Direction::Egress, Packet::Ack(segment));
             }
-            Direction::Egress => {
-                packet.answers = Some(self.now);
-                let size = if packet.lost { Bytes(0) } else { FRAME };
-                let leaves = self
-                    .fifos
-                    .egress
-                    .offer(self.now, size)
-                    .unwrap_or_else(|after_last| {
-                        packet.lost = true;
-                        after_last
-                    });
-                self.at(leaves + self.half(), Event::UploadArrived(packet));
+            Packet::Ack(segment) => self.at(self.now, Event::Acked(segment)),
+            Packet::Probe(probe) => self.on_probe(probe),
+            Packet::Chatter => {}
+        }
+    }
+
+    fn reach_line(&mut self, packet: Packet) {
+        let half = self.half();
+        match packet {
+            Packet::Data(mut segment) => {
+                segment.answers = Some(self.now);
+                let leaves = self.offer(Direction::Egress, &mut segment);
+                self.at(leaves + half, Event::UploadArrived(segment));
+            }
+            Packet::Ack(mut segment) => {
+                segment.answers = Some(self.now);
+                // A lost ACK is made good by the next one, which is right behind it.
+                let (Ok(leaves) | Err(leaves)) = self.fifos.egress.offer(self.now, ACK);
+                self.at(leaves + half, Event::Acked(segment));
+            }
+            Packet::Probe(probe) => {
+                if let Ok(leaves) = self.fifos.egress.offer(self.now, PROBE) {
+                    self.at(leaves + half, Event::ProbeAtReflector(probe));
+                }
+            }
+            Packet::Chatter => {
+                let _ = self.fifos.egress.offer(self.now, CHATTER);
             }
         }
     }
 
-    fn acknowledge_download(&mut self, mut packet: Packet) {
-        let passed = self.shapers.egress.send_sparse(self.now, ACK);
-        packet.answers = Some(passed);
-        // A lost ACK is made good by the next one, which is right behind it.
-        let (Ok(leaves) | Err(leaves)) = self.fifos.egress.offer(passed, ACK);
-        let half = self.half();
-        self.at(leaves + half, Event::Acked(packet));
-    }
-
-    fn on_ack(&mut self, packet: Packet) {
-        let Some(ticket) = packet.ticket else { return };
-        let sender = &mut self.senders[packet.flow];
-        if packet.lost {
+    fn on_ack(&mut self, segment: Segment) {
+        let Some(ticket) = segment.ticket else { return };
+        let sender = &mut self.senders[segment.flow];
+        if segment.lost {
             sender.on_loss(self.now, ticket);
         } else {
             sender.on_ack(self.now, ticket);
         }
-        let answers = packet.answers.filter(|_| packet.flow < UPLOADS);
-        self.send(packet.flow, answers);
+        let answers = segment.answers.filter(|_| segment.flow < UPLOADS);
+        self.send(segment.flow, answers);
     }
 
     fn send(&mut self, flow: usize, mut answers: Option<Instant>) {
         while let Some(ticket) = self.senders[flow].send(self.now) {
-            let packet = Packet {
+            let segment = Segment {
                 flow,
                 ticket: Some(ticket),
                 lost: false,
@@ -441,31 +501,30 @@ impl<'a> World<'a> {
                 stamped: self.now,
             };
             if flow < UPLOADS {
-                self.after(self.half(), Event::DownloadAtLine(packet));
+                self.after(self.half(), Event::DownloadAtLine(segment));
             } else {
-                self.enqueue(Direction::Egress, packet);
+                self.enqueue(Direction::Egress, Packet::Data(segment));
             }
         }
     }
 
     fn flood(&mut self) {
         let Some(rate) = self.load.flood else { return };
-        let packet = Packet {
+        let segment = Segment {
             flow: FLOOD,
             ticket: None,
             lost: false,
             answers: None,
             stamped: self.now,
         };
-        self.enqueue(Direction::Egress, packet);
+        self.enqueue(Direction::Egress, Packet::Data(segment));
         let gap = FRAME.0 * 8 * 1_000_000_000 / rate.bits_per_sec().max(1);
         self.after(Nanos(gap), Event::Flood);
     }
 
     fn chatter(&mut self) {
         if self.load.chatter {
-            let passed = self.shapers.egress.send_sparse(self.now, CHATTER);
-            let _ = self.fifos.egress.offer(passed, CHATTER);
+            self.enqueue(Direction::Egress, Packet::Chatter);
             if let Ok(leaves) = self.fifos.ingress.offer(self.now, CHATTER) {
                 self.at(leaves, Event::ChatterAtShaper);
             }
@@ -523,11 +582,7 @@ impl<'a> World<'a> {
             turned: self.now,
             clock_offset: 0,
         };
-        let passed = self.shapers.egress.send_sparse(self.now, PROBE);
-        if let Ok(leaves) = self.fifos.egress.offer(passed, PROBE) {
-            let half = self.half();
-            self.at(leaves + half, Event::ProbeAtReflector(probe));
-        }
+        self.enqueue(Direction::Egress, Packet::Probe(probe));
         self.after(gap, Event::NextProbe);
         self.probe_due = true;
     }
@@ -613,8 +668,8 @@ impl<'a> World<'a> {
     }
 
     /// What a probe on the device sees of the user's own flow: with the noise of the far host, whose stamps are in milliseconds.
-    fn sample_tcp(&mut self, packet: &Packet, sent: Instant) {
-        let flow = packet.flow;
+    fn sample_tcp(&mut self, segment: &Segment, sent: Instant) {
+        let flow = segment.flow;
         if self.signals != Signals::Tcp || self.now.since(self.sampled_at[flow]) < TCP_SAMPLE {
             return;
         }
@@ -622,7 +677,7 @@ impl<'a> World<'a> {
         let noise = jitter(&mut self.random, self.trace.jitter).0 + self.trace.shift_at(self.now).0;
         // Each flow's clock ticks at another moment.
         let phase = flow as u64 * 130_000;
-        let stamp = (packet.stamped.0 + phase) / STAMP.0 * STAMP.0;
+        let stamp = (segment.stamped.0 + phase) / STAMP.0 * STAMP.0;
         let ingress = signed(self.now) - signed(Instant(stamp)) + signed(Instant(noise));
         let rtt = signed(self.now) - signed(sent) + signed(Instant(noise));
         self.samples.push(Sample {

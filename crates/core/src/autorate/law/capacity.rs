@@ -40,8 +40,8 @@ impl Law {
     pub(super) fn measured(&self, view: &View) -> Option<u64> {
         let [latest, mean] = [view.latest, view.achieved].map(Rate::bits_per_sec);
         match self.direction {
-            // A busy line delivers what it can, whatever our own shaper then does with it; just now it was idle.
-            Direction::Ingress if view.has_just_begun => Some(view.peak.bits_per_sec()),
+            // A busy line delivers what it can, whatever our own shaper then does with it; just now it was idle, or away.
+            Direction::Ingress if view.has_just_begun || view.had_gap => Some(view.peak.bits_per_sec()),
             Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
             Direction::Ingress => Some(mean),
             Direction::Egress => {
@@ -81,8 +81,11 @@ impl Law {
     }
 
     /// What the line carried since the queue was longest: one that went faster than the line was thought to carry was a moment's
-    /// outage.
+    /// outage. So it was if the arrivals show a gap.
     pub(super) fn carried_since(&self, trial: &Trial, queue: u64, view: &View) -> u64 {
+        if self.direction == Direction::Ingress && view.had_gap {
+            return view.peak.bits_per_sec().min(trial.before);
+        }
         if view.sent.since(trial.began_at) > MOMENT {
             return 0;
         }
