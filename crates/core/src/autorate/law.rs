@@ -59,6 +59,8 @@ pub(super) struct Law {
     known_at: Instant,
     /// When it was last cut for a queue; none if that was taken back.
     cut_at: Option<Instant>,
+    /// When it last had to wait for the other direction's fall, and its rate before.
+    waited: Option<(Instant, u64)>,
     stepped_at: Instant,
 }
 
@@ -170,6 +172,8 @@ const SOONER: u64 = 4 * SLOW;
 /// A line that fell to less than this of what was sent, thousandths, with more than this queue, may have done so both ways.
 const COLLAPSED: u64 = 333;
 const COLLAPSED_QUEUE: u64 = 50_000_000;
+/// The other's fall is known before one's own by no more than this.
+const FELL_AS_WELL: Nanos = Nanos::from_millis(500);
 /// Beyond this share of what was found last, thousandths, exploring doubles its pace in this time.
 const BEYOND: u64 = 1030;
 const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
@@ -229,6 +233,7 @@ impl Law {
             spread: 0,
             known_at: now,
             cut_at: None,
+            waited: None,
             stepped_at: now,
         }
     }
@@ -286,10 +291,15 @@ impl Law {
     /// Whether the line has fallen far.
     pub(super) fn has_collapsed(&self) -> bool {
         let Some(trial) = self.trial else { return false };
+        // One that had to wait for the other may then turn out to be the one that fell.
+        let waited = self
+            .waited
+            .filter(|(at, _)| trial.began_at.since(*at) <= FELL_AS_WELL);
+        let before = waited.map_or(trial.before, |(_, before)| trial.before.max(before));
         trial.peak.queue.max(trial.expected) > COLLAPSED_QUEUE
             && self
                 .capacity
-                .is_some_and(|capacity| capacity < scale(trial.before, COLLAPSED, 1000))
+                .is_some_and(|capacity| capacity < scale(before, COLLAPSED, 1000))
     }
 
     pub(super) fn was_cut_within(&self, now: Instant, span: Nanos) -> bool {
@@ -397,7 +407,7 @@ impl Law {
             // One more packet may be ahead of a probe, now and then.
             view.aim.0 + view.wire.0
         };
-        if view.has_other_fallen && self.trial.is_none() && self.waits_for(view) {
+        if view.has_other_fallen && self.trial.is_none() && self.waits_for(now, view) {
             return Action::None;
         }
         let is_path = self.is_unmoved(now, queue, view) && !view.is_overdue && !view.losing_probes;
@@ -469,7 +479,7 @@ impl Law {
     }
 
     /// Senders that hear nothing come back in a burst: limited to what they sent last, not to what the line carried before.
-    fn waits_for(&mut self, view: &View) -> bool {
+    fn waits_for(&mut self, now: Instant, view: &View) -> bool {
         let [mean, latest] = [view.achieved, view.latest].map(Rate::bits_per_sec);
         // Of a round trip it is not known which direction fell. If it was this one, too, what waits must go.
         let most = if view.takes_turns {
@@ -480,6 +490,7 @@ impl Law {
         let most = most.max(self.min);
         let waits = most < self.rate;
         if waits {
+            self.waited = Some((now, self.rate));
             self.rate = most;
             self.reason = Reason::OtherFell;
         }
@@ -493,7 +504,7 @@ impl Law {
             // Senders stopped, and no queue came of it.
             self.acquit(now);
             // But not all at once what nobody knows to pass now.
-            if view.has_other_collapsed && self.waits_for(view) {
+            if view.has_other_collapsed && self.waits_for(now, view) {
                 return Action::None;
             }
         }

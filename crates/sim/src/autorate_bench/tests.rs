@@ -99,8 +99,8 @@ fn slowest_fall(name: &str, signals: Signals, seeds: impl Iterator<Item = u64>) 
 #[test]
 fn a_collapse_to_a_sixteenth_is_followed_within_a_second() {
     for signals in ALL_SIGNALS {
-        // One was once let go beside the other, and once never followed.
-        let slowest = slowest_fall("collapse", signals, (1..=5).chain([42, 157]));
+        // Some were once let go beside the other, and some never followed.
+        let slowest = slowest_fall("collapse", signals, (1..=5).chain([29, 41, 42, 157]));
         assert!(slowest <= Nanos::from_millis(1000), "{signals:?}: {slowest}");
     }
 }
@@ -109,7 +109,7 @@ fn a_collapse_to_a_sixteenth_is_followed_within_a_second() {
 #[test]
 fn a_fall_is_followed_beside_an_upload_that_does_not_listen() {
     let slowest = slowest_fall("step", Signals::Echo, 1..=5);
-    assert!(slowest <= Nanos::from_millis(10_000), "{slowest}");
+    assert!(slowest <= Nanos::from_millis(5000), "{slowest}");
 }
 
 /// Senders that begin send a burst, and what passes until it is seen is hardly what the line carries.

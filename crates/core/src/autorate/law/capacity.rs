@@ -93,7 +93,8 @@ impl Law {
             Direction::Ingress => view.latest.bits_per_sec(),
             Direction::Egress => {
                 let time = view.sent.since(trial.peak.sent).0;
-                let fell = trial.peak.queue.saturating_sub(queue);
+                // One that is laid to the other direction by now has not become shorter by that.
+                let fell = trial.peak.queue.saturating_sub(queue.max(view.anyones.0));
                 let sent = view.achieved.bits_per_sec().min(self.rate);
                 scale(sent, time, time.saturating_sub(fell).max(time / 8))
             }
