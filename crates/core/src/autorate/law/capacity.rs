@@ -17,6 +17,8 @@ const EVEN: u64 = 100;
 const SUDDEN: u64 = 850;
 /// A moment's outage is over within this.
 pub(super) const MOMENT: Nanos = Nanos::from_millis(400);
+/// A queue of this is no burst of the other direction's that was laid to this one.
+const LONG: u64 = 30_000_000;
 /// While a queue does not grow, the line is not thought to carry less than this of what it did at first, thousandths.
 const HOLDS: u64 = 930;
 
@@ -93,8 +95,13 @@ impl Law {
             Direction::Ingress => view.latest.bits_per_sec(),
             Direction::Egress => {
                 let time = view.sent.since(trial.peak.sent).0;
-                // One that is laid to the other direction by now has not become shorter by that.
-                let fell = trial.peak.queue.saturating_sub(queue.max(view.anyones.0));
+                // A long one that is laid to the other direction by now has not become shorter by that.
+                let left = if trial.peak.queue > LONG {
+                    queue.max(view.anyones.0)
+                } else {
+                    queue
+                };
+                let fell = trial.peak.queue.saturating_sub(left);
                 let sent = view.achieved.bits_per_sec().min(self.rate);
                 scale(sent, time, time.saturating_sub(fell).max(time / 8))
             }
