@@ -158,13 +158,8 @@ impl Evidence {
 
     /// Whether more than one reflector tells of a direction by itself: sooner, and more often, than flows do.
     pub(super) fn is_reflected(&self, direction: Direction, now: Instant) -> bool {
-        let telling = self.paths.iter().filter(|path| {
-            path.kind == Kind::OneWay
-                && !path.id.is_flow()
-                && path.is_trusted()
-                && path.is_recent(direction, now)
-        });
-        telling.count() >= ENOUGH
+        let telling = self.reflectors(direction, now);
+        telling.filter(|path| path.kind == Kind::OneWay).count() >= ENOUGH
     }
 
     /// Whether nothing that counts tells the directions apart.
@@ -289,12 +284,17 @@ impl Evidence {
 
     /// The most that a reflector says of late. What a flow says beyond it waited behind another line than ours, or at its far host.
     fn reflected(&self, direction: Direction, now: Instant) -> Option<i64> {
-        let reflectors = self
-            .paths
-            .iter()
-            .filter(|path| !path.id.is_flow() && path.is_trusted() && path.is_recent(direction, now));
-        let newest = reflectors.filter_map(|path| path.ballots(direction, now, true).next());
+        let newest = self
+            .reflectors(direction, now)
+            .filter_map(|path| path.ballots(direction, now, true).next());
         newest.map(|ballot| ballot.delay).max()
+    }
+
+    /// Those that are believed and were heard of lately.
+    fn reflectors(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Path> {
+        self.paths
+            .iter()
+            .filter(move |path| !path.id.is_flow() && path.is_trusted() && path.is_recent(direction, now))
     }
 
     /// Those who vote on a direction: of which kind, and how many.

@@ -127,8 +127,9 @@ pub(super) const AIM_BESIDE: Nanos = Nanos::from_micros(1500);
 const BESIDE: u64 = 970;
 /// Where they are not told apart: both queues together.
 pub(super) const AIM_TOGETHER: Nanos = Nanos::from_micros(6500);
-/// A restless line is kept busy through its dips by a queue of as much as its unrest takes away in this time, and no more than that.
+/// A restless line is kept busy through its dips by a queue of as much as its unrest takes away in this time,
 const DIP: Nanos = Nanos::from_millis(150);
+/// and of no more than this.
 const DIPS_MOST: Nanos = Nanos::from_millis(15);
 /// A change by more, thousandths, is no dip: the line fell or rose to another place.
 const JUMP: u64 = 300;
