@@ -43,8 +43,8 @@ const NOT_FILLED: Nanos = Nanos::from_millis(700);
 /// before they heard of it, or more than is usual otherwise: on a long path they come up to the line's rate slowly.
 const LESS: u64 = 850;
 const SHORT: Nanos = Nanos::from_millis(20);
-/// A queue of acknowledgements of this much holds a download back.
-const STARVES: Nanos = Nanos::from_millis(15);
+/// A queue of this much, heard of in one direction, is what silences probes: of an upload it holds acknowledgements back, too.
+const KNOWN: Nanos = Nanos::from_millis(15);
 /// More than this is what senders send before they hear of the shaper's drops.
 const OVERSHOT: u64 = 1080;
 /// What its line carries was overestimated if a direction has a queue again so soon.
@@ -73,21 +73,7 @@ impl Autorate {
     /// the other one, and if that does not help either, both.
     pub(super) fn accuse(&mut self) {
         if !self.evidence.is_round_trip_only(self.now) {
-            // Each direction is known but for the probes that are overdue.
-            let [arrives, passes] = [
-                self.loads.ingress.latest().bits_per_sec(),
-                self.loads.ingress.allowed,
-            ];
-            let is_as_allowed = arrives >= scale(passes, STARVED, 1000);
-            // What is allowed to a download that has fallen far is hardly more than arrives.
-            let is_innocent =
-                !self.laws.ingress.has_collapsed() && (is_as_allowed || self.has_upload_queue());
-            self.accused = if is_innocent {
-                Accused::First(Direction::Egress)
-            } else {
-                Accused::Either
-            };
-            return;
+            return self.accused = self.who_silences();
         }
         match Direction::BOTH.map(|direction| self.is_suspect(direction)) {
             [true, true] => {}
@@ -109,6 +95,23 @@ impl Autorate {
             (Accused::Second(accused), _) if self.laws[accused].is_stuck() => Accused::Both,
             (as_before, _) => as_before,
         };
+    }
+
+    /// Each direction is known but for the probes that are overdue: where these wait.
+    fn who_silences(&self) -> Accused {
+        let [arrives, passes] = [
+            self.loads.ingress.latest().bits_per_sec(),
+            self.loads.ingress.allowed,
+        ];
+        let is_as_allowed = arrives >= scale(passes, STARVED, 1000);
+        // What is allowed to a download that has fallen far is hardly more than arrives.
+        let may_be_innocent = !self.laws.ingress.has_collapsed();
+        match self.known_queue() {
+            Some(Direction::Ingress) => Accused::First(Direction::Ingress),
+            Some(Direction::Egress) if may_be_innocent => Accused::First(Direction::Egress),
+            None if may_be_innocent && is_as_allowed => Accused::First(Direction::Egress),
+            _ => Accused::Either,
+        }
     }
 
     /// Only this one has the traffic for a queue. If cutting it does not help, it is the other's, whose traffic the line holds back.
@@ -199,13 +202,16 @@ impl Autorate {
         }
     }
 
-    /// Whether the answers say that the upload has a queue, which starves a download of acknowledgements, and the download none.
-    fn has_upload_queue(&self) -> bool {
-        let [down, up] = Direction::BOTH.map(|direction| {
+    /// The direction of which the answers say that it has a queue, and the other hardly one.
+    fn known_queue(&self) -> Option<Direction> {
+        let queue = |direction| {
             let vote = self.evidence.vote(direction, self.now, false);
             vote.map_or(Nanos(0), |vote| vote.queue)
-        });
-        up > STARVES && up.0 > 2 * down.0
+        };
+        Direction::BOTH.into_iter().find(|direction| {
+            let [one, another] = [*direction, other(*direction)].map(queue);
+            one > KNOWN && one.0 > 2 * another.0
+        })
     }
 
     /// Whether it has the traffic to make a queue, or had it until the line held it back.

@@ -468,6 +468,33 @@ fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
 }
 
 #[test]
+fn probes_that_wait_in_a_queue_that_a_download_is_known_to_have_do_not_cut_the_upload() {
+    let mut bench = one_way();
+    bench.load.egress = 100;
+    bench.run(4000);
+    let before = bench.decision.rates.egress.rate;
+    bench.delay = [Nanos::from_millis(60); 6];
+    bench.run(150);
+    bench.answering = false;
+    let sent = bench.now;
+    for step in 0..6 {
+        bench.step();
+        let at = bench.now;
+        let waiting = (0..6).map(|reflector| Sample {
+            at,
+            signal: Signal::Waiting { reflector, sent },
+        });
+        bench.decision = bench.controller.step(at, &waiting.collect::<Vec<_>>());
+        let Both { ingress, egress } = bench.decision.rates;
+        assert!(
+            egress.rate >= before && !egress.reason.is_cut(),
+            "{step}: {egress:?} {ingress:?}"
+        );
+    }
+    assert!(bench.ingress().rate < mbit(100), "{:?}", bench.ingress());
+}
+
+#[test]
 fn probes_that_a_later_one_has_overtaken_are_lost_and_in_no_queue() {
     let mut bench = loaded();
     bench.run(4000);
