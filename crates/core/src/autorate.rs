@@ -50,6 +50,7 @@ mod law;
 mod learned;
 mod load;
 pub mod memory;
+mod past;
 pub mod record;
 pub mod replay;
 mod view;
@@ -458,8 +459,10 @@ impl Autorate {
             is_beside: self.is_beside(direction),
             is_reflected: self.evidence.is_reflected(direction, self.now),
             rtt: self.evidence.rtt(),
+            is_long: self.evidence.is_long(),
             losing_probes: self.evidence.is_losing_probes(),
             achieved: load.achieved(),
+            past: load.past,
             peak: load.peak(),
             latest: load.latest(),
             loaded,
@@ -487,7 +490,7 @@ impl Autorate {
     fn aim(&self, direction: Direction) -> Nanos {
         if self.is_beside(direction) {
             AIM_BESIDE
-        } else if self.evidence.is_reflected(direction, self.now) {
+        } else if self.evidence.is_reflected(direction, self.now) && !self.evidence.is_long() {
             self.laws[direction].aim()
         } else if self.evidence.knows(direction, self.now) || !self.has_traffic(other(direction)) {
             AIM
@@ -507,9 +510,9 @@ impl Autorate {
     fn expected(&self, direction: Direction) -> Nanos {
         let load = &self.loads[direction];
         let [passes, allowed] = [load.latest().bits_per_sec(), load.allowed];
-        // Nothing at all passes when nobody sends.
+        // Nothing at all passes when nobody sends, and hardly anything between the bursts of senders that are far.
         let is_little = passes < scale(allowed, STARVED, 1000) && load.carries_something();
-        if !is_little || !load.was_loaded_within(self.now, FELL_SILENT) {
+        if !is_little || self.evidence.is_long() || !load.was_loaded_within(self.now, FELL_SILENT) {
             return Nanos(0);
         }
         Nanos(scale(self.evidence.rtt().0, allowed - passes, passes)).min(QUEUE_LASTS)

@@ -42,6 +42,8 @@ const FRESH_FLOW: Nanos = Nanos::from_millis(150);
 const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
 /// A probe unanswered for longer than this above the baseline is dead rather than late.
 const DEAD: Nanos = Nanos::from_millis(3000);
+/// A path by a geostationary satellite takes 500 ms and more, one on earth hardly as much as this.
+const LONG: Nanos = Nanos::from_millis(300);
 /// A path that answered less than this of 256 lately is not believed when it is silent.
 const RELIABLE: u32 = 205;
 /// A path agrees with the vote if it is within this of it, or within half of it: replies of one queue come apart.
@@ -180,6 +182,11 @@ impl Evidence {
     pub(super) fn rtt(&self) -> Nanos {
         let rtts = self.paths.iter().filter_map(Path::rtt);
         Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(FARTHEST)
+    }
+
+    /// Whether the nearest path is one on which news of the line is old.
+    pub(super) fn is_long(&self) -> bool {
+        self.rtt() >= LONG
     }
 
     /// Whether more probes are lost than by chance: at a full buffer, not on a longer path.

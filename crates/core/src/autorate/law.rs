@@ -177,6 +177,9 @@ const COLLAPSED_QUEUE: u64 = 50_000_000;
 const FELL_AS_WELL: Nanos = Nanos::from_millis(500);
 /// Beyond this share of what was found last, thousandths, exploring doubles its pace in this time.
 const BEYOND: u64 = 1030;
+/// The same on a long path, where growth near what was found makes no more than a queue of [`AIM`] before it is heard of: what such a
+/// line varies by is not to be found again and again.
+const BEYOND_LONG: u64 = 1200;
 const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
 const HOLD_MIN: Nanos = Nanos::from_millis(200);
 const HOLD_MAX: Nanos = Nanos::from_millis(5_000);
@@ -197,8 +200,10 @@ const OTHERS_FALL: u64 = 900;
 const FLOWS: u64 = 600;
 /// A load that begins after a rest may have the most that was found in so long before the last, no more than this of the last,
 /// thousandths: of a line that varies it is as likely as the last, and senders find sooner what is too much than what is too little.
+/// Of a long path, where they find it late, it is this much of it.
 const LATELY: Nanos = Nanos::from_millis(60_000);
 const MOST_MORE: u64 = 2000;
+const MOST_LONG: u64 = 850;
 /// Not while what was cut for is still fresh.
 const CUT_LATELY: Nanos = Nanos::from_millis(3000);
 /// Without signals the rate stays for this long, then goes to base by so many thousandths per second.
@@ -509,11 +514,14 @@ impl Law {
                 return Action::None;
             }
         }
+        if self.is_not_heard_yet(now, view) {
+            return Action::None;
+        }
         let action = self.end_trial(now, queue, view);
         if !view.loaded {
             self.reason = Reason::Unloaded;
             if view.has_rested && !self.was_cut_within(now, CUT_LATELY) {
-                self.rate = self.rate.max(self.most_after_a_rest());
+                self.rate = self.rate.max(self.most_after_a_rest(view));
             }
             return action;
         }
@@ -538,10 +546,11 @@ impl Law {
         // What is tried must not go far before it is heard of.
         let news = view.rtt.0 + SEEN_AFTER.0;
         let pace = if is_far { QUICK } else { self.pace }.min(scale(AHEAD, SECOND, news));
+        let beyond = if view.is_long { BEYOND_LONG } else { BEYOND };
         // What was found holds no more.
         if self
             .found
-            .is_none_or(|found| self.rate > scale(found, BEYOND, 1000))
+            .is_none_or(|found| self.rate > scale(found, beyond, 1000))
         {
             self.pace = (self.pace + scale(self.pace, elapsed, PACE_DOUBLES.0.max(news)).max(1)).min(QUICK);
         }
@@ -557,6 +566,14 @@ impl Law {
         }
         self.reason = Reason::Grow;
         action
+    }
+
+    /// Whether a download's senders cannot know yet that they were cut for a queue that is gone. On a long path that was a burst, and the
+    /// next one comes before they do.
+    fn is_not_heard_yet(&self, now: Instant, view: &View) -> bool {
+        view.is_long
+            && self.direction == Direction::Ingress
+            && self.trial.is_some_and(|trial| now < trial.effective_at)
     }
 
     /// The queue that it was cut for is gone.
@@ -605,6 +622,12 @@ impl Law {
         } else {
             SLOW
         };
+        let pace = if view.is_long {
+            let news = view.rtt.0 + SEEN_AFTER.0;
+            pace.min(scale(scale(2 * AIM.0, SECOND, news), 1000, news))
+        } else {
+            pace
+        };
         self.pace = if fell { pace.max(SOONER) } else { pace };
         self.found = Some(capacity);
         self.note_most(now, capacity);
@@ -633,8 +656,13 @@ impl Law {
         }
     }
 
-    fn most_after_a_rest(&self) -> u64 {
+    fn most_after_a_rest(&self, view: &View) -> u64 {
         let [most, last] = [self.most.map(|(most, _)| most), self.found].map(|found| found.unwrap_or(0));
+        let most = if view.is_long {
+            scale(most, MOST_LONG, 1000)
+        } else {
+            most
+        };
         most.min(scale(last, MOST_MORE, 1000))
     }
 

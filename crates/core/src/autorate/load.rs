@@ -1,5 +1,6 @@
 //! What passes in one direction, and since when.
 
+use super::past::Past;
 use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, SECOND, scale};
 use crate::units::{Bytes, Instant, Nanos, Rate};
 
@@ -23,6 +24,7 @@ const SOME: u64 = 100;
 pub(super) struct Load {
     /// The last spans, newest last: bits and nanoseconds.
     spans: [(u64, u64); Self::SPANS],
+    pub(super) past: Past,
     rate: u64,
     /// What senders may know of it.
     pub(super) allowed: u64,
@@ -49,6 +51,7 @@ impl Load {
     pub(super) const fn new(now: Instant) -> Self {
         Self {
             spans: [(0, 0); Self::SPANS],
+            past: Past::new(),
             rate: 0,
             allowed: 0,
             updated_at: now,
@@ -68,6 +71,7 @@ impl Load {
         }
         self.spans.rotate_left(1);
         self.spans[Self::SPANS - 1] = (bytes.0.saturating_mul(8), span.0);
+        self.past.add(now, bytes, span);
         self.updated_at = now;
         self.rate = rate.bits_per_sec();
         // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.

@@ -1,5 +1,6 @@
 //! What one direction's law is told at each step.
 
+use super::past::Past;
 use crate::units::{Instant, Nanos, Rate};
 
 /// What a step sees of its direction.
@@ -25,9 +26,13 @@ pub(super) struct View {
     pub(super) is_reflected: bool,
     /// Of the nearest path, without a queue.
     pub(super) rtt: Nanos,
+    /// Whether that is so long that the line may be another by the time it is heard of.
+    pub(super) is_long: bool,
     pub(super) losing_probes: bool,
     /// What passes the shaper.
     pub(super) achieved: Rate,
+    /// And when.
+    pub(super) past: Past,
     /// The most that passed it lately.
     pub(super) peak: Rate,
     /// What passed it in the last tenth of a second.

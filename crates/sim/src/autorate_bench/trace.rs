@@ -84,6 +84,7 @@ impl Trace {
             changing(seed),
             collapse(),
             geo(seed),
+            geo_long(seed),
         ]
     }
 
@@ -498,18 +499,24 @@ fn collapse() -> Trace {
 
 /// 600 ms of path, rain.
 fn geo(seed: u64) -> Trace {
+    let about = "25/4 Mbit/s geostationary, 600 ms of path, rain";
+    geostationary("geo", about, 300, seed)
+}
+
+/// The same for longer than cake-autorate needs to learn of the path.
+fn geo_long(seed: u64) -> Trace {
+    geostationary("geo-long", "the same for half an hour", 1800, seed)
+}
+
+fn geostationary(name: &'static str, about: &'static str, seconds: u64, seed: u64) -> Trace {
     let mut random = seeded(seed ^ 0x6e0);
-    let mut rain = |top: u64| line((0..60).map(|n| (n * 5000, top * between(&mut random, 75, 100) / 100)));
+    let mut rain =
+        |top: u64| line((0..seconds / 5).map(|n| (n * 5000, top * between(&mut random, 75, 100) / 100)));
     let lines = Both {
         ingress: rain(25_000),
         egress: rain(4000),
     };
-    let mut trace = Trace::new(
-        "geo",
-        "25/4 Mbit/s geostationary, 600 ms of path, rain",
-        300,
-        lines,
-    );
+    let mut trace = Trace::new(name, about, seconds, lines);
     trace.rtt = Nanos::from_millis(600);
     trace.jitter = Nanos::from_micros(800);
     trace.buffers = Both {

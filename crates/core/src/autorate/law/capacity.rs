@@ -47,8 +47,9 @@ impl Law {
             Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
             Direction::Ingress => Some(mean),
             Direction::Egress => {
-                let (time, growth) = self.slope()?;
+                let Slope { from, time, growth } = self.slope()?;
                 let sent = mean.min(scale(self.rate, 1100, 1000).max(latest));
+                let sent = sent_then(view, from, Instant(from.0 + time)).unwrap_or(sent);
                 let taken = (i128::from(time) + i128::from(growth)).max(i128::from(time / 10));
                 Some(scale(sent, time, u64::try_from(taken).unwrap_or(u64::MAX)))
             }
@@ -103,27 +104,28 @@ impl Law {
                 };
                 let fell = trial.peak.queue.saturating_sub(left);
                 let sent = view.achieved.bits_per_sec().min(self.rate);
+                let sent = sent_then(view, trial.peak.sent, view.sent).unwrap_or(sent);
                 scale(sent, time, time.saturating_sub(fell).max(time / 8))
             }
         };
         carries.min(trial.before)
     }
 
-    /// Growth of the delay over the last points: in which time, how much.
-    fn slope(&self) -> Option<(u64, i64)> {
+    /// Growth of the delay over the last points.
+    fn slope(&self) -> Option<Slope> {
         let (span, much) = STEEP;
         self.growth_in(span)
-            .filter(|(_, growth)| *growth >= much)
+            .filter(|slope| slope.growth >= much)
             .or_else(|| self.growth_in(SLOPE))
     }
 
     /// Whether the delay hardly changes.
     pub(super) fn is_almost_even(&self) -> bool {
         self.growth_in(SLOPE)
-            .is_some_and(|(time, growth)| growth.unsigned_abs() < scale(time, EVEN, 1000))
+            .is_some_and(|slope| slope.growth.unsigned_abs() < scale(slope.time, EVEN, 1000))
     }
 
-    fn growth_in(&self, span: u64) -> Option<(u64, i64)> {
+    fn growth_in(&self, span: u64) -> Option<Slope> {
         let last = self.track[Self::POINTS - 1]?;
         let first = self
             .track
@@ -132,6 +134,29 @@ impl Law {
             .flatten()
             .find(|point| last.sent.since(point.sent).0 >= span)?;
         let growth = i64::try_from(last.queue).ok()? - i64::try_from(first.queue).ok()?;
-        Some((last.sent.since(first.sent).0, growth))
+        Some(Slope {
+            from: first.sent,
+            time: last.sent.since(first.sent).0,
+            growth,
+        })
     }
+}
+
+/// How the delay grew.
+#[derive(Clone, Copy)]
+struct Slope {
+    /// From when on.
+    from: Instant,
+    /// In which time, nanoseconds.
+    time: u64,
+    /// By how much, nanoseconds.
+    growth: i64,
+}
+
+/// What was sent when probes met the queue, where that is long ago: what is sent now is less, as it was cut since.
+fn sent_then(view: &View, from: Instant, to: Instant) -> Option<u64> {
+    view.past
+        .rate(from, to)
+        .filter(|_| view.is_long)
+        .map(Rate::bits_per_sec)
 }

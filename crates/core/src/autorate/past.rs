@@ -1,0 +1,85 @@
+//! What passed lately, by time: a probe that comes back tells of the traffic it met, not of that of now.
+
+use super::scale;
+use crate::units::{Bytes, Instant, Nanos, Rate};
+
+/// The last reports of what passed, each of the time before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// Newest last.
+    spans: [Span; Self::SPANS],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begin: Instant,
+    end: Instant,
+    bytes: u64,
+}
+
+impl Past {
+    /// Three seconds of a report every 50 ms.
+    const SPANS: usize = 64;
+
+    pub(super) const fn new() -> Self {
+        let none = Span {
+            begin: Instant(0),
+            end: Instant(0),
+            bytes: 0,
+        };
+        Self {
+            spans: [none; Self::SPANS],
+        }
+    }
+
+    pub(super) fn add(&mut self, end: Instant, bytes: Bytes, length: Nanos) {
+        self.spans.rotate_left(1);
+        self.spans[Self::SPANS - 1] = Span {
+            begin: Instant(end.0.saturating_sub(length.0)),
+            end,
+            bytes: bytes.0,
+        };
+    }
+
+    /// What passed between two moments; none if most of that time is not known any more, or not yet.
+    pub(super) fn rate(&self, from: Instant, to: Instant) -> Option<Rate> {
+        let met = self.spans.iter().filter_map(|span| {
+            let time = span.end.min(to).since(span.begin.max(from)).0;
+            (time > 0).then(|| (scale(span.bytes, time, span.end.since(span.begin).0), time))
+        });
+        let (bytes, time) = met.fold((0u64, 0u64), |(bytes, time), (some, more)| {
+            (bytes.saturating_add(some), time.saturating_add(more))
+        });
+        let is_most = time > 0 && time >= to.since(from).0 / 2;
+        is_most.then(|| Rate::from_bits_per_sec(scale(bytes, 8 * super::SECOND, time)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Instant {
+        Instant(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_rate_is_that_of_its_time() {
+        let mut past = Past::new();
+        for (end, bytes) in [(1050, 50_000), (1100, 100_000), (1150, 0)] {
+            past.add(at(end), Bytes(bytes), Nanos::from_millis(50));
+        }
+        let mbit = |from, to| {
+            past.rate(at(from), at(to))
+                .map(|rate| rate.bits_per_sec() / 1_000_000)
+        };
+        assert_eq!(mbit(1000, 1050), Some(8));
+        assert_eq!(mbit(1025, 1075), Some(12));
+        assert_eq!(mbit(1000, 1150), Some(8));
+        assert_eq!(mbit(1110, 1140), Some(0));
+        // Half of it is known.
+        assert_eq!(mbit(1125, 1175), Some(0));
+        assert_eq!(mbit(1140, 1175), None);
+        assert_eq!(mbit(900, 1000), None);
+    }
+}
