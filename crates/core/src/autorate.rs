@@ -22,6 +22,8 @@
 //!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it; never far before it is heard of.
 //! * **A moment's outage.** A download's queue that is gone before its senders can have heard of the cut leaves the rate as it was.
+//! * **Old news.** On a path of 300 ms and more growth near what was found makes hardly a queue before it is heard of, a download's
+//!   cut lasts until its senders can know of it, and what probes met is measured by what was sent then.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
 //!   other stays below what was found, and a little lower while a small queue stands. The first is accused of a queue, unless the
 //!   arrivals say otherwise, or only the other explores or has just had a queue. What does not help is taken back, and the other

@@ -247,6 +247,27 @@ fn a_long_path_has_a_queue_for_less_than_a_twentieth_of_the_time() {
     }
 }
 
+/// Senders that are far double what they send until they hear of a loss, and a download's shaper is behind the line: a rate of six tenths
+/// of the line's best, which no rain takes away, has more bursts in it than cake-autorate, which uses a tenth.
+#[test]
+fn on_a_long_path_bursts_alone_are_more_than_a_line_left_empty_has() {
+    for seed in 1..=5 {
+        let mut geo = Trace::named("geo", seed).expect("the trace exists");
+        let theirs = run(&geo, Contender::CakeAutorate, Signals::OneWay, seed, &mut |_| {});
+        for (direction, kbits) in [(Direction::Ingress, 15_000), (Direction::Egress, 2400)] {
+            let rate = Some(Rate::from_kbits_per_sec(kbits));
+            geo.bounds[direction] = sqm_core::autorate::Bounds {
+                min: rate,
+                base: rate,
+                max: rate,
+            };
+        }
+        let fixed = run(&geo, Contender::Sqm, Signals::OneWay, seed, &mut |_| {});
+        let [fixed, theirs] = [&fixed, &theirs].map(|figures| figures.above_30_ms_percent);
+        assert!(fixed > 1.5 * theirs, "seed {seed}: {fixed} against {theirs}");
+    }
+}
+
 /// What passes is cut long before probes tell of it: what these met is not to be measured by what is sent by then.
 #[test]
 fn an_upload_is_not_thought_to_carry_what_was_left_of_it() {

@@ -76,7 +76,7 @@ fn vary(home: &Home, schedule: &[(u64, u64, u64)]) {
 #[test]
 #[ignore = "five minutes of a line; make nightly runs it"]
 fn the_rates_follow_a_line_that_changes_every_few_seconds() {
-    follow_a_line_that_changes("");
+    follow_a_line_that_changes("", 25.0);
 }
 
 #[test]
@@ -86,6 +86,7 @@ fn they_do_where_only_connections_tell_the_directions_apart() {
         "for n in server core; do
             ip netns exec $n iptables -A INPUT -p icmp --icmp-type timestamp-request -j DROP
         done",
+        28.0,
     );
     assert!(
         status["autorate"]["tcp_samples"].as_u64() > Some(1000),
@@ -93,8 +94,8 @@ fn they_do_where_only_connections_tell_the_directions_apart() {
     );
 }
 
-/// How it stands at the end, if all went well; before the beginning `prepare` is done.
-fn follow_a_line_that_changes(prepare: &str) -> Value {
+/// How it stands at the end, if all went well and no more than `most_ms` was added; before the beginning `prepare` is done.
+fn follow_a_line_that_changes(prepare: &str, most_ms: f64) -> Value {
     let schedule = [
         (7, 40_000, 8000),
         (12, 16_000, 5000),
@@ -163,7 +164,7 @@ fn follow_a_line_that_changes(prepare: &str) -> Value {
         status["autorate"],
         home.script("cat /tmp/log /tmp/vary").unwrap_or_default()
     );
-    assert!(added <= 25.0, "{added} ms");
+    assert!(added <= most_ms, "{added} ms");
     assert!(down >= 0.8 && up >= 0.8, "use {down:.3}/{up:.3}");
     status
 }
