@@ -177,10 +177,10 @@ const COLLAPSED_QUEUE: u64 = 50_000_000;
 const FELL_AS_WELL: Nanos = Nanos::from_millis(500);
 /// Beyond this share of what was found last, thousandths, exploring doubles its pace in this time.
 const BEYOND: u64 = 1030;
-/// The same on a long path, where growth near what was found makes no more than a queue of [`AIM`] before it is heard of: what such a
+const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
+/// That share on a long path, where growth near what was found makes no more than a queue of [`AIM`] before it is heard of: what such a
 /// line varies by is not to be found again and again.
 const BEYOND_LONG: u64 = 1200;
-const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
 const HOLD_MIN: Nanos = Nanos::from_millis(200);
 const HOLD_MAX: Nanos = Nanos::from_millis(5_000);
 /// The same where directions are told apart: a queue of what is tried is seen at once, and it is known whose it is.
