@@ -1,6 +1,6 @@
 //! What passes in one direction, and since when.
 
-use super::past::Past;
+use super::past::{Past, Span};
 use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, SECOND, scale};
 use crate::units::{Bytes, Instant, Nanos, Rate};
 
@@ -22,8 +22,6 @@ const SOME: u64 = 100;
 /// The traffic of one direction: a mean over the last 200 ms or so, and when it last mattered.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    /// The last spans, newest last: bits and nanoseconds.
-    spans: [(u64, u64); Self::SPANS],
     pub(super) past: Past,
     rate: u64,
     /// What senders may know of it.
@@ -50,7 +48,6 @@ impl Load {
 
     pub(super) const fn new(now: Instant) -> Self {
         Self {
-            spans: [(0, 0); Self::SPANS],
             past: Past::new(),
             rate: 0,
             allowed: 0,
@@ -69,8 +66,6 @@ impl Load {
         if span.0 == 0 {
             return;
         }
-        self.spans.rotate_left(1);
-        self.spans[Self::SPANS - 1] = (bytes.0.saturating_mul(8), span.0);
         self.past.add(now, bytes, span);
         self.updated_at = now;
         self.rate = rate.bits_per_sec();
@@ -99,8 +94,10 @@ impl Load {
     }
 
     pub(super) fn on_time(&mut self, now: Instant) {
-        if now.since(self.updated_at) >= Self::SILENT {
-            self.spans = [(0, 0); Self::SPANS];
+        if now.since(self.updated_at) >= Self::SILENT && self.spans().iter().any(|span| span.length().0 > 0) {
+            for _ in 0..Self::SPANS {
+                self.past.add(now, Bytes(0), Nanos(0));
+            }
         }
     }
 
@@ -130,11 +127,11 @@ impl Load {
     }
 
     pub(super) fn achieved(&self) -> Rate {
-        mean(&self.spans)
+        mean(&self.spans())
     }
 
     pub(super) fn latest(&self) -> Rate {
-        mean(&self.spans[Self::SPANS / 2..])
+        mean(&self.spans()[Self::SPANS / 2..])
     }
 
     /// The most that any of the spans carried.
@@ -150,8 +147,12 @@ impl Load {
     }
 
     fn rates(&self) -> [u64; Self::SPANS] {
-        self.spans
-            .map(|(bits, nanos)| per_second(u128::from(bits), u128::from(nanos)))
+        self.spans().map(|span| mean(&[span]).bits_per_sec())
+    }
+
+    /// What counts as now, newest last.
+    fn spans(&self) -> [Span; Self::SPANS] {
+        self.past.newest()
     }
 
     /// Of the rate, in thousandths.
@@ -164,21 +165,21 @@ impl Load {
     }
 
     fn begins(&self, now: Instant) -> bool {
-        let before = mean(&self.spans[..Self::SPANS / 2]).bits_per_sec();
+        let before = mean(&self.spans()[..Self::SPANS / 2]).bits_per_sec();
         now.since(self.busy_at) > QUEUE_LASTS
             && self.share_lately() >= BEGINS_WITH
             && scale(before, 1000, self.rate) < BEGINS_AFTER
     }
 }
 
-fn mean(spans: &[(u64, u64)]) -> Rate {
-    let (bits, nanos) = spans.iter().fold((0u128, 0u128), |(b, n), (bits, nanos)| {
-        (b + u128::from(*bits), n + u128::from(*nanos))
+/// Nothing in no time is nothing.
+fn mean(spans: &[Span]) -> Rate {
+    let (bytes, nanos) = spans.iter().fold((0u128, 0u128), |(bytes, nanos), span| {
+        (
+            bytes + u128::from(span.bytes.0),
+            nanos + u128::from(span.length().0),
+        )
     });
-    Rate::from_bits_per_sec(per_second(bits, nanos))
-}
-
-/// Bits per second; nothing in no time is nothing.
-fn per_second(bits: u128, nanos: u128) -> u64 {
-    u64::try_from(bits * u128::from(SECOND) / nanos.max(1)).unwrap_or(u64::MAX)
+    let bits_per_sec = bytes * 8 * u128::from(SECOND) / nanos.max(1);
+    Rate::from_bits_per_sec(u64::try_from(bits_per_sec).unwrap_or(u64::MAX))
 }

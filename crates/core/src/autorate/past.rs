@@ -10,11 +10,18 @@ pub(super) struct Past {
     spans: [Span; Self::SPANS],
 }
 
+/// One report; of no time if there was none.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+pub(super) struct Span {
     begin: Instant,
     end: Instant,
-    bytes: u64,
+    pub(super) bytes: Bytes,
+}
+
+impl Span {
+    pub(super) const fn length(&self) -> Nanos {
+        self.end.since(self.begin)
+    }
 }
 
 impl Past {
@@ -25,7 +32,7 @@ impl Past {
         let none = Span {
             begin: Instant(0),
             end: Instant(0),
-            bytes: 0,
+            bytes: Bytes(0),
         };
         Self {
             spans: [none; Self::SPANS],
@@ -37,15 +44,20 @@ impl Past {
         self.spans[Self::SPANS - 1] = Span {
             begin: Instant(end.0.saturating_sub(length.0)),
             end,
-            bytes: bytes.0,
+            bytes,
         };
+    }
+
+    /// The newest reports, newest last.
+    pub(super) fn newest<const N: usize>(&self) -> [Span; N] {
+        core::array::from_fn(|place| self.spans[Self::SPANS - N + place])
     }
 
     /// What passed between two moments; none if most of that time is not known any more, or not yet.
     pub(super) fn rate(&self, from: Instant, to: Instant) -> Option<Rate> {
         let met = self.spans.iter().filter_map(|span| {
             let time = span.end.min(to).since(span.begin.max(from)).0;
-            (time > 0).then(|| (scale(span.bytes, time, span.end.since(span.begin).0), time))
+            (time > 0).then(|| (scale(span.bytes.0, time, span.length().0), time))
         });
         let (bytes, time) = met.fold((0u64, 0u64), |(bytes, time), (some, more)| {
             (bytes.saturating_add(some), time.saturating_add(more))
