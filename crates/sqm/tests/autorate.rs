@@ -49,6 +49,42 @@ fn the_table_shows_ours_theirs_and_the_difference() {
 }
 
 #[test]
+fn many_seeds_show_the_mean_and_the_worst_of_them() {
+    let args = ["--trace", "collapse", "--signals", "one-way", "--seed", "1-3"];
+    let json = bench(&[&args[..], &["--json"]].concat());
+    let report: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let runs = report["runs"].as_array().expect("a list");
+    let seeds: Vec<_> = runs.iter().filter_map(|run| run["seed"].as_u64()).collect();
+    assert_eq!(seeds, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]);
+    let above = |run: &Value| run["above_30_ms_percent"].as_f64().expect("a number");
+    let changes: Vec<_> = runs
+        .chunks(4)
+        .map(|trace| 100.0 * (above(&trace[0]) / above(&trace[1]) - 1.0))
+        .collect();
+    let mean = changes.iter().sum::<f64>() / 3.0;
+    let worst = changes.iter().copied().fold(f64::MIN, f64::max);
+    let text = String::from_utf8(bench(&args).stdout).expect("text");
+    assert!(
+        text.starts_with("signals: one-way, seeds 1 to 3, against cake-autorate\n"),
+        "{text}"
+    );
+    let row = text.lines().find(|line| line.starts_with("collapse     sqm "));
+    let words: Vec<_> = row.expect("a row").split_whitespace().collect();
+    assert_eq!(words[2], format!("{mean:+.1}"), "{text}");
+    assert_eq!(words[4], format!("{worst:+.1}"), "{text}");
+}
+
+#[test]
+fn seeds_that_are_none_are_a_usage_error() {
+    for wrong in ["3-1", "some", "1-"] {
+        let output = bench(&["--seed", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        let error = String::from_utf8(output.stderr).expect("text");
+        assert!(error.contains("seed"), "{error}");
+    }
+}
+
+#[test]
 fn an_unknown_trace_is_a_usage_error_that_names_the_nearest() {
     let output = bench(&["--trace", "colapse"]);
     assert_eq!(output.status.code(), Some(2));
