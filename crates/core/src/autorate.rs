@@ -22,8 +22,9 @@
 //!   was under way to wait in its buffer. If the other direction's senders are as silent, it is held to what passed last.
 //! * **Growth.** Quick far below what was found last, slow near it, faster and faster beyond it; never far before it is heard of.
 //! * **A moment's outage.** A download's queue that is gone before its senders can have heard of the cut leaves the rate as it was.
-//! * **Old news.** On a path of 300 ms and more growth near what was found makes hardly a queue before it is heard of, a download's
-//!   cut lasts until its senders can know of it, and what probes met is measured by what was sent then.
+//! * **Old news.** On a path of 300 ms and more what the line varies by is not searched for: the rate is [the least](law) that was found
+//!   lately and goes slowly beyond it. A download that begins has half until its senders have left slow start, a cut of it lasts
+//!   until they can know of it, a queue that is gone sooner was a burst, and what probes met is measured by what was sent then.
 //! * **Whose queue.** Where only round trips are known and both directions are loaded, one at a time is tried out while the
 //!   other stays below what was found, and a little lower while a small queue stands. The first is accused of a queue, unless the
 //!   arrivals say otherwise, or only the other explores or has just had a queue. What does not help is taken back, and the other
@@ -232,6 +233,8 @@ pub enum Reason {
     Start,
     /// Too little traffic to learn from: the rate stays, or is what the line carried lately.
     Unloaded,
+    /// A download begins on a long path: half, until its senders have left slow start.
+    Begins,
     /// Loaded and without a queue: at its place for now.
     Steady,
     /// Loaded and without a queue: more is tried.
@@ -281,6 +284,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Start => f.write_str("start"),
             Self::Unloaded => f.write_str("not loaded"),
+            Self::Begins => f.write_str("a download begins: half, until its senders know"),
             Self::Steady => f.write_str("loaded, no queue: rate stays"),
             Self::Grow => f.write_str("loaded, no queue: more"),
             Self::Settle { delay: by } => delay(f, "a small queue: just under; delay", by),
@@ -385,6 +389,11 @@ impl Autorate {
     /// What was learned of the capacity by hour, to be kept across restarts.
     pub const fn learned(&self) -> &Both<Learned> {
         &self.learned
+    }
+
+    /// The round trip of the nearest path, if it is so long that news of the line is old.
+    pub fn long_path(&self) -> Option<Nanos> {
+        self.evidence.is_long().then(|| self.evidence.rtt())
     }
 
     fn take_in(&mut self, sample: &Sample) {

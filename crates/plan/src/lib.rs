@@ -70,7 +70,7 @@ pub fn load(
         if let Some(plan) = validate::settings(&settings, &device, &mut report)
             && settings.enabled
         {
-            lines.push(ConfiguredLine::of(&settings, &device));
+            lines.push(ConfiguredLine::of(&settings, &plan, &device));
             planned.push((settings, plan));
         }
     }

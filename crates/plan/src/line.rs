@@ -1,8 +1,9 @@
 //! What a section says of the line itself: the figures that a measurement can confirm or refute.
 
 use sqm_core::spec::cake::Framing;
-use sqm_core::units::Rate;
+use sqm_core::units::{Nanos, Rate};
 
+use crate::plan::Plan;
 use crate::recipes::{Device, above_ip};
 use crate::settings::{Autorate, Facing, LinkLayer, Settings};
 
@@ -21,12 +22,14 @@ pub struct ConfiguredLine {
     pub at: usize,
     /// Whether what leaves the device is the download.
     pub faces_lan: bool,
+    /// What its queues take for the longest path; none of those that do not ask.
+    pub interval: Option<Nanos>,
     /// How the daemon may change the rates, if it may.
     pub autorate: Option<Autorate>,
 }
 
 impl ConfiguredLine {
-    pub(crate) fn of(settings: &Settings, device: &Device) -> Self {
+    pub(crate) fn of(settings: &Settings, plan: &Plan, device: &Device) -> Self {
         let (download, upload) = match settings.facing {
             Facing::Internet => (settings.ingress.rate, settings.egress.rate),
             Facing::Lan => (settings.egress.rate, settings.ingress.rate),
@@ -47,6 +50,7 @@ impl ConfiguredLine {
             },
             at: settings.line,
             faces_lan: settings.facing == Facing::Lan,
+            interval: plan.least_interval(),
             autorate: settings.autorate.clone(),
         }
     }
@@ -91,6 +95,32 @@ mod tests {
             "{:?}",
             off.warnings
         );
+    }
+
+    #[test]
+    fn the_least_interval_of_its_queues_is_known() {
+        let interval = |script: &str, more: &str| {
+            let text = format!(
+                "config queue\n option enabled 1\n option interface eth1\n option download 20mbit\n option upload 4mbit\n \
+                 option autorate 1\n option script {script}.qos\n {more}"
+            );
+            let loaded = crate::load(text.as_bytes(), "sqm", &Device::absent).unwrap();
+            loaded.lines[0].interval
+        };
+        let millis = |n| Some(Nanos::from_millis(n));
+        assert_eq!(interval("best_of_cake", ""), millis(100));
+        assert_eq!(
+            interval("best_of_cake", "option cake_rtt satellite\n"),
+            millis(1000)
+        );
+        assert_eq!(
+            interval("piece_of_cake", "option egress_cake_rtt 50ms\n"),
+            millis(50)
+        );
+        let patient = "option qdisc fq_codel\n option qdisc_advanced 1\n option qdisc_really_really_advanced 1\n \
+                       option iqdisc_opts 'interval 600ms'\n option eqdisc_opts 'interval 700ms'\n";
+        assert_eq!(interval("simple", patient), millis(600));
+        assert_eq!(interval("simple", "option qdisc pfifo\n"), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 pub use sqm_core::handle::Handle;
 use sqm_core::spec::{Class, Qdisc, Stab};
+use sqm_core::units::Nanos;
 
 /// Everything that shapes one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,21 @@ impl Plan {
             name.pop();
         }
         name
+    }
+
+    /// The least interval of its CoDel queues (CAKE's `rtt`): on paths that are longer, flows are told to give way again before
+    /// they can have answered the last time. None without such a queue.
+    pub fn least_interval(&self) -> Option<Nanos> {
+        let trees = [&self.egress, &self.ingress].into_iter().flatten();
+        let intervals = trees
+            .flat_map(|tree| &tree.qdiscs)
+            .filter_map(|planned| match &planned.qdisc {
+                Qdisc::Cake(cake) | Qdisc::CakeMq(cake) => Some(cake.rtt),
+                Qdisc::FqCodel(queue) => Some(queue.interval),
+                Qdisc::Codel(queue) => Some(queue.interval),
+                _ => None,
+            });
+        intervals.min()
     }
 }
 

@@ -20,10 +20,13 @@ pub struct Shaper<P> {
 }
 
 impl<P: Packet> Shaper<P> {
-    /// An empty shaper. Its flows drop rather than mark, as most flows on the internet do not speak ECN.
-    pub fn new(rate: Rate, now: Instant) -> Self {
+    /// An empty shaper whose CoDel has this interval, and a twentieth of it as target, as by CAKE's `rtt`. Its flows drop rather than
+    /// mark, as most flows on the internet do not speak ECN.
+    pub fn new(rate: Rate, interval: Nanos, now: Instant) -> Self {
         let spec = spec::fq_codel::FqCodel {
             ecn: false,
+            interval,
+            target: Nanos(interval.0 / 20),
             ..Default::default()
         };
         Self {
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn flows_take_turns_at_the_rate() {
-        let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), START);
+        let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), Nanos::from_millis(100), START);
         for packet in [Full(0, 0), Full(0, 1), Full(0, 2), Full(1, 0)] {
             shaper.enqueue(packet, START, &mut ());
         }
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_new_rate_holds_from_the_next_packet_on() {
-        let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), START);
+        let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), Nanos::from_millis(100), START);
         shaper.enqueue(Full(0, 0), START, &mut ());
         shaper.enqueue(Full(0, 1), START, &mut ());
         shaper.dequeue(START, &mut ());

@@ -2,6 +2,8 @@
 
 mod capacity;
 mod flat;
+mod long;
+mod onset;
 mod trial;
 
 use super::view::View;
@@ -9,6 +11,7 @@ use super::{Bounds, Choice, Direction, Reason, SECOND, SEEN_AFTER, scale};
 use crate::units::{Instant, Nanos, Rate};
 
 use flat::Flat;
+use onset::Onset;
 
 /// What the rest of the controller should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +49,13 @@ pub(super) struct Law {
     found: Option<u64>,
     /// The most that was found until the last, and when.
     most: Option<(u64, Instant)>,
+    /// The least that was found lately, and when.
+    least: Option<(u64, Instant)>,
     /// Newest last.
     track: [Option<Point>; Self::POINTS],
     trial: Option<Trial>,
     flat: Option<Flat>,
+    onset: Option<Onset>,
     /// When there was last no queue to cut for.
     clear_at: Instant,
     /// When there was last none at all, or one to cut for.
@@ -112,6 +118,8 @@ struct Trial {
     began_with: u64,
     /// When it came down to the least rate, or the queue last became less there.
     least: Option<Point>,
+    /// When there was last one to cut for.
+    seen_at: Instant,
     /// The longest that was met.
     peak: Point,
     /// The most of [`View::expected`].
@@ -178,9 +186,6 @@ const FELL_AS_WELL: Nanos = Nanos::from_millis(500);
 /// Beyond this share of what was found last, thousandths, exploring doubles its pace in this time.
 const BEYOND: u64 = 1030;
 const PACE_DOUBLES: Nanos = Nanos::from_millis(300);
-/// That share on a long path, where growth near what was found makes no more than a queue of [`AIM`] before it is heard of: what such a
-/// line varies by is not to be found again and again.
-const BEYOND_LONG: u64 = 1200;
 const HOLD_MIN: Nanos = Nanos::from_millis(200);
 const HOLD_MAX: Nanos = Nanos::from_millis(5_000);
 /// The same where directions are told apart: a queue of what is tried is seen at once, and it is known whose it is.
@@ -200,10 +205,8 @@ const OTHERS_FALL: u64 = 900;
 const FLOWS: u64 = 600;
 /// A load that begins after a rest may have the most that was found in so long before the last, no more than this of the last,
 /// thousandths: of a line that varies it is as likely as the last, and senders find sooner what is too much than what is too little.
-/// Of a long path, where they find it late, it is this much of it.
 const LATELY: Nanos = Nanos::from_millis(60_000);
 const MOST_MORE: u64 = 2000;
-const MOST_LONG: u64 = 850;
 /// Not while what was cut for is still fresh.
 const CUT_LATELY: Nanos = Nanos::from_millis(3000);
 /// Without signals the rate stays for this long, then goes to base by so many thousandths per second.
@@ -231,9 +234,11 @@ impl Law {
             hold_until: now,
             found: None,
             most: None,
+            least: None,
             track: [None; Self::POINTS],
             trial: None,
             flat: None,
+            onset: None,
             clear_at: now,
             decided_at: now,
             spread: 0,
@@ -244,8 +249,10 @@ impl Law {
         }
     }
 
-    pub(super) const fn rate(&self) -> Rate {
-        Rate::from_bits_per_sec(self.rate)
+    /// What the shaper should be set to.
+    pub(super) fn rate(&self) -> Rate {
+        let most = self.lets_in().unwrap_or(self.rate);
+        Rate::from_bits_per_sec(self.rate.min(most))
     }
 
     /// What a packet of full size takes.
@@ -338,6 +345,7 @@ impl Law {
         self.capacity = Some(usual.bits_per_sec());
         self.found = self.capacity;
         self.most = None;
+        self.least = None;
         self.trial = None;
         self.hold = HOLD_MIN;
         self.reason = Reason::Learned;
@@ -346,6 +354,7 @@ impl Law {
     pub(super) fn step(&mut self, now: Instant, view: &View) -> (Choice, Action) {
         let elapsed = now.since(self.stepped_at).0.min(SECOND);
         self.stepped_at = now;
+        self.note_onset(now, view);
         let action = match view.queue {
             None => {
                 self.blind(now, elapsed, view);
@@ -448,13 +457,16 @@ impl Law {
         if self.trial.is_none() {
             self.begin(now, view);
         }
-        if let Some(trial) = &mut self.trial
-            && queue >= trial.peak.queue
-        {
-            trial.peak = Point {
-                sent: view.sent,
-                queue,
-            };
+        if let Some(trial) = &mut self.trial {
+            if queue > limit {
+                trial.seen_at = now;
+            }
+            if queue >= trial.peak.queue {
+                trial.peak = Point {
+                    sent: view.sent,
+                    queue,
+                };
+            }
         }
         if is_new {
             self.learn(elapsed, queue, view);
@@ -518,18 +530,28 @@ impl Law {
             return Action::None;
         }
         let action = self.end_trial(now, queue, view);
+        if self.lets_in().is_some() {
+            self.reason = Reason::Begins;
+            return action;
+        }
         if !view.loaded {
             self.reason = Reason::Unloaded;
             if view.has_rested && !self.was_cut_within(now, CUT_LATELY) {
-                self.rate = self.rate.max(self.most_after_a_rest(view));
+                self.rate = self.rate.max(self.most_after_a_rest(now, view));
             }
             return action;
         }
-        let near = self.found.map(|found| scale(found, 900, 1000));
+        let near = if view.is_long {
+            Some(self.surely(now))
+        } else {
+            self.found.map(|found| scale(found, 900, 1000))
+        };
         let is_far = near.is_none_or(|near| self.rate < near);
         let is_someones = view.anyones.0 > view.aim.0 / 2 + self.noise() + view.wire.0;
         if !is_far && !view.may_explore {
-            let most = scale(self.capacity.unwrap_or(self.rate), BELOW, 1000);
+            // Of a long path it is already at what the line surely carries, and what it gave up would come back slowly.
+            let below = if view.is_long { 1000 } else { BELOW };
+            let most = scale(self.capacity.unwrap_or(self.rate), below, 1000);
             self.rate = self.rate.min(most);
             if is_someones {
                 // It may be this one's, if what was found is a little too much: cut for, it would be the other's fault.
@@ -545,13 +567,17 @@ impl Law {
         }
         // What is tried must not go far before it is heard of.
         let news = view.rtt.0 + SEEN_AFTER.0;
-        let pace = if is_far { QUICK } else { self.pace }.min(scale(AHEAD, SECOND, news));
-        let beyond = if view.is_long { BEYOND_LONG } else { BEYOND };
+        let pace = match (is_far, view.is_long) {
+            (true, _) => QUICK,
+            (false, true) => self.pace_of_long(),
+            (false, false) => self.pace,
+        };
+        let pace = pace.min(scale(AHEAD, SECOND, news));
         // What was found holds no more.
-        if self
+        let is_beyond = self
             .found
-            .is_none_or(|found| self.rate > scale(found, beyond, 1000))
-        {
+            .is_none_or(|found| self.rate > scale(found, BEYOND, 1000));
+        if is_beyond && !view.is_long {
             self.pace = (self.pace + scale(self.pace, elapsed, PACE_DOUBLES.0.max(news)).max(1)).min(QUICK);
         }
         let grown = self
@@ -622,15 +648,10 @@ impl Law {
         } else {
             SLOW
         };
-        let pace = if view.is_long {
-            let news = view.rtt.0 + SEEN_AFTER.0;
-            pace.min(scale(scale(2 * AIM.0, SECOND, news), 1000, news))
-        } else {
-            pace
-        };
         self.pace = if fell { pace.max(SOONER) } else { pace };
         self.found = Some(capacity);
         self.note_most(now, capacity);
+        self.note_least(now, capacity.min(trial.before));
         self.hold_until = now + self.hold;
         self.capacity = Some(capacity);
         let place = if view.is_beside {
@@ -639,6 +660,9 @@ impl Law {
             capacity
         };
         self.rate = place.min(trial.before);
+        if view.is_long {
+            self.rate = self.rate.min(self.surely(now));
+        }
         if trial.is_shared && self.direction == Direction::Ingress && !has_collapsed {
             // The upload is estimated better, so it keeps its cut while the download tries whether it was innocent.
             self.rate = self.rate.max(scale(trial.before, 900, 1000));
@@ -656,13 +680,11 @@ impl Law {
         }
     }
 
-    fn most_after_a_rest(&self, view: &View) -> u64 {
+    fn most_after_a_rest(&self, now: Instant, view: &View) -> u64 {
+        if view.is_long {
+            return self.surely(now);
+        }
         let [most, last] = [self.most.map(|(most, _)| most), self.found].map(|found| found.unwrap_or(0));
-        let most = if view.is_long {
-            scale(most, MOST_LONG, 1000)
-        } else {
-            most
-        };
         most.min(scale(last, MOST_MORE, 1000))
     }
 

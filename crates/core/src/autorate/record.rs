@@ -279,6 +279,7 @@ mod tests {
             prop::sample::select(alloc::vec![
                 Reason::Start,
                 Reason::Unloaded,
+                Reason::Begins,
                 Reason::Steady,
                 Reason::Grow,
                 Reason::SignalsLost,

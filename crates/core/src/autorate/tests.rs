@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::cake_autorate::CakeAutorate;
 use super::*;
 
+mod long_path;
+
 const START: Instant = Instant(1_000_000_000_000);
 const STEP: Nanos = Nanos::from_millis(50);
 const RTT: Nanos = Nanos::from_millis(30);
@@ -26,6 +28,8 @@ struct Bench {
     controller: Autorate,
     now: Instant,
     steps: u64,
+    /// Without a queue.
+    rtt: Nanos,
     /// What each reflector's answer has above its usual round trip.
     delay: [Nanos; 6],
     /// Of the rate, in percent.
@@ -51,6 +55,7 @@ impl Bench {
             controller,
             now: START,
             steps: 0,
+            rtt: RTT,
             delay: [Nanos(0); 6],
             load: Both {
                 ingress: 0,
@@ -89,13 +94,14 @@ impl Bench {
                 Sample { at, signal }
             })
             .collect();
-        let one_way = |delay: Nanos| i64::try_from(RTT.0 / 2 + delay.0).expect("a short delay");
+        let path = self.rtt;
+        let one_way = |delay: Nanos| i64::try_from(path.0 / 2 + delay.0).expect("a short delay");
         if self.answering && self.decision.probes != Probes::Off {
             let reflector = (self.steps % 6) as u16;
             let delay = self.delay[usize::from(reflector)];
             let signal = match self.upload_delay {
                 None => {
-                    let rtt = Nanos(RTT.0 + delay.0);
+                    let rtt = Nanos(self.rtt.0 + delay.0);
                     Signal::Echo {
                         reflector,
                         sent: Instant(at.0 - rtt.0),
@@ -104,7 +110,7 @@ impl Bench {
                 }
                 Some(upload_delay) => Signal::OneWay {
                     reflector,
-                    sent: Instant(at.0 - RTT.0 - delay.0 - upload_delay.0),
+                    sent: Instant(at.0 - self.rtt.0 - delay.0 - upload_delay.0),
                     ingress: one_way(delay),
                     egress: one_way(upload_delay),
                 },
@@ -113,7 +119,7 @@ impl Bench {
         }
         let flow = |flow| Signal::Flow {
             flow,
-            sent: Instant(at.0 - RTT.0 - self.flow_delay.ingress.0 - self.flow_delay.egress.0),
+            sent: Instant(at.0 - self.rtt.0 - self.flow_delay.ingress.0 - self.flow_delay.egress.0),
             ingress: one_way(self.flow_delay.ingress),
             // The first is a download.
             egress: (flow > 0).then(|| one_way(self.flow_delay.egress)),

@@ -98,6 +98,12 @@ impl Trace {
         START + self.length
     }
 
+    /// CoDel's interval in the shapers, as a user who knows the path sets it (`cake_rtt`): the round trip, so that senders have time to
+    /// hear of a drop before the next one (RFC 8290 section 5.2.1), and not less than the usual 100 ms.
+    pub(super) fn interval(&self) -> Nanos {
+        self.rtt.max(Nanos::from_millis(100))
+    }
+
     pub(super) fn load_at(&self, now: Instant) -> Load {
         let index = self.loads.partition_point(|(at, _)| *at <= now);
         index

@@ -236,7 +236,7 @@ impl<'a> World<'a> {
             egress: fifo(Direction::Egress),
         };
         let decision = pilot.step(START, &[], || truth(&fifos, START));
-        let shaper = |direction| Shaper::new(decision.rates[direction].rate, START);
+        let shaper = |direction| Shaper::new(decision.rates[direction].rate, trace.interval(), START);
         let reflectors = trace.reflectors.iter().zip(0u64..).map(|(behaviour, index)| {
             let distance = Nanos::from_micros(1000 + 2700 * index);
             Reflector::new(*behaviour, distance, trace.jitter, seed ^ (index + 1) << 32)

@@ -292,6 +292,9 @@ impl Status {
                     );
                 }
             }
+            if let Some(advice) = interface["autorate"]["advice"].as_str() {
+                println!("  {advice}");
+            }
         }
         Ok(code)
     }

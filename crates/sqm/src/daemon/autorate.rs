@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use sqm_core::autorate::{Both, Bounds};
 use sqm_core::spec::cake::Framing;
+use sqm_core::units::Nanos;
 use sqm_plan::line::ConfiguredLine;
 use sqm_plan::settings::{Limits, Reflector};
 
@@ -51,6 +52,8 @@ pub(super) struct Line {
     is_shaped: Both<bool>,
     framing: Framing,
     reflectors: Vec<Reflector>,
+    /// What its queues take for the longest path.
+    interval: Option<Nanos>,
     log: Option<PathBuf>,
 }
 
@@ -76,6 +79,7 @@ impl Line {
                 egress: line.upload.is_some(),
             },
             framing: line.framing,
+            interval: line.interval,
             log: autorate.log.as_ref().map(PathBuf::from),
             reflectors: match autorate.reflectors.is_empty() {
                 true => usual().collect(),
@@ -96,6 +100,9 @@ pub(super) struct Status {
     pub(super) reflectors: Vec<ReflectorStatus>,
     /// What the user's own connections told of the delay: how often.
     pub(super) tcp_samples: u64,
+    /// What to write in the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) advice: Option<String>,
 }
 
 /// One direction.

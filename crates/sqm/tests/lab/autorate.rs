@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::shared::home;
 use serde_json::Value;
 use sqm_lab::{Buffer, Clock, Direction, Home, Line, home::SERVER_V4};
-use sqm_measure::result::TestResult;
+use sqm_measure::result::{Summary, TestResult};
 
 /// Goodput of a byte on the line, in packets of full size.
 const GOOD: f64 = 1448.0 / 1518.0;
@@ -31,11 +31,16 @@ fn line(down: u64, up: u64) -> Line {
 const REFLECTORS: &str = "10.66.0.2 10.66.0.1 10.65.0.2 fd00:66::2 fd00:66::1 fd00:65::2";
 
 fn start(home: &Home, reflectors: &str) {
+    start_with(home, reflectors, "");
+}
+
+/// With more options.
+fn start_with(home: &Home, reflectors: &str, more: &str) {
     let text = format!(
         "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '20000'\n\
          \toption upload '4000'\n\toption script 'best_of_cake.qos'\n\toption linklayer 'ethernet'\n\toption overhead '18'\n\
          \toption autorate '1'\n\toption min_download '1000'\n\toption max_download '80000'\n\
-         \toption min_upload '500'\n\toption max_upload '20000'\n\toption autorate_reflectors '{reflectors}'\n\toption autorate_log '/tmp/rates.csv'\n"
+         \toption min_upload '500'\n\toption max_upload '20000'\n\toption autorate_reflectors '{reflectors}'\n\toption autorate_log '/tmp/rates.csv'\n{more}"
     );
     home.write("/tmp/sqm", text.as_bytes()).expect("a file");
     home.script(
@@ -307,6 +312,47 @@ fn what_was_learned_of_a_line_outlives_the_daemon() {
     let [(down, _), _] = rates(&home, "nothing known");
     assert!((19.0..=21.0).contains(&down), "as the file says: {down}");
     is_replayed_as_it_was(&home);
+}
+
+/// By a geostationary satellite, in three loads of 40 s: what they add (95th percentile, ms), what is carried down and up (Mbit/s), and how
+/// the daemon says that it stands.
+fn by_satellite(more: &str) -> (f64, [f64; 2], String) {
+    let satellite = Line {
+        base_rtt_ms: 600,
+        ..line(25_000, 5000)
+    };
+    let home = home(Clock::Virtual, &satellite);
+    home.script(
+        "ip -n core route add 10.77.0.0/24 via 10.66.0.2
+         for n in 1 2 3; do ip -n server addr add 10.77.0.$n/32 dev lo; done; ip -n server link set lo up",
+    )
+    .expect("reflectors");
+    start_with(&home, "10.77.0.1 10.77.0.2 10.77.0.3", more);
+    let test = "sqm test 10.66.0.2 --quiet --json - --idle 10 --after 0 --duration 40s";
+    let words: Vec<_> = test.split(' ').collect();
+    let tests = [(); 3].map(|()| {
+        let json = home.run_ok("h1", &words).expect("sqm test measures");
+        TestResult::from_json(&json).expect("a result").summary
+    });
+    let mean = |of: fn(&Summary) -> f64| tests.iter().map(of).sum::<f64>() / tests.len() as f64;
+    let added = mean(|s| s.latency_p95_ms.expect("samples") - s.idle_ms.expect("samples"));
+    let carried = [mean(|s| s.download_mbit), mean(|s| s.upload_mbit)];
+    println!("{more:?}: {added:.1} ms, {carried:.2?} Mbit/s");
+    let said = home.script("sqm status --daemon").expect("a status");
+    (added, carried, said)
+}
+
+#[test]
+#[ignore = "four minutes of a line; make nightly runs it"]
+fn a_path_by_satellite_has_hardly_a_queue_and_more_is_carried_with_what_is_advised() {
+    let (added, usual, said) = by_satellite("");
+    assert!(added <= 10.0, "{added} ms");
+    let (_, advised) = said.split_once("option cake_rtt '").expect("an advice");
+    let (interval, _) = advised.split_once('\'').expect("a time");
+    let (added, patient, said) = by_satellite(&format!("\toption cake_rtt '{interval}'\n"));
+    assert!(added <= 10.0, "{added} ms");
+    assert!(!said.contains("cake_rtt"), "{said}");
+    assert!(patient[0] >= 1.2 * usual[0], "{usual:?} {patient:?}");
 }
 
 #[test]

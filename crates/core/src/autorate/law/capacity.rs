@@ -42,8 +42,11 @@ impl Law {
     pub(super) fn measured(&self, view: &View) -> Option<u64> {
         let [latest, mean] = [view.latest, view.achieved].map(Rate::bits_per_sec);
         match self.direction {
-            // A busy line delivers what it can, whatever our own shaper then does with it; just now it was idle, or away.
-            Direction::Ingress if view.has_just_begun || view.had_gap => Some(view.peak.bits_per_sec()),
+            // A busy line delivers what it can, whatever our own shaper then does with it; just now it was idle, or away, or on a long
+            // path between bursts.
+            Direction::Ingress if view.has_just_begun || view.had_gap || view.is_long => {
+                Some(view.peak.bits_per_sec())
+            }
             Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
             Direction::Ingress => Some(mean),
             Direction::Egress => {

@@ -74,6 +74,7 @@ impl Law {
             is_of_beginning: view.has_just_begun,
             began_with: view.queue.unwrap_or(Nanos(0)).0,
             least: None,
+            seen_at: now,
             peak: Point {
                 sent: view.sent,
                 queue: 0,
@@ -305,13 +306,16 @@ impl Law {
         self.reason = Reason::PathChanged { by: Nanos(queue) };
     }
 
-    /// Whether a download's queue was gone before its senders can have heard of the cut: a moment's outage, of which the line's rate
-    /// knows nothing.
+    /// Whether a download's queue was gone before its senders can have heard of the cut: a moment's outage, or a burst, of which the
+    /// line's rate knows nothing.
     pub(super) fn went_by_itself(&self, now: Instant, trial: &Trial, view: &View) -> bool {
-        self.direction == Direction::Ingress
-            && view.may_rebase
-            && view.sent < trial.effective_at
-            && now.since(trial.began_at) <= MOMENT
+        let went_soon = if view.is_long {
+            // The cut lasted until they can.
+            trial.seen_at.since(trial.began_at) < view.rtt
+        } else {
+            view.sent < trial.effective_at && now.since(trial.began_at) <= MOMENT
+        };
+        self.direction == Direction::Ingress && view.may_rebase && went_soon
     }
 
     /// Until less is sent into the queue: a download's sender must hear of it first.

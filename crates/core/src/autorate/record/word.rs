@@ -370,6 +370,7 @@ pub(super) const fn of_reason(reason: Reason) -> (&'static str, Option<Nanos>) {
     match reason {
         Reason::Start => ("start", None),
         Reason::Unloaded => ("unloaded", None),
+        Reason::Begins => ("begins", None),
         Reason::Steady => ("steady", None),
         Reason::Grow => ("grow", None),
         Reason::Settle { delay } => ("settle", Some(delay)),
@@ -391,6 +392,7 @@ pub(super) fn reason(text: &str) -> Option<Reason> {
     match (word, delay) {
         ("start", None) => Some(Reason::Start),
         ("unloaded", None) => Some(Reason::Unloaded),
+        ("begins", None) => Some(Reason::Begins),
         ("steady", None) => Some(Reason::Steady),
         ("grow", None) => Some(Reason::Grow),
         ("settle", Some(delay)) => Some(Reason::Settle { delay }),

@@ -51,6 +51,8 @@ pub(super) struct Driver {
     status_at: Instant,
     /// Why something cannot be asked or seen, as told.
     trouble: Option<String>,
+    /// What to write where paths are longer than the queues take them for, as told.
+    advice: Option<String>,
     hour: Option<u8>,
 }
 
@@ -81,6 +83,7 @@ impl Driver {
             told_at: now,
             status_at: now,
             trouble: None,
+            advice: None,
             hour: None,
             line,
             shared,
@@ -179,6 +182,7 @@ impl Driver {
         }
         self.status_at = now;
         self.tell_trouble();
+        self.tell_long_path();
         if let Some(news) = self.log.news() {
             self.shared
                 .journal
@@ -263,6 +267,18 @@ impl Driver {
         self.trouble = trouble;
     }
 
+    fn tell_long_path(&mut self) {
+        if self.advice.is_some() {
+            return;
+        }
+        self.advice = advice_on_interval(self.controller.long_path(), self.line.interval);
+        if let Some(advice) = &self.advice {
+            self.shared
+                .journal
+                .tell("autorate", Some(&self.line.interface), advice.clone());
+        }
+    }
+
     fn status(&self, decision: &Decision) -> Status {
         let of = |direction: Direction| super::Direction {
             rate_bits_per_sec: decision.rates[direction].rate.bits_per_sec(),
@@ -277,8 +293,26 @@ impl Driver {
             probes_sent: self.prober.sent(),
             reflectors: self.prober.reflectors(),
             tcp_samples: self.passive.samples(),
+            advice: self.advice.clone(),
         }
     }
+}
+
+/// What to write so that flows over such a path may fill the line.
+fn advice_on_interval(path: Option<Nanos>, interval: Option<Nanos>) -> Option<String> {
+    const MILLI: u64 = 1_000_000;
+    const STEP: u64 = 50 * MILLI;
+    let (path, interval) = (path?, interval?);
+    (interval < path).then(|| {
+        // Most hosts are a little farther away than the nearest.
+        let enough = Nanos((path.0 / 10 * 11 / STEP + 1) * STEP);
+        let path = path.0 / MILLI;
+        format!(
+            "the nearest reflector is {path} ms away, and a flow is told to give way again after {interval}, before it can have \
+             answered: with option cake_rtt '{enough}' (without CAKE 'interval {enough}' in iqdisc_opts and eqdisc_opts) it fills \
+             more of the line"
+        )
+    })
 }
 
 /// Between nine tenths and eleven tenths of it: the probes of many lines shall not march in step.
@@ -292,5 +326,29 @@ impl Drop for Driver {
         self.log.write(self.controller.learned());
         let _ = self.kept.write(self.controller.learned());
         self.shared.autorate.forget(&self.line.interface);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_longer_than_the_queues_think_is_told_with_what_to_write() {
+        let millis = |n| Some(Nanos::from_millis(n));
+        let advice = advice_on_interval(millis(612), millis(100)).expect("there is one");
+        assert!(
+            advice.contains("612 ms away") && advice.contains("after 100ms"),
+            "{advice}"
+        );
+        assert!(advice.contains("option cake_rtt '700ms'"), "{advice}");
+        for (path, interval) in [
+            (None, millis(100)),
+            (millis(612), None),
+            (millis(612), millis(1000)),
+            (millis(612), millis(612)),
+        ] {
+            assert_eq!(advice_on_interval(path, interval), None);
+        }
     }
 }
