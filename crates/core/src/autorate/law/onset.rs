@@ -1,8 +1,8 @@
 //! A download begins on a long path: its senders double what they send once in a round trip, and hear of our shaper a round trip after
 //! they went beyond it. What they send until then stands in front of the line, unless that carries twice what our shaper lets pass.
 //!
-//! So the shaper lets half pass until they have left slow start. What is lost by that is little: most of the time until then they
-//! send less anyway, and what they have in flight when they leave it is what the whole rate takes.
+//! So the shaper lets half pass until they have left slow start. That costs: they leave it sooner, and grow slowly from there
+//! (docs/autorate.md has figures of both).
 
 use super::{Law, scale};
 use crate::autorate::Direction;
