@@ -64,7 +64,7 @@ mod tests;
 use core::fmt;
 use core::ops::{Index, IndexMut};
 
-use blame::{Accused, Alone, Blame};
+use blame::{Accused, Blame, Owner};
 use evidence::Evidence;
 use law::{AIM, AIM_BESIDE, AIM_TOGETHER, Action, Law};
 use load::Load;
@@ -322,8 +322,8 @@ pub struct Autorate {
     /// While only round trips are known and both directions are loaded, one explores at a time.
     turn: Direction,
     turn_began: Instant,
-    /// The last time that only one was loaded.
-    alone: Option<Alone>,
+    /// Whose the queue was when that was last sure.
+    owner: Option<Owner>,
     accused: Accused,
 }
 
@@ -381,7 +381,7 @@ impl Autorate {
             hour: None,
             turn: Direction::Ingress,
             turn_began: now,
-            alone: None,
+            owner: None,
             accused: Accused::Nobody,
         }
     }
@@ -563,8 +563,7 @@ impl Controller for Autorate {
         for sample in samples {
             self.take_in(sample);
         }
-        let vote = self.evidence.vote(Direction::Ingress, self.now, true);
-        self.queue = vote.map_or(Nanos(0), |vote| vote.queue);
+        self.queue = self.queue_if_blamed(Direction::Ingress);
         for direction in Direction::BOTH {
             self.loads[direction].on_time(self.now);
         }
@@ -576,17 +575,7 @@ impl Controller for Autorate {
             self.pass_turn();
         }
         let loaded = Direction::BOTH.map(|direction| self.loads[direction].is_loaded(self.now));
-        if let Some(direction) = match loaded {
-            [true, false] => Some(Direction::Ingress),
-            [false, true] => Some(Direction::Egress),
-            _ => None,
-        } {
-            self.alone = Some(Alone {
-                direction,
-                at: self.now,
-                queue: self.queue,
-            });
-        }
+        self.note_owner(loaded);
         self.accuse();
         let contended = self.evidence.is_round_trip_only(self.now) && loaded == [true, true];
         // Both look before either acts, or the first one's cut would acquit the second.

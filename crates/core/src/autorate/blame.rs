@@ -7,12 +7,12 @@ use super::{
 };
 use crate::units::{Instant, Nanos};
 
-/// Only one direction was loaded, and with what queue.
+/// Whose a queue was when that was sure, and how much longer the whole round trip was.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Alone {
-    pub(super) direction: Direction,
-    pub(super) at: Instant,
-    pub(super) queue: Nanos,
+pub(super) struct Owner {
+    direction: Direction,
+    at: Instant,
+    queue: Nanos,
 }
 
 /// Who is cut for a longer round trip while both directions could have done it.
@@ -66,6 +66,33 @@ impl Autorate {
             },
             (false, false) if self.loads[direction].share() >= self.loads[other].share() => Blame::Alone,
             (false, false) => Blame::None,
+        }
+    }
+
+    /// Whose a queue is, is sure while only one direction is loaded, or while answers tell of one that it has most of what they tell of.
+    pub(super) fn note_owner(&mut self, loaded: [bool; 2]) {
+        let owner = match loaded {
+            [true, false] => Some((Direction::Ingress, self.queue)),
+            [false, true] => Some((Direction::Egress, self.queue)),
+            [true, true] if !self.evidence.is_round_trip_only(self.now) => {
+                let [download, upload] = Direction::BOTH.map(|direction| self.queue_if_blamed(direction));
+                let whole = Nanos(download.0 + upload.0);
+                if download.0 > 2 * upload.0 {
+                    Some((Direction::Ingress, whole))
+                } else if upload.0 > 2 * download.0 {
+                    Some((Direction::Egress, whole))
+                } else {
+                    None
+                }
+            }
+            _ => None,
+        };
+        if let Some((direction, queue)) = owner {
+            self.owner = Some(Owner {
+                direction,
+                at: self.now,
+                queue,
+            });
         }
     }
 
@@ -171,12 +198,13 @@ impl Autorate {
     /// Nothing tells them apart but what they did: who explores makes a queue, and who has just had one has it again.
     fn likelier(&self) -> Direction {
         let is_heard_late = |at| self.now.since(at) < Nanos(self.evidence.rtt().0 + SEEN_AFTER.0);
-        // A queue that was there before the other one's load, and is no longer by now, was not made by that.
-        if let Some(alone) = self.alone
-            && is_heard_late(alone.at)
-            && self.queue.0 <= alone.queue.0 + MOVED
+        // A queue that was there before the other one's load, and is no longer by now, was not made by that; nor is it another's when
+        // the answers end that told whose it was.
+        if let Some(owner) = self.owner
+            && is_heard_late(owner.at)
+            && self.queue.0 <= owner.queue.0 + MOVED
         {
-            return alone.direction;
+            return owner.direction;
         }
         // What is heard so soon after a turn was made in the one before.
         let turn = if is_heard_late(self.turn_began) {
@@ -200,6 +228,11 @@ impl Autorate {
         } else {
             likely
         }
+    }
+
+    pub(super) fn queue_if_blamed(&self, direction: Direction) -> Nanos {
+        let vote = self.evidence.vote(direction, self.now, true);
+        vote.map_or(Nanos(0), |vote| vote.queue)
     }
 
     /// The direction of which the answers say that it has a queue, and the other hardly one.

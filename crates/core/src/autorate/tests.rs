@@ -392,6 +392,34 @@ fn one_connection_that_reflectors_confirm_tells_whose_queue_it_is() {
     }
 }
 
+/// The answers of a download told that the queue was the upload's. They end before the download's last packets, and nothing but
+/// round trips is left.
+#[test]
+fn a_download_that_ends_is_not_cut_for_the_queue_that_was_the_uploads() {
+    for turn in 0..40 {
+        let mut bench = loaded();
+        bench.load.egress = 100;
+        bench.flows = 1;
+        bench.run(6000 + turn * 50);
+        bench.delay = [Nanos::from_millis(7); 6];
+        bench.run(300);
+        bench.flows = 0;
+        bench.load.ingress = 80;
+        bench.run(150);
+        bench.delay = [Nanos::from_micros(9900); 6];
+        let before = bench.decision.rates.egress.rate;
+        for _ in 0..6 {
+            bench.step();
+            assert!(!bench.ingress().reason.is_cut(), "{turn}: {:?}", bench.ingress());
+        }
+        assert!(
+            bench.decision.rates.egress.rate < before,
+            "{turn}: {:?}",
+            bench.decision
+        );
+    }
+}
+
 #[test]
 fn what_full_packets_take_each_way_is_no_queue() {
     let mut bench = loaded();
