@@ -37,11 +37,10 @@ const HELPS: f64 = 0.97;
 /// Looks at the same rates differ by as much as a close call, and by this where full packets take long.
 const UNSTEADY: f64 = 1.3;
 /// Good and bad farther apart than this are halved, if what is good adds less than so much of what it may. Where bad was never tried,
-/// but is what was found, closer ones are, too, but not for a look that may have been good by chance.
+/// but is what was found, closer ones are, too.
 const WIDE: f64 = 1.04;
-const SPARE: f64 = 0.8;
 const WIDE_UNTRIED: f64 = 1.02;
-const SPARE_UNTRIED: f64 = 0.7;
+const SPARE: f64 = 0.8;
 /// No lower than this share of what was found.
 const LOWEST: f64 = 0.75;
 
@@ -69,7 +68,9 @@ pub(crate) struct Lowering {
     /// What the download leaves over of the line to begin with, where it begins lower than was found.
     left_over: Option<f64>,
     share: f64,
+    /// The highest that held, and the one before it.
     good: Option<f64>,
+    good_before: Option<f64>,
     bad: Option<Bad>,
 }
 
@@ -103,6 +104,7 @@ impl Lowering {
             left_over: None,
             share: 1.0,
             good: None,
+            good_before: None,
             bad: None,
         }
     }
@@ -144,19 +146,25 @@ impl Lowering {
     }
 
     fn higher(&mut self, excess: f64, tries: u32) -> Option<f64> {
-        self.good = Some(self.share);
-        let (bad, wide, spare) = match (self.bad, self.left_over) {
-            (Some(bad), _) => (bad.share, WIDE, SPARE),
-            (None, Some(_)) => (1.0, WIDE_UNTRIED, SPARE_UNTRIED),
+        if self.good != Some(self.share) {
+            self.good_before = self.good.replace(self.share);
+        }
+        let (bad, wide) = match (self.bad, self.left_over) {
+            (Some(bad), _) => (bad.share, WIDE),
+            (None, Some(_)) => (1.0, WIDE_UNTRIED),
             (None, None) => return None,
         };
-        let is_worth = bad / self.share > wide && excess < spare && tries > 0;
+        let is_worth = bad / self.share > wide && excess < SPARE && tries > 0;
         is_worth.then(|| (self.share * bad).sqrt())
     }
 
     fn lower(&mut self, excess: f64, tries: u32) -> Option<f64> {
         let share = self.share;
         let before = self.bad.replace(Bad { share, excess });
+        if self.good == Some(share) {
+            // A longer look does not hold.
+            self.good = self.good_before.take();
+        }
         let good = self.good.filter(|good| *good < share);
         let lower = good.unwrap_or_else(|| share * (1.0 - self.step(excess, before, tries)));
         if tries == 0 || lower < LOWEST {
@@ -263,7 +271,7 @@ mod tests {
         let first = lowering.shares().down;
         assert!(lowering.judge(0.6, 4) && lowering.shares().down > first * 1.04);
         assert!(lowering.judge(0.65, 3) && lowering.shares().down < 1.0);
-        assert!(!lowering.judge(0.75, 2), "close enough");
+        assert!(!lowering.judge(0.85, 2), "nothing to spare by now");
         let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
         assert!(!lowering.judge(0.9, 3), "nothing to spare");
     }
@@ -273,6 +281,18 @@ mod tests {
         let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
         assert!(lowering.judge(0.6, 1), "one try is enough to come back");
         assert!(!lowering.judge(1.1, 0) && lowering.is_above_what_held());
+        // Also if a first look at these held, and a longer one does not.
+        let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
+        assert!(lowering.judge(0.6, 2) && !lowering.judge(0.9, 1));
+        assert!(!lowering.judge(1.1, 0) && lowering.is_above_what_held());
+        // But what held once and then did not has not held.
+        let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
+        assert!(!lowering.judge(0.9, 1) && !lowering.judge(1.1, 0) && !lowering.is_above_what_held());
+        // With time it is come back to.
+        let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
+        let first = lowering.shares();
+        assert!(lowering.judge(0.6, 3) && !lowering.judge(0.9, 2));
+        assert!(lowering.judge(1.1, 1) && lowering.shares() == first);
         let mut lowering = Lowering::new(true, true).beginning(0.015, 0.1);
         assert!(lowering.judge(0.6, 2) && !lowering.judge(0.7, 0) && !lowering.is_above_what_held());
         assert!(!Lowering::new(true, true).is_above_what_held());
