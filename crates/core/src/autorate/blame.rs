@@ -7,7 +7,7 @@ use super::{
 };
 use crate::units::{Instant, Nanos};
 
-/// Whose a queue was when that was sure, and how much longer the whole round trip was.
+/// Whose a queue was when that was sure, and how long it was: with the other one's, if both were loaded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     direction: Direction,
@@ -75,15 +75,9 @@ impl Autorate {
             [true, false] => Some((Direction::Ingress, self.queue)),
             [false, true] => Some((Direction::Egress, self.queue)),
             [true, true] if !self.evidence.is_round_trip_only(self.now) => {
-                let [download, upload] = Direction::BOTH.map(|direction| self.queue_if_blamed(direction));
-                let whole = Nanos(download.0 + upload.0);
-                if download.0 > 2 * upload.0 {
-                    Some((Direction::Ingress, whole))
-                } else if upload.0 > 2 * download.0 {
-                    Some((Direction::Egress, whole))
-                } else {
-                    None
-                }
+                let queues = Direction::BOTH.map(|direction| self.queue_if_blamed(direction));
+                let whole = Nanos(queues[0].0 + queues[1].0);
+                has_most(queues).map(|direction| (direction, whole))
             }
             _ => None,
         };
@@ -237,14 +231,11 @@ impl Autorate {
 
     /// The direction of which the answers say that it has a queue, and the other hardly one.
     fn known_queue(&self) -> Option<Direction> {
-        let queue = |direction| {
+        let queues = Direction::BOTH.map(|direction| {
             let vote = self.evidence.vote(direction, self.now, false);
             vote.map_or(Nanos(0), |vote| vote.queue)
-        };
-        Direction::BOTH.into_iter().find(|direction| {
-            let [one, another] = [*direction, other(*direction)].map(queue);
-            one > KNOWN && one.0 > 2 * another.0
-        })
+        });
+        has_most(queues).filter(|_| queues[0].max(queues[1]) > KNOWN)
     }
 
     /// Whether it has the traffic to make a queue, or had it until the line held it back.
@@ -260,5 +251,16 @@ impl Autorate {
             || matches!(self.accused, Accused::Second(accused) if accused == direction)
                 && self.has_traffic(direction)
             || load.was_loaded_within(self.now, QUEUE_LASTS) && load.share_lately() >= remains
+    }
+}
+
+/// The direction whose queue is more than twice the other one's. In the order of [`Direction::BOTH`].
+fn has_most([download, upload]: [Nanos; 2]) -> Option<Direction> {
+    if download.0 > 2 * upload.0 {
+        Some(Direction::Ingress)
+    } else if upload.0 > 2 * download.0 {
+        Some(Direction::Egress)
+    } else {
+        None
     }
 }
