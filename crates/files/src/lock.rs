@@ -1,0 +1,90 @@
+//! A lock that only the same user can hold.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::place::Place;
+
+/// Whoever may open a lock's file may hold it for ever, so that nobody else may.
+const PRIVATE: u32 = 0o600;
+/// Between two tries for a lock that another process holds.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Held until it is dropped, or the process ends.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock, or answers `None` while another process holds it. The file is made if it is missing, for its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be made or opened, or is no regular file.
+    pub fn try_take(path: &Path) -> Result<Option<Self>, Error> {
+        Self::take_within(&Place::find(path)?, Some(Duration::ZERO))
+    }
+
+    /// Waits for the lock for at most so long; `None`: however long it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_take`], and [`Error::Locked`] if another process holds it all the time.
+    pub fn take(path: &Path, patience: Option<Duration>) -> Result<Self, Error> {
+        let lock = Self::take_within(&Place::find(path)?, patience)?;
+        lock.ok_or_else(|| Error::Locked {
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn take_within(place: &Place, patience: Option<Duration>) -> Result<Option<Self>, Error> {
+        let file = place.open(OFlags::RDWR | OFlags::CREATE, PRIVATE)?;
+        let fail = Error::system;
+        let mode = fstat(&file).map_err(fail(&place.path, "look at"))?.st_mode;
+        if mode & 0o077 != 0 {
+            fchmod(&file, Mode::from_raw_mode(PRIVATE)).map_err(fail(&place.path, "make private"))?;
+        }
+        let Some(patience) = patience else {
+            flock(&file, FlockOperation::LockExclusive).map_err(fail(&place.path, "lock"))?;
+            return Ok(Some(Self { _file: file }));
+        };
+        let began = Instant::now();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Self { _file: file })),
+                Err(Errno::WOULDBLOCK) if began.elapsed() >= patience => return Ok(None),
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+                Err(errno) => return Err(fail(&place.path, "lock")(errno)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn one_holds_it_and_nobody_else_may_open_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let lock = Lock::try_take(&path).unwrap().expect("nobody holds it");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(Lock::try_take(&path).unwrap().is_none());
+        let error = Lock::take(&path, Some(Duration::from_millis(10))).unwrap_err();
+        assert!(matches!(error, Error::Locked { .. }));
+        drop(lock);
+        assert!(Lock::take(&path, None).is_ok());
+    }
+}

@@ -1,0 +1,208 @@
+//! Where a path leads: a folder that is held open, and a name in it.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::io::Errno;
+
+use crate::error::{Error, require_regular};
+
+/// Links on the way to one file; the kernel's own limit.
+const MAX_LINKS: usize = 40;
+
+/// A folder that is held open and the name of a file in it, which may not exist yet.
+///
+/// Whoever renames or replaces folders on the way after that changes nothing: all work is done relative to the open folder.
+#[derive(Debug)]
+pub struct Place {
+    pub(crate) folder: OwnedFd,
+    pub(crate) name: OsString,
+    /// The path as it was given, for messages.
+    pub(crate) path: PathBuf,
+}
+
+impl Place {
+    /// Finds where a path leads. A link on the way, or at its end, is followed only if root or the effective user made it.
+    ///
+    /// # Errors
+    ///
+    /// If a folder on the way is missing or may not be entered, at another user's link, and at a link that leads nowhere.
+    pub fn find(path: &Path) -> Result<Self, Error> {
+        let system = |errno| Error::system(path, "find")(errno);
+        let mut folder = start(path.as_os_str()).map_err(system)?;
+        let mut rest = components(path.as_os_str());
+        let mut links = 0;
+        while let Some(name) = rest.pop_front() {
+            if name == ".." {
+                folder = enter(&folder, &name).map_err(system)?;
+                continue;
+            }
+            let found = match statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) if links > 0 => {
+                    return Err(Error::DanglingLink {
+                        path: path.to_owned(),
+                    });
+                }
+                Err(Errno::NOENT) if rest.is_empty() => None,
+                found => Some(found.map_err(system)?),
+            };
+            match found {
+                Some(found) if FileType::from_raw_mode(found.st_mode) == FileType::Symlink => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(Error::DanglingLink {
+                            path: path.to_owned(),
+                        });
+                    }
+                    require_trusted(&found, path)?;
+                    let target = readlinkat(&folder, &name, Vec::new()).map_err(system)?;
+                    let target = OsString::from_vec(target.into_bytes());
+                    if target.as_bytes().starts_with(b"/") {
+                        folder = start(&target).map_err(system)?;
+                    }
+                    for component in components(&target).into_iter().rev() {
+                        rest.push_front(component);
+                    }
+                }
+                _ if rest.is_empty() => {
+                    return Ok(Self {
+                        folder,
+                        name,
+                        path: path.to_owned(),
+                    });
+                }
+                _ => folder = enter(&folder, &name).map_err(system)?,
+            }
+        }
+        Err(Error::NotRegular {
+            path: path.to_owned(),
+            kind: "a directory",
+        })
+    }
+
+    /// Opens the file itself: never a link, never waiting for the other end of a FIFO.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses, and if it is no regular file.
+    pub fn open(&self, flags: OFlags, mode: u32) -> Result<File, Error> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        // Opening a FIFO or a device can have effects of its own, so that it is looked at before, too.
+        if let Some(found) = self.stat()? {
+            require_regular(&self.path, found.st_mode)?;
+        }
+        let file = openat(&self.folder, &self.name, flags, Mode::from_raw_mode(mode))
+            .map_err(Error::system(&self.path, "open"))?;
+        let found = fstat(&file).map_err(Error::system(&self.path, "look at"))?;
+        require_regular(&self.path, found.st_mode)?;
+        Ok(File::from(file))
+    }
+
+    /// What is there; `None` if there is nothing.
+    pub(crate) fn stat(&self) -> Result<Option<Stat>, Error> {
+        match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::system(&self.path, "look at")(errno)),
+        }
+    }
+
+    /// Has the folder's entries on the disk. By then the change is made, so that nobody is told of a failure.
+    pub(crate) fn sync_folder(&self) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(folder) = openat(&self.folder, ".", flags, Mode::empty()) {
+            let _ = rustix::fs::fsync(folder);
+        }
+    }
+}
+
+/// A link of root, or of the user who runs this process, gives nobody what he does not have.
+fn require_trusted(link: &Stat, path: &Path) -> Result<(), Error> {
+    if link.st_uid == 0 || link.st_uid == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(Error::ForeignLink {
+        path: path.to_owned(),
+        owner: link.st_uid,
+    })
+}
+
+fn start(path: &OsStr) -> Result<OwnedFd, Errno> {
+    let start = if path.as_bytes().starts_with(b"/") {
+        "/"
+    } else {
+        "."
+    };
+    openat(CWD, start, FOLDER, Mode::empty())
+}
+
+fn enter(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn components(path: &OsStr) -> VecDeque<OsString> {
+    path.as_bytes()
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .map(|name| OsStr::from_bytes(name).to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn our_own_links_are_followed_and_those_that_lead_nowhere_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("real")).unwrap();
+        fs::write(at("real/file"), "").unwrap();
+        symlink("real", at("folder")).unwrap();
+        symlink("../folder/./file", at("real/link")).unwrap();
+        let place = Place::find(&at("folder/link")).unwrap();
+        assert_eq!(place.name, "file");
+        assert!(place.stat().unwrap().is_some());
+        symlink(at("real/none"), at("dangling")).unwrap();
+        symlink("circle", at("circle")).unwrap();
+        for name in ["dangling", "circle"] {
+            let error = Place::find(&at(name)).unwrap_err();
+            assert!(matches!(error, Error::DanglingLink { .. }), "{name}: {error}");
+        }
+        assert!(Place::find(&at("none/file")).unwrap_err().is_not_found());
+        assert!(Place::find(&at("none")).unwrap().stat().unwrap().is_none());
+        assert!(Place::find(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        if !rustix::process::geteuid().is_root() {
+            // Only root can make a file somebody else's.
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("real")).unwrap();
+        fs::write(at("real/file"), "").unwrap();
+        symlink("real/file", at("link")).unwrap();
+        symlink("real", at("folder")).unwrap();
+        for (link, path) in [("link", "link"), ("folder", "folder/file")] {
+            lchown(at(link), Some(65534), Some(65534)).unwrap();
+            let error = Place::find(&at(path)).unwrap_err();
+            assert!(
+                matches!(error, Error::ForeignLink { owner: 65534, .. }),
+                "{error}"
+            );
+        }
+    }
+}
