@@ -68,10 +68,9 @@ pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
     let home = Arc::new(Home::boot(clock, program, line)?);
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|e| Error::host("cannot listen on", &socket, e))?;
-    print!("{READY}");
-    std::io::stdout()
-        .flush()
-        .map_err(|e| Error::host("cannot write to", "standard output", e))?;
+    let mut output = std::io::stdout();
+    let written = output.write_all(READY.as_bytes()).and_then(|()| output.flush());
+    written.map_err(|e| Error::host("cannot write to", "standard output", e))?;
     let (end, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {

@@ -22,11 +22,13 @@ pub(crate) mod test;
 pub(crate) mod tune;
 pub(crate) mod web;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Smart Queue Management for any Linux machine: ends bufferbloat, and proves it.
 #[derive(Parser)]
@@ -64,7 +66,40 @@ enum Command {
     Web(web::Args),
 }
 
+/// Prints what clap has to say: a mistake in the arguments, or the help that was asked for.
+pub(crate) fn explain(said: &clap::Error) -> ExitCode {
+    let code = u8::try_from(said.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+    if said.use_stderr() {
+        // Nobody can be told that standard error failed.
+        let _ = said.print();
+        return code;
+    }
+    let text = said.render();
+    if std::io::stdout().is_terminal() {
+        out!("{}", text.ansi());
+    } else {
+        out!("{text}");
+    }
+    output::conclude(code, true)
+}
+
 impl Cli {
+    /// Whether a command is of no use if its output cannot be written. The others change something, or serve.
+    pub(crate) const fn is_output_its_product(&self) -> bool {
+        !matches!(
+            self.command,
+            Command::Confirm(_)
+                | Command::Daemon(_)
+                | Command::Import(_)
+                | Command::Reload(_)
+                | Command::Serve(_)
+                | Command::Setup(_)
+                | Command::Start(_)
+                | Command::Stop(_)
+                | Command::Web(_)
+        )
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Autorate(args) => args.run(),

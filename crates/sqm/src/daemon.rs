@@ -83,7 +83,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     // Every check looks at what it has changed.
     monitor.ignore(shaper.socket());
     let named = shaper.load().map_err(|errors| {
-        errors.iter().for_each(|error| eprintln!("error: {error}"));
+        errors.iter().for_each(|error| errln!("error: {error}"));
         Failure::Usage(anyhow!("the configuration is wrong; nothing was done"))
     })?;
     let mut keeper = Keeper::default();
@@ -380,8 +380,8 @@ impl Daemon {
     /// To whoever listens, and to the log.
     fn say(&self, kind: &'static str, interface: Option<&str>, text: String) {
         match interface {
-            Some(interface) => eprintln!("{interface}: {text}"),
-            None => eprintln!("{text}"),
+            Some(interface) => errln!("{interface}: {text}"),
+            None => errln!("{text}"),
         }
         self.shared.journal.tell(kind, interface, text);
     }
@@ -599,7 +599,7 @@ impl Daemon {
 
     fn end(mut self, end: End) -> Result<ExitCode, Failure> {
         if end == End::Leave {
-            eprintln!("the queues stay as they are");
+            errln!("the queues stay as they are");
             return Ok(ExitCode::SUCCESS);
         }
         // It puts back what it changed before the queues are released below.
@@ -613,9 +613,9 @@ impl Daemon {
         let mut code = ExitCode::SUCCESS;
         for interface in names {
             match self.shaper.release(&interface) {
-                Ok(notes) => notes.iter().for_each(|note| eprintln!("{note}")),
+                Ok(notes) => notes.iter().for_each(|note| errln!("{note}")),
                 Err(error) => {
-                    eprintln!("{interface}: could not be stopped: {error}");
+                    errln!("{interface}: could not be stopped: {error}");
                     code = ExitCode::FAILURE;
                 }
             }

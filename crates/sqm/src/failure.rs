@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::output;
+
 /// A failed command. The number after each variant is the exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -19,7 +21,12 @@ pub(crate) enum Failure {
 impl Failure {
     /// Prints the message with its causes on standard error and answers the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("sqm: {self}");
+        let (Self::Failed(error) | Self::Usage(error) | Self::Privileges(error) | Self::Unsupported(error)) =
+            self;
+        if output::is_of_the_reader(error) {
+            return ExitCode::SUCCESS;
+        }
+        errln!("sqm: {self}");
         ExitCode::from(match self {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,

@@ -201,20 +201,20 @@ impl InterfaceStatus {
 
     pub(crate) fn print(&self) {
         match self.owner.as_deref() {
-            None | Some("sqm") => println!("{}", self.interface),
-            Some(other) => println!("{}: not set up by sqm ({other})", self.interface),
+            None | Some("sqm") => outln!("{}", self.interface),
+            Some(other) => outln!("{}: not set up by sqm ({other})", self.interface),
         }
         self.egress.print("egress");
         match &self.ingress {
             Some(ingress) => ingress.print("ingress"),
-            None => println!("  ingress: not shaped"),
+            None => outln!("  ingress: not shaped"),
         }
     }
 }
 
 impl Direction {
     fn print(&self, name: &str) {
-        println!("  {name} on {}", self.device);
+        outln!("  {name} on {}", self.device);
         for QdiscStatus {
             handle,
             parent,
@@ -228,7 +228,7 @@ impl Direction {
             let place = parent
                 .as_ref()
                 .map_or_else(|| "root".to_owned(), |p| format!("in {p}"));
-            println!("    {handle} {place} {}", spec.as_ref().unwrap_or(kind));
+            outln!("    {handle} {place} {}", spec.as_ref().unwrap_or(kind));
             let Statistics {
                 sent_bytes,
                 sent_packets,
@@ -237,13 +237,13 @@ impl Direction {
                 backlog_packets,
                 ..
             } = statistics;
-            print!(
+            out!(
                 "      sent {sent_bytes} bytes in {sent_packets} packets, dropped {drops}, \
                  holds {backlog_bytes} bytes in {backlog_packets} packets"
             );
             match fq_codel {
-                Some(codel) => println!(", marked {}", codel.marks),
-                None => println!(),
+                Some(codel) => outln!(", marked {}", codel.marks),
+                None => outln!(),
             }
             if let Some(cake) = cake {
                 print_tins(cake);
@@ -256,7 +256,7 @@ impl Direction {
             ..
         } in &self.classes
         {
-            println!(
+            outln!(
                 "    class {id} {rate_bits_per_sec} bit/s: sent {} bytes",
                 statistics.sent_bytes
             );
@@ -266,9 +266,17 @@ impl Direction {
 
 /// One row per tin; delays as CAKE follows them: its peaks, its average, its lows.
 fn print_tins(cake: &CakeStatus) {
-    println!(
+    outln!(
         "      {:<12}{:>14}{:>12}{:>12}{:>12}{:>12}{:>9}{:>9}{:>9}",
-        "tin", "thresh bit/s", "packets", "peak us", "avg us", "base us", "drops", "marks", "acks"
+        "tin",
+        "thresh bit/s",
+        "packets",
+        "peak us",
+        "avg us",
+        "base us",
+        "drops",
+        "marks",
+        "acks"
     );
     for (name, tin) in cake.tin_names.iter().zip(&cake.statistics.tins) {
         let TinStatistics {
@@ -282,7 +290,7 @@ fn print_tins(cake: &CakeStatus) {
             ack_drops,
             ..
         } = tin;
-        println!(
+        outln!(
             "      {name:<12}{threshold_bits_per_sec:>14}{sent_packets:>12}{delay_peak_us:>12}{delay_avg_us:>12}\
              {delay_base_us:>12}{drops:>9}{marks:>9}{ack_drops:>9}"
         );

@@ -57,7 +57,7 @@ impl Log {
     }
 
     pub(crate) fn say(&mut self, direction: Option<Direction>, what: String) {
-        eprintln!("{}: {what}", direction.map_or("both", Direction::word));
+        errln!("{}: {what}", direction.map_or("both", Direction::word));
         self.steps.push(Step {
             at_s: self.elapsed_s(),
             direction,

@@ -118,7 +118,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 pub(crate) fn set_password(dir: &Path) -> Result<ExitCode, Failure> {
     make_private(dir)?;
     password::set(dir)?;
-    eprintln!("the password is set; whoever was logged in must log in again");
+    errln!("the password is set; whoever was logged in must log in again");
     Ok(ExitCode::SUCCESS)
 }
 

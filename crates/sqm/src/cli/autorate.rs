@@ -81,7 +81,7 @@ impl Bench {
         if self.list {
             let traces = self.traces(*self.seed.each().start())?;
             for trace in &traces {
-                println!("{:12} {}", trace.name, trace.about);
+                outln!("{:12} {}", trace.name, trace.about);
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -98,12 +98,12 @@ impl Bench {
                 sums.extend(Sum::new(seed[0].seed, *signals, seed));
             }
             if !self.json {
-                print!("{}", self.shown(*signals, &runs[begun.0..], &sums[begun.1..]));
+                out!("{}", self.shown(*signals, &runs[begun.0..], &sums[begun.1..]));
             }
         }
         if self.json {
             let report = Report { runs, varying: sums };
-            println!(
+            outln!(
                 "{}",
                 serde_json::to_string_pretty(&report).context("writing JSON")?
             );

@@ -80,7 +80,7 @@ impl Args {
                 workload,
             } in &NAMED
             {
-                println!("{name:16} {qdisc:56} {workload}");
+                outln!("{name:16} {qdisc:56} {workload}");
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -95,22 +95,27 @@ impl Args {
                 .collect(),
         };
         if !self.json {
-            println!(
+            outln!(
                 "{:16} {:>9} {:>9} {:>9} {:>12} {:>8}",
-                "", "ns/packet", "FIFO", "net", "packets/s", "dropped"
+                "",
+                "ns/packet",
+                "FIFO",
+                "net",
+                "packets/s",
+                "dropped"
             );
         }
         let mut costs = Vec::new();
         for (name, qdisc, workload) in chosen {
             let cost = measure(name, &qdisc, workload, self.turns)?;
             if !self.json {
-                println!("{cost}");
-                std::io::stdout().flush()?;
+                outln!("{cost}");
+                crate::output::stdout().flush()?;
             }
             costs.push(cost);
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&costs)?);
+            outln!("{}", serde_json::to_string_pretty(&costs)?);
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -67,12 +67,12 @@ fn print<T: Serialize>(
     words: impl FnOnce(&T) -> String,
 ) -> Result<ExitCode, Failure> {
     if json {
-        println!(
+        outln!(
             "{}",
             serde_json::to_string_pretty(answer).context("writing JSON")?
         );
     } else {
-        print!("{}", words(answer));
+        out!("{}", words(answer));
     }
     Ok(ExitCode::SUCCESS)
 }

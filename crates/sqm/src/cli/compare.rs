@@ -138,7 +138,7 @@ impl Args {
         for (recording, file) in &logs {
             for cut in &recording.cut_lines {
                 let (file, line) = (file.display(), cut.line);
-                eprintln!(
+                errln!(
                     "sqm: warning: {file}: line {line} is cut off and left out: {}",
                     cut.reason
                 );
@@ -162,7 +162,7 @@ impl Args {
             }
             text
         };
-        std::io::stdout()
+        crate::output::stdout()
             .write_all(text.as_bytes())
             .context("cannot write to standard output")?;
         Ok(ExitCode::SUCCESS)
@@ -207,7 +207,7 @@ impl Args {
 
     fn save(&self, name: &str, picture: Option<String>) -> Result<(), Failure> {
         let Some(picture) = picture else {
-            eprintln!("sqm: warning: no {name}: the files hold nothing that it shows");
+            errln!("sqm: warning: no {name}: the files hold nothing that it shows");
             return Ok(());
         };
         let path = self.out.join(format!("{name}.svg"));

@@ -34,7 +34,7 @@ pub(crate) fn read(config: &Path) -> Result<Vec<u8>, Failure> {
 pub(crate) fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
     let file = config.display().to_string();
     sqm_plan::load(text, &file, &|name| stack::device(links, name)).map_err(|errors| {
-        errors.iter().for_each(|error| eprintln!("error: {error}"));
+        errors.iter().for_each(|error| errln!("error: {error}"));
         let count = match errors.len() {
             1 => "an error".to_owned(),
             n => format!("{n} errors"),
@@ -71,7 +71,7 @@ impl Which {
         loaded
             .warnings
             .iter()
-            .for_each(|warning| eprintln!("warning: {warning}"));
+            .for_each(|warning| errln!("warning: {warning}"));
         self.narrow(loaded.plans)
     }
 
@@ -90,7 +90,7 @@ impl Which {
     fn narrow(&self, plans: Vec<Plan>) -> Result<Vec<Plan>, Failure> {
         let file = self.config.display();
         if plans.is_empty() {
-            eprintln!("sqm: {file} has no enabled section: nothing is to be shaped");
+            errln!("sqm: {file} has no enabled section: nothing is to be shaped");
         }
         if self.interfaces.is_empty() {
             return Ok(plans);

@@ -39,7 +39,7 @@ impl Confirm {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match fs::remove_file(file(&self.state_dir)) {
             Ok(()) => {
-                println!("confirmed: it stays");
+                outln!("confirmed: it stays");
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::Failed(anyhow!(
@@ -90,7 +90,7 @@ impl Trial {
     /// time.
     pub(super) fn wait(&self, seconds: u32) -> Result<bool, Failure> {
         let file = file(&self.directory);
-        eprintln!(
+        errln!(
             "Keep it? Press Enter, or run 'sqm confirm', within {seconds} s; else everything is put back."
         );
         let end = Instant::now() + Duration::from_secs(seconds.into());

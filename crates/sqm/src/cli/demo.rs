@@ -106,7 +106,7 @@ impl Args {
         }
         write_results(&self.out, &measured)?;
         print_table(&measured);
-        println!(
+        outln!(
             "\nPictures and all figures: {}",
             self.out.join("index.html").display()
         );
@@ -146,7 +146,7 @@ fn measure(scene: &'static Scene, clock: Clock) -> Result<Measured, Failure> {
 fn step<T>(scene: &Scene, what: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let text = format!("{}: {what}", scene.name);
     if !std::io::stderr().is_terminal() {
-        eprintln!("{text}");
+        errln!("{text}");
         return work();
     }
     let style =
@@ -351,16 +351,21 @@ impl Measured {
 }
 
 fn print_table(measured: &[Measured]) {
-    println!(
+    outln!(
         "\n{:<22} {:>8} {:>10} {:>8} {:>19} {:>19}",
-        "", "idle ms", "median ms", "p95 ms", "down Mbit/s", "up Mbit/s"
+        "",
+        "idle ms",
+        "median ms",
+        "p95 ms",
+        "down Mbit/s",
+        "up Mbit/s"
     );
     let ms = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |ms| format!("{ms:.1}"));
     for line in measured {
         let tests = [("before", &line.before), ("after", &line.after)];
         for ((what, result), ceiling) in tests.into_iter().zip(line.ceilings()) {
             let s = &result.summary;
-            println!(
+            outln!(
                 "{:<22} {:>8} {:>10} {:>8} {:>19} {:>19}",
                 format!("{} {what}", line.scene.name),
                 ms(s.idle_ms),
@@ -371,13 +376,13 @@ fn print_table(measured: &[Measured]) {
             );
         }
     }
-    println!(
+    outln!(
         "\nPercentages: of the TCP payload that the rate can carry after headers and framing, the line's rate before and\n\
          the shaped one after. The acknowledgements of the other direction need a part of it."
     );
     for line in measured {
         for (what, text) in line.findings() {
-            println!("warning: {} {what}: {text}", line.scene.name);
+            outln!("warning: {} {what}: {text}", line.scene.name);
         }
     }
 }

@@ -66,7 +66,7 @@ impl Args {
             None => self.look()?,
         };
         if self.facts {
-            println!(
+            outln!(
                 "{}",
                 serde_json::to_string_pretty(&facts).context("writing JSON")?
             );
@@ -85,7 +85,7 @@ impl Args {
         }
         let answer = Answer { findings, fixed };
         if self.json {
-            println!(
+            outln!(
                 "{}",
                 serde_json::to_string_pretty(&answer).context("writing JSON")?
             );
@@ -138,13 +138,13 @@ struct Answer {
 impl Answer {
     fn print(&self, facts: &Facts) {
         for finding in &self.fixed {
-            println!("fixed: {}", finding.what);
+            outln!("fixed: {}", finding.what);
         }
         if self.findings.is_empty() {
             match facts.sections.len() {
-                0 => println!("no interface is configured and enabled: there is nothing to judge"),
-                1 => println!("nothing found"),
-                n => println!("nothing found on {n} interfaces"),
+                0 => outln!("no interface is configured and enabled: there is nothing to judge"),
+                1 => outln!("nothing found"),
+                n => outln!("nothing found on {n} interfaces"),
             }
         }
         for Finding {
@@ -160,20 +160,20 @@ impl Answer {
                 .as_ref()
                 .map(|name| format!("{name}: "))
                 .unwrap_or_default();
-            println!("{about}{what} [{id}]");
+            outln!("{about}{what} [{id}]");
             evidence
                 .iter()
-                .for_each(|evidence| println!("    seen: {evidence}"));
-            println!("    do:   {remedy}");
+                .for_each(|evidence| outln!("    seen: {evidence}"));
+            outln!("    do:   {remedy}");
             match fix {
                 Some(Fix::Options(_, options)) => {
                     let words: Vec<String> = options
                         .iter()
                         .map(|(option, value)| format!("option {option} '{value}'"))
                         .collect();
-                    println!("    --fix sets {}", words.join(", "));
+                    outln!("    --fix sets {}", words.join(", "));
                 }
-                Some(Fix::Start) => println!("    --fix brings the configuration into force"),
+                Some(Fix::Start) => outln!("    --fix brings the configuration into force"),
                 None => {}
             }
         }

@@ -62,7 +62,7 @@ impl Args {
             }
         }
         if !errors.is_empty() {
-            errors.iter().for_each(|error| eprintln!("error: {error}"));
+            errors.iter().for_each(|error| errln!("error: {error}"));
             return Err(Failure::Usage(anyhow!(
                 "not everything can be read; nothing was imported"
             )));
@@ -73,18 +73,18 @@ impl Args {
         }
         if self.json {
             let rows: Vec<Row<'_>> = imported.iter().map(Row::of).collect();
-            println!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
+            outln!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
             return Ok(ExitCode::SUCCESS);
         }
         for section in &imported {
-            let said = |difference| eprintln!("{}: different: {difference}", section.interface);
+            let said = |difference| errln!("{}: different: {difference}", section.interface);
             section.differences.iter().for_each(said);
         }
         if self.write {
             self.add(&imported, &links)?;
         } else {
             let sections: Vec<String> = imported.iter().map(ToString::to_string).collect();
-            print!("{}", sections.join("\n"));
+            out!("{}", sections.join("\n"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -164,7 +164,7 @@ impl Args {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
         replace(&self.config, &text)?;
-        println!(
+        outln!(
             "{file}: {} added; 'sqm plan' shows the queues",
             count(imported.len())
         );
@@ -190,10 +190,10 @@ fn check(section: &Imported, links: &[Link]) -> Result<(), Failure> {
     let name = format!("the section for {}", section.interface);
     let loaded = config::parse(section.to_string().as_bytes(), Path::new(&name), links)?;
     for warning in &loaded.warnings {
-        eprintln!("warning: {warning}");
+        errln!("warning: {warning}");
     }
     for note in loaded.plans.iter().flat_map(|plan| &plan.notes) {
-        eprintln!("{}: note: {note}", section.interface);
+        errln!("{}: note: {note}", section.interface);
     }
     Ok(())
 }

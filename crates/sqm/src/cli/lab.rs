@@ -140,7 +140,7 @@ fn up(network: &Network) -> Result<ExitCode, Failure> {
         clock.get_name(),
     ];
     keeper::start(&std::env::current_exe()?, &words.map(String::from))?;
-    println!(
+    outln!(
         "The lab is up: line {}, hosts {}.\nShape {} on the router; the server is {} and {}.",
         network.line,
         home::HOSTS.join(" "),
@@ -164,9 +164,9 @@ fn shell(host: &str) -> Result<ExitCode, Failure> {
     let host = known(host)?;
     let prompt = || {
         if std::io::stdin().is_terminal() {
-            print!("{host}# ");
+            out!("{host}# ");
         }
-        std::io::stdout().flush()
+        crate::output::stdout().flush()
     };
     prompt()?;
     let mut code = ExitCode::SUCCESS;
@@ -190,7 +190,7 @@ fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
     let host = known(host)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, from))
         .with_context(|| format!("cannot listen on port {from} of 127.0.0.1"))?;
-    println!(
+    outln!(
         "http://{} leads to port {port} of {host}.",
         listener.local_addr()?
     );
@@ -199,8 +199,8 @@ fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
 }
 
 fn print_output(output: &Output) -> Result<ExitCode, Failure> {
-    print!("{}", output.stdout);
-    eprint!("{}", output.stderr);
+    out!("{}", output.stdout);
+    err!("{}", output.stderr);
     Ok(ExitCode::from(u8::try_from(output.code).unwrap_or(1)))
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn line(name: &str) -> Result<Line, Failure> {
 
 fn lines() -> ExitCode {
     for line in Line::all() {
-        println!(
+        outln!(
             "{:<9} {:>6} kbit/s down, {:>6} up, {:>2} ms, {} bytes of overhead{}",
             line.name,
             line.down.kbits_per_sec,

@@ -61,7 +61,12 @@ fn write_pages(command: &Command, folder: &Path) -> Result<(), Failure> {
 
 impl Completions {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "sqm", &mut std::io::stdout());
+        clap_complete::generate(
+            self.shell,
+            &mut Cli::command(),
+            "sqm",
+            &mut crate::output::stdout(),
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

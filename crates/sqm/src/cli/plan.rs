@@ -50,7 +50,7 @@ impl Args {
             return diff(&plans, self.format);
         }
         match self.format {
-            Format::Text => print!(
+            Format::Text => out!(
                 "{}",
                 plans
                     .iter()
@@ -61,10 +61,10 @@ impl Args {
             Format::Tc => plans
                 .iter()
                 .flat_map(render::tc)
-                .for_each(|line| println!("{line}")),
+                .for_each(|line| outln!("{line}")),
             Format::Json => {
                 let plans: Vec<_> = plans.iter().map(PlanJson::from).collect();
-                println!(
+                outln!(
                     "{}",
                     serde_json::to_string_pretty(&plans).context("writing JSON")?
                 );
@@ -89,18 +89,18 @@ fn diff(plans: &[Plan], format: Format) -> Result<ExitCode, Failure> {
         });
     }
     if matches!(format, Format::Json) {
-        println!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
+        outln!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
         return Ok(ExitCode::SUCCESS);
     }
     for StepsJson { interface, steps } in &all {
         match steps.len() {
-            0 => println!("{interface}: nothing would change"),
-            n => println!(
+            0 => outln!("{interface}: nothing would change"),
+            n => outln!(
                 "{interface}: {n} {} would be made",
                 if n == 1 { "change" } else { "changes" }
             ),
         }
-        steps.iter().for_each(|step| println!("  {step}"));
+        steps.iter().for_each(|step| outln!("  {step}"));
     }
     Ok(ExitCode::SUCCESS)
 }

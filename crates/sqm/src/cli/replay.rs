@@ -122,7 +122,7 @@ impl Args {
         } = self;
         let svg = svg.clone();
         let request = self.request()?;
-        let mut output = BufWriter::new(io::stdout().lock());
+        let mut output = BufWriter::new(crate::output::stdout());
         let mut each = |event: &Event| match events {
             true => write_line(&mut output, &EventJson::from(event)),
             false => Ok(()),
@@ -132,12 +132,12 @@ impl Args {
         bar.finish_and_clear();
         let replay = replay?;
         for warning in &replay.warnings {
-            eprintln!("warning: {warning}");
+            errln!("warning: {warning}");
         }
         if events {
             // The other outputs have this in their report.
             for odd in report::odd_packets(&replay) {
-                eprintln!("packets: {odd}");
+                errln!("packets: {odd}");
             }
         }
         if let Some(file) = svg {

@@ -49,11 +49,11 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let report = redact(&self.report()?);
         if self.out == Path::new("-") {
-            print!("{report}");
+            out!("{report}");
             return Ok(ExitCode::SUCCESS);
         }
         fs::write(&self.out, report).with_context(|| format!("cannot write {}", self.out.display()))?;
-        println!(
+        outln!(
             "{}: read it, then attach it to your request for help",
             self.out.display()
         );

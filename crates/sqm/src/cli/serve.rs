@@ -110,11 +110,11 @@ impl Args {
         allow_many_files();
         let server = Server::bind(config, move |line| {
             if !quiet {
-                eprintln!("sqm: {line}");
+                errln!("sqm: {line}");
             }
         })?;
         if !quiet {
-            eprintln!(
+            errln!(
                 "sqm: serving on {} (TCP and UDP), {}; end with Ctrl-C",
                 server.local_addr()?,
                 if is_open {

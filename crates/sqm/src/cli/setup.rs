@@ -92,7 +92,7 @@ impl Args {
         let text = changed(document, &existing, &wanted)?;
         self.check(&text, &links)?;
         if self.dry_run {
-            print!("{text}");
+            out!("{text}");
             return Ok(ExitCode::SUCCESS);
         }
         let is_new = before.as_deref() != Some(text.as_bytes());
@@ -101,9 +101,9 @@ impl Args {
                 fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
             }
             replace(&self.config, &text)?;
-            println!("{}: written", self.config.display());
+            outln!("{}: written", self.config.display());
         } else {
-            println!("{}: as wanted already", self.config.display());
+            outln!("{}: as wanted already", self.config.display());
         }
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
             // Nothing is half done: the file is as it was, too.
@@ -122,7 +122,7 @@ impl Args {
             let file = self.config.display();
             errors
                 .iter()
-                .for_each(|error| eprintln!("error: {file}:{}: {}", error.line, error.message));
+                .for_each(|error| errln!("error: {file}:{}: {}", error.line, error.message));
             Failure::Usage(anyhow!("{file} has errors: mend them first"))
         })
     }
@@ -154,12 +154,12 @@ impl Args {
                 "there is no default route, so which device leads to the internet? Say --interface DEVICE"
             )));
         };
-        println!("{name} leads to the internet: the default route goes through it");
+        outln!("{name} leads to the internet: the default route goes through it");
         for layer in stack::device(links, name).stack {
-            println!("  it has {layer}");
+            outln!("  it has {layer}");
         }
         if !others.is_empty() {
-            println!(
+            outln!(
                 "  so does one with less preference through {}; --interface chooses",
                 others.join(", ")
             );
@@ -206,11 +206,11 @@ impl Args {
                 loaded
                     .warnings
                     .iter()
-                    .for_each(|warning| eprintln!("warning: {warning}"));
+                    .for_each(|warning| errln!("warning: {warning}"));
                 Ok(())
             }
             Err(errors) => {
-                errors.iter().for_each(|error| eprintln!("error: {error}"));
+                errors.iter().for_each(|error| errln!("error: {error}"));
                 Err(Failure::Usage(anyhow!(
                     "{file} would have errors; nothing was written"
                 )))
@@ -230,8 +230,8 @@ impl Args {
                 return Err(Failure::Failed(anyhow!("it was applied, and then: {difference}")));
             }
         }
-        println!("{interface}: verified: the kernel holds what is configured");
-        println!("'sqm test HOST' measures latency under load; raise the rates while it stays low");
+        outln!("{interface}: verified: the kernel holds what is configured");
+        outln!("'sqm test HOST' measures latency under load; raise the rates while it stays low");
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -357,10 +357,10 @@ fn ask<T>(
     }
     loop {
         match &proposal {
-            Some(proposal) => print!("{question} [{proposal}]: "),
-            None => print!("{question}: "),
+            Some(proposal) => out!("{question} [{proposal}]: "),
+            None => out!("{question}: "),
         }
-        std::io::stdout().flush()?;
+        crate::output::stdout().flush()?;
         let mut answer = String::new();
         if stdin.lock().read_line(&mut answer)? == 0 {
             return Err(Failure::Usage(anyhow!("no answer; nothing was done")));
@@ -371,7 +371,7 @@ fn ask<T>(
         };
         match parse(&answer) {
             Ok(answer) => return Ok(answer),
-            Err(why) => println!("{why}"),
+            Err(why) => outln!("{why}"),
         }
     }
 }
@@ -379,7 +379,7 @@ fn ask<T>(
 fn ask_link(known: Option<&'static Preset>) -> Result<&'static Preset, Failure> {
     if std::io::stdin().is_terminal() {
         for preset in &PRESETS {
-            println!("  {:<20} {}", preset.name, preset.about);
+            outln!("  {:<20} {}", preset.name, preset.about);
         }
     }
     let proposal = known.map_or("unknown", |preset| preset.name);

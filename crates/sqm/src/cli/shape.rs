@@ -242,7 +242,7 @@ impl Stop {
             }
         }
         if outcomes.is_empty() && failed.is_none() && !self.json {
-            eprintln!("sqm: nothing is shaped");
+            errln!("sqm: nothing is shaped");
         }
         let code = print_outcomes(&outcomes, self.json)?;
         failed.map_or(Ok(code), Err)
@@ -259,7 +259,7 @@ impl Status {
             ExitCode::FAILURE
         };
         if self.json {
-            println!(
+            outln!(
                 "{}",
                 serde_json::to_string_pretty(&status).context("writing JSON")?
             );
@@ -267,10 +267,10 @@ impl Status {
         }
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         for error in status["configuration"]["errors"].as_array().into_iter().flatten() {
-            println!("the configuration as it was before is in force: {}", text(error));
+            outln!("the configuration as it was before is in force: {}", text(error));
         }
         for interface in status["interfaces"].as_array().into_iter().flatten() {
-            println!(
+            outln!(
                 "{}: {} for {:.0} s (set up or changed: {}, repaired: {})",
                 text(&interface["interface"]),
                 text(&interface["state"]),
@@ -279,12 +279,12 @@ impl Status {
                 interface["repaired"],
             );
             if let Some(why) = interface["why"].as_str() {
-                println!("  {why}");
+                outln!("  {why}");
             }
             for way in ["download", "upload"] {
                 let one = &interface["autorate"][way];
                 if let Some(rate) = one["rate_bits_per_sec"].as_u64() {
-                    println!(
+                    outln!(
                         "  {way} {:.2} Mbit/s, {:.2} pass: {}",
                         rate as f64 / 1e6,
                         one["load_bits_per_sec"].as_f64().unwrap_or_default() / 1e6,
@@ -293,7 +293,7 @@ impl Status {
                 }
             }
             if let Some(advice) = interface["autorate"]["advice"].as_str() {
-                println!("  {advice}");
+                outln!("  {advice}");
             }
         }
         Ok(code)
@@ -321,7 +321,7 @@ impl Status {
             all.push(status.map_err(failure)?);
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
+            outln!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
         } else {
             all.iter().for_each(InterfaceStatus::print);
         }
@@ -350,19 +350,19 @@ impl Verify {
             }
         };
         if self.json {
-            println!(
+            outln!(
                 "{}",
                 serde_json::to_string_pretty(&differences).context("writing JSON")?
             );
         } else {
-            rates::told(&held).iter().for_each(|line| println!("{line}"));
-            differences.iter().for_each(|difference| println!("{difference}"));
+            rates::told(&held).iter().for_each(|line| outln!("{line}"));
+            differences.iter().for_each(|difference| outln!("{difference}"));
         }
         if !differences.is_empty() {
             return Ok(ExitCode::FAILURE);
         }
         if !self.json {
-            println!("the kernel holds what is configured");
+            outln!("the kernel holds what is configured");
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -400,7 +400,7 @@ fn start_all(
             Err(cause) => {
                 for (one, _) in started.into_iter().rev() {
                     if let Err(restore) = one.undo(socket, store) {
-                        eprintln!("sqm: could not be put back: {restore}");
+                        errln!("sqm: could not be put back: {restore}");
                     }
                 }
                 return Err(failure(cause));
@@ -483,7 +483,7 @@ impl Clock {
 
 fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<ExitCode, Failure> {
     if json {
-        println!(
+        outln!(
             "{}",
             serde_json::to_string_pretty(outcomes).context("writing JSON")?
         );
@@ -497,8 +497,8 @@ fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<ExitCode, Failure>
     } in outcomes
     {
         let (ms, requests) = (cost.elapsed_us as f64 / 1000.0, cost.kernel_requests);
-        println!("{interface}: {state} ({ms:.1} ms, {requests} requests to the kernel)");
-        changes.iter().for_each(|change| println!("  {change}"));
+        outln!("{interface}: {state} ({ms:.1} ms, {requests} requests to the kernel)");
+        changes.iter().for_each(|change| outln!("  {change}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -197,7 +197,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if self.list {
             for (name, meaning) in TESTS {
-                writeln!(std::io::stdout(), "{name:<22}{meaning}")?;
+                writeln!(crate::output::stdout(), "{name:<22}{meaning}")?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -289,7 +289,7 @@ impl Args {
         };
         let mut outcome = run(settings);
         if let (Err(error @ Error::Congestion { .. }), None) = (&outcome, &self.congestion) {
-            eprintln!("sqm: warning: {error}; measuring with the system's own, which the result names");
+            errln!("sqm: warning: {error}; measuring with the system's own, which the result names");
             settings.congestion = None;
             outcome = run(settings);
         }
@@ -377,7 +377,7 @@ impl Args {
         if let Some(path) = &self.json {
             let line = result.to_json() + "\n";
             if to_stdout {
-                std::io::stdout()
+                crate::output::stdout()
                     .write_all(line.as_bytes())
                     .context("cannot write to standard output")?;
             } else {
@@ -385,7 +385,7 @@ impl Args {
             }
         }
         if !self.quiet && !to_stdout {
-            std::io::stdout()
+            crate::output::stdout()
                 .write_all(table::figures(result).as_bytes())
                 .context("cannot write to standard output")?;
         }

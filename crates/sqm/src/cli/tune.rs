@@ -195,9 +195,9 @@ impl Args {
             report.is_written = true;
         }
         if self.json {
-            println!("{}", serde_json::to_string(&report)?);
+            outln!("{}", serde_json::to_string(&report)?);
         } else {
-            print!("{}", text(&report, &self));
+            out!("{}", text(&report, &self));
         }
         if report.has_rates() || report.needs_none() {
             return Ok(ExitCode::SUCCESS);

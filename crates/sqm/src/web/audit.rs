@@ -74,7 +74,7 @@ impl Audit {
             to.write_all(&line)
         };
         if let Err(error) = write() {
-            eprintln!("sqm: cannot write to {}: {error}", self.file.display());
+            errln!("sqm: cannot write to {}: {error}", self.file.display());
         }
     }
 

@@ -145,14 +145,14 @@ fn line() -> Result<String, Failure> {
 fn unseen(prompt: &str) -> Result<String, Failure> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
     let stdin = std::io::stdin();
-    eprint!("{prompt}");
+    err!("{prompt}");
     let before = tcgetattr(&stdin).context("cannot ask the terminal")?;
     let mut hidden = before.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
     tcsetattr(&stdin, OptionalActions::Flush, &hidden).context("cannot ask the terminal")?;
     let typed = line();
     let shown = tcsetattr(&stdin, OptionalActions::Flush, &before);
-    eprintln!();
+    errln!();
     shown.context("the terminal does not show what is typed any more: 'stty echo' helps")?;
     typed
 }

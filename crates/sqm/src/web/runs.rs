@@ -240,7 +240,7 @@ impl Runs {
             .map_err(anyhow::Error::from)
             .and_then(|text| crate::replace::replace(&path, &text));
         if let Err(error) = written {
-            eprintln!("sqm: {error:#}");
+            errln!("sqm: {error:#}");
         }
     }
 

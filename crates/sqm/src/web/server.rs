@@ -47,7 +47,7 @@ pub(super) async fn serve(
     let mut ended = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let scheme = if acceptor.is_some() { "https" } else { "http" };
-    eprintln!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
+    errln!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
     tokio::spawn(history::remember(Arc::clone(&site)));
     let open = Arc::new(Open::default());
     loop {

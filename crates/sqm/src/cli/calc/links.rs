@@ -25,15 +25,19 @@ impl Links {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let rows: Vec<Row> = PRESETS.iter().map(Row::of).collect();
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
+            outln!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
             return Ok(ExitCode::SUCCESS);
         }
-        println!(
+        outln!(
             "{:<20} {:>8} {:>4} {:<8} {:>10}  what the bytes are",
-            "link", "overhead", "mpu", "framing", "goodput %"
+            "link",
+            "overhead",
+            "mpu",
+            "framing",
+            "goodput %"
         );
         for row in rows {
-            println!(
+            outln!(
                 "{:<20} {:>8} {:>4} {:<8} {:>10.1}  {}: {}",
                 row.name,
                 row.overhead_bytes,
@@ -44,10 +48,10 @@ impl Links {
                 row.source
             );
         }
-        println!(
+        outln!(
             "\noverhead and mpu are bytes per packet, counted from the IP header; goodput is what TCP over IPv4 with"
         );
-        println!("timestamps carries of the gross rate in packets of 1500 bytes.");
+        outln!("timestamps carries of the gross rate in packets of 1500 bytes.");
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,6 +1,6 @@
 //! `sqm replay --vector`: scenarios recorded from Linux's queues, played and compared.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -67,9 +67,9 @@ fn compare(file: &Path) -> Result<usize, Failure> {
         dropped: outcome.deeds.len() - sent,
         mismatches: differences.len(),
     };
-    write_line(&mut io::stdout().lock(), &verdict)?;
+    write_line(&mut crate::output::stdout(), &verdict)?;
     for difference in differences.iter().filter(|difference| difference.is_first) {
-        eprintln!("{}: {difference}", vector.name);
+        errln!("{}: {difference}", vector.name);
     }
     Ok(differences.len())
 }
@@ -101,7 +101,7 @@ impl From<&Deed> for Event {
 }
 
 fn print_events(vector: &Vector) -> Result<ExitCode, Failure> {
-    let mut output = BufWriter::new(io::stdout().lock());
+    let mut output = BufWriter::new(crate::output::stdout());
     for deed in &vector.run()?.deeds {
         write_line(&mut output, &Event::from(deed))?;
     }

@@ -91,7 +91,7 @@ pub(super) fn show_json(progress: &Progress) {
         upload_mbit: progress.upload_mbit,
         rtt_ms: progress.rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
     };
-    eprintln!("{}", serde_json::to_string(&line).unwrap_or_default());
+    errln!("{}", serde_json::to_string(&line).unwrap_or_default());
 }
 
 /// A line for each stage, and one a second under load.
@@ -115,10 +115,10 @@ impl Lines {
         }
         self.said = Some(now);
         match progress.stage {
-            Stage::Idle => eprintln!("idle line"),
-            Stage::Load => eprintln!("{:3} of {:.0} s  {}", now.1, self.load_s, figures(progress)),
-            Stage::After => eprintln!("idle line again"),
-            Stage::Collect => eprintln!("waiting for late packets"),
+            Stage::Idle => errln!("idle line"),
+            Stage::Load => errln!("{:3} of {:.0} s  {}", now.1, self.load_s, figures(progress)),
+            Stage::After => errln!("idle line again"),
+            Stage::Collect => errln!("waiting for late packets"),
         }
     }
 }

@@ -30,7 +30,7 @@ impl Args {
                 display::show_json(&clock.progress(direction, mbit, rpm));
             } else if !self.quiet {
                 let rpm = rpm.map_or_else(|| "no".to_owned(), |rpm| format!("{rpm:.0}"));
-                eprintln!(
+                errln!(
                     "{:<8}  {mbit:8.1} Mbit/s over {connections:2} connections, {rpm} RPM",
                     direction.word()
                 );
@@ -41,13 +41,13 @@ impl Args {
         if let Some(path) = &self.json {
             let line = serde_json::to_string(&report)? + "\n";
             if to_stdout {
-                std::io::stdout().write_all(line.as_bytes())?;
+                crate::output::stdout().write_all(line.as_bytes())?;
             } else {
                 std::fs::write(path, line).with_context(|| format!("cannot write {}", path.display()))?;
             }
         }
         if !self.quiet && !to_stdout {
-            std::io::stdout().write_all(figures(&report).as_bytes())?;
+            crate::output::stdout().write_all(figures(&report).as_bytes())?;
         }
         Ok(ExitCode::SUCCESS)
     }

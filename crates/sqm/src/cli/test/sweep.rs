@@ -46,7 +46,7 @@ impl Args {
     pub(super) fn run_sweep(&self) -> Result<ExitCode, Failure> {
         let lines = configured::lines(self.config.as_ref())?;
         if !lines.is_empty() && queues::readings().is_some() {
-            eprintln!(
+            errln!(
                 "sqm: warning: queues shape on this machine, and the sweep measures them instead of the line behind them; \
                  'sqm stop' first"
             );
@@ -62,14 +62,14 @@ impl Args {
         if let Some(path) = &self.json {
             let line = serde_json::json!({ "sweep": swept }).to_string() + "\n";
             if to_stdout {
-                std::io::stdout().write_all(line.as_bytes())?;
+                crate::output::stdout().write_all(line.as_bytes())?;
             } else {
                 std::fs::write(path, line).with_context(|| format!("cannot write {}", path.display()))?;
             }
         }
         if !self.quiet && !to_stdout {
             for direction in &swept {
-                std::io::stdout().write_all(table(direction).as_bytes())?;
+                crate::output::stdout().write_all(table(direction).as_bytes())?;
             }
         }
         match swept.iter().find_map(|s| s.reason.as_ref()) {
@@ -87,7 +87,7 @@ impl Args {
         let (mut header_bytes, mut configured) = (HEADERS_V4, None);
         for (index, mss) in SEGMENTS.into_iter().enumerate() {
             if !self.quiet {
-                eprintln!(
+                errln!(
                     "{}, segments of {mss} bytes ({} of {})",
                     direction.word(),
                     index + 1,

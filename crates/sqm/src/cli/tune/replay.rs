@@ -109,8 +109,8 @@ impl ReplayArgs {
         }
         let report = comparison.report(self);
         match json {
-            true => println!("{}", serde_json::to_string_pretty(&report)?),
-            false => print!("{}", report.text()),
+            true => outln!("{}", serde_json::to_string_pretty(&report)?),
+            false => out!("{}", report.text()),
         }
         Ok(())
     }
