@@ -31,10 +31,12 @@ pub enum Error {
         kind: &'static str,
     },
     /// The file has more bytes than the reader takes.
-    #[error("{path}: is longer than {limit} bytes, which is the most that is read", path = path.display())]
+    #[error("{path}: is {size} bytes long, and no more than {limit} are read", path = path.display())]
     TooLong {
         /// The path as it was given.
         path: PathBuf,
+        /// How long it is.
+        size: u64,
         /// The most bytes that are read.
         limit: u64,
     },
@@ -66,6 +68,11 @@ impl Error {
     /// Whether there is no such file, as opposed to one that cannot be looked at.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::System { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether the file system takes no writes.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, Self::System { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem)
     }
 
     pub(crate) fn system(path: &Path, operation: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {

@@ -125,15 +125,19 @@ impl Drop for Fresh {
 }
 
 /// A name that nobody can have prepared, in the folder of the file that it is for.
-fn random_name(place: &Place) -> Result<OsString, rustix::io::Errno> {
+pub(crate) fn random_name(place: &Place) -> Result<OsString, rustix::io::Errno> {
     /// The longest name that file systems take, less our own part of it.
     const MAX_KEPT: usize = 255 - 22;
-    let mut random = [0; 8];
-    getrandom(&mut random, GetRandomFlags::empty())?;
-    let number = u64::from_ne_bytes(random);
     let mut name = OsString::from(".");
     let kept = place.name.as_bytes();
     name.push(std::ffi::OsStr::from_bytes(&kept[..kept.len().min(MAX_KEPT)]));
-    name.push(format!(".{number:016x}.tmp"));
+    name.push(format!(".{}.tmp", random_hexadecimal()?));
     Ok(name)
+}
+
+/// Sixteen digits.
+pub(crate) fn random_hexadecimal() -> Result<String, rustix::io::Errno> {
+    let mut random = [0; 8];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(random)))
 }

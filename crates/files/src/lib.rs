@@ -9,6 +9,8 @@
 //!   a failure the old file is there and nothing else.
 //! - [`replace_if`] loses no text of another writer, whatever program that is.
 
+mod append;
+mod aside;
 mod error;
 mod fresh;
 mod lock;
@@ -16,9 +18,11 @@ mod place;
 mod read;
 mod replace;
 
+pub use append::append;
+pub use aside::{rename, set_aside, set_aside_irregular};
 pub use error::Error;
 pub use fresh::Fresh;
 pub use lock::Lock;
 pub use place::Place;
 pub use read::{read, read_if_there};
-pub use replace::{create, remove, replace, replace_if};
+pub use replace::{create, remove, remove_if, replace, replace_if};

@@ -44,10 +44,14 @@ impl Lock {
     }
 
     pub(crate) fn take_within(place: &Place, patience: Option<Duration>) -> Result<Option<Self>, Error> {
-        let file = place.open(OFlags::RDWR | OFlags::CREATE, PRIVATE)?;
+        let (file, is_read_only) = match place.open(OFlags::RDWR | OFlags::CREATE, PRIVATE) {
+            // A lock that is there can be held on a file system that is read-only, too.
+            Err(error) if error.is_read_only() => (place.open(OFlags::RDONLY, 0).map_err(|_| error)?, true),
+            file => (file?, false),
+        };
         let fail = Error::system;
         let mode = fstat(&file).map_err(fail(&place.path, "look at"))?.st_mode;
-        if mode & 0o077 != 0 {
+        if mode & 0o077 != 0 && !is_read_only {
             fchmod(&file, Mode::from_raw_mode(PRIVATE)).map_err(fail(&place.path, "make private"))?;
         }
         let Some(patience) = patience else {

@@ -85,6 +85,30 @@ impl Place {
         })
     }
 
+    /// The entry of a folder that a path names: the folder is found as [`Place::find`] does, and a link in the last place is
+    /// not followed, whoever made it.
+    ///
+    /// # Errors
+    ///
+    /// If the path ends in no name, or the folder is missing or may not be entered.
+    pub fn entry(path: &Path) -> Result<Self, Error> {
+        let name = path.file_name().ok_or_else(|| Error::NotRegular {
+            path: path.to_owned(),
+            kind: "a directory",
+        })?;
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        // The name stands for any entry of that folder.
+        let found = Self::find(&folder.join("-"))?;
+        Ok(Self {
+            folder: found.folder,
+            name: name.to_owned(),
+            path: path.to_owned(),
+        })
+    }
+
     /// Opens the file itself: never a link, never waiting for the other end of a FIFO.
     ///
     /// # Errors

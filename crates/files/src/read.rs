@@ -33,6 +33,7 @@ pub fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> 
 impl Place {
     pub(crate) fn read(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let file = self.open(OFlags::RDONLY, 0)?;
+        let size = file.metadata().map_or(0, |found| found.len());
         let mut bytes = Vec::new();
         // One byte beyond the limit shows that the file is longer.
         let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
@@ -44,6 +45,7 @@ impl Place {
         if bytes.len() as u64 > limit {
             return Err(Error::TooLong {
                 path: self.path.clone(),
+                size: size.max(limit + 1),
                 limit,
             });
         }
@@ -66,10 +68,18 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::write(at("file"), "12345").unwrap();
         assert_eq!(read(&at("file"), 5).unwrap(), b"12345");
-        assert!(matches!(
-            read(&at("file"), 4),
-            Err(Error::TooLong { limit: 4, .. })
-        ));
+        let error = read(&at("file"), 4).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::TooLong {
+                    limit: 4,
+                    size: 5,
+                    ..
+                }
+            ),
+            "{error}"
+        );
         assert_eq!(read_if_there(&at("none"), 5).unwrap(), None);
         assert!(read_if_there(&at("none/file"), 5).unwrap().is_none());
 

@@ -1,14 +1,15 @@
 //! Files written whole: new ones, replaced ones, and those that nobody else may have changed meanwhile.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::fresh::Fresh;
+use crate::fresh::{Fresh, random_name};
 use crate::lock::Lock;
 use crate::place::Place;
 
@@ -18,6 +19,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const MAX_EXCHANGES: usize = 100;
 /// What is beyond the text that was expected need not be read to know that it is another.
 const BEYOND: u64 = 1;
+/// No file that is written whole is longer.
+const WHOLE: u64 = 256 << 20;
 
 /// Replaces a file in one step. Whoever reads it finds the old one or the new one. A new file has `mode`; a file that is there
 /// keeps its owner and permissions, and a link to it stays a link.
@@ -70,25 +73,53 @@ pub fn create(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), Error> {
 ///
 /// If the system refuses.
 pub fn remove(path: &Path) -> Result<bool, Error> {
-    let name = path.file_name().ok_or_else(|| Error::NotRegular {
-        path: path.to_owned(),
-        kind: "a directory",
-    })?;
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let place = match Place::find(&folder.join("-")) {
+    let place = match Place::entry(path) {
         Err(error) if error.is_not_found() => return Ok(false),
         place => place?,
     };
-    match unlinkat(&place.folder, name, AtFlags::empty()) {
+    match unlinkat(&place.folder, &place.name, AtFlags::empty()) {
         Ok(()) => {
             place.sync_folder();
             Ok(true)
         }
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(Error::system(path, "remove")(errno)),
+    }
+}
+
+/// Removes a file that still holds what its writer `expected`. No text of another writer is lost: see [`replace_if`].
+///
+/// # Errors
+///
+/// [`Error::Changed`] if the file holds something else, or is gone; if the system refuses.
+pub fn remove_if(path: &Path, expected: &[u8]) -> Result<(), Error> {
+    let place = Place::find(path)?;
+    let _lock = lock(&place)?;
+    require_expected(&place, expected.len() as u64 + BEYOND, Some(expected))?;
+    let away = Place {
+        name: random_name(&place).map_err(Error::system(path, "remove"))?,
+        folder: duplicate(&place)?,
+        path: place.path.clone(),
+    };
+    renameat(&place.folder, &place.name, &place.folder, &away.name).map_err(Error::system(path, "remove"))?;
+    if away.read(WHOLE).ok().as_deref() == Some(expected) {
+        unlinkat(&away.folder, &away.name, AtFlags::empty()).map_err(Error::system(path, "remove"))?;
+        place.sync_folder();
+        return Ok(());
+    }
+    // Another program wrote it after the look. If it has written yet another text since, that one stays.
+    let back = renameat_with(
+        &away.folder,
+        &away.name,
+        &place.folder,
+        &place.name,
+        RenameFlags::NOREPLACE,
+    );
+    match back {
+        Ok(()) | Err(Errno::EXIST) => Err(changed(&place)),
+        Err(errno) => Err(Error::system(path, "put back what another program wrote to")(
+            errno,
+        )),
     }
 }
 
@@ -171,14 +202,12 @@ fn rename(fresh: &Fresh, flags: RenameFlags) -> Result<(), Errno> {
 
 /// What stands under the temporary name; `None` if it cannot be read.
 fn content(fresh: &Fresh) -> Option<Vec<u8>> {
-    /// No file that is written whole is longer.
-    const MOST: u64 = 256 << 20;
     let place = Place {
         folder: fresh.place().folder.try_clone().ok()?,
         name: fresh.name().clone(),
         path: fresh.place().path.clone(),
     };
-    place.read(MOST).ok()
+    place.read(WHOLE).ok()
 }
 
 fn require_expected(place: &Place, limit: u64, expected: Option<&[u8]>) -> Result<(), Error> {
@@ -199,16 +228,20 @@ fn lock(place: &Place) -> Result<Lock, Error> {
     name.push(&place.name);
     name.push(".lock");
     let lock = Place {
-        folder: place.folder.try_clone().map_err(|source| Error::System {
-            path: place.path.clone(),
-            operation: "lock",
-            source,
-        })?,
+        folder: duplicate(place)?,
         path: place.path.with_file_name(&name),
         name,
     };
     let taken = Lock::take_within(&lock, Some(LOCK_PATIENCE))?;
     taken.ok_or(Error::Locked { path: lock.path })
+}
+
+fn duplicate(place: &Place) -> Result<OwnedFd, Error> {
+    place.folder.try_clone().map_err(|source| Error::System {
+        path: place.path.clone(),
+        operation: "find",
+        source,
+    })
 }
 
 fn changed(place: &Place) -> Error {
@@ -294,6 +327,11 @@ mod tests {
             names(folder.path()),
             BTreeSet::from([".sqm.lock".into(), "sqm".into()])
         );
+        let error = remove_if(&file, b"one").unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        remove_if(&file, b"two").unwrap();
+        assert!(!file.exists());
+        create(&file, 0o600, b"three").unwrap();
         assert!(remove(&file).unwrap() && !remove(&file).unwrap());
         assert!(!remove(&folder.path().join("none/sqm")).unwrap());
     }

@@ -1,0 +1,62 @@
+//! A file that grows.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::error::Error;
+use crate::place::Place;
+
+/// Opens a file to read it and to add to its end; a new one has `mode`. No link is followed in the last place, whoever made it,
+/// and only a regular file is opened.
+///
+/// # Errors
+///
+/// If something else is there, or the system refuses.
+pub fn append(path: &Path, mode: u32) -> Result<File, Error> {
+    let flags = OFlags::RDWR | OFlags::APPEND;
+    let place = Place::entry(path)?;
+    match place.open(flags, 0) {
+        Err(error) if error.is_not_found() => place.open(flags | OFlags::CREATE | OFlags::EXCL, mode),
+        file => file,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_regular_file_grows_and_nothing_else_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for text in ["one ", "two"] {
+            append(&at("log"), 0o600)
+                .unwrap()
+                .write_all(text.as_bytes())
+                .unwrap();
+        }
+        assert_eq!(fs::read(at("log")).unwrap(), b"one two");
+        assert_eq!(fs::metadata(at("log")).unwrap().mode() & 0o777, 0o600);
+        symlink("log", at("link")).unwrap();
+        symlink("none", at("dangling")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        for (name, word) in [
+            ("link", "a symbolic link"),
+            ("dangling", "a symbolic link"),
+            ("folder", "a directory"),
+            ("fifo", "a FIFO"),
+        ] {
+            let error = append(&at(name), 0o600).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(!at("none").exists());
+    }
+}
