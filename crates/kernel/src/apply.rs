@@ -81,6 +81,8 @@ fn start_from_telling(
     let (interface, ifb) = (&plan.interface, plan.ifb());
     let link = &observed.device.link;
     let record_before = store.read(interface)?;
+    let record_before = record_before.map(|record| record.found(link.index, root_of(&observed)));
+    let is_lost = record_before.as_ref().is_some_and(|record| record.is_lost);
     // A device that has been removed and has come back has lost our queues; the record is of the one that is gone.
     let record = record_before.clone().filter(|r| r.index == link.index);
     let drops_egress = plan.egress.is_none() && record.as_ref().is_some_and(|r| r.egress.is_some());
@@ -94,7 +96,10 @@ fn start_from_telling(
     };
     let as_planned = compare(plan, &observed).is_empty() && !drops_egress && !drops_ingress;
     let mut changes = replaced_by_others(plan, &observed, record.as_ref());
-    firewall.refuse_strangers(interface, &observed)?;
+    // A table of the name we need that is not on our record is somebody else's, unless the record is lost.
+    if !is_lost {
+        firewall.refuse_strangers(interface, &observed)?;
+    }
     let before = Snapshot::take(socket, &observed, &ifb, touches_egress, touches_ingress)?;
 
     let previous = match &record {
@@ -137,10 +142,12 @@ fn start_from_telling(
             egress: previous.egress.clone().filter(|_| !drops_egress),
             ingress: previous.ingress.clone().filter(|_| !drops_ingress),
         },
+        is_lost: false,
     };
     if as_planned {
         changes.clear();
     }
+    changes.extend(store.take_notes());
     let mut started = Started {
         changes,
         interface: interface.clone(),
@@ -158,6 +165,9 @@ fn start_from_telling(
         ingress: previous.ingress.filter(|_| drops_ingress),
     };
     let outcome = carry_out(socket, plan, &observed, &returned, &mut started).and_then(|()| {
+        if is_lost && plan.firewall.is_none() {
+            remove_table(interface, &Firewall::table_of(interface))?;
+        }
         let differences = if as_planned {
             Vec::new()
         } else {
@@ -225,7 +235,7 @@ impl Started {
 }
 
 impl TableChange {
-    /// A table of the name we need that is not on our record is somebody else's; what is in it could not be put back.
+    /// What is in a table of somebody else could not be put back.
     fn refuse_strangers(&self, interface: &str, observed: &Observed) -> Result<(), Error> {
         let (Some(after), Some(false), None) = (&self.after, observed.firewall, &self.before) else {
             return Ok(());
@@ -288,14 +298,19 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
         return Ok(Stopped::NotRunning);
     };
     let mut previous = record.previous.clone();
-    let is_ours = |root: &(String, u32)| record.owns(root);
-    let mut notes = Vec::new();
-    if let Some(firewall) = &record.firewall {
-        remove_table(interface, &firewall.table)?;
+    let mut notes = store.take_notes();
+    match &record.firewall {
+        Some(firewall) => remove_table(interface, &firewall.table)?,
+        None if record.is_lost => remove_table(interface, &Firewall::table_of(interface))?,
+        None => {}
     }
     let links = observe::links(socket)?;
     // By its number: it may have been renamed.
-    let device = links.iter().find(|l| l.index == record.index);
+    let is_it = |link: &&Link| match record.is_lost {
+        true => link.name == interface,
+        false => link.index == record.index,
+    };
+    let device = links.iter().find(is_it);
     let Some(device) = device else {
         // The queues went with the device; only an IFB of our making is left.
         if previous.ingress.is_some_and(|arrivals| arrivals.has_no_ifb())
@@ -308,8 +323,9 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     };
     let entries = Entries::read(socket, device)?;
     let root = entries.root().map(|root| (root.kind(), root.handle));
-    let shapes_egress = record.egress.is_some();
-    let is_foreign = |root: &&(String, u32)| shapes_egress && !is_ours(root);
+    let shapes_egress = record.egress.is_some() || record.is_lost;
+    let record = record.found(device.index, root.clone());
+    let is_foreign = |root: &&(String, u32)| shapes_egress && !record.owns(root);
     if let Some((kind, number)) = root.as_ref().filter(is_foreign) {
         let owner = owner::find(interface, device.index);
         notes.push(format!(
@@ -319,6 +335,11 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
         previous.egress = None;
     }
     previous.restore(socket, &device.name, &record.ifb)?;
+    if record.is_lost {
+        notes.push(format!(
+            "{interface}: the kernel's default queues are there now: what was before is not known, because the record was damaged"
+        ));
+    }
     store.remove(interface)?;
     Ok(Stopped::Restored(notes))
 }

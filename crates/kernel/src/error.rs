@@ -80,6 +80,14 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// A file of the state cannot be used; the reason names it.
+    #[error("cannot {operation}: {source}")]
+    StateFile {
+        /// What was to be done.
+        operation: &'static str,
+        /// Why not.
+        source: sqm_files::Error,
+    },
     /// A change failed, and so did putting things back.
     #[error("{cause}; and what was there before could not be put back: {restore}")]
     NotRestored {

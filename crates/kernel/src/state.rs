@@ -4,26 +4,52 @@
 //! killed, half-way leaves the way back on record. The directory is on a file system that a restart empties, as it
 //! empties the kernel's queues.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use sqm_plan::plan::Firewall;
+use sqm_files::Lock;
+use sqm_plan::plan::{Firewall, Plan};
 
 use crate::error::Error;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Arrivals, Queues, Snapshot};
 
 /// Where the files are unless the user says otherwise.
 pub const DIRECTORY: &str = "/run/sqm";
+
+/// The longest record that is read, in bytes; one of hundreds of classes has a tenth of it.
+const MAX_RECORD: u64 = 16 << 20;
+/// Everybody may read what `status` tells of a record.
+const RECORD_MODE: u32 = 0o644;
 
 /// The state files, locked for this process.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
-    /// Held until the store is dropped: two programs must not change the same queues at once.
-    _lock: File,
+    /// Held until the store is dropped: two programs must not change the same queues at once. None where no process can hold it.
+    _lock: Option<Lock>,
+    /// Where a record goes that cannot be written, unless that is an error.
+    memory: Memory,
+    is_strict: bool,
+}
+
+/// The records of a process that shapes although it cannot write them. They last as long as the process, and are written as
+/// soon as that is possible.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<Unwritten>>);
+
+#[derive(Debug, Default)]
+struct Unwritten {
+    /// By interface; none for a record that could not be removed.
+    records: BTreeMap<String, Option<Record>>,
+    /// Why the last of them could not be written.
+    trouble: Option<String>,
+    /// What there is to tell.
+    notes: Vec<String>,
 }
 
 /// One interface that is shaped.
@@ -47,9 +73,45 @@ pub struct Record {
     pub firewall: Option<Firewall>,
     /// What was there before.
     pub previous: Snapshot,
+    /// Whether it stands for one that was damaged, so that nothing but the interface is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_lost: bool,
 }
 
 impl Record {
+    /// Stands for a record that was damaged. What was there before is taken for the kernel's defaults.
+    fn lost(interface: &str) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            index: 0,
+            ifb: Plan::ifb_of(interface),
+            egress: None,
+            replaces: None,
+            ingress: true,
+            firewall: None,
+            previous: Snapshot {
+                egress: Some(Queues::default()),
+                ingress: Some(Arrivals::default()),
+            },
+            is_lost: true,
+        }
+    }
+
+    /// Of a record that was lost: what is found on the device. Our queues are known by their kind and number.
+    pub(crate) fn found(self, index: u32, root: Option<(String, u32)>) -> Self {
+        /// The roots of all set-ups.
+        const KINDS: [&str; 5] = ["cake", "cake_mq", "htb", "hfsc", "tbf"];
+        const OURS: u32 = 0x1_0000;
+        if !self.is_lost {
+            return self;
+        }
+        Self {
+            index,
+            egress: root.filter(|(kind, number)| KINDS.contains(&kind.as_str()) && *number == OURS),
+            ..self
+        }
+    }
+
     /// Whether this IFB was made for shaping, and was not there before.
     pub(crate) fn made(&self, ifb: &str) -> bool {
         let arrivals = self.previous.ingress.as_ref();
@@ -75,111 +137,83 @@ impl Record {
 impl Store {
     /// Opens the directory, making it if needed, and waits for another process that holds it.
     pub fn open(directory: &Path) -> Result<Self, Error> {
-        let (path, lock) = Self::lock_file(directory)?;
-        let locked = flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from);
-        locked.map_err(|source| Error::State {
-            path,
-            operation: "lock",
-            source,
-        })?;
+        let memory = Memory::default();
+        let lock = take(directory, None, &mut memory.lock().notes)?;
         Ok(Self {
             directory: directory.to_owned(),
             _lock: lock,
+            memory,
+            is_strict: true,
         })
     }
 
-    /// The same without waiting: `None` while another process holds it.
-    pub fn try_open(directory: &Path) -> Result<Option<Self>, Error> {
-        let (path, lock) = Self::lock_file(directory)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self {
-                directory: directory.to_owned(),
-                _lock: lock,
-            })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(Error::State {
-                path,
-                operation: "lock",
-                source: error.into(),
-            }),
-        }
+    /// What there is to tell since the last call: damaged files that were put aside.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.memory.take_notes()
     }
 
-    fn lock_file(directory: &Path) -> Result<(PathBuf, File), Error> {
-        let at = |operation, path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::State {
-                path,
-                operation,
-                source,
-            }
-        };
-        let path = directory.join("lock");
-        // Not truncated: that would be a write to the disk, each time that rates change.
-        let open = || {
-            File::options()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)
-        };
-        let lock = match open() {
-            // It is there but the first time.
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                fs::create_dir_all(directory).map_err(at("make the directory of", directory))?;
-                open()
-            }
-            other => other,
-        };
-        let lock = lock.map_err(at("lock", &path))?;
-        Ok((path, lock))
-    }
-
-    /// The record of an interface, if it is shaped.
+    /// The record of an interface, if it is shaped. A damaged one is put aside; one that knows nothing stands for it.
     pub fn read(&self, interface: &str) -> Result<Option<Record>, Error> {
-        let path = path(&self.directory, interface);
-        let fail = |source| Error::State {
-            path: path.clone(),
-            operation: "read",
-            source,
-        };
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .map(Some)
-                .map_err(|e| fail(e.into())),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(fail(e)),
+        if let Some(record) = self.memory.get(interface) {
+            return Ok(record);
         }
+        let path = path(&self.directory, interface);
+        let trouble = match sqm_files::read_if_there(&path, MAX_RECORD) {
+            Ok(None) => return Ok(None),
+            Ok(Some(text)) => match serde_json::from_slice::<Record>(&text) {
+                Ok(record) if record.interface == interface => return Ok(Some(record)),
+                Ok(record) => format!("it is of {}", record.interface),
+                Err(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        let aside = match sqm_files::set_aside(&path) {
+            Ok(aside) => format!("it is {} now", aside.display()),
+            Err(error) => format!("it cannot be put aside: {error}"),
+        };
+        self.memory.lock().notes.push(format!(
+            "{interface}: the record {} is damaged ({trouble}; {aside}): what was there before is not known, and stop will leave \
+             the kernel's defaults",
+            path.display()
+        ));
+        let lost = Record::lost(interface);
+        // It is kept so that the next process knows it too; whoever starts or stops is told of a failure then.
+        let _ = self.write(&lost);
+        Ok(Some(lost))
     }
 
     /// Replaces the record in one step; on disk before this returns.
     pub fn write(&self, record: &Record) -> Result<(), Error> {
-        let path = path(&self.directory, &record.interface);
-        let fresh = path.with_extension("json.new");
-        let write = || {
-            let mut file = File::create(&fresh)?;
-            file.write_all(&serde_json::to_vec_pretty(record)?)?;
-            file.sync_all()?;
-            fs::rename(&fresh, &path)
-        };
-        write().map_err(|source| Error::State {
-            path: path.clone(),
-            operation: "write",
-            source,
-        })
+        let written = write(&self.directory, record);
+        self.remember(&record.interface, Some(record), written)
     }
 
     /// Forgets an interface.
     pub fn remove(&self, interface: &str) -> Result<(), Error> {
-        let path = path(&self.directory, interface);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::State {
-                path,
-                operation: "remove",
-                source: e,
-            }),
-            _ => Ok(()),
+        let removed = remove(&self.directory, interface);
+        self.remember(interface, None, removed)
+    }
+
+    fn remember(
+        &self,
+        interface: &str,
+        record: Option<&Record>,
+        outcome: Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.is_strict {
+            return outcome;
         }
+        let mut unwritten = self.memory.lock();
+        match outcome {
+            Ok(()) => {
+                unwritten.records.remove(interface);
+            }
+            Err(error) => {
+                unwritten.records.insert(interface.to_owned(), record.cloned());
+                unwritten.trouble = Some(error.to_string());
+            }
+        }
+        Ok(())
     }
 
     /// The interfaces that have a record, sorted.
@@ -203,9 +237,138 @@ impl Store {
     }
 }
 
+impl Memory {
+    /// As [`Store::open`], with this memory. Where the directory takes no lock it is opened without: no process can hold it then.
+    pub fn open(&self, directory: &Path) -> Result<Store, Error> {
+        let store = self.take(directory, None)?;
+        Ok(store.expect("it waits however long it takes"))
+    }
+
+    /// The same without waiting: `None` while another process holds it.
+    pub fn try_open(&self, directory: &Path) -> Result<Option<Store>, Error> {
+        self.take(directory, Some(Duration::ZERO))
+    }
+
+    fn take(&self, directory: &Path, patience: Option<Duration>) -> Result<Option<Store>, Error> {
+        let mut notes = Vec::new();
+        let taken = take(directory, patience, &mut notes);
+        self.lock().notes.append(&mut notes);
+        let lock = match taken {
+            Ok(None) => return Ok(None),
+            Ok(lock) => lock,
+            Err(error) => {
+                self.lock().trouble = Some(error.to_string());
+                None
+            }
+        };
+        if lock.is_some() {
+            self.write(directory);
+        }
+        Ok(Some(Store {
+            directory: directory.to_owned(),
+            _lock: lock,
+            memory: self.clone(),
+            is_strict: false,
+        }))
+    }
+
+    /// As [`Store::take_notes`].
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().notes)
+    }
+
+    /// Why something of the state could not be written, as long as that is so.
+    pub fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
+    }
+
+    fn get(&self, interface: &str) -> Option<Option<Record>> {
+        self.lock().records.get(interface).cloned()
+    }
+
+    /// Writes what could not be written before.
+    fn write(&self, directory: &Path) {
+        let mut unwritten = self.lock();
+        let mut trouble = None;
+        unwritten.records.retain(|interface, record| {
+            let written = match record {
+                Some(record) => write(directory, record),
+                None => remove(directory, interface),
+            };
+            let is_written = written.is_ok();
+            trouble = written.err().map(|error| error.to_string()).or(trouble.take());
+            !is_written
+        });
+        unwritten.trouble = trouble;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Unwritten> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+}
+
+/// The lock of the directory, which is made if it is missing. What stands in the lock's place and is no file is put aside.
+fn take(
+    directory: &Path,
+    patience: Option<Duration>,
+    notes: &mut Vec<String>,
+) -> Result<Option<Lock>, Error> {
+    let path = directory.join("lock");
+    let fail = |error: sqm_files::Error| Error::StateFile {
+        operation: "take the lock",
+        source: error,
+    };
+    let try_take = || match patience {
+        None => Lock::take(&path, None).map(Some),
+        Some(_) => Lock::try_take(&path),
+    };
+    match try_take() {
+        // The directory is there but the first time.
+        Err(error) if error.is_not_found() => {
+            fs::create_dir_all(directory).map_err(|source| Error::State {
+                path: directory.to_owned(),
+                operation: "make",
+                source,
+            })?;
+        }
+        Err(_) => match sqm_files::set_aside_irregular(&path).map_err(fail)? {
+            Some(aside) => notes.push(format!(
+                "{} was no file, and is {} now",
+                path.display(),
+                aside.display()
+            )),
+            None => {}
+        },
+        taken => return taken.map_err(fail),
+    }
+    try_take().map_err(fail)
+}
+
 /// The record of an interface as anybody may read it, without the lock: for looking only.
 pub fn peek(directory: &Path, interface: &str) -> Option<Record> {
-    serde_json::from_slice(&fs::read(path(directory, interface)).ok()?).ok()
+    let text = sqm_files::read(&path(directory, interface), MAX_RECORD).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+fn write(directory: &Path, record: &Record) -> Result<(), Error> {
+    let path = path(directory, &record.interface);
+    let text = serde_json::to_vec_pretty(record).map_err(|error| Error::State {
+        path: path.clone(),
+        operation: "write",
+        source: io::Error::from(error),
+    })?;
+    sqm_files::replace(&path, RECORD_MODE, &text).map_err(|source| Error::StateFile {
+        operation: "write the record",
+        source,
+    })
+}
+
+fn remove(directory: &Path, interface: &str) -> Result<(), Error> {
+    let removed = sqm_files::remove(&path(directory, interface));
+    removed.map(|_| ()).map_err(|source| Error::StateFile {
+        operation: "remove the record",
+        source,
+    })
 }
 
 /// No device has a slash in its name, so no name leads out of the directory.
@@ -230,6 +393,7 @@ mod tests {
             ingress: true,
             firewall: None,
             previous: Snapshot::default(),
+            is_lost: false,
         };
         assert_eq!(store.read("eth0").unwrap(), None);
         store.write(&record).unwrap();
@@ -243,14 +407,65 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_named() {
+    fn a_damaged_record_is_put_aside_and_stands_for_nothing_known() {
         let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let damages: [fn(&Path); 4] = [
+            |path| fs::write(path, "{").unwrap(),
+            |path| fs::write(path, [0xff; 100]).unwrap(),
+            |path| fs::create_dir(path).unwrap(),
+            |path| std::os::unix::fs::symlink("nowhere", path).unwrap(),
+        ];
+        for damage in damages {
+            damage(&at("eth0.json"));
+            let store = Store::open(directory.path()).unwrap();
+            let record = store.read("eth0").unwrap().unwrap();
+            assert!(record.is_lost);
+            let notes = store.take_notes().join("\n");
+            assert!(
+                notes.contains("eth0.json is damaged") && notes.contains("eth0.json.damaged"),
+                "{notes}"
+            );
+            // The next process knows that it is lost, and has nothing to tell.
+            drop(store);
+            let store = Store::open(directory.path()).unwrap();
+            assert_eq!(store.read("eth0").unwrap(), Some(record));
+            assert_eq!(store.take_notes(), Vec::<String>::new());
+            store.remove("eth0").unwrap();
+            assert_eq!(store.read("eth0").unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_the_lock_is_put_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("lock")).unwrap();
         let store = Store::open(directory.path()).unwrap();
-        fs::write(directory.path().join("eth0.json"), "{").unwrap();
-        let message = store.read("eth0").unwrap_err().to_string();
+        assert!(store.take_notes()[0].contains("lock.damaged"));
         assert!(
-            message.contains("eth0.json: cannot read the state file"),
-            "{message}"
+            Memory::default().try_open(directory.path()).unwrap().is_none(),
+            "it is held"
         );
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_remembered_and_written_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = directory.path().join("gone");
+        fs::write(&records, "a file in the place of the directory").unwrap();
+        assert!(Store::open(&records).is_err());
+        let memory = Memory::default();
+        let record = Record::lost("eth0");
+        {
+            let store = memory.open(&records).unwrap();
+            store.write(&record).unwrap();
+            assert_eq!(store.read("eth0").unwrap(), Some(record.clone()));
+            assert!(memory.trouble().unwrap().contains("gone"));
+        }
+        fs::remove_file(&records).unwrap();
+        let store = memory.open(&records).unwrap();
+        assert_eq!(memory.trouble(), None);
+        assert_eq!(peek(&records, "eth0"), Some(record));
+        assert_eq!(store.interfaces().unwrap(), ["eth0"]);
     }
 }

@@ -32,7 +32,12 @@ impl Plan {
     /// The intermediate functional block that carries the ingress queues: `ifb4` and the device's name, cut to the
     /// 15 bytes a device name may have. Other tools look for this name.
     pub fn ifb(&self) -> String {
-        let mut name = format!("ifb4{}", self.interface);
+        Self::ifb_of(&self.interface)
+    }
+
+    /// The same for any plan of an interface.
+    pub fn ifb_of(interface: &str) -> String {
+        let mut name = format!("ifb4{interface}");
         while name.len() > 15 {
             name.pop();
         }
