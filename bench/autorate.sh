@@ -98,7 +98,7 @@ config queue
 	option min_upload '5000'
 	option max_upload '100000'
 	option autorate_reflectors '$reflectors'
-	option autorate_log '$work/rates.csv'
+	option autorate_log 'rates.csv'
 $3
 END
 }
@@ -126,7 +126,7 @@ for host in server core; do
     processes+=" $!"
 done
 # shellcheck disable=SC2086
-ip netns exec "$name-router" $apart "$sqm" daemon --config "$work/config" --state-dir "$work/state" 2>"$work/log" &
+LOGS_DIRECTORY="$work" ip netns exec "$name-router" $apart "$sqm" daemon --config "$work/config" --state-dir "$work/state" 2>"$work/log" &
 daemon=$!
 processes="$daemon $processes"
 until grep -q shaped "$work/log"; do

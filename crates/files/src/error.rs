@@ -84,6 +84,25 @@ impl Error {
     }
 }
 
+/// The reason without the path, for those who name the path themselves.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error {
+            Error::System { source, .. } => source,
+            Error::ForeignLink { path, .. }
+            | Error::DanglingLink { path }
+            | Error::NotRegular { path, .. }
+            | Error::TooLong { path, .. }
+            | Error::Changed { path }
+            | Error::Locked { path } => {
+                let named = format!("{}: ", path.display());
+                Self::other(text.strip_prefix(&named).unwrap_or(&text).to_owned())
+            }
+        }
+    }
+}
+
 /// Refuses what is no regular file.
 pub(crate) fn require_regular(path: &Path, mode: u32) -> Result<(), Error> {
     let kind = match FileType::from_raw_mode(mode) {

@@ -26,7 +26,7 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Begins a file that is to stand at `path`. It has the permissions and the owner of the file that is there, else `mode`.
+    /// Begins a file that is to stand at `path`. It has the permissions and the owner of the file that is there, else `mode` less the umask.
     ///
     /// # Errors
     ///
@@ -43,7 +43,9 @@ impl Fresh {
         let fail = Error::system;
         let name = random_name(&place).map_err(fail(&place.path, "write"))?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&place.folder, &name, flags, Mode::RUSR | Mode::WUSR)
+        // Nobody may read more of it meanwhile than of the file that it replaces.
+        let first = if old.is_some() { 0o600 } else { mode & PERMISSIONS };
+        let file = openat(&place.folder, &name, flags, Mode::from_raw_mode(first))
             .map_err(fail(&place.path, "write"))?;
         let fresh = Self {
             file: file.into(),
@@ -59,9 +61,9 @@ impl Fresh {
                 let owner = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
                 fchown(&fresh.file, Some(owner.0), Some(owner.1)).map_err(fail(path, "keep the owner of"))?;
             }
+            let mode = Mode::from_raw_mode(old.st_mode & PERMISSIONS);
+            fchmod(&fresh.file, mode).map_err(fail(path, "set the permissions of"))?;
         }
-        let mode = old.map_or(mode, |old| old.st_mode) & PERMISSIONS;
-        fchmod(&fresh.file, Mode::from_raw_mode(mode)).map_err(fail(path, "set the permissions of"))?;
         Ok(fresh)
     }
 

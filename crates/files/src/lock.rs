@@ -43,6 +43,12 @@ impl Lock {
         })
     }
 
+    /// Whether a process holds the lock at this moment. One that cannot be looked at is held by nobody.
+    pub fn is_held(path: &Path) -> bool {
+        let opened = Place::find(path).and_then(|place| place.open(OFlags::RDONLY, 0));
+        opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    }
+
     pub(crate) fn take_within(place: &Place, patience: Option<Duration>) -> Result<Option<Self>, Error> {
         let (file, is_read_only) = match place.open(OFlags::RDWR | OFlags::CREATE, PRIVATE) {
             // A lock that is there can be held on a file system that is read-only, too.
@@ -83,7 +89,9 @@ mod tests {
         let path = folder.path().join("lock");
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(!Lock::is_held(&path));
         let lock = Lock::try_take(&path).unwrap().expect("nobody holds it");
+        assert!(Lock::is_held(&path));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(Lock::try_take(&path).unwrap().is_none());
         let error = Lock::take(&path, Some(Duration::from_millis(10))).unwrap_err();

@@ -22,7 +22,7 @@ const BEYOND: u64 = 1;
 /// No file that is written whole is longer.
 const WHOLE: u64 = 256 << 20;
 
-/// Replaces a file in one step. Whoever reads it finds the old one or the new one. A new file has `mode`; a file that is there
+/// Replaces a file in one step. Whoever reads it finds the old one or the new one. A new file has `mode` less the umask; a file that is there
 /// keeps its owner and permissions, and a link to it stays a link.
 ///
 /// # Errors

@@ -16,6 +16,8 @@ use crate::{Error, flent};
 const MAX_TEXT: u64 = 256 << 20;
 /// The most values that are read. Text is denser than what it stands for: `{},` is a sample.
 const MAX_VALUES: usize = 12_000_000;
+/// Of a new result.
+const MODE: u32 = 0o644;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of a file, uncompressed if it was compressed with gzip.
@@ -40,20 +42,12 @@ pub(crate) fn is_flent(text: &str) -> bool {
 /// Writes a result under a temporary name first, so that nobody sees half of it.
 pub(crate) fn write(path: &Path, result: &TestResult) -> Result<(), Error> {
     let attempt = || -> io::Result<()> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".part");
-        let part = path.with_file_name(name);
         let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
             pack(&flent::to_json(result))?
         } else {
             (result.to_json() + "\n").into_bytes()
         };
-        let written = File::create(&part).and_then(|mut file| file.write_all(&bytes));
-        let moved = written.and_then(|()| std::fs::rename(&part, path));
-        if moved.is_err() {
-            let _ = std::fs::remove_file(&part);
-        }
-        moved
+        Ok(sqm_files::replace(path, MODE, &bytes)?)
     };
     attempt().map_err(|reason| Error::Write {
         path: path.to_owned(),

@@ -209,7 +209,7 @@ fn autorate() -> Vec<Described> {
             Expert,
             Text,
             "Log of decisions",
-            "A file that each decision is written to.",
+            "The name of a file in /var/log/sqm that each decision is written to, such as rates.csv.",
         ),
     ]
 }

@@ -94,6 +94,9 @@ impl Settings {
     }
 }
 
+/// Where the files of `autorate_log` are. Whoever may change the configuration chooses no other place: the daemon writes as root.
+pub const LOG_FOLDER: &str = "/var/log/sqm";
+
 /// How the daemon may change the rates; those of `download` and `upload` are where it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Autorate {
@@ -103,7 +106,7 @@ pub struct Autorate {
     pub upload: Limits,
     /// `autorate_reflectors`: who is asked for the time; none means the usual ones.
     pub reflectors: Vec<Reflector>,
-    /// `autorate_log`: where to write the decisions to.
+    /// `autorate_log`: the name of a file in [`LOG_FOLDER`] to write the decisions to.
     pub log: Option<String>,
 }
 

@@ -6,6 +6,7 @@
 
 mod api;
 mod autorate;
+mod change;
 pub(crate) mod client;
 mod journal;
 mod keep;
@@ -17,7 +18,6 @@ mod shared;
 mod status;
 mod trial;
 
-use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -30,25 +30,22 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use sqm_core::units::{Instant, Nanos};
+use sqm_files::Lock;
 use sqm_kernel::capability;
 use sqm_kernel::netlink::monitor::{Monitor, News};
 
-use crate::cli::confirm;
 use crate::cli::shape::failure;
 use crate::failure::Failure;
 use crate::plan_json::PlanJson;
-use crate::replace::replace;
-use crate::revision;
 use autorate::Fleet;
 use keep::{Action, Event, Keeper, Outcome, State};
 pub(crate) use shape::Drift;
 use shape::Shaper;
-use shared::{Command, Configured, File as ConfigurationFile, Refused, Shared, Unconfirmed};
+use shared::{Command, Shared};
 use status::Status;
-use trial::Trial;
+use trial::{Overdue, Trial};
 
 /// Name of the API's socket in the folder of the state.
 pub(crate) const SOCKET: &str = "api.sock";
@@ -66,26 +63,35 @@ pub(crate) struct Options {
 /// Keeps the configuration in force until a signal ends it.
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     capability::require_privileges("sqm daemon").map_err(failure)?;
-    std::fs::create_dir_all(&options.state_dir).with_context(|| {
-        format!(
-            "cannot make the folder of the state {}",
-            options.state_dir.display()
-        )
-    })?;
+    if let Err(error) = std::fs::create_dir_all(&options.state_dir) {
+        let folder = options.state_dir.display();
+        errln!("cannot make the folder of the state {folder}: {error}; shaping goes on without");
+    }
     let _alone = alone(&options.state_dir)?;
     let signals = Signals::catch()?;
     // Before anything is looked at: what changes in between is told.
     let mut monitor = Monitor::open().context("cannot listen to the kernel's news")?;
-    let recovered = trial::recover(&options.config)?;
+    let mut recovered = trial::recover(&options.config, monotonic());
     let config = options.config.clone();
     let mut shaper = Shaper::new(options.config, options.state_dir.clone(), options.drift)
         .context("cannot open a netlink socket")?;
     // Every check looks at what it has changed.
     monitor.ignore(shaper.socket());
-    let named = shaper.load().map_err(|errors| {
+    let kept = recovered
+        .overdue
+        .as_ref()
+        .map(|overdue| overdue.trial.text.clone());
+    let loaded = match kept {
+        Some(text) => shaper.load_text(text),
+        None => shaper.load(),
+    };
+    let named = loaded.map_err(|errors| {
         errors.iter().for_each(|error| errln!("error: {error}"));
         Failure::Usage(anyhow!("the configuration is wrong; nothing was done"))
     })?;
+    if let Some(overdue) = &mut recovered.overdue {
+        overdue.trial.in_force = shaper.configuration.clone();
+    }
     let mut keeper = Keeper::default();
     let now = monotonic();
     keeper.on(Event::Configured(named), now);
@@ -103,22 +109,30 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         shaper,
         shared: Arc::new(shared),
         trial: None,
+        overdue: recovered.overdue,
+        unserved: None,
         errors: Vec::new(),
         told: String::new(),
         fleet: Fleet::default(),
         rate_trouble: None,
+        state_trouble: None,
     };
-    if let Some(recovered) = recovered {
-        daemon.say("configuration", None, recovered.to_owned());
+    for told in recovered.told {
+        daemon.say("configuration", None, told);
     }
     daemon.tell_configuration();
     daemon.see_devices()?;
     daemon.work();
+    let is_chosen = options.socket.is_some() || options.metrics.is_some();
     let socket = options.socket.unwrap_or_else(|| options.state_dir.join(SOCKET));
-    let listeners = api::Listeners::bind(&socket, options.metrics)?;
-    listeners
-        .serve(Arc::clone(&daemon.shared))
-        .context("cannot start the API")?;
+    match daemon.serve(&socket, options.metrics) {
+        // Without the API the lines are shaped all the same.
+        Err(error) if !is_chosen => {
+            daemon.say("state", None, format!("{error:#}; shaping goes on without"));
+            daemon.unserved = Some((socket.clone(), monotonic() + keep::LOOK));
+        }
+        served => served?,
+    }
     daemon.follow_lines();
     manager::tell("READY=1");
     let end = daemon.keep();
@@ -146,6 +160,10 @@ struct Daemon {
     shared: Arc<Shared>,
     /// A change that waits for its confirmation.
     trial: Option<Trial>,
+    /// One that was put back in the kernel, and not in the file.
+    overdue: Option<Overdue>,
+    /// The socket of an API that could not be served, and when that is tried again.
+    unserved: Option<(PathBuf, Instant)>,
     /// Why the file as it is now is not in force.
     errors: Vec<String>,
     /// What the service manager was told last.
@@ -153,6 +171,8 @@ struct Daemon {
     fleet: Fleet,
     /// Why rates could not be followed last.
     rate_trouble: Option<String>,
+    /// Why something of the state could not be written last.
+    state_trouble: Option<String>,
 }
 
 impl Daemon {
@@ -164,7 +184,10 @@ impl Daemon {
             let wait = self.keeper.due().map(|due| due.since(now));
             let feed = watchdog.map(|half| (fed + nanos(half)).since(now));
             let trial = self.trial.as_ref().map(|trial| trial.until.since(now));
-            self.wait(wait.into_iter().chain(feed).chain(trial).min())?;
+            let overdue = self.overdue.as_ref().map(|overdue| overdue.due.since(now));
+            let unserved = self.unserved.as_ref().map(|(_, due)| due.since(now));
+            let waits = [wait, feed, trial, overdue, unserved];
+            self.wait(waits.into_iter().flatten().min())?;
             if let Some(end) = self.signals.end() {
                 return Ok(end);
             }
@@ -183,12 +206,37 @@ impl Daemon {
             // The kernel tells of our own changes, too: not another round for that.
             self.hear()?;
             self.end_trial();
+            self.serve_at_last();
             self.work();
             if watchdog.is_some_and(|half| monotonic().since(fed) >= nanos(half)) {
                 fed = monotonic();
                 manager::tell("WATCHDOG=1");
             }
         }
+    }
+
+    fn serve(&self, socket: &Path, metrics: Option<SocketAddr>) -> anyhow::Result<()> {
+        let listeners = api::Listeners::bind(socket, metrics)?;
+        listeners
+            .serve(Arc::clone(&self.shared))
+            .context("cannot start the API")
+    }
+
+    /// Serves the API as soon as its socket can be made.
+    fn serve_at_last(&mut self) {
+        let Some((socket, due)) = self.unserved.take() else {
+            return;
+        };
+        let now = monotonic();
+        if due > now || self.serve(&socket, None).is_err() {
+            self.unserved = Some((socket, due.max(now + keep::LOOK)));
+            return;
+        }
+        self.say(
+            "state",
+            None,
+            format!("the API is served on {}", socket.display()),
+        );
     }
 
     /// Waits for news, a signal or a command, at most so long.
@@ -265,6 +313,9 @@ impl Daemon {
                     asked,
                 } => {
                     let outcome = self.shaper.check(&interface, shaped, asked);
+                    for note in self.shaper.take_notes() {
+                        self.say("state", Some(&interface), note);
+                    }
                     self.tell_change(&interface, &outcome);
                     self.keeper
                         .on(Event::Checked(interface.clone(), outcome), monotonic());
@@ -327,10 +378,22 @@ impl Daemon {
     }
 
     fn publish(&mut self) {
+        let trouble = self.shaper.trouble();
+        if trouble != self.state_trouble {
+            let text = match &trouble {
+                Some(trouble) => format!("warning: {trouble}"),
+                None => "the state can be written again".to_owned(),
+            };
+            self.say("state", None, text);
+            self.state_trouble.clone_from(&trouble);
+        }
+        let overdue = self.overdue.as_ref().map(Overdue::told);
+        let warnings = self.shaper.configuration.warnings.iter();
         let configuration = status::File {
             file: self.shaper.file().display().to_string(),
-            errors: self.errors.clone(),
-            warnings: self.shaper.configuration.warnings.clone(),
+            errors: overdue.into_iter().chain(self.errors.iter().cloned()).collect(),
+            warnings: trouble.iter().chain(warnings).cloned().collect(),
+            is_hindered: trouble.is_some(),
         };
         let status = Status::of(self.keeper.sections(), configuration, monotonic());
         let line = status.line();
@@ -386,27 +449,6 @@ impl Daemon {
         self.shared.journal.tell(kind, interface, text);
     }
 
-    /// Reads the configuration anew. One with errors changes nothing.
-    fn reload(&mut self) -> Result<(), Vec<String>> {
-        match self.shaper.load() {
-            Ok(named) => {
-                self.errors.clear();
-                self.tell_configuration();
-                self.keeper.on(Event::Configured(named), monotonic());
-                // Sections that are new have not heard of their devices.
-                let _ = self.see_devices();
-                Ok(())
-            }
-            Err(errors) => {
-                for error in &errors {
-                    self.say("configuration", None, format!("error: {error}"));
-                }
-                self.errors.clone_from(&errors);
-                Err(errors)
-            }
-        }
-    }
-
     /// One interface, though it was stopped by hand or given way over.
     fn ask(&mut self, interface: String) -> Result<(), Vec<String>> {
         let sections = self.keeper.sections();
@@ -456,144 +498,6 @@ impl Daemon {
                     let _ = reply.send(self.revert("put back as asked"));
                 }
             }
-        }
-    }
-
-    fn read_configuration(&self) -> anyhow::Result<ConfigurationFile> {
-        let file = self.shaper.file();
-        let text = match std::fs::read(file) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            text => text.with_context(|| format!("cannot read {}", file.display()))?,
-        };
-        Ok(ConfigurationFile {
-            file: file.display().to_string(),
-            revision: revision::of(&text),
-            text: String::from_utf8_lossy(&text).into_owned(),
-            unconfirmed: self.unconfirmed(),
-        })
-    }
-
-    fn unconfirmed(&self) -> Option<Unconfirmed> {
-        self.trial.as_ref().map(|trial| Unconfirmed {
-            revision: trial.revision.clone(),
-            seconds_left: trial::left(trial.until, monotonic()).as_secs_f64(),
-        })
-    }
-
-    /// Writes the configuration and brings it into force. On any failure file and queues are as before.
-    fn configure(&mut self, text: &str, known: &str, confirm: Duration) -> Result<Configured, Refused> {
-        if self.trial.is_some() || confirm::is_awaited(&self.shared.state_dir) {
-            return Err(Refused::Unconfirmed);
-        }
-        let file = self.shaper.file().to_owned();
-        let before = std::fs::read(&file).unwrap_or_default();
-        if revision::of(&before) != known {
-            return Err(Refused::Conflict(revision::of(&before)));
-        }
-        self.shaper.judge(text.as_bytes()).map_err(Refused::Wrong)?;
-        if text.as_bytes() == before {
-            self.reload().map_err(Refused::Wrong)?;
-            self.work();
-            return Ok(self.configured(known.to_owned()));
-        }
-        let failed = self.failed();
-        let revision = revision::of(text.as_bytes());
-        let until = monotonic() + nanos(confirm);
-        let in_force = self.shaper.configuration.clone();
-        let trial = Trial::begin(&file, before, in_force, revision.clone(), until);
-        self.trial = Some(trial.map_err(Refused::of)?);
-        let written = replace(&file, text).map_err(|error| vec![format!("{error:#}")]);
-        let outcome = written.and_then(|()| self.reload());
-        self.work();
-        let outcome = outcome.and_then(|()| {
-            let news: Vec<String> = self
-                .failed()
-                .into_iter()
-                .filter(|one| !failed.contains(one))
-                .collect();
-            if news.is_empty() { Ok(()) } else { Err(news) }
-        });
-        if let Err(reasons) = outcome {
-            self.revert("the new configuration could not be brought into force; as it was before")?;
-            return Err(Refused::Failed(reasons));
-        }
-        if confirm.is_zero() {
-            self.confirm()?;
-        } else {
-            let seconds = confirm.as_secs();
-            self.say(
-                "configuration",
-                None,
-                format!("a change waits {seconds} s for its confirmation"),
-            );
-        }
-        Ok(self.configured(revision))
-    }
-
-    /// The interfaces that cannot be shaped, with the reason.
-    fn failed(&self) -> Vec<String> {
-        let failed = |section: &&keep::Section| section.state == keep::State::Failed;
-        let sections = self.keeper.sections().iter().filter(failed);
-        sections
-            .map(|section| {
-                format!(
-                    "{}: {}",
-                    section.interface,
-                    section.why.as_deref().unwrap_or("failed")
-                )
-            })
-            .collect()
-    }
-
-    fn configured(&self, revision: String) -> Configured {
-        Configured {
-            revision,
-            unconfirmed: self.unconfirmed(),
-            interfaces: self.shared.status().interfaces,
-        }
-    }
-
-    /// What waits for a confirmation stays.
-    fn confirm(&mut self) -> Result<Configured, Refused> {
-        let trial = self.trial.take().ok_or(Refused::NothingWaits)?;
-        trial.keep().map_err(Refused::of)?;
-        self.say(
-            "configuration",
-            None,
-            "the changed configuration stays".to_owned(),
-        );
-        Ok(self.configured(trial.revision))
-    }
-
-    /// Puts back file and queues as they were before what waits for a confirmation.
-    fn revert(&mut self, why: &str) -> Result<Configured, Refused> {
-        let trial = self.trial.take().ok_or(Refused::NothingWaits)?;
-        let is_undone = trial.undo();
-        let text = match &is_undone {
-            Ok(true) => why.to_owned(),
-            Ok(false) => format!("{why}; but somebody has written the file since, and that stays"),
-            Err(error) => format!("{why}; but the file could not be put back: {error:#}"),
-        };
-        self.say("configuration", None, text);
-        // A file that was wrong before is wrong again; what was in force before is in force again.
-        if self.reload().is_err() {
-            match self.shaper.take_up(trial.in_force) {
-                Ok(named) => self.keeper.on(Event::Configured(named), monotonic()),
-                Err(errors) => return Err(Refused::Failed(errors)),
-            }
-        }
-        self.work();
-        is_undone.map_err(Refused::of)?;
-        let file = self.read_configuration().map_err(Refused::of)?;
-        Ok(self.configured(file.revision))
-    }
-
-    /// Puts back what nobody has confirmed in time.
-    fn end_trial(&mut self) {
-        let is_over = |trial: &Trial| trial.until <= monotonic();
-        if self.trial.as_ref().is_some_and(is_over) {
-            // It says itself what goes wrong.
-            let _ = self.revert("nobody has confirmed the change in time: as it was before");
         }
     }
 
@@ -664,19 +568,26 @@ impl Signals {
     }
 }
 
-/// Held as long as this daemon lives: a second one would undo its work.
-fn alone(state_dir: &Path) -> Result<File, Failure> {
+/// Held as long as this daemon lives: a second one would undo its work. None where the folder takes no lock.
+fn alone(state_dir: &Path) -> Result<Option<Lock>, Failure> {
     let path = state_dir.join("daemon.lock");
-    let file = File::create(&path).with_context(|| format!("cannot lock {}", path.display()))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::Failed(anyhow!(
+    let taken = Lock::try_take(&path).or_else(|error| match sqm_files::set_aside_irregular(&path) {
+        Ok(Some(aside)) => {
+            errln!("{} was no file, and is {} now", path.display(), aside.display());
+            Lock::try_take(&path)
+        }
+        _ => Err(error),
+    });
+    match taken {
+        Ok(Some(lock)) => Ok(Some(lock)),
+        Ok(None) => Err(Failure::Failed(anyhow!(
             "another daemon is running: it holds {}",
             path.display()
         ))),
-        Err(error) => Err(anyhow!(error)
-            .context(format!("cannot lock {}", path.display()))
-            .into()),
+        Err(error) => {
+            errln!("warning: {error}; a second daemon would not be noticed");
+            Ok(None)
+        }
     }
 }
 

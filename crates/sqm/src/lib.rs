@@ -7,6 +7,7 @@
 mod output;
 mod child;
 mod cli;
+mod configuration;
 mod daemon;
 mod doctor;
 mod failure;
@@ -16,7 +17,6 @@ mod png;
 mod queues;
 mod rates;
 mod redact;
-mod replace;
 mod replay;
 mod revision;
 mod tune;

@@ -328,7 +328,7 @@ const served: Record<string, string> = {
     'option.autorate_reflectors': 'Reflektoren',
     'option.autorate_reflectors.about': 'Adressen, die auf Pings antworten, sqm://ADRESSE eines „sqm serve“, irtt://ADRESSE eines „irtt server“, mit Leerzeichen dazwischen. Leer: die üblichen.',
     'option.autorate_log': 'Protokoll der Automatik',
-    'option.autorate_log.about': 'In diese Datei kommt jede Entscheidung.',
+    'option.autorate_log.about': 'Name einer Datei in /var/log/sqm, in die jede Entscheidung kommt, etwa rates.csv.',
     'option.link': 'Art der Leitung',
     'option.link.about': 'Was dein Internet trägt. Davon hängt ab, wie viele Byte jedes Paket zusätzlich kostet; im Zweifel lieber mehr.',
     'option.script': 'Aufbau',

@@ -7,8 +7,8 @@ use sqm_core::spec::cake::Cake;
 use sqm_core::units::{Nanos, Rate, shortened};
 
 use super::{
-    Autorate, CakeOption, Direction, Facing, Leaf, Limits, Link, LinkLayer, Mechanism, Reflector, Script,
-    Settings, Target,
+    Autorate, CakeOption, Direction, Facing, LOG_FOLDER, Leaf, Limits, Link, LinkLayer, Mechanism, Reflector,
+    Script, Settings, Target,
 };
 use crate::diagnostic::{Finding, Report};
 use crate::link;
@@ -331,7 +331,7 @@ impl<'a, 'r> Reader<'a, 'r> {
             download: self.limits("min_download", "download", download, "max_download"),
             upload: self.limits("min_upload", "upload", upload, "max_upload"),
             reflectors: self.reflectors("autorate_reflectors"),
-            log: self.text("autorate_log").map(str::to_owned),
+            log: self.log_name("autorate_log"),
         })
     }
 
@@ -356,6 +356,31 @@ impl<'a, 'r> Reader<'a, 'r> {
             }
         }
         limits
+    }
+
+    /// The name of a file in [`LOG_FOLDER`], alone or with the folder before it.
+    fn log_name(&mut self, option: &str) -> Option<String> {
+        /// Room for what is added when the log is put aside.
+        const MAX_BYTES: usize = 200;
+        let text = self.text(option).filter(|text| !text.is_empty())?;
+        let in_folder = text
+            .strip_prefix(LOG_FOLDER)
+            .and_then(|rest| rest.strip_prefix('/'));
+        let name = in_folder.unwrap_or(text);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+@".contains(c);
+        let is_name = !name.is_empty()
+            && !name.starts_with('.')
+            && name.len() <= MAX_BYTES
+            && name.chars().all(is_plain);
+        if is_name {
+            return Some(name.to_owned());
+        }
+        let message = format!("'{}' is not the name of a file in {LOG_FOLDER}", shortened(text));
+        let advice = format!(
+            "write a name such as rates.csv, of letters, digits and . _ - + @; the log is then {LOG_FOLDER}/rates.csv"
+        );
+        self.error(option, message, Some(advice));
+        None
     }
 
     /// Addresses with blanks between.

@@ -1,5 +1,7 @@
 //! The configuration file as every command reads it: whole and found good, then narrowed to what is asked for.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -9,6 +11,7 @@ use sqm_kernel::{observe, stack};
 use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
 
+use crate::configuration;
 use crate::failure::Failure;
 use crate::rates::{self, Held};
 
@@ -25,9 +28,33 @@ pub(super) struct Which {
 
 /// A configuration's text.
 pub(crate) fn read(config: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(config)
-        .with_context(|| format!("cannot read the configuration {}", config.display()))
-        .map_err(Failure::Usage)
+    text(config).map_err(Failure::Usage)
+}
+
+/// The same, with the reason alone.
+pub(crate) fn text(config: &Path) -> anyhow::Result<Vec<u8>> {
+    // Standard input, and what a shell names for <(...), may be a pipe.
+    let is_stream = config.starts_with("/dev") || config.starts_with("/proc");
+    let text = match is_stream {
+        true => stream(config),
+        false => configuration::read(config).map_err(anyhow::Error::from),
+    };
+    text.context("cannot read the configuration")
+}
+
+fn stream(config: &Path) -> anyhow::Result<Vec<u8>> {
+    let (name, limit) = (config.display(), configuration::MAX_BYTES);
+    let file = File::open(config).with_context(|| name.to_string())?;
+    let mut text = Vec::new();
+    // One byte beyond the limit shows that there is more.
+    let read = file.take(limit + 1).read_to_end(&mut text);
+    read.with_context(|| name.to_string())?;
+    if text.len() as u64 > limit {
+        return Err(anyhow!(
+            "{name} has more than {limit} bytes, which is the most that is read"
+        ));
+    }
+    Ok(text)
 }
 
 /// What it says, on these devices. All its errors go to standard error.

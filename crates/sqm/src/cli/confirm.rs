@@ -1,8 +1,7 @@
 //! `sqm start --confirm SECONDS` and `sqm confirm`: a change that ends by itself unless somebody is still there to say
 //! that it may stay.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use sqm_files::Lock;
 use sqm_kernel::state;
 
 use crate::failure::Failure;
 
+/// Name of the file while what was not confirmed is put back.
+const UNDOING: &str = "undoing";
 /// How often the file is looked at.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
@@ -37,16 +38,13 @@ pub(crate) struct Confirm {
 
 impl Confirm {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        match fs::remove_file(file(&self.state_dir)) {
-            Ok(()) => {
-                outln!("confirmed: it stays");
-                Ok(ExitCode::SUCCESS)
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::Failed(anyhow!(
-                "nothing waits for a confirmation: it was confirmed or put back already"
-            ))),
-            Err(error) => Err(error).context("cannot confirm").map_err(Failure::Failed),
+        if sqm_files::remove(&file(&self.state_dir)).context("cannot confirm")? {
+            outln!("confirmed: it stays");
+            return Ok(ExitCode::SUCCESS);
         }
+        Err(Failure::Failed(anyhow!(
+            "nothing waits for a confirmation: it was confirmed or put back already"
+        )))
     }
 }
 
@@ -54,7 +52,7 @@ impl Confirm {
 pub(super) struct Trial {
     directory: PathBuf,
     /// Its lock says that somebody waits.
-    _awaited: File,
+    _awaited: Lock,
     hung_up: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
 }
@@ -69,10 +67,12 @@ impl Trial {
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::clone(&ended)).context(WHY)?;
         }
-        let mut awaited = File::create(file(directory)).context(WHY)?;
-        flock(&awaited, FlockOperation::NonBlockingLockExclusive)
-            .context("somebody else waits for a confirmation")?;
-        write!(awaited, "{}", std::process::id()).context(WHY)?;
+        let file = file(directory);
+        if let Some(aside) = sqm_files::set_aside_irregular(&file).context(WHY)? {
+            errln!("{} was no file, and is {} now", file.display(), aside.display());
+        }
+        let awaited = Lock::try_take(&file).context(WHY)?;
+        let awaited = awaited.context("somebody else waits for a confirmation")?;
         Ok(Self {
             directory: directory.to_owned(),
             _awaited: awaited,
@@ -83,7 +83,8 @@ impl Trial {
 
     /// Says that what was not confirmed has been put back.
     pub(super) fn settle(self) -> Result<(), Failure> {
-        Ok(fs::remove_file(undoing(&self.directory))?)
+        sqm_files::remove(&undoing(&self.directory))?;
+        Ok(())
     }
 
     /// Waits until somebody confirms: by Enter in this terminal, or by `sqm confirm` in another. False if nobody did in
@@ -124,14 +125,12 @@ impl Trial {
             }
         };
         if confirmed {
-            return match fs::remove_file(&file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-                _ => Ok(true),
-            };
+            sqm_files::remove(&file)?;
+            return Ok(true);
         }
         // From here on nobody can confirm it, and nobody takes it for settled until it is put back.
-        match fs::rename(&file, undoing(&self.directory)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        match sqm_files::rename(&file, UNDOING) {
+            Err(error) if error.is_not_found() => Ok(true),
             renamed => Ok(renamed.map(|()| false)?),
         }
     }
@@ -139,12 +138,10 @@ impl Trial {
 
 /// Whether somebody tries a change at this moment and has not confirmed it.
 pub(crate) fn is_awaited(directory: &Path) -> bool {
-    [file(directory), undoing(directory)].into_iter().any(|file| {
-        // One who was killed meanwhile waits no longer, and holds no lock.
-        File::open(file).is_ok_and(|file| {
-            flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
-        })
-    })
+    // One who was killed meanwhile waits no longer, and holds no lock.
+    [file(directory), undoing(directory)]
+        .iter()
+        .any(|file| Lock::is_held(file))
 }
 
 fn file(directory: &Path) -> PathBuf {
@@ -152,5 +149,5 @@ fn file(directory: &Path) -> PathBuf {
 }
 
 fn undoing(directory: &Path) -> PathBuf {
-    directory.join("undoing")
+    directory.join(UNDOING)
 }

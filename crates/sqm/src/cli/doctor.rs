@@ -10,12 +10,12 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
 use super::{config, shape};
+use crate::configuration;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
 use crate::doctor::findings::{Finding, Fix, diagnose};
 use crate::doctor::fix;
 use crate::failure::Failure;
-use crate::replace::replace;
 
 /// Find what keeps a line from being shaped as it should: each finding with its evidence and what to do.
 ///
@@ -109,7 +109,7 @@ impl Args {
     }
 
     fn fix(&self, findings: &[Finding]) -> Result<(), Failure> {
-        let before = std::fs::read(&self.config).context("cannot read the configuration")?;
+        let before = configuration::read(&self.config).context("cannot read the configuration")?;
         let text = fix::changed(&before, findings)?;
         if text.as_bytes() != before {
             let file = self.config.display().to_string();
@@ -122,7 +122,7 @@ impl Args {
                     errors[0]
                 )
             })?;
-            replace(&self.config, &text)?;
+            configuration::write(&self.config, Some(&before), text.as_bytes())?;
         }
         shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json)
     }

@@ -9,8 +9,8 @@ use sqm_kernel::netlink::link::Link;
 use sqm_plan::import::{self, Imported, Reader, Source};
 
 use super::config;
+use crate::configuration;
 use crate::failure::Failure;
-use crate::replace::replace;
 
 /// Where sqm-scripts keeps its files on generic Linux, and what the name of each ends in.
 const DIRECTORY: &str = "/etc/sqm";
@@ -142,11 +142,10 @@ impl Args {
 
     /// Adds sections at the end; what is there stays.
     fn add(&self, imported: &[Imported], links: &[Link]) -> Result<(), Failure> {
-        let mut text = match std::fs::read_to_string(&self.config) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            text => text.with_context(|| format!("cannot read {}", self.config.display()))?,
-        };
         let file = self.config.display();
+        let before = configuration::read_if_there(&self.config).context("cannot read the configuration")?;
+        let text = String::from_utf8(before.clone().unwrap_or_default());
+        let mut text = text.with_context(|| format!("{file} is not a text file"))?;
         let existing = config::parse(text.as_bytes(), &self.config, links)?.plans;
         for section in imported {
             if existing.iter().any(|plan| plan.interface == section.interface) {
@@ -160,10 +159,7 @@ impl Args {
             }
             text += &section.to_string();
         }
-        if let Some(folder) = self.config.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        }
-        replace(&self.config, &text)?;
+        configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
         outln!(
             "{file}: {} added; 'sqm plan' shows the queues",
             count(imported.len())

@@ -12,6 +12,7 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, render, stack, state, verify};
 use sqm_plan::plan::Plan;
 
+use super::config;
 use super::shape::failure;
 use crate::daemon::{self, client};
 use crate::doctor::collect::collect;
@@ -65,7 +66,7 @@ impl Args {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(failure)?;
         let file = self.config.display().to_string();
-        let text = fs::read(&self.config);
+        let text = config::text(&self.config);
         let mut report = Report::default();
         report.part("machine", &machine());
         report.part("devices", &devices(&links));
@@ -73,7 +74,7 @@ impl Args {
         let text = match text {
             Ok(text) => text,
             Err(error) => {
-                report.part(&file, &format!("cannot be read: {error}"));
+                report.part(&file, &format!("{error:#}"));
                 return Ok(report.0);
             }
         };

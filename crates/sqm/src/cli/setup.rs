@@ -17,9 +17,9 @@ use sqm_plan::uci::Document;
 
 use super::calc::parse_link;
 use super::shape;
+use crate::configuration;
 use crate::doctor::collect::default_devices;
 use crate::failure::Failure;
-use crate::replace::replace;
 
 /// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
 ///
@@ -77,14 +77,7 @@ impl Args {
         }
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket).map_err(shape::failure)?;
-        let before = match fs::read(&self.config) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => {
-                let context = format!("cannot read {}", self.config.display());
-                return Err(anyhow!(error).context(context).into());
-            }
-        };
+        let before = configuration::read_if_there(&self.config).context("cannot read the configuration")?;
         let document = self.parse(before.as_deref().unwrap_or_default())?;
         let interface = self.interface(&links)?;
         let existing = Existing::of(&document, &interface);
@@ -97,20 +90,15 @@ impl Args {
         }
         let is_new = before.as_deref() != Some(text.as_bytes());
         if is_new {
-            if let Some(folder) = self.config.parent() {
-                fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-            }
-            replace(&self.config, &text)?;
+            configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
             outln!("{}: written", self.config.display());
         } else {
             outln!("{}: as wanted already", self.config.display());
         }
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
             // Nothing is half done: the file is as it was, too.
-            match before.filter(|_| is_new) {
-                Some(before) => replace(&self.config, before)?,
-                None if is_new => fs::remove_file(&self.config)?,
-                None => {}
+            if is_new {
+                configuration::put_back(&self.config, before.as_deref(), text.as_bytes())?;
             }
             return Err(error);
         }
@@ -220,7 +208,7 @@ impl Args {
 
     fn verify(&self, socket: &mut Socket, interface: &str) -> Result<ExitCode, Failure> {
         let links = observe::links(socket).map_err(shape::failure)?;
-        let text = fs::read(&self.config).context("cannot read what was written")?;
+        let text = configuration::read(&self.config).context("cannot read what was written")?;
         let file = self.config.display().to_string();
         let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name))
             .map_err(|errors| anyhow!("{}", errors[0]))?;

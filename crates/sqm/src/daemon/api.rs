@@ -8,7 +8,7 @@ mod routes;
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Binds both. The caller holds the daemon's lock: a socket that is there belongs to nobody.
     pub(super) fn bind(socket: &Path, metrics: Option<std::net::SocketAddr>) -> anyhow::Result<Self> {
-        let _ = fs::remove_file(socket);
+        clear(socket)?;
         let unix = UnixListener::bind(socket)
             .with_context(|| format!("cannot listen on the socket {}", socket.display()))?;
         // Who may do what is decided for each connection.
@@ -116,6 +116,26 @@ impl Listeners {
             }
         }
     }
+}
+
+/// Removes a socket that a daemon before this one has left. What is something else is put aside.
+fn clear(socket: &Path) -> anyhow::Result<()> {
+    let kind = fs::symlink_metadata(socket).map(|found| found.file_type());
+    match kind {
+        Err(_) => {}
+        Ok(kind) if kind.is_socket() => {
+            sqm_files::remove(socket)?;
+        }
+        Ok(_) => {
+            let aside = sqm_files::set_aside(socket)?;
+            errln!(
+                "{} was no socket, and is {} now",
+                socket.display(),
+                aside.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

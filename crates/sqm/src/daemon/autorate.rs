@@ -23,7 +23,7 @@ use sqm_core::autorate::{Both, Bounds};
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::Nanos;
 use sqm_plan::line::ConfiguredLine;
-use sqm_plan::settings::{Limits, Reflector};
+use sqm_plan::settings::{LOG_FOLDER, Limits, Reflector};
 
 use super::shared::Shared;
 use crate::rates::Rates;
@@ -80,13 +80,18 @@ impl Line {
             },
             framing: line.framing,
             interval: line.interval,
-            log: autorate.log.as_ref().map(PathBuf::from),
+            log: autorate.log.as_ref().map(|name| log_folder().join(name)),
             reflectors: match autorate.reflectors.is_empty() {
                 true => usual().collect(),
                 false => autorate.reflectors.clone(),
             },
         })
     }
+}
+
+/// Where systemd has the logs of the unit, if it has `LogsDirectory=`; else the usual place.
+fn log_folder() -> PathBuf {
+    std::env::var_os("LOGS_DIRECTORY").map_or_else(|| PathBuf::from(LOG_FOLDER), PathBuf::from)
 }
 
 /// What one controller tells of itself.

@@ -3,13 +3,10 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,6 +15,8 @@ use crate::child;
 
 /// More steps than this, no search has.
 const MOST_STEPS: usize = 500;
+/// The longest picture that is read, in bytes.
+const MAX_PICTURE: u64 = 16 << 20;
 /// In the folder of the state: what `sqm tune --out` keeps of the last search.
 const KEPT: &str = "tune";
 /// The pictures among it.
@@ -85,7 +84,10 @@ pub(super) fn start(shared: &Arc<Shared>, wanted: Wanted) -> anyhow::Result<Opti
         .transpose()?;
     let kept = shared.state_dir.join(KEPT);
     // Of a search before this one; often there was none.
-    let _ = fs::remove_dir_all(&kept);
+    if fs::remove_dir_all(&kept).is_err() {
+        // Nor is anything else of use in its place.
+        let _ = sqm_files::remove(&kept);
+    }
     let mut arguments: Vec<OsString> = vec!["tune".into(), "--json".into()];
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
     option("--out", kept.into());
@@ -131,7 +133,7 @@ pub(super) fn stop(shared: &Shared) -> bool {
 /// A picture of the last search, as SVG.
 pub(super) fn picture(shared: &Shared, name: &str) -> Option<Vec<u8>> {
     let known = PICTURES.iter().find(|known| **known == name)?;
-    fs::read(file_of(shared, known)).ok()
+    sqm_files::read(&file_of(shared, known), MAX_PICTURE).ok()
 }
 
 fn file_of(shared: &Shared, picture: &str) -> PathBuf {
@@ -159,7 +161,7 @@ async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathB
     .await;
     if let Some(secret) = secret {
         // It is of no use to anybody now.
-        let _ = fs::remove_file(secret);
+        let _ = sqm_files::remove(&secret);
     }
     let mut search = lock(&shared);
     search.child = None;
@@ -201,14 +203,9 @@ async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathB
 /// For the child alone to read.
 fn keep_secret(shared: &Shared, secret: &str) -> anyhow::Result<PathBuf> {
     let path = shared.state_dir.join("tune-secret");
-    let _ = fs::remove_file(&path);
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path);
-    file.and_then(|mut file| file.write_all(secret.as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    // One that a daemon which was killed has left.
+    sqm_files::remove(&path)?;
+    sqm_files::create(&path, 0o600, secret.as_bytes())?;
     Ok(path)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sqm_kernel::apply::{self, Stopped};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::state::{Record, Store};
+use sqm_kernel::state::{Memory, Record, Store};
 use sqm_kernel::verify::{Difference, Observed, compare};
 use sqm_kernel::{Error, observe, stack};
 use sqm_plan::Loaded;
@@ -17,6 +17,7 @@ use sqm_plan::settings::Settings;
 use super::autorate::Line;
 use super::keep::{Named, Outcome};
 use crate::cli::confirm;
+use crate::configuration;
 use crate::rates::{self, Rates};
 
 /// What to do about a change that somebody else made to our queues.
@@ -43,6 +44,8 @@ pub(super) struct Shaper {
     socket: Socket,
     file: PathBuf,
     state_dir: PathBuf,
+    /// Records that cannot be written.
+    memory: Memory,
     drift: Drift,
     pub(super) configuration: Configuration,
     /// Rates that hold instead of those of the file, by interface.
@@ -65,6 +68,7 @@ impl Shaper {
             socket: Socket::open()?,
             file,
             state_dir,
+            memory: Memory::default(),
             drift,
             configuration: Configuration::default(),
             rates: rates::Held::new(),
@@ -88,7 +92,7 @@ impl Shaper {
         if !is_shaped {
             return Ok(());
         }
-        let Some(store) = Store::try_open(&self.state_dir).map_err(text)? else {
+        let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? else {
             // Whoever holds it is waited for by the next check.
             return Ok(());
         };
@@ -151,6 +155,11 @@ impl Shaper {
     /// Reads the file anew. One with errors changes nothing: the errors are answered, and what was read before holds.
     pub(super) fn load(&mut self) -> Result<Vec<Named>, Vec<String>> {
         let text = self.read_file().map_err(|error| vec![error])?;
+        self.load_text(text)
+    }
+
+    /// The same with a text that is to be the configuration whatever the file holds.
+    pub(super) fn load_text(&mut self, text: Vec<u8>) -> Result<Vec<Named>, Vec<String>> {
         let links = self.links().map_err(|error| vec![error.to_string()])?;
         let loaded = self.read(&text, &links)?;
         let named = loaded.plans.iter().map(Named::of).collect();
@@ -204,7 +213,7 @@ impl Shaper {
     fn try_check(&mut self, interface: &str, shaped: Option<u32>, asked: bool) -> Result<Outcome, String> {
         self.in_force.remove(interface);
         // Nobody else changes anything from here on.
-        let Some(store) = Store::try_open(&self.state_dir).map_err(text)? else {
+        let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? else {
             return Ok(Outcome::Busy { asked });
         };
         if !asked && confirm::is_awaited(&self.state_dir) {
@@ -221,11 +230,12 @@ impl Shaper {
         let differences = compare(&plan, &observed);
         let record = store.read(interface).map_err(text)?;
         let is_ours = record.as_ref().is_some_and(|record| record.index == index);
+        let is_lost = record.as_ref().is_some_and(|record| record.is_lost);
         if differences.is_empty() && is_ours {
             self.remember(plan)?;
             return Ok(Outcome::AsPlanned { index });
         }
-        if !asked && shaped == Some(index) {
+        if !asked && shaped == Some(index) && !is_lost {
             if record.is_none() {
                 return Ok(Outcome::Stopped);
             }
@@ -295,7 +305,7 @@ impl Shaper {
 
     /// Stops shaping an interface. Answers what there is to tell.
     pub(super) fn release(&mut self, interface: &str) -> Result<Vec<String>, String> {
-        let store = Store::open(&self.state_dir).map_err(text)?;
+        let store = self.memory.open(&self.state_dir).map_err(text)?;
         match apply::stop(&mut self.socket, &store, interface).map_err(text)? {
             Stopped::Restored(notes) => Ok(notes),
             Stopped::NotRunning => Ok(Vec::new()),
@@ -314,8 +324,7 @@ impl Shaper {
     }
 
     fn read_file(&self) -> Result<Vec<u8>, String> {
-        std::fs::read(&self.file)
-            .map_err(|error| format!("cannot read the configuration {}: {error}", self.file.display()))
+        configuration::read(&self.file).map_err(|error| format!("cannot read the configuration: {error}"))
     }
 
     /// What a file says, with the rates that hold instead of its own.
@@ -328,6 +337,19 @@ impl Shaper {
         let file = self.file.display().to_string();
         sqm_plan::load(bytes, &file, &|name| stack::device(links, name))
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    /// What there is to tell of damaged files.
+    pub(super) fn take_notes(&self) -> Vec<String> {
+        self.memory.take_notes()
+    }
+
+    /// Why something of the state cannot be written.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let trouble = self.memory.trouble()?;
+        Some(format!(
+            "{trouble}; until it can, only this daemon knows what stop must put back"
+        ))
     }
 
     pub(super) fn file(&self) -> &Path {

@@ -30,6 +30,9 @@ pub(super) struct File {
     /// Why the file as it is now is not in force; what was read before is.
     pub(super) errors: Vec<String>,
     pub(super) warnings: Vec<String>,
+    /// Something of the state cannot be written, as a warning says.
+    #[serde(skip)]
+    pub(super) is_hindered: bool,
 }
 
 /// One interface.
@@ -68,7 +71,8 @@ pub(super) struct Device {
 impl Status {
     pub(super) fn of(sections: &[Section], configuration: File, now: Instant) -> Self {
         let fine = |section: &Section| matches!(section.state, State::Shaped | State::Waiting | State::New);
-        let is_ok = configuration.errors.is_empty() && sections.iter().all(fine);
+        let is_ok =
+            configuration.errors.is_empty() && !configuration.is_hindered && sections.iter().all(fine);
         Self {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION"),
@@ -100,7 +104,7 @@ impl Status {
             )
             .collect();
         let line = match (&words[..], &self.configuration.errors[..]) {
-            (_, [error, ..]) => format!("the configuration is wrong and the one before holds: {error}"),
+            (_, [error, ..]) => format!("the configuration as it was before is in force: {error}"),
             ([], _) => "no interface is configured and enabled".to_owned(),
             (words, _) => words.join(", "),
         };

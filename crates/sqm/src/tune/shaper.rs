@@ -18,11 +18,14 @@ use super::framing::{Framing, rate};
 use super::guard::Guard;
 use crate::cli::config;
 use crate::cli::shape::failure;
+use crate::configuration;
 use crate::failure::Failure;
-use crate::replace::replace;
 
 /// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
 const UNLIMITED: Rate = Rate::from_kbits_per_sec(10_000_000);
+
+/// The text from before may hold what only root is to read.
+const KEPT_MODE: u32 = 0o600;
 
 /// Rates for the file, download and upload; none leaves what it says.
 pub(crate) type Rates = (Option<Rate>, Option<Rate>);
@@ -32,6 +35,8 @@ pub(crate) struct Shaper {
     socket: Socket,
     store: Store,
     links: Vec<Link>,
+    /// What the file held when it was read.
+    text: Vec<u8>,
     document: Document,
     /// Which section of the document.
     section: usize,
@@ -69,6 +74,7 @@ impl Shaper {
             socket,
             store,
             links,
+            text,
             document,
             section,
             file: file.to_owned(),
@@ -157,16 +163,23 @@ impl Shaper {
             .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.file.display())))
     }
 
-    /// Puts the rates into force, writes them to the configuration, and keeps the old one beside it.
+    /// Puts the rates into force, writes them to the configuration, and keeps the old one beside it. If another program has
+    /// written the configuration since it was read, nothing is written.
     pub(crate) fn write(&mut self, rates: Rates) -> anyhow::Result<()> {
+        if configuration::read(&self.file)? != self.text {
+            return Err(sqm_files::Error::Changed {
+                path: self.file.clone(),
+            }
+            .into());
+        }
         self.rates = rates;
         // A direction without a rate was unlimited so far, and is to have no shaper now.
         self.apply()?;
         let mut kept = self.file.as_os_str().to_owned();
         kept.push(".before-tune");
         let kept = PathBuf::from(kept);
-        std::fs::copy(&self.file, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
-        replace(&self.file, self.text_with(rates))?;
+        sqm_files::replace(&kept, KEPT_MODE, &self.text)?;
+        configuration::write(&self.file, Some(&self.text), self.text_with(rates).as_bytes())?;
         if let Some((_, guard)) = self.before.take() {
             guard.dismiss();
         }

@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use anyhow::Context;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
@@ -28,6 +27,9 @@ use crate::http::{self, event, json, whole};
 /// So many results are kept, and so many bytes of them.
 const MOST_TESTS: usize = 50;
 const MOST_BYTES: u64 = 64 << 20;
+/// The longest files that are read, in bytes: a result, and what is kept beside it.
+const MAX_RESULT: u64 = MOST_BYTES;
+const MAX_TEST: u64 = 1 << 20;
 /// Events of one test that are remembered for who comes late: the longest test's.
 const MOST_EVENTS: usize = 4000;
 
@@ -86,14 +88,14 @@ impl Runs {
     /// With what is kept there. What ran when the server ended has failed.
     pub(super) fn at(dir: &Path) -> anyhow::Result<Self> {
         let dir = dir.join("tests");
-        fs::create_dir_all(&dir)?;
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let mut tests = Vec::new();
         for entry in fs::read_dir(&dir)?.flatten() {
             let path = entry.path();
             if path.extension().is_none_or(|kind| kind != "json") {
                 continue;
             }
-            let test = fs::read(&path)
+            let test = sqm_files::read(&path, MAX_TEST)
                 .ok()
                 .and_then(|text| serde_json::from_slice::<Test>(&text).ok());
             if let Some(mut test) = test.filter(|test| is_id(&test.id)) {
@@ -186,7 +188,8 @@ impl Runs {
     /// The file that Flent opens.
     pub(super) fn download(&self, id: &str) -> Handled {
         let path = self.result(id)?;
-        let bytes = fs::read(path).map_err(|_| Problem::not_found("this test has no result"))?;
+        let bytes = sqm_files::read(&path, MAX_RESULT);
+        let bytes = bytes.map_err(|_| Problem::not_found("this test has no result"))?;
         let mut answer = whole(StatusCode::OK, "application/gzip", bytes);
         let name = format!("attachment; filename=\"{id}.flent.gz\"");
         if let Ok(name) = HeaderValue::try_from(name) {
@@ -230,15 +233,15 @@ impl Runs {
 
     fn forget(&self, id: &str) {
         // What is gone already needs no forgetting.
-        let _ = fs::remove_file(self.file(id));
-        let _ = fs::remove_file(self.dir.join(format!("{id}.json")));
+        let _ = sqm_files::remove(&self.file(id));
+        let _ = sqm_files::remove(&self.dir.join(format!("{id}.json")));
     }
 
     fn keep(&self, test: &Test) {
         let path = self.dir.join(format!("{}.json", test.id));
         let written = serde_json::to_vec(test)
             .map_err(anyhow::Error::from)
-            .and_then(|text| crate::replace::replace(&path, &text));
+            .and_then(|text| Ok(sqm_files::replace(&path, 0o600, &text)?));
         if let Err(error) = written {
             errln!("sqm: {error:#}");
         }
@@ -364,7 +367,7 @@ async fn run(site: Arc<Site>, mut test: Test, arguments: Vec<OsString>, secret: 
     .await;
     if let Some(secret) = secret {
         // It is of no use to anybody now.
-        let _ = fs::remove_file(secret);
+        let _ = sqm_files::remove(&secret);
     }
     let is_stopped = runs
         .lock()
@@ -435,13 +438,8 @@ fn keep_alive(sender: Sender<Bytes>) {
 /// For the child alone to read.
 fn keep_secret(runs: &Runs, id: &str, secret: &str) -> Result<PathBuf, Problem> {
     let path = runs.dir.join(format!("{id}.secret"));
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path);
-    file.and_then(|mut file| file.write_all(secret.as_bytes()))
-        .map_err(|error| Problem::unavailable(format!("cannot write {}: {error}", path.display())))?;
+    let written = sqm_files::create(&path, 0o600, secret.as_bytes());
+    written.map_err(|error| Problem::unavailable(error.to_string()))?;
     Ok(path)
 }
 

@@ -1,10 +1,7 @@
 //! Connections of browsers: how many, how long, with TLS or without.
 
 use std::convert::Infallible;
-use std::fs;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -73,25 +70,20 @@ pub(super) async fn serve(
     }
 }
 
+/// The longest certificate or key that is read, in bytes; ours have less than one thousand.
+const MAX_CERTIFICATE: u64 = 64 << 10;
+
 /// TLS with a certificate that is made once and kept, so that browsers ask about it once.
 pub(super) fn acceptor(dir: &Path) -> anyhow::Result<TlsAcceptor> {
     let path = dir.join("certificate.der");
     let key_path = dir.join("key.der");
-    let kept = fs::read(&path).ok().zip(fs::read(&key_path).ok());
-    let certificate = match kept {
+    let read = |path| sqm_files::read_if_there(path, MAX_CERTIFICATE);
+    let certificate = match read(&path)?.zip(read(&key_path)?) {
         Some((certificate, key)) => Certificate::of(certificate, key),
         None => {
             let made = Certificate::self_signed()?;
-            for (path, bytes) in [(&key_path, made.key()), (&path, made.certificate())] {
-                let _ = fs::remove_file(path);
-                let file = fs::OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(path);
-                file.and_then(|mut file| file.write_all(bytes))
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-            }
+            sqm_files::replace(&key_path, 0o600, made.key())?;
+            sqm_files::replace(&path, 0o600, made.certificate())?;
             made
         }
     };

@@ -40,11 +40,11 @@ fn start_with(home: &Home, reflectors: &str, more: &str) {
         "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '20000'\n\
          \toption upload '4000'\n\toption script 'best_of_cake.qos'\n\toption linklayer 'ethernet'\n\toption overhead '18'\n\
          \toption autorate '1'\n\toption min_download '1000'\n\toption max_download '80000'\n\
-         \toption min_upload '500'\n\toption max_upload '20000'\n\toption autorate_reflectors '{reflectors}'\n\toption autorate_log '/tmp/rates.csv'\n{more}"
+         \toption min_upload '500'\n\toption max_upload '20000'\n\toption autorate_reflectors '{reflectors}'\n\toption autorate_log 'rates.csv'\n{more}"
     );
     home.write("/tmp/sqm", text.as_bytes()).expect("a file");
     home.script(
-        "ip netns exec router sqm daemon --config /tmp/sqm >/tmp/log 2>&1 & echo $! >/tmp/pid
+        "LOGS_DIRECTORY=/tmp ip netns exec router sqm daemon --config /tmp/sqm >/tmp/log 2>&1 & echo $! >/tmp/pid
          until sqm status --daemon >/tmp/said 2>&1 && grep -q '^wan0: shaped' /tmp/said; do sleep 0.1; done",
     )
     .expect("the daemon shapes");

@@ -142,8 +142,7 @@ impl Driver {
             if !is_tick {
                 continue;
             }
-            // Without a place to keep it the next daemon learns anew.
-            let _ = self.kept.keep(now, self.controller.learned());
+            self.kept.keep(now, self.controller.learned());
             tick = now
                 + match probes {
                     Probes::Off => IDLE_TICK,
@@ -183,7 +182,7 @@ impl Driver {
         self.status_at = now;
         self.tell_trouble();
         self.tell_long_path();
-        if let Some(news) = self.log.news() {
+        for news in [self.log.news(), self.kept.news()].into_iter().flatten() {
             self.shared
                 .journal
                 .tell("autorate", Some(&self.line.interface), news);
@@ -324,7 +323,10 @@ fn jittered(gap: Nanos, now: Instant) -> Nanos {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.log.write(self.controller.learned());
-        let _ = self.kept.write(self.controller.learned());
+        self.kept.write(self.controller.learned());
+        if let Some(news) = self.kept.news() {
+            errln!("{}: {news}", self.line.interface);
+        }
         self.shared.autorate.forget(&self.line.interface);
     }
 }

@@ -1,22 +1,24 @@
 //! What was learned of a line, kept while the daemon is not there.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use sqm_core::autorate::{Both, Learned, memory};
 use sqm_core::units::{Instant, Nanos};
 
-use crate::replace::replace;
-
 /// It is written at most so often, and when the daemon ends.
 const BETWEEN: Nanos = Nanos::from_millis(600_000);
+
+/// What is learned of a line tells when people are at home.
+const MODE: u32 = 0o600;
 
 /// The file of one interface.
 pub(super) struct Kept {
     path: PathBuf,
     written: Both<Learned>,
     written_at: Instant,
+    /// Why it cannot be written, and what was told of that.
+    trouble: Option<String>,
+    told: Option<String>,
 }
 
 impl Kept {
@@ -26,10 +28,13 @@ impl Kept {
         let (written, trouble) = match read(&path) {
             Ok(learned) => (learned, None),
             Err(trouble) => {
-                let text = format!(
-                    "{} is left out: {trouble}; what was learned is lost",
-                    path.display()
-                );
+                // A damaged file is replaced; what is no file cannot be.
+                let aside = match sqm_files::set_aside_irregular(&path) {
+                    Ok(Some(aside)) => format!("; it is {} now", aside.display()),
+                    _ => String::new(),
+                };
+                let path = path.display();
+                let text = format!("{path} is left out: {trouble}; what was learned is lost{aside}");
                 (Both::default(), Some(text))
             }
         };
@@ -37,6 +42,8 @@ impl Kept {
             path,
             written,
             written_at: now,
+            trouble: None,
+            told: None,
         };
         (kept, trouble)
     }
@@ -46,22 +53,35 @@ impl Kept {
     }
 
     /// Writes it if it is time to.
-    pub(super) fn keep(&mut self, now: Instant, learned: &Both<Learned>) -> anyhow::Result<()> {
-        if now.since(self.written_at) < BETWEEN {
-            return Ok(());
+    pub(super) fn keep(&mut self, now: Instant, learned: &Both<Learned>) {
+        if now.since(self.written_at) >= BETWEEN {
+            self.written_at = now;
+            self.write(learned);
         }
-        self.written_at = now;
-        self.write(learned)
     }
 
-    /// Writes it, if it is news.
-    pub(super) fn write(&mut self, learned: &Both<Learned>) -> anyhow::Result<()> {
+    /// Writes it, if it is news. Without a place to keep it the next daemon learns anew.
+    pub(super) fn write(&mut self, learned: &Both<Learned>) {
         if *learned == self.written {
-            return Ok(());
+            return;
         }
-        replace(&self.path, memory::write(learned))?;
-        self.written = *learned;
-        Ok(())
+        let written = sqm_files::replace(&self.path, MODE, memory::write(learned).as_bytes());
+        if written.is_ok() {
+            self.written = *learned;
+        }
+        self.trouble = written.err().map(|error| error.to_string());
+    }
+
+    /// Why it cannot be written, if that is news.
+    pub(super) fn news(&mut self) -> Option<String> {
+        if self.trouble == self.told {
+            return None;
+        }
+        self.told.clone_from(&self.trouble);
+        Some(match &self.trouble {
+            Some(trouble) => format!("what is learned of the line cannot be kept: {trouble}"),
+            None => "what is learned of the line is kept again".to_owned(),
+        })
     }
 }
 
@@ -71,16 +91,11 @@ fn folder(state_dir: &Path) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<Both<Learned>, String> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Both::default()),
-        file => file.map_err(|error| error.to_string())?,
+    let limit = memory::MOST_BYTES as u64;
+    let Some(bytes) = sqm_files::read_if_there(path, limit).map_err(|error| error.to_string())? else {
+        return Ok(Both::default());
     };
-    let mut text = String::new();
-    // Of a longer one no more than shows that it is.
-    let most = memory::MOST_BYTES as u64 + 1;
-    file.take(most)
-        .read_to_string(&mut text)
-        .map_err(|error| error.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
     memory::read(&text).map_err(|trouble| trouble.to_string())
 }
 
@@ -100,17 +115,30 @@ mod tests {
         assert_eq!((kept.learned(), trouble), (Both::default(), None));
         let mut learned = Both::<Learned>::default();
         learned.egress.hours[20] = Some(Rate::from_kbits_per_sec(4000));
-        kept.keep(Instant(BETWEEN.0 - 1), &learned).expect("nothing");
+        kept.keep(Instant(BETWEEN.0 - 1), &learned);
         assert!(!kept.path.exists(), "not yet");
-        kept.keep(Instant(BETWEEN.0), &learned).expect("a file");
+        kept.keep(Instant(BETWEEN.0), &learned);
+        assert_eq!(kept.news(), None);
         assert_eq!(open().0.learned(), learned);
         for broken in [&b"sqm autorate learned 1\nupload"[..], b"\xff\xfe", &[b'x'; 9000]] {
             fs::write(&kept.path, broken).expect("a file");
             let (mut kept, trouble) = open();
             assert!(trouble.is_some_and(|text| text.contains("autorate-wan0.learned")));
             assert_eq!(kept.learned(), Both::default());
-            kept.write(&learned).expect("a file");
+            kept.write(&learned);
             assert_eq!(open().0.learned(), learned);
         }
+        // A directory in its place, before and while the daemon is there.
+        fs::remove_file(&kept.path).expect("a file");
+        fs::create_dir(&kept.path).expect("a directory");
+        let (mut kept, trouble) = open();
+        assert!(trouble.is_some_and(|text| text.contains(".learned.damaged")));
+        kept.write(&learned);
+        assert_eq!((open().0.learned(), kept.news()), (learned, None));
+        fs::remove_file(&kept.path).expect("a file");
+        fs::create_dir(&kept.path).expect("a directory");
+        kept.write(&Both::default());
+        assert!(kept.news().is_some_and(|news| news.contains("is a directory")));
+        assert_eq!(kept.news(), None, "once");
     }
 }

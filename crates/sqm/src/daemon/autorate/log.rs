@@ -1,10 +1,13 @@
 //! Samples and decisions in a file, for whoever wants to draw them or to play them again ([`sqm_core::autorate::record`]).
+//!
+//! The name of the file comes from whoever may change the configuration, so that it is the name of a file in one folder, and
+//! only a file that is a log is added to, or renamed.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::{DirBuilder, File};
+use std::io::{self, ErrorKind, Write};
 use std::mem::discriminant;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sqm_core::autorate::record::{Beginning, HEAD, Origin, Row, Step};
@@ -19,6 +22,10 @@ const CHANGES: Nanos = Nanos::from_millis(50);
 const STAYS: Nanos = Nanos::from_millis(200);
 /// On an idle line there is a line for so many steps: a minute.
 const MOST_STEPS: usize = 120;
+
+/// Of the log and of its folder: what it holds tells when people are at home.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o750;
 
 /// Where decisions are written, if anywhere.
 pub(super) struct Log {
@@ -146,10 +153,7 @@ impl Log {
             return Ok(());
         };
         if self.written > MOST {
-            let mut old = path.clone().into_os_string();
-            old.push(".old");
-            // What was put aside before is lost with this.
-            let _ = std::fs::rename(&path, old);
+            put_aside(&path)?;
             (self.file, self.written) = (None, 0);
             if self.origin.is_none() {
                 let before = self.last.map_or(at, |(last, _)| last);
@@ -159,11 +163,7 @@ impl Log {
         if self.file.is_some() {
             return Ok(());
         }
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(path)?;
+        let file = open(&path)?;
         self.written = file.metadata()?.len();
         let mut last = [0];
         let head = match self.written.checked_sub(1) {
@@ -194,6 +194,54 @@ impl Log {
         self.written += text.len() as u64;
         Ok(())
     }
+}
+
+/// Opens a log to add to it, and makes it if it is missing, with its folder.
+fn open(path: &Path) -> io::Result<File> {
+    let file = match sqm_files::append(path, FILE_MODE) {
+        Err(error) if error.is_not_found() => {
+            let folder = path.parent().unwrap_or(Path::new("."));
+            DirBuilder::new()
+                .recursive(true)
+                .mode(FOLDER_MODE)
+                .create(folder)?;
+            sqm_files::append(path, FILE_MODE)
+        }
+        file => file,
+    };
+    let file = file?;
+    require_log(&file)?;
+    Ok(file)
+}
+
+/// Refuses a file that somebody else has made for something else.
+fn require_log(file: &File) -> io::Result<()> {
+    if file.metadata()?.len() == 0 {
+        return Ok(());
+    }
+    let mut head = vec![0; HEAD.len()];
+    let is_log = file.read_exact_at(&mut head, 0).is_ok() && head == HEAD.as_bytes();
+    is_log
+        .then_some(())
+        .ok_or_else(|| io::Error::other("the file is no log of autorate, and is left alone"))
+}
+
+/// Gives a log another name. What was put aside before is lost with this.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".old");
+    let old = path.with_file_name(&name);
+    if old.symlink_metadata().is_ok() {
+        require_log(&sqm_files::append(&old, FILE_MODE)?)?;
+    }
+    match sqm_files::append(path, FILE_MODE) {
+        Ok(file) => require_log(&file)?,
+        // Somebody has taken it away.
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    let name = name.to_str().ok_or(ErrorKind::InvalidInput)?;
+    Ok(sqm_files::rename(path, name)?)
 }
 
 fn beginning(bounds: Both<Bounds>, learned: &Both<Learned>) -> Beginning {
@@ -351,6 +399,7 @@ mod tests {
         // No place to write to, and then one.
         let gone = folder.path().join("gone");
         let path = gone.join("log");
+        fs::write(&gone, "a file in the place of the folder").expect("a file");
         let mut recorded = Recorded::begin(&path, 0);
         recorded.step(SECOND, 100_000, 0);
         let news = recorded.log.news().expect("it is told");
@@ -360,10 +409,70 @@ mod tests {
         );
         recorded.step(2 * SECOND, 100_000, 0);
         assert_eq!(recorded.log.news(), None, "once");
-        fs::create_dir(&gone).expect("a folder");
+        fs::remove_file(&gone).expect("a file");
         recorded.step(3 * SECOND, 100_000, 0);
         assert!(recorded.log.news().is_some_and(|news| news.contains("again")));
         let (lines, begins, amid, ..) = replayed(&[&path]);
         assert_eq!((lines, begins, amid), (1, 1, 1));
+    }
+
+    #[test]
+    fn nothing_but_a_log_is_added_to_or_renamed() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let path = at("log");
+        let target = at("theirs");
+        fs::write(&target, "root-only\n").expect("a file");
+        let others: [fn(&Path); 5] = [
+            |path| fs::write(path, "config queue\n").expect("a file"),
+            |path| fs::create_dir(path).expect("a folder"),
+            |path| symlink("theirs", path).expect("a link"),
+            |path| symlink("nowhere", path).expect("a link"),
+            |path| {
+                use rustix::fs::{CWD, FileType, Mode, mknodat};
+                mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+            },
+        ];
+        for other in others {
+            other(&path);
+            let before = fs::symlink_metadata(&path).expect("it is there");
+            let mut recorded = Recorded::begin(&path, 0);
+            recorded.step(SECOND, 100_000, 0);
+            assert!(
+                recorded
+                    .log
+                    .news()
+                    .is_some_and(|news| news.contains("cannot write the log"))
+            );
+            let after = fs::symlink_metadata(&path).expect("it is there");
+            assert_eq!((before.ino(), before.len()), (after.ino(), after.len()));
+            match before.is_dir() {
+                true => fs::remove_dir(&path).expect("a folder"),
+                false => fs::remove_file(&path).expect("a file"),
+            }
+        }
+        assert_eq!(fs::read(&target).expect("a file"), b"root-only\n");
+        assert!(!at("nowhere").exists());
+
+        // What would be lost by putting a full log aside stays.
+        fs::write(at("log.old"), "theirs").expect("a file");
+        fs::write(&path, format!("{HEAD}\n{}", "x".repeat(MOST as usize))).expect("a file");
+        let mut recorded = Recorded::begin(&path, 0);
+        recorded.step(SECOND, 100_000, 0);
+        recorded.step(2 * SECOND, 200_000, 0);
+        assert!(
+            recorded
+                .log
+                .news()
+                .is_some_and(|news| news.contains("no log of autorate"))
+        );
+        assert_eq!(fs::read(at("log.old")).expect("a file"), b"theirs");
+        fs::remove_file(at("log.old")).expect("a file");
+        recorded.step(3 * SECOND, 100_000, 0);
+        recorded.step(4 * SECOND, 200_000, 0);
+        assert!(fs::metadata(at("log.old")).expect("a file").len() > MOST);
+        assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o777, 0o600);
     }
 }
