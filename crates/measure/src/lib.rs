@@ -24,6 +24,7 @@ mod datagram;
 mod error;
 mod file;
 pub mod flent;
+pub mod foreign;
 pub mod grade;
 mod http;
 pub mod icmp;
