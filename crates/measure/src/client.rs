@@ -1,10 +1,12 @@
 //! The near end of a test.
 
+mod bounds;
 mod connect;
 mod endpoint;
 mod evidence;
 mod findings;
 mod outcome;
+pub(crate) mod patience;
 pub mod web;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,15 +24,18 @@ use crate::scenario::{ProbePlan, Scenario};
 use crate::socket;
 use endpoint::Endpoint;
 use evidence::Recorder;
+use patience::Patience;
 
 /// The load waits this much longer for the first probe if none has come back in the idle phase.
 const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A server from which nothing at all comes for so long, no data, no answer to a probe, no word, is gone.
 const SILENCE: Duration = Duration::from_secs(8);
-/// Until the results are here after the load, counted from the server's last word.
-const RESULTS_TIMEOUT: Duration = Duration::from_secs(9);
-/// The same if the user ended the test: a person waits.
-const IMPATIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A test takes this much longer than its phases at most, whatever the servers do: to connect, and until the results are here.
+const SPARE: Duration = Duration::from_secs(9);
+/// Of that, until everything is connected.
+const SETUP: Duration = Duration::from_secs(7);
+/// From the moment when the user ends a test until it is over: a person waits.
+const IMPATIENT_TIMEOUT: Duration = Duration::from_millis(1500);
 /// The time between two reports of progress.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -135,6 +140,7 @@ pub fn run(test: &Test, hooks: Hooks<'_>) -> Result<Outcome, Error> {
     let seen = load.finish();
     running.after();
     running.collect();
+    running.check_probes();
     Ok(outcome::outcome(running, seen, began, recorder))
 }
 
@@ -207,6 +213,10 @@ struct Running<'a> {
     start: Instant,
     /// The end of the load: as planned, until it comes earlier.
     end: Instant,
+    /// Then the test is over, whatever is still missing.
+    deadline: Instant,
+    /// The user has ended the test.
+    is_ending: bool,
     down: Meter,
     up: Meter,
     trouble: Option<Error>,
@@ -228,27 +238,13 @@ impl<'a> Running<'a> {
         let Test {
             scenario, settings, ..
         } = test;
-        let mut endpoints = Vec::new();
-        for (index, plan) in scenario.endpoints.iter().enumerate() {
-            let target = &test.targets[plan.host.min(test.targets.len() - 1)];
-            let target = Target {
-                family: plan.family.or(target.family),
-                ..target.clone()
-            };
-            let count = |direction| {
-                let flows = scenario.flows.iter().filter(|f| f.endpoint == index);
-                flows.filter(|f| f.direction == direction).count() as u32
-            };
-            let asked = (count(Direction::Down), count(Direction::Up));
-            endpoints.push(Endpoint::open(target, asked, settings)?);
-        }
-        let mut flows = Vec::new();
-        for flow in &scenario.flows {
-            flows.push(endpoints[flow.endpoint].attach(flow, settings)?);
-        }
+        let length = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
+        let deadline = Instant::now() + length + SPARE;
+        let patience = Patience::new(stop, SETUP);
+        let mut endpoints = open_endpoints(test, &patience)?;
+        let flows = attach_flows(test, &mut endpoints, &patience)?;
         check_probe_rates(scenario, settings, &endpoints)?;
         let begin = Instant::now();
-        let length = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
         let until = begin + length + FIRST_PROBE_TIMEOUT;
         let mut probes = Vec::new();
         for (index, plan) in scenario.probes.iter().enumerate() {
@@ -277,6 +273,8 @@ impl<'a> Running<'a> {
             begin,
             start: begin,
             end: begin,
+            deadline,
+            is_ending: false,
             down: Meter::default(),
             up: Meter::default(),
             trouble: None,
@@ -289,6 +287,7 @@ impl<'a> Running<'a> {
         while next < end {
             self.report(Stage::Idle, None);
             self.not_stopped()?;
+            self.liar().map_or(Ok(()), Err)?;
             next = (next + TICK).min(end);
             socket::sleep_until(next);
         }
@@ -302,9 +301,10 @@ impl<'a> Running<'a> {
                     port: endpoint.remote().port(),
                 });
             }
-            std::thread::sleep(Duration::from_millis(self.test.settings.probe_interval_ms));
+            let interval = Duration::from_millis(self.test.settings.probe_interval_ms);
+            std::thread::sleep(interval.min(TICK));
         }
-        Ok(())
+        self.liar().map_or(Ok(()), Err)
     }
 
     fn not_stopped(&self) -> Result<(), Error> {
@@ -323,6 +323,23 @@ impl<'a> Running<'a> {
             let is_silent = |s: &Series| s.prober.as_ref().is_ok_and(|p| p.answers() == 0);
             asked.any(is_silent)
         })
+    }
+
+    /// The first server that answers probes with what cannot be.
+    fn liar(&self) -> Option<Error> {
+        let probers = self
+            .probes
+            .iter()
+            .filter_map(|s| Some((s, s.prober.as_ref().ok()?)));
+        let mut lies = probers.filter_map(|(series, prober)| Some((series.plan.endpoint, prober.lie()?)));
+        let (endpoint, lie) = lies.next()?;
+        Some(self.endpoints[endpoint].lied(&lie))
+    }
+
+    fn check_probes(&mut self) {
+        if let Some(lie) = self.liar() {
+            self.fail(lie);
+        }
     }
 
     /// Starts both ends: the servers' by a message, ours at the same moment.
@@ -356,8 +373,9 @@ impl<'a> Running<'a> {
             socket::sleep_until(next);
             let received = load.received().iter().sum();
             self.listen("loading the line");
+            self.check_probes();
             self.report(Stage::Load, Some((received, load.delivered())));
-            if self.stop.load(Ordering::Acquire) {
+            if self.is_stopped() {
                 let at_s = self.start.elapsed().as_secs_f64();
                 self.fail(Error::Interrupted { at_s });
             }
@@ -388,7 +406,7 @@ impl<'a> Running<'a> {
             socket::sleep_until(next);
             self.listen("waiting for its results");
             self.report(Stage::After, None);
-            if self.stop.load(Ordering::Acquire) {
+            if self.is_stopped() {
                 // The load is complete; only the look at the line afterwards is cut short.
                 self.probe_until(Instant::now());
                 return;
@@ -399,26 +417,37 @@ impl<'a> Running<'a> {
     /// Waits for the servers' side of the story.
     fn collect(&mut self) {
         self.report(Stage::Collect, None);
-        let patience = match self.trouble {
-            Some(Error::Interrupted { .. }) => IMPATIENT_TIMEOUT,
-            Some(_) => Duration::ZERO,
-            None => RESULTS_TIMEOUT,
-        };
-        let since = Instant::now();
+        let begun = Instant::now();
         while let Some(waiting) = self.endpoints.iter().position(|e| !e.is_done()) {
+            // What follows from a trouble with a server is not waited for.
+            let is_pointless = self
+                .trouble
+                .as_ref()
+                .is_some_and(|t| !matches!(t, Error::Interrupted { .. }));
+            self.is_stopped();
+            let end = self.deadline;
             let endpoint = &mut self.endpoints[waiting];
-            let heard = endpoint.last_word().max(since);
-            if heard.elapsed() >= patience {
-                let reason = format!("no results within {} s", patience.as_secs());
+            if is_pointless || Instant::now() >= end {
+                let reason = format!("no results within {:.0} s", begun.elapsed().as_secs_f64());
                 let trouble = endpoint.vanished("waiting for its results", reason);
                 self.fail(trouble);
                 return;
             }
-            if let Err(trouble) = endpoint.listen("waiting for its results", heard + patience) {
+            if let Err(trouble) = endpoint.listen("waiting for its results", end.min(Instant::now() + TICK)) {
                 self.fail(trouble);
                 return;
             }
         }
+    }
+
+    /// Whether the user has ended the test; then it has little time left.
+    fn is_stopped(&mut self) -> bool {
+        let is_stopped = self.stop.load(Ordering::Acquire);
+        if is_stopped && !self.is_ending {
+            self.is_ending = true;
+            self.deadline = self.deadline.min(Instant::now() + IMPATIENT_TIMEOUT);
+        }
+        is_stopped
     }
 
     /// Takes what the servers have said so far.
@@ -478,6 +507,51 @@ impl<'a> Running<'a> {
             round_trips,
         });
     }
+}
+
+/// Asks each server for the test.
+fn open_endpoints(test: &Test, patience: &Patience<'_>) -> Result<Vec<Endpoint>, Error> {
+    let Test {
+        scenario, settings, ..
+    } = test;
+    let mut endpoints = Vec::new();
+    for (index, plan) in scenario.endpoints.iter().enumerate() {
+        let target = &test.targets[plan.host.min(test.targets.len() - 1)];
+        let target = Target {
+            family: plan.family.or(target.family),
+            ..target.clone()
+        };
+        let count = |direction| {
+            let flows = scenario.flows.iter().filter(|f| f.endpoint == index);
+            flows.filter(|f| f.direction == direction).count() as u32
+        };
+        let asked = (count(Direction::Down), count(Direction::Up));
+        endpoints.push(Endpoint::open(target, asked, settings, patience)?);
+    }
+    Ok(endpoints)
+}
+
+/// Connects all flows side by side, so that a long path costs two round trips for all of them.
+fn attach_flows(
+    test: &Test,
+    endpoints: &mut [Endpoint],
+    patience: &Patience<'_>,
+) -> Result<Vec<endpoint::Attached>, Error> {
+    let flows = &test.scenario.flows;
+    let begun: Vec<_> = flows
+        .iter()
+        .map(|flow| endpoints[flow.endpoint].attach(flow, &test.settings))
+        .collect::<Result<_, _>>()?;
+    let greeted: Vec<_> = flows
+        .iter()
+        .zip(begun)
+        .map(|(flow, begun)| endpoints[flow.endpoint].greet(begun, patience))
+        .collect::<Result<_, _>>()?;
+    flows
+        .iter()
+        .zip(greeted)
+        .map(|(flow, greeted)| endpoints[flow.endpoint].attached(greeted, patience))
+        .collect()
 }
 
 /// Refuses more probes than a server answers: the others would look lost.

@@ -6,6 +6,12 @@
 //! two directions, which no exchange of packets can tell: so delays of one direction show where a queue is, and
 //! their differences are exact, but their sum is all that is known of the fixed part.
 
+/// No two clocks are further apart than a century, or part faster than this: the figures are made up.
+const FURTHEST_MS: f64 = 100.0 * 365.25 * 86_400_000.0;
+const FASTEST: f64 = 0.01;
+/// A delay of one direction may be this much less than nothing, besides what is not known of it: clocks are slewed.
+const SLACK_MS: f64 = 20.0;
+
 /// A probe with both clocks, in milliseconds on each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
@@ -36,7 +42,8 @@ struct Anchor {
 }
 
 impl Offset {
-    /// From exchanges on an idle line, before (`before`) and after the load; none without any before.
+    /// From exchanges on an idle line, before (`before`) and after the load; none without any before, or if they give what no two
+    /// clocks can be.
     ///
     /// The shortest third counts: a longer round trip waited somewhere, and nobody knows in which direction.
     pub fn estimate(before: &[Exchange], after: &[Exchange]) -> Option<Self> {
@@ -48,11 +55,18 @@ impl Offset {
             ),
             _ => (0.0, first.shortest_ms),
         };
-        Some(Self {
+        let offset = Self {
             at_zero_ms: first.offset_ms - drift * first.at_ms,
             drift,
             error_ms: shortest / 2.0,
-        })
+        };
+        (offset.at_zero_ms.abs() <= FURTHEST_MS && drift.abs() <= FASTEST).then_some(offset)
+    }
+
+    /// Whether the delays that follow from it can be: neither is less than nothing.
+    pub fn is_possible(&self, exchange: &Exchange) -> bool {
+        let (there, back) = self.one_way_ms(exchange);
+        there.min(back) >= -(self.error_ms + SLACK_MS)
     }
 
     /// The delays there and back, milliseconds.
@@ -141,5 +155,28 @@ mod tests {
             "{up} {down}"
         );
         assert_eq!(Offset::estimate(&[], &[exchange(0.0, 0.0)]), None);
+    }
+
+    #[test]
+    fn clocks_that_cannot_be_are_none() {
+        let at = |sent_ms: f64, there_ms| Exchange {
+            sent_ms,
+            there_ms,
+            back_ms: sent_ms + 20.0,
+        };
+        assert!(Offset::estimate(&[at(0.0, 3.1e12)], &[]).is_some());
+        assert_eq!(Offset::estimate(&[at(0.0, 3.2e12)], &[]), None, "a century");
+        assert_eq!(
+            Offset::estimate(&[at(0.0, 0.0)], &[at(1000.0, 1100.0)]),
+            None,
+            "a tenth faster"
+        );
+        let offset = Offset::estimate(&[at(0.0, 510.0)], &[]).unwrap();
+        assert!(offset.is_possible(&at(1000.0, 1510.0)));
+        assert!(!offset.is_possible(&at(1000.0, 1410.0)), "there before it left");
+        assert!(
+            !offset.is_possible(&at(1000.0, 1610.0)),
+            "back before it was there"
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use hyper::{Method, Request, Uri, header};
+use tokio::runtime::Runtime;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -15,6 +16,33 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 
 use crate::Error;
 use crate::scenario::Family;
+
+/// Threads for asynchronous tasks. What is still under way at the end, such as a name server that does not answer, is left behind:
+/// nobody waits for it.
+pub(crate) struct Tasks(Option<Runtime>);
+
+impl Tasks {
+    pub(crate) fn new() -> Result<Self, Error> {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map(|runtime| Self(Some(runtime)))
+            .map_err(|e| Error::system("start threads", e))
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        self.0.as_ref().expect("it is taken at the end only")
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
 
 /// A body that a client sends.
 pub(crate) type Upload = BoxBody<Bytes, Infallible>;

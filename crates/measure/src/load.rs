@@ -18,6 +18,8 @@ use crate::tcp_info::TcpInfo;
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Samples of all flows of one test, which bounds the memory that a client can make a server use.
 const MAX_SAMPLES: u64 = 100_000;
+/// Whoever stops a load waits no longer than this for the thread that takes samples.
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 /// The kernel is asked about a connection at every so many samples.
 const SAMPLES_PER_INFO: u32 = 2;
 /// Bytes handed to the kernel at once.
@@ -146,15 +148,23 @@ impl Load {
 
     /// Waits for the last sample, ends all flows, and answers what was seen of each, in the order given.
     pub(crate) fn finish(mut self) -> Vec<Seen> {
-        self.sampler
-            .take()
+        let sampler = self.sampler.take();
+        let mut seen = sampler
             .and_then(|sampler| sampler.join().ok())
-            .unwrap_or_default()
+            .unwrap_or_default();
+        self.end();
+        // Nothing more leaves now, so that the senders' accounts are of all that was sent.
+        for (flow, seen) in self.flows.iter().zip(&mut seen) {
+            if flow.role == Role::Send
+                && let Ok(info) = TcpInfo::of(&flow.stream)
+            {
+                seen.totals = Some(info.totals());
+            }
+        }
+        seen
     }
-}
 
-impl Drop for Load {
-    fn drop(&mut self) {
+    fn end(&mut self) {
         self.stop.store(true, Ordering::Release);
         for flow in &*self.flows {
             // Wakes a blocked writer; that the peer may be gone already is no matter.
@@ -163,6 +173,12 @@ impl Drop for Load {
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.end();
         if let Some(sampler) = self.sampler.take() {
             let _ = sampler.join();
         }
@@ -218,7 +234,9 @@ fn sample(flows: &[Flow], start: Instant, length: Duration, stop: &AtomicBool) -
     let mut round = 0;
     while elapsed < length && !stop.load(Ordering::Acquire) {
         elapsed = (elapsed + interval).min(length);
-        socket::sleep_until(start + elapsed);
+        while Instant::now() < start + elapsed && !stop.load(Ordering::Acquire) {
+            socket::sleep_until((start + elapsed).min(Instant::now() + LONGEST_SLEEP));
+        }
         let now_ms = millis(start.elapsed());
         for ((flow, seen), counted) in flows.iter().zip(&mut seen).zip(&mut counted) {
             if flow.role == Role::Receive {
@@ -256,7 +274,7 @@ fn look(flow: &Flow, seen: &mut Seen, now_ms: f64) {
     }
 }
 
-fn sample_interval(length: Duration, flows: usize) -> Duration {
+pub(crate) fn sample_interval(length: Duration, flows: usize) -> Duration {
     let at_least = length.as_micros() as u64 * flows as u64 / MAX_SAMPLES;
     SAMPLE_INTERVAL.max(Duration::from_micros(at_least))
 }

@@ -11,7 +11,7 @@ mod udp;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,12 @@ use crate::result::{Direction, Probe};
 
 /// How long the answer to a probe is waited for: lines exist whose buffers hold several seconds.
 const STRAGGLERS: Duration = Duration::from_secs(5);
+/// How often it is looked whether anybody still wants the answers.
+const SLICE: Duration = Duration::from_millis(200);
+/// How far the clocks of two machines may differ in the length of one round trip.
+const CLOCK_ERROR: Duration = Duration::from_millis(1);
+/// Answers that are read although the next probe is due: one that is late is still heard, and no flood delays the timetable.
+const LATE_READS: u32 = 16;
 
 /// Something that can be asked and answers.
 pub(crate) trait Wire: Send {
@@ -73,10 +79,20 @@ pub(crate) struct Finished {
     origin: Instant,
 }
 
+/// When a series ends.
+#[derive(Clone, Copy)]
+struct End {
+    /// No probe is sent from then on.
+    until: Instant,
+    /// No answer is waited for from then on.
+    give_up: Option<Instant>,
+}
+
 /// What the thread and its owner tell each other.
 struct Shared {
-    /// When to stop sending.
-    until: Mutex<Instant>,
+    end: Mutex<End>,
+    /// The first thing that was told of a probe and cannot be.
+    lie: Mutex<Option<String>>,
     /// The newest round trip in microseconds; zero before the first.
     newest_us: AtomicU64,
     /// Answers so far.
@@ -111,12 +127,7 @@ impl Prober {
         start: Instant,
         until: Instant,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            until: Mutex::new(until),
-            newest_us: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
-            recent: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(until));
         let theirs = shared.clone();
         let thread = thread::Builder::new()
             .name("prober".to_owned())
@@ -138,7 +149,7 @@ impl Prober {
 
     /// The round trips whose answers came since the last call.
     pub(crate) fn take_recent(&self) -> Vec<Duration> {
-        std::mem::take(&mut *self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.shared.recent))
     }
 
     /// Answers so far.
@@ -146,13 +157,23 @@ impl Prober {
         self.shared.answers.load(Ordering::Relaxed)
     }
 
-    /// Moves the end.
-    pub(crate) fn set_until(&self, until: Instant) {
-        *self.shared.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    /// What was told of a probe and cannot be.
+    pub(crate) fn lie(&self) -> Option<String> {
+        lock(&self.shared.lie).clone()
     }
 
-    /// Waits for the last answers.
-    pub(crate) fn finish(mut self, load_start: Instant) -> Finished {
+    /// Moves the end.
+    pub(crate) fn set_until(&self, until: Instant) {
+        lock(&self.shared.end).until = until;
+    }
+
+    /// Waits for the last answers, until `deadline` at the latest.
+    pub(crate) fn finish(mut self, load_start: Instant, deadline: Instant) -> Finished {
+        {
+            let mut end = lock(&self.shared.end);
+            end.until = end.until.min(deadline);
+            end.give_up = Some(deadline);
+        }
         let books = self
             .thread
             .take()
@@ -169,8 +190,33 @@ impl Prober {
 /// A test that fails half-way sends no more probes.
 impl Drop for Prober {
     fn drop(&mut self) {
-        self.set_until(self.origin);
+        let end = self.origin;
+        *lock(&self.shared.end) = End {
+            until: end,
+            give_up: Some(end),
+        };
     }
+}
+
+impl Shared {
+    fn new(until: Instant) -> Self {
+        let give_up = None;
+        Self {
+            end: Mutex::new(End { until, give_up }),
+            lie: Mutex::default(),
+            newest_us: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+            recent: Mutex::default(),
+        }
+    }
+
+    fn end(&self) -> End {
+        *lock(&self.end)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Finished {
@@ -240,6 +286,19 @@ impl Finished {
 }
 
 impl Entry {
+    /// What is told of this probe and cannot be: a server that held it for longer than it was away would make any delay vanish.
+    fn lie(&self, answer: &Answer) -> Option<String> {
+        let held = Duration::from_nanos(answer.echo?.held_ns.into());
+        let away = answer.at.saturating_duration_since(self.sent);
+        (held > away + CLOCK_ERROR).then(|| {
+            format!(
+                "it held a probe for {:.1} ms, and the answer was here {:.1} ms after the probe had left",
+                millis(held),
+                millis(away)
+            )
+        })
+    }
+
     /// From sending to the answer's arrival, less the time that the server kept it: that is not the network's.
     fn round_trip(&self) -> Option<Duration> {
         let answer = self.answer?;
@@ -275,11 +334,13 @@ impl Books {
         let Some(entry) = self.entries.get_mut(index).filter(|e| e.answer.is_none()) else {
             return;
         };
+        if let Some(lie) = entry.lie(&answer) {
+            lock(&shared.lie).get_or_insert(lie);
+            return;
+        }
         entry.answer = Some(answer);
         if let Some(rtt) = entry.round_trip() {
-            let mut recent = shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            recent.push(rtt);
-            drop(recent);
+            lock(&shared.recent).push(rtt);
             shared
                 .newest_us
                 .store((rtt.as_micros() as u64).max(1), Ordering::Relaxed);
@@ -306,28 +367,37 @@ fn to_microseconds(ms: f64) -> f64 {
 
 fn run(mut wire: Box<dyn Wire>, interval: Duration, start: Instant, shared: &Shared) -> Books {
     let mut books = Books::default();
-    let until = || *shared.until.lock().unwrap_or_else(PoisonError::into_inner);
     let mut due = start;
-    while due < until() {
-        listen(&mut *wire, due, &mut books, shared);
+    while due < shared.end().until {
+        // In slices, as the end may be moved meanwhile.
+        listen(&mut *wire, due.min(Instant::now() + SLICE), &mut books, shared);
         let sent = Instant::now();
+        if sent < due {
+            continue;
+        }
         // A full queue in this machine loses the probe like a full queue anywhere else.
         let _ = wire.send(books.entries.len() as u32);
         books.note_sent(due, sent);
         due += interval;
     }
     while let Some(newest) = books.newest_waiting() {
-        match wire.receive(newest + STRAGGLERS) {
-            Waited::Nothing => break,
-            Waited::Noise => {}
-            Waited::Answer(answer) => books.note(answer, shared),
+        let (now, patience) = (Instant::now(), newest + STRAGGLERS);
+        let end = shared.end().give_up.map_or(patience, |end| end.min(patience));
+        if now >= end {
+            break;
+        }
+        if let Waited::Answer(answer) = wire.receive(end.min(now + SLICE)) {
+            books.note(answer, shared);
         }
     }
     books
 }
 
+/// Takes answers until `deadline`, however many there are.
 fn listen(wire: &mut dyn Wire, deadline: Instant, books: &mut Books, shared: &Shared) {
-    loop {
+    let mut late = 0;
+    while late < LATE_READS {
+        late += u32::from(Instant::now() >= deadline);
         match wire.receive(deadline) {
             Waited::Nothing => return,
             Waited::Noise => {}
@@ -344,12 +414,7 @@ mod tests {
     /// Ten probes; the third is lost on the way there, the fifth on the way back, and each answer takes as long as told.
     #[test]
     fn losses_are_told_apart_and_the_servers_time_is_not_the_networks() {
-        let shared = Shared {
-            until: Mutex::new(Instant::now()),
-            newest_us: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
-            recent: Mutex::default(),
-        };
+        let shared = Shared::new(Instant::now());
         let origin = Instant::now();
         let mut books = Books::default();
         for i in 0..10u32 {

@@ -37,6 +37,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::foreign;
 use crate::result::{Direction, Sample, TcpSample, TcpTotals};
 
 /// The port, TCP and UDP, unless another is named.
@@ -53,6 +54,8 @@ pub const MAX_FLOWS: u32 = 64;
 pub const MAX_LOAD_MS: u64 = 3_600_000;
 /// The longest idle phase in milliseconds.
 pub const MAX_IDLE_MS: u64 = 60_000;
+/// Characters of the reason for a refusal that are shown.
+pub(crate) const MAX_REASON: usize = 300;
 /// Series of UDP probes in one test.
 pub const MAX_PROBES: u16 = 16;
 
@@ -238,6 +241,16 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
 ///
 /// Never panics, whatever the bytes; announces an oversized frame as soon as its length is there.
 pub fn decode<M: DeserializeOwned>(buffer: &[u8], limit: usize) -> Result<Option<(M, usize)>, FrameError> {
+    let Some(body) = body(buffer, limit)? else {
+        return Ok(None);
+    };
+    let message = serde_json::from_slice(body)
+        .map_err(|e| FrameError::Malformed(foreign::brief(&e.to_string(), MAX_REASON)))?;
+    Ok(Some((message, size_of::<u32>() + body.len())))
+}
+
+/// What the frame at the head of `buffer` holds; none while it is incomplete.
+pub(crate) fn body(buffer: &[u8], limit: usize) -> Result<Option<&[u8]>, FrameError> {
     let Some((head, rest)) = buffer.split_first_chunk::<4>() else {
         return Ok(None);
     };
@@ -245,11 +258,7 @@ pub fn decode<M: DeserializeOwned>(buffer: &[u8], limit: usize) -> Result<Option
     if length > limit {
         return Err(FrameError::TooLong { length, limit });
     }
-    let Some(body) = rest.get(..length) else {
-        return Ok(None);
-    };
-    let message = serde_json::from_slice(body).map_err(|e| FrameError::Malformed(e.to_string()))?;
-    Ok(Some((message, head.len() + length)))
+    Ok(rest.get(..length))
 }
 
 /// A probe on its way there or back: at least [`Probe::LENGTH`] bytes of UDP payload.

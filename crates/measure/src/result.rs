@@ -602,7 +602,7 @@ impl Flow {
         let mut inside = inside.filter_map(counted);
         let (first, last) = (inside.next()?, inside.next_back()?);
         let bytes = last.1.checked_sub(first.1)? as f64 * f64::from(self.mss?);
-        Some(bytes * 8.0 / 1000.0 / (last.0 - first.0))
+        (last.0 > first.0).then(|| bytes * 8.0 / 1000.0 / (last.0 - first.0))
     }
 }
 

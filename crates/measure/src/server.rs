@@ -23,9 +23,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::connection::Connection;
 use crate::datagram::Datagrams;
-use crate::protocol::{
-    self, DEFAULT_PORT, Hello, MAX_FLOWS, MAX_LOAD_MS, MAX_REQUEST, Reply, Request, Token,
-};
+use crate::protocol::{self, DEFAULT_PORT, Hello, MAX_FLOWS, MAX_LOAD_MS, Reply, Request, Token};
 use crate::rpm::server::Https;
 use crate::{Error, secret, socket, tcp_info};
 use lobby::{Lobby, Visitor};
@@ -231,7 +229,7 @@ fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Share
     {
         return https.serve(stream, client);
     }
-    let mut connection = Connection::new(stream, MAX_REQUEST)?;
+    let mut connection = Connection::new(stream)?;
     let hello = match connection.expect(HELLO_TIMEOUT) {
         Ok(hello) => hello,
         Err(e) => return refuse(connection, e.to_string()),

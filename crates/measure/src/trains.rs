@@ -46,7 +46,7 @@ pub fn measure(host: IpAddr, stop: &AtomicBool) -> io::Result<Vec<Point>> {
             // Neighbours in size are not neighbours in time.
             let size = size(place);
             let mut icmp = Icmp::open(host, 0)?.of_size(size);
-            spans.extend(train(&mut icmp, size, &mut number)?);
+            spans.extend(train(&mut icmp, size, &mut number, begun + LONGEST + SILENCE)?);
         }
     }
     let points = found.iter().enumerate().filter_map(|(place, spans)| {
@@ -64,8 +64,8 @@ fn size(place: usize) -> usize {
     SMALLEST + STEP * (place * 5 % SIZES)
 }
 
-/// Seconds from one packet of a train to the next; none if too much of it is lost.
-fn train(icmp: &mut Icmp, size: usize, number: &mut u32) -> io::Result<Option<f64>> {
+/// Seconds from one packet of a train to the next; none if too much of it is lost, or comes after `end`.
+fn train(icmp: &mut Icmp, size: usize, number: &mut u32, end: Instant) -> io::Result<Option<f64>> {
     let (first, count) = (*number, (TRAIN / size) as u32);
     *number += count;
     for packet in first..first + count {
@@ -73,8 +73,8 @@ fn train(icmp: &mut Icmp, size: usize, number: &mut u32) -> io::Result<Option<f6
     }
     let mut arrivals: Vec<(u32, Instant)> = Vec::new();
     let mut last = Instant::now();
-    while last.elapsed() < SILENCE && arrivals.len() < count as usize {
-        if let Waited::Answer(answer) = icmp.receive(last + SILENCE)
+    while last.elapsed() < SILENCE && Instant::now() < end && arrivals.len() < count as usize {
+        if let Waited::Answer(answer) = icmp.receive(end.min(last + SILENCE))
             && answer.sequence >= first
         {
             arrivals.push((answer.sequence - first, answer.at));

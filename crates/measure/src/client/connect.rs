@@ -2,41 +2,65 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
 use socket2::{Domain, Socket, Type};
 
+use super::patience::{Patience, Unheard};
 use super::{Family, Target};
 use crate::result::Settings;
-use crate::{Error, socket};
+use crate::{Error, foreign, socket};
 
-/// Until a connection stands, all addresses of a name together.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-
-/// Tries the addresses of a name in turn, all within [`CONNECT_TIMEOUT`].
-pub(super) fn any(target: &Target) -> Result<TcpStream, Error> {
-    let addresses = resolve(target)?;
-    let deadline = Instant::now() + CONNECT_TIMEOUT;
-    let mut failure = io::Error::from(io::ErrorKind::TimedOut);
+/// Tries the addresses of a name in turn.
+pub(super) fn any(target: &Target, patience: &Patience<'_>) -> Result<TcpStream, Error> {
+    let addresses = resolve(target, patience)?;
+    let mut failure = Unheard::Failed(io::ErrorKind::TimedOut.into());
     for (index, address) in addresses.iter().enumerate() {
-        let share = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - index) as u32;
-        let share = share.max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(address, share) {
+        let share = patience.left() / (addresses.len() - index) as u32;
+        match connect(*address, &patience.at_most(share)) {
+            Err(Unheard::Stopped) => return Err(Error::Interrupted { at_s: 0.0 }),
+            Err(other) => failure = other,
             Ok(stream) => return Ok(stream),
-            Err(e) => failure = e,
         }
     }
-    Err(failed(target, failure))
+    Err(failure.or(|reason| failed(target, reason)))
 }
 
-/// One flow. Its options are set before it connects, so that the handshake bears the mark, counts towards the congestion
-/// control's state, and tells the other end how large a segment may be.
+fn connect(address: SocketAddr, patience: &Patience<'_>) -> Result<TcpStream, Unheard> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    begin(&socket, address)?;
+    finish(socket, patience)
+}
+
+/// Sends the first packet of the handshake.
+fn begin(socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Waits for the end of the handshake.
+pub(super) fn finish(socket: Socket, patience: &Patience<'_>) -> Result<TcpStream, Unheard> {
+    patience.wait(&socket, PollFlags::OUT)?;
+    if let Some(reason) = socket.take_error()? {
+        return Err(reason.into());
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
+}
+
+/// Begins to connect one flow. Its options are set before it connects, so that the handshake bears the mark, counts towards the
+/// congestion control's state, and tells the other end how large a segment may be.
 pub(super) fn flow(
     target: &Target,
     server: SocketAddr,
     settings: &Settings,
     dscp: u8,
-) -> Result<TcpStream, Error> {
+) -> Result<Socket, Error> {
     let open = || -> io::Result<Socket> { Socket::new(Domain::for_address(server), Type::STREAM, None) };
     let socket = open().map_err(|e| Error::system("open a socket", e))?;
     if let Some(name) = &settings.congestion {
@@ -52,10 +76,8 @@ pub(super) fn flow(
     }
     socket::set_dscp(&socket, server, dscp)
         .map_err(|e| Error::system(format!("mark packets with DSCP {dscp}"), e))?;
-    socket
-        .connect_timeout(&server.into(), CONNECT_TIMEOUT)
-        .map_err(|e| failed(target, e))?;
-    Ok(socket.into())
+    begin(&socket, server).map_err(|e| failed(target, e))?;
+    Ok(socket)
 }
 
 /// Whether this congestion control can be chosen, before anything is sent.
@@ -76,7 +98,7 @@ pub(super) fn failed(target: &Target, reason: io::Error) -> Error {
     }
 }
 
-fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Error> {
+fn resolve(target: &Target, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, Error> {
     let wanted = match target.family {
         Some(Family::V4) => " of IPv4",
         Some(Family::V6) => " of IPv6",
@@ -88,10 +110,10 @@ fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Error> {
         reason,
     };
     let host = target.host.trim_start_matches('[').trim_end_matches(']');
-    let all = (host, target.port)
-        .to_socket_addrs()
-        .map_err(|e| error(e.to_string()))?;
+    let all = look_up(host, target.port, patience)
+        .map_err(|unheard| unheard.or(|reason| error(foreign::brief(&reason.to_string(), 200))))?;
     let addresses: Vec<_> = all
+        .into_iter()
         .filter(|address| match target.family {
             Some(Family::V4) => address.is_ipv4(),
             Some(Family::V6) => address.is_ipv6(),
@@ -103,4 +125,26 @@ fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Error> {
     } else {
         Ok(addresses)
     }
+}
+
+/// Asks the system's resolver in a thread of its own: a name server that does not answer cannot be interrupted, and the thread
+/// is left behind then.
+fn look_up(host: &str, port: u16, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, Unheard> {
+    let (tell, told) = mpsc::channel();
+    let host = host.to_owned();
+    std::thread::Builder::new()
+        .name("resolver".to_owned())
+        .spawn(move || {
+            let found = (host.as_str(), port).to_socket_addrs();
+            // Nobody may be waiting any more.
+            let _ = tell.send(found.map(Vec::from_iter));
+        })?;
+    patience.until(|moment| {
+        let left = moment.saturating_duration_since(Instant::now());
+        match told.recv_timeout(left.max(Duration::from_millis(1))) {
+            Ok(found) => found.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the resolver failed")),
+        }
+    })
 }

@@ -1,20 +1,22 @@
 //! One server of a test: its control connection, and what it has told.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use super::bounds::Bounds;
+use super::patience::Patience;
 use super::{Target, connect};
-use crate::Error;
 use crate::connection::Connection;
-use crate::protocol::{self, Hello, MAX_REPLY, Reply, Request, Seen, Token};
+use crate::protocol::{self, Hello, MAX_REASON, Reply, Request, Seen, Token};
 use crate::result::{Direction, Sample, Settings};
 use crate::scenario::FlowPlan;
-use crate::{secret, socket};
+use crate::{Error, foreign, secret, socket};
 
-/// Until the server answers on an idle line.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+/// Reports of progress are kept this far apart at least; a server sends one a second.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(900);
+/// Characters of a name that the server tells: of its version, its kernel, a congestion control.
+const MAX_NAME: usize = 64;
 
 /// A server with which a test stands.
 pub(super) struct Endpoint {
@@ -29,6 +31,7 @@ pub(super) struct Endpoint {
     pub(super) max_probes_per_s: u32,
     /// Flows asked for: downloads and uploads.
     asked: (u32, u32),
+    bounds: Bounds,
     /// Flows attached so far.
     attached: BTreeMap<Direction, u32>,
     told: Told,
@@ -38,12 +41,21 @@ pub(super) struct Endpoint {
 #[derive(Default)]
 struct Told {
     words: u64,
-    last: Option<Instant>,
     /// Bytes that arrived there of each upload, at moments of its clock.
     progress: Vec<(Duration, Vec<u64>)>,
     flows: BTreeMap<(Direction, u32), Seen>,
     is_done: bool,
     busiest_cpu: Option<f64>,
+}
+
+/// A data connection whose handshake is under way, or done.
+pub(super) struct Attaching<S> {
+    socket: S,
+    hello: Hello,
+    dscp: u8,
+    direction: Direction,
+    number: u32,
+    endpoint: usize,
 }
 
 /// A data connection in place.
@@ -60,22 +72,28 @@ pub(super) struct Attached {
 
 impl Endpoint {
     /// Asks for a test with so many downloads and uploads.
-    pub(super) fn open(target: Target, asked: (u32, u32), settings: &Settings) -> Result<Self, Error> {
+    pub(super) fn open(
+        target: Target,
+        asked: (u32, u32),
+        settings: &Settings,
+        patience: &Patience<'_>,
+    ) -> Result<Self, Error> {
         if let Some(name) = &settings.congestion {
             connect::check_congestion(name)?;
         }
-        let stream = connect::any(&target)?;
+        let stream = connect::any(&target, patience)?;
         let connect_error = |reason| connect::failed(&target, reason);
         let remote = stream.peer_addr().map_err(connect_error)?;
         let local = stream.local_addr().map_err(connect_error)?;
-        let mut control = Connection::new(stream, MAX_REPLY).map_err(connect_error)?;
+        let mut control = Connection::new(stream).map_err(connect_error)?;
         let hello = Hello::Control {
             version: protocol::VERSION,
             down: asked.0,
             up: asked.1,
             load_ms: settings.load_ms,
         };
-        let mut reply = ask(&mut control, &hello, &target)?;
+        say(&mut control, &hello, &target)?;
+        let mut reply = hear(&mut control, &target, patience)?;
         if let Reply::Challenge { nonce } = reply {
             let Some(secret) = &target.secret else {
                 return Err(Error::Secret { host: target.host });
@@ -83,49 +101,109 @@ impl Endpoint {
             let proof = Request::Proof {
                 mac: secret::proof(secret, nonce),
             };
-            reply = ask(&mut control, &proof, &target)?;
+            say(&mut control, &proof, &target)?;
+            reply = hear(&mut control, &target, patience)?;
         }
         let Reply::Welcome {
+            version,
             token,
             program,
             kernel,
             max_probes_per_s,
-            ..
         } = reply
         else {
             return Err(unexpected(&target, reply));
         };
+        if version != protocol::VERSION {
+            let ours = protocol::VERSION;
+            let reason = format!(
+                "it speaks protocol version {version}, this program {ours}; use the same sqm on both"
+            );
+            return Err(Error::Refused {
+                host: target.host,
+                reason,
+            });
+        }
         Ok(Self {
             target,
             control,
             local,
             remote,
             token,
-            program,
-            kernel,
+            program: foreign::brief(&program, MAX_NAME),
+            kernel: foreign::brief(&kernel, MAX_NAME),
             max_probes_per_s,
             asked,
+            bounds: Bounds::new(settings, asked.0 + asked.1),
             attached: BTreeMap::new(),
             told: Told::default(),
         })
     }
 
-    /// Connects one flow.
-    pub(super) fn attach(&mut self, plan: &FlowPlan, settings: &Settings) -> Result<Attached, Error> {
-        let stream = connect::flow(&self.target, self.remote, settings, plan.dscp)?;
-        let ours =
-            socket::congestion(&stream).map_err(|e| Error::system("read the congestion control", e))?;
-        let mut connection =
-            Connection::new(stream, MAX_REPLY).map_err(|e| connect::failed(&self.target, e))?;
-        let number = self.attached.entry(plan.direction).or_insert(0);
+    /// Begins to connect one flow.
+    pub(super) fn attach(
+        &mut self,
+        plan: &FlowPlan,
+        settings: &Settings,
+    ) -> Result<Attaching<socket2::Socket>, Error> {
+        let socket = connect::flow(&self.target, self.remote, settings, plan.dscp)?;
+        let next = self.attached.entry(plan.direction).or_insert(0);
+        let number = *next;
+        *next += 1;
         let hello = Hello::Data {
             token: self.token,
             direction: plan.direction,
-            flow: *number,
+            flow: number,
             dscp: plan.dscp,
             congestion: settings.congestion.clone(),
         };
-        let reply = ask(&mut connection, &hello, &self.target)?;
+        Ok(Attaching {
+            socket,
+            hello,
+            dscp: plan.dscp,
+            direction: plan.direction,
+            number,
+            endpoint: plan.endpoint,
+        })
+    }
+
+    /// Waits for the end of the handshake, and says what the connection is for.
+    pub(super) fn greet(
+        &self,
+        flow: Attaching<socket2::Socket>,
+        patience: &Patience<'_>,
+    ) -> Result<Attaching<Connection>, Error> {
+        let Attaching {
+            socket,
+            hello,
+            dscp,
+            direction,
+            number,
+            endpoint,
+        } = flow;
+        let failed = |reason| connect::failed(&self.target, reason);
+        let stream = connect::finish(socket, patience).map_err(|unheard| unheard.or(failed))?;
+        let mut socket = Connection::new(stream).map_err(failed)?;
+        say(&mut socket, &hello, &self.target)?;
+        Ok(Attaching {
+            socket,
+            hello,
+            dscp,
+            direction,
+            number,
+            endpoint,
+        })
+    }
+
+    /// Waits until the flow is in place.
+    pub(super) fn attached(
+        &self,
+        mut flow: Attaching<Connection>,
+        patience: &Patience<'_>,
+    ) -> Result<Attached, Error> {
+        let ours = socket::congestion(flow.socket.stream())
+            .map_err(|e| Error::system("read the congestion control", e))?;
+        let reply = hear(&mut flow.socket, &self.target, patience)?;
         let Reply::Attached {
             congestion: theirs,
             dscp_arrived,
@@ -133,22 +211,27 @@ impl Endpoint {
         else {
             return Err(unexpected(&self.target, reply));
         };
-        let attached = Attached {
-            direction: plan.direction,
-            congestion: match plan.direction {
-                Direction::Down => theirs,
+        if let Some(dscp) = dscp_arrived.filter(|dscp| *dscp > 63) {
+            let sent = flow.dscp;
+            return Err(self.lied(&format!(
+                "DSCP {dscp} arrived there, and {sent} was sent; 63 is the largest"
+            )));
+        }
+        Ok(Attached {
+            direction: flow.direction,
+            congestion: match flow.direction {
+                Direction::Down => foreign::brief(&theirs, MAX_NAME),
                 Direction::Up => ours,
             },
             dscp_arrived,
-            endpoint: plan.endpoint,
-            number: *number,
-            stream: Some(connection.into_stream()),
-        };
-        *number += 1;
-        Ok(attached)
+            endpoint: flow.endpoint,
+            number: flow.number,
+            stream: Some(flow.socket.into_stream()),
+        })
     }
 
     pub(super) fn start(&mut self) -> Result<(), Error> {
+        self.control.set_limit(self.bounds.frames());
         let sent = self.control.send(&Request::Start);
         sent.map_err(|e| self.vanished("starting the load", e.to_string()))
     }
@@ -166,7 +249,9 @@ impl Endpoint {
                 return Ok(());
             };
             self.told.words += 1;
-            self.told.last = Some(Instant::now());
+            if self.told.words > self.bounds.words {
+                return Err(self.lied("it has more to tell than there was time for"));
+            }
             self.note(reply)?;
         }
         Ok(())
@@ -177,12 +262,17 @@ impl Endpoint {
         match reply {
             Reply::Progress { elapsed_ms, received } if received.len() == up as usize => {
                 let at = Duration::from_millis(elapsed_ms);
-                let (last, before) = self.told.progress.last().cloned().unwrap_or_default();
-                let shrinks = before.iter().zip(&received).any(|(before, now)| now < before);
-                if shrinks || at < last {
+                self.bounds.check_time(at).map_err(|what| self.lied(what))?;
+                let before = self.told.progress.last();
+                let shrinks = before.is_some_and(|(last, before)| {
+                    at < *last || before.iter().zip(&received).any(|(before, now)| now < before)
+                });
+                if shrinks {
                     return Err(self.lied("what had arrived there has become less"));
                 }
-                self.told.progress.push((at, received));
+                if before.is_none_or(|(last, _)| at - *last >= PROGRESS_INTERVAL) {
+                    self.told.progress.push((at, received));
+                }
                 Ok(())
             }
             Reply::Flow {
@@ -190,13 +280,16 @@ impl Endpoint {
                 flow,
                 seen,
             } if flow < if direction == Direction::Down { down } else { up } => {
-                if !seen.samples.is_sorted_by(|a, b| a.t_ms <= b.t_ms) {
-                    return Err(self.lied("its samples go back in time"));
+                self.bounds.check(&seen).map_err(|what| self.lied(what))?;
+                match self.told.flows.insert((direction, flow), seen) {
+                    None => Ok(()),
+                    Some(_) => Err(self.lied("it tells of one flow twice")),
                 }
-                self.told.flows.insert((direction, flow), seen);
-                Ok(())
             }
             Reply::Done { busiest_cpu } => {
+                if busiest_cpu.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+                    return Err(self.lied("a processor cannot be busy for more than all of the time"));
+                }
                 self.told.is_done = true;
                 self.told.busiest_cpu = busiest_cpu;
                 Ok(())
@@ -235,13 +328,6 @@ impl Endpoint {
         self.told.words
     }
 
-    /// When the server last said something; long ago if it did not.
-    pub(super) fn last_word(&self) -> Instant {
-        self.told
-            .last
-            .unwrap_or_else(|| Instant::now() - Duration::from_secs(1))
-    }
-
     pub(super) fn busiest_cpu(&self) -> Option<f64> {
         self.told.busiest_cpu
     }
@@ -278,24 +364,28 @@ impl Endpoint {
     }
 }
 
-fn ask(
-    connection: &mut Connection,
-    question: &impl serde::Serialize,
-    target: &Target,
-) -> Result<Reply, Error> {
-    let answer: io::Result<Reply> = connection
-        .send(question)
-        .and_then(|()| connection.expect(ANSWER_TIMEOUT));
-    answer.map_err(|e| Error::Vanished {
+fn say(connection: &mut Connection, message: &impl serde::Serialize, target: &Target) -> Result<(), Error> {
+    connection
+        .send(message)
+        .map_err(|reason| unheard(target, &reason))
+}
+
+fn hear(connection: &mut Connection, target: &Target, patience: &Patience<'_>) -> Result<Reply, Error> {
+    let heard = patience.until(|moment| connection.receive(moment));
+    heard.map_err(|why| why.or(|reason| unheard(target, &reason)))
+}
+
+fn unheard(target: &Target, reason: &std::io::Error) -> Error {
+    Error::Vanished {
         host: target.host.clone(),
         during: "asking for a test",
-        reason: e.to_string(),
-    })
+        reason: reason.to_string(),
+    }
 }
 
 fn unexpected(target: &Target, reply: Reply) -> Error {
     let reason = match reply {
-        Reply::Error { reason } => reason,
+        Reply::Error { reason } => foreign::brief(&reason, MAX_REASON),
         _ => "it answers out of turn".to_owned(),
     };
     Error::Refused {

@@ -29,7 +29,7 @@ pub(super) fn outcome(
     let load_ms = millis(running.end.saturating_duration_since(start));
     let ended: Vec<Ended> = std::mem::take(&mut running.probes)
         .into_iter()
-        .map(|Series { plan, prober }| (plan, prober.map(|p| p.finish(start))))
+        .map(|Series { plan, prober }| (plan, prober.map(|p| p.finish(start, running.deadline))))
         .collect();
     let offsets: Vec<_> = (0..running.endpoints.len())
         .map(|endpoint| offset(&ended, endpoint, load_ms))
@@ -112,12 +112,19 @@ fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
         };
         let theirs = match theirs {
             None => coarse(),
-            Some(theirs) if attached.direction == Direction::Up && claims_too_much(&theirs, &ours) => {
-                let lie = endpoint.lied(&format!("more arrived there on '{}' than was sent", plan.name));
-                running.trouble.get_or_insert(lie);
-                coarse()
-            }
             Some(theirs) => theirs,
+        };
+        let theirs = match claims_too_much(&theirs, &ours, attached.direction) {
+            false => theirs,
+            true => {
+                let what = match attached.direction {
+                    Direction::Up => "more arrived there",
+                    Direction::Down => "more was delivered",
+                };
+                let lie = endpoint.lied(&format!("{what} on '{}' than was sent", plan.name));
+                running.trouble.get_or_insert(lie);
+                Seen::default()
+            }
         };
         let (sender, receiver) = match attached.direction {
             Direction::Down => (theirs, ours),
@@ -142,16 +149,31 @@ fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
     flows
 }
 
-/// Whether a server reports more bytes than this end's kernel ever sent.
-fn claims_too_much(theirs: &Seen, ours: &Seen) -> bool {
-    let claimed: u64 = theirs
-        .samples
-        .iter()
-        .fold(0, |sum, s| sum.saturating_add(s.bytes));
-    // What was sent between our last look and the end is not in our figure, so there is some room.
-    const ROOM: u64 = 64 << 20;
-    ours.totals
-        .is_some_and(|totals| claimed > totals.bytes_sent.saturating_add(ROOM))
+/// Whether a server reports more bytes than this end's kernel ever sent, or than ever arrived here.
+fn claims_too_much(theirs: &Seen, ours: &Seen, direction: Direction) -> bool {
+    /// What is sent between the last look at a connection and its end is not in our figures.
+    const ROOM: u64 = 256 << 10;
+    /// What has arrived here but waits behind a gap is in the server's figures only.
+    const WINDOW: u64 = 16 << 20;
+    let sum = |seen: &Seen| {
+        seen.samples
+            .iter()
+            .fold(0, |sum: u64, s| sum.saturating_add(s.bytes))
+    };
+    match direction {
+        Direction::Up => ours.totals.is_some_and(|totals| {
+            let sent = totals.bytes_sent;
+            sum(theirs) > sent.saturating_add(sent / 64 + ROOM)
+        }),
+        Direction::Down => {
+            let segments = theirs.tcp.iter().filter_map(|sample| sample.delivered).max();
+            let claimed = segments
+                .unwrap_or(0)
+                .saturating_mul(theirs.mss.unwrap_or(0).into());
+            let arrived = sum(ours);
+            claimed > arrived.saturating_add(arrived / 4 + WINDOW)
+        }
+    }
 }
 
 /// The server's clock, from the UDP probes on the idle line before the load and after it.
@@ -164,7 +186,13 @@ fn offset(ended: &[Ended], endpoint: usize, load_ms: f64) -> Option<Offset> {
         before.extend(finished.exchanges(f64::NEG_INFINITY, 0.0));
         after.extend(finished.exchanges(load_ms + DRAIN_MS, f64::INFINITY));
     }
-    Offset::estimate(&before, &after)
+    Offset::estimate(&before, &after).filter(|offset| {
+        let all = ended.iter().filter(|(plan, _)| plan.endpoint == endpoint);
+        let finished = all.filter_map(|(_, finished)| finished.as_ref().ok());
+        finished
+            .flat_map(|finished| finished.exchanges(f64::NEG_INFINITY, f64::INFINITY))
+            .all(|exchange| offset.is_possible(&exchange))
+    })
 }
 
 fn probe_series(

@@ -18,10 +18,12 @@ use self::transfer::{Transfer, final_place};
 use super::connect::check_congestion;
 use super::evidence::Recorder;
 use super::outcome::phases;
+use super::patience::Patience;
 use super::{
-    FIRST_PROBE_TIMEOUT, Hooks, Meter, Outcome, Progress, SILENCE, Stage, TICK, check_times, findings,
+    FIRST_PROBE_TIMEOUT, Hooks, IMPATIENT_TIMEOUT, Meter, Outcome, Progress, SETUP, SILENCE, SPARE, Stage,
+    TICK, check_times, findings,
 };
-use crate::http::{Place, look_up, tls_config};
+use crate::http::{Place, Tasks, look_up, tls_config};
 use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, Prober, Wire};
 use crate::protocol::{MAX_FLOWS, Seen};
@@ -70,27 +72,24 @@ pub fn run(
     if let Some(name) = &settings.congestion {
         check_congestion(name)?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|e| Error::system("start threads", e))?;
+    let tasks = Tasks::new()?;
     let Hooks {
         progress,
         stop,
         readings,
     } = hooks;
-    let ways = runtime.block_on(Ways::find(site))?;
+    let deadline = Instant::now() + length(settings) + SPARE;
+    let ways = find(site, &tasks, &Patience::new(stop, SETUP))?;
     let recorder = Recorder::start(ways.local, readings);
-    let mut running = Running::open(site, settings, ways)?;
+    let mut running = Running::open(site, settings, ways, deadline)?;
     let stopped = || stop.load(Ordering::Acquire);
     let mut report = |stage, running: &Running<'_>| progress(&running.progress(stage));
     running.idle(&stopped, &mut report)?;
-    running.start(&runtime);
+    running.start(tasks.runtime());
     let began = SystemTime::now();
     running.load(&stopped, &mut report);
     // Ends every transfer.
-    runtime.shutdown_background();
+    drop(tasks);
     running.after(&stopped, &mut report);
     report(Stage::Collect, &running);
     Ok(running.outcome(title, began, recorder))
@@ -114,6 +113,22 @@ fn check(site: &Site, settings: &Settings) -> Result<(), Error> {
         }
     }
     check_times(settings)
+}
+
+/// From the beginning of the idle phase to the end of that after the load.
+fn length(settings: &Settings) -> Duration {
+    Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms)
+}
+
+fn find(site: &Site, tasks: &Tasks, patience: &Patience<'_>) -> Result<Ways, Error> {
+    let found = tasks.runtime().block_on(patience.of(Ways::find(site)));
+    let url = || site.download.clone().or_else(|| site.upload.clone());
+    found.map_err(|why| {
+        why.or(|reason| Error::Url {
+            url: url().unwrap_or_default(),
+            reason,
+        })
+    })?
 }
 
 /// Where everything is.
@@ -206,6 +221,8 @@ struct Running<'a> {
     begin: Instant,
     start: Instant,
     end: Instant,
+    /// Then the test is over, whatever is still missing.
+    deadline: Instant,
     down: Meter,
     up: Meter,
     is_loaded: bool,
@@ -215,11 +232,10 @@ struct Running<'a> {
 type Report<'r, 'a> = &'r mut dyn FnMut(Stage, &Running<'a>);
 
 impl<'a> Running<'a> {
-    fn open(site: &'a Site, settings: &'a Settings, ways: Ways) -> Result<Self, Error> {
+    fn open(site: &'a Site, settings: &'a Settings, ways: Ways, deadline: Instant) -> Result<Self, Error> {
         let scenario = Scenario::of_urls(settings.down, settings.up, settings.probe_interval_ms);
         let begin = Instant::now();
-        let length = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
-        let until = begin + length + FIRST_PROBE_TIMEOUT;
+        let until = begin + length(settings) + FIRST_PROBE_TIMEOUT;
         let (mut probes, mut unprobed) = (Vec::new(), Vec::new());
         for (index, plan) in scenario.probes.iter().enumerate() {
             let interval = Duration::from_millis(plan.interval_ms.unwrap_or(settings.probe_interval_ms));
@@ -245,6 +261,7 @@ impl<'a> Running<'a> {
             begin,
             start: begin,
             end: begin,
+            deadline,
             down: Meter::default(),
             up: Meter::default(),
             is_loaded: false,
@@ -320,6 +337,7 @@ impl<'a> Running<'a> {
             if stopped() {
                 let at_s = self.start.elapsed().as_secs_f64();
                 self.trouble = Some(Error::Interrupted { at_s });
+                self.end_soon();
             }
             let signs = counted.iter().sum();
             if signs > life {
@@ -406,10 +424,16 @@ impl<'a> Running<'a> {
             socket::sleep_until(next);
             report(Stage::After, self);
             if stopped() {
+                self.end_soon();
                 self.probe_until(Instant::now());
                 return;
             }
         }
+    }
+
+    /// The user waits.
+    fn end_soon(&mut self) {
+        self.deadline = self.deadline.min(Instant::now() + IMPATIENT_TIMEOUT);
     }
 
     fn probe_until(&self, until: Instant) {
@@ -420,13 +444,7 @@ impl<'a> Running<'a> {
 
     fn progress(&self, stage: Stage) -> Progress {
         let elapsed = self.begin.elapsed();
-        let Settings {
-            idle_ms,
-            load_ms,
-            after_ms,
-            ..
-        } = *self.settings;
-        let all = Duration::from_millis(idle_ms + load_ms + after_ms);
+        let all = length(self.settings);
         Progress {
             stage,
             elapsed,
@@ -456,7 +474,7 @@ impl<'a> Running<'a> {
         let load_ms = millis(self.end.saturating_duration_since(start));
         let probes = std::mem::take(&mut self.probes).into_iter();
         let probes = probes
-            .map(|(index, prober)| self.series(index, &prober.finish(start)))
+            .map(|(index, prober)| self.series(index, &prober.finish(start, self.deadline)))
             .collect();
         let trouble = self.trouble.take();
         let meta = self.meta(title, began, trouble.as_ref());

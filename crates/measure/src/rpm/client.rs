@@ -17,7 +17,6 @@ use hyper::{Method, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
-use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -30,11 +29,15 @@ use super::{
 };
 use crate::Error;
 use crate::client::web::Site;
-use crate::http::{Place, Upload, bracketed, request, tls_config};
+use crate::foreign;
+use crate::http::{Place, Tasks, Upload, bracketed, request, tls_config};
+use crate::protocol::MAX_REASON;
 use crate::result::Direction;
 
 /// Until a connection stands and its TLS handshake is done.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+/// Until the server's transfers are known and the idle line is probed, all in all.
+const SETUP: Duration = Duration::from_secs(8);
 /// Until the server answers on an idle line.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 /// New connections for probes that may be under way at once. A server sees them all as one client's, and turns away who
@@ -82,17 +85,9 @@ pub fn run(
     server: &Server,
     progress: &mut dyn FnMut(Direction, f64, usize, Option<f64>),
 ) -> Result<Report, Error> {
-    runtime()?.block_on(async {
-        let session = Session::open(server).await?;
-        let mut idle = Vec::new();
-        for _ in 0..IDLE_PROBES {
-            idle.push(
-                session
-                    .foreign()
-                    .await
-                    .map_err(|e| session.failed("probing the idle line", &e))?,
-            );
-        }
+    Tasks::new()?.runtime().block_on(async {
+        let prepared = tokio::time::timeout(SETUP, prepare(server)).await;
+        let (session, idle) = prepared.map_err(|_| slow(&server.host, server.port))??;
         let download = session.direction(Direction::Down, server.limit, progress).await?;
         let upload = session.direction(Direction::Up, server.limit, progress).await?;
         Ok(Report {
@@ -105,10 +100,36 @@ pub fn run(
     })
 }
 
+/// Finds the server's transfers, and probes the idle line.
+async fn prepare(server: &Server) -> Result<(Session, Vec<ForeignProbe>), Error> {
+    let session = Session::open(server).await?;
+    let mut idle = Vec::new();
+    for _ in 0..IDLE_PROBES {
+        idle.push(
+            session
+                .foreign()
+                .await
+                .map_err(|e| session.failed("probing the idle line", &e))?,
+        );
+    }
+    Ok((session, idle))
+}
+
+fn slow(host: &str, port: u16) -> Error {
+    let text = format!("it is not ready within {} s", SETUP.as_secs());
+    Error::Rpm {
+        host: host.to_owned(),
+        port,
+        reason: io::Error::new(io::ErrorKind::TimedOut, text),
+    }
+}
+
 /// Where a server of the protocol has its transfers, for a test that loads the line in its own way.
 pub fn site(host: &str, port: u16, verify: bool) -> Result<Site, Error> {
     let tls = tls(verify)?;
-    let configuration = runtime()?.block_on(find(host, port, &tls))?;
+    let asked = async { tokio::time::timeout(SETUP, find(host, port, &tls)).await };
+    let configuration = Tasks::new()?.runtime().block_on(asked);
+    let configuration = configuration.map_err(|_| slow(host, port))??;
     configuration.site(verify).map_err(|reason| Error::Refused {
         host: host.to_owned(),
         reason,
@@ -118,11 +139,15 @@ pub fn site(host: &str, port: u16, verify: bool) -> Result<Site, Error> {
 /// The same if a configuration is what this URL leads to; none if it is anything else.
 pub fn site_at(url: &str, verify: bool) -> Result<Option<Site>, Error> {
     let tls = tls(verify)?;
-    let asked = runtime()?.block_on(async {
+    let asked = async {
         let place = Place::of(url, None, None).await?;
         body(&tls, &place).await
-    });
-    let text = asked.unwrap_or_default();
+    };
+    let tasks = Tasks::new()?;
+    let asked = tasks
+        .runtime()
+        .block_on(async { tokio::time::timeout(SETUP, asked).await });
+    let text = asked.unwrap_or_else(|late| Err(late.into())).unwrap_or_default();
     let Ok(configuration) = serde_json::from_slice::<Configuration>(&text) else {
         return Ok(None);
     };
@@ -133,14 +158,6 @@ pub fn site_at(url: &str, verify: bool) -> Result<Option<Site>, Error> {
             host: url.to_owned(),
             reason,
         })
-}
-
-fn runtime() -> Result<Runtime, Error> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|e| Error::system("start threads", e))
 }
 
 /// A server whose configuration is known.
@@ -216,7 +233,8 @@ impl Session {
         for [name, older] in [SMALL, LARGE, UPLOAD] {
             let url = configuration.url([name, older]).map_err(refused)?;
             let place = Place::of(url, configuration.test_endpoint.as_deref(), None).await;
-            places.push(place.map_err(|e| refused(format!("its {name} '{url}': {e}")))?);
+            let why = |e| refused(foreign::brief(&format!("its {name}: {e}: '{url}'"), MAX_REASON));
+            places.push(place.map_err(why)?);
         }
         let [small, large, upload] = <[Place; 3]>::try_from(places).expect("three were looked up");
         Ok(Self {
@@ -233,7 +251,7 @@ impl Session {
         Error::Vanished {
             host: self.host.clone(),
             during,
-            reason: reason.to_string(),
+            reason: foreign::brief(&reason.to_string(), MAX_REASON),
         }
     }
 
@@ -261,16 +279,19 @@ impl Session {
         let mut senders = Vec::new();
         // Dropped with this function, and all transfers end.
         let mut transfers = JoinSet::new();
+        let end = Instant::now() + limit;
         for _ in 0..INITIAL_CONNECTIONS {
+            let first = self.load(direction, &seen, &mut transfers);
+            let connected = tokio::time::timeout_at(end.into(), first).await;
             senders.push(
-                self.load(direction, &seen, &mut transfers)
-                    .await
+                connected
+                    .unwrap_or_else(|late| Err(late.into()))
                     .map_err(failed)?,
             );
         }
         let (mut goodputs, mut rpms) = (Vec::new(), Vec::new());
         let (mut counted, mut at) = (0, Instant::now());
-        let (end, mut is_full, mut is_done) = (at + limit, false, false);
+        let (mut is_full, mut is_done) = (false, false);
         while at < end && !is_done {
             let rate = probes_per_s(goodputs.last().copied().unwrap_or(0.0));
             self.probe_for(INTERVAL, rate, &senders, &seen).await;
@@ -295,7 +316,9 @@ impl Session {
                 for _ in 0..ADDED_CONNECTIONS {
                     if !is_full && senders.len() < MAX_CONNECTIONS {
                         // A server may have a limit of its own; those that stand go on.
-                        senders.extend(self.load(direction, &seen, &mut transfers).await);
+                        let more =
+                            tokio::time::timeout_at(end.into(), self.load(direction, &seen, &mut transfers));
+                        senders.extend(more.await.ok().and_then(Result::ok));
                     }
                 }
             }
@@ -430,7 +453,7 @@ async fn find(host: &str, port: u16, tls: &TlsConnector) -> Result<Configuration
             Ok(text) => {
                 return serde_json::from_slice(&text).map_err(|e| Error::Refused {
                     host: host.to_owned(),
-                    reason: format!("its configuration cannot be read: {e}"),
+                    reason: foreign::brief(&format!("its configuration cannot be read: {e}"), MAX_REASON),
                 });
             }
             Err(e) => reason = e,

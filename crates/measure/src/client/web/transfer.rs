@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
+use crate::foreign;
 use crate::http::{Place, Upload, in_origin_form};
 use crate::result::Direction;
 use crate::rpm::server::Endless;
@@ -274,6 +275,7 @@ async fn ask(place: &Place, tls: &TlsConnector) -> io::Result<(StatusCode, Optio
     let request = in_origin_form(Method::GET, place, Empty::new().boxed())?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     let location = response.headers().get(header::LOCATION);
-    let location = location.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let location = location.and_then(|value| value.to_str().ok());
+    let location = location.map(|text| foreign::printable(text).into_owned());
     Ok((response.status(), location))
 }
