@@ -1,6 +1,11 @@
 //! What is wrong with a configuration file, and where: one finding per value, all findings of a file together.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::Location;
+
+use sqm_core::units::shortened;
 
 /// One finding, printed as `file:line: option 'name': message; did you mean 'suggestion'?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,31 +45,60 @@ pub(crate) struct Finding {
     option: Option<String>,
     message: String,
     suggestion: Option<String>,
+    kind: Kind,
 }
 
+/// What is found by the same check of the same option: by the place in our source, which tells checks apart.
+type Kind = (&'static Location<'static>, Option<String>);
+
+/// Findings of one kind that are told one by one. A file that has more of them has a fault that is soon understood.
+pub const MOST_OF_A_KIND: usize = 20;
+/// A longer message repeats what somebody wrote, and is cut.
+const MOST_CHARS: usize = 400;
+
 impl Finding {
+    #[track_caller]
     pub(crate) fn at(line: usize, message: impl Into<String>) -> Self {
         Self {
             line,
             option: None,
-            message: message.into(),
+            message: cut(message.into()),
             suggestion: None,
+            kind: (Location::caller(), None),
         }
     }
 
-    pub(crate) fn option(self, name: impl Into<String>) -> Self {
+    /// About one of our options.
+    pub(crate) fn option(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        self.kind.1 = Some(name.clone());
+        self.option = Some(name);
+        self
+    }
+
+    /// About an option that is none of ours: all of them are of one kind.
+    pub(crate) fn foreign_option(self, name: &str) -> Self {
         Self {
-            option: Some(name.into()),
+            option: Some(shortened(name)),
             ..self
         }
     }
 
     pub(crate) fn suggest(self, suggestion: Option<impl Into<String>>) -> Self {
+        let suggestion = suggestion.map(Into::into);
         Self {
-            suggestion: suggestion.map(Into::into),
+            suggestion: suggestion.filter(|suggestion| suggestion.chars().nth(MOST_CHARS).is_none()),
             ..self
         }
     }
+}
+
+fn cut(mut message: String) -> String {
+    if let Some((at, _)) = message.char_indices().nth(MOST_CHARS) {
+        message.truncate(at);
+        message.push('…');
+    }
+    message
 }
 
 /// Collects the findings of one file.
@@ -74,8 +108,8 @@ pub(crate) struct Report {
     /// The section being read is switched off: what is wrong with it harms nobody yet, and what it would ignore is
     /// of no interest.
     pub(crate) disabled: bool,
-    pub(crate) errors: Vec<Diagnostic>,
-    pub(crate) warnings: Vec<Diagnostic>,
+    errors: Findings,
+    warnings: Findings,
 }
 
 impl Report {
@@ -83,45 +117,96 @@ impl Report {
         Self {
             file: file.to_owned(),
             disabled: false,
-            errors: Vec::new(),
-            warnings: Vec::new(),
+            errors: Findings::default(),
+            warnings: Findings::default(),
         }
     }
 
     /// Said once, however often a reader comes by: an option for both directions is read for each.
-    pub(crate) fn error(&mut self, finding: Finding) {
-        let mut diagnostic = self.diagnostic(finding);
-        let said = if self.disabled {
-            diagnostic.message.push_str(" (the section is disabled)");
-            &mut self.warnings
+    pub(crate) fn error(&mut self, mut finding: Finding) {
+        if self.disabled {
+            finding.message.push_str(" (the section is disabled)");
+            self.warnings.add(&self.file, finding);
         } else {
-            &mut self.errors
-        };
-        if !said.contains(&diagnostic) {
-            said.push(diagnostic);
+            self.errors.add(&self.file, finding);
         }
     }
 
     pub(crate) fn warning(&mut self, finding: Finding) {
         if !self.disabled {
-            let diagnostic = self.diagnostic(finding);
-            self.warnings.push(diagnostic);
+            self.warnings.add(&self.file, finding);
         }
     }
 
-    fn diagnostic(&self, finding: Finding) -> Diagnostic {
+    /// Errors and warnings, in the order of their lines. Of each kind there are at most [`MOST_OF_A_KIND`], and one more that
+    /// says how many are left out.
+    pub(crate) fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+        (
+            self.errors.into_diagnostics(&self.file),
+            self.warnings.into_diagnostics(&self.file),
+        )
+    }
+}
+
+#[derive(Debug, Default)]
+struct Findings {
+    told: Vec<Diagnostic>,
+    kinds: BTreeMap<Kind, Told>,
+}
+
+/// What was told of one kind.
+#[derive(Debug, Default)]
+struct Told {
+    /// All different ones, told or not.
+    seen: HashSet<u64>,
+    /// The first one that was left out: its line and message.
+    left_out: Option<(usize, String)>,
+}
+
+impl Findings {
+    fn add(&mut self, file: &str, finding: Finding) {
         let Finding {
             line,
             option,
             message,
             suggestion,
+            kind,
         } = finding;
-        Diagnostic {
-            file: self.file.clone(),
+        let told = self.kinds.entry(kind).or_default();
+        let mut hasher = DefaultHasher::new();
+        (line, &option, &message, &suggestion).hash(&mut hasher);
+        if !told.seen.insert(hasher.finish()) {
+            return;
+        }
+        if told.seen.len() > MOST_OF_A_KIND {
+            told.left_out.get_or_insert((line, message));
+            return;
+        }
+        self.told.push(Diagnostic {
+            file: file.to_owned(),
             line,
             option,
             message,
             suggestion,
+        });
+    }
+
+    fn into_diagnostics(self, file: &str) -> Vec<Diagnostic> {
+        let mut all = self.told;
+        for ((_, option), told) in self.kinds {
+            let Some((line, message)) = told.left_out else {
+                continue;
+            };
+            let more = told.seen.len() - MOST_OF_A_KIND;
+            all.push(Diagnostic {
+                file: file.to_owned(),
+                line,
+                option,
+                message: format!("and {more} more of this kind, here: {message}"),
+                suggestion: None,
+            });
         }
+        all.sort_by_key(|diagnostic| diagnostic.line);
+        all
     }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use sqm_core::nearest::nearest;
+use sqm_core::units::shortened;
 
 use crate::uci::quote;
 use shell::Assignment;
@@ -169,6 +170,9 @@ const SHIPPED: [(&str, &str); 5] = [
 const MISSING_RATES: [(&str, &str, &str); 2] =
     [("download", "DOWNLINK", "14698"), ("upload", "UPLINK", "2302")];
 
+/// Errors that are told, and variables that nobody knows.
+const MOST_REMARKS: usize = 20;
+
 /// Makes a section of the files, of which a later one overrides an earlier: `default.conf`, the device's own, `sqm.conf`.
 ///
 /// # Errors
@@ -178,6 +182,9 @@ pub fn import(interface: &str, sources: &[Source<'_>]) -> Result<Imported, Vec<R
     let mut errors = Vec::new();
     for source in sources {
         for (line, text) in shell::lines(source.text) {
+            if errors.len() == MOST_REMARKS {
+                break;
+            }
             let is_shell = source.reader == Reader::Shell;
             let known = |name: &str| {
                 given
@@ -387,6 +394,7 @@ impl Importer {
 
     /// What is left has no place in a section.
     fn without_meaning(&mut self) {
+        let mut unknown = 0;
         for (name, given) in std::mem::take(&mut self.given) {
             if SHIPPED.contains(&(name.as_str(), given.value.as_str())) {
                 continue;
@@ -395,18 +403,31 @@ impl Importer {
             let message = match why {
                 Some((_, why)) => format!("{name} is left out: {why}"),
                 None => {
+                    unknown += 1;
+                    if unknown > MOST_REMARKS {
+                        continue;
+                    }
                     let options = VARIABLES.iter().flat_map(|(_, names)| names.iter().copied());
                     let known = options.chain(SPECIAL);
                     match nearest(&name, known) {
                         Some(near) => format!(
-                            "{name} is no variable of sqm-scripts and is left out; did you mean {near}?"
+                            "{} is no variable of sqm-scripts and is left out; did you mean {near}?",
+                            shortened(&name)
                         ),
-                        None => format!("{name} is no variable of sqm-scripts and is left out"),
+                        None => format!(
+                            "{} is no variable of sqm-scripts and is left out",
+                            shortened(&name)
+                        ),
                     }
                 }
             };
             let remark = given.remark(message);
             self.differ(remark);
+        }
+        if let Some(more) = unknown.checked_sub(MOST_REMARKS).filter(|more| *more > 0) {
+            self.differ(everywhere(format!(
+                "{more} more that are no variables of sqm-scripts are left out"
+            )));
         }
     }
 

@@ -35,6 +35,9 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// Enabled sections of one file. Plans are much larger than the text that asks for them.
+const MOST_INTERFACES: usize = 1000;
+
 /// Reads, checks and plans a whole configuration file: all of it, or all its errors.
 ///
 /// `file_name` is for the messages only. `device_of` answers what is known of a device ([`Device::absent`] where there
@@ -56,7 +59,7 @@ pub fn load(
             {
                 report.error(Finding::at(line, message).suggest(suggestion));
             }
-            return Err(report.errors);
+            return Err(report.finish().0);
         }
     };
 
@@ -66,6 +69,12 @@ pub fn load(
         let Some(settings) = Settings::read(&section, &mut report) else {
             continue;
         };
+        if planned.len() == MOST_INTERFACES && settings.enabled {
+            let message =
+                format!("more than {MOST_INTERFACES} sections are enabled: no machine keeps so many queues");
+            report.error(Finding::at(settings.line, message));
+            break;
+        }
         let device = device_of(&settings.interface);
         if let Some(plan) = validate::settings(&settings, &device, &mut report)
             && settings.enabled
@@ -76,13 +85,7 @@ pub fn load(
     }
     validate::together(&planned, &mut report);
 
-    let Report {
-        mut errors,
-        mut warnings,
-        ..
-    } = report;
-    errors.sort_by_key(|error| error.line);
-    warnings.sort_by_key(|warning| warning.line);
+    let (errors, warnings) = report.finish();
     if errors.is_empty() {
         let (settings, plans) = planned.into_iter().unzip();
         Ok(Loaded {

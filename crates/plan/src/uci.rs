@@ -7,7 +7,10 @@
 //! outside quotes a backslash takes the next character as it is; quoted text may go on over several lines;
 //! neighbouring pieces join (`'it'\''s'`); `#` begins a comment and `;` ends a statement outside quotes.
 //!
-//! Reading takes time and memory in proportion to the text, whatever it contains.
+//! Reading takes time and memory in proportion to the text, whatever it contains: the text is kept once, and statements are
+//! places in it.
+
+mod lexer;
 
 use std::fmt;
 use std::ops::Range;
@@ -15,9 +18,13 @@ use std::ops::Range;
 use sqm_core::nearest::nearest;
 use sqm_core::units::shortened;
 
+use lexer::{Lexer, Word};
+
 /// A file, statement by statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Document {
+    /// The text that was read, and behind it what changes have put in. Nothing is ever taken out.
+    text: String,
     statements: Vec<Statement>,
 }
 
@@ -63,14 +70,23 @@ pub struct Error {
 
 /// More errors than this in one file are not reported: it is probably no UCI file at all.
 const MOST_ERRORS: usize = 20;
+/// A longer text, or one that changes have made longer, is no configuration.
+const MOST_BYTES: usize = 256 << 20;
 
 impl Document {
     /// Reads a file's text. All errors are answered together, up to twenty.
     pub fn parse(text: &str) -> Result<Self, Vec<Error>> {
+        if text.len() > MOST_BYTES {
+            let message = format!("the file has more than {MOST_BYTES} bytes");
+            return Err(vec![Error::at(1, message)]);
+        }
         let mut errors = Vec::new();
-        let mut statements = Vec::new();
+        let mut document = Self {
+            text: text.to_owned(),
+            statements: Vec::new(),
+        };
         let mut in_section = false;
-        let mut lexer = Lexer { text, at: 0, line: 1 };
+        let mut lexer = Lexer::of(text);
         while lexer.at < text.len() && errors.len() < MOST_ERRORS {
             let (start, first_line) = (lexer.at, lexer.line);
             let words = match lexer.statement() {
@@ -81,15 +97,11 @@ impl Document {
                 }
             };
             let line = words.first().map_or(first_line, |word| word.line);
-            match Content::of(words, start, in_section) {
+            match document.content(&words, start, in_section) {
                 Ok(content) => {
                     in_section |= matches!(content, Content::Config { .. });
-                    statements.push(Statement {
-                        raw: text[start..lexer.at].to_owned(),
-                        lead: line - first_line,
-                        line,
-                        content,
-                    });
+                    let lead = (line - first_line) as u32;
+                    document.push(Span::of(start..lexer.at), lead, content);
                 }
                 Err((message, suggestion)) => errors.push(Error {
                     line,
@@ -99,7 +111,8 @@ impl Document {
             }
         }
         if errors.is_empty() {
-            Ok(Self { statements })
+            document.statements.shrink_to_fit();
+            Ok(document)
         } else {
             Err(errors)
         }
@@ -110,11 +123,7 @@ impl Document {
         let stray = |at: usize, what: &str| {
             let line = 1 + bytes[..at].iter().filter(|b| **b == b'\n').count();
             let message = format!("{what} at byte {at}: this is not a text file");
-            Err(vec![Error {
-                line,
-                message,
-                suggestion: None,
-            }])
+            Err(vec![Error::at(line, message)])
         };
         if let Some(at) = bytes.iter().position(|b| *b == 0) {
             return stray(at, "zero byte");
@@ -127,15 +136,18 @@ impl Document {
 
     /// The sections in the order of the file.
     pub fn sections(&self) -> Vec<Section<'_>> {
-        let mut sections: Vec<Section<'_>> = Vec::new();
-        for Statement { line, content, .. } in &self.statements {
-            match content {
+        let mut sections: Vec<Section<'_>> = Vec::with_capacity(self.section_count());
+        let mut next_line = 1;
+        for statement in &self.statements {
+            let line = next_line + statement.lead as usize;
+            next_line += self.line_ends(statement);
+            match statement.content {
                 Content::Blank | Content::Package => {}
                 Content::Config { kind, name } => sections.push(Section {
                     index: sections.len(),
-                    line: *line,
-                    kind,
-                    name: name.as_deref(),
+                    line,
+                    kind: self.get(kind),
+                    name: name.map(|name| self.get(name)),
                     settings: Vec::new(),
                 }),
                 Content::Setting {
@@ -143,10 +155,10 @@ impl Document {
                 } => {
                     if let Some(section) = sections.last_mut() {
                         section.settings.push(Setting {
-                            line: *line,
-                            name,
-                            value,
-                            is_list: *is_list,
+                            line,
+                            name: self.get(name),
+                            value: self.get(value),
+                            is_list,
                         });
                     }
                 }
@@ -155,61 +167,58 @@ impl Document {
         sections
     }
 
+    /// How many sections there are.
+    pub fn section_count(&self) -> usize {
+        self.statements
+            .iter()
+            .filter(|statement| statement.is_config())
+            .count()
+    }
+
     /// Gives an option of a section a value, touching only the line where it stands (the last, if there are
     /// several) or adding one at the section's end. Answers false, and does nothing, if there is no such section
     /// or the name is not one.
     #[must_use]
     pub fn set(&mut self, section: usize, option: &str, value: &str) -> bool {
-        let Some(place) = self.body(section).filter(|_| is_name(option)) else {
+        let quoted = quote(value);
+        let has_room = self.text.len() + option.len() + 2 * quoted.len() + 16 < MOST_BYTES;
+        let Some(body) = self.body(section).filter(|_| is_name(option) && has_room) else {
             return false;
         };
-        let start = place.start;
-        let body = &mut self.statements[place];
-        let standing = body
-            .iter_mut()
-            .rev()
-            .find_map(|Statement { raw, content, .. }| match content {
-                Content::Setting {
-                    name,
-                    value,
-                    is_list: false,
-                    place,
-                } if name == option => Some((raw, value, place)),
-                _ => None,
-            });
-        let quoted = quote(value);
-        if let Some((raw, old, place)) = standing {
-            raw.replace_range(place.clone(), &quoted);
-            place.end = place.start + quoted.len();
-            value.clone_into(old);
-            self.number_lines();
+        let is_it = |at: &usize| match self.statements[*at].content {
+            Content::Setting { name, is_list, .. } => !is_list && self.get(name) == option,
+            _ => false,
+        };
+        if let Some(standing) = body.clone().rev().find(is_it) {
+            let (new_value, new_quoted) = (self.add_text(value), self.add_text(&quoted));
+            if let Content::Setting { value, instead, .. } = &mut self.statements[standing].content {
+                (*value, *instead) = (new_value, Some(new_quoted));
+            }
             return true;
         }
 
-        let last = body
-            .iter()
-            .rposition(|s| s.content != Content::Blank)
-            .unwrap_or(0);
-        if !body[last].raw.ends_with('\n') {
-            body[last].raw.push('\n');
-        }
-        let before = format!("\toption {option} ");
+        let is_blank = |at: &usize| self.statements[*at].content == Content::Blank;
+        let last = body.clone().rev().find(|at| !is_blank(at)).unwrap_or(body.start);
+        let line_end = self.missing_line_end(last);
+        let before = format!("{line_end}\toption {option} ");
+        let raw = self.add_text(&format!("{before}{quoted}\n"));
+        let name_end = raw.start + before.len() as u32 - 1;
         let content = Content::Setting {
-            name: option.to_owned(),
-            value: value.to_owned(),
-            is_list: false,
-            place: before.len()..before.len() + quoted.len(),
-        };
-        self.statements.insert(
-            start + last + 1,
-            Statement {
-                raw: format!("{before}{quoted}\n"),
-                lead: 0,
-                line: 0,
-                content,
+            name: Span {
+                start: name_end - option.len() as u32,
+                end: name_end,
             },
-        );
-        self.number_lines();
+            value: self.add_text(value),
+            is_list: false,
+            place: Span::of(before.len()..before.len() + quoted.len()),
+            instead: None,
+        };
+        let statement = Statement {
+            raw,
+            lead: line_end.len() as u32,
+            content,
+        };
+        self.statements.insert(last + 1, statement);
         true
     }
 
@@ -220,13 +229,13 @@ impl Document {
         let Some(body) = self.body(section) else {
             return false;
         };
-        let mut at = 0;
+        let (text, mut at) = (&self.text, 0);
         self.statements.retain(|statement| {
             let inside = body.contains(&at);
             at += 1;
-            !(inside && matches!(&statement.content, Content::Setting { name, .. } if name == option))
+            !(inside
+                && matches!(statement.content, Content::Setting { name, .. } if text[name.range()] == *option))
         });
-        self.number_lines();
         true
     }
 
@@ -237,101 +246,123 @@ impl Document {
             return false;
         };
         self.statements.drain(body);
-        self.number_lines();
         true
     }
 
     /// Adds an empty section of this kind at the end. Answers false, and does nothing, if that is no name.
     #[must_use]
     pub fn add(&mut self, kind: &str) -> bool {
-        if !is_name(kind) {
+        if !is_name(kind) || self.text.len() + kind.len() + 16 > MOST_BYTES {
             return false;
         }
-        if let Some(last) = self.statements.last_mut()
-            && !last.raw.ends_with('\n')
-        {
-            last.raw.push('\n');
+        if let Some(last) = self.statements.len().checked_sub(1) {
+            let blank = format!("{}\n", self.missing_line_end(last));
+            let blank = self.add_text(&blank);
+            self.push(blank, 0, Content::Blank);
         }
-        let content = Content::Config {
-            kind: kind.to_owned(),
-            name: None,
+        let raw = self.add_text(&format!("config {kind}\n"));
+        let kind = Span {
+            start: raw.end - 1 - kind.len() as u32,
+            end: raw.end - 1,
         };
-        let blank = (!self.statements.is_empty()).then(|| ("\n".to_owned(), Content::Blank));
-        let statements = blank.into_iter().chain([(format!("config {kind}\n"), content)]);
-        self.statements.extend(statements.map(|(raw, content)| Statement {
-            raw,
-            lead: 0,
-            line: 0,
-            content,
-        }));
-        self.number_lines();
+        self.push(raw, 0, Content::Config { kind, name: None });
         true
     }
 
     /// Where a section's statements are, its first line included.
     fn body(&self, section: usize) -> Option<Range<usize>> {
-        let is_config = |s: &Statement| matches!(s.content, Content::Config { .. });
-        let mut configs = (0..self.statements.len()).filter(|at| is_config(&self.statements[*at]));
+        let mut configs = (0..self.statements.len()).filter(|at| self.statements[*at].is_config());
         let start = configs.nth(section)?;
         Some(start..configs.next().unwrap_or(self.statements.len()))
     }
 
-    /// Counts the lines anew after a change.
-    fn number_lines(&mut self) {
-        let mut line = 1;
-        for statement in &mut self.statements {
-            statement.line = line + statement.lead;
-            line += statement.raw.bytes().filter(|b| *b == b'\n').count();
+    /// Adds a statement at the end. Blank ones that follow each other are one: nothing is ever put between them.
+    fn push(&mut self, raw: Span, lead: u32, content: Content) {
+        if content == Content::Blank
+            && let Some(last) = self.statements.last_mut()
+            && last.content == Content::Blank
+            && last.raw.end == raw.start
+        {
+            last.raw.end = raw.end;
+            return;
+        }
+        self.statements.push(Statement { raw, lead, content });
+    }
+
+    fn add_text(&mut self, text: &str) -> Span {
+        let start = self.text.len();
+        self.text.push_str(text);
+        Span::of(start..self.text.len())
+    }
+
+    fn get(&self, span: Span) -> &str {
+        &self.text[span.range()]
+    }
+
+    /// The text of a statement, in pieces.
+    fn pieces(&self, statement: &Statement) -> [&str; 3] {
+        let raw = self.get(statement.raw);
+        match statement.content {
+            Content::Setting {
+                place,
+                instead: Some(instead),
+                ..
+            } => {
+                let Range { start, end } = place.range();
+                [&raw[..start], self.get(instead), &raw[end..]]
+            }
+            _ => [raw, "", ""],
         }
     }
-}
 
-/// The text that was read, with the changes made since.
-impl fmt::Display for Document {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.statements
-            .iter()
-            .try_for_each(|statement| f.write_str(&statement.raw))
+    fn line_ends(&self, statement: &Statement) -> usize {
+        let count = |text: &str| text.bytes().filter(|b| *b == b'\n').count();
+        self.pieces(statement).into_iter().map(count).sum()
     }
-}
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Statement {
-    /// Its text in the file, with everything up to the next statement.
-    raw: String,
-    /// Escaped line ends in that text before its first word.
-    lead: usize,
-    line: usize,
-    content: Content,
-}
+    /// What must stand behind a statement so that the next one is on a line of its own.
+    fn missing_line_end(&self, statement: usize) -> &'static str {
+        let pieces = self.pieces(&self.statements[statement]);
+        let last = pieces.into_iter().rev().find(|piece| !piece.is_empty());
+        if last.is_some_and(|last| last.ends_with('\n')) {
+            ""
+        } else {
+            "\n"
+        }
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Content {
-    /// A blank line or a comment.
-    Blank,
-    /// Names the file's package; says nothing that matters here.
-    Package,
-    Config {
-        kind: String,
-        name: Option<String>,
-    },
-    Setting {
-        name: String,
-        value: String,
-        is_list: bool,
-        /** Of the value in `raw`, quotes included. */
-        place: Range<usize>,
-    },
-}
+    /// A word's text without its quotes.
+    fn word(&mut self, word: &Word) -> Span {
+        match &word.joined {
+            Some(text) => self.add_text(text),
+            None => Span::of(word.plain.clone()),
+        }
+    }
 
-impl Content {
+    /// A word that must be a name.
+    fn name(&mut self, word: &Word) -> Result<Span, (String, Option<String>)> {
+        let span = self.word(word);
+        let text = self.get(span);
+        if is_name(text) {
+            return Ok(span);
+        }
+        let text = shortened(text);
+        let message = format!("'{text}' is not a name: only letters, digits, '_' and '-' may stand in one");
+        Err((message, None))
+    }
+
     /// What the words of one statement mean; or what is wrong, with a better keyword.
-    fn of(words: Vec<Word>, start: usize, in_section: bool) -> Result<Self, (String, Option<String>)> {
-        let Some(first) = words.first() else {
-            return Ok(Self::Blank);
+    fn content(
+        &mut self,
+        words: &[Word],
+        start: usize,
+        in_section: bool,
+    ) -> Result<Content, (String, Option<String>)> {
+        let Some((first, words)) = words.split_first() else {
+            return Ok(Content::Blank);
         };
         // libuci takes each keyword's first letter for the whole.
-        let keyword = match first.text.as_str() {
+        let keyword = match first.text(&self.text) {
             "p" | "package" => "package",
             "c" | "config" => "config",
             "o" | "option" => "option",
@@ -341,179 +372,123 @@ impl Content {
                 return Err((format!("unknown keyword '{}'", shortened(other)), suggestion));
             }
         };
-        let named = |word: &Word| {
-            if is_name(&word.text) {
-                Ok(word.text.clone())
-            } else {
-                let text = shortened(&word.text);
-                Err((
-                    format!("'{text}' is not a name: only letters, digits, '_' and '-' may stand in one"),
-                    None,
-                ))
-            }
-        };
-        match (keyword, &words[1..]) {
-            ("package", [_]) => Ok(Self::Package),
-            ("config", [kind]) => Ok(Self::Config {
-                kind: named(kind)?,
+        let wrong = |message: String| Err((message, None));
+        match (keyword, words) {
+            ("package", [_]) => Ok(Content::Package),
+            ("config", [kind]) => Ok(Content::Config {
+                kind: self.name(kind)?,
                 name: None,
             }),
-            ("config", [kind, name]) if name.text.is_empty() => Ok(Self::Config {
-                kind: named(kind)?,
+            ("config", [kind, name]) if name.text(&self.text).is_empty() => Ok(Content::Config {
+                kind: self.name(kind)?,
                 name: None,
             }),
-            ("config", [kind, name]) => Ok(Self::Config {
-                kind: named(kind)?,
-                name: Some(named(name)?),
+            ("config", [kind, name]) => Ok(Content::Config {
+                kind: self.name(kind)?,
+                name: Some(self.name(name)?),
             }),
             ("option" | "list", _) if !in_section => {
-                Err((format!("'{keyword}' stands before the first 'config' line"), None))
+                wrong(format!("'{keyword}' stands before the first 'config' line"))
             }
-            ("option" | "list", [name, value]) => Ok(Self::Setting {
-                name: named(name)?,
-                value: value.text.clone(),
+            ("option" | "list", [name, value]) => Ok(Content::Setting {
+                name: self.name(name)?,
+                value: self.word(value),
                 is_list: keyword == "list",
-                place: value.place.start - start..value.place.end - start,
+                place: Span::of(value.place.start - start..value.place.end - start),
+                instead: None,
             }),
             ("option" | "list", [name, _, _, ..]) => {
-                let name = shortened(&name.text);
-                Err((
-                    format!("'{keyword} {name}' has several values; put quotes around a value with blanks"),
-                    None,
+                let name = shortened(name.text(&self.text));
+                wrong(format!(
+                    "'{keyword} {name}' has several values; put quotes around a value with blanks"
                 ))
             }
-            ("option" | "list", [name]) => Err((
-                format!("'{keyword} {}' has no value", shortened(&name.text)),
-                None,
-            )),
-            (keyword, []) => Err((format!("'{keyword}' stands alone: a name must follow"), None)),
-            (keyword, _) => Err((format!("too many words after '{keyword}'"), None)),
+            ("option" | "list", [name]) => {
+                let name = shortened(name.text(&self.text));
+                wrong(format!("'{keyword} {name}' has no value"))
+            }
+            (keyword, []) => wrong(format!("'{keyword}' stands alone: a name must follow")),
+            (keyword, _) => wrong(format!("too many words after '{keyword}'")),
         }
     }
 }
 
-struct Word {
-    text: String,
-    line: usize,
-    place: Range<usize>,
+/// The text that was read, with the changes made since.
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pieces = self
+            .statements
+            .iter()
+            .flat_map(|statement| self.pieces(statement));
+        pieces.into_iter().try_for_each(|piece| f.write_str(piece))
+    }
 }
 
-/// Cuts a text into statements of words. The text's special characters are all ASCII, so that bytes may be looked
-/// at and slices still fall between characters.
-struct Lexer<'a> {
-    text: &'a str,
-    at: usize,
-    line: usize,
-}
-
-impl Lexer<'_> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    /// Takes one byte, counting lines.
-    fn advance(&mut self) {
-        if self.peek() == Some(b'\n') {
-            self.line += 1;
-        }
-        self.at += 1;
-    }
-
-    /// The words up to the end of a statement, and moves past that end.
-    fn statement(&mut self) -> Result<Vec<Word>, Error> {
-        let mut words = Vec::new();
-        while let Some(byte) = self.peek() {
-            match byte {
-                b'\n' | b';' => {
-                    self.advance();
-                    break;
-                }
-                b'#' => {
-                    while self.peek().is_some_and(|b| b != b'\n') {
-                        self.advance();
-                    }
-                }
-                _ if is_blank(byte) => self.advance(),
-                b'\\' if self.text[self.at..].starts_with("\\\n") => self.escaped(&mut String::new())?,
-                _ => words.push(self.word()?),
-            }
-        }
-        Ok(words)
-    }
-
-    fn word(&mut self) -> Result<Word, Error> {
-        let (start, line) = (self.at, self.line);
-        let mut text = String::new();
-        while let Some(byte) = self.peek() {
-            match byte {
-                b'\'' | b'"' => self.quoted(byte, &mut text)?,
-                b'\\' => self.escaped(&mut text)?,
-                b'\n' | b';' | b'#' => break,
-                _ if is_blank(byte) => break,
-                _ => self.plain(&mut text, |b| is_blank(b) || b"'\"\\\n;#".contains(&b)),
-            }
-        }
-        Ok(Word {
-            text,
-            line,
-            place: start..self.at,
-        })
-    }
-
-    fn quoted(&mut self, quote: u8, text: &mut String) -> Result<(), Error> {
-        let line = self.line;
-        self.advance();
-        while let Some(byte) = self.peek() {
-            match byte {
-                _ if byte == quote => {
-                    self.advance();
-                    return Ok(());
-                }
-                b'\\' if quote == b'"' => self.escaped(text)?,
-                _ => self.plain(text, |b| b == quote || (b == b'\\' && quote == b'"')),
-            }
-        }
-        let message = format!("the quote {} that begins here never ends", char::from(quote));
-        Err(Error {
+impl Error {
+    fn at(line: usize, message: String) -> Self {
+        Self {
             line,
             message,
             suggestion: None,
-        })
-    }
-
-    /// Text up to a byte at which to `stop`, as it stands.
-    fn plain(&mut self, text: &mut String, stop: impl Fn(u8) -> bool) {
-        let start = self.at;
-        while self.peek().is_some_and(|b| !stop(b)) {
-            self.advance();
         }
-        text.push_str(&self.text[start..self.at]);
-    }
-
-    /// A backslash and what it protects; one before a line end joins the lines.
-    fn escaped(&mut self, text: &mut String) -> Result<(), Error> {
-        self.advance();
-        let rest = &self.text[self.at..];
-        let Some(next) = rest.chars().next().filter(|_| rest != "\n") else {
-            let message = "the file ends in a backslash".to_owned();
-            return Err(Error {
-                line: self.line,
-                message,
-                suggestion: None,
-            });
-        };
-        if next != '\n' {
-            text.push(next);
-        }
-        for _ in 0..next.len_utf8() {
-            self.advance();
-        }
-        Ok(())
     }
 }
 
-fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+/// A place in the text. Half the size of a range, of which a file has many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// Of a text of at most [`MOST_BYTES`].
+    const fn of(range: Range<usize>) -> Self {
+        Self {
+            start: range.start as u32,
+            end: range.end as u32,
+        }
+    }
+
+    const fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Statement {
+    /// Its text in the file, with everything up to the next statement.
+    raw: Span,
+    /// Line ends in that text before its first word.
+    lead: u32,
+    content: Content,
+}
+
+impl Statement {
+    const fn is_config(&self) -> bool {
+        matches!(self.content, Content::Config { .. })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// A blank line or a comment.
+    Blank,
+    /// Names the file's package; says nothing that matters here.
+    Package,
+    Config {
+        kind: Span,
+        name: Option<Span>,
+    },
+    Setting {
+        name: Span,
+        value: Span,
+        is_list: bool,
+        /** Of the value in `raw`, from its start, quotes included. */
+        place: Span,
+        /** What a change has put in that place. */
+        instead: Option<Span>,
+    },
 }
 
 /// Letters, digits and `_`, as libuci has it, and the `-` of its later versions.

@@ -18,7 +18,7 @@ use crate::uci;
 
 /// The sections of the file that describe interfaces.
 pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Vec<uci::Section<'a>> {
-    let sections = document.sections();
+    let mut sections = document.sections();
     let mut named: BTreeMap<&str, usize> = BTreeMap::new();
     for section in &sections {
         let Some(name) = section.name else { continue };
@@ -35,19 +35,21 @@ pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Ve
         }
     }
 
-    let (queues, others): (Vec<_>, Vec<_>) =
-        sections.into_iter().partition(|section| section.kind == "queue");
-    for section in others {
-        let kind = shortened(section.kind);
-        let meant = nearest(section.kind, ["queue"]);
-        let finding = Finding::at(section.line, format!("unknown section type '{kind}'")).suggest(meant);
-        if meant.is_some() {
-            report.error(finding)
-        } else {
-            report.warning(finding)
-        }
+    sections.retain(|section| section.kind == "queue" || foreign(section, report));
+    sections
+}
+
+/// Reports a section of another kind, which is left out.
+fn foreign(section: &uci::Section<'_>, report: &mut Report) -> bool {
+    let kind = shortened(section.kind);
+    let meant = nearest(section.kind, ["queue"]);
+    let finding = Finding::at(section.line, format!("unknown section type '{kind}'")).suggest(meant);
+    if meant.is_some() {
+        report.error(finding);
+    } else {
+        report.warning(finding);
     }
-    queues
+    false
 }
 
 /// Checks the settings of one interface and answers its plan, if there is nothing against making one.

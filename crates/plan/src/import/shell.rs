@@ -2,6 +2,8 @@
 
 use std::str::Chars;
 
+use sqm_core::units::shortened;
+
 /// `NAME=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
@@ -40,6 +42,7 @@ fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, 
     let mut value = String::new();
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
+        require_short(&value)?;
         match char {
             '\'' => loop {
                 match chars.next().ok_or("a quote is not closed on its line")? {
@@ -48,6 +51,7 @@ fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, 
                 }
             },
             '"' => loop {
+                require_short(&value)?;
                 match chars.next().ok_or("a quote is not closed on its line")? {
                     '"' => break,
                     '\\' => match chars.next().ok_or("a quote is not closed on its line")? {
@@ -69,7 +73,10 @@ fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, 
                 return if rest.is_empty() || rest.starts_with('#') {
                     Ok(value)
                 } else {
-                    Err(format!("more than one word: put quotes around '{text}'"))
+                    Err(format!(
+                        "more than one word: put quotes around '{}'",
+                        shortened(text)
+                    ))
                 };
             }
             '$' => value += &expanded(&mut chars, known)?,
@@ -80,7 +87,18 @@ fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, 
             char => value.push(char),
         }
     }
+    require_short(&value)?;
     Ok(value)
+}
+
+/// Each `$NAME` can make a value many times as long as its text.
+fn require_short(value: &str) -> Result<(), String> {
+    /// Longer than any option is.
+    const MOST_BYTES: usize = 4096;
+    if value.len() > MOST_BYTES {
+        return Err(format!("the value has more than {MOST_BYTES} bytes"));
+    }
+    Ok(())
 }
 
 /// `NAME` or `{NAME}` behind a `$`.

@@ -1,5 +1,6 @@
 //! From the words of a section to typed settings, each option with its meaning, its bounds and its errors.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sqm_core::nearest::nearest;
@@ -50,6 +51,7 @@ impl Settings {
         let lines = reader
             .given
             .iter()
+            .filter(|(name, _)| is_known(name))
             .map(|(name, given)| ((*name).to_owned(), given.line))
             .collect();
         Some(Self {
@@ -192,9 +194,12 @@ const AUTORATE_OPTIONS: [&str; 6] = [
     "max_upload",
 ];
 
+/// Each is asked several times a second.
+const MOST_REFLECTORS: usize = 64;
+
 /// An option's value and its line.
-struct Given {
-    value: String,
+struct Given<'a> {
+    value: Cow<'a, str>,
     line: usize,
 }
 
@@ -202,13 +207,13 @@ struct Given {
 struct Reader<'a, 'r> {
     section_line: usize,
     /// Options with a value that is not empty; an empty one counts as absent, as in sqm-scripts.
-    given: BTreeMap<&'a str, Given>,
+    given: BTreeMap<&'a str, Given<'a>>,
     report: &'r mut Report,
 }
 
 impl<'a, 'r> Reader<'a, 'r> {
     fn of(section: &uci::Section<'a>, report: &'r mut Report) -> Self {
-        let mut given: BTreeMap<&str, Given> = BTreeMap::new();
+        let mut given: BTreeMap<&str, Given<'_>> = BTreeMap::new();
         for &uci::Setting {
             line,
             name,
@@ -219,14 +224,15 @@ impl<'a, 'r> Reader<'a, 'r> {
             match given.get_mut(name) {
                 // A shell reads a list as its values with blanks between.
                 Some(earlier) if is_list => {
-                    earlier.value.push(' ');
-                    earlier.value.push_str(value);
+                    let all = earlier.value.to_mut();
+                    all.push(' ');
+                    all.push_str(value);
                 }
                 Some(earlier) => {
                     let message = format!("it is given again here and replaces line {}", earlier.line);
-                    report.warning(Finding::at(line, message).option(name));
+                    report.warning(Finding::at(line, message).foreign_option(name));
                     *earlier = Given {
-                        value: value.to_owned(),
+                        value: Cow::Borrowed(value),
                         line,
                     };
                 }
@@ -234,7 +240,7 @@ impl<'a, 'r> Reader<'a, 'r> {
                     given.insert(
                         name,
                         Given {
-                            value: value.to_owned(),
+                            value: Cow::Borrowed(value),
                             line,
                         },
                     );
@@ -255,14 +261,14 @@ impl<'a, 'r> Reader<'a, 'r> {
         let mut first_line = section.line;
         for setting in &section.settings {
             let name = setting.name;
-            if plain_options().any(|option| option == name) || is_cake_option(name) {
+            if is_known(name) {
                 continue;
             }
             let known = plain_options().chain(CAKE_OPTIONS.iter().map(|(name, _)| *name));
             let meant = nearest(name, known).filter(|meant| !self.given.contains_key(meant));
             // A slip of the finger asks for something; a name that is longer or shorter by more is another program's.
             if let Some(meant) = meant.filter(|meant| meant.len().abs_diff(name.len()) <= 2) {
-                let finding = Finding::at(setting.line, "no such option").option(shortened(name));
+                let finding = Finding::at(setting.line, "no such option").foreign_option(name);
                 self.report.error(finding.suggest(Some(meant)));
             } else if !foreign.contains(&name) && foreign.len() < 30 {
                 if foreign.is_empty() {
@@ -285,6 +291,7 @@ impl<'a, 'r> Reader<'a, 'r> {
         self.given.get(option).map(|given| given.value.trim())
     }
 
+    #[track_caller]
     fn error(&mut self, option: &str, message: String, suggestion: Option<impl Into<String>>) {
         let line = self
             .given
@@ -388,6 +395,11 @@ impl<'a, 'r> Reader<'a, 'r> {
         let text = self.text(option).unwrap_or_default().to_owned();
         let mut reflectors = Vec::new();
         for word in text.split_whitespace() {
+            if reflectors.len() == MOST_REFLECTORS {
+                let message = format!("more than {MOST_REFLECTORS} reflectors: a few are enough");
+                self.error(option, message, None::<String>);
+                break;
+            }
             match word.parse::<Reflector>() {
                 Ok(reflector) => reflectors.push(reflector),
                 Err(error) => {
@@ -563,13 +575,7 @@ impl<'a, 'r> Reader<'a, 'r> {
             let Some(text) = self.text(&option).map(str::to_owned) else {
                 continue;
             };
-            // What is wrong in an option for both directions is said once.
-            let errors = self.report.errors.len();
-            let words = self.cake_words(&option, &text, value);
-            if side == "ingress" && option == *name {
-                self.report.errors.truncate(errors);
-            }
-            if let Some(words) = words {
+            if let Some(words) = self.cake_words(&option, &text, value) {
                 read.push(CakeOption { name: option, words });
             }
         }
@@ -751,6 +757,11 @@ pub(crate) fn names() -> Vec<String> {
 /// All but CAKE's own.
 fn plain_options() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().chain(AUTORATE_OPTIONS)
+}
+
+/// Whether this option is read.
+fn is_known(name: &str) -> bool {
+    plain_options().any(|option| option == name) || is_cake_option(name)
 }
 
 /// Whether this is a typed option of CAKE, for both directions or one.
