@@ -22,13 +22,14 @@ pub(crate) mod test;
 pub(crate) mod tune;
 pub(crate) mod web;
 
-use std::io::IsTerminal;
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::output;
+use crate::printable::printable;
 
 /// Smart Queue Management for any Linux machine: ends bufferbloat, and proves it.
 #[derive(Parser)]
@@ -69,35 +70,47 @@ enum Command {
 /// Prints what clap has to say: a mistake in the arguments, or the help that was asked for.
 pub(crate) fn explain(said: &clap::Error) -> ExitCode {
     let code = u8::try_from(said.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
-    if said.use_stderr() {
+    let text = said.render().to_string();
+    match (printable(&text), said.use_stderr()) {
+        // It quotes arguments with control characters: without colours.
+        (Cow::Owned(text), true) => err!("{text}"),
+        (Cow::Owned(text), false) => out!("{text}"),
         // Nobody can be told that standard error failed.
-        let _ = said.print();
-        return code;
-    }
-    let text = said.render();
-    if std::io::stdout().is_terminal() {
-        out!("{}", text.ansi());
-    } else {
-        out!("{text}");
+        (Cow::Borrowed(_), true) => drop(said.print()),
+        (Cow::Borrowed(_), false) => drop(said.print().map_err(output::remember)),
     }
     output::conclude(code, true)
 }
 
 impl Cli {
     /// Whether a command is of no use if its output cannot be written. The others change something, or serve.
-    pub(crate) const fn is_output_its_product(&self) -> bool {
-        !matches!(
-            self.command,
+    pub(crate) fn is_output_its_product(&self) -> bool {
+        match &self.command {
             Command::Confirm(_)
-                | Command::Daemon(_)
-                | Command::Import(_)
-                | Command::Reload(_)
-                | Command::Serve(_)
-                | Command::Setup(_)
-                | Command::Start(_)
-                | Command::Stop(_)
-                | Command::Web(_)
-        )
+            | Command::Daemon(_)
+            | Command::Manual(_)
+            | Command::Reload(_)
+            | Command::Serve(_)
+            | Command::Start(_)
+            | Command::Stop(_)
+            | Command::Web(_) => false,
+            Command::Doctor(args) => !args.changes_something(),
+            Command::Import(args) => !args.changes_something(),
+            Command::Lab(args) => !args.changes_something(),
+            Command::Report(args) => args.is_printed(),
+            Command::Setup(args) => !args.changes_something(),
+            Command::Tune(args) => !args.changes_something(),
+            Command::Autorate(_)
+            | Command::Bench(_)
+            | Command::Calc(_)
+            | Command::Compare(_)
+            | Command::Completions(_)
+            | Command::Plan(_)
+            | Command::Replay(_)
+            | Command::Status(_)
+            | Command::Test(_)
+            | Command::Verify(_) => true,
+        }
     }
 
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {

@@ -18,6 +18,9 @@ mod shared;
 mod status;
 mod trial;
 
+#[cfg(fuzzing)]
+pub(crate) use autorate::fuzz_segments;
+
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

@@ -23,7 +23,8 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         let (Self::Failed(error) | Self::Usage(error) | Self::Privileges(error) | Self::Unsupported(error)) =
             self;
-        if output::is_of_the_reader(error) {
+        // The end of the program tells of that, if there is something to tell.
+        if output::is_origin_of(error) {
             return ExitCode::SUCCESS;
         }
         errln!("sqm: {self}");

@@ -14,6 +14,7 @@ mod failure;
 mod http;
 mod plan_json;
 mod png;
+mod printable;
 mod queues;
 mod rates;
 mod redact;
@@ -21,6 +22,21 @@ mod replay;
 mod revision;
 mod tune;
 mod web;
+mod written;
+
+/// What fuzz targets reach of the program.
+#[cfg(fuzzing)]
+pub mod fuzz {
+    /// The doctor's facts, as JSON.
+    pub fn judge(bytes: &[u8]) {
+        crate::doctor::fuzz(bytes);
+    }
+
+    /// TCP segments that pass the device whose rates follow the line.
+    pub fn segments(bytes: &[u8]) {
+        crate::daemon::fuzz_segments(bytes);
+    }
+}
 
 use std::process::ExitCode;
 

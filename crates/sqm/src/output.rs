@@ -3,12 +3,18 @@
 //! `println!` panics when it cannot write, so that `sqm status | head -1` would end in a panic, and a daemon whose log goes away
 //! would die. These macros do not. A reader that goes away ends the output and nothing else. Any other failure to write standard
 //! output is remembered, and [`conclude`] reports it when the command has ended. Nobody can be told that standard error failed.
+//!
+//! All that they print is [`printable`](crate::printable): what others wrote cannot command the terminal.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::printable::Printable;
 
 /// `print!`, to [`stdout`].
 macro_rules! out {
@@ -32,16 +38,17 @@ macro_rules! errln {
     ($($word:tt)*) => { err!("{}\n", format_args!($($word)*)) };
 }
 
-/// Whether whoever read standard output has gone.
-static IS_CLOSED: AtomicBool = AtomicBool::new(false);
-/// Why standard output could not be written first, unless its reader had gone.
+/// Whether standard output could not be written.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+/// Why not, unless its reader had gone.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Standard output that remembers how it failed.
 #[derive(Debug)]
 pub(crate) struct Stdout;
 
-/// Standard output for what writes much: it should end at the first error, and may hand that error to its caller.
+/// Standard output for bytes that are to come out as they are, such as a script. Its errors may be handed to the caller: they
+/// end the command, and [`conclude`] reports them.
 pub(crate) const fn stdout() -> Stdout {
     Stdout
 }
@@ -56,33 +63,53 @@ impl Write for Stdout {
     }
 }
 
-/// Whether it is of no use to go on writing.
-pub(crate) fn is_closed() -> bool {
-    IS_CLOSED.load(Ordering::Relaxed)
+/// An error of standard output, as opposed to one of a file or a connection.
+#[derive(Debug)]
+struct Lost(io::Error);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot write to standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// Whether it is of no use to go on writing: the reader has gone, or nothing can be written.
+pub(crate) fn is_lost() -> bool {
+    IS_LOST.load(Ordering::Relaxed) || has_no_reader()
+}
+
+/// Whether whoever read has gone, though nothing was written since.
+fn has_no_reader() -> bool {
+    let stdout = io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     // What went wrong is remembered.
-    let _ = Stdout.write_fmt(text);
+    let _ = Printable(Stdout).write_fmt(text);
 }
 
 pub(crate) fn complain(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_fmt(text);
+    let _ = Printable(io::stderr()).write_fmt(text);
 }
 
-/// Whether this error is the one of a reader of standard output who has gone: no failure of ours.
-pub(crate) fn is_of_the_reader(error: &anyhow::Error) -> bool {
-    let kind =
-        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
-    is_closed()
-        && error
-            .chain()
-            .filter_map(kind)
-            .any(|kind| kind == ErrorKind::BrokenPipe)
+/// Whether this is an error of standard output.
+pub(crate) fn is_origin_of(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.get_ref().is_some_and(|inner| inner.is::<Lost>()))
 }
 
-/// The exit code of a command that ended with `code`. If its output `is_its_product` and could not be written, it has failed;
-/// a command that changed something has done so all the same.
+/// The exit code of a command that ended with `code`. If its output `is_its_product` and could not be written, it has failed. A
+/// command that changed something has done so all the same. A reader that went away wanted no more: that is no failure.
 pub(crate) fn conclude(code: ExitCode, is_its_product: bool) -> ExitCode {
     // An error is remembered.
     let _ = Stdout.flush();
@@ -96,16 +123,20 @@ pub(crate) fn conclude(code: ExitCode, is_its_product: bool) -> ExitCode {
     }
 }
 
-fn remember(error: io::Error) -> io::Error {
-    if error.kind() == ErrorKind::BrokenPipe {
-        IS_CLOSED.store(true, Ordering::Relaxed);
-    } else if error.kind() != ErrorKind::Interrupted
+/// Takes note of an error of standard output.
+pub(crate) fn remember(error: io::Error) -> io::Error {
+    let kind = error.kind();
+    if kind == ErrorKind::Interrupted {
+        return error;
+    }
+    IS_LOST.store(true, Ordering::Relaxed);
+    if kind != ErrorKind::BrokenPipe
         && let Ok(mut failed) = FAILED.lock()
     {
         let known = error
             .raw_os_error()
-            .map_or_else(|| io::Error::from(error.kind()), io::Error::from_raw_os_error);
+            .map_or_else(|| io::Error::from(kind), io::Error::from_raw_os_error);
         failed.get_or_insert(known);
     }
-    error
+    io::Error::new(kind, Lost(error))
 }

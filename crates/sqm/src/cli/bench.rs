@@ -1,6 +1,5 @@
 //! `sqm bench`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
@@ -10,6 +9,7 @@ use sqm_core::qdisc::Qdisc;
 use sqm_core::workload::{NAMED, Named, Packet, Sizes, Steady, Workload};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// What a queue costs per packet, in nanoseconds of this machine's processor
 ///
@@ -107,10 +107,11 @@ impl Args {
         }
         let mut costs = Vec::new();
         for (name, qdisc, workload) in chosen {
-            let cost = measure(name, &qdisc, workload, self.turns)?;
+            let Some(cost) = measure(name, &qdisc, workload, self.turns)? else {
+                return Ok(ExitCode::SUCCESS);
+            };
             if !self.json {
                 outln!("{cost}");
-                crate::output::stdout().flush()?;
             }
             costs.push(cost);
         }
@@ -159,8 +160,8 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
     }
 }
 
-/// The queue and a FIFO in turns, so that whatever else the machine does falls on both.
-fn measure(name: String, qdisc: &str, workload: Workload, turns: u32) -> Result<Cost, Failure> {
+/// The queue and a FIFO in turns, so that whatever else the machine does falls on both. None if nobody reads the answer.
+fn measure(name: String, qdisc: &str, workload: Workload, turns: u32) -> Result<Option<Cost>, Failure> {
     let build = |text: &str| {
         sqm_core::workload::build(text)
             .map_err(|error| Failure::Usage(anyhow::anyhow!("--qdisc '{text}': {error}")))
@@ -169,6 +170,9 @@ fn measure(name: String, qdisc: &str, workload: Workload, turns: u32) -> Result<
     let mut fifo = Steady::new(build(sqm_core::workload::FIFO)?, workload);
     let (mut queue_ns, mut fifo_ns) = (Vec::new(), Vec::new());
     for turn in 0..=turns {
+        if output::is_lost() {
+            return Ok(None);
+        }
         let (of_queue, of_fifo) = (time(&mut queue), time(&mut fifo));
         if turn > 0 {
             queue_ns.push(of_queue);
@@ -177,7 +181,7 @@ fn measure(name: String, qdisc: &str, workload: Workload, turns: u32) -> Result<
     }
     let (ns_per_packet, fifo_ns_per_packet) = (median(&mut queue_ns), median(&mut fifo_ns));
     let (enqueued, dropped) = queue.counts();
-    Ok(Cost {
+    Ok(Some(Cost {
         workload: name,
         qdisc: qdisc.to_owned(),
         flows: workload.flows,
@@ -188,7 +192,7 @@ fn measure(name: String, qdisc: &str, workload: Workload, turns: u32) -> Result<
         net_ns_per_packet: ns_per_packet - fifo_ns_per_packet,
         packets_per_s: 1e9 / ns_per_packet,
         dropped_percent: dropped as f64 * 100.0 / enqueued as f64,
-    })
+    }))
 }
 
 /// Nanoseconds of processor time per packet over one turn.

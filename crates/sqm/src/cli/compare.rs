@@ -1,7 +1,6 @@
 //! `sqm compare`.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,6 +15,7 @@ use sqm_measure::report;
 use sqm_measure::result::{Meta, Summary, TestResult};
 
 use crate::failure::Failure;
+use crate::written;
 
 /// Compare tests: figures, grades and pictures of result files, ours or Flent's; and of autorate's logs
 ///
@@ -148,7 +148,7 @@ impl Args {
         self.draw(&runs, &recordings)?;
         if let Some(file) = &self.html {
             let page = report::comparison(&runs, &differences, &Plot::ALL, &recordings);
-            std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+            written::write(file, page)?;
         }
         let text = if self.json {
             json(&files, &runs, &differences, &logs)?
@@ -162,9 +162,7 @@ impl Args {
             }
             text
         };
-        crate::output::stdout()
-            .write_all(text.as_bytes())
-            .context("cannot write to standard output")?;
+        out!("{text}");
         Ok(ExitCode::SUCCESS)
     }
 
@@ -211,11 +209,11 @@ impl Args {
             return Ok(());
         };
         let path = self.out.join(format!("{name}.svg"));
-        std::fs::write(&path, &picture).with_context(|| format!("cannot write {}", path.display()))?;
+        written::write(&path, &picture)?;
         if self.png {
             let path = path.with_extension("png");
             let bytes = crate::png::render(&picture)?;
-            std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+            written::write(&path, bytes)?;
         }
         Ok(())
     }

@@ -226,7 +226,7 @@ fn too_noisy(noise_ms: f64) -> Option<Finding> {
 fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
     let write = |name: String, text: String| {
         let file = out.join(name);
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+        crate::written::write(&file, text)
     };
     for Measured {
         scene,

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use serde::Serialize;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
 use super::{config, shape};
 use crate::configuration;
+use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
-use crate::doctor::findings::{Finding, Fix, diagnose};
+use crate::doctor::findings::{Finding, diagnose};
 use crate::doctor::fix;
 use crate::failure::Failure;
 
@@ -53,6 +53,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    pub(super) const fn changes_something(&self) -> bool {
+        self.fix
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let facts = match &self.judge {
             Some(file) => {
@@ -83,14 +87,19 @@ impl Args {
                 .collect();
             findings = left;
         }
-        let answer = Answer { findings, fixed };
+        let sections = facts.sections.len();
+        let answer = Answer {
+            findings,
+            fixed,
+            sections,
+        };
         if self.json {
             outln!(
                 "{}",
                 serde_json::to_string_pretty(&answer).context("writing JSON")?
             );
         } else {
-            answer.print(&facts);
+            out!("{answer}");
         }
         Ok(if answer.findings.is_empty() {
             ExitCode::SUCCESS
@@ -125,57 +134,5 @@ impl Args {
             configuration::write(&self.config, Some(&before), text.as_bytes())?;
         }
         shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json)
-    }
-}
-
-#[derive(Serialize)]
-struct Answer {
-    findings: Vec<Finding>,
-    /// Were there before `--fix`.
-    fixed: Vec<Finding>,
-}
-
-impl Answer {
-    fn print(&self, facts: &Facts) {
-        for finding in &self.fixed {
-            outln!("fixed: {}", finding.what);
-        }
-        if self.findings.is_empty() {
-            match facts.sections.len() {
-                0 => outln!("no interface is configured and enabled: there is nothing to judge"),
-                1 => outln!("nothing found"),
-                n => outln!("nothing found on {n} interfaces"),
-            }
-        }
-        for Finding {
-            id,
-            interface,
-            what,
-            evidence,
-            remedy,
-            fix,
-        } in &self.findings
-        {
-            let about = interface
-                .as_ref()
-                .map(|name| format!("{name}: "))
-                .unwrap_or_default();
-            outln!("{about}{what} [{id}]");
-            evidence
-                .iter()
-                .for_each(|evidence| outln!("    seen: {evidence}"));
-            outln!("    do:   {remedy}");
-            match fix {
-                Some(Fix::Options(_, options)) => {
-                    let words: Vec<String> = options
-                        .iter()
-                        .map(|(option, value)| format!("option {option} '{value}'"))
-                        .collect();
-                    outln!("    --fix sets {}", words.join(", "));
-                }
-                Some(Fix::Start) => outln!("    --fix brings the configuration into force"),
-                None => {}
-            }
-        }
     }
 }

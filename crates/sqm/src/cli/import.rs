@@ -47,6 +47,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    pub(super) const fn changes_something(&self) -> bool {
+        self.write
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let files = self.files()?;
         let mut imported: Vec<Imported> = Vec::new();

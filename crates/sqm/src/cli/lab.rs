@@ -3,6 +3,8 @@
 use std::io::{BufRead, IsTerminal, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
@@ -11,6 +13,7 @@ use sqm_lab::{Clock, Line, Output, agent, home, keeper};
 
 use super::demo;
 use crate::failure::Failure;
+use crate::output;
 
 /// A virtual home network on a real kernel, to try settings in; needs no privileges.
 ///
@@ -100,6 +103,10 @@ impl From<ClockName> for Clock {
 }
 
 impl Args {
+    pub(super) const fn changes_something(&self) -> bool {
+        !matches!(self.command, Command::Lines)
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Up(network) => up(&network),
@@ -157,7 +164,25 @@ fn run(host: &str, argv: Vec<String>) -> Result<ExitCode, Failure> {
         argv,
         stdin: String::new(),
     };
-    print_output(&keeper::ask(&act)?)
+    match ask_for_reader(act)? {
+        Some(output) => print_output(&output),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What the lab answers; none if whoever reads standard output goes away meanwhile. The command then runs on in the lab.
+fn ask_for_reader(act: Act) -> Result<Option<Output>, Failure> {
+    const LOOK: Duration = Duration::from_millis(100);
+    let (answer, answered) = mpsc::channel();
+    std::thread::spawn(move || answer.send(keeper::ask(&act)));
+    loop {
+        match answered.recv_timeout(LOOK) {
+            Ok(output) => return Ok(Some(output?)),
+            Err(RecvTimeoutError::Timeout) if !output::is_lost() => {}
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("the lab was not asked").into()),
+        }
+    }
 }
 
 fn shell(host: &str) -> Result<ExitCode, Failure> {
@@ -166,7 +191,7 @@ fn shell(host: &str) -> Result<ExitCode, Failure> {
         if std::io::stdin().is_terminal() {
             out!("{host}# ");
         }
-        crate::output::stdout().flush()
+        output::stdout().flush()
     };
     prompt()?;
     let mut code = ExitCode::SUCCESS;
@@ -176,11 +201,13 @@ fn shell(host: &str) -> Result<ExitCode, Failure> {
             break;
         }
         let argv = vec!["sh".into(), "-c".into(), text];
-        code = print_output(&keeper::ask(&Act::Run {
+        let act = Act::Run {
             host: Some(host.clone()),
             argv,
             stdin: String::new(),
-        })?)?;
+        };
+        let Some(output) = ask_for_reader(act)? else { break };
+        code = print_output(&output)?;
         prompt()?;
     }
     Ok(code)
@@ -198,10 +225,11 @@ fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_output(output: &Output) -> Result<ExitCode, Failure> {
-    out!("{}", output.stdout);
-    err!("{}", output.stderr);
-    Ok(ExitCode::from(u8::try_from(output.code).unwrap_or(1)))
+fn print_output(said: &Output) -> Result<ExitCode, Failure> {
+    // As it is: it is the command's own, colours and all.
+    output::stdout().write_all(said.stdout.as_bytes())?;
+    let _ = std::io::stderr().write_all(said.stderr.as_bytes());
+    Ok(ExitCode::from(u8::try_from(said.code).unwrap_or(1)))
 }
 
 fn known(host: &str) -> Result<String, Failure> {

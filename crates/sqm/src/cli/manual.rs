@@ -1,6 +1,6 @@
 //! `sqm manual` and `sqm completions`: what packages ship, made from the command line's own description.
 
-use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,6 +10,8 @@ use clap_complete::Shell;
 
 use super::Cli;
 use crate::failure::Failure;
+use crate::output;
+use crate::written;
 
 /// Write the manual pages (sqm.8, sqm-start.8 and so on) into a folder.
 #[derive(clap::Args)]
@@ -51,7 +53,7 @@ fn write_pages(command: &Command, folder: &Path) -> Result<(), Failure> {
         .section("8")
         .render(&mut page)
         .context("writing a page")?;
-    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    written::write(&path, page)?;
     let shown = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
     command
         .get_subcommands()
@@ -61,12 +63,10 @@ fn write_pages(command: &Command, folder: &Path) -> Result<(), Failure> {
 
 impl Completions {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            "sqm",
-            &mut crate::output::stdout(),
-        );
+        // What makes it does not expect that it cannot write.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "sqm", &mut script);
+        output::stdout().write_all(&script)?;
         Ok(ExitCode::SUCCESS)
     }
 }

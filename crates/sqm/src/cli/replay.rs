@@ -3,7 +3,7 @@
 mod vector;
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,11 +15,13 @@ use sqm_core::profile::Profile;
 use sqm_core::units::Rate;
 
 use crate::failure::Failure;
+use crate::output;
 use crate::replay::capture::{Event, Replay, Request, replay};
 use crate::replay::picture;
 use crate::replay::queue::{Build, Shape};
 use crate::replay::report::{self, Report};
 use crate::replay::source::{Direction, Prefix};
+use crate::written;
 
 /// Send a capture through a queue in virtual time, and tell what would have happened to its packets
 ///
@@ -100,15 +102,10 @@ fn link_rate(text: &str) -> Result<Rate, String> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let result = if self.vector.is_empty() {
+        if self.vector.is_empty() {
             self.replay()
         } else {
             vector::run(&self.vector, self.events)
-        };
-        match result {
-            // Whoever reads has seen enough.
-            Err(failure) if is_closed_pipe(&failure) => Ok(ExitCode::SUCCESS),
-            result => result,
         }
     }
 
@@ -122,15 +119,24 @@ impl Args {
         } = self;
         let svg = svg.clone();
         let request = self.request()?;
-        let mut output = BufWriter::new(crate::output::stdout());
+        let mut output = BufWriter::new(output::stdout());
         let mut each = |event: &Event| match events {
             true => write_line(&mut output, &EventJson::from(event)),
             false => Ok(()),
         };
         let bar = progress(&request.capture);
-        let replay = replay(&request, &mut each, &mut |position| bar.set_position(position));
+        // The files that were asked for are wanted, whoever reads the report.
+        let is_for_files = svg.is_some() || request.out.is_some();
+        let mut progress = |position| {
+            bar.set_position(position);
+            is_for_files || !output::is_lost()
+        };
+        let replay = replay(&request, &mut each, &mut progress);
         bar.finish_and_clear();
-        let replay = replay?;
+        let Some(replay) = replay? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        output.flush()?;
         for warning in &replay.warnings {
             errln!("warning: {warning}");
         }
@@ -141,18 +147,17 @@ impl Args {
             }
         }
         if let Some(file) = svg {
-            fs::write(&file, picture::svg(&request, &replay))
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            written::write(&file, picture::svg(&request, &replay))?;
         }
         if json {
-            let report =
-                serde_json::to_string_pretty(&Report::new(&request, &replay)).context("writing JSON")?;
-            writeln!(output, "{report}").context("writing to standard output")?;
+            let report = Report::new(&request, &replay);
+            outln!(
+                "{}",
+                serde_json::to_string_pretty(&report).context("writing JSON")?
+            );
         } else if !events {
-            let text = report::text(&request, &replay, flows);
-            write!(output, "{text}").context("writing to standard output")?;
+            out!("{}", report::text(&request, &replay, flows));
         }
-        output.flush().context("writing to standard output")?;
         verdict(&request, &replay)
     }
 
@@ -238,14 +243,6 @@ impl From<&Event> for EventJson {
 fn write_line(output: &mut impl Write, line: &impl Serialize) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(line).context("writing JSON")?;
     line.push(b'\n');
-    output.write_all(&line).context("writing to standard output")?;
+    output.write_all(&line)?;
     Ok(())
-}
-
-fn is_closed_pipe(failure: &Failure) -> bool {
-    let Failure::Failed(error) = failure else {
-        return false;
-    };
-    let cause = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

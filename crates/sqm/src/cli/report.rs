@@ -18,9 +18,11 @@ use crate::daemon::{self, client};
 use crate::doctor::collect::collect;
 use crate::doctor::findings::diagnose;
 use crate::failure::Failure;
+use crate::printable::printable;
 use crate::queues::InterfaceStatus;
 use crate::rates;
 use crate::redact::redact;
+use crate::written;
 
 /// Write everything that a request for help needs into one text file, secrets removed.
 ///
@@ -47,13 +49,17 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    pub(super) fn is_printed(&self) -> bool {
+        self.out == Path::new("-")
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let report = redact(&self.report()?);
-        if self.out == Path::new("-") {
+        if self.is_printed() {
             out!("{report}");
             return Ok(ExitCode::SUCCESS);
         }
-        fs::write(&self.out, report).with_context(|| format!("cannot write {}", self.out.display()))?;
+        written::write(&self.out, printable(&report).as_bytes())?;
         outln!(
             "{}: read it, then attach it to your request for help",
             self.out.display()

@@ -20,6 +20,7 @@ use super::shape;
 use crate::configuration;
 use crate::doctor::collect::default_devices;
 use crate::failure::Failure;
+use crate::output;
 
 /// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
 ///
@@ -71,6 +72,10 @@ struct Wanted {
 }
 
 impl Args {
+    pub(super) const fn changes_something(&self) -> bool {
+        !self.dry_run
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if !self.dry_run {
             capability::require_privileges("sqm setup").map_err(shape::failure)?;
@@ -348,7 +353,11 @@ fn ask<T>(
             Some(proposal) => out!("{question} [{proposal}]: "),
             None => out!("{question}: "),
         }
-        crate::output::stdout().flush()?;
+        if output::stdout().flush().is_err() || output::is_lost() {
+            return Err(Failure::Usage(anyhow!(
+                "{question} is not given and cannot be asked, because standard output cannot be written: say {flag}"
+            )));
+        }
         let mut answer = String::new();
         if stdin.lock().read_line(&mut answer)? == 0 {
             return Err(Failure::Usage(anyhow!("no answer; nothing was done")));

@@ -8,7 +8,6 @@ mod sweep;
 mod table;
 mod web;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use sqm_measure::{Error, plot};
 
 use self::display::Display;
 use crate::failure::Failure;
+use crate::written;
 
 /// Latency while the line is full: uploads and downloads at once, with probes through all of it
 ///
@@ -197,7 +197,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if self.list {
             for (name, meaning) in TESTS {
-                writeln!(crate::output::stdout(), "{name:<22}{meaning}")?;
+                outln!("{name:<22}{meaning}");
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -364,12 +364,11 @@ impl Args {
     fn deliver(&self, result: &TestResult) -> Result<(), Failure> {
         let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
         if let Some(path) = &self.svg {
-            std::fs::write(path, plot::rrul(result))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            written::write(path, plot::rrul(result))?;
         }
         if let Some(path) = &self.png {
             let picture = crate::png::render(&plot::rrul(result))?;
-            std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+            written::write(path, picture)?;
         }
         if let Some(path) = &self.save {
             result.save(path)?;
@@ -377,17 +376,13 @@ impl Args {
         if let Some(path) = &self.json {
             let line = result.to_json() + "\n";
             if to_stdout {
-                crate::output::stdout()
-                    .write_all(line.as_bytes())
-                    .context("cannot write to standard output")?;
+                out!("{line}");
             } else {
-                std::fs::write(path, line).with_context(|| format!("cannot write {}", path.display()))?;
+                written::write(path, line)?;
             }
         }
         if !self.quiet && !to_stdout {
-            crate::output::stdout()
-                .write_all(table::figures(result).as_bytes())
-                .context("cannot write to standard output")?;
+            out!("{}", table::figures(result));
         }
         Ok(())
     }

@@ -163,6 +163,10 @@ struct Report {
 }
 
 impl Args {
+    pub(super) const fn changes_something(&self) -> bool {
+        self.write
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if self.guard {
             return guard::watch(&self.state_dir);
@@ -427,9 +431,7 @@ impl Args {
             .iter()
             .map(|(name, result)| Run { name, result })
             .collect();
-        let write = |path: &Path, text: &str| {
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-        };
+        let write = |path: &Path, text: &str| crate::written::write(path, text);
         if let Some(file) = &self.plot {
             write(file, &plot::ping_cdf(&runs))?;
         }

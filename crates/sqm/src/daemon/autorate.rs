@@ -13,6 +13,9 @@ mod prober;
 mod tap;
 mod traffic;
 
+#[cfg(fuzzing)]
+pub(crate) use passive::fuzz as fuzz_segments;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -202,7 +202,7 @@ impl Counted {
         match (self.stab, &self.cake) {
             (Some(overhead), _) => {
                 let cells = if self.stab_is_atm { "atm" } else { "none" };
-                (overhead + header, cells.to_owned())
+                (overhead.saturating_add(header), cells.to_owned())
             }
             (None, Some(framing)) => {
                 let cells = match framing.cells {

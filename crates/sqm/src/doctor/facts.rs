@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -83,8 +84,10 @@ pub(crate) struct FlowOffload {
 #[serde(default)]
 pub(crate) struct Processor {
     pub(crate) number: usize,
+    #[serde(deserialize_with = "percentage")]
     pub(crate) idle_percent: f64,
     /// Of the time: packets are handled there, in soft interrupts or in the kernel's threads for them.
+    #[serde(deserialize_with = "percentage")]
     pub(crate) packets_percent: f64,
     /// `performance`, `ondemand`; none where the clock does not change.
     pub(crate) governor: Option<String>,
@@ -92,4 +95,17 @@ pub(crate) struct Processor {
     pub(crate) squeezed: u64,
     /// Packets that were lost because too many waited for it (the same).
     pub(crate) overrun: u64,
+}
+
+/// A share of the time. Facts may come from anywhere, and what is judged by them is printed.
+fn percentage<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    if (0.0..=100.0).contains(&number) {
+        Ok(number)
+    } else {
+        Err(D::Error::invalid_value(
+            Unexpected::Float(number),
+            &"a percentage from 0 to 100",
+        ))
+    }
 }

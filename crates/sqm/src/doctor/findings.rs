@@ -412,8 +412,11 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
     let busy = facts.processors.iter().find(|processor| {
         processor.idle_percent < LEAST_IDLE_PERCENT && processor.packets_percent >= MOST_PACKETS_PERCENT
     })?;
-    let now = section.upload_now_kbit + section.download_now_kbit;
-    let wanted = section.upload_kbit.unwrap_or(0) + section.download_kbit.unwrap_or(0);
+    let now = section.upload_now_kbit.saturating_add(section.download_now_kbit);
+    let wanted = section
+        .upload_kbit
+        .unwrap_or(0)
+        .saturating_add(section.download_kbit.unwrap_or(0));
     // Nothing need wait in the queues: what a full processor cannot take is lost before it reaches them.
     if now == 0 {
         return None;

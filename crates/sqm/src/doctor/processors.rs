@@ -50,13 +50,21 @@ impl Look {
                     .collect();
                 // User, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are in user.
                 let at = |column: usize| spent.get(column).copied().unwrap_or(0);
-                let total: u64 = spent.iter().take(8).sum();
+                let total = spent
+                    .iter()
+                    .take(8)
+                    .fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
                 let percent = |ticks: u64| ticks as f64 * 100.0 / total.max(1) as f64;
                 let threads = threads.get(&number).copied().unwrap_or_default();
                 Some(Processor {
                     number,
-                    idle_percent: if total == 0 { 100.0 } else { percent(at(3) + at(4)) },
-                    packets_percent: percent(threads.of_napi + threads.of_ksoftirqd.max(at(6))).min(100.0),
+                    idle_percent: if total == 0 {
+                        100.0
+                    } else {
+                        percent(at(3).saturating_add(at(4)))
+                    },
+                    packets_percent: percent(threads.of_napi.saturating_add(threads.of_ksoftirqd.max(at(6))))
+                        .min(100.0),
                     governor: governor(number),
                     overrun: counted(number, 1),
                     squeezed: counted(number, 2),
@@ -80,11 +88,12 @@ impl Look {
                 .ticks
                 .saturating_sub(before.map_or(0, |before| before.ticks));
             let spent = spent.entry(thread.processor).or_default();
-            if thread.is_ksoftirqd {
-                spent.of_ksoftirqd += ticks;
+            let sum = if thread.is_ksoftirqd {
+                &mut spent.of_ksoftirqd
             } else {
-                spent.of_napi += ticks;
-            }
+                &mut spent.of_napi
+            };
+            *sum = sum.saturating_add(ticks);
         }
         spent
     }

@@ -64,12 +64,13 @@ pub(crate) struct Event {
     pub(crate) reason: Option<DropReason>,
 }
 
-/// Sends the capture through the queue. `each` hears of every packet as it leaves, `progress` of bytes read.
+/// Sends the capture through the queue. `each` hears of every packet as it leaves, `progress` of bytes read; if that answers that
+/// nobody wants the outcome, there is none.
 pub(crate) fn replay(
     request: &Request,
     each: &mut dyn FnMut(&Event) -> Result<(), Failure>,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Replay, Failure> {
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<Replay>, Failure> {
     if request.link.is_none() && !request.shape.is_shaped() {
         let error = anyhow!(
             "without a rate nothing would ever wait: give the device's own with --link, such as --link 20mbit"
@@ -113,8 +114,8 @@ pub(crate) fn replay(
         view,
     }) = arrival
     {
-        if number.is_multiple_of(1024) {
-            progress(source.position());
+        if number.is_multiple_of(1024) && !progress(source.position()) {
+            return Ok(None);
         }
         too_long += u64::from(frame.len() > mtu + MOST_TAGS);
         let FlowKey::Tuple(tuple) = view.key else {
@@ -157,7 +158,7 @@ pub(crate) fn replay(
             tally.both_ways
         ));
     }
-    Ok(Replay {
+    Ok(Some(Replay {
         tally,
         layout,
         skipped: source.skipped,
@@ -167,7 +168,7 @@ pub(crate) fn replay(
         start,
         warnings,
         damage,
-    })
+    }))
 }
 
 /// Bytes of VLAN tags that a device takes beyond its MTU.

@@ -1,6 +1,5 @@
 //! The packets that left, as a capture.
 
-use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
@@ -11,13 +10,12 @@ use sqm_core::units::Instant;
 
 use super::packet::Captured;
 use crate::failure::Failure;
+use crate::written::Written;
 
 /// A file that appears under its name when it is complete.
 pub(super) struct Output {
-    /// None once it is complete.
-    writer: Option<Writer<BufWriter<File>>>,
+    writer: Writer<BufWriter<Written>>,
     path: PathBuf,
-    partial: PathBuf,
 }
 
 impl Output {
@@ -35,45 +33,27 @@ impl Output {
             Some(extension) if extension == "pcapng" => Format::Pcapng,
             _ => Format::Pcap,
         };
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let file = File::create(&partial).with_context(|| format!("cannot write {}", partial.display()))?;
-        let writer = Writer::new(BufWriter::new(file), format)?;
         Ok(Self {
-            writer: Some(writer),
+            writer: Writer::new(BufWriter::new(Written::begin(path)?), format)?,
             path: path.to_owned(),
-            partial,
         })
     }
 
     pub(super) fn packet(&mut self, packet: &Captured, now: Instant) -> Result<(), Failure> {
-        let Some(writer) = &mut self.writer else {
-            return Ok(());
-        };
-        writer
+        self.writer
             .packet(now, packet.link, packet.len(), packet.frame.bytes())
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
-        let path = self.path.display();
-        let Some(writer) = self.writer.take() else {
-            return Ok(());
-        };
-        writer.finish().with_context(|| format!("cannot write {path}"))?;
-        fs::rename(&self.partial, &self.path).with_context(|| format!("cannot write {path}"))?;
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let why = || format!("cannot write {}", self.path.display());
+        let buffer = self.writer.finish().with_context(why)?;
+        let written = buffer
+            .into_inner()
+            .map_err(|error| error.into_error())
+            .with_context(why)?;
+        written.commit().with_context(why)?;
         Ok(())
-    }
-}
-
-/// What is not complete is not left behind.
-impl Drop for Output {
-    fn drop(&mut self) {
-        if self.writer.take().is_some() {
-            // Nobody is left to be told.
-            let _ = fs::remove_file(&self.partial);
-        }
     }
 }

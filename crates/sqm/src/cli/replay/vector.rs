@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::write_line;
 use crate::failure::Failure;
+use crate::output;
 use crate::replay::vector::{Deed, Vector, What};
 
 /// Plays each file and compares, or tells what happens in the one there is.
@@ -22,6 +23,9 @@ pub(super) fn run(files: &[PathBuf], events: bool) -> Result<ExitCode, Failure> 
     }
     let mut worst = Ok(ExitCode::SUCCESS);
     for file in files {
+        if output::is_lost() {
+            break;
+        }
         match compare(file) {
             Ok(0) => {}
             Ok(_) => worst = worst.map(|_| ExitCode::FAILURE),
@@ -67,7 +71,7 @@ fn compare(file: &Path) -> Result<usize, Failure> {
         dropped: outcome.deeds.len() - sent,
         mismatches: differences.len(),
     };
-    write_line(&mut crate::output::stdout(), &verdict)?;
+    outln!("{}", serde_json::to_string(&verdict).context("writing JSON")?);
     for difference in differences.iter().filter(|difference| difference.is_first) {
         errln!("{}: {difference}", vector.name);
     }
@@ -101,10 +105,10 @@ impl From<&Deed> for Event {
 }
 
 fn print_events(vector: &Vector) -> Result<ExitCode, Failure> {
-    let mut output = BufWriter::new(crate::output::stdout());
+    let mut output = BufWriter::new(output::stdout());
     for deed in &vector.run()?.deeds {
         write_line(&mut output, &Event::from(deed))?;
     }
-    output.flush().context("writing to standard output")?;
+    output.flush()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,8 @@
 //! `sqm test --rpm`: responsiveness against any server of the IETF's protocol.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use sqm_measure::client::{Progress, Stage};
 use sqm_measure::result::Direction;
 use sqm_measure::rpm::client::{self, Report, Server};
@@ -41,13 +39,13 @@ impl Args {
         if let Some(path) = &self.json {
             let line = serde_json::to_string(&report)? + "\n";
             if to_stdout {
-                crate::output::stdout().write_all(line.as_bytes())?;
+                out!("{line}");
             } else {
-                std::fs::write(path, line).with_context(|| format!("cannot write {}", path.display()))?;
+                crate::written::write(path, line)?;
             }
         }
         if !self.quiet && !to_stdout {
-            crate::output::stdout().write_all(figures(&report).as_bytes())?;
+            out!("{}", figures(&report));
         }
         Ok(ExitCode::SUCCESS)
     }

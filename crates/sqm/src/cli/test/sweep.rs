@@ -1,10 +1,8 @@
 //! `sqm test --sweep`: goodput at several packet sizes, and what it tells of the line's gross rate and overhead.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use serde::Serialize;
 use sqm_measure::client::{Outcome, Test};
 use sqm_measure::result::{Direction, Flow, Settings, TestResult};
@@ -62,14 +60,14 @@ impl Args {
         if let Some(path) = &self.json {
             let line = serde_json::json!({ "sweep": swept }).to_string() + "\n";
             if to_stdout {
-                crate::output::stdout().write_all(line.as_bytes())?;
+                out!("{line}");
             } else {
-                std::fs::write(path, line).with_context(|| format!("cannot write {}", path.display()))?;
+                crate::written::write(path, line)?;
             }
         }
         if !self.quiet && !to_stdout {
             for direction in &swept {
-                crate::output::stdout().write_all(table(direction).as_bytes())?;
+                out!("{}", table(direction));
             }
         }
         match swept.iter().find_map(|s| s.reason.as_ref()) {

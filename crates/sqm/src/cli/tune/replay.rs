@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::Serialize;
 use sqm_core::autorate::cake_autorate::CakeAutorate;
 use sqm_core::autorate::record::{Beginning, Row, Why};
@@ -105,7 +104,7 @@ impl ReplayArgs {
         }
         if let Some(path) = plot {
             let picture = comparison.picture(&self.replay).svg();
-            std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+            crate::written::write(path, picture)?;
         }
         let report = comparison.report(self);
         match json {

@@ -90,3 +90,29 @@ impl Passive {
         opened.ok()
     }
 }
+
+/// Any segments at all: each 96 bytes are one, the first of them say when and which way it passed.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    use super::flows::Segment;
+    /// What the tap sees of a segment, and its head here.
+    const PIECE: usize = 92 + 4;
+    let (mut flows, mut samples) = (Flows::default(), Vec::new());
+    let mut now = Instant(0);
+    for piece in bytes.chunks(PIECE) {
+        let Some((head, packet)) = piece.split_first_chunk::<4>() else {
+            break;
+        };
+        let [way, more @ ..] = *head;
+        let more = u64::from(more[0]) << 16 | u64::from(more[1]) << 8 | u64::from(more[2]);
+        // Up to 17 s, or 17 ms where a bit says so; time may stand, but does not go back.
+        now = Instant(now.0.saturating_add(more * if way & 2 == 0 { 1000 } else { 1 }));
+        let way = if way & 1 == 0 { Way::Leaving } else { Way::Arriving };
+        let mut packet = packet.to_vec();
+        match (Segment::of(&mut packet, way), way) {
+            (Some(segment), Way::Leaving) => flows.leaves(now, segment),
+            (Some(segment), Way::Arriving) => flows.arrives(now, segment, &mut samples),
+            (None, _) => {}
+        }
+    }
+}
