@@ -41,19 +41,16 @@ pub(crate) fn written_into<'a>(text: &'a [u8], held: &Held) -> Cow<'a, [u8]> {
     let Ok(mut document) = Document::parse_bytes(text) else {
         return Cow::Borrowed(text);
     };
-    for (interface, rates) in held {
-        let sections = document.sections();
-        let sections: Vec<usize> = sections
-            .iter()
-            .filter(|section| is_of(section, interface))
-            .map(|section| section.index)
-            .collect();
-        for section in sections {
-            for (option, rate) in [("download", rates.download), ("upload", rates.upload)] {
-                if let Some(rate) = rate {
-                    let is_set = document.set(section, option, &kbits(rate).to_string());
-                    debug_assert!(is_set, "the section is there");
-                }
+    let sections = document.sections();
+    let shaped = sections
+        .iter()
+        .filter_map(|section| Some((section.index, held.get(interface_of(section)?)?)));
+    let shaped: Vec<(usize, &Rates)> = shaped.collect();
+    for (section, rates) in shaped {
+        for (option, rate) in [("download", rates.download), ("upload", rates.upload)] {
+            if let Some(rate) = rate {
+                let is_set = document.set(section, option, &kbits(rate).to_string());
+                debug_assert!(is_set, "the section is there");
             }
         }
     }
@@ -66,14 +63,11 @@ fn kbits(rate: Rate) -> u64 {
 }
 
 /// Of an option that stands twice the last holds.
-fn is_of(section: &Section<'_>, interface: &str) -> bool {
-    let mut named = section
-        .settings
-        .iter()
-        .filter(|setting| setting.name == "interface");
-    named
-        .next_back()
-        .is_some_and(|setting| setting.value == interface)
+fn interface_of<'a>(section: &Section<'a>) -> Option<&'a str> {
+    let mut settings = section.settings.iter().rev();
+    settings
+        .find(|setting| setting.name == "interface")
+        .map(|setting| setting.value)
 }
 
 /// A configuration planned at the rates that the kernel holds, where autorate may have chosen them, and these rates. A

@@ -6,9 +6,11 @@
 mod assets;
 mod audit;
 mod compare;
+mod compute;
 mod config;
 mod describe;
 mod diagnose;
+mod difference;
 mod guard;
 mod history;
 mod live;

@@ -6,8 +6,9 @@ import { api, type Change, type Check } from '../api';
 /** Long enough not to ask for every letter, short enough to seem immediate. */
 const PAUSE_MS = 250;
 
-/** The verdict on these changes; null until there is one. `fresh` says whether it is of exactly these. */
-export function useCheck(changes: Change[]): { check: Check | null; fresh: boolean; error: unknown } {
+/** The verdict on these changes; null until there is one, and for readers (`changes` is null), whom the server does not answer.
+    `fresh` says whether it is of exactly these. */
+export function useCheck(changes: Change[] | null): { check: Check | null; fresh: boolean; error: unknown } {
     const wanted = JSON.stringify(changes);
     const [state, setState] = useState<{ check: Check | null; of: string; error: unknown }>({
         check: null,
@@ -17,6 +18,7 @@ export function useCheck(changes: Change[]): { check: Check | null; fresh: boole
     const latest = useRef(wanted);
     latest.current = wanted;
     useEffect(() => {
+        if (wanted === 'null') return;
         const timer = setTimeout(
             async () => {
                 try {

@@ -21,7 +21,10 @@ pub(super) struct Word {
 impl Word {
     /// What it says; `source` begins with the text that it was cut from.
     pub(super) fn text<'a>(&'a self, source: &'a str) -> &'a str {
-        self.joined.as_deref().unwrap_or(&source[self.plain.clone()])
+        match &self.joined {
+            Some(joined) => joined,
+            None => &source[self.plain.clone()],
+        }
     }
 
     fn join(&mut self, piece: Range<usize>, source: &str) {

@@ -36,12 +36,13 @@ pub(crate) fn collect(
     std::thread::sleep(look);
     let after = Moment::now(socket, links, plans, records);
     let document = uci::Document::parse_bytes(config).ok();
+    let written_sections = document.as_ref().map(uci::Document::sections);
     let mut sections = Vec::new();
     let mut missing = Vec::new();
     for plan in plans {
         let mut section = section(socket, links, plan)?;
-        if let Some(document) = &document {
-            (section.index, section.options) = written(document, &plan.interface);
+        if let Some(all) = &written_sections {
+            (section.index, section.options) = written(all, &plan.interface);
         }
         section.observe(plan, &before, &after, look);
         sections.push(section);
@@ -89,9 +90,8 @@ impl Moment {
 }
 
 /// The section's place in the file and its options.
-fn written(document: &uci::Document, interface: &str) -> (usize, BTreeMap<String, String>) {
+fn written(sections: &[uci::Section<'_>], interface: &str) -> (usize, BTreeMap<String, String>) {
     const ON: [&str; 5] = ["1", "on", "true", "yes", "enabled"];
-    let sections = document.sections();
     let found = sections.iter().find(|section| {
         let has = |name: &str, values: &[&str]| {
             section

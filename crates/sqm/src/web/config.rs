@@ -15,6 +15,8 @@ use sqm_plan::plan::Plan;
 use sqm_plan::uci::Document;
 
 use super::Site;
+use super::compute::compute;
+use super::difference::differences;
 use super::problem::{Handled, Problem};
 use super::status::{File, Unconfirmed};
 use crate::http::{json, present};
@@ -26,8 +28,8 @@ const MOST_CHANGES: usize = 1000;
 /// Letters of an option's name, and of its value.
 const MOST_NAME: usize = 64;
 const MOST_VALUE: usize = 4096;
-/// Lines that a difference is worked out for; two longer files differ as a whole.
-const MOST_LINES: usize = 2000;
+/// Plans that a check tells with their commands; a file may ask for more.
+const MOST_PLANS: usize = 64;
 
 /// Something about the text, found by the validator.
 #[derive(Clone, Debug, Serialize)]
@@ -194,15 +196,19 @@ impl From<Applied> for Done {
 
 pub(super) async fn get(site: &Arc<Site>) -> Handled {
     let file = read(site).await?;
-    let sections = Document::parse(&file.text).map_or_else(|_| Vec::new(), |document| sections(&document));
-    let config = Config {
-        file: file.file,
-        text: file.text,
-        revision: file.revision,
-        sections,
-        unconfirmed: file.unconfirmed,
-    };
-    Ok(json(StatusCode::OK, &config))
+    compute(move || {
+        let sections =
+            Document::parse(&file.text).map_or_else(|_| Vec::new(), |document| sections(&document));
+        let config = Config {
+            file: file.file,
+            text: file.text,
+            revision: file.revision,
+            sections,
+            unconfirmed: file.unconfirmed,
+        };
+        Ok(json(StatusCode::OK, &config))
+    })
+    .await
 }
 
 pub(super) async fn read(site: &Arc<Site>) -> Result<File, Problem> {
@@ -234,39 +240,37 @@ fn sections(document: &Document) -> Vec<Section> {
 /// What a text would mean; changes nothing.
 pub(super) async fn check(site: &Arc<Site>, candidate: Candidate) -> Handled {
     let file = read(site).await?;
-    let text = text_of(&file, candidate.text, candidate.changes)?;
-    let mut socket = Socket::open()
-        .map_err(|error| Problem::unavailable(format!("the kernel does not answer: {error}")))?;
-    let links = observe::links(&mut socket).unwrap_or_default();
-    let judged = sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name));
-    let document = Document::parse(&text).ok();
-    let findings = |found: &[Diagnostic]| -> Vec<Finding> {
-        found
-            .iter()
-            .map(|found| Finding::of(found, document.as_ref()))
-            .collect()
-    };
-    let (errors, warnings, plans) = match &judged {
-        Ok(loaded) => {
-            let plans = loaded
-                .plans
-                .iter()
-                .map(|plan| Planned::of(&mut socket, plan))
-                .collect();
-            (Vec::new(), findings(&loaded.warnings), plans)
-        }
-        Err(errors) => (findings(errors), Vec::new(), Vec::new()),
-    };
-    let check = Check {
-        ok: errors.is_empty(),
-        revision: file.revision,
-        text_diff: differences(&file.text, &text),
-        text,
-        errors,
-        warnings,
-        plans,
-    };
-    Ok(json(StatusCode::OK, &check))
+    compute(move || {
+        let text = text_of(&file, candidate.text, candidate.changes)?;
+        Ok(json(StatusCode::OK, &Check::of(file, text)?))
+    })
+    .await
+}
+
+impl Check {
+    fn of(file: File, text: String) -> Result<Self, Problem> {
+        let mut socket = Socket::open()
+            .map_err(|error| Problem::unavailable(format!("the kernel does not answer: {error}")))?;
+        let links = observe::links(&mut socket).unwrap_or_default();
+        let judged = sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name));
+        let (errors, warnings, plans) = match &judged {
+            Ok(loaded) => {
+                let plans = loaded.plans.iter().take(MOST_PLANS);
+                let plans = plans.map(|plan| Planned::of(&mut socket, plan)).collect();
+                (Vec::new(), findings(&text, &loaded.warnings), plans)
+            }
+            Err(errors) => (findings(&text, errors), Vec::new(), Vec::new()),
+        };
+        Ok(Self {
+            ok: errors.is_empty(),
+            revision: file.revision,
+            text_diff: differences(&file.text, &text),
+            text,
+            errors,
+            warnings,
+            plans,
+        })
+    }
 }
 
 /// Writes it and brings it into force.
@@ -287,14 +291,6 @@ pub(super) async fn write(
     if !revision::is_one(known) {
         return Err(Problem::bad_request("revision is none; GET /config tells it"));
     }
-    if changes
-        .as_ref()
-        .is_some_and(|changes| changes.len() > MOST_CHANGES)
-    {
-        return Err(Problem::bad_request(format!(
-            "at most {MOST_CHANGES} changes at once"
-        )));
-    }
     if confirm_seconds > 600 {
         return Err(Problem::bad_request(
             "a confirmation is awaited for at most 600 seconds",
@@ -305,19 +301,18 @@ pub(super) async fn write(
         let message = "somebody else has written the configuration since it was read; nothing was changed";
         return Err(Problem::conflict("conflict", message).with_revision(Some(file.revision)));
     }
-    let text = text_of(&file, text, changes)?;
-    let links = links();
-    if let Err(errors) = sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name)) {
-        let document = Document::parse(&text).ok();
-        let findings = errors
-            .iter()
-            .map(|error| Finding::of(error, document.as_ref()))
-            .collect();
-        return Err(Problem::invalid(
-            "the configuration has errors; nothing was changed",
-            findings,
-        ));
-    }
+    let text = compute(move || {
+        let text = text_of(&file, text, changes)?;
+        let links = links();
+        match sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name)) {
+            Ok(_) => Ok(text),
+            Err(errors) => Err(Problem::invalid(
+                "the configuration has errors; nothing was changed",
+                findings(&text, &errors),
+            )),
+        }
+    })
+    .await?;
     let body = value!({"text": text, "revision": known, "confirm_seconds": confirm_seconds});
     let applied: Applied = site.daemon.send(Method::PUT, "/v1/configuration", &body).await?;
     Ok(applied.into())
@@ -350,6 +345,14 @@ fn links() -> Vec<Link> {
 
 /// The text that is given, or the file's with changes.
 fn text_of(file: &File, text: Option<String>, changes: Option<Vec<Change>>) -> Result<String, Problem> {
+    if changes
+        .as_ref()
+        .is_some_and(|changes| changes.len() > MOST_CHANGES)
+    {
+        return Err(Problem::bad_request(format!(
+            "at most {MOST_CHANGES} changes at once"
+        )));
+    }
     let text = match (text, changes) {
         (Some(_), Some(_)) => return Err(Problem::bad_request("give the whole text or changes, not both")),
         (Some(text), None) => text,
@@ -373,7 +376,7 @@ fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
     })?;
     let mut removed = Vec::new();
     for change in changes {
-        let count = document.sections().len();
+        let count = document.section_count();
         if change.section == count && !change.remove {
             // A word that is always one.
             let _ = document.add("queue");
@@ -421,30 +424,19 @@ fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
     Ok(document.to_string())
 }
 
-impl Finding {
-    fn of(found: &Diagnostic, document: Option<&Document>) -> Self {
-        let Diagnostic {
-            line,
-            option,
-            message,
-            suggestion,
-            ..
-        } = found;
-        let section = document.and_then(|document| {
-            let before = document
-                .sections()
-                .into_iter()
-                .take_while(|section| section.line <= *line);
-            before.last().map(|section| section.index)
-        });
-        Self {
-            line: *line,
-            section,
-            option: option.clone(),
-            message: message.clone(),
-            suggestion: suggestion.clone(),
-        }
-    }
+/// With the section that each is about.
+fn findings(text: &str, found: &[Diagnostic]) -> Vec<Finding> {
+    let document = Document::parse(text).ok();
+    let sections = document.iter().flat_map(Document::sections);
+    let lines: Vec<usize> = sections.map(|section| section.line).collect();
+    let finding = |found: &Diagnostic| Finding {
+        line: found.line,
+        section: lines.partition_point(|line| *line <= found.line).checked_sub(1),
+        option: found.option.clone(),
+        message: found.message.clone(),
+        suggestion: found.suggestion.clone(),
+    };
+    found.iter().map(finding).collect()
 }
 
 impl Planned {
@@ -470,62 +462,9 @@ impl Planned {
     }
 }
 
-/// Lines of both texts: those that stay begin with a blank, those that go with `-`, those that come with `+`. Empty if
-/// nothing changes.
-fn differences(before: &str, after: &str) -> Vec<String> {
-    if revision::of(before.as_bytes()) == revision::of(after.as_bytes()) {
-        return Vec::new();
-    }
-    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let mut told = Vec::new();
-    if before.len().max(after.len()) > MOST_LINES {
-        told.extend(before.iter().map(|line| format!("-{line}")));
-        told.extend(after.iter().map(|line| format!("+{line}")));
-        return told;
-    }
-    // The longest common sequence of lines, by its length from each place on.
-    let width = after.len() + 1;
-    let mut longest = vec![0_u16; (before.len() + 1) * width];
-    for old in (0..before.len()).rev() {
-        for new in (0..after.len()).rev() {
-            longest[old * width + new] = if before[old] == after[new] {
-                longest[(old + 1) * width + new + 1] + 1
-            } else {
-                longest[(old + 1) * width + new].max(longest[old * width + new + 1])
-            };
-        }
-    }
-    let (mut old, mut new) = (0, 0);
-    while old < before.len() || new < after.len() {
-        if old < before.len() && new < after.len() && before[old] == after[new] {
-            told.push(format!(" {}", before[old]));
-            (old, new) = (old + 1, new + 1);
-        } else if new == after.len()
-            || old < before.len() && longest[(old + 1) * width + new] >= longest[old * width + new + 1]
-        {
-            told.push(format!("-{}", before[old]));
-            old += 1;
-        } else {
-            told.push(format!("+{}", after[new]));
-            new += 1;
-        }
-    }
-    told
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn differences_are_the_fewest_lines() {
-        assert_eq!(differences("a\nb\n", "a\nb\n"), Vec::<String>::new());
-        assert_eq!(differences("a\nb\nc\n", "a\nx\nc\n"), [" a", "-b", "+x", " c"]);
-        assert_eq!(differences("", "a\n"), ["+a"]);
-        assert_eq!(differences("a\nb", "b\nc"), ["-a", " b", "+c"]);
-        let long = "x\n".repeat(MOST_LINES + 1);
-        assert_eq!(differences(&long, "x\n").len(), MOST_LINES + 2);
-    }
 
     #[test]
     fn changes_touch_what_they_name() {

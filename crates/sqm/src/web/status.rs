@@ -1,5 +1,6 @@
 //! Whether it works: what the daemon says of each interface, and what its queues do.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -197,33 +198,38 @@ pub(super) async fn known(site: &Site) -> Arc<[Known]> {
         Some(_) => site.daemon.get("/v1/configuration").await.ok(),
         None => None,
     };
-    let known: Arc<[Known]> =
-        told.map_or_else(|| Arc::from([]), |told| known_of(&told, file.as_ref()).into());
+    let known: Arc<[Known]> = match told {
+        None => Arc::from([]),
+        Some(told) => {
+            let known = tokio::task::spawn_blocking(move || known_of(&told, file.as_ref()));
+            known.await.unwrap_or_default().into()
+        }
+    };
     *memory.lock().expect("no holder of this lock panics") = Some((Instant::now(), Arc::clone(&known)));
     known
 }
 
 fn known_of(told: &Told, file: Option<&File>) -> Vec<Known> {
     let document = file.and_then(|file| Document::parse(&file.text).ok());
-    let faces_lan = |interface: &str| {
-        document.as_ref().is_some_and(|document| {
-            document.sections().iter().any(|section| {
-                let says = |name: &str, value: &str| {
-                    section
-                        .settings
-                        .iter()
-                        .any(|setting| setting.name == name && setting.value.eq_ignore_ascii_case(value))
-                };
-                says("interface", interface) && says("facing", "lan")
-            })
+    let sections = document.iter().flat_map(Document::sections);
+    let facing_lan: BTreeSet<&str> = sections
+        .filter_map(|section| {
+            let last = |name: &str| {
+                let mut settings = section.settings.iter().rev();
+                settings
+                    .find(|setting| setting.name == name)
+                    .map(|setting| setting.value)
+            };
+            last("facing").filter(|facing| facing.eq_ignore_ascii_case("lan"))?;
+            last("interface")
         })
-    };
+        .collect();
     told.interfaces
         .iter()
         .map(|interface| Known {
             interface: interface.interface.clone(),
             state: interface.state.clone(),
-            faces_lan: faces_lan(&interface.interface),
+            faces_lan: facing_lan.contains(interface.interface.as_str()),
             ..Known::default()
         })
         .collect()

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::Site;
 use super::compare;
+use super::compute::compute;
 use super::config::{self, Change, Done};
 use super::live::{COMMENT, SILENCE};
 use super::problem::{Handled, Problem};
@@ -104,12 +105,16 @@ pub(super) async fn accept(site: &Arc<Site>, accept: Accept) -> Result<Done, Pro
         ));
     };
     let file = config::read(site).await?;
-    let section = section_of(&file.text, interface).ok_or_else(|| {
-        Problem::conflict(
-            "conflict",
-            format!("the configuration has no section for {interface} any more"),
-        )
-    })?;
+    let interface = interface.to_owned();
+    let section = compute(move || {
+        section_of(&file.text, &interface).ok_or_else(|| {
+            Problem::conflict(
+                "conflict",
+                format!("the configuration has no section for {interface} any more"),
+            )
+        })
+    })
+    .await?;
     let changes = changes(section, [download, upload], result);
     let confirm_seconds = accept.confirm_seconds.unwrap_or(60);
     config::write(site, &accept.revision, None, Some(changes), confirm_seconds).await

@@ -419,7 +419,7 @@ pub(crate) fn tls_greeting(port: u16) -> Vec<u8> {
     greeting
 }
 
-fn connect(port: u16) -> TcpStream {
+pub(crate) fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
