@@ -1,6 +1,8 @@
 //! A lock that only the same user can hold.
 
 use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Held until it is dropped, or the process ends.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -49,6 +51,15 @@ impl Lock {
         opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
     }
 
+    /// The same lock for a process that is started: it is held until that one ends, too.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many open files.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        Ok(self.file.try_clone()?.into())
+    }
+
     pub(crate) fn take_within(place: &Place, patience: Option<Duration>) -> Result<Option<Self>, Error> {
         let (file, is_read_only) = match place.open(OFlags::RDWR | OFlags::CREATE, PRIVATE) {
             // A lock that is there can be held on a file system that is read-only, too.
@@ -62,17 +73,24 @@ impl Lock {
         }
         let Some(patience) = patience else {
             flock(&file, FlockOperation::LockExclusive).map_err(fail(&place.path, "lock"))?;
-            return Ok(Some(Self { _file: file }));
+            return Ok(Some(Self { file }));
         };
         let began = Instant::now();
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Self { _file: file })),
+                Ok(()) => return Ok(Some(Self { file })),
                 Err(Errno::WOULDBLOCK) if began.elapsed() >= patience => return Ok(None),
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
                 Err(errno) => return Err(fail(&place.path, "lock")(errno)),
             }
         }
+    }
+}
+
+/// What another process shared.
+impl From<OwnedFd> for Lock {
+    fn from(shared: OwnedFd) -> Self {
+        Self { file: shared.into() }
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -31,7 +32,7 @@ const RECORD_MODE: u32 = 0o644;
 pub struct Store {
     directory: PathBuf,
     /// Held until the store is dropped: two programs must not change the same queues at once. None where no process can hold it.
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
     /// Where a record goes that cannot be written, unless that is an error.
     memory: Memory,
     is_strict: bool,
@@ -141,7 +142,7 @@ impl Store {
         let lock = take(directory, None, &mut memory.lock().notes)?;
         Ok(Self {
             directory: directory.to_owned(),
-            _lock: lock,
+            lock,
             memory,
             is_strict: true,
         })
@@ -150,6 +151,30 @@ impl Store {
     /// What there is to tell since the last call: damaged files that were put aside.
     pub fn take_notes(&self) -> Vec<String> {
         self.memory.take_notes()
+    }
+
+    /// The lock for another process: nobody else holds these files until that process ends, too. It takes over if this one is
+    /// killed. None where no process can hold the lock.
+    pub fn share_lock(&self) -> io::Result<Option<OwnedFd>> {
+        self.lock.as_ref().map(Lock::share).transpose()
+    }
+
+    /// The state files in the hands of a process that was given [`Store::share_lock`].
+    pub fn with_lock(directory: &Path, lock: OwnedFd) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            lock: Some(Lock::from(lock)),
+            memory: Memory::default(),
+            is_strict: true,
+        }
+    }
+
+    /// Whether there is a record of an interface, though it may be damaged.
+    pub fn has(&self, interface: &str) -> bool {
+        match self.memory.get(interface) {
+            Some(record) => record.is_some(),
+            None => path(&self.directory, interface).symlink_metadata().is_ok(),
+        }
     }
 
     /// The record of an interface, if it is shaped. A damaged one is put aside; one that knows nothing stands for it.
@@ -266,7 +291,7 @@ impl Memory {
         }
         Ok(Some(Store {
             directory: directory.to_owned(),
-            _lock: lock,
+            lock,
             memory: self.clone(),
             is_strict: false,
         }))

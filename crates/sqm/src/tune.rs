@@ -3,11 +3,12 @@
 //! [`search`] and [`lowering`] decide and know nothing of the machine. [`line`] changes the shaper's rates under a running
 //! [`load`] in one direction and looks at the latency, and [`carried`] tells the line's rate from that; [`verify`] does so with all
 //! directions full. [`overhead`] asks how the line frames packets; [`shaper`] is the configured shaper and the way back,
-//! which [`guard`] takes if we cannot; [`server`] is who loads the line.
+//! which [`guard`] takes if we cannot; [`server`] is who loads the line. [`limit`] ends all of it in time, whatever the server does.
 
 mod carried;
 pub(crate) mod framing;
 pub(crate) mod guard;
+pub(crate) mod limit;
 pub(crate) mod line;
 pub(crate) mod load;
 mod lowering;

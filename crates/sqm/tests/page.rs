@@ -21,7 +21,9 @@ fn laborious() -> [(Value, u16); 5] {
     let change = |at: usize| json!({"section": at + 1, "option": "interface", "value": format!("e{at}")});
     let changes: Vec<Value> = (0..4000).map(change).collect();
     let disabled = "config queue\n\toption interface 'eth0'\n".repeat(3000);
-    let misspelt: String = (0..4500).map(|at| format!("\toption interface{at} 'a'\n")).collect();
+    let misspelt: String = (0..4500)
+        .map(|at| format!("\toption interface{at} 'a'\n"))
+        .collect();
     let enabled: String = (0..1000)
         .map(|at| {
             format!(
@@ -54,7 +56,11 @@ fn a_laborious_check_holds_nobody_up_and_its_answer_is_small() {
                 Err(_) => served += usize::from(site.get("/session").code == 200),
             }
         };
-        assert!(answer.contains(&format!("HTTP/1.1 {code}")), "{}", &answer[..answer.len().min(300)]);
+        assert!(
+            answer.contains(&format!("HTTP/1.1 {code}")),
+            "{}",
+            &answer[..answer.len().min(300)]
+        );
         assert!(answer.len() < 1 << 20, "{} bytes", answer.len());
         assert!(served > 0, "nobody else was answered meanwhile");
     }

@@ -22,12 +22,13 @@ use super::test::read_secret;
 use crate::failure::Failure;
 use crate::tune::framing::{Loaded, rate};
 use crate::tune::guard;
+use crate::tune::limit;
 use crate::tune::line::{self, Found, Plan as SearchPlan};
 use crate::tune::load::Load;
 use crate::tune::overhead::{self, Overhead};
 use crate::tune::search::NO_BLOAT_MS;
 use crate::tune::server::Server;
-use crate::tune::shaper::Shaper;
+use crate::tune::shaper::{Lent, Shaper};
 use crate::tune::verify::{Rates, Verification, Verified};
 use crate::tune::{Log, Step, Trouble};
 
@@ -162,6 +163,13 @@ struct Report {
     steps: Vec<Step>,
 }
 
+/// What a search has come to.
+struct Tuned {
+    report: Report,
+    /// The measurements, if they are to be kept.
+    results: Vec<(String, TestResult)>,
+}
+
 impl Args {
     pub(super) const fn changes_something(&self) -> bool {
         self.write
@@ -178,19 +186,32 @@ impl Args {
         capability::require_privileges("sqm tune").map_err(failure)?;
         let (place, interface) = self.places()?;
         self.check_options(place)?;
-        let mut shaper = Shaper::open(&self.config, interface, &self.state_dir)?;
+        let lent = Lent::new(Shaper::open(&self.config, interface, &self.state_dir)?);
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, stop.clone()).context("cannot listen for signals")?;
         }
-        let server = self.find(place)?;
-        let tuned = self.tune(&server, &mut shaper, &stop);
-        let keep = self.write && tuned.as_ref().is_ok_and(Report::has_rates);
-        if !keep {
+        let args = Arc::new(self);
+        let (its, shaper, its_stop) = (Arc::clone(&args), lent.clone(), Arc::clone(&stop));
+        let tuned = limit::run(&stop, move || its.tune(&shaper, &its_stop));
+        // Whatever becomes of the search, it changes nothing from here on.
+        let shaper = lent.take_back().ok_or_else(|| {
+            Failure::Failed(anyhow!(
+                "the kernel does not answer; the shaping from before comes back when it does"
+            ))
+        })?;
+        args.conclude(tuned, shaper)
+    }
+
+    /// Puts the shaping from before back, or the new rates into force, and says what was found.
+    fn conclude(&self, tuned: Result<Tuned, Failure>, mut shaper: Shaper) -> Result<ExitCode, Failure> {
+        let is_to_stay = self.write && tuned.as_ref().is_ok_and(|tuned| tuned.report.has_rates());
+        if !is_to_stay {
             shaper.undo()?;
         }
-        let mut report = tuned?;
-        if keep {
+        let Tuned { mut report, results } = tuned?;
+        self.keep(&results, &report)?;
+        if is_to_stay {
             let found = |direction, kbit| report.found(direction).map(|_| Rate::from_kbits_per_sec(kbit));
             shaper.write((
                 found(Direction::Down, report.download_kbit),
@@ -201,7 +222,7 @@ impl Args {
         if self.json {
             outln!("{}", serde_json::to_string(&report)?);
         } else {
-            out!("{}", text(&report, &self));
+            out!("{}", text(&report, self));
         }
         if report.has_rates() || report.needs_none() {
             return Ok(ExitCode::SUCCESS);
@@ -279,7 +300,9 @@ impl Args {
         Ok(found.with(self.upload_url.as_deref(), self.reflector.as_deref()))
     }
 
-    fn tune(&self, server: &Server, shaper: &mut Shaper, stop: &AtomicBool) -> Result<Report, Failure> {
+    fn tune(&self, shaper: &Lent, stop: &AtomicBool) -> Result<Tuned, Failure> {
+        let mut log = Log::new();
+        let server = &self.find(self.places()?.0)?;
         let directions = server.directions();
         let flows = |direction| if directions.contains(&direction) { FLOWS } else { 0 };
         let mut settings = Settings {
@@ -290,21 +313,27 @@ impl Args {
         if !has_cubic() {
             settings.congestion = None;
         }
-        let mut log = Log::new();
         let (mut found, mut loads) = (Vec::new(), Vec::new());
         let mut not_told = server.not_told();
         for untold in &not_told {
             log.say(None, format!("not told by such a server: {untold}"));
         }
-        shaper.lift(&directions)?;
+        shaper.with(|shaper| shaper.lift(&directions))?;
+        let framing = || shaper.with(|shaper| Ok::<_, Failure>(shaper.framing()));
         let overhead = match server {
-            Server::Own(target) if !self.quick => overhead::check(target, shaper.framing(), stop, &mut log),
+            Server::Own(target) if !self.quick => overhead::check(target, framing()?, stop, &mut log),
             _ => None,
         };
         if let Some(overhead) = &overhead {
-            shaper.set_options(&overhead.options)?;
+            shaper.with(|shaper| shaper.set_options(&overhead.options))?;
         }
-        let (interface, framing) = (shaper.interface().to_owned(), shaper.framing());
+        let framing = framing()?;
+        let (interface, configured) = shaper.with(|shaper| {
+            let configured = |direction| shaper.configured(direction);
+            let configured = [configured(Direction::Down), configured(Direction::Up)];
+            Ok::<_, Failure>((shaper.interface().to_owned(), configured))
+        })?;
+        let set = |direction, mbit| shaper.with(|shaper| shaper.set(direction, mbit));
         for direction in directions.iter().copied() {
             let plan = SearchPlan {
                 server,
@@ -316,9 +345,9 @@ impl Args {
                 stop,
             };
             let (one, load) = plan
-                .run(&mut |rate| shaper.set(direction, rate), &mut log)
+                .run(&mut |rate| set(direction, rate), &mut log)
                 .map_err(for_user)?;
-            shaper.set(direction, one.rate_mbit)?;
+            set(direction, one.rate_mbit)?;
             found.push(one);
             loads.push((direction, load));
         }
@@ -332,7 +361,7 @@ impl Args {
             up: shaped(Direction::Up),
         };
         let floor_ms = framing.floor_ms(loaded);
-        if let (Some(down), None, Some(up)) = (loaded.down, loaded.up, shaper.configured(Direction::Up))
+        if let (Some(down), None, Some(up)) = (loaded.down, loaded.up, configured[1])
             && let Some(narrow) = framing.too_narrow_for_acknowledgements(down, up)
         {
             log.say(Some(Direction::Up), narrow.clone());
@@ -351,13 +380,11 @@ impl Args {
                 ),
             );
         }
-        let kept = |direction| match of(direction) {
+        let kept = |(direction, configured): (Direction, Option<Rate>)| match of(direction) {
             Some(_) => 0,
-            None => shaper
-                .configured(direction)
-                .map_or(0, |rate| rate.bits_per_sec() / 1000),
+            None => configured.map_or(0, |rate| rate.bits_per_sec() / 1000),
         };
-        let kept = [Direction::Down, Direction::Up].map(kept);
+        let kept = [(Direction::Down, configured[0]), (Direction::Up, configured[1])].map(kept);
         let mut report = Report {
             interface: interface.clone(),
             target_ms: self.target,
@@ -389,7 +416,7 @@ impl Args {
             };
             let mut shape = |rates: Rates| {
                 let mut searched = directions.iter();
-                searched.try_for_each(|direction| shaper.set(*direction, rates.of(*direction)))
+                searched.try_for_each(|direction| set(*direction, rates.of(*direction)))
             };
             let proof = verification.run(rates, &mut shape, &mut log).map_err(for_user)?;
             for found in &report.found {
@@ -405,28 +432,18 @@ impl Args {
             after = Some(proof.result);
         }
         report.steps = log.into_steps();
-        self.keep(loads, after, &report)?;
-        Ok(report)
+        let results = match self.out.is_none() && self.plot.is_none() {
+            true => Vec::new(),
+            false => results(loads, after),
+        };
+        Ok(Tuned { report, results })
     }
 
     /// Writes what was asked for: results, pictures and the report.
-    fn keep(
-        &self,
-        loads: Vec<(Direction, Load)>,
-        after: Option<TestResult>,
-        report: &Report,
-    ) -> Result<(), Failure> {
+    fn keep(&self, results: &[(String, TestResult)], report: &Report) -> Result<(), Failure> {
         if self.out.is_none() && self.plot.is_none() {
             return Ok(());
         }
-        let unshaped = loads.into_iter().filter_map(|(direction, load)| {
-            Some((
-                format!("before-{}", direction.word()),
-                line::without_shaper(load, direction)?,
-            ))
-        });
-        let mut results: Vec<(String, TestResult)> = unshaped.collect();
-        results.extend(after.map(|after| ("after".to_owned(), after)));
         let runs: Vec<Run<'_>> = results
             .iter()
             .map(|(name, result)| Run { name, result })
@@ -437,7 +454,7 @@ impl Args {
         }
         if let Some(folder) = &self.out {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-            for (name, result) in &results {
+            for (name, result) in results {
                 result.save(&folder.join(format!("{name}.flent.gz")))?;
                 write(&folder.join(format!("{name}.svg")), &plot::rrul(result))?;
             }
@@ -467,6 +484,19 @@ impl Report {
     fn needs_none(&self) -> bool {
         self.found.iter().all(|found| found.bloat_ms <= NO_BLOAT_MS)
     }
+}
+
+/// The line without a shaper, and as it is tuned.
+fn results(loads: Vec<(Direction, Load)>, after: Option<TestResult>) -> Vec<(String, TestResult)> {
+    let unshaped = loads.into_iter().filter_map(|(direction, load)| {
+        Some((
+            format!("before-{}", direction.word()),
+            line::without_shaper(load, direction)?,
+        ))
+    });
+    unshaped
+        .chain(after.map(|after| ("after".to_owned(), after)))
+        .collect()
 }
 
 fn has_cubic() -> bool {

@@ -2,8 +2,12 @@
 //!
 //! A process of its own hears the way back before anything is changed, and waits for the end of the pipe on which it heard it. That
 //! end comes with tune's, however it ends. Only if tune has said that everything is done, nothing is left to do.
+//!
+//! The guard holds tune's lock of the state together with tune. When tune is killed the lock passes to the guard without a gap:
+//! the daemon, or `sqm stop`, cannot come in between, and waits until the shaping from before is back.
 
 use std::io::{self, BufRead, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -30,13 +34,15 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts it.
-    pub(crate) fn start(state_dir: &Path) -> anyhow::Result<Self> {
+    /// Starts it, and shares the lock of the state with it.
+    pub(crate) fn start(state_dir: &Path, store: &Store) -> anyhow::Result<Self> {
+        let lock = store.share_lock().context("cannot share the lock of the state")?;
         let mut process = Command::new(PROGRAM)
             .args(["tune", "--guard", "--state-dir"])
             .arg(state_dir)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            // It prints nothing there.
+            .stdout(lock.map_or_else(Stdio::null, Stdio::from))
             // What ends tune by its terminal does not end its guard.
             .process_group(0)
             .spawn()
@@ -78,7 +84,8 @@ pub(crate) fn watch(state_dir: &Path) -> Result<ExitCode, Failure> {
     let Some(way_back) = way_back else {
         return Ok(ExitCode::SUCCESS);
     };
-    let store = Store::open(state_dir).map_err(failure)?;
+    let lock = io::stdout().as_fd().try_clone_to_owned();
+    let store = Store::with_lock(state_dir, lock.context("cannot take over the lock of the state")?);
     let mut socket = Socket::open().context("cannot open a netlink socket")?;
     way_back.undo(&mut socket, &store).map_err(failure)?;
     Err(Failure::Failed(anyhow!(

@@ -20,6 +20,16 @@ use super::server::Server;
 const LONGEST: Duration = Duration::from_secs(60);
 /// A test that says nothing for so long is lost.
 const SILENCE: Duration = Duration::from_secs(15);
+/// How often signals are looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
+/// Words of the load that wait to be looked at: it has a few each second.
+const MOST_PROGRESS: usize = 1024;
+/// A load whose flows are told to end is over after so long, whatever it says.
+const OVER: Duration = Duration::from_secs(10);
+/// What a failed load says of the reason is waited for so long.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What the server has to tell of a load that has ended is waited for so long.
+const RESULTS: Duration = Duration::from_secs(15);
 /// Fewer round trips have no median worth the name. Who is asked less often than `sqm serve` is looked at for longer, up to so
 /// often the time.
 const ENOUGH: usize = 20;
@@ -47,21 +57,25 @@ impl Loading<'_> {
         see: impl FnOnce(&View<'_>) -> Result<T, Trouble>,
     ) -> Result<(T, Load), Trouble> {
         let end = Arc::new(AtomicBool::new(false));
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(MOST_PROGRESS);
+        let (tell, outcome) = mpsc::channel();
         let (theirs, server, title) = (end.clone(), self.server.clone(), self.title);
         let settings = Settings {
             load_ms: LONGEST.as_millis() as u64,
             after_ms: 0,
             ..self.settings.clone()
         };
-        let load = thread::spawn(move || {
+        // Never joined: a load that does not end is left behind.
+        thread::spawn(move || {
             let hooks = Hooks {
-                progress: &mut |progress| drop(sender.send(progress.clone())),
+                // What nobody looks at in time is lost.
+                progress: &mut |progress| drop(sender.try_send(progress.clone())),
                 stop: &theirs,
                 readings: None,
             };
-            server.load(settings, title, hooks)
+            drop(tell.send(server.load(settings, title, hooks)));
         });
+        let load = Load(outcome);
         let view = View::new(receiver, &self);
         let seen = see(&view);
         end.store(true, Ordering::Release);
@@ -69,16 +83,16 @@ impl Loading<'_> {
             Ok(seen) => {
                 // The flows have ended then. What the server has to tell of them may come later.
                 view.until_over();
-                Ok((seen, Load(load)))
+                Ok((seen, load))
             }
             // The load's own words say more than that it fell silent.
-            Err(Trouble::Measuring(error)) => Err(Trouble::Measuring(match load.join() {
-                Ok(Err(own)) => own,
-                Ok(Ok(outcome)) => outcome.trouble.unwrap_or(error),
-                Err(_) => error,
+            Err(Trouble::Measuring(error)) => Err(Trouble::Measuring(match load.ends_within(LAST_WORDS) {
+                Some(Err(own)) => own,
+                Some(Ok(outcome)) => outcome.trouble.unwrap_or(error),
+                None => error,
             })),
             Err(trouble) => {
-                drop(load.join());
+                drop(load.ends_within(LAST_WORDS));
                 Err(trouble)
             }
         }
@@ -86,12 +100,16 @@ impl Loading<'_> {
 }
 
 /// A load that has ended, but for what the server has to tell of it.
-pub(crate) struct Load(thread::JoinHandle<Result<Outcome, Error>>);
+pub(crate) struct Load(Receiver<Result<Outcome, Error>>);
 
 impl Load {
+    fn ends_within(&self, patience: Duration) -> Option<Result<Outcome, Error>> {
+        self.0.recv_timeout(patience).ok()
+    }
+
     /// The load up to `end`, as a test of its own that counts what comes after `settled`. Times are since its beginning.
     pub(crate) fn part(self, settled: Duration, end: Duration, title: &str) -> Option<TestResult> {
-        let result = self.0.join().ok()?.ok()?.result;
+        let result = self.ends_within(RESULTS)?.ok()?.result;
         let mut meta = result.meta;
         meta.partial = None;
         meta.title = Some(title.to_owned());
@@ -207,16 +225,19 @@ impl<'a> View<'a> {
     }
 
     fn next(&self) -> Result<Progress, Trouble> {
-        if self.stop.load(Ordering::Acquire) {
-            return Err(Trouble::Interrupted);
-        }
-        self.receiver.recv_timeout(SILENCE).map_err(|lost| {
-            let what = match lost {
-                RecvTimeoutError::Timeout => "the test says nothing any more",
-                RecvTimeoutError::Disconnected => "the test ended before the search did",
-            };
-            Trouble::Measuring(Error::Settings(what.to_owned()))
-        })
+        let begun = Instant::now();
+        let what = loop {
+            if self.stop.load(Ordering::Acquire) {
+                return Err(Trouble::Interrupted);
+            }
+            match self.receiver.recv_timeout(LOOK) {
+                Ok(progress) => return Ok(progress),
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() < SILENCE => {}
+                Err(RecvTimeoutError::Timeout) => break "the test says nothing any more",
+                Err(RecvTimeoutError::Disconnected) => break "the test ended before the search did",
+            }
+        };
+        Err(Trouble::Measuring(Error::Settings(what.to_owned())))
     }
 
     /// The idle line's round trips.
@@ -237,11 +258,13 @@ impl<'a> View<'a> {
         self.begun.get().elapsed()
     }
 
-    /// Until there is no load any more.
+    /// Until there is no load any more, or the search is to end.
     fn until_over(&self) {
-        while let Ok(progress) = self.receiver.recv_timeout(SILENCE) {
-            if progress.stage == Stage::Collect {
-                return;
+        let begun = Instant::now();
+        while begun.elapsed() < OVER {
+            match self.next() {
+                Ok(progress) if progress.stage != Stage::Collect => {}
+                _ => return,
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The configured shaper: its rates change while everything else stays, and what was there before can come back.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use sqm_core::units::Rate;
@@ -23,6 +26,8 @@ use crate::failure::Failure;
 
 /// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
 const UNLIMITED: Rate = Rate::from_kbits_per_sec(10_000_000);
+/// No change of the kernel's queues takes so long.
+const CHANGE: Duration = Duration::from_secs(3);
 
 /// The text from before may hold what only root is to read.
 const KEPT_MODE: u32 = 0o600;
@@ -48,6 +53,40 @@ pub(crate) struct Shaper {
     state_dir: PathBuf,
     /// The way back to what was there before, and who takes it if we are killed; none before the first change.
     before: Option<(Started, Guard)>,
+}
+
+/// The shaper in the hands of the search, until the thread that waits for the search takes it back.
+#[derive(Clone)]
+pub(crate) struct Lent(Arc<Mutex<Option<Shaper>>>);
+
+impl Lent {
+    pub(crate) fn new(shaper: Shaper) -> Self {
+        Self(Arc::new(Mutex::new(Some(shaper))))
+    }
+
+    /// Uses the shaper; an error once it was taken back.
+    pub(crate) fn with<T, E: From<anyhow::Error>>(
+        &self,
+        act: impl FnOnce(&mut Shaper) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut shaper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = || E::from(anyhow!("the search has been ended"));
+        act(shaper.as_mut().ok_or_else(ended)?)
+    }
+
+    /// Takes the shaper from a search that has ended, or goes on though nobody waits for it. None if the search is in the
+    /// midst of a change and the kernel does not answer.
+    pub(crate) fn take_back(&self) -> Option<Shaper> {
+        let begun = Instant::now();
+        loop {
+            match self.0.try_lock() {
+                Ok(mut shaper) => return shaper.take(),
+                Err(TryLockError::Poisoned(broken)) => return broken.into_inner().take(),
+                Err(TryLockError::WouldBlock) if begun.elapsed() >= CHANGE => return None,
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
 }
 
 impl Shaper {
@@ -145,7 +184,7 @@ impl Shaper {
             let _ = apply::start(&mut self.socket, &self.store, &plan)?;
             return Ok(());
         }
-        let mut guard = Guard::start(&self.state_dir)?;
+        let mut guard = Guard::start(&self.state_dir, &self.store)?;
         let mut heard = Ok(());
         let mut tell = |started: &Started| heard = guard.tell(started);
         let started = apply::start_telling(&mut self.socket, &self.store, &plan, &mut tell)?;
