@@ -162,6 +162,87 @@ fn every_route_answers_as_documented() {
     api::nothing_was_left_out();
 }
 
+/// Starts a test against a server that misbehaves, does something, and answers how the test has ended, which it does within
+/// `most_s`. Then another one may begin, and is stopped.
+fn against(behaviour: &str, duration_s: u32, most_s: u64, act: impl FnOnce(&Site, &str)) -> Value {
+    let (site, server) = (Site::start(&[]), site::Hostile::start(behaviour));
+    let wanted =
+        json!({"host": "127.0.0.1", "port": server.port, "kind": "rrul_be", "duration_s": duration_s});
+    let begin = || {
+        let test = site.send("POST", "/tests", &wanted);
+        assert_eq!(test.code, 202, "{behaviour}: {}", test.body);
+        format!("/tests/{}", test.json()["id"].as_str().unwrap())
+    };
+    let (begun, path) = (std::time::Instant::now(), begin());
+    act(&site, &path);
+    let test = site.until(&path, |test| test["state"] != "running");
+    let took = begun.elapsed();
+    assert!(
+        took < Duration::from_secs(most_s),
+        "{behaviour}: {took:?}, {test}"
+    );
+    let path = begin();
+    assert_eq!(site.send("POST", &format!("{path}/stop"), &Value::Null).code, 202);
+    site.until(&path, |test| test["state"] != "running");
+    test
+}
+
+/// What the page itself may take beyond a test, on a machine that is busy.
+const MORE_S: u64 = 20;
+
+#[test]
+fn a_test_is_stopped_at_the_first_time_whatever_the_server_does() {
+    for behaviour in [
+        "load-slow-words",
+        "load-words",
+        "results-slow-words",
+        "hello-silence",
+    ] {
+        // Of five minutes.
+        let test = against(behaviour, 300, 30 + MORE_S, |site, path| {
+            if behaviour.starts_with("load") {
+                let mut live = site.stream(&format!("{path}/live"));
+                while live.event("progress")["stage"] != "load" {}
+            }
+            assert_eq!(site.send("POST", &format!("{path}/stop"), &Value::Null).code, 202);
+        });
+        assert_eq!(test["state"], "stopped", "{behaviour}: {test}");
+    }
+}
+
+/// Three seconds before the load and after it, six under load, ten for what the server does.
+const SHORT_TEST_S: u64 = 3 + 6 + 3 + 10;
+
+#[test]
+fn a_test_ends_in_time_whatever_the_server_does() {
+    std::thread::scope(|scope| {
+        for behaviour in ["load-slow-words", "results-slow-words"] {
+            scope.spawn(move || against(behaviour, 6, SHORT_TEST_S + MORE_S, |_, _| {}));
+        }
+    });
+}
+
+#[test]
+#[ignore = "nightly: many servers, half a minute each"]
+fn a_test_ends_in_time_whatever_any_server_does() {
+    for behaviour in [
+        "accept-silence",
+        "hello-drip",
+        "attach-silence",
+        "load-words",
+        "load-silence",
+        "load-huge",
+        "results-words",
+        "results-values",
+        "results-endless",
+        "flows-stall",
+        "probes-flood",
+    ] {
+        let test = against(behaviour, 6, SHORT_TEST_S + MORE_S, |_, _| {});
+        println!("{behaviour}: {} {}", test["state"], test["error"]);
+    }
+}
+
 #[test]
 fn responsiveness_and_plain_urls_need_no_server_of_ours() {
     let site = Site::start(&[]);

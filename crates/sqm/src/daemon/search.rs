@@ -1,22 +1,32 @@
 //! The search for the best rates (`sqm tune`) as a child of the daemon: whoever may ask for it need not have the privilege to
 //! change queues.
+//!
+//! The child puts the shaping from before back when it is interrupted. If it does not end, it is killed, and its guard
+//! (`tune/guard.rs`) puts the shaping back. A search counts as running until both have ended.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::shared::Shared;
-use crate::child;
+use crate::child::{self, Limits, Stop};
 
 /// More steps than this, no search has.
 const MOST_STEPS: usize = 500;
 /// The longest picture that is read, in bytes.
 const MAX_PICTURE: u64 = 16 << 20;
+/// `sqm tune` itself ends before that.
+const LIMITS: Limits = Limits {
+    longest: Duration::from_secs(110),
+    grace: Duration::from_secs(3),
+};
+/// Interrupted, killed, and its guard at an end: all of that takes no longer.
+const END: Duration = Duration::from_secs(8);
 /// In the folder of the state: what `sqm tune --out` keeps of the last search.
 const KEPT: &str = "tune";
 /// The pictures among it.
@@ -48,10 +58,14 @@ pub(super) struct Search {
     /// The pictures that there are of it.
     plots: Vec<&'static str>,
     error: Option<String>,
+    /// Ends the child.
     #[serde(skip)]
-    child: Option<u32>,
+    stop: Arc<Stop>,
     #[serde(skip)]
     is_stopped: bool,
+    /// The daemon ends: no other search begins.
+    #[serde(skip)]
+    is_last: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -74,7 +88,7 @@ struct Step {
 /// Begins a search; `None` if one is running.
 pub(super) fn start(shared: &Arc<Shared>, wanted: Wanted) -> anyhow::Result<Option<Search>> {
     let mut search = lock(shared);
-    if search.state == State::Running {
+    if search.state == State::Running || search.is_last {
         return Ok(None);
     }
     let secret = wanted
@@ -116,18 +130,38 @@ pub(super) fn start(shared: &Arc<Shared>, wanted: Wanted) -> anyhow::Result<Opti
     shared
         .journal
         .tell("state", None, "searching for the best rates".to_owned());
-    tokio::spawn(run(Arc::clone(shared), arguments, secret));
+    tokio::spawn(run(
+        Arc::clone(shared),
+        arguments,
+        secret,
+        Arc::clone(&search.stop),
+    ));
     Ok(Some(search.clone()))
 }
 
-/// Asks the search to end; false if none is running.
+/// Asks the search to end, which it does within seconds, if need be by force; false if none is running.
 pub(super) fn stop(shared: &Shared) -> bool {
+    stop_one(&mut lock(shared))
+}
+
+/// Ends the search for good, and waits until the shaping from before it is back. False if it could not be ended in time.
+pub(super) fn end(shared: &Shared) -> bool {
     let mut search = lock(shared);
-    search.is_stopped |= search.state == State::Running;
-    if let Some(child) = search.child {
-        child::interrupt(child);
+    search.is_last = true;
+    stop_one(&mut search);
+    let is_running = |search: &mut Search| search.state == State::Running;
+    let waited = shared.search_ended.wait_timeout_while(search, END, is_running);
+    let (search, _) = waited.expect("no holder of this lock panics");
+    search.state != State::Running
+}
+
+fn stop_one(search: &mut Search) -> bool {
+    let is_running = search.state == State::Running;
+    if is_running {
+        search.is_stopped = true;
+        search.stop.ask();
     }
-    search.state == State::Running
+    is_running
 }
 
 /// A picture of the last search, as SVG.
@@ -140,31 +174,25 @@ fn file_of(shared: &Shared, picture: &str) -> PathBuf {
     shared.state_dir.join(KEPT).join(format!("{picture}.svg"))
 }
 
-async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathBuf>) {
+async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathBuf>, stop: Arc<Stop>) {
     let mut last = String::new();
-    let ended = child::watch(
-        child::command(&arguments),
-        |number| lock(&shared).child = Some(number),
-        |line| {
-            line.clone_into(&mut last);
-            let mut search = lock(&shared);
-            // Its last word is the error, if there is one.
-            if !line.starts_with("sqm: ") && search.steps.len() < MOST_STEPS {
-                search.steps.push(Step {
-                    unix_ms: unix_ms(),
-                    text: line.to_owned(),
-                });
-            }
-            true
-        },
-    )
+    let ended = child::watch(child::command(&arguments), LIMITS, &stop, |line| {
+        line.clone_into(&mut last);
+        let mut search = lock(&shared);
+        // Its last word is the error, if there is one.
+        if !line.starts_with("sqm: ") && search.steps.len() < MOST_STEPS {
+            search.steps.push(Step {
+                unix_ms: unix_ms(),
+                text: line.to_owned(),
+            });
+        }
+    })
     .await;
     if let Some(secret) = secret {
         // It is of no use to anybody now.
         let _ = sqm_files::remove(&secret);
     }
     let mut search = lock(&shared);
-    search.child = None;
     let (state, result, error) = match ended {
         Ok((_, output)) if !output.is_empty() => match serde_json::from_slice::<Value>(&output) {
             Ok(result) => (State::Done, Some(result), None),
@@ -193,6 +221,7 @@ async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathB
     search.plots = PICTURES.to_vec();
     search.plots.retain(|picture| file_of(&shared, picture).exists());
     search.error = error;
+    shared.search_ended.notify_all();
     shared.journal.tell(
         "state",
         None,
@@ -203,7 +232,7 @@ async fn run(shared: Arc<Shared>, arguments: Vec<OsString>, secret: Option<PathB
 /// For the child alone to read.
 fn keep_secret(shared: &Shared, secret: &str) -> anyhow::Result<PathBuf> {
     let path = shared.state_dir.join("tune-secret");
-    // One that a daemon which was killed has left.
+    // Of a search that a killed daemon did not see the end of.
     sqm_files::remove(&path)?;
     sqm_files::create(&path, 0o600, secret.as_bytes())?;
     Ok(path)

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::autorate::Board;
 use super::journal::Journal;
+use super::monotonic;
 use super::search::Search;
 use super::status::{Interface, Status};
 
@@ -103,6 +104,8 @@ pub(super) struct Shared {
     pub(super) autorate: Board,
     /// The search for rates, running or the last one.
     pub(super) search: Mutex<Search>,
+    /// Told when it is no longer running.
+    pub(super) search_ended: Condvar,
     commands: Mutex<Sender<Command>>,
     /// A byte here wakes the keeper.
     wake: UnixStream,
@@ -124,14 +127,17 @@ impl Shared {
             journal: Journal::default(),
             autorate: Board::default(),
             search: Mutex::default(),
+            search_ended: Condvar::new(),
             commands: Mutex::new(sender),
             wake,
         };
         (shared, commands)
     }
 
+    /// How things are; ages are of this moment.
     pub(super) fn status(&self) -> Status {
-        self.status.lock().expect("no holder of this lock panics").clone()
+        let status = self.status.lock().expect("no holder of this lock panics").clone();
+        status.at(monotonic())
     }
 
     pub(super) fn publish(&self, status: Status) {

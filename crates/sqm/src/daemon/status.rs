@@ -43,8 +43,10 @@ pub(super) struct Interface {
     pub(super) state: &'static str,
     /// Why it is not shaped.
     pub(super) why: Option<String>,
-    /// For so long, seconds.
+    /// For so long, seconds; at the moment of the answer.
     pub(super) for_seconds: f64,
+    #[serde(skip)]
+    since: Instant,
     /// How often it was set up or changed, and how often a change of others was undone.
     pub(super) applied: u64,
     pub(super) repaired: u64,
@@ -86,6 +88,14 @@ impl Status {
         }
     }
 
+    /// The same at a later moment: how long each interface has been in its state.
+    pub(super) fn at(mut self, now: Instant) -> Self {
+        for interface in &mut self.interfaces {
+            interface.for_seconds = seconds(now, interface.since);
+        }
+        self
+    }
+
     /// One line, for a service manager.
     pub(super) fn line(&self) -> String {
         let words: Vec<String> = self
@@ -118,7 +128,8 @@ impl Interface {
             interface: section.interface.clone(),
             state: section.state.name(),
             why: section.why.clone(),
-            for_seconds: now.since(section.since).0 as f64 / 1e9,
+            for_seconds: seconds(now, section.since),
+            since: section.since,
             applied: section.applied,
             repaired: section.repaired,
             changes: section.changes.clone(),
@@ -132,4 +143,8 @@ impl Interface {
             queues: None,
         }
     }
+}
+
+fn seconds(now: Instant, since: Instant) -> f64 {
+    now.since(since).0 as f64 / 1e9
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use super::live::{COMMENT, SILENCE};
 use super::problem::{Handled, Problem};
 use super::start::{Start, Way, kinds};
 use super::tune;
-use crate::child;
+use crate::child::{self, Limits, Stop};
 use crate::http::{self, event, json, whole};
 
 /// So many results are kept, and so many bytes of them.
@@ -32,6 +33,10 @@ const MAX_RESULT: u64 = MOST_BYTES;
 const MAX_TEST: u64 = 1 << 20;
 /// Events of one test that are remembered for who comes late: the longest test's.
 const MOST_EVENTS: usize = 4000;
+/// For connecting and for the results, beyond the length of a test. A test that takes longer is stopped.
+const LATEST: Duration = Duration::from_secs(7);
+/// A test that is stopped gets so long to keep what it has; then it is killed.
+const GRACE: Duration = Duration::from_secs(3);
 
 pub(super) struct Runs {
     dir: PathBuf,
@@ -77,7 +82,8 @@ enum State {
 
 struct Running {
     id: String,
-    child: Option<u32>,
+    /// Ends the child.
+    stop: Arc<Stop>,
     is_stopped: bool,
     /// Everything from the beginning on, and who listens.
     told: Vec<Bytes>,
@@ -161,9 +167,7 @@ impl Runs {
             return Err(Problem::conflict("nothing-waits", "it has ended"));
         };
         running.is_stopped = true;
-        if let Some(child) = running.child {
-            child::interrupt(child);
-        }
+        running.stop.ask();
         Ok(())
     }
 
@@ -314,6 +318,10 @@ pub(super) async fn start(site: &Arc<Site>, start: Start) -> Result<Value, Probl
     };
     let secret_option = secret.iter().flat_map(|file| ["--secret".into(), file.into()]);
     let arguments = wanted.arguments(result.into_iter().chain(secret_option));
+    let limits = Limits {
+        longest: wanted.longest() + LATEST,
+        grace: GRACE,
+    };
     runs.prune();
     let test = Test {
         id: id.clone(),
@@ -330,42 +338,53 @@ pub(super) async fn start(site: &Arc<Site>, start: Start) -> Result<Value, Probl
         verdict: None,
         responsiveness: None,
     };
+    let stop = Arc::new(Stop::default());
     {
         let mut inner = runs.lock();
         inner.tests.push(test.clone());
         inner.running = Some(Running {
             id,
-            child: None,
+            stop: Arc::clone(&stop),
             is_stopped: false,
             told: Vec::new(),
             listeners: Vec::new(),
         });
     }
     runs.keep(&test);
-    tokio::spawn(run(Arc::clone(site), test.clone(), arguments, secret));
+    let child = Child {
+        arguments,
+        secret,
+        limits,
+        stop,
+    };
+    tokio::spawn(run(Arc::clone(site), test.clone(), child));
     Ok(value!(test))
 }
 
-async fn run(site: Arc<Site>, mut test: Test, arguments: Vec<OsString>, secret: Option<PathBuf>) {
+/// `sqm test` as it is to be run.
+struct Child {
+    arguments: Vec<OsString>,
+    /// A file, to be removed in the end.
+    secret: Option<PathBuf>,
+    limits: Limits,
+    stop: Arc<Stop>,
+}
+
+async fn run(site: Arc<Site>, mut test: Test, child: Child) {
     let runs = &site.runs;
     let mut last = String::new();
+    let command = child::command(&child.arguments);
     let ended = child::watch(
-        child::command(&arguments),
-        |number| {
-            if let Some(running) = &mut runs.lock().running {
-                running.child = Some(number);
-            }
-        },
-        |line| {
-            match serde_json::from_str::<Value>(line) {
-                Ok(progress) if progress.is_object() => runs.tell(&event("progress", &progress)),
-                _ => line.clone_into(&mut last),
-            }
-            true
+        command,
+        child.limits,
+        &child.stop,
+        |line| match serde_json::from_str::<Value>(line) {
+            Ok(progress) if progress.is_object() => runs.tell(&event("progress", &progress)),
+            _ => line.clone_into(&mut last),
         },
     )
     .await;
-    if let Some(secret) = secret {
+    if let Some(secret) = child.secret {
         // It is of no use to anybody now.
         let _ = sqm_files::remove(&secret);
     }

@@ -2,6 +2,7 @@
 //! taken for an option.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use serde::Deserialize;
 use sqm_measure::scenario::TESTS;
@@ -11,6 +12,8 @@ use crate::http::present;
 
 /// Longer URLs are none that somebody types.
 const MOST_URL: usize = 2048;
+/// Before the load, and after it.
+const IDLE: Duration = Duration::from_secs(3);
 /// Downloads and uploads of plain URLs.
 const URL: (&str, &str) = (
     "url",
@@ -181,9 +184,10 @@ impl Start {
             "--progress=json".to_owned(),
             format!("--duration={duration_s}s"),
         ];
+        let idle = format!("--idle={}s", IDLE.as_secs());
         match way {
-            Way::Server => options.extend(["--idle=3s".to_owned(), format!("--test={kind}")]),
-            Way::Url => options.push("--idle=3s".to_owned()),
+            Way::Server => options.extend([idle, format!("--test={kind}")]),
+            Way::Url => options.push(idle),
             Way::Rpm => options.push("--rpm".to_owned()),
         }
         let mut give = |name: &str, value: Option<&str>| {
@@ -201,6 +205,16 @@ impl Start {
 }
 
 impl Wanted {
+    /// How long it takes at most, without connecting and results.
+    pub(super) fn longest(&self) -> Duration {
+        let load = Duration::from_secs(self.duration_s.into());
+        match self.way {
+            Way::Server | Way::Url => IDLE + load + IDLE,
+            // One direction after the other.
+            Way::Rpm => load * 2,
+        }
+    }
+
     /// The arguments of our own program; `more` are options.
     pub(super) fn arguments(&self, more: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["test".into()];

@@ -463,3 +463,33 @@ fn kill(process: &mut Child, signal: Signal) {
         let _ = process.wait();
     }
 }
+
+/// A server of tests that misbehaves (`support/hostile_server.py`); it ends with this.
+pub(crate) struct Hostile {
+    process: Child,
+    pub(crate) port: u16,
+}
+
+impl Hostile {
+    pub(crate) fn start(behaviour: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/hostile_server.py");
+        let mut process = Command::new("python3")
+            .arg(script)
+            .arg(behaviour)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("python3 is there (lab/deps.sh)");
+        let mut line = String::new();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let port = line.trim().parse().expect("it says its port");
+        Self { process, port }
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        kill(&mut self.process, Signal::KILL);
+    }
+}
