@@ -53,6 +53,11 @@ use trial::{Overdue, Trial};
 /// Name of the API's socket in the folder of the state.
 pub(crate) const SOCKET: &str = "api.sock";
 
+/// In the end another program that is changing the queues is waited for so long.
+const LOCK: Duration = Duration::from_secs(5);
+/// A service manager that waits for the end hears so often that it goes on, and gives ten times as long.
+const EXTENSION: Nanos = Nanos::from_millis(1000);
+
 /// What the daemon is told at its start.
 pub(crate) struct Options {
     pub(crate) config: PathBuf,
@@ -189,7 +194,8 @@ impl Daemon {
             let trial = self.trial.as_ref().map(|trial| trial.until.since(now));
             let overdue = self.overdue.as_ref().map(|overdue| overdue.due.since(now));
             let unserved = self.unserved.as_ref().map(|(_, due)| due.since(now));
-            let waits = [wait, feed, trial, overdue, unserved];
+            let thread = self.fleet.due().map(|due| due.since(now));
+            let waits = [wait, feed, trial, overdue, unserved, thread];
             self.wait(waits.into_iter().flatten().min())?;
             if let Some(end) = self.signals.end() {
                 return Ok(end);
@@ -306,9 +312,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Does all that is due, and tells how things are.
+    /// Does all that is due, and tells how things are. Whoever wants the daemon to end does not wait for the rest.
     fn work(&mut self) {
-        while let Some(action) = self.keeper.next(monotonic()) {
+        while self.signals.end().is_none() {
+            let Some(action) = self.keeper.next(monotonic()) else {
+                break;
+            };
             match action {
                 Action::Check {
                     interface,
@@ -322,12 +331,24 @@ impl Daemon {
                     self.tell_change(&interface, &outcome);
                     self.keeper
                         .on(Event::Checked(interface.clone(), outcome), monotonic());
+                    if let Some(named) = self.shaper.take_adopted() {
+                        self.errors.clear();
+                        self.tell_configuration();
+                        self.keeper.on(Event::Adopted(named), monotonic());
+                        let _ = self.see_devices();
+                    }
                     self.tell_state(&interface);
                 }
                 Action::Release(interface) => {
                     let text = match self.shaper.release(&interface) {
-                        Ok(notes) if notes.is_empty() => "no longer configured: as it was before".to_owned(),
-                        Ok(notes) => format!("no longer configured: {}", notes.join("; ")),
+                        Ok(None) => {
+                            self.keeper.on(Event::NotReleased(interface), monotonic());
+                            continue;
+                        }
+                        Ok(Some(notes)) if notes.is_empty() => {
+                            "no longer configured: as it was before".to_owned()
+                        }
+                        Ok(Some(notes)) => format!("no longer configured: {}", notes.join("; ")),
                         Err(error) => format!("no longer configured, and could not be stopped: {error}"),
                     };
                     self.say("released", Some(&interface), text);
@@ -339,19 +360,16 @@ impl Daemon {
 
     /// Has a controller for each interface that is to have one, and brings into force what they want.
     fn follow_lines(&mut self) {
-        let trouble = match self
-            .fleet
-            .configure(&self.shaper.configuration.autorates, &self.shared)
-        {
-            Ok(ended) => {
-                for interface in &ended {
-                    self.shaper.forget_rates(interface);
-                    self.keeper.on(Event::Asked(interface.clone()), monotonic());
-                }
-                self.set_rates()
-            }
-            Err(error) => Some(format!("cannot start a thread: {error}")),
-        };
+        let lines = &self.shaper.configuration.autorates;
+        let changes = self.fleet.configure(lines, &self.shared, monotonic());
+        for (interface, text) in changes.news {
+            self.say("autorate", Some(&interface), text);
+        }
+        for interface in changes.ended {
+            self.shaper.forget_rates(&interface);
+            self.keeper.on(Event::Rates(interface), monotonic());
+        }
+        let trouble = self.set_rates();
         if trouble != self.rate_trouble {
             if let Some(trouble) = &trouble {
                 self.say(
@@ -505,28 +523,36 @@ impl Daemon {
     }
 
     fn end(mut self, end: End) -> Result<ExitCode, Failure> {
+        // A search puts back what it changed, before anything is released or left here: nobody comes after this.
+        if !search::end(&self.shared) {
+            errln!("the search for the best rates does not end");
+        }
+        for (interface, text) in self.fleet.end() {
+            errln!("{interface}: {text}");
+        }
         if end == End::Leave {
             errln!("the queues stay as they are");
             return Ok(ExitCode::SUCCESS);
         }
-        // It puts back what it changed before the queues are released below.
-        search::stop(&self.shared);
-        let names: Vec<String> = self
-            .keeper
-            .sections()
-            .iter()
-            .map(|s| s.interface.clone())
-            .collect();
+        let sections = self.keeper.sections().iter();
+        let names = sections.map(|section| section.interface.as_str());
+        let names: Vec<String> = names.chain(self.keeper.unreleased()).map(str::to_owned).collect();
         let mut code = ExitCode::SUCCESS;
-        for interface in names {
-            match self.shaper.release(&interface) {
+        let mut told = monotonic();
+        self.shaper.release_all(&names, LOCK, |interface, outcome| {
+            match outcome {
                 Ok(notes) => notes.iter().for_each(|note| errln!("{note}")),
                 Err(error) => {
                     errln!("{interface}: could not be stopped: {error}");
                     code = ExitCode::FAILURE;
                 }
             }
-        }
+            if monotonic().since(told) >= EXTENSION {
+                told = monotonic();
+                // A manager that waits sees that the work goes on.
+                manager::tell(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.0 / 1000 * 10));
+            }
+        });
         Ok(code)
     }
 }

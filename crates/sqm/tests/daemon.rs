@@ -29,6 +29,11 @@ struct Daemon {
 impl Daemon {
     /// One whose only section is of a device that is not there: nothing of any kernel is needed or touched.
     fn start(options: &[&str]) -> Self {
+        Self::start_watched(options, Some("200000"))
+    }
+
+    /// With a watchdog of so many microseconds, or with none.
+    fn start_watched(options: &[&str], watchdog: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
@@ -44,7 +49,7 @@ impl Daemon {
             .arg(folder.path().join("state"))
             .args(options)
             .env("NOTIFY_SOCKET", folder.path().join("notify"))
-            .env("WATCHDOG_USEC", "200000");
+            .envs(watchdog.map(|micros| ("WATCHDOG_USEC", micros)));
         let process = command.spawn().expect("util-linux has unshare");
         Self {
             folder,
@@ -227,6 +232,67 @@ fn everybody_may_read_and_only_the_owner_may_change() {
         });
         assert_eq!((stranger.0, stranger.1.0), (200, 403), "{}", stranger.1.2);
     }
+}
+
+#[test]
+fn ages_are_of_the_moment_of_the_answer() {
+    // One that is fed looks around each time.
+    let daemon = Daemon::start_watched(&[], None);
+    daemon.manager_hears("READY=1");
+    let age = || {
+        daemon.get("/v1/status")["interfaces"][0]["for_seconds"]
+            .as_f64()
+            .unwrap()
+    };
+    let first = age();
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    // Nothing happens to the interface, and nobody looks at it, for half a minute: a few seconds must tell.
+    while age() < first + 0.3 {
+        assert!(std::time::Instant::now() < end, "it stays {first} s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_change_waits_an_hour_at_most_for_its_confirmation() {
+    let daemon = Daemon::ready(&[]);
+    let revision = daemon.get("/v1/configuration")["revision"].clone();
+    for seconds in [3601_u32, u32::MAX] {
+        let body =
+            serde_json::json!({"text": "", "revision": revision, "confirm_seconds": seconds}).to_string();
+        let (code, _, said) = daemon.ask(&format!(
+            "PUT /v1/configuration HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        assert!(
+            code == 400 && said.contains("confirm_seconds is from 0 to 3600"),
+            "{code} {said}"
+        );
+    }
+    assert_eq!(
+        fs::read_to_string(daemon.folder.path().join("sqm.conf")).unwrap(),
+        CONFIG
+    );
+}
+
+/// Somebody's `sqm tune`, say, that has stopped: what it may leave is not ours to wait for.
+#[test]
+fn it_ends_though_another_program_holds_the_lock_of_the_state() {
+    let daemon = Daemon::ready(&[]);
+    let lock = fs::File::options()
+        .write(true)
+        .open(daemon.folder.path().join("state/lock"))
+        .unwrap();
+    lock.lock().unwrap();
+    let begun = std::time::Instant::now();
+    // It has been configured no more meanwhile, too.
+    fs::write(daemon.folder.path().join("sqm.conf"), "").unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.manager_hears("RELOADING=1");
+    daemon.manager_hears("READY=1");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.ends().code(), Some(1));
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
 }
 
 #[test]

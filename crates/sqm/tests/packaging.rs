@@ -54,6 +54,15 @@ fn the_units_say_what_systemd_understands() {
     }
 }
 
+/// systemd would else stop the service when the kernel ends a child for want of memory.
+#[test]
+fn a_child_that_takes_all_memory_does_not_end_its_service() {
+    for unit in ["sqm.service", "sqm-web.service"] {
+        let text = std::fs::read_to_string(packaging(unit)).unwrap();
+        assert!(text.lines().any(|line| line == "OOMPolicy=continue"), "{unit}");
+    }
+}
+
 #[test]
 fn the_scripts_are_good_shell() {
     for script in [

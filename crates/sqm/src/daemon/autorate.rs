@@ -2,9 +2,11 @@
 //!
 //! The decisions are those of [`sqm_core::autorate`]. A [`driver`] brings it samples, from its [`prober`], the device's
 //! [`traffic`] and the connections that pass it ([`passive`]), and lays the rates it wants on the [`Board`], where the keeper, who
-//! alone changes anything, takes them. When the daemon dies, the last rates stay.
+//! alone changes anything, takes them. The [`Fleet`] starts the threads and looks after them. When the daemon dies, the last rates
+//! stay.
 
 mod driver;
+mod fleet;
 mod flows;
 mod kept;
 mod log;
@@ -18,8 +20,7 @@ pub(crate) use passive::fuzz as fuzz_segments;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use serde::Serialize;
 use sqm_core::autorate::{Both, Bounds};
@@ -28,7 +29,8 @@ use sqm_core::units::Nanos;
 use sqm_plan::line::ConfiguredLine;
 use sqm_plan::settings::{LOG_FOLDER, Limits, Reflector};
 
-use super::shared::Shared;
+pub(super) use fleet::Fleet;
+
 use crate::rates::Rates;
 
 /// Of three operators, as all that many people's lines may ask: anycast resolvers that answer pings.
@@ -98,7 +100,7 @@ fn log_folder() -> PathBuf {
 }
 
 /// What one controller tells of itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Status {
     pub(super) download: Direction,
     pub(super) upload: Direction,
@@ -111,6 +113,9 @@ pub(super) struct Status {
     /// What to write in the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) advice: Option<String>,
+    /// Why the rates do not follow the line: then those of the file hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trouble: Option<String>,
 }
 
 /// One direction.
@@ -161,6 +166,16 @@ impl Board {
         self.lock().remove(interface);
     }
 
+    /// There is no controller, and why; what it wanted last no longer counts.
+    fn fail(&self, interface: &str, trouble: String) {
+        let status = Status {
+            trouble: Some(trouble),
+            ..Status::default()
+        };
+        let notice = Notice { status, wanted: None };
+        self.lock().insert(interface.to_owned(), notice);
+    }
+
     /// What controllers wanted since the last call.
     pub(super) fn take_wanted(&self) -> Vec<(String, Rates)> {
         let mut notices = self.lock();
@@ -176,58 +191,5 @@ impl Board {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Notice>> {
         self.0.lock().expect("no holder of this lock panics")
-    }
-}
-
-/// The threads at work.
-#[derive(Default)]
-pub(super) struct Fleet(Vec<Running>);
-
-struct Running {
-    line: Line,
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Fleet {
-    /// Has a controller for each of these lines and for no other. One whose line is the same as before goes on. Answers the
-    /// interfaces whose rates are no longer followed, or not as before.
-    pub(super) fn configure(&mut self, lines: &[Line], shared: &Arc<Shared>) -> std::io::Result<Vec<String>> {
-        let mut ended = Vec::new();
-        if self.0.iter().map(|running| &running.line).eq(lines) {
-            return Ok(ended);
-        }
-        self.0.retain(|running| {
-            let stays = lines.contains(&running.line);
-            if !stays {
-                ended.push(running.line.interface.clone());
-            }
-            stays
-        });
-        for line in lines {
-            if self.0.iter().any(|running| running.line == *line) {
-                continue;
-            }
-            let stop = Arc::new(AtomicBool::new(false));
-            let (theirs, shared, its) = (stop.clone(), shared.clone(), line.clone());
-            let thread = std::thread::Builder::new()
-                .name("autorate".to_owned())
-                .spawn(move || driver::Driver::new(its, shared).run(&theirs))?;
-            self.0.push(Running {
-                line: line.clone(),
-                stop,
-                thread: Some(thread),
-            });
-        }
-        Ok(ended)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
     }
 }

@@ -49,6 +49,12 @@ pub(super) enum Event {
     Lost,
     /// Somebody wants this interface shaped now.
     Asked(String),
+    /// Somebody has brought a changed file into force: it shapes these interfaces, and no others.
+    Adopted(Vec<Named>),
+    /// We have other rates for this interface.
+    Rates(String),
+    /// An interface could not be released because another program of sqm is at work on the queues.
+    NotReleased(String),
     /// A check has ended.
     Checked(String, Outcome),
 }
@@ -67,13 +73,17 @@ pub(super) enum Outcome {
     Absent(Option<String>),
     /// It was as planned already.
     AsPlanned { index: u32 },
-    /// It was not, and is now.
-    Changed { index: u32, changes: Vec<String> },
+    /// It was not, and is now. `own`: we wanted something else than before; else somebody else has changed it.
+    Changed {
+        index: u32,
+        changes: Vec<String>,
+        own: bool,
+    },
     /// It is not, and drift is only to be reported.
     Drifted { index: u32, differences: Vec<String> },
     /// It could not be brought about.
     Failed(String),
-    /// Somebody stopped it by hand.
+    /// Somebody stopped it by hand, now or earlier, and nobody has asked for it since.
     Stopped,
     /// Somebody tries a change and has not confirmed it.
     Unconfirmed,
@@ -173,15 +183,29 @@ pub(super) struct Section {
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     sections: Vec<Section>,
-    /// Interfaces that are configured no more.
-    released: Vec<String>,
+    /// Interfaces that are configured no more, and when to release them.
+    released: Vec<(String, Instant)>,
 }
 
 impl Keeper {
     /// Takes in what happened.
     pub(super) fn on(&mut self, event: Event, now: Instant) {
         match event {
-            Event::Configured(named) => self.configure(named, now),
+            Event::Configured(named) => {
+                self.configure(named, now);
+                self.each(|section| section.ask(now));
+            }
+            Event::Adopted(named) => self.configure(named, now),
+            Event::Rates(interface) => self.each(|section| {
+                if interface == section.interface {
+                    section.due = Some(now);
+                }
+            }),
+            Event::NotReleased(interface) => {
+                if self.sections.iter().all(|section| section.interface != interface) {
+                    self.released.push((interface, now + CONFIRMATION));
+                }
+            }
             Event::Device {
                 index,
                 name,
@@ -219,8 +243,8 @@ impl Keeper {
 
     /// What is to be done now; none if nothing is.
     pub(super) fn next(&mut self, now: Instant) -> Option<Action> {
-        if let Some(interface) = self.released.pop() {
-            return Some(Action::Release(interface));
+        if let Some(place) = self.released.iter().position(|(_, due)| *due <= now) {
+            return Some(Action::Release(self.released.remove(place).0));
         }
         let section = self
             .sections
@@ -237,7 +261,9 @@ impl Keeper {
 
     /// When the next thing is to be done.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.sections.iter().filter_map(|section| section.due).min()
+        let released = self.released.iter().map(|(_, due)| *due);
+        let checked = self.sections.iter().filter_map(|section| section.due);
+        checked.chain(released).min()
     }
 
     /// All of them, in the order of the configuration.
@@ -245,26 +271,33 @@ impl Keeper {
         &self.sections
     }
 
+    /// Interfaces that are configured no more and still shaped.
+    pub(super) fn unreleased(&self) -> impl Iterator<Item = &str> {
+        self.released.iter().map(|(interface, _)| interface.as_str())
+    }
+
     fn configure(&mut self, named: Vec<Named>, now: Instant) {
         let mut before = std::mem::take(&mut self.sections);
         for Named { interface, ifb } in named {
             let known = before.iter().position(|section| section.interface == interface);
-            let mut section = match known {
+            self.sections.push(match known {
                 Some(at) => Section {
                     ifb,
                     ..before.remove(at)
                 },
-                None => Section::new(interface, ifb, now),
-            };
-            section.ask(now);
-            self.sections.push(section);
+                None => {
+                    let mut section = Section::new(interface, ifb, now);
+                    section.ask(now);
+                    section
+                }
+            });
         }
         self.released
-            .extend(before.into_iter().map(|section| section.interface));
+            .extend(before.into_iter().map(|section| (section.interface, now)));
         // What comes back before it was released stays.
         let sections = &self.sections;
         self.released
-            .retain(|name| sections.iter().all(|section| section.interface != *name));
+            .retain(|(name, _)| sections.iter().all(|section| section.interface != *name));
     }
 
     fn each(&mut self, act: impl FnMut(&mut Section)) {
@@ -393,12 +426,13 @@ impl Section {
                 self.failures = 0;
                 self.enter(State::Shaped, None, now);
             }
-            Outcome::Changed { index, changes } => {
+            Outcome::Changed { index, changes, own } => {
                 self.failures = 0;
                 self.applied += 1;
                 self.changes = changes;
                 // Shaped before on the same device: somebody else has undone it.
-                let others = self.shaped.replace(index) == Some(index) && self.state == State::Shaped;
+                let was_shaped = self.shaped.replace(index) == Some(index) && self.state == State::Shaped;
+                let others = was_shaped && !own;
                 self.enter(State::Shaped, None, now);
                 if others {
                     due = self.after_a_repair(now);
@@ -415,8 +449,8 @@ impl Section {
                 due = now + wait;
                 self.enter(State::Failed, Some(why), now);
             }
+            // It stays so, whatever news there are: only who asks ends it.
             Outcome::Stopped => {
-                self.shaped = None;
                 let why = "stopped by hand; 'sqm start' or a reload shapes it again".to_owned();
                 self.enter(State::Stopped, Some(why), now);
             }

@@ -1,7 +1,9 @@
 //! Looking at an interface and repairing it: the hands of the [`Keeper`](super::keep::Keeper).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sqm_kernel::apply::{self, Stopped};
 use sqm_kernel::netlink::link::Link;
@@ -52,6 +54,12 @@ pub(super) struct Shaper {
     rates: rates::Held,
     /// What was found or brought into force last, by interface: rates change from there without a look at the kernel.
     in_force: BTreeMap<String, InForce>,
+    /// Interfaces that had a record when they were looked at last. Whoever takes it away stops the interface by hand.
+    recorded: BTreeSet<String>,
+    /// Interfaces whose rates we have changed since they were looked at last.
+    changed: BTreeSet<String>,
+    /// What a file shapes that somebody else has brought into force since the last call of [`Shaper::take_adopted`].
+    adopted: Option<Vec<Named>>,
 }
 
 struct InForce {
@@ -73,6 +81,9 @@ impl Shaper {
             configuration: Configuration::default(),
             rates: rates::Held::new(),
             in_force: BTreeMap::new(),
+            recorded: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            adopted: None,
         })
     }
 
@@ -84,11 +95,13 @@ impl Shaper {
     /// The file's rates hold again.
     pub(super) fn forget_rates(&mut self, interface: &str) {
         self.rates.remove(interface);
+        self.changed.insert(interface.to_owned());
     }
 
     /// Has these rates from now on, and brings them into force if the interface is shaped and there is no news of it.
     pub(super) fn set_rates(&mut self, interface: &str, rates: Rates, is_shaped: bool) -> Result<(), String> {
         self.rates.insert(interface.to_owned(), rates);
+        self.changed.insert(interface.to_owned());
         if !is_shaped {
             return Ok(());
         }
@@ -101,6 +114,7 @@ impl Shaper {
             return Ok(());
         }
         if self.change_rates(interface) {
+            self.changed.remove(interface);
             return Ok(());
         }
         let record = store.read(interface).map_err(text)?;
@@ -114,6 +128,7 @@ impl Shaper {
         let plan = self.plan(interface, &links)?;
         let observed = Observed::read(&mut self.socket, &plan).map_err(text)?;
         let _ = apply::start_from(&mut self.socket, &store, &plan, observed).map_err(text)?;
+        self.changed.remove(interface);
         self.remember(plan)
     }
 
@@ -219,12 +234,35 @@ impl Shaper {
         if !asked && confirm::is_awaited(&self.state_dir) {
             return Ok(Outcome::Unconfirmed);
         }
+        if asked {
+            self.recorded.remove(interface);
+        }
+        let outcome = self.check_with(&store, interface, shaped, asked);
+        if store.has(interface) {
+            self.recorded.insert(interface.to_owned());
+        }
+        outcome
+    }
+
+    fn check_with(
+        &mut self,
+        store: &Store,
+        interface: &str,
+        shaped: Option<u32>,
+        asked: bool,
+    ) -> Result<Outcome, String> {
+        // A device that is made again under this name changes nothing about that.
+        let is_stopped = self.recorded.contains(interface) && !store.has(interface);
         let links = self.links().map_err(text)?;
-        let renamed = self.release_renamed(&store, interface, &links)?;
+        let renamed = self.release_renamed(store, interface, &links)?;
         let Some(link) = links.iter().find(|link| link.name == interface) else {
             return Ok(Outcome::Absent(renamed));
         };
         let index = link.index;
+        if is_stopped {
+            self.adopts_removal(interface, &links);
+            return Ok(Outcome::Stopped);
+        }
         let plan = self.plan(interface, &links)?;
         let observed = Observed::read(&mut self.socket, &plan).map_err(text)?;
         let differences = compare(&plan, &observed);
@@ -232,13 +270,11 @@ impl Shaper {
         let is_ours = record.as_ref().is_some_and(|record| record.index == index);
         let is_lost = record.as_ref().is_some_and(|record| record.is_lost);
         if differences.is_empty() && is_ours {
+            self.changed.remove(interface);
             self.remember(plan)?;
             return Ok(Outcome::AsPlanned { index });
         }
         if !asked && shaped == Some(index) && !is_lost {
-            if record.is_none() {
-                return Ok(Outcome::Stopped);
-            }
             if self.adopts_file(interface, &links) {
                 return Ok(Outcome::AsPlanned { index });
             }
@@ -247,14 +283,16 @@ impl Shaper {
                 return Ok(Outcome::Drifted { index, differences });
             }
         }
-        let started = apply::start_from(&mut self.socket, &store, &plan, observed).map_err(text)?;
+        let started = apply::start_from(&mut self.socket, store, &plan, observed).map_err(text)?;
         self.remember(plan)?;
+        let own = self.changed.remove(interface) || asked;
         if started.changes.is_empty() {
             return Ok(Outcome::AsPlanned { index });
         }
         Ok(Outcome::Changed {
             index,
             changes: started.changes,
+            own,
         })
     }
 
@@ -275,6 +313,7 @@ impl Shaper {
             return Ok(None);
         };
         apply::stop(&mut self.socket, store, interface).map_err(text)?;
+        self.recorded.remove(interface);
         Ok(Some(format!(
             "there is no network device {interface}: it was renamed to {}, and is no longer shaped",
             renamed.name
@@ -283,32 +322,96 @@ impl Shaper {
 
     /// Whether somebody has brought the changed file into force (`sqm reload`): it then is the configuration.
     fn adopts_file(&mut self, interface: &str, links: &[Link]) -> bool {
+        self.adopt(links, |shaper, loaded| {
+            let plan = loaded.plans.iter().find(|plan| plan.interface == interface);
+            plan.is_some_and(|plan| {
+                Observed::read(&mut shaper.socket, plan)
+                    .is_ok_and(|observed| compare(plan, &observed).is_empty())
+            })
+        })
+    }
+
+    /// The same if the changed file shapes this interface no more: then it was stopped for that.
+    fn adopts_removal(&mut self, interface: &str, links: &[Link]) -> bool {
+        self.adopt(links, |_, loaded| {
+            loaded.plans.iter().all(|plan| plan.interface != interface)
+        })
+    }
+
+    /// Takes the file over if it has changed, is right, and is `in_force`.
+    fn adopt(&mut self, links: &[Link], in_force: impl FnOnce(&mut Self, &Loaded) -> bool) -> bool {
         let Ok(text) = self.read_file() else {
             return false;
         };
         if text == self.configuration.text {
             return false;
         }
-        let Ok(loaded) = self.plans(&text, links) else {
+        let Ok(at_rates) = self.plans(&text, links) else {
             return false;
         };
-        let Some(plan) = loaded.plans.iter().find(|plan| plan.interface == interface) else {
+        if !in_force(self, &at_rates) {
             return false;
-        };
-        let holds =
-            Observed::read(&mut self.socket, plan).is_ok_and(|observed| compare(plan, &observed).is_empty());
-        if holds && let Ok(loaded) = self.read(&text, links) {
-            self.configuration = Configuration::of(text, loaded);
         }
-        holds
+        let Ok(loaded) = self.read(&text, links) else {
+            return false;
+        };
+        self.adopted = Some(loaded.plans.iter().map(Named::of).collect());
+        self.configuration = Configuration::of(text, loaded);
+        true
     }
 
-    /// Stops shaping an interface. Answers what there is to tell.
-    pub(super) fn release(&mut self, interface: &str) -> Result<Vec<String>, String> {
-        let store = self.memory.open(&self.state_dir).map_err(text)?;
-        match apply::stop(&mut self.socket, &store, interface).map_err(text)? {
+    /// What the file shapes, if it was taken over since the last call.
+    pub(super) fn take_adopted(&mut self) -> Option<Vec<Named>> {
+        self.adopted.take()
+    }
+
+    /// Stops shaping an interface. Answers what there is to tell; none if another program is at work on the queues.
+    pub(super) fn release(&mut self, interface: &str) -> Result<Option<Vec<String>>, String> {
+        match self.memory.try_open(&self.state_dir).map_err(text)? {
+            Some(store) => self.release_with(&store, interface).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Stops shaping these interfaces, and tells of each. Another program that is at work on the queues is waited for, but not
+    /// long.
+    pub(super) fn release_all(
+        &mut self,
+        interfaces: &[String],
+        patience: Duration,
+        mut told: impl FnMut(&str, Result<Vec<String>, String>),
+    ) {
+        let store = self.store_within(patience);
+        for interface in interfaces {
+            let outcome = match &store {
+                Ok(store) => self.release_with(store, interface),
+                Err(error) => Err(error.clone()),
+            };
+            told(interface, outcome);
+        }
+    }
+
+    fn release_with(&mut self, store: &Store, interface: &str) -> Result<Vec<String>, String> {
+        self.recorded.remove(interface);
+        match apply::stop(&mut self.socket, store, interface).map_err(text)? {
             Stopped::Restored(notes) => Ok(notes),
             Stopped::NotRunning => Ok(Vec::new()),
+        }
+    }
+
+    fn store_within(&self, patience: Duration) -> Result<Store, String> {
+        let begun = Instant::now();
+        loop {
+            if let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? {
+                return Ok(store);
+            }
+            if begun.elapsed() >= patience {
+                return Err(
+                    "another program of sqm is changing the queues; 'sqm stop' takes them away when it has ended"
+                        .to_owned(),
+                );
+            }
+            thread::sleep(Duration::from_millis(20));
         }
     }
 

@@ -367,6 +367,102 @@ fn people_may_use_the_other_commands_beside_it() {
     );
 }
 
+#[test]
+fn what_is_stopped_by_hand_stays_so_until_somebody_asks() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        "still() {
+             sleep ${2:-1}
+             tc qdisc show dev d0 | grep cake && echo \"$1: shaped again\"
+             sqm status --daemon | grep -q '^d0: stopped' || { echo \"$1: the status does not say so\"; sqm status --daemon; }
+         }
+         stop() { sqm stop d0 >/dev/null; still \"$1: at once\"; }
+         make_device d0; start_daemon
+         within_a_second 'start'
+         stop 'by hand'
+         still 'the look of every 30 s' 31
+         ip link set d0 mtu 1400; still 'mtu'
+         ip link set d0 down; still 'down'
+         ip link set d0 up; still 'up'
+         ip -n core link set d0p down; still 'carrier lost'
+         ip -n core link set d0p up; still 'carrier back'
+         ip link add ifb4d0 type ifb; still 'an IFB of that name'
+         ip link del ifb4d0; still 'no IFB'
+         tc qdisc add dev d0 ingress; still 'ingress'
+         tc qdisc del dev d0 ingress; still 'no ingress'
+         nft add table inet other; still 'firewall'
+         ip link del d0; says gone 'there is no network device d0'
+         make_device d0; still 'another device of that name'
+         still 'after all that' 61
+
+         sqm start --config /tmp/sqm >/dev/null; within_a_second 'sqm start'
+         ip link del d0; make_device d0; within_a_second 'made again, not stopped'
+         stop HUP; kill -HUP $daemon; within_a_second 'HUP'
+         stop 'a new daemon'; kill -TERM $daemon; wait $daemon; start_daemon; within_a_second 'a new daemon'
+         # Stopped while the device is away.
+         ip link del d0; sleep 1; sqm stop d0 >/dev/null; make_device d0; still 'stopped while it was away'
+         sqm start --config /tmp/sqm >/dev/null; within_a_second 'started once more'
+
+         # A reload from the command line that takes the section out is no stop by hand.
+         sed -i 's/enabled .1./enabled 0/' sqm; sqm reload --config /tmp/sqm >/dev/null; sleep 1
+         sqm status --daemon >said; grep -q d0 said && cat said
+         sed -i 's/enabled 0/enabled 1/' sqm; kill -HUP $daemon; within_a_second 'enabled again'
+         kill -TERM $daemon; wait $daemon; true",
+    );
+}
+
+/// Shapes so many of these dummies, and expects nothing to be left when the daemon has been ended.
+fn all_are_released(shaped: usize, devices: usize) {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        &format!(
+            "for n in $(seq {devices}); do echo \"link add s$n type dummy\"; echo \"link set s$n up\"; done | ip -batch -
+             for n in $(seq {shaped}); do
+                 printf \"config queue\\n\\toption enabled 1\\n\\toption interface s$n\\n\\toption download 9000\\n\\toption upload 900\\n\"
+                 printf \"\\toption script piece_of_cake.qos\\n\"
+             done >sqm
+             start_daemon
+             for n in $(seq 300); do [ $(sqm status --daemon 2>/dev/null | grep -c ': shaped') = {shaped} ] && break; sleep 1; done
+             [ $(tc qdisc | grep -c cake) = $((2 * {shaped})) ] || echo \"$(tc qdisc | grep -c cake) queues\"
+             kill -TERM $daemon; wait $daemon || echo \"exit $?\"
+             tc qdisc | grep cake; ip -o link show type ifb | grep ifb4s; ls /run/sqm | grep json
+             true"
+        ),
+    );
+}
+
+#[test]
+fn a_daemon_that_ends_releases_many_interfaces() {
+    all_are_released(50, 100);
+}
+
+#[test]
+#[ignore = "nightly: a thousand devices"]
+fn a_daemon_that_ends_releases_very_many_interfaces() {
+    all_are_released(200, 1000);
+}
+
+#[test]
+fn what_we_change_ourselves_is_applied_and_what_others_change_is_repaired() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        "counts() { sqm status --daemon | grep -q \"set up or changed: $2, repaired: $3\" || { echo \"$1:\"; sqm status --daemon; }; }
+         make_device d0; start_daemon
+         within_a_second 'start'; counts start 1 0
+         sed -i s/4400/4100/ sqm; kill -HUP $daemon; within_a_second 'HUP'; counts HUP 2 0
+         sed -i s/4100/4200/ sqm
+         bash -c 'printf \"POST /v1/apply HTTP/1.0\\r\\nContent-Length: 0\\r\\n\\r\\n\" | python3 -c \"
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(\\\"/run/sqm/api.sock\\\"); s.sendall(sys.stdin.buffer.read()); s.recv(100)\"'
+         within_a_second 'apply'; counts apply 3 0
+         tc qdisc del dev d0 root; within_a_second 'others'; counts others 4 1
+         kill -TERM $daemon; wait $daemon; true",
+    );
+}
+
 /// Somebody changes the rate in a browser: `tc` sees it at once, and sees it gone if nobody confirms it, or if the daemon dies.
 #[test]
 fn a_change_by_the_page_reaches_the_kernel_and_leaves_it_unless_it_is_confirmed() {

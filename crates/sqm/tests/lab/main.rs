@@ -9,6 +9,7 @@ mod measure;
 mod pppoe;
 mod rows;
 mod scripts;
+mod search;
 mod setup;
 mod setups;
 mod shape;

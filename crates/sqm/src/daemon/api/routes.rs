@@ -21,6 +21,8 @@ use crate::queues::InterfaceStatus;
 
 /// Of a request's body, bytes: a configuration of the largest size in JSON.
 const MOST_BODY: usize = 256 * 1024;
+/// Nobody waits longer to see whether a change keeps the machine within reach, seconds.
+const MOST_CONFIRM: u32 = 3600;
 /// The keeper answers within milliseconds, unless somebody holds the lock of the state.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -204,6 +206,10 @@ async fn configure(shared: &Shared, request: Request<Incoming>) -> Response<Answ
         Ok(wanted) => wanted,
         Err(refusal) => return refusal,
     };
+    if wanted.confirm_seconds > MOST_CONFIRM {
+        let message = format!("confirm_seconds is from 0 to {MOST_CONFIRM}");
+        return refusal(StatusCode::BAD_REQUEST, &message);
+    }
     let asked = asked(shared, |reply| Command::Configure {
         text: wanted.text,
         revision: wanted.revision,

@@ -138,6 +138,10 @@ impl Driver {
                 probe = now;
             }
             probes = decision.probes;
+            // It may have hung somewhere above, and have been left behind.
+            if stop.load(Ordering::Acquire) {
+                break;
+            }
             self.follow(now, &decision);
             if !is_tick {
                 continue;
@@ -293,6 +297,7 @@ impl Driver {
             reflectors: self.prober.reflectors(),
             tcp_samples: self.passive.samples(),
             advice: self.advice.clone(),
+            trouble: None,
         }
     }
 }

@@ -55,6 +55,7 @@ impl Bench {
         self.ends(Outcome::Changed {
             index,
             changes: vec!["cake".to_owned()],
+            own: false,
         });
         assert_eq!(self.state(), State::Shaped);
     }
@@ -185,6 +186,7 @@ fn another_program_is_repaired_after_and_given_way_to_when_it_insists() {
     let repaired = Outcome::Changed {
         index: 7,
         changes: vec!["fq_codel 9: has replaced our cake 1:".to_owned()],
+        own: false,
     };
     for n in 1..=MOST_REPAIRS {
         assert_eq!(bench.state(), State::Shaped, "{n}");
@@ -253,12 +255,108 @@ fn without_news_everything_is_looked_at_now_and_then() {
         bench.ends(Outcome::AsPlanned { index: 7 });
     }
     bench.wait();
-    bench.ends(Outcome::Stopped);
-    assert_eq!(bench.state(), State::Stopped);
-    bench.on(Event::Queues(7));
-    assert_eq!(bench.wait(), (SETTLE, check(None, false)));
     bench.ends(Outcome::Unconfirmed);
     assert_eq!(bench.wait().0, CONFIRMATION);
+}
+
+#[test]
+fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
+    let mut bench = Bench::new();
+    bench.shaped(7);
+    bench.wait();
+    bench.ends(Outcome::Stopped);
+    assert_eq!(bench.state(), State::Stopped);
+    let mut index = 7;
+    for event in [
+        "look",
+        "mtu",
+        "down",
+        "queues",
+        "ifb",
+        "firewall",
+        "lost",
+        "gone",
+        "made again",
+        "rates",
+    ] {
+        let wait = match event {
+            "look" => LOOK,
+            "rates" => Nanos(0),
+            _ => SETTLE,
+        };
+        match event {
+            "look" => {}
+            "mtu" => bench.device(index, "wan0", 1400),
+            "down" => bench.on(Event::Device {
+                index,
+                name: "wan0".to_owned(),
+                mtu: 1400,
+                up: false,
+                carrier: false,
+            }),
+            "queues" => bench.on(Event::Queues(index)),
+            "ifb" => bench.device(99, "ifb4wan0", 1500),
+            "firewall" => bench.on(Event::Firewall),
+            "lost" => bench.on(Event::Lost),
+            "gone" => bench.on(Event::Gone(index)),
+            "rates" => bench.on(Event::Rates("wan0".to_owned())),
+            _ => {
+                index += 1;
+                bench.device(index, "wan0", 1500);
+            }
+        }
+        let (waited, action) = bench.wait();
+        assert!(
+            waited == wait && matches!(action, Action::Check { asked: false, .. }),
+            "{event}: {waited}, {action:?}"
+        );
+        bench.ends(if event == "gone" {
+            Outcome::Absent(None)
+        } else {
+            Outcome::Stopped
+        });
+    }
+    bench.on(Event::Adopted(vec![wan0()]));
+    assert!(matches!(bench.wait().1, Action::Check { asked: false, .. }));
+    bench.ends(Outcome::Stopped);
+    for event in [Event::Asked("wan0".to_owned()), Event::Configured(vec![wan0()])] {
+        bench.on(event);
+        assert!(matches!(bench.wait().1, Action::Check { asked: true, .. }));
+        bench.ends(Outcome::Stopped);
+    }
+}
+
+#[test]
+fn what_we_change_ourselves_is_no_repair() {
+    let mut bench = Bench::new();
+    bench.shaped(7);
+    for _ in 0..10 {
+        bench.on(Event::Configured(vec![wan0()]));
+        bench.wait();
+        bench.ends(Outcome::Changed {
+            index: 7,
+            changes: vec!["cake: another rate".to_owned()],
+            own: true,
+        });
+        assert_eq!(bench.state(), State::Shaped);
+    }
+    assert_eq!((bench.section().applied, bench.section().repaired), (11, 0));
+}
+
+#[test]
+fn a_release_that_another_program_is_in_the_way_of_is_tried_again() {
+    let mut bench = Bench::new();
+    bench.shaped(7);
+    bench.on(Event::Configured(Vec::new()));
+    for wait in [Nanos(0), CONFIRMATION, CONFIRMATION] {
+        assert_eq!(bench.wait(), (wait, Action::Release("wan0".to_owned())));
+        bench.on(Event::NotReleased("wan0".to_owned()));
+    }
+    // It is configured again meanwhile.
+    bench.on(Event::Configured(vec![wan0()]));
+    assert!(matches!(bench.wait().1, Action::Check { .. }));
+    bench.on(Event::NotReleased("wan0".to_owned()));
+    assert_eq!(bench.keeper.next(bench.now), None);
 }
 
 proptest! {
@@ -276,7 +374,7 @@ proptest! {
                     news_at = None;
                     let outcome = match kind {
                         0..4 => Outcome::AsPlanned { index },
-                        4..6 => Outcome::Changed { index, changes: vec!["x".to_owned()] },
+                        4..6 => Outcome::Changed { index, changes: vec!["x".to_owned()], own: kind == 4 },
                         6 => Outcome::Failed("no".to_owned()),
                         7 => Outcome::Absent(None),
                         _ => Outcome::Stopped,
