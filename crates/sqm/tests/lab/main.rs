@@ -5,6 +5,7 @@ mod daemon;
 mod doctor;
 mod end;
 mod faults;
+mod files;
 mod measure;
 mod pppoe;
 mod rows;

@@ -1,0 +1,297 @@
+//! Disks that are full or read-only, folders that are gone, and directories, FIFOs and links in the place of files: the line is
+//! shaped or the daemon says why not, nothing is followed, nothing hangs, and the next start works. docs/files.md has the table.
+
+use std::path::Path;
+
+use sqm_lab::{Clock, Home, Line};
+
+/// METHOD PATH [BODY], asked of the daemon's socket: the code, then the body.
+const ASK: &str = r#"
+import json, socket, sys
+method, path, body = sys.argv[1], sys.argv[2], (sys.argv[3] if len(sys.argv) > 3 else "")
+stream = socket.socket(socket.AF_UNIX)
+stream.settimeout(40)
+try:
+    stream.connect("/tmp/disk/run/d/api.sock")
+    head = f"{method} /v1{path} HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    stream.sendall((head + body).encode())
+    answer = b""
+    while part := stream.recv(65536):
+        answer += part
+except OSError as error:
+    print("000", error)
+    sys.exit()
+head, _, body = answer.partition(b"\r\n\r\n")
+print(head.split()[1].decode(), body.decode())
+"#;
+
+/// UPLOAD CONFIRM_SECONDS: a configuration for `PUT /v1/configuration`, made of the one that the daemon holds.
+const PUT: &str = r#"
+import json, re, subprocess, sys
+known = json.loads(subprocess.run(["python3", "/tmp/ask.py", "GET", "/configuration"],
+                                  capture_output=True, text=True).stdout.split(" ", 1)[1])
+text = re.sub(r"option upload '[^']*'", f"option upload '{sys.argv[1]}'", known["text"])
+print(json.dumps({"text": text, "revision": known["revision"], "confirm_seconds": int(sys.argv[2])}))
+"#;
+
+/// What the scripts share. Everything that the daemon keeps is on one small disk.
+const TOOLS: &str = r#"
+set +e
+cd /tmp
+disk=/tmp/disk
+config=$disk/etc/d/sqm
+say() { echo "$cell: $*"; }
+# Each kind of thing on a small disk of its own, in a folder that can go.
+make_disks() {
+    for part in etc run state log; do
+        umount $disk/$part 2>/dev/null
+        mkdir -p $disk/$part
+        mount -t tmpfs -o size=64k tmpfs $disk/$part
+        mkdir $disk/$part/d
+    done
+    cp ${1:-/tmp/sqm} $config
+}
+make_device() {
+    ip link show d0 >/dev/null 2>&1 || ip link add d0 type dummy
+    ip link set d0 up
+}
+start_daemon() {
+    (STATE_DIRECTORY=$disk/state/d LOGS_DIRECTORY=$disk/log/d \
+        exec sqm daemon --config $config --state-dir $disk/run/d "$@" >>/tmp/log 2>&1) & daemon=$!
+}
+ask() { python3 /tmp/ask.py "$@"; }
+put() { ask PUT /configuration "$(python3 /tmp/put.py $1 $2)"; }
+shaped_at() { tc qdisc show dev d0 root | grep -q "bandwidth $1 "; }
+# So long at most; waiting is the only thing that takes time here.
+within() {
+    local seconds=$1; shift
+    for n in $(seq $seconds); do "$@" && return 0; sleep 1; done; "$@"
+
+}
+is_over() { ! kill -0 $daemon 2>/dev/null; }
+stop_daemon() {
+    is_over && { wait $daemon; return; }
+    kill -TERM $daemon
+    within 20 is_over || { say "TERM does not end it"; kill -9 $daemon; }
+    wait $daemon 2>/dev/null
+}
+in_status() { ask GET '/status?queues=no' | grep -q "$1"; }
+# STATE FILE and what ends it: the disk of the file is full or read-only, its folder is gone, something else is in its place.
+state() {
+    local part; part=$(echo $2 | cut -d/ -f4)
+    case $1 in fifo | folder | dangling) rm -rf /tmp/aside; [ -e $2 -o -L $2 ] && cp -a $2 /tmp/aside; rm -rf $2 ;; esac
+    case $1 in
+        full) dd if=/dev/zero of=$disk/$part/fill bs=1k 2>/dev/null; true ;;
+        read_only) mount -o remount,ro $disk/$part 2>/dev/null ;;
+        gone) mv $disk/$part/d $disk/$part/away ;;
+        fifo) mkfifo $2 ;;
+        folder) mkdir $2 ;;
+        dangling) ln -s /tmp/target $2 ;;
+    esac
+}
+state_ends() {
+    local part; part=$(echo $2 | cut -d/ -f4)
+    case $1 in
+        full) rm $disk/$part/fill ;;
+        read_only) mount -o remount,rw $disk/$part ;;
+        gone) rm -rf $disk/$part/d; mv $disk/$part/away $disk/$part/d ;;
+        fifo | folder | dangling)
+            [ -p $2 -o -d $2 -o -L $2 ] && rm -rf $2
+            [ -f /tmp/aside ] && [ ! -e $2 ] && cp -a /tmp/aside $2 ;;
+    esac
+    true
+}
+"#;
+
+fn boot() -> Home {
+    let line = Line::named("cable24").expect("a known line");
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let home =
+        Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
+    let config = "config queue\n\toption enabled '1'\n\toption interface 'd0'\n\toption download '24000'\n\toption upload '4400'\n\
+                  \toption script 'best_of_cake.qos'\n\toption link 'docsis'\n\toption autorate '1'\n\
+                  \toption autorate_reflectors '192.0.2.1'\n\toption autorate_log 'rates.csv'\n";
+    let plain: String = config
+        .lines()
+        .filter(|line| !line.contains("autorate"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    for (file, text) in [
+        ("/tmp/ask.py", ASK),
+        ("/tmp/put.py", PUT),
+        ("/tmp/sqm", &plain),
+        ("/tmp/autorate", config),
+    ] {
+        home.write(file, text.as_bytes()).expect("a file");
+    }
+    home
+}
+
+/// Runs the script and fails with all that it prints.
+fn nothing_to_say(home: &Home, script: &str) {
+    let said = home
+        .script_on("router", &format!("{TOOLS}{script}"))
+        .expect("the lab answers");
+    let log = home.script_on("router", "cat /tmp/log").unwrap_or_default();
+    assert!(said.is_empty(), "{said}\n{log}");
+}
+
+#[test]
+fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_does() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        r#"
+        make_device; make_disks; start_daemon
+        within 5 shaped_at 4400Kbit || say "not shaped"
+        for cell in full read_only gone fifo folder dangling; do
+            put 3mbit 5 | grep -q ^200 || say "PUT is refused"
+            shaped_at 3Mbit || say "the change is not in force"
+            state $cell $config || say "the lab cannot"
+            sleep 7
+            shaped_at 4400Kbit || say "not put back in the kernel"
+            in_status '"health":"degraded"' || say "the status does not say degraded: $(ask GET '/status?queues=no')"
+            in_status 'could not be put back' || say "no reason"
+            ask POST /configuration/revert | grep -q '^422 .*could not' || say "revert: $(ask POST /configuration/revert)"
+            put 2mbit 5 2>/dev/null | grep -q ^200 && say "another change is taken"
+            kill -HUP $daemon; sleep 1
+            ask POST /apply >/dev/null
+            shaped_at 4400Kbit || say "a reload brings into force what nobody confirmed"
+            # Everything is looked at again, too.
+            sleep 35; shaped_at 4400Kbit || say "not kept"
+            state_ends $cell $config
+            within 70 grep -q "upload '4400'" $config || say "the file is not put back: $(cat $config)"
+            within 5 in_status '"health":"ok"' || say "not ok in the end: $(ask GET '/status?queues=no')"
+            [ -e $config.before-trial ] && say "the text from before is left"
+            shaped_at 4400Kbit || say "not shaped in the end"
+            grep -q 'the file is as it was before' log || say "that is not told"
+            >log
+            ls /tmp/target 2>/dev/null && say "a link was followed"
+
+            # The daemon is killed, and the next one finds that disk.
+            put 3mbit 600 | grep -q ^200 || say "PUT is refused"
+            state $cell $config
+            kill -9 $daemon; wait $daemon 2>/dev/null
+            shaped_at 3Mbit || say "killed, and not as it was left"
+            start_daemon
+            if [ $cell = gone ]; then
+                # Nothing tells this one what to shape.
+                within 5 is_over || say "a daemon without a configuration goes on"
+                wait $daemon; [ $? = 2 ] || say "another exit code"
+                grep -q "cannot read the configuration: $config: .*No such file" log || say "the configuration is not named"
+                state_ends $cell $config
+                start_daemon
+            else
+                within 5 shaped_at 4400Kbit || say "the next daemon: $(tc qdisc show dev d0 root; cat log)"
+                within 5 in_status '"health":"degraded"' || say "the next daemon does not say degraded"
+                state_ends $cell $config
+            fi
+            within 70 grep -q "upload '4400'" $config || say "the next daemon does not put the file back"
+            within 5 in_status '"health":"ok"' || say "the next daemon: $(ask GET '/status?queues=no')"
+            within 5 shaped_at 4400Kbit || say "the next daemon: not shaped in the end"
+            put 2mbit 0 | grep -q ^200 || say "no change is taken any more"
+            put 4400 0 | grep -q ^200 || say "no change is taken any more"
+        done
+        cell=end; stop_daemon
+        true"#,
+    );
+}
+
+/// Every file that the daemon keeps, by the names of the script below.
+const FILES: [&str; 10] = [
+    "config",
+    "before_trial",
+    "record",
+    "lock",
+    "daemon_lock",
+    "socket",
+    "learned",
+    "log",
+    "tune",
+    "secret",
+];
+const STATES: [&str; 6] = ["full", "read_only", "gone", "fifo", "folder", "dangling"];
+
+/// The daemon is started in each state, and each state is brought about while it runs.
+fn in_each_state(files: &[&str], states: &[&str]) {
+    let home = boot();
+    let script = format!("files='{}'; states='{}'", files.join(" "), states.join(" "));
+    nothing_to_say(
+        &home,
+        &(script
+            + r#"
+        before_trial=$config.before-trial record=$disk/run/d/d0.json lock=$disk/run/d/lock daemon_lock=$disk/run/d/daemon.lock
+        socket=$disk/run/d/api.sock learned=$disk/state/d/autorate-d0.learned log=$disk/log/d/rates.csv
+        tune=$disk/run/d/tune secret=$disk/run/d/tune-secret
+        shaped() { tc qdisc show dev d0 root | grep -q 'cake 1: '; }
+        ends_clean() {
+            stop_daemon
+            shaped && say "the queues are left: $(cat log)"
+            ip link show ifb4d0 >/dev/null 2>&1 && say "the ifb is left"
+            [ -e /tmp/target ] && { say "a link was followed"; rm /tmp/target; }
+        }
+        next_start_works() {
+            >log; start_daemon
+            within 5 shaped || say "the next start: $(cat log)"
+            within 5 in_status '"state":"shaped"' || say "the next start has no API: $(cat log)"
+            ends_clean
+        }
+        make_device
+        for name in $files; do
+            for state in $states; do
+                eval "file=\$$name"
+                cell="$name $state, at the start"
+                make_disks /tmp/autorate; >log
+                start_daemon
+                within 5 shaped || say "not shaped before"
+                kill -9 $daemon; wait $daemon 2>/dev/null
+                state $state $file || say "the lab cannot"
+                >log; start_daemon
+                case $cell in
+                    "config gone"* | "config fifo"* | "config folder"* | "config dangling"*)
+                        within 10 is_over || say "a daemon without a configuration goes on"
+                        wait $daemon; [ $? = 2 ] && grep -q "cannot read the configuration: $config: " log || say "$(cat log)"
+                        shaped || say "the queues are gone" ;;
+                    *)
+                        sleep 2; is_over && say "the daemon has ended: $(cat log)"
+                        tc qdisc del dev d0 root
+                        within 5 shaped || say "not shaped: $(cat log)"
+                        ends_clean ;;
+                esac
+                state_ends $state $file
+                next_start_works
+
+                cell="$name $state, while it runs"
+                make_disks /tmp/autorate; >log
+                start_daemon
+                within 5 shaped || say "not shaped before"
+                # The kernel refuses this while a file is open for writing.
+                if state $state $file; then
+                    kill -HUP $daemon
+                    ask POST /tune '{"host": "127.0.0.1", "port": 9, "secret": "x"}' >/tmp/said
+                    put 4300 0 >/tmp/said 2>&1
+                    tc qdisc del dev d0 root
+                    within 5 shaped || say "not shaped: $(cat log)"
+                    is_over && say "the daemon has ended: $(cat log)"
+                    ends_clean
+                    state_ends $state $file
+                    next_start_works
+                else
+                    stop_daemon
+                fi
+            done
+        done
+        true"#),
+    );
+}
+
+#[test]
+fn a_few_files_in_each_state_keep_no_line_from_being_shaped() {
+    in_each_state(&["config", "record"], &["full", "gone", "fifo"]);
+}
+
+#[test]
+#[ignore = "nightly: some minutes"]
+fn every_file_in_each_state_keeps_no_line_from_being_shaped() {
+    in_each_state(&FILES, &STATES);
+}
