@@ -130,12 +130,12 @@ dpkg -r sqm >/root/log 2>&1 || { cat /root/log; fail "it does not go"; }
 unshaped "remove"
 for unit in sqm sqm-web sqm-serve; do systemctl is-active --quiet $unit && fail "$unit still runs"; done
 files >/root/after
-diff /root/before /root/after | grep '^[<>]' | grep -vxE '> /etc/config(/sqm|/sqm\.before-trial)?' && fail "more than the configuration is left"
+diff /root/before /root/after | grep '^[<>]' | grep -vxE '> /etc/config(/sqm|/sqm\.before-trial|/\.sqm\.lock)?' && fail "more than the configuration is left"
 [ -e /var/lib/sqm/autorate-d0.learned ] || fail "what was learned is gone before it is purged"
 dpkg -P sqm >/root/log 2>&1 || { cat /root/log; fail "it is not purged"; }
 files >/root/after
 diff /root/before /root/after || fail "files are left"
-for folder in /run/sqm /var/lib/sqm /var/lib/sqm-web; do [ ! -e $folder ] || fail "a folder is left: $folder"; done
+for folder in /run/sqm /var/lib/sqm /var/lib/sqm-web /var/log/sqm; do [ ! -e $folder ] || fail "a folder is left: $folder"; done
 ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg remembers it"
 systemctl --failed --no-legend | grep sqm && fail "a unit is left"
 echo "PASSED: installed, started, shaped, killed, upgraded, removed; nothing is left (exposure:$exposure)"

@@ -61,6 +61,56 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_log_has_the_name_of_a_file_in_one_folder() {
+        let load = |log: &str| {
+            let text = format!(
+                "config queue\n option enabled 1\n option interface eth1\n option download 20mbit\n option upload 4mbit\n \
+                 option script best_of_cake.qos\n option autorate 1\n option autorate_log '{log}'\n"
+            );
+            crate::load(text.as_bytes(), "sqm", &Device::absent)
+        };
+        for (given, name) in [
+            ("rates.csv", Some("rates.csv")),
+            ("/var/log/sqm/wan-1.csv", Some("wan-1.csv")),
+            ("", None),
+        ] {
+            let log = load(given).unwrap().lines[0].autorate.clone().unwrap().log;
+            assert_eq!(log.as_deref(), name);
+        }
+        let long = "x".repeat(201);
+        for wrong in [
+            "/etc/shadow",
+            "/etc/config/sqm",
+            "/run/sqm/wan0.json",
+            "/var/log/sqm/../../../etc/shadow",
+            "/var/log/sqm",
+            "/var/log/sqm/",
+            "/var/log/sqm//etc/shadow",
+            "/var/log/sqmx",
+            "../rates.csv",
+            "folder/rates.csv",
+            ".hidden",
+            "..",
+            ".",
+            "two words",
+            "new\tline",
+            "ra\u{200b}tes",
+            &long,
+        ] {
+            let errors = load(wrong).unwrap_err();
+            let text = errors[0].to_string();
+            assert!(
+                errors.len() == 1 && text.starts_with("sqm:8: option 'autorate_log'"),
+                "{errors:?}"
+            );
+            assert!(
+                text.contains("is not the name of a file in /var/log/sqm"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn autorate_has_bounds_around_the_rates() {
         let load = |more: &str| {
             let text = format!(

@@ -57,3 +57,155 @@ pub(crate) fn put_back(file: &Path, before: Option<&[u8]>, text: &[u8]) -> anyho
         put_back => put_back.with_context(|| format!("{} could not be put back", file.display())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// On a file system in memory if there is one: what is synced ten thousand times takes its time elsewhere.
+    fn folder() -> tempfile::TempDir {
+        let memory = Path::new("/dev/shm");
+        tempfile::tempdir_in(memory).unwrap_or_else(|_| tempfile::tempdir().unwrap())
+    }
+
+    /// The same numbers in every run.
+    fn chance(seed: &mut u64, below: u64) -> u64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*seed >> 33) % below
+    }
+
+    fn wait(turns: u64) {
+        (0..turns).for_each(|_| std::thread::yield_now());
+    }
+
+    /// One of our writers: reads, takes its time, and writes what it has made of that. Answers what it has replaced, and by what.
+    fn ours(file: &Path, name: &str, waits: [u64; 2], is_daemon: bool) -> Option<(String, String)> {
+        wait(waits[0]);
+        let before = String::from_utf8(read(file).unwrap()).unwrap();
+        wait(waits[1]);
+        let text = format!("{name} after {before}");
+        if is_daemon {
+            match replace(file, Some(before.as_bytes()), text.as_bytes()) {
+                Ok(()) => Some((text, before)),
+                Err(Error::Changed { .. }) => None,
+                Err(error) => panic!("{error}"),
+            }
+        } else {
+            match write(file, Some(before.as_bytes()), text.as_bytes()) {
+                Ok(()) => Some((text, before)),
+                Err(error) => {
+                    assert!(
+                        error.to_string().contains("changed by another program"),
+                        "{error:#}"
+                    );
+                    None
+                }
+            }
+        }
+    }
+
+    /// The daemon and two commands beside another program that renames its text into place and asks nobody. Each text is the
+    /// last, or whoever replaced it knew it, or the other program did so.
+    fn no_text_is_lost(rounds: u64) {
+        let folder = folder();
+        let file: PathBuf = folder.path().join("sqm");
+        let (mut seed, mut written, mut refused) = (20, 0, 0);
+        for round in 0..rounds {
+            fs::write(&file, "begin").unwrap();
+            let mut waits = || [chance(&mut seed, 12), chance(&mut seed, 12)];
+            let (daemon, setup, tune, [theirs_waits, _]) = (waits(), waits(), waits(), waits());
+            let has_another = round % 4 != 0;
+            let barrier = Barrier::new(4);
+            let successes = std::thread::scope(|scope| {
+                let begin = |name: &'static str, waits, is_daemon| {
+                    let (file, barrier) = (&file, &barrier);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        ours(file, name, waits, is_daemon)
+                    })
+                };
+                let threads = [
+                    begin("daemon", daemon, true),
+                    begin("setup", setup, false),
+                    begin("tune", tune, false),
+                ];
+                barrier.wait();
+                if has_another {
+                    wait(theirs_waits);
+                    let fresh = folder.path().join("theirs.new");
+                    fs::write(&fresh, "theirs").unwrap();
+                    fs::rename(&fresh, &file).unwrap();
+                }
+                threads.map(|thread| thread.join().unwrap())
+            });
+            refused += successes.iter().filter(|success| success.is_none()).count();
+            let known: BTreeMap<String, String> = successes.into_iter().flatten().collect();
+            written += known.len();
+            let mut parents: Vec<&String> = known.values().collect();
+            parents.sort();
+            parents.dedup();
+            assert_eq!(
+                parents.len(),
+                known.len(),
+                "round {round}: two replaced the same text: {known:?}"
+            );
+            let last = String::from_utf8(fs::read(&file).unwrap()).unwrap();
+            let (mut kept, mut text) = (vec![&last], &last);
+            while let Some(before) = known.get(text) {
+                kept.push(before);
+                text = before;
+            }
+            if has_another {
+                assert!(
+                    kept.iter().any(|text| *text == "theirs"),
+                    "round {round}: theirs is lost: {kept:?}"
+                );
+            } else {
+                assert!(
+                    known.keys().all(|text| kept.contains(&text)),
+                    "round {round}: {known:?}, {last}"
+                );
+            }
+            let left: Vec<_> = fs::read_dir(folder.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            assert_eq!(left.len(), 2, "the file and its lock, not {left:?}");
+        }
+        println!("{rounds} rounds: {written} written, {refused} refused");
+        assert!(written > 0 && refused > 0);
+    }
+
+    #[test]
+    fn a_thousand_interleavings_of_writers_lose_no_text() {
+        no_text_is_lost(1000);
+    }
+
+    #[test]
+    #[ignore = "nightly: ten thousand"]
+    fn ten_thousand_interleavings_of_writers_lose_no_text() {
+        no_text_is_lost(10_000);
+    }
+
+    #[test]
+    fn what_a_command_takes_back_is_only_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("etc/sqm");
+        write(&file, None, b"ours").unwrap();
+        put_back(&file, None, b"ours").unwrap();
+        assert!(!file.exists());
+        fs::write(&file, "before").unwrap();
+        write(&file, Some(b"before"), b"ours").unwrap();
+        put_back(&file, Some(b"before"), b"ours").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"before");
+        for before in [None, Some(&b"before"[..])] {
+            fs::write(&file, "theirs").unwrap();
+            put_back(&file, before, b"ours").unwrap();
+            assert_eq!(fs::read(&file).unwrap(), b"theirs");
+        }
+    }
+}

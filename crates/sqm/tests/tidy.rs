@@ -96,6 +96,59 @@ fn the_kernel_crate_runs_no_command() {
     }
 }
 
+/// What is kept, or written for somebody else's eyes, goes through `sqm_files`: that crate alone knows of links, FIFOs and other
+/// writers.
+#[test]
+fn only_one_crate_writes_files() {
+    const WRITERS: [&str; 6] = [
+        "File::create",
+        "fs::write(",
+        "OpenOptions",
+        "File::options()",
+        "fs::copy(",
+        "fs::rename(",
+    ];
+    /// What a command writes for the user who runs it, where that user says; and `build.rs`, which runs before there is a program.
+    const BY_NAME: [&str; 12] = [
+        "crates/sqm/build.rs",
+        "crates/sqm/src/cli/compare.rs",
+        "crates/sqm/src/cli/demo.rs",
+        "crates/sqm/src/cli/manual.rs",
+        "crates/sqm/src/cli/replay.rs",
+        "crates/sqm/src/cli/report.rs",
+        "crates/sqm/src/cli/test.rs",
+        "crates/sqm/src/cli/test/rpm.rs",
+        "crates/sqm/src/cli/test/sweep.rs",
+        "crates/sqm/src/cli/tune.rs",
+        "crates/sqm/src/cli/tune/replay.rs",
+        "crates/sqm/src/replay/output.rs",
+    ];
+    let mut found = Vec::new();
+    for file in rust_files(&root().join("crates")) {
+        let name = file
+            .strip_prefix(root())
+            .expect("it is below")
+            .display()
+            .to_string();
+        let parts: Vec<&str> = name.split('/').collect();
+        let is_test = parts
+            .iter()
+            .any(|part| ["tests", "tests.rs", "benches"].contains(part));
+        if is_test || parts[1] == "files" || BY_NAME.contains(&name.as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source file is text");
+        // Tests stand last, and make what they like.
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (number, line) in code.lines().enumerate() {
+            if WRITERS.iter().any(|writer| line.contains(writer)) {
+                found.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "use sqm_files:\n{}", found.join("\n"));
+}
+
 /// The last column of the tables that promise something names what shows it.
 #[test]
 fn the_tests_that_documents_name_are_there() {

@@ -295,3 +295,66 @@ fn a_few_files_in_each_state_keep_no_line_from_being_shaped() {
 fn every_file_in_each_state_keeps_no_line_from_being_shaped() {
     in_each_state(&FILES, &STATES);
 }
+
+#[test]
+fn an_interface_whose_record_is_damaged_is_shaped_and_stopped() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        r#"
+        record=$disk/run/d/d0.json
+        damage() {
+            case $cell in
+                appended*) echo 1,2,3 >>$record ;;
+                empty*) >$record ;;
+                random*) head -c 3000 /dev/urandom >$record ;;
+                another*) sed -i s/d0/d1/g $record ;;
+                folder*) rm $record; mkdir $record ;;
+                fifo*) rm $record; mkfifo $record ;;
+            esac
+        }
+        sqm_() { sqm "$@" --config $config --state-dir $disk/run/d; }
+        unshaped() {
+            tc qdisc show dev d0 | grep -q 'cake\|htb\|ingress' && say "queues are left: $(tc qdisc show dev d0)"
+            ip link show ifb4d0 >/dev/null 2>&1 && say "the ifb is left"
+            nft list tables | grep sqm && say "the firewall is left"
+            [ -e $record ] && say "a record is left"
+        }
+        make_device; make_disks
+        for script in best_of_cake simple; do
+            sed -i "s/script .*/script '$script.qos'/" $config
+            for damaged in appended empty random another folder fifo; do
+                cell="$damaged, $script, the commands"
+                sqm_ start >/dev/null 2>&1 || say "it cannot be started"
+                damage
+                sqm_ start >said 2>&1 || say "start: $(cat said)"
+                grep -q 'the record .*d0.json is damaged.*d0.json.damaged' said || say "start does not tell: $(cat said)"
+                sqm_ verify >said 2>&1 || say "verify: $(cat said)"
+                sqm_ stop >said 2>&1 || say "stop: $(cat said)"
+                unshaped
+                sqm_ start >/dev/null 2>&1; damage
+                sqm_ stop >said 2>&1 || say "stop of a damaged one: $(cat said)"
+                grep -q 'not known' said || say "stop does not tell: $(cat said)"
+                unshaped
+
+                cell="$damaged, $script, while the daemon runs"
+                >log; start_daemon
+                within 5 sqm_ verify >/dev/null 2>&1 || say "not shaped"
+                damage; tc qdisc del dev d0 root
+                sleep 2; sqm_ verify >said 2>&1 || say "$(cat said log)"
+                grep -q 'is damaged' log || say "not told: $(cat log)"
+                damage; stop_daemon; unshaped
+
+                cell="$damaged, $script, the next daemon"
+                start_daemon
+                within 5 sqm_ verify >/dev/null 2>&1 || say "not shaped"
+                kill -9 $daemon; wait $daemon 2>/dev/null
+                damage; >log; start_daemon
+                within 5 sqm_ verify >/dev/null 2>&1 || say "not shaped: $(cat log)"
+                grep -q 'is damaged' log || say "not told: $(cat log)"
+                stop_daemon; unshaped
+            done
+        done
+        true"#,
+    );
+}
