@@ -320,9 +320,9 @@ impl Memory {
                 Some(record) => write(directory, record),
                 None => remove(directory, interface),
             };
-            let is_written = written.is_ok();
-            trouble = written.err().map(|error| error.to_string()).or(trouble.take());
-            !is_written
+            let Err(error) = written else { return false };
+            trouble = Some(error.to_string());
+            true
         });
         unwritten.trouble = trouble;
     }
@@ -356,14 +356,12 @@ fn take(
                 source,
             })?;
         }
-        Err(_) => match sqm_files::set_aside_irregular(&path).map_err(fail)? {
-            Some(aside) => notes.push(format!(
-                "{} was no file, and is {} now",
-                path.display(),
-                aside.display()
-            )),
-            None => {}
-        },
+        Err(_) => {
+            let aside = sqm_files::set_aside_irregular(&path).map_err(fail)?;
+            let told =
+                |aside: PathBuf| format!("{} was no file, and is {} now", path.display(), aside.display());
+            notes.extend(aside.map(told));
+        }
         taken => return taken.map_err(fail),
     }
     try_take().map_err(fail)

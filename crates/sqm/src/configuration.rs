@@ -176,7 +176,7 @@ mod tests {
                 .collect();
             assert_eq!(left.len(), 2, "the file and its lock, not {left:?}");
         }
-        println!("{rounds} rounds: {written} written, {refused} refused");
+        outln!("{rounds} rounds: {written} written, {refused} refused");
         assert!(written > 0 && refused > 0);
     }
 

@@ -191,7 +191,9 @@ fn two_thousand_races_of_daemon_command_and_another_program_lose_no_text() {
 fn whatever_stands_in_the_place_of_the_configuration_is_named_and_nothing_hangs() {
     let daemon = Daemon::start();
     let config = daemon.config();
-    let others: [(fn(&Path), &str); 5] = [
+    /// What makes it, and what is said of it.
+    type Other = (fn(&Path), &'static str);
+    let others: [Other; 5] = [
         (
             |path| {
                 use rustix::fs::{CWD, FileType, Mode, mknodat};

@@ -61,7 +61,10 @@ impl Daemon {
 
     fn unconfirmed(&self) -> Option<Unconfirmed> {
         let overdue = self.overdue.as_ref().filter(|overdue| overdue.is_in_file());
-        let trial = self.trial.as_ref().or(overdue.map(|overdue| &overdue.trial));
+        let trial = self
+            .trial
+            .as_ref()
+            .or_else(|| overdue.map(|overdue| &overdue.trial));
         trial.map(|trial| Unconfirmed {
             revision: trial.revision.clone(),
             seconds_left: trial::left(trial.until, monotonic()).as_secs_f64(),

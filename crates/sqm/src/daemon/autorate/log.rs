@@ -200,7 +200,7 @@ impl Log {
 fn open(path: &Path) -> io::Result<File> {
     let file = match sqm_files::append(path, FILE_MODE) {
         Err(error) if error.is_not_found() => {
-            let folder = path.parent().unwrap_or(Path::new("."));
+            let folder = path.parent().unwrap_or_else(|| Path::new("."));
             DirBuilder::new()
                 .recursive(true)
                 .mode(FOLDER_MODE)
