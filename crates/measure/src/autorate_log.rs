@@ -7,10 +7,14 @@ use std::path::Path;
 
 use sqm_core::autorate::record::{HEAD, Row};
 
-use crate::Error;
+use crate::protocol::MAX_REASON;
+use crate::{Error, foreign};
 
 /// A line is not longer; the daemon's have a tenth of it.
 const LONGEST: u64 = 1 << 16;
+
+/// The longest log, in bytes; the daemon begins another file after a quarter of it. A device may have no end.
+const LONGEST_LOG: u64 = 32 << 20;
 
 /// A line that is not whole, where that has a cause that is no mistake: whoever wrote it was interrupted, or the beginning of the
 /// file was cut away. It is left out.
@@ -33,6 +37,10 @@ pub enum Trouble {
 
 /// Whether a file looks like a log, and not like a test's result: by its first byte.
 pub fn is_one(path: &Path) -> bool {
+    // Of a pipe the first byte could not be read twice.
+    if !path.is_file() {
+        return false;
+    }
     let mut first = [0];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     // That of the names of the columns, or of a time.
@@ -46,7 +54,13 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<Cut>, E
         reason,
     };
     let file = File::open(path).map_err(cannot)?;
-    read_from(BufReader::new(file), take).map_err(|trouble| match trouble {
+    let mut source = BufReader::new(file.take(LONGEST_LOG + 1));
+    let cuts = read_from(&mut source, take);
+    if source.get_ref().limit() == 0 {
+        let reason = format!("it is longer than {} MiB", LONGEST_LOG >> 20);
+        return Err(cannot(io::Error::new(io::ErrorKind::InvalidData, reason)));
+    }
+    cuts.map_err(|trouble| match trouble {
         Trouble::Read(reason) => cannot(reason),
         Trouble::Line(line, reason) => Error::Log {
             path: path.to_owned(),
@@ -101,7 +115,7 @@ fn row(text: &[u8]) -> Result<Row, String> {
     if text.len() as u64 > LONGEST {
         return Err(format!("longer than {LONGEST} bytes"));
     }
-    Row::parse(text).map_err(|trouble| trouble.to_string())
+    Row::parse(text).map_err(|trouble| foreign::brief(&trouble.to_string(), MAX_REASON))
 }
 
 fn wrong(Cut { line, reason }: Cut) -> Trouble {

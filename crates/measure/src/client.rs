@@ -31,9 +31,9 @@ const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A server from which nothing at all comes for so long, no data, no answer to a probe, no word, is gone.
 const SILENCE: Duration = Duration::from_secs(8);
 /// A test takes this much longer than its phases at most, whatever the servers do: to connect, and until the results are here.
-const SPARE: Duration = Duration::from_secs(9);
+const SPARE: Duration = Duration::from_millis(9500);
 /// Of that, until everything is connected.
-const SETUP: Duration = Duration::from_secs(7);
+const SETUP: Duration = Duration::from_secs(8);
 /// From the moment when the user ends a test until it is over: a person waits.
 const IMPATIENT_TIMEOUT: Duration = Duration::from_millis(1500);
 /// The time between two reports of progress.
@@ -291,7 +291,9 @@ impl<'a> Running<'a> {
             next = (next + TICK).min(end);
             socket::sleep_until(next);
         }
-        let patience = end + FIRST_PROBE_TIMEOUT;
+        let settings = &self.test.settings;
+        let load = Duration::from_millis(settings.load_ms + settings.after_ms);
+        let patience = (end + FIRST_PROBE_TIMEOUT).min(self.deadline - load);
         while let Some(silent) = self.silent_endpoint() {
             self.not_stopped()?;
             if Instant::now() >= patience {

@@ -97,7 +97,7 @@ pub enum Error {
         what: String,
     },
     /// The user ended the test.
-    #[error("interrupted {at_s:.0} s after the load began")]
+    #[error("interrupted {}", since_load(*at_s))]
     Interrupted {
         /// Seconds of load until then; zero or less before it.
         at_s: f64,
@@ -164,6 +164,13 @@ pub enum Error {
         /// Where it departs.
         reason: String,
     },
+}
+
+fn since_load(at_s: f64) -> String {
+    match at_s > 0.0 {
+        true => format!("{at_s:.0} s after the load began"),
+        false => "before the load began".to_owned(),
+    }
 }
 
 impl Error {

@@ -11,13 +11,13 @@ use flate2::write::GzEncoder;
 use crate::result::TestResult;
 use crate::{Error, flent};
 
-/// The longest text that is read, in bytes: an hour with sixteen flows has half of it. A small file can unfold to
+/// The longest text that is read, in bytes: an hour of eight flows and four series of probes has less. A small file can unfold to
 /// any size, so that something must end it.
-const MAX_TEXT: u64 = 256 << 20;
-/// The most values that are read. Text is denser than what it stands for: `{},` is a sample.
-const MAX_VALUES: usize = 12_000_000;
-/// Of a new result.
-const MODE: u32 = 0o644;
+const MAX_TEXT: usize = 96 << 20;
+/// The longest of the texts in quotes in it.
+const MAX_QUOTED: usize = 1 << 20;
+/// Permissions of a new result file.
+const READABLE: u32 = 0o644;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of a file, uncompressed if it was compressed with gzip.
@@ -39,19 +39,20 @@ pub(crate) fn is_flent(text: &str) -> bool {
     !head.starts_with("{\"format\":")
 }
 
-/// Writes a result under a temporary name first, so that nobody sees half of it.
+/// Writes a result in one step, so that nobody sees half of one.
 pub(crate) fn write(path: &Path, result: &TestResult) -> Result<(), Error> {
-    let attempt = || -> io::Result<()> {
-        let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
-            pack(&flent::to_json(result))?
-        } else {
-            (result.to_json() + "\n").into_bytes()
-        };
-        Ok(sqm_files::replace(path, MODE, &bytes)?)
-    };
-    attempt().map_err(|reason| Error::Write {
+    let error = |reason| Error::Write {
         path: path.to_owned(),
         reason,
+    };
+    let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
+        pack(&flent::to_json(result)).map_err(error)?
+    } else {
+        (result.to_json() + "\n").into_bytes()
+    };
+    sqm_files::replace(path, READABLE, &bytes).map_err(|reason| match reason {
+        sqm_files::Error::System { source, .. } => error(source),
+        other => error(io::Error::other(other)),
     })
 }
 
@@ -61,59 +62,102 @@ fn pack(text: &str) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// The text within bytes, bounded in length and in number of values.
+/// The text within bytes, bounded in length.
 pub(crate) fn unpack(mut source: impl Read) -> io::Result<String> {
     let mut head = Vec::new();
     (&mut source).take(GZIP.len() as u64).read_to_end(&mut head)?;
     let compressed = head == GZIP;
     let whole = io::Cursor::new(head).chain(source);
-    let mut bytes = Vec::new();
+    let mut text = Text::default();
     if compressed {
-        MultiGzDecoder::new(whole)
-            .take(MAX_TEXT + 1)
-            .read_to_end(&mut bytes)?;
+        text.read(MultiGzDecoder::new(whole))?;
     } else {
-        whole.take(MAX_TEXT + 1).read_to_end(&mut bytes)?;
+        text.read(whole)?;
     }
-    let bad = |text: String| Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    if bytes.len() as u64 > MAX_TEXT {
-        return bad(format!("it holds more than {} MiB of text", MAX_TEXT >> 20));
-    }
-    if bytes.iter().filter(|byte| **byte == b',').count() > MAX_VALUES {
-        return bad(format!("it holds more than {MAX_VALUES} values"));
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(without_nan(text)),
-        Err(_) => bad("it is not text in UTF-8, nor compressed with gzip".to_owned()),
-    }
+    text.end_word();
+    String::from_utf8(text.bytes)
+        .map_err(|_| invalid("it is not text in UTF-8, nor compressed with gzip".to_owned()))
 }
 
-/// Python writes values that JSON does not have, `NaN` and `Infinity`. They become null.
-fn without_nan(text: String) -> String {
-    const WORDS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
-    if !text.contains("NaN") && !text.contains("Infinity") {
-        return text;
-    }
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text.as_str();
-    let mut quoted = false;
-    while let Some(c) = rest.chars().next() {
-        let word = WORDS.iter().find(|word| !quoted && rest.starts_with(**word));
-        let taken = match (word, c) {
-            (Some(word), _) => {
-                plain.push_str("null");
-                rest = &rest[word.len()..];
-                continue;
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+/// JSON that is being read. Python writes values that JSON does not have, `NaN` and `Infinity`; they become null.
+#[derive(Default)]
+struct Text {
+    bytes: Vec<u8>,
+    /// Letters outside of quotes so far; none behind those that are too many for a word.
+    word: Vec<u8>,
+    /// Bytes since the quote that is open.
+    quoted: Option<usize>,
+    is_escaped: bool,
+}
+
+impl Text {
+    fn read(&mut self, mut source: impl Read) -> io::Result<()> {
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            let length = match source.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(length) => length,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            for byte in &chunk[..length] {
+                self.take(*byte)?;
             }
-            // What is escaped does not end the text.
-            (None, '\\') if quoted => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
-            (None, c) => c.len_utf8(),
-        };
-        quoted ^= c == '"';
-        plain.push_str(&rest[..taken]);
-        rest = &rest[taken..];
+            if self.bytes.len() > MAX_TEXT {
+                return Err(invalid(format!(
+                    "it holds more than {} MiB of text",
+                    MAX_TEXT >> 20
+                )));
+            }
+        }
     }
-    plain
+
+    fn take(&mut self, byte: u8) -> io::Result<()> {
+        let Some(length) = &mut self.quoted else {
+            if byte.is_ascii_alphabetic() || byte == b'-' {
+                self.word.push(byte);
+                // No word of JSON is so long.
+                if self.word.len() > 16 {
+                    self.end_word();
+                }
+                return Ok(());
+            }
+            self.end_word();
+            if byte == b'"' {
+                self.quoted = Some(0);
+            }
+            self.bytes.push(byte);
+            return Ok(());
+        };
+        *length += 1;
+        if *length > MAX_QUOTED {
+            let most = MAX_QUOTED >> 20;
+            return Err(invalid(format!(
+                "it holds a text in quotes of more than {most} MiB"
+            )));
+        }
+        // What is escaped does not end the text.
+        if self.is_escaped || byte == b'\\' {
+            self.is_escaped = !self.is_escaped;
+        } else if byte == b'"' {
+            self.quoted = None;
+        }
+        self.bytes.push(byte);
+        Ok(())
+    }
+
+    fn end_word(&mut self) {
+        let word = match self.word.as_slice() {
+            b"NaN" | b"Infinity" | b"-Infinity" => b"null",
+            word => word,
+        };
+        self.bytes.extend_from_slice(word);
+        self.word.clear();
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +168,7 @@ mod tests {
     fn words_that_json_lacks_become_null_outside_of_texts_only() {
         let text = r#"{"a":[NaN,-Infinity,Infinity,1],"b":"NaN \" NaN","é":"\\","c":NaN}"#;
         let plain = r#"{"a":[null,null,null,1],"b":"NaN \" NaN","é":"\\","c":null}"#;
-        assert_eq!(without_nan(text.to_owned()), plain);
+        assert_eq!(unpack(text.as_bytes()).unwrap(), plain);
     }
 
     #[test]
@@ -137,9 +181,9 @@ mod tests {
         let bomb = encoder.finish().unwrap();
         assert!(bomb.len() < 1 << 20);
         let error = unpack(&bomb[..]).unwrap_err().to_string();
-        assert_eq!(error, "it holds more than 256 MiB of text");
-        let commas = vec![b','; MAX_VALUES + 1];
-        assert!(unpack(&commas[..]).unwrap_err().to_string().contains("values"));
+        assert_eq!(error, "it holds more than 96 MiB of text");
+        let quoted = [b"\"".as_slice(), &zeros, &zeros].concat();
+        assert!(unpack(&quoted[..]).unwrap_err().to_string().contains("in quotes"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod read;
 mod write;
 
 pub use read::from_json;
+pub(crate) use read::from_json_within;
 pub use write::{file_name, to_json};
 
 /// Where our own result is in Flent's metadata.

@@ -17,6 +17,9 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 use crate::Error;
 use crate::scenario::Family;
 
+/// Turns of tasks between two looks at clock and sockets.
+const EVENT_INTERVAL: u32 = 4;
+
 /// Threads for asynchronous tasks. What is still under way at the end, such as a name server that does not answer, is left behind:
 /// nobody waits for it.
 pub(crate) struct Tasks(Option<Runtime>);
@@ -25,6 +28,8 @@ impl Tasks {
     pub(crate) fn new() -> Result<Self, Error> {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
+            // A server that floods a connection keeps its task busy: the clock is looked at in between.
+            .event_interval(EVENT_INTERVAL)
             .enable_all()
             .build()
             .map(|runtime| Self(Some(runtime)))

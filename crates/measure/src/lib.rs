@@ -37,6 +37,7 @@ pub mod recording;
 pub mod reflect;
 pub mod report;
 pub mod result;
+pub mod room;
 pub mod rpm;
 pub mod scenario;
 pub mod secret;

@@ -10,6 +10,7 @@ use sqm_core::units::Instant;
 
 use crate::Error;
 use crate::autorate_log::{self, Cut};
+use crate::room::Room;
 use crate::stats::{percentile, weighted_percentile};
 
 /// A rate is taken to have been in force no longer than this without another line: on an idle line there is one a minute.
@@ -124,12 +125,27 @@ pub struct Delay {
 }
 
 impl Recording {
-    /// Reads a log.
-    pub fn load(path: &Path, name: String) -> Result<Self, Error> {
+    /// Reads a log; what it holds is taken from `room`.
+    pub fn load(path: &Path, name: String, room: &Room) -> Result<Self, Error> {
         let mut recording = Self::of(name, &[]);
-        recording.cut_lines = autorate_log::read(path, &mut |_, row| recording.add(&row))?;
+        let mut is_full = false;
+        recording.cut_lines = autorate_log::read(path, &mut |_, row| {
+            is_full |= room.clone().take(recording.size()).is_err();
+            if !is_full {
+                recording.add(&row);
+            }
+        })?;
+        room.take(recording.size()).map_err(|reason| Error::Format {
+            path: path.to_owned(),
+            reason,
+        })?;
         recording.finish();
         Ok(recording)
+    }
+
+    /// What it holds, in bytes.
+    fn size(&self) -> usize {
+        size_of_val(&*self.moments) + size_of_val(&*self.trips)
     }
 
     /// The same of lines that were read.

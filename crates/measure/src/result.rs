@@ -6,18 +6,23 @@
 
 mod summary;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::calendar::rfc3339;
-use crate::{Error, file, flent};
+use crate::protocol::MAX_REASON;
+use crate::room::{self, Room};
+use crate::{Error, file, flent, foreign};
 pub use summary::{DirectionFigures, Latency, ProbeFigures, Summary};
 
 /// Version of the file format; a reader refuses any other.
 pub const VERSION: u32 = 2;
 const FORMAT: &str = "sqm-test";
+/// Characters of a title that are kept.
+pub(crate) const MAX_TITLE: usize = 200;
 /// The steady window ends this long before the load does: the ends of the two sides' clocks and of the flows differ a little.
 pub const TAIL_MS: u64 = 1000;
 
@@ -33,20 +38,35 @@ pub struct TestResult {
     /// The figures to quote.
     pub summary: Summary,
     /// What was going on when, in order of time.
+    #[serde(deserialize_with = "room::few")]
     pub phases: Vec<Phase>,
     /// Every flow of the load: downloads first, each direction in order.
+    #[serde(deserialize_with = "room::few")]
     pub flows: Vec<Flow>,
     /// Every series of probes.
+    #[serde(deserialize_with = "room::few")]
     pub probes: Vec<ProbeSeries>,
     /// Anything else with a value over time: processor load, counters of interfaces and queues. Flent's names where it
     /// has one (`cpu_stats_router::load`), and its units.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "room::few",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub evidence: Vec<Series>,
     /// Texts taken down before, during or after the test, by name: `qdisc before`, `qdisc after`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "room::few_names",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub snapshots: BTreeMap<String, String>,
     /// What is wrong or noteworthy about the run.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "room::few",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub findings: Vec<Finding>,
 }
 
@@ -88,7 +108,11 @@ pub struct Meta {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
     /// Anything else worth knowing, by name; settings of other programs' tests among it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "room::few_names",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub parameters: BTreeMap<String, String>,
 }
 
@@ -516,8 +540,13 @@ impl TestResult {
 
     /// Reads a result file: one of ours or of Flent's, compressed or not.
     pub fn load(path: &Path) -> Result<Self, Error> {
+        Self::load_within(path, &Room::default())
+    }
+
+    /// The same of one of several files that are read together; what it holds is taken from `room`.
+    pub fn load_within(path: &Path, room: &Room) -> Result<Self, Error> {
         let text = file::read(path)?;
-        Self::from_text(&text).map_err(|reason| Error::Format {
+        Self::from_text(&text, room).map_err(|reason| Error::Format {
             path: path.to_owned(),
             reason,
         })
@@ -525,15 +554,28 @@ impl TestResult {
 
     /// The same of a file's bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        Self::from_text(&file::unpack(bytes).map_err(|e| e.to_string())?)
+        Self::from_text(&file::unpack(bytes).map_err(|e| e.to_string())?, &Room::default())
     }
 
-    fn from_text(text: &str) -> Result<Self, String> {
-        if file::is_flent(text) {
-            flent::from_json(text)
+    fn from_text(text: &str, room: &Room) -> Result<Self, String> {
+        let result = if file::is_flent(text) {
+            flent::from_json_within(text, room)
         } else {
-            Self::from_json(text)
-        }
+            Self::from_json_within(text, room)
+        }?;
+        room.take(result.size())?;
+        Ok(result)
+    }
+
+    /// What it holds, in bytes.
+    fn size(&self) -> usize {
+        let flows = self.flows.iter();
+        let flows = flows.map(|flow| {
+            size_of_val(&*flow.samples) + size_of_val(&*flow.sender) + size_of_val(&*flow.receiver)
+        });
+        let probes = self.probes.iter().map(|series| size_of_val(&*series.samples));
+        let evidence = self.evidence.iter().map(|series| size_of_val(&*series.samples));
+        flows.chain(probes).chain(evidence).sum()
     }
 
     /// Writes a result file, as its name says: `.flent.gz` for Flent and us, else our plain JSON.
@@ -543,15 +585,21 @@ impl TestResult {
 
     /// Reads a result; the error says in words where the text departs from one.
     pub fn from_json(text: &str) -> Result<Self, String> {
+        Self::from_json_within(text, &Room::default())
+    }
+
+    pub(crate) fn from_json_within(text: &str, room: &Room) -> Result<Self, String> {
         // Looked at first: another version may differ in everything else.
         #[derive(Deserialize)]
         struct Head {
             format: String,
             version: u32,
         }
-        let head: Head = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let brief = |e: serde_json::Error| foreign::brief(&e.to_string(), MAX_REASON);
+        let head: Head = serde_json::from_str(text).map_err(brief)?;
         if head.format != FORMAT {
-            return Err(format!("its format is '{}', not '{FORMAT}'", head.format));
+            let format = foreign::brief(&head.format, MAX_TITLE);
+            return Err(format!("its format is '{format}', not '{FORMAT}'"));
         }
         if head.version != VERSION {
             return Err(format!(
@@ -559,7 +607,77 @@ impl TestResult {
                 head.version
             ));
         }
-        serde_json::from_str(text).map_err(|e| e.to_string())
+        room.check(text)?;
+        let mut result: Self = serde_json::from_str(text).map_err(brief)?;
+        result.make_printable();
+        Ok(result)
+    }
+
+    /// Whoever wrote the file may have written anything into its texts.
+    fn make_printable(&mut self) {
+        let clean = |text: &mut String| {
+            if let Cow::Owned(clean) = foreign::printable(text) {
+                *text = clean;
+            }
+        };
+        let clean_lines = |text: &mut String| {
+            if let Cow::Owned(clean) = foreign::printable_lines(text) {
+                *text = clean;
+            }
+        };
+        let meta = &mut self.meta;
+        if let Some(title) = &mut meta.title {
+            *title = foreign::brief(title, MAX_TITLE);
+        }
+        for text in [
+            &mut meta.test,
+            &mut meta.time,
+            &mut meta.host,
+            &mut meta.local_host,
+            &mut meta.local,
+            &mut meta.remote,
+            &mut meta.program,
+            &mut meta.server_program,
+            &mut meta.kernel,
+            &mut meta.server_kernel,
+        ] {
+            clean(text);
+        }
+        meta.settings.congestion.iter_mut().for_each(clean);
+        meta.partial.iter_mut().for_each(clean);
+        for flow in &mut self.flows {
+            clean(&mut flow.name);
+            clean(&mut flow.congestion);
+            flow.peer.iter_mut().for_each(clean);
+        }
+        for series in &mut self.probes {
+            clean(&mut series.name);
+            series.peer.iter_mut().for_each(clean);
+        }
+        self.summary
+            .probes
+            .iter_mut()
+            .for_each(|series| clean(&mut series.name));
+        for series in &mut self.evidence {
+            clean(&mut series.name);
+            clean(&mut series.unit);
+        }
+        for finding in &mut self.findings {
+            clean(&mut finding.code);
+            clean(&mut finding.text);
+        }
+        for texts in [&mut meta.parameters, &mut self.snapshots] {
+            texts.values_mut().for_each(clean_lines);
+            if texts
+                .keys()
+                .any(|name| matches!(foreign::printable(name), Cow::Owned(_)))
+            {
+                let all = std::mem::take(texts).into_iter();
+                *texts = all
+                    .map(|(name, text)| (foreign::printable(&name).into_owned(), text))
+                    .collect();
+            }
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 
 mod allowance;
 mod echo;
+mod guesses;
 mod lobby;
+mod log;
 mod reflect;
 mod session;
 
@@ -26,7 +28,9 @@ use crate::datagram::Datagrams;
 use crate::protocol::{self, DEFAULT_PORT, Hello, MAX_FLOWS, MAX_LOAD_MS, Reply, Request, Token};
 use crate::rpm::server::Https;
 use crate::{Error, secret, socket, tcp_info};
+use guesses::Guesses;
 use lobby::{Lobby, Visitor};
+use log::Log;
 use session::{Admission, Session, Sessions};
 
 /// A connection that has not said what it is after this long is closed.
@@ -94,13 +98,15 @@ struct Shared {
     /// Wakes the thread that accepts, to end.
     wake: OwnedFd,
     is_over: AtomicBool,
-    log: Box<dyn Fn(&str) + Send + Sync>,
+    guesses: Guesses,
+    log: Log,
 }
 
 impl Server {
     /// Opens the sockets. `log` is told in a line whatever the operator may want to know.
     pub fn bind(config: Config, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Self, Error> {
         let everywhere = |ip: IpAddr| SocketAddr::new(ip, DEFAULT_PORT);
+        let log = Log::new(log);
         let (listener, echo) = match config.listen {
             Some(address) => open(address)?,
             // A machine without IPv6 still serves IPv4.
@@ -113,7 +119,7 @@ impl Server {
         let https = match config.https.then(https).transpose() {
             Ok(https) => https,
             Err(error) => {
-                log(&format!("warning: {error}; no HTTPS, and so no tests with --rpm"));
+                log.say(&format!("warning: {error}; no HTTPS, and so no tests with --rpm"));
                 None
             }
         };
@@ -125,7 +131,8 @@ impl Server {
             https,
             wake,
             is_over: AtomicBool::new(false),
-            log: Box::new(log),
+            guesses: Guesses::new(Instant::now()),
+            log,
         });
         Ok(Self {
             listener,
@@ -245,8 +252,10 @@ fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Share
             if let Err(reason) = shared.config.allows(version, &asked) {
                 return refuse(connection, reason);
             }
-            if let Err(reason) = challenge(&mut connection, shared.config.secret.as_deref())? {
-                (shared.log)(&format!("{client}: refused, wrong secret"));
+            if let Some(secret) = &shared.config.secret
+                && let Err(reason) = challenge(&mut connection, secret, &shared.guesses, client)?
+            {
+                shared.log.say(&format!("{client}: refused, wrong secret"));
                 return refuse(connection, reason);
             }
             let admission = match Admission::new(Session::new(client, down, up), shared)? {
@@ -254,7 +263,7 @@ fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Share
                 Err(refusal) => return refuse(connection, refusal.to_string()),
             };
             drop(visitor);
-            (shared.log)(&format!(
+            shared.log.say(&format!(
                 "{client}: test with {down} downloads and {up} uploads, {} s",
                 load_ms as f64 / 1000.0
             ));
@@ -262,7 +271,7 @@ fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Share
             let words = outcome
                 .as_ref()
                 .map_or_else(ToString::to_string, |()| "done".to_owned());
-            (shared.log)(&format!("{client}: {words}"));
+            shared.log.say(&format!("{client}: {words}"));
             if shared.config.once && outcome.is_ok() {
                 shared.end();
             }
@@ -322,17 +331,25 @@ impl Config {
     }
 }
 
-/// Has the client prove that it knows the secret, if there is one; the inner error is for the client.
-fn challenge(connection: &mut Connection, secret: Option<&str>) -> io::Result<Result<(), String>> {
-    let Some(secret) = secret else {
-        return Ok(Ok(()));
-    };
+/// Has the client prove that it knows the secret; the inner error is for the client.
+fn challenge(
+    connection: &mut Connection,
+    secret: &str,
+    guesses: &Guesses,
+    client: IpAddr,
+) -> io::Result<Result<(), String>> {
     let nonce = Token(random()?);
     connection.send(&Reply::Challenge { nonce })?;
     let Request::Proof { mac } = connection.expect(HELLO_TIMEOUT)? else {
         return Ok(Err("it expects the proof of its secret first".to_owned()));
     };
+    if !guesses.takes(client, Instant::now()) {
+        return Ok(Err(
+            "too many wrong secrets came from your address; try again in a minute".to_owned(),
+        ));
+    }
     if secret::is_proven(secret, nonce, &mac) {
+        guesses.right(client);
         Ok(Ok(()))
     } else {
         Ok(Err(

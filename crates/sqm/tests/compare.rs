@@ -174,3 +174,212 @@ fn what_cannot_be_read_is_named_and_exits_with_one() {
     assert_eq!(compare(&[]).status.code(), Some(2));
     assert_eq!(compare(&[&file("ping"), "--plot", "pie"]).status.code(), Some(2));
 }
+
+/// More than this `sqm compare` may never hold, in kB.
+const MAX_MEMORY_KB: u64 = 256 << 10;
+
+/// Compares a file and watches the memory; answers the exit code, what was printed, and the most memory, in kB.
+fn watched(files: &[&Path]) -> (Option<i32>, String, u64) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .arg("compare")
+        .args(files)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let peak = || -> Option<u64> {
+        let status = std::fs::read_to_string(&status).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    };
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        most = peak().unwrap_or(most);
+        // Whoever takes too much need not take all of this machine's.
+        if most > 2 * MAX_MEMORY_KB {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap(), most)
+}
+
+fn packed(path: &Path, text: &str) {
+    use std::io::Write as _;
+    let file = std::fs::File::create(path).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    packed.write_all(text.as_bytes()).unwrap();
+    packed.finish().unwrap();
+}
+
+/// A file of Flent's with these series.
+fn flent(series: &str, meta: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"NAME":"rrul","LENGTH":60,"T0":"2026-01-01T00:00:00Z"{meta}}},"version":4,
+            "x_values":[],"results":{{}},"raw_values":{{{series}}}}}"#
+    )
+}
+
+/// A result of ours with this in place of its flows, probes and evidence.
+fn ours(parts: &str) -> String {
+    format!(
+        r#"{{"format":"sqm-test","version":2,"meta":{{"test":"x","title":null,"time":"","host":"","local":"","remote":"",
+            "program":"","server_program":"","kernel":"","server_kernel":"","settings":{{"down":1,"up":0,"idle_ms":1,
+            "load_ms":1000,"settle_ms":0,"probe_interval_ms":1,"congestion":null,"dscp":[0]}}}},"summary":{{"idle_ms":null,
+            "idle_p95_ms":null,"latency_median_ms":null,"latency_p95_ms":null,"latency_p99_ms":null,"latency_max_ms":null,
+            "probes_sent":0,"probes_lost":0,"download_mbit":0,"upload_mbit":0,"jain_down":null,"jain_up":null}},
+            "phases":[],{parts}}}"#
+    )
+}
+
+/// `times` of an item in a list.
+fn list(item: &str, times: usize) -> String {
+    format!("[{}{item}]", format!("{item},").repeat(times - 1))
+}
+
+#[test]
+fn small_files_do_not_become_large_ones_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let flow = |samples: &str| {
+        format!(
+            r#""flows":[{{"name":"x","direction":"down","congestion":"","dscp":0,"mbit":0,{samples}}}],"probes":[]"#
+        )
+    };
+    let names = |value: &str, count: usize| -> String {
+        let names: Vec<String> = (0..count).map(|n| format!("\"{n}\":{value}")).collect();
+        names.join(",")
+    };
+    let gap = r#"{"t":1767225600,"val":1,"seq":0},{"t":1767225600,"val":1,"seq":10000}"#;
+    let million = 1_000_000;
+    let bombs = [
+        (
+            "empty",
+            flent(&format!(r#""TCP download":{}"#, list("{}", 8 * million)), ""),
+        ),
+        (
+            "numbers",
+            flent(&format!(r#""x":{}"#, list("{\"t\":1,\"a\":1}", million)), ""),
+        ),
+        (
+            "one sample",
+            flent(&format!(r#""x":[{{"t":1,"a":{}}}]"#, list("0", 8 * million)), ""),
+        ),
+        (
+            "tcp",
+            flent(
+                &format!(r#""TCP download":{}"#, list("{\"t\":1,\"tcp_cwnd\":1}", million)),
+                "",
+            ),
+        ),
+        (
+            "gaps",
+            flent(&format!(r#""Ping (ms) ICMP":{}"#, list(gap, 2000)), ""),
+        ),
+        ("names", flent(&names("0", million), "")),
+        (
+            "series",
+            flent("", &format!(r#","SERIES_META":{{{}}}"#, names("{}", million))),
+        ),
+        (
+            "metadata",
+            flent("", &format!(r#","TEST_PARAMETERS":{}"#, list("[]", 4 * million))),
+        ),
+        (
+            "length",
+            flent("", &format!(r#","LENGTH":{}"#, list("0", 8 * million))),
+        ),
+        (
+            "kernel",
+            ours(&flow(&format!(
+                r#""samples":[],"sender":{}"#,
+                list("{\"t_ms\":0}", 2 * million)
+            ))),
+        ),
+        (
+            "probes",
+            ours(&format!(
+                r#""flows":[],"probes":[{{"name":"","kind":"udp","dscp":0,"interval_ms":1,"samples":{}}}]"#,
+                list("{\"due_ms\":0,\"t_ms\":0}", million)
+            )),
+        ),
+        (
+            "evidence",
+            ours(&format!(
+                r#""flows":[],"probes":[],"evidence":{}"#,
+                list(r#"{"name":"","unit":"","samples":[]}"#, million / 2)
+            )),
+        ),
+        ("nothing", list("0", 30 * million)),
+    ];
+    for (name, text) in bombs {
+        let path = dir.path().join(format!("{name}.flent.gz"));
+        packed(&path, &text);
+        let (code, said, most) = watched(&[&path]);
+        println!(
+            "{name:12} {:9} bytes, {most:7} kB, code {code:?}: {said:.150}",
+            path.metadata().unwrap().len()
+        );
+        assert_eq!(code, Some(1), "{name}: {said}");
+        assert!(most < MAX_MEMORY_KB, "{name}: {most} kB");
+        assert!(said.len() < 1000, "{name}: {} bytes", said.len());
+    }
+}
+
+#[test]
+fn what_several_files_hold_together_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.json");
+    let samples = list("{\"due_ms\":0,\"t_ms\":-1,\"rtt_ms\":5}", 300_000);
+    let series = format!(
+        r#""flows":[],"probes":[{{"name":"Ping (ms) UDP","kind":"udp","dscp":0,"interval_ms":1,"samples":{samples}}}]"#
+    );
+    std::fs::write(&path, ours(&series)).unwrap();
+    let path = path.as_path();
+    let (code, said, _) = watched(&[path]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said, most) = watched(&[path; 6]);
+    println!("six: {most} kB");
+    assert!(
+        code == Some(1) && said.contains("96 MiB for all files together"),
+        "{said}"
+    );
+    assert!(most < MAX_MEMORY_KB, "{most} kB");
+}
+
+#[test]
+fn an_error_quotes_little_of_the_file_and_nothing_that_a_terminal_obeys() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("text.json");
+    let escapes = "\\u001b]0;owned\\u0007\\u202e\\u009b31m";
+    for text in [
+        format!("\"{}\"", "x".repeat(8 << 20)),
+        format!("\"{}\"", "\u{7f}".repeat(900_000)),
+        format!(r#"{{"format":"{escapes}","version":2}}"#),
+        format!(r#"{{"metadata":{{"{escapes}":1}},"raw_values":"{escapes}"}}"#),
+        flent(r#""TCP download":"\u001b[31m""#, ""),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let (code, said, most) = watched(&[&path]);
+        assert_eq!(code, Some(1), "{said:.500}");
+        assert!(said.len() < 1000 && most < MAX_MEMORY_KB, "{said:.500}");
+        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+    }
+    let title = format!(r#","TITLE":"{escapes}{}""#, "x".repeat(100_000));
+    let series = r#""TCP upload":[{"t":1767225601,"val":1}],"\u001b[2J":[{"t":1767225601,"val":1}]"#;
+    std::fs::write(&path, flent(series, &title)).unwrap();
+    for args in [&["--json"][..], &[]] {
+        let output = compare(&[&[path.to_str().unwrap(), path.to_str().unwrap()], args].concat());
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(said.contains("u{1b}]0;owned"), "{said}");
+        assert!(
+            !said.contains(|c: char| c.is_control() && c != '\n') && !said.contains('\u{202e}'),
+            "{said:?}"
+        );
+        assert!(said.len() < 10_000, "{} bytes", said.len());
+    }
+}

@@ -320,6 +320,13 @@ impl Endpoint {
             .collect()
     }
 
+    /// The most of an upload that arrived there by its reports of progress.
+    pub(super) fn claimed(&self, number: u32) -> u64 {
+        let last = self.told.progress.last();
+        last.and_then(|(_, received)| received.get(number as usize).copied())
+            .unwrap_or(0)
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.told.is_done
     }

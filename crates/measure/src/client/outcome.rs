@@ -114,14 +114,11 @@ fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
             None => coarse(),
             Some(theirs) => theirs,
         };
-        let theirs = match claims_too_much(&theirs, &ours, attached.direction) {
+        let claimed = endpoint.claimed(attached.number);
+        let theirs = match attached.direction == Direction::Up && claims_too_much(&theirs, claimed, &ours) {
             false => theirs,
             true => {
-                let what = match attached.direction {
-                    Direction::Up => "more arrived there",
-                    Direction::Down => "more was delivered",
-                };
-                let lie = endpoint.lied(&format!("{what} on '{}' than was sent", plan.name));
+                let lie = endpoint.lied(&format!("more arrived there on '{}' than was sent", plan.name));
                 running.trouble.get_or_insert(lie);
                 Seen::default()
             }
@@ -149,31 +146,16 @@ fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
     flows
 }
 
-/// Whether a server reports more bytes than this end's kernel ever sent, or than ever arrived here.
-fn claims_too_much(theirs: &Seen, ours: &Seen, direction: Direction) -> bool {
+/// Whether a server reports more bytes than this end's kernel ever sent; `claimed` is what it said on the way.
+fn claims_too_much(theirs: &Seen, claimed: u64, ours: &Seen) -> bool {
     /// What is sent between the last look at a connection and its end is not in our figures.
     const ROOM: u64 = 256 << 10;
-    /// What has arrived here but waits behind a gap is in the server's figures only.
-    const WINDOW: u64 = 16 << 20;
-    let sum = |seen: &Seen| {
-        seen.samples
-            .iter()
-            .fold(0, |sum: u64, s| sum.saturating_add(s.bytes))
-    };
-    match direction {
-        Direction::Up => ours.totals.is_some_and(|totals| {
-            let sent = totals.bytes_sent;
-            sum(theirs) > sent.saturating_add(sent / 64 + ROOM)
-        }),
-        Direction::Down => {
-            let segments = theirs.tcp.iter().filter_map(|sample| sample.delivered).max();
-            let claimed = segments
-                .unwrap_or(0)
-                .saturating_mul(theirs.mss.unwrap_or(0).into());
-            let arrived = sum(ours);
-            claimed > arrived.saturating_add(arrived / 4 + WINDOW)
-        }
-    }
+    let samples = theirs.samples.iter();
+    let told = samples.fold(0, |sum: u64, s| sum.saturating_add(s.bytes));
+    ours.totals.is_some_and(|totals| {
+        let sent = totals.bytes_sent;
+        told.max(claimed) > sent.saturating_add(sent / 64 + ROOM)
+    })
 }
 
 /// The server's clock, from the UDP probes on the idle line before the load and after it.

@@ -1,18 +1,20 @@
 //! A result of Flent's as one of ours.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{DELAY_S, OWN_KEY, VERSION};
-use crate::calendar;
+use crate::protocol::MAX_REASON;
 use crate::result::{
-    Direction, Finding, Flow, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings, Severity,
-    TcpSample, TestResult, Transport,
+    Direction, Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings,
+    Severity, TcpSample, TestResult, Transport,
 };
+use crate::room::{Few, Room, each};
+use crate::{calendar, foreign};
 
 /// Values beyond are no times, rates or delays of any test, and would only upset the arithmetic.
 const SANE: f64 = 1e9;
@@ -21,33 +23,55 @@ const BRIDGED_STEPS: f64 = 5.0;
 /// Probes that are missing from a numbered series are counted as lost, up to this many in a row.
 const MAX_GAP: f64 = 10_000.0;
 
+/// The longest sample of a series of another kind, and the longest list of parameters, in bytes.
+const MAX_SAMPLE: usize = 64 << 10;
+const MAX_PARAMETERS: usize = 256 << 10;
+/// Characters of a parameter that are kept.
+const MAX_PARAMETER: usize = 4000;
+/// Moments on the grid of a file of version 1.
+const MAX_GRID: usize = 200_000;
+/// Characters of a unit.
+const MAX_UNIT: usize = 40;
+/// What a name and an empty list take in memory, about.
+const SERIES: usize = 200;
+
 /// Reads a file's text; the error says in words where it departs from the format.
 pub fn from_json(text: &str) -> Result<TestResult, String> {
-    let file: File<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
-    if let Some(own) = file.metadata.get(OWN_KEY) {
-        return TestResult::from_json(own.get()).map_err(|e| format!("its part '{OWN_KEY}': {e}"));
+    from_json_within(text, &Room::default())
+}
+
+pub(crate) fn from_json_within(text: &str, room: &Room) -> Result<TestResult, String> {
+    let brief = |reason: String| foreign::brief(&reason, MAX_REASON);
+    let file: File<'_> = serde_json::from_str(text).map_err(|e| brief(e.to_string()))?;
+    if let Some(own) = file.metadata.0.get(OWN_KEY) {
+        return TestResult::from_json_within(own.get(), room)
+            .map_err(|e| format!("its part '{OWN_KEY}': {e}"));
     }
-    let version = file.version.as_ref().and_then(Value::as_u64).unwrap_or(1);
+    let version = file.version.and_then(small).as_ref().and_then(Value::as_u64);
+    let version = version.unwrap_or(1);
     if version > VERSION {
         return Err(format!(
             "its version is {version}; this program reads Flent's versions 1 to {VERSION}"
         ));
     }
-    Reader::new(&file, version)?.read()
+    // What becomes of it is only counted here: the caller takes it from the room when it is whole.
+    let reader = Reader::new(&file, version, room.clone()).map_err(brief)?;
+    reader.read().map_err(brief)
 }
 
 /// The object; its parts are looked into when they are needed.
 #[derive(Deserialize)]
 struct File<'a> {
     #[serde(borrow)]
-    metadata: BTreeMap<String, &'a RawValue>,
-    version: Option<Value>,
+    metadata: Few<&'a RawValue>,
+    #[serde(borrow)]
+    version: Option<&'a RawValue>,
     #[serde(borrow)]
     x_values: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    results: BTreeMap<String, &'a RawValue>,
+    results: Few<&'a RawValue>,
     #[serde(default, borrow)]
-    raw_values: BTreeMap<String, &'a RawValue>,
+    raw_values: Few<&'a RawValue>,
 }
 
 /// A sample of a flow or of probes; series of other kinds have other members.
@@ -72,19 +96,19 @@ struct Raw {
 /// What Flent notes about a series.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct SeriesMeta {
+struct SeriesMeta<'a> {
     #[serde(rename = "COMMAND")]
     command: Option<String>,
     #[serde(rename = "CONG_CONTROL")]
     congestion: Option<String>,
     /// A number or a text, as the tool behind it printed it.
-    #[serde(rename = "TCP_MSS")]
-    mss: Option<Value>,
+    #[serde(rename = "TCP_MSS", borrow)]
+    mss: Option<&'a RawValue>,
     #[serde(rename = "UNITS")]
     units: Option<String>,
     /// Where the samples were in version 1.
-    #[serde(rename = "RAW_VALUES")]
-    raw_values: Option<Vec<Value>>,
+    #[serde(rename = "RAW_VALUES", borrow)]
+    raw_values: Option<&'a RawValue>,
 }
 
 /// What a series is of.
@@ -99,7 +123,8 @@ enum Kind {
 struct Reader<'a> {
     file: &'a File<'a>,
     version: u64,
-    series_meta: BTreeMap<String, SeriesMeta>,
+    room: Room,
+    series_meta: BTreeMap<String, SeriesMeta<'a>>,
     step_s: f64,
     /// Idle time before the load and after it, in seconds.
     delay_s: f64,
@@ -109,13 +134,13 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(file: &'a File<'a>, version: u64) -> Result<Self, String> {
-        let series_meta = match file.metadata.get("SERIES_META") {
-            Some(raw) => parse(raw, "SERIES_META")?,
+    fn new(file: &'a File<'a>, version: u64, room: Room) -> Result<Self, String> {
+        let series_meta = match file.metadata.0.get("SERIES_META") {
+            Some(raw) => parse::<Few<SeriesMeta<'a>>>(raw, "SERIES_META")?.0,
             None => BTreeMap::new(),
         };
         let number = |key| -> Option<f64> {
-            let value: Value = serde_json::from_str(file.metadata.get(key)?.get()).ok()?;
+            let value = small(file.metadata.0.get(key)?)?;
             value.as_f64().filter(|n| (0.0..SANE).contains(n))
         };
         let length_s = number("LENGTH").ok_or("metadata has no LENGTH")?;
@@ -127,6 +152,7 @@ impl<'a> Reader<'a> {
         let mut reader = Self {
             file,
             version,
+            room,
             series_meta,
             step_s,
             delay_s,
@@ -202,7 +228,10 @@ impl<'a> Reader<'a> {
             .or_else(|| self.text("NETPERF_WRAPPER_VERSION"));
         Ok(Meta {
             test,
-            title: self.text("TITLE").filter(|title| !title.is_empty()),
+            title: self
+                .text("TITLE")
+                .filter(|title| !title.is_empty())
+                .map(|title| title.chars().take(MAX_TITLE).collect()),
             time: calendar::iso_seconds(self.start),
             start_unix: Some(self.start),
             host: self.text("HOST").unwrap_or_default(),
@@ -219,7 +248,8 @@ impl<'a> Reader<'a> {
 
     /// The test's parameters and a person's note; the rest of the metadata stays in the file.
     fn parameters(&self) -> BTreeMap<String, String> {
-        let raw = self.file.metadata.get("TEST_PARAMETERS");
+        let raw = self.file.metadata.0.get("TEST_PARAMETERS");
+        let raw = raw.filter(|raw| raw.get().len() <= MAX_PARAMETERS);
         let given: BTreeMap<String, Value> = raw
             .and_then(|raw| serde_json::from_str(raw.get()).ok())
             .unwrap_or_default();
@@ -227,18 +257,27 @@ impl<'a> Reader<'a> {
             Value::String(text) => text,
             other => other.to_string(),
         };
-        let given = given.into_iter().map(|(key, value)| (key, plain(value)));
+        let given = given
+            .into_iter()
+            .map(|(key, value)| (foreign::printable(&key).into_owned(), plain(value)));
         let note = self.text("NOTE").map(|note| ("note".to_owned(), note));
         let version = self
             .text("IP_VERSION")
             .map(|version| ("ip_version".to_owned(), version));
-        given.chain(note).chain(version).collect()
+        let all = given.chain(note).chain(version);
+        let brief = |text: &str| text.chars().take(MAX_PARAMETER).collect::<String>();
+        all.map(|(key, text)| (key, foreign::printable_lines(&brief(&text)).into_owned()))
+            .collect()
     }
 
     /// A text or number of the metadata.
     fn text(&self, key: &str) -> Option<String> {
-        match serde_json::from_str(self.file.metadata.get(key)?.get()).ok()? {
-            Value::String(text) => Some(text),
+        let raw = self.file.metadata.0.get(key)?;
+        if raw.get().starts_with('"') {
+            let text: Cow<'_, str> = serde_json::from_str(raw.get()).ok()?;
+            return Some(foreign::printable_lines(&text).into_owned());
+        }
+        match small(raw)? {
             Value::Number(number) => Some(number.to_string()),
             _ => None,
         }
@@ -262,17 +301,19 @@ impl<'a> Reader<'a> {
     fn first_sample(&self) -> Result<Option<f64>, String> {
         let mut first: Option<f64> = None;
         for name in self.names() {
-            let times = self.raw_only(&name)?.into_iter().filter_map(|raw| raw.t);
-            let times = times.filter(|t| (0.0..1e11).contains(t));
-            first = times.chain(first).reduce(f64::min);
+            self.each_raw(&name, &mut |raw| {
+                let t = raw.t.filter(|t| (0.0..1e11).contains(t));
+                first = t.into_iter().chain(first).reduce(f64::min);
+                Ok(())
+            })?;
         }
         Ok(first)
     }
 
     fn names(&self) -> BTreeSet<String> {
-        let mut names: BTreeSet<String> = self.file.raw_values.keys().cloned().collect();
+        let mut names: BTreeSet<String> = self.file.raw_values.0.keys().cloned().collect();
         if self.version == 1 {
-            names.extend(self.file.results.keys().cloned());
+            names.extend(self.file.results.0.keys().cloned());
             names.extend(self.series_meta.keys().cloned());
         }
         names
@@ -321,9 +362,17 @@ impl<'a> Reader<'a> {
     }
 
     fn flow(&self, name: &str, direction: Direction, transport: Transport) -> Result<Flow, String> {
-        let raw = self.raw(name)?;
         let meta = self.series_meta.get(name);
-        let mss = meta.and_then(|m| m.mss.as_ref());
+        let mss = meta.and_then(|m| m.mss).and_then(small);
+        let (mut intervals, mut sender) = (Intervals::new(self), Vec::new());
+        self.each(name, &mut |raw| {
+            self.room.take(intervals.take(&raw) * size_of::<Sample>())?;
+            if let Some(sample) = self.tcp(&raw) {
+                self.room.take(size_of_val(&sample))?;
+                sender.push(sample);
+            }
+            Ok(())
+        })?;
         Ok(Flow {
             transport,
             congestion: meta.and_then(|m| m.congestion.clone()).unwrap_or_default(),
@@ -331,39 +380,10 @@ impl<'a> Reader<'a> {
             mss: mss
                 .and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()))
                 .and_then(|n| u32::try_from(n).ok()),
-            samples: self.intervals(&raw),
-            sender: raw.iter().filter_map(|r| self.tcp(r)).collect(),
+            samples: intervals.samples,
+            sender,
             ..Flow::new(name, direction)
         })
-    }
-
-    /// Rates of intervals as bytes of intervals that follow each other without a gap.
-    fn intervals(&self, raw: &[Raw]) -> Vec<Sample> {
-        let bridged_ms = BRIDGED_STEPS * self.step_s * 1000.0;
-        let mut samples: Vec<Sample> = Vec::new();
-        for raw in raw {
-            let (Some(t), Some(mbit)) = (raw.t, raw.val.filter(|v| (0.0..SANE).contains(v))) else {
-                continue;
-            };
-            let t_ms = self.ms(t);
-            let dur_ms = raw.dur.unwrap_or(self.step_s).clamp(0.0, SANE) * 1000.0;
-            let last = samples.last().map(|sample| sample.t_ms);
-            let mut begin = last.unwrap_or_else(|| (t_ms - dur_ms).max(0.0));
-            if t_ms <= begin || t_ms.abs() > SANE * 1000.0 {
-                continue;
-            }
-            let silent_until = t_ms - dur_ms;
-            if silent_until - last.unwrap_or(0.0) > if last.is_some() { bridged_ms } else { 0.0 } {
-                samples.push(Sample {
-                    t_ms: silent_until,
-                    bytes: 0,
-                });
-                begin = silent_until;
-            }
-            let bytes = (mbit * (t_ms - begin) * 125.0).round() as u64;
-            samples.push(Sample { t_ms, bytes });
-        }
-        samples
     }
 
     fn tcp(&self, raw: &Raw) -> Option<TcpSample> {
@@ -392,16 +412,16 @@ impl<'a> Reader<'a> {
         };
         let mut samples = Vec::new();
         let mut last_seq: Option<f64> = None;
-        for raw in self.raw(name)? {
-            let Some(t) = raw.t else { continue };
+        self.each(name, &mut |raw| {
+            let Some(t) = raw.t else { return Ok(()) };
             let lost = raw.lost == Some(true);
             let Some(rtt) = sane(raw.val).or_else(|| lost.then_some(0.0)) else {
-                continue;
+                return Ok(());
             };
             // Replies bear the time of their arrival, the lost that of their sending.
             let t_ms = round(self.ms(t) - rtt);
             if t_ms.abs() > SANE * 1000.0 {
-                continue;
+                return Ok(());
             }
             if let (Some(last), Some(seq)) = (last_seq, raw.seq) {
                 let missing = seq - last - 1.0;
@@ -410,9 +430,11 @@ impl<'a> Reader<'a> {
                 } else {
                     0
                 };
+                self.room.take(missing as usize * size_of::<Probe>())?;
                 samples.extend((1..=missing).rev().map(|n| at(t_ms - f64::from(n) * interval_ms)));
             }
             last_seq = raw.seq.or(last_seq);
+            self.room.take(size_of::<Probe>())?;
             samples.push(Probe {
                 rtt_ms: (!lost).then_some(rtt),
                 up_ms: delay(raw.owd_up),
@@ -424,8 +446,10 @@ impl<'a> Reader<'a> {
                 },
                 ..at(t_ms)
             });
-        }
-        samples.sort_by(|a, b| a.t_ms.total_cmp(&b.t_ms));
+            Ok(())
+        })?;
+        // Stable sorting would take half as much memory again.
+        samples.sort_unstable_by(|a, b| a.t_ms.total_cmp(&b.t_ms));
         Ok(ProbeSeries {
             name: name.to_owned(),
             kind,
@@ -438,35 +462,44 @@ impl<'a> Reader<'a> {
 
     /// Every number of the samples as a series of its own: `name` for the value, `name::key` for the others.
     fn other(&self, name: &str) -> Result<Vec<Series>, String> {
-        let Some(raw) = self.file.raw_values.get(name) else {
+        let Some(raw) = self.file.raw_values.0.get(name) else {
             return Ok(Vec::new());
         };
-        let samples: Vec<BTreeMap<String, Value>> = parse(raw, name)?;
         let units = self
             .series_meta
             .get(name)
             .and_then(|m| m.units.clone())
             .unwrap_or_default();
         let mut found: BTreeMap<String, Vec<(f64, Option<f64>)>> = BTreeMap::new();
-        for sample in &samples {
+        each_of(raw, name, &mut |sample: &RawValue| {
+            if sample.get().len() > MAX_SAMPLE {
+                return Err(format!("a sample of more than {} KiB", MAX_SAMPLE >> 10));
+            }
+            let sample: BTreeMap<String, Value> = parse(sample, "a sample")?;
             let Some(t) = sample.get("t").and_then(Value::as_f64) else {
-                continue;
+                return Ok(());
             };
             let t_ms = self.ms(t);
-            for (key, value) in sample
+            let numbers_of = sample
                 .iter()
-                .filter(|(key, _)| !matches!(key.as_str(), "t" | "dur" | "seq"))
-            {
+                .filter(|(key, _)| !matches!(key.as_str(), "t" | "dur" | "seq"));
+            for (key, value) in numbers_of {
                 let key = if key == "val" {
                     name.to_owned()
                 } else {
                     format!("{name}::{key}")
                 };
                 numbers(&key, value, &mut |key, value| {
-                    found.entry(key.to_owned()).or_default().push((t_ms, Some(value)));
-                });
+                    let point = (t_ms, Some(value));
+                    let is_new = !found.contains_key(key);
+                    let more = if is_new { SERIES + key.len() } else { 0 };
+                    self.room.take(more + size_of_val(&point))?;
+                    found.entry(key.to_owned()).or_default().push(point);
+                    Ok(())
+                })?;
             }
-        }
+            Ok(())
+        })?;
         if self.version < 4 {
             for (key, samples) in &mut found {
                 if key.ends_with("::dropped") || key.ends_with("::ecn_mark") {
@@ -474,22 +507,20 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        let series = |(name, samples)| Series {
-            name,
-            unit: units.clone(),
+        let series = |(name, samples): (String, _)| Series {
+            name: foreign::printable(&name).into_owned(),
+            unit: foreign::brief(&units, MAX_UNIT),
             samples,
         };
         Ok(found.into_iter().map(series).collect())
     }
 
     /// The samples of a series in the units of version 4.
-    fn raw(&self, name: &str) -> Result<Vec<Raw>, String> {
-        let mut samples = self.raw_only(name)?;
-        if samples.is_empty() && self.version == 1 {
-            return self.on_grid(name);
-        }
-        if self.version < 4 {
-            for raw in &mut samples {
+    fn each(&self, name: &str, take: &mut dyn FnMut(Raw) -> Result<(), String>) -> Result<(), String> {
+        let mut is_empty = true;
+        self.each_raw(name, &mut |mut raw| {
+            is_empty = false;
+            if self.version < 4 {
                 if name.contains("UDP") && raw.dur.is_some() {
                     // Transactions per second, one after the other.
                     raw.val = raw.val.filter(|rate| *rate > 0.0).map(|rate| 1000.0 / rate);
@@ -497,36 +528,50 @@ impl<'a> Reader<'a> {
                     raw.val = raw.val.map(|seconds| seconds * 1000.0);
                 }
             }
+            take(raw)
+        })?;
+        match is_empty && self.version == 1 {
+            true => self.each_on_grid(name, take),
+            false => Ok(()),
         }
-        Ok(samples)
     }
 
-    fn raw_only(&self, name: &str) -> Result<Vec<Raw>, String> {
-        if let Some(raw) = self.file.raw_values.get(name) {
-            return parse(raw, name);
+    fn each_raw(&self, name: &str, take: &mut dyn FnMut(Raw) -> Result<(), String>) -> Result<(), String> {
+        let moved = || self.series_meta.get(name).and_then(|meta| meta.raw_values);
+        match self.file.raw_values.0.get(name).copied().or_else(moved) {
+            Some(raw) => each_of(raw, name, take),
+            None => Ok(()),
         }
-        let moved = self
-            .series_meta
-            .get(name)
-            .and_then(|meta| meta.raw_values.clone());
-        let read = |value| serde_json::from_value(value).map_err(|e| format!("{name}: {e}"));
-        moved.unwrap_or_default().into_iter().map(read).collect()
     }
 
     /// Version 1 may have kept only the values on the grid.
-    fn on_grid(&self, name: &str) -> Result<Vec<Raw>, String> {
-        let (Some(values), Some(x_values)) = (self.file.results.get(name), self.file.x_values) else {
-            return Ok(Vec::new());
+    fn each_on_grid(
+        &self,
+        name: &str,
+        take: &mut dyn FnMut(Raw) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (Some(values), Some(x_values)) = (self.file.results.0.get(name), self.file.x_values) else {
+            return Ok(());
         };
-        let values: Vec<Option<f64>> = parse(values, name)?;
-        let x_values: Vec<f64> = parse(x_values, "x_values")?;
+        let mut grid = Vec::new();
+        each_of(x_values, "x_values", &mut |x: f64| {
+            grid.push(x);
+            match grid.len() > MAX_GRID {
+                true => Err(format!("more than {MAX_GRID} moments")),
+                false => Ok(()),
+            }
+        })?;
         let t0 = self.start - self.delay_s;
-        let raw = |(x, val): (f64, Option<f64>)| Raw {
-            t: Some(t0 + x),
-            val,
-            ..Raw::default()
-        };
-        Ok(x_values.into_iter().zip(values).map(raw).collect())
+        let mut grid = grid.into_iter();
+        each_of(values, name, &mut |val: Option<f64>| {
+            grid.next().map_or(Ok(()), |x| {
+                take(Raw {
+                    t: Some(t0 + x),
+                    val,
+                    ..Raw::default()
+                })
+            })
+        })
     }
 
     /// Seconds since 1970 in the test's own milliseconds.
@@ -544,8 +589,70 @@ fn marks(flows: &[Flow]) -> Vec<u8> {
     marks
 }
 
-fn parse<T: DeserializeOwned>(raw: &RawValue, name: &str) -> Result<T, String> {
+/// Rates of intervals as bytes of intervals that follow each other without a gap.
+struct Intervals<'a> {
+    reader: &'a Reader<'a>,
+    samples: Vec<Sample>,
+}
+
+impl<'a> Intervals<'a> {
+    const fn new(reader: &'a Reader<'a>) -> Self {
+        Self {
+            reader,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Answers how many samples were added.
+    fn take(&mut self, raw: &Raw) -> usize {
+        let before = self.samples.len();
+        let step_s = self.reader.step_s;
+        let (Some(t), Some(mbit)) = (raw.t, raw.val.filter(|v| (0.0..SANE).contains(v))) else {
+            return 0;
+        };
+        let t_ms = self.reader.ms(t);
+        let dur_ms = raw.dur.unwrap_or(step_s).clamp(0.0, SANE) * 1000.0;
+        let last = self.samples.last().map(|sample| sample.t_ms);
+        let mut begin = last.unwrap_or_else(|| (t_ms - dur_ms).max(0.0));
+        if t_ms <= begin || t_ms.abs() > SANE * 1000.0 {
+            return 0;
+        }
+        let silent_until = t_ms - dur_ms;
+        let bridged_ms = BRIDGED_STEPS * step_s * 1000.0;
+        if silent_until - last.unwrap_or(0.0) > if last.is_some() { bridged_ms } else { 0.0 } {
+            self.samples.push(Sample {
+                t_ms: silent_until,
+                bytes: 0,
+            });
+            begin = silent_until;
+        }
+        let bytes = (mbit * (t_ms - begin) * 125.0).round() as u64;
+        self.samples.push(Sample { t_ms, bytes });
+        self.samples.len() - before
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<T, String> {
     serde_json::from_str(raw.get()).map_err(|e| format!("{name}: {e}"))
+}
+
+/// A value that is no list and no object.
+fn small(raw: &RawValue) -> Option<Value> {
+    let text = raw.get();
+    if text.starts_with(['[', '{']) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+/// Gives `take` every item of a list.
+fn each_of<'a, T: Deserialize<'a>>(
+    raw: &'a RawValue,
+    name: &str,
+    take: &mut dyn FnMut(T) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut items = serde_json::Deserializer::from_str(raw.get());
+    each(&mut items, take).map_err(|e| format!("{name}: {e}"))
 }
 
 /// The mark that a series is named after.
@@ -581,20 +688,18 @@ fn delay(value: Option<f64>) -> Option<f64> {
 }
 
 /// Calls `found` with every number inside `value`, named by the way to it.
-fn numbers(name: &str, value: &Value, found: &mut dyn FnMut(&str, f64)) {
+fn numbers(
+    name: &str,
+    value: &Value,
+    found: &mut dyn FnMut(&str, f64) -> Result<(), String>,
+) -> Result<(), String> {
     match value {
-        Value::Number(number) => {
-            if let Some(number) = number.as_f64() {
-                found(name, number);
-            }
-        }
-        Value::Object(map) => {
-            for (key, value) in map {
-                // Recursion is as deep as the JSON, which the parser limits.
-                numbers(&format!("{name}::{key}"), value, found);
-            }
-        }
-        _ => {}
+        Value::Number(number) => number.as_f64().map_or(Ok(()), |number| found(name, number)),
+        Value::Object(map) => map.iter().try_for_each(|(key, value)| {
+            // Recursion is as deep as the JSON, which the parser limits.
+            numbers(&format!("{name}::{key}"), value, found)
+        }),
+        _ => Ok(()),
     }
 }
 

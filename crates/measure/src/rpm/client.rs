@@ -45,8 +45,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 const MAX_PENDING: usize = 32;
 /// Probes on the idle line.
 const IDLE_PROBES: usize = 10;
-/// What may be under way towards us, in bytes.
-const WINDOW: u32 = 16 << 20;
+/// What may be under way towards us on a connection that loads the line, in bytes. With all connections it is what a server can make
+/// this program hold.
+const WINDOW: u32 = 2 << 20;
+/// The same where only a small answer is expected.
+const SMALL_WINDOW: u32 = 128 << 10;
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIGURATION: usize = 64 << 10;
 /// Where the configuration is: the draft's place, then that of older servers.
@@ -257,7 +260,7 @@ impl Session {
 
     /// A new connection and a request of one byte.
     async fn foreign(&self) -> io::Result<ForeignProbe> {
-        let mut connected = connect(&self.tls, &self.small).await?;
+        let mut connected = connect(&self.tls, &self.small, SMALL_WINDOW).await?;
         let began = Instant::now();
         fetch(&mut connected.sender, &self.small, MAX_CONFIGURATION).await?;
         Ok(ForeignProbe {
@@ -376,7 +379,7 @@ impl Session {
             Direction::Down => (&self.large, Method::GET),
             Direction::Up => (&self.upload, Method::POST),
         };
-        let mut sender = connect(&self.tls, place).await?.sender;
+        let mut sender = connect(&self.tls, place, WINDOW).await?.sender;
         let body = match direction {
             Direction::Down => Empty::new().boxed(),
             Direction::Up => Counted {
@@ -463,12 +466,12 @@ async fn find(host: &str, port: u16, tls: &TlsConnector) -> Result<Configuration
 }
 
 async fn body(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8>> {
-    let mut connected = connect(tls, place).await?;
+    let mut connected = connect(tls, place, SMALL_WINDOW).await?;
     fetch(&mut connected.sender, place, MAX_CONFIGURATION).await
 }
 
 /// Connects, and tells how long TCP took, and TLS in round trips.
-async fn connect(tls: &TlsConnector, place: &Place) -> io::Result<Connected> {
+async fn connect(tls: &TlsConnector, place: &Place, window: u32) -> io::Result<Connected> {
     tokio::time::timeout(CONNECT_TIMEOUT, async {
         let began = Instant::now();
         let stream = TcpStream::connect(place.address).await?;
@@ -491,8 +494,8 @@ async fn connect(tls: &TlsConnector, place: &Place) -> io::Result<Connected> {
         }
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_stream_window_size(window)
+            .initial_connection_window_size(window)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(io::Error::other)?;

@@ -91,7 +91,7 @@ impl Reflector {
 }
 
 /// Whom one subscriber has: an address of IPv4, or a /64 of IPv6.
-fn network(address: IpAddr) -> u64 {
+pub(super) fn network(address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
         IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,

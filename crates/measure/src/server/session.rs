@@ -20,6 +20,8 @@ use crate::{socket, tcp_info};
 const SETUP_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
 /// From the end of the load to the end of the test: the idle phase after it, and results that travel through a full buffer.
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
+/// Requests that a client may make after the load.
+const LATE_REQUESTS: usize = 4;
 /// The time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Unacknowledged data on the control connection means that the client is gone after this long.
@@ -205,10 +207,15 @@ pub(super) fn conduct(
         .and_then(|(before, after)| cpu::busiest(&before, &after));
     tell(&mut control, load, &roles)?;
     control.send(&Reply::Done { busiest_cpu })?;
-    // Probes are answered until the client closes.
+    // Probes are answered until the client closes. It has nothing more to say, but its wish to stop may have crossed the results.
     let goodbye = Instant::now() + GOODBYE_TIMEOUT;
-    while let Ok(Some(_)) = control.receive::<Request>(goodbye) {}
-    Ok(())
+    for _ in 0..LATE_REQUESTS {
+        match control.receive::<Request>(goodbye) {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return Ok(()),
+        }
+    }
+    Err(io::Error::other("it goes on asking after the end of the test"))
 }
 
 /// Tells the client once a second how far it is, until the load is over.

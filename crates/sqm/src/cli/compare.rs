@@ -8,11 +8,13 @@ use anyhow::Context as _;
 use serde::Serialize;
 use sqm_measure::autorate_log;
 use sqm_measure::compare::{Difference, differences};
+use sqm_measure::foreign;
 use sqm_measure::grade::Verdict;
 use sqm_measure::plot::{self, Plot, Run};
 use sqm_measure::recording::{Figures, Recording};
 use sqm_measure::report;
 use sqm_measure::result::{Meta, Summary, TestResult};
+use sqm_measure::room::Room;
 
 use crate::failure::Failure;
 use crate::written;
@@ -116,13 +118,14 @@ impl Args {
             .iter()
             .cloned()
             .partition(|file| autorate_log::is_one(file));
+        let room = Room::default();
         let logs = logs
             .into_iter()
-            .map(|file| Ok((Recording::load(&file, file_name(&file))?, file)))
+            .map(|file| Ok((Recording::load(&file, file_name(&file), &room)?, file)))
             .collect::<Result<Vec<_>, Failure>>()?;
         let results = files
             .iter()
-            .map(|file| TestResult::load(file))
+            .map(|file| TestResult::load_within(file, &room))
             .collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = files
             .iter()
@@ -226,10 +229,11 @@ fn name(file: &Path, result: &TestResult) -> String {
 
 fn file_name(file: &Path) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    name.trim_end_matches(".gz")
+    let name = name
+        .trim_end_matches(".gz")
         .trim_end_matches(".flent")
-        .trim_end_matches(".json")
-        .to_owned()
+        .trim_end_matches(".json");
+    foreign::printable(name).into_owned()
 }
 
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ use sqm_core::autorate::{Autorate, Both, Bounds, Choice, Controller, Decision, D
 use sqm_core::units::{Instant, Nanos, Rate};
 use sqm_measure::autorate_log;
 use sqm_measure::chart::{Chart, Line, Panel};
-use sqm_measure::stats;
+use sqm_measure::{foreign, stats};
 
 use super::super::setup::parse_rate;
 use crate::failure::Failure;
@@ -317,7 +317,7 @@ impl<'a> Comparison<'a> {
             unix_ms: row.unix_ms,
             after_seconds: self.nanos as f64 / 1e9,
             is_exact,
-            program: beginning.map(|beginning| beginning.program.clone()),
+            program: beginning.map(|beginning| foreign::printable(&beginning.program).into_owned()),
         });
     }
 

@@ -1,0 +1,159 @@
+//! How much memory reading a file may take. Pure.
+//!
+//! Text is denser than what it stands for (`{},` is a sample), so a limit of the text alone is none of the memory. What is read is
+//! therefore counted by what it becomes.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// What all results and logs that are read together may hold, in bytes.
+pub const ALL: usize = 96 << 20;
+/// No object of a result takes more than this and its values, in bytes: a sample of what a kernel knows of a connection.
+const OBJECT: usize = 152;
+/// No value in a list takes more than this.
+const VALUE: usize = 12;
+/// Names in one object of JSON, flows, series and the like.
+pub(crate) const FEW: usize = 10_000;
+
+/// Room that is left.
+#[derive(Clone, Debug)]
+pub struct Room(Cell<usize>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Cell::new(ALL))
+    }
+}
+
+impl Room {
+    /// Takes some of it; an error in words if so much is not left.
+    pub fn take(&self, bytes: usize) -> Result<(), String> {
+        match self.0.get().checked_sub(bytes) {
+            Some(left) => {
+                self.0.set(left);
+                Ok(())
+            }
+            None => Err(format!(
+                "it holds more samples than there is room for: {} MiB for all files together",
+                ALL >> 20
+            )),
+        }
+    }
+
+    /// Whether a text can be read that is taken apart by its form alone.
+    pub(crate) fn check(&self, json: &str) -> Result<(), String> {
+        let count = |byte: u8| json.bytes().filter(|b| *b == byte).count();
+        let most = count(b'{') * OBJECT + count(b',') * VALUE;
+        self.clone().take(most)
+    }
+}
+
+/// An object of JSON with at most [`FEW`] names.
+pub(crate) struct Few<T>(pub(crate) BTreeMap<String, T>);
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        few_names(deserializer).map(Self)
+    }
+}
+
+/// A map that is not too large.
+pub(crate) fn few_names<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, T>, D::Error> {
+    struct Names<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Names<T> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {FEW} names")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut few = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry()? {
+                few.insert(name, value);
+                if few.len() > FEW {
+                    return Err(A::Error::custom(format!("more than {FEW} names in one object")));
+                }
+            }
+            Ok(few)
+        }
+    }
+    deserializer.deserialize_map(Names(PhantomData))
+}
+
+/// A list that is not too long.
+pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let mut few = Vec::new();
+    let mut count = 0;
+    each(deserializer, &mut |item| {
+        count += 1;
+        few.push(item);
+        match count > FEW {
+            true => Err(format!("more than {FEW} items in one list")),
+            false => Ok(()),
+        }
+    })?;
+    Ok(few)
+}
+
+/// Gives `take` every item of a list, and keeps none.
+pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    take: &mut dyn FnMut(T) -> Result<(), String>,
+) -> Result<(), D::Error> {
+    struct Items<'a, T>(&'a mut dyn FnMut(T) -> Result<(), String>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<'_, T> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+            while let Some(item) = items.next_element()? {
+                (self.0)(item).map_err(A::Error::custom)?;
+            }
+            Ok(())
+        }
+    }
+    deserializer.deserialize_seq(Items(take))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_counted_by_what_a_text_becomes() {
+        let room = Room::default();
+        assert_eq!(room.check(&"{},".repeat(500_000)), Ok(()));
+        assert!(room.check(&"{},".repeat(700_000)).unwrap_err().contains("96 MiB"));
+        assert_eq!(room.check(&"0,".repeat(8_000_000)), Ok(()));
+        assert!(room.check(&"0,".repeat(9_000_000)).is_err());
+        room.take(90 << 20).unwrap();
+        assert!(room.take(10 << 20).is_err());
+        assert_eq!(room.take(5 << 20), Ok(()), "what did not fit was not taken");
+    }
+
+    #[test]
+    fn lists_and_objects_have_a_limit() {
+        let names: Vec<String> = (0..=FEW).map(|n| format!("\"{n}\":0")).collect();
+        let text = format!("{{{}}}", names.join(","));
+        assert!(serde_json::from_str::<Few<u8>>(&text).is_err());
+        assert!(serde_json::from_str::<Few<u8>>("{\"a\":1}").is_ok());
+    }
+}

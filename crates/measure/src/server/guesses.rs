@@ -1,0 +1,77 @@
+//! Who guesses the secret, and how often.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::reflect::network;
+
+/// Wrong proofs in a row that a network may have looked at.
+const AT_ONCE: f64 = 8.0;
+/// Until it may try once more.
+const EACH: Duration = Duration::from_secs(15);
+/// Networks that are told apart, unless two happen to meet.
+const NETWORKS: usize = 1024;
+
+/// What each network (an address of IPv4, a /64 of IPv6) has left.
+pub(super) struct Guesses {
+    left: Mutex<Vec<(f64, Instant)>>,
+    places: RandomState,
+}
+
+impl Guesses {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            left: Mutex::new(vec![(AT_ONCE, now); NETWORKS]),
+            places: RandomState::new(),
+        }
+    }
+
+    /// Whether a proof from there is looked at. It counts as wrong until [`right`](Self::right) says otherwise, so that nobody gains
+    /// by guessing on many connections at once.
+    pub(super) fn takes(&self, client: IpAddr, now: Instant) -> bool {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let (left, at) = &mut left[self.place(client)];
+        let grown = now.saturating_duration_since(*at).as_secs_f64() / EACH.as_secs_f64();
+        *left = (*left + grown).min(AT_ONCE);
+        *at = now.max(*at);
+        let is_allowed = *left >= 1.0;
+        if is_allowed {
+            *left -= 1.0;
+        }
+        is_allowed
+    }
+
+    /// The proof was right.
+    pub(super) fn right(&self, client: IpAddr) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let (left, _) = &mut left[self.place(client)];
+        *left = (*left + 1.0).min(AT_ONCE);
+    }
+
+    fn place(&self, client: IpAddr) -> usize {
+        self.places.hash_one(network(client)) as usize % NETWORKS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_proofs_become_seldom_and_right_ones_cost_nothing() {
+        let start = Instant::now();
+        let guesses = Guesses::new(start);
+        let client: IpAddr = "192.0.2.1".parse().unwrap();
+        for _ in 0..100 {
+            assert!(guesses.takes(client, start));
+            guesses.right(client);
+        }
+        let allowed = (0..100).filter(|_| guesses.takes(client, start)).count();
+        assert_eq!(allowed, 8);
+        let later = start + Duration::from_secs(31);
+        let allowed = (0..100).filter(|_| guesses.takes(client, later)).count();
+        assert_eq!(allowed, 2);
+    }
+}
