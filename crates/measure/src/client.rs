@@ -378,8 +378,7 @@ impl<'a> Running<'a> {
             self.check_probes();
             self.report(Stage::Load, Some((received, load.delivered())));
             if self.is_stopped() {
-                let at_s = self.start.elapsed().as_secs_f64();
-                self.fail(Error::Interrupted { at_s });
+                self.interrupted();
             }
             let signs = received + self.signs_of_life();
             if signs > life {
@@ -428,6 +427,10 @@ impl<'a> Running<'a> {
                 .is_some_and(|t| !matches!(t, Error::Interrupted { .. }));
             self.is_stopped();
             let end = self.deadline;
+            if self.is_ending && Instant::now() >= end {
+                self.interrupted();
+                return;
+            }
             let endpoint = &mut self.endpoints[waiting];
             if is_pointless || Instant::now() >= end {
                 let reason = format!("no results within {:.0} s", begun.elapsed().as_secs_f64());
@@ -440,6 +443,11 @@ impl<'a> Running<'a> {
                 return;
             }
         }
+    }
+
+    fn interrupted(&mut self) {
+        let at_s = self.start.elapsed().as_secs_f64();
+        self.fail(Error::Interrupted { at_s });
     }
 
     /// Whether the user has ended the test; then it has little time left.

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -15,6 +15,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::Error;
+use crate::client::patience::{Patience, Unheard};
+use crate::foreign;
+use crate::protocol::MAX_REASON;
 use crate::scenario::Family;
 
 /// Turns of tasks between two looks at clock and sockets.
@@ -34,6 +37,20 @@ impl Tasks {
             .build()
             .map(|runtime| Self(Some(runtime)))
             .map_err(|e| Error::system("start threads", e))
+    }
+
+    /// The outcome of a task. Neither deadline nor the user's wish to stop depends on the threads here, which a server may keep busy.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        patience: &Patience<'_>,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Unheard> {
+        let (tell, told) = mpsc::channel();
+        self.runtime().spawn(async move {
+            // Nobody may be waiting any more.
+            let _ = tell.send(task.await);
+        });
+        patience.until_told(&told)
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -98,6 +115,11 @@ pub(crate) async fn look_up(host: &str, port: u16, family: Option<Family>) -> io
             format!("{host} has no address of that kind"),
         )
     })
+}
+
+/// An error with what the other end wrote into it, such as the names in its certificate, made safe to show.
+pub(crate) fn shown(reason: &io::Error) -> io::Error {
+    io::Error::new(reason.kind(), foreign::brief(&reason.to_string(), MAX_REASON))
 }
 
 /// An IPv6 address needs brackets in a URL.

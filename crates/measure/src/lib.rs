@@ -31,6 +31,9 @@ pub mod icmp;
 pub mod irtt;
 mod load;
 pub mod plot;
+#[cfg(fuzzing)]
+pub mod probe;
+#[cfg(not(fuzzing))]
 mod probe;
 pub mod protocol;
 pub mod recording;

@@ -406,6 +406,51 @@ fn listen(wire: &mut dyn Wire, deadline: Instant, books: &mut Books, shared: &Sh
     }
 }
 
+/// A series of probes that are answered with whatever a fuzzer makes up: nothing that is told of them may be impossible.
+#[cfg(fuzzing)]
+pub fn answered_with(messages: &[&[u8]]) {
+    const PROBES: u32 = 70;
+    let (origin, shared) = (Instant::now(), Shared::new(Instant::now()));
+    let mut books = Books::default();
+    for n in 0..PROBES {
+        let sent = origin + Duration::from_millis(20) * n;
+        books.note_sent(sent, sent);
+    }
+    for (n, message) in messages.iter().enumerate() {
+        if let Some(probe) = protocol::Probe::decode(message) {
+            let at = origin + Duration::from_millis(17) * n as u32;
+            books.note(
+                Answer {
+                    sequence: probe.sequence,
+                    at,
+                    mark: Some(probe.mark),
+                    echo: Some(probe.echo),
+                },
+                &shared,
+            );
+        }
+    }
+    let finished = Finished {
+        books,
+        offset_ms: 300.0,
+        origin,
+    };
+    let exchanges = finished.exchanges(f64::NEG_INFINITY, f64::INFINITY);
+    let (before, after) = exchanges.split_at(exchanges.len() / 2);
+    let offset = Offset::estimate(before, after);
+    let probes = finished.probes(offset.as_ref());
+    assert_eq!(probes.len(), PROBES as usize);
+    for probe in probes {
+        assert!(probe.rtt_ms.is_none_or(|rtt| (0.0..1e9).contains(&rtt)));
+        assert!(
+            [probe.up_ms, probe.down_ms, probe.server_ms]
+                .into_iter()
+                .flatten()
+                .all(f64::is_finite)
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,5 +506,61 @@ mod tests {
         assert_eq!(shared.answers.load(Ordering::Relaxed), 8);
         assert_eq!(finished.marks_there(), BTreeMap::from([(0xb8, 8)]));
         assert_eq!(finished.exchanges(-200.0, 0.0).len(), 2);
+    }
+
+    #[test]
+    fn a_server_that_held_a_probe_for_longer_than_it_was_away_lies() {
+        let shared = Shared::new(Instant::now());
+        let sent = Instant::now();
+        let mut books = Books::default();
+        books.note_sent(sent, sent);
+        let answer = |held_ns| Answer {
+            sequence: 0,
+            at: sent + Duration::from_millis(10),
+            mark: None,
+            echo: Some(Echo {
+                held_ns,
+                ..Echo::default()
+            }),
+        };
+        books.note(answer(12_000_000), &shared);
+        let lie = lock(&shared.lie).clone().expect("a lie");
+        assert!(lie.contains("12.0 ms") && lie.contains("10.0 ms"), "{lie}");
+        assert_eq!(books.entries[0].round_trip(), None, "it is no answer");
+        books.note(answer(9_000_000), &shared);
+        assert_eq!(books.entries[0].round_trip(), Some(Duration::from_millis(1)));
+    }
+
+    /// Answers without end.
+    struct Flood(u32);
+
+    impl Wire for Flood {
+        fn send(&mut self, sequence: u32) -> io::Result<()> {
+            self.0 = sequence;
+            Ok(())
+        }
+
+        fn receive(&mut self, _: Instant) -> Waited {
+            Waited::Answer(Answer {
+                sequence: self.0 / 2,
+                at: Instant::now(),
+                mark: None,
+                echo: None,
+            })
+        }
+    }
+
+    #[test]
+    fn a_flood_of_answers_delays_neither_the_probes_nor_the_end() {
+        let start = Instant::now();
+        let wire = Box::new(Flood(0));
+        let far = start + Duration::from_secs(1000);
+        let prober = Prober::start(wire, Duration::from_millis(10), start, far).unwrap();
+        while prober.answers() < 5 {
+            std::thread::yield_now();
+        }
+        let finished = prober.finish(start, Instant::now());
+        assert!(finished.books.entries.len() >= 10);
+        assert!(start.elapsed() < Duration::from_secs(100));
     }
 }

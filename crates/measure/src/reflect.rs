@@ -158,9 +158,9 @@ impl Conversation {
     }
 }
 
+/// Times that can be: of a clock that began, and the answer left after the probe had come.
 fn believable(arrived_ns: i64, left_ns: i64) -> Option<(i64, i64)> {
-    let could_be = 0..=LONGEST_NS;
-    (could_be.contains(&arrived_ns) && could_be.contains(&left_ns)).then_some((arrived_ns, left_ns))
+    (0 <= arrived_ns && arrived_ns <= left_ns && left_ns <= LONGEST_NS).then_some((arrived_ns, left_ns))
 }
 
 #[cfg(test)]

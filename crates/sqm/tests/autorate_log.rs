@@ -258,3 +258,29 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
     }
     assert_eq!(replay(&[&tail], &["--max-upload", "fast"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_log_without_an_end_is_refused_at_once() {
+    let folder = TempDir::new().expect("a folder");
+    let long = folder.path().join("long.csv");
+    // No line of it is longer than allowed, but all together are.
+    fs::write(&long, format!("{}\n", "x".repeat(60_000)).repeat(600)).expect("a file");
+    let escapes = folder.path().join("escapes.csv");
+    fs::write(
+        &escapes,
+        format!("{HEAD}\n1,2,0,4,5,\x1b[31m\u{202e},7,8,grow,\"step\"\n").repeat(3),
+    )
+    .expect("a file");
+    for log in [Path::new("/dev/zero"), Path::new("/dev/urandom"), &long, &escapes] {
+        let began = std::time::Instant::now();
+        let output = replay(&[log], &[]);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(log.to_str().expect("text")), "{said}");
+        assert!(
+            said.len() < 1000 && !said.contains(|c: char| c.is_control() && c != '\n'),
+            "{said:?}"
+        );
+        assert!(began.elapsed().as_secs() < 30, "{log:?}");
+    }
+}

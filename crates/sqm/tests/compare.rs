@@ -323,7 +323,9 @@ fn small_files_do_not_become_large_ones_in_memory() {
             "{name:12} {:9} bytes, {most:7} kB, code {code:?}: {said:.150}",
             path.metadata().unwrap().len()
         );
-        assert_eq!(code, Some(1), "{name}: {said}");
+        // What is left of that one is small.
+        let expected = if name == "numbers" { 0 } else { 1 };
+        assert_eq!(code, Some(expected), "{name}: {said}");
         assert!(most < MAX_MEMORY_KB, "{name}: {most} kB");
         assert!(said.len() < 1000, "{name}: {} bytes", said.len());
     }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sqm_measure::protocol::{self, Hello, MAX_REQUEST, Probe, Token};
+use sqm_measure::protocol::{self, Hello, MAX_REPLY, MAX_REQUEST, Probe, Reply, Request, Token};
 
 /// More than this the server may never hold, in kB.
 const MAX_MEMORY_KB: u64 = 64 << 10;
@@ -275,6 +275,94 @@ fn clients_that_vanish_in_the_middle() {
             1
         })
     });
+}
+
+/// The next reply on a control connection.
+fn reply(stream: &mut TcpStream) -> Option<Reply> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).ok()?;
+    let mut frame = length.to_vec();
+    frame.resize(4 + u32::from_be_bytes(length) as usize, 0);
+    stream.read_exact(&mut frame[4..]).ok()?;
+    protocol::decode(&frame, MAX_REPLY).ok()?.map(|(reply, _)| reply)
+}
+
+fn hello(load_ms: u64) -> Vec<u8> {
+    protocol::encode(&Hello::Control {
+        version: protocol::VERSION,
+        down: 0,
+        up: 0,
+        load_ms,
+    })
+}
+
+#[test]
+fn who_goes_on_asking_after_the_test_loses_its_place() {
+    let server = Server::start();
+    let mut stream = connect(server.port).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(&hello(100)).unwrap();
+    assert!(matches!(reply(&mut stream), Some(Reply::Welcome { .. })));
+    stream.write_all(&protocol::encode(&Request::Start)).unwrap();
+    while !matches!(reply(&mut stream).expect("a reply"), Reply::Done { .. }) {}
+    // As long as it stands, it holds one of the few places that an address has.
+    let began = Instant::now();
+    while stream.write_all(&protocol::encode(&Request::Stop)).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it may go on for ever");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn guesses_of_the_secret_are_few_and_so_are_the_lines_about_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "open sesame\n").unwrap();
+    let mut child = sqm()
+        .args(["serve", "--listen", "127.0.0.1:0", "--secret"])
+        .arg(&secret)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    let port: u16 = line
+        .split("127.0.0.1:")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next()?.parse().ok())
+        .unwrap();
+    let guess = |secret: &str| -> Option<Reply> {
+        let mut stream = connect(port)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(&hello(1000)).ok()?;
+        let Some(Reply::Challenge { nonce }) = reply(&mut stream) else {
+            return None;
+        };
+        let mac = sqm_measure::secret::proof(secret, nonce);
+        stream
+            .write_all(&protocol::encode(&Request::Proof { mac }))
+            .ok()?;
+        reply(&mut stream)
+    };
+    assert!(matches!(guess("open sesame"), Some(Reply::Welcome { .. })));
+    let (mut looked_at, mut turned_away) = (0, 0);
+    for n in 0..300 {
+        match guess(&format!("guess {n}")) {
+            Some(Reply::Error { reason }) if reason.contains("another secret") => looked_at += 1,
+            Some(Reply::Error { reason }) if reason.contains("too many wrong secrets") => turned_away += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    // Eight at once, and one more every quarter of a minute.
+    println!("{looked_at} guesses were looked at, {turned_away} were not");
+    assert!(looked_at < 30 && turned_away > 250, "{looked_at} {turned_away}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut log = String::new();
+    lines.read_to_string(&mut log).unwrap();
+    let written = log.lines().count();
+    assert!((1..200).contains(&written), "{written} lines");
 }
 
 #[test]

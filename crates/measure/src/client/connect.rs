@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
 
 use rustix::event::PollFlags;
 use socket2::{Domain, Socket, Type};
@@ -139,12 +138,5 @@ fn look_up(host: &str, port: u16, patience: &Patience<'_>) -> Result<Vec<SocketA
             // Nobody may be waiting any more.
             let _ = tell.send(found.map(Vec::from_iter));
         })?;
-    patience.until(|moment| {
-        let left = moment.saturating_duration_since(Instant::now());
-        match told.recv_timeout(left.max(Duration::from_millis(1))) {
-            Ok(found) => found.map(Some),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the resolver failed")),
-        }
-    })
+    Ok(patience.until_told(&told)??)
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -94,16 +95,16 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// The same of a task that runs in a runtime of its own; it is dropped when the wait ends.
-    pub(crate) async fn of<T>(&self, task: impl Future<Output = T>) -> Result<T, Unheard> {
-        let mut task = std::pin::pin!(task);
-        loop {
-            self.check()?;
-            let slice = tokio::time::Instant::from_std(self.slice());
-            if let Ok(done) = tokio::time::timeout_at(slice, &mut task).await {
-                return Ok(done);
+    /// What a thread or a task tells.
+    pub(crate) fn until_told<T>(&self, told: &Receiver<T>) -> Result<T, Unheard> {
+        self.until(|moment| {
+            let left = moment.saturating_duration_since(Instant::now());
+            match told.recv_timeout(left.max(Duration::from_millis(1))) {
+                Ok(found) => Ok(Some(found)),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("it ended without an answer")),
             }
-        }
+        })
     }
 }
 

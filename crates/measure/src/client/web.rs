@@ -23,7 +23,7 @@ use super::{
     FIRST_PROBE_TIMEOUT, Hooks, IMPATIENT_TIMEOUT, Meter, Outcome, Progress, SETUP, SILENCE, SPARE, Stage,
     TICK, check_times, findings,
 };
-use crate::http::{Place, Tasks, look_up, tls_config};
+use crate::http::{Place, Tasks, look_up, shown, tls_config};
 use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, Prober, Wire};
 use crate::protocol::{MAX_FLOWS, Seen};
@@ -121,11 +121,14 @@ fn length(settings: &Settings) -> Duration {
 }
 
 fn find(site: &Site, tasks: &Tasks, patience: &Patience<'_>) -> Result<Ways, Error> {
-    let found = tasks.runtime().block_on(patience.of(Ways::find(site)));
-    let url = || site.download.clone().or_else(|| site.upload.clone());
+    let (theirs, url) = (
+        site.clone(),
+        site.download.clone().or_else(|| site.upload.clone()),
+    );
+    let found = tasks.wait(patience, async move { Ways::find(&theirs).await });
     found.map_err(|why| {
         why.or(|reason| Error::Url {
-            url: url().unwrap_or_default(),
+            url: url.unwrap_or_default(),
             reason,
         })
     })?
@@ -146,7 +149,7 @@ impl Ways {
         let tls = TlsConnector::from(Arc::new(tls_config(site.verify, b"http/1.1")?));
         let failed = |url: &str, reason| Error::Url {
             url: url.to_owned(),
-            reason,
+            reason: shown(&reason),
         };
         let mut found = [None, None];
         for (place, url) in found.iter_mut().zip([&site.download, &site.upload]) {

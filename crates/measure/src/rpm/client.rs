@@ -30,7 +30,7 @@ use super::{
 use crate::Error;
 use crate::client::web::Site;
 use crate::foreign;
-use crate::http::{Place, Tasks, Upload, bracketed, request, tls_config};
+use crate::http::{Place, Tasks, Upload, bracketed, request, shown, tls_config};
 use crate::protocol::MAX_REASON;
 use crate::result::Direction;
 
@@ -446,7 +446,7 @@ async fn find(host: &str, port: u16, tls: &TlsConnector) -> Result<Configuration
     let failed = |reason| Error::Rpm {
         host: host.to_owned(),
         port,
-        reason,
+        reason: shown(&reason),
     };
     let mut reason = io::Error::from(io::ErrorKind::NotFound);
     for path in CONFIGURATION {

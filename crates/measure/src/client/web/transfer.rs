@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use crate::foreign;
-use crate::http::{Place, Upload, in_origin_form};
+use crate::http::{Place, Upload, in_origin_form, shown};
 use crate::result::Direction;
 use crate::rpm::server::Endless;
 use crate::scenario::Family;
@@ -94,7 +94,7 @@ impl Transfer {
             let before = self.look().0.whole;
             let ended = self.connection().await;
             if let Err(reason) = ended {
-                self.line().trouble = Some(reason.to_string());
+                self.line().trouble = Some(shown(&reason).to_string());
                 let is_refused = reason.kind() == io::ErrorKind::InvalidData;
                 let moved = self.look().0.whole > before && !is_refused;
                 let failures = if moved {
@@ -246,7 +246,7 @@ pub(super) async fn final_place(
 ) -> io::Result<Place> {
     let mut place = place.clone();
     for _ in 0..=MAX_REDIRECTS {
-        let (status, location) = tokio::time::timeout(CONNECT_TIMEOUT, ask(&place, tls)).await??;
+        let (status, location) = ask(&place, tls).await?;
         let Some(location) = location.filter(|_| status.is_redirection()) else {
             return if status.is_success() {
                 Ok(place)
