@@ -35,7 +35,7 @@ const SPARE: Duration = Duration::from_millis(9500);
 /// Of that, until everything is connected.
 const SETUP: Duration = Duration::from_secs(8);
 /// From the moment when the user ends a test until it is over: a person waits.
-const IMPATIENT_TIMEOUT: Duration = Duration::from_millis(1500);
+const IMPATIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two reports of progress.
 const TICK: Duration = Duration::from_millis(250);
 

@@ -258,7 +258,7 @@ fn small_files_do_not_become_large_ones_in_memory() {
     let bombs = [
         (
             "empty",
-            flent(&format!(r#""TCP download":{}"#, list("{}", 8 * million)), ""),
+            flent(&format!(r#""TCP download":{}"#, list("{}", 2 * million)), ""),
         ),
         (
             "numbers",
@@ -266,7 +266,7 @@ fn small_files_do_not_become_large_ones_in_memory() {
         ),
         (
             "one sample",
-            flent(&format!(r#""x":[{{"t":1,"a":{}}}]"#, list("0", 8 * million)), ""),
+            flent(&format!(r#""x":[{{"t":1,"a":{}}}]"#, list("0", 4 * million)), ""),
         ),
         (
             "tcp",
@@ -286,11 +286,11 @@ fn small_files_do_not_become_large_ones_in_memory() {
         ),
         (
             "metadata",
-            flent("", &format!(r#","TEST_PARAMETERS":{}"#, list("[]", 4 * million))),
+            flent("", &format!(r#","TEST_PARAMETERS":{}"#, list("[]", million))),
         ),
         (
             "length",
-            flent("", &format!(r#","LENGTH":{}"#, list("0", 8 * million))),
+            flent("", &format!(r#","LENGTH":{}"#, list("0", 4 * million))),
         ),
         (
             "kernel",
@@ -313,7 +313,7 @@ fn small_files_do_not_become_large_ones_in_memory() {
                 list(r#"{"name":"","unit":"","samples":[]}"#, million / 2)
             )),
         ),
-        ("nothing", list("0", 30 * million)),
+        ("nothing", list("0", 4 * million)),
     ];
     for (name, text) in bombs {
         let path = dir.path().join(format!("{name}.flent.gz"));
