@@ -55,7 +55,7 @@ Architecture: $architecture
 Maintainer: the authors of sqm <sqm@localhost>
 Section: net
 Priority: optional
-Depends: libc6 (>= $libc), libgcc-s1
+Depends: libc6 (>= $libc), libgcc-s1, passwd
 Conflicts: sqm-scripts
 Installed-Size: $(du -sk "$root" | cut -f1)
 Description: Smart Queue Management

@@ -114,6 +114,13 @@ for attempt in 1 2 3 4 5 6 7 8 9 10; do page / >/root/answer 2>/dev/null && brea
 grep -q '<!doctype html>\|<!DOCTYPE html>' /root/answer || fail "the page: $(cat /root/answer)"
 page /api/v1/status >/root/answer
 grep -q 'd0' /root/answer || fail "the page does not know what the daemon does: $(cat /root/answer)"
+grep -q "^Uid:.$(id -u sqm-web)\b" "/proc/$(systemctl show -p MainPID --value sqm-web)/status" || fail "the page is not served by its user"
+setpriv --reuid sqm-web --regid sqm-web --clear-groups test -r /etc/shadow && fail "the page's user reads root's files"
+[ "$(stat -c '%U %a' /var/lib/sqm-web)" = "sqm-web 700" ] || fail "others may look at the page's files"
+echo secret horse | sqm web --set-password || fail "a password cannot be set"
+page /api/v1/session >/root/answer
+grep -q '"role": *"reader"' /root/answer && grep -q '"password_set": *true' /root/answer || fail "a password has no effect: $(cat /root/answer)"
+echo 'SQM_WEB_OPTIONS=""' >/etc/default/sqm
 install -d -m 755 /etc/sqm && echo secret >/etc/sqm/serve-secret && systemctl start sqm-serve || fail "the far end does not start"
 systemctl is-active --quiet sqm-serve || fail "the far end: $(systemctl status sqm-serve)"
 systemctl stop sqm
@@ -125,16 +132,17 @@ daemon GET /v1/configuration ''
 revision=$(sed -n 's/.*"revision": *"\([^"]*\)".*/\1/p' /root/answer)
 daemon PUT /v1/configuration "{\"text\": \"$(printf %s "$text" | sed s/8mbit/7mbit/)\", \"revision\": \"$revision\", \"confirm_seconds\": 600}"
 shaped 7Mbit "a change that waits"
-rm -r /etc/sqm
 dpkg -r sqm >/root/log 2>&1 || { cat /root/log; fail "it does not go"; }
 unshaped "remove"
 for unit in sqm sqm-web sqm-serve; do systemctl is-active --quiet $unit && fail "$unit still runs"; done
 files >/root/after
-diff /root/before /root/after | grep '^[<>]' | grep -vxE '> /etc/config(/sqm|/sqm\.before-trial|/\.sqm\.lock)?' && fail "more than the configuration is left"
+diff /root/before /root/after | grep '^[<>]' | grep -vxE '> /etc/(config|config/sqm|config/sqm\.before-trial|config/\.sqm\.lock|sqm|sqm/serve-secret|default/sqm|(passwd|shadow|group|gshadow|subuid|subgid)-)' && fail "more than the configuration is left"
 [ -e /var/lib/sqm/autorate-d0.learned ] || fail "what was learned is gone before it is purged"
 dpkg -P sqm >/root/log 2>&1 || { cat /root/log; fail "it is not purged"; }
-files >/root/after
-diff /root/before /root/after || fail "files are left"
+getent passwd sqm-web >/dev/null && fail "its user is left"
+# useradd and userdel keep the file of users from before.
+files | grep -vxE '/etc/(passwd|shadow|group|gshadow|subuid|subgid)-' >/root/after
+grep -vxE '/etc/(passwd|shadow|group|gshadow|subuid|subgid)-' /root/before | diff - /root/after || fail "files are left"
 for folder in /run/sqm /var/lib/sqm /var/lib/sqm-web /var/log/sqm; do [ ! -e $folder ] || fail "a folder is left: $folder"; done
 ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg remembers it"
 systemctl --failed --no-legend | grep sqm && fail "a unit is left"

@@ -96,7 +96,8 @@ export class Mock {
         if (request.method !== 'GET' && request.headers['x-sqm-token'] !== 'token') {
             return problem(response, 403, 'forbidden', 'the token is missing');
         }
-        if (isChange && this.role !== 'admin') return problem(response, 403, 'forbidden', 'log in first');
+        const isOpen = request.method === 'GET' || path === 'session';
+        if (!isOpen && this.role !== 'admin') return problem(response, 403, 'forbidden', 'log in first');
         if (isChange) this.changes.push([request.method, path, body]);
         return this.#route(`${request.method} ${path}`, url, body, response);
     }

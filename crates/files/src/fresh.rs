@@ -67,6 +67,23 @@ impl Fresh {
         Ok(fresh)
     }
 
+    /// Gives the file to whom its folder belongs, who may be a service that has to read what root writes for it.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn give_to_owner_of_folder(&self) -> Result<(), Error> {
+        let fail = Error::system;
+        let path = &self.place.path;
+        let folder = fstat(&self.place.folder).map_err(fail(path, "look at the folder of"))?;
+        let file = fstat(&self.file).map_err(fail(path, "look at"))?;
+        if file.st_uid == folder.st_uid {
+            return Ok(());
+        }
+        let owner = (Uid::from_raw(folder.st_uid), Gid::from_raw(folder.st_gid));
+        fchown(&self.file, Some(owner.0), Some(owner.1)).map_err(fail(path, "change the owner of"))
+    }
+
     pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
         written.map_err(|source| self.failed(source))

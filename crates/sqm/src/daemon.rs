@@ -66,6 +66,8 @@ pub(crate) struct Options {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) drift: Drift,
+    /// A user besides root who may change something by the API.
+    pub(crate) admin: Option<u32>,
 }
 
 /// Keeps the configuration in force until a signal ends it.
@@ -75,6 +77,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         let folder = options.state_dir.display();
         errln!("cannot make the folder of the state {folder}: {error}; shaping goes on without");
     }
+    api::let_change(options.admin);
     let _alone = alone(&options.state_dir)?;
     let signals = Signals::catch()?;
     // Before anything is looked at: what changes in between is told.

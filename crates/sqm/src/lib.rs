@@ -21,6 +21,7 @@ mod redact;
 mod replay;
 mod revision;
 mod tune;
+mod user;
 mod web;
 mod written;
 
@@ -35,6 +36,15 @@ pub mod fuzz {
     /// TCP segments that pass the device whose rates follow the line.
     pub fn segments(bytes: &[u8]) {
         crate::daemon::fuzz_segments(bytes);
+    }
+}
+
+/// What fuzz targets reach of the program.
+#[cfg(fuzzing)]
+pub mod fuzz {
+    /// The page's forms: what a file becomes by the body of a request; `None` if it is refused.
+    pub fn forms(file: &str, body: &[u8]) -> Option<String> {
+        crate::web::fuzz_forms(file, body)
     }
 }
 

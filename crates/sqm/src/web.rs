@@ -1,6 +1,6 @@
 //! `sqm web`: the page and its API (docs/openapi.yaml), for browsers.
 //!
-//! A process of its own without any privilege. What is to change it asks of `sqm daemon` over its Unix socket; what it
+//! A process of its own without any privilege, and of another user than root. What is to change it asks of `sqm daemon` over its Unix socket; what it
 //! tells of queues it reads from the kernel, which anybody may. What takes long or much memory runs as a child.
 
 mod assets;
@@ -8,6 +8,7 @@ mod audit;
 mod compare;
 mod compute;
 mod config;
+pub(crate) mod connector;
 mod describe;
 mod diagnose;
 mod difference;
@@ -38,6 +39,7 @@ use anyhow::{Context, anyhow};
 
 use crate::failure::Failure;
 use audit::Audit;
+use connector::Connector;
 use guard::Hosts;
 use history::History;
 use live::Watch;
@@ -56,6 +58,10 @@ pub(crate) struct Options {
     pub(crate) socket: PathBuf,
     /// Where password, log of changes and results of tests are kept.
     pub(crate) dir: PathBuf,
+    /// Where results are kept instead.
+    pub(crate) results: Option<PathBuf>,
+    /// Whom to become, if root started us.
+    pub(crate) user: Option<String>,
     pub(crate) tls: bool,
 }
 
@@ -79,41 +85,77 @@ struct Site {
 
 /// Serves until the process ends.
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    make_private(&options.dir)?;
-    let password = Password::at(&options.dir);
-    let is_local = options.listen.ip().is_loopback();
-    if !is_local && !password.is_set() {
-        return Err(Failure::Usage(anyhow!(
-            "{} can be reached by others, and there is no password yet: 'sqm web --set-password{}' sets one",
-            options.listen,
-            dir_words(&options.dir)
-        )));
+    let user = unprivileged::user(options.user.as_deref())?;
+    let socket = std::path::absolute(&options.socket).context("cannot tell where the socket is")?;
+    let results = options.results.as_ref().map(std::path::absolute).transpose();
+    let results = results.context("cannot tell where results are to be kept")?;
+    for dir in [Some(&options.dir), results.as_ref()].into_iter().flatten() {
+        make_private(dir)?;
+        if let Some(user) = &user {
+            unprivileged::hand_over(dir, user)?;
+        }
     }
+    let is_local = options.listen.ip().is_loopback();
+    require_password(&options, &Password::at(&options.dir), is_local)?;
+    // Below 1024 that is a privilege.
+    let listener = std::net::TcpListener::bind(options.listen)
+        .with_context(|| format!("cannot listen on {}", options.listen))?;
+    let connector = user.as_ref().map(|_| Connector::start(&socket)).transpose()?;
+    // From here on it is found however little the user may look into the folders above.
+    std::env::set_current_dir(&options.dir)
+        .with_context(|| format!("cannot enter {}", options.dir.display()))?;
+    unprivileged::become_unprivileged(user.as_ref())?;
+
+    let dir = Path::new(".");
+    let password = Password::at(dir);
+    // Once more as who we are now.
+    require_password(&options, &password, is_local)?;
     let site = Arc::new(Site {
         hosts: Hosts::new(options.names),
         password,
         sessions: Sessions::new()?,
-        audit: Audit::at(&options.dir),
-        daemon: Daemon::at(options.socket),
+        audit: Audit::at(dir),
+        daemon: Daemon::at(socket, connector),
         watch: Watch::new().context("cannot open a netlink socket")?,
         memory: Memory::default(),
         history: History::default(),
-        runs: Runs::at(&options.dir)?,
+        runs: Runs::at(&results.unwrap_or_else(|| dir.join("tests")))?,
         streams: routes::streams(),
         tls: options.tls,
         is_local,
     });
-    // Below 1024 that is a privilege.
-    let listener = std::net::TcpListener::bind(options.listen)
-        .with_context(|| format!("cannot listen on {}", options.listen))?;
-    unprivileged::become_unprivileged()?;
-    let acceptor = options.tls.then(|| server::acceptor(&options.dir)).transpose()?;
+    let acceptor = options.tls.then(|| server::acceptor(dir)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start")?;
     runtime.block_on(server::serve(site, listener, acceptor))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to serve whoever reaches the address without a password, and with one that cannot be looked at.
+fn require_password(options: &Options, password: &Password, is_local: bool) -> Result<(), Failure> {
+    let set = password.hash().map_err(|error| {
+        Failure::Usage(anyhow!(
+            "the password in {} cannot be looked at, and nobody is let in without: {error:#}",
+            options.dir.display()
+        ))
+    })?;
+    if is_local || set.is_some() {
+        return Ok(());
+    }
+    Err(Failure::Usage(anyhow!(
+        "{} can be reached by others, and there is no password yet: 'sqm web --set-password{}' sets one",
+        options.listen,
+        dir_words(&options.dir)
+    )))
+}
+
+/// What the body of `POST /config/check` makes of a file.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_forms(file: &str, body: &[u8]) -> Option<String> {
+    let candidate = routes::decode(body).ok()?;
+    config::fuzz(file, candidate).ok()
 }
 
 /// Asks for a password and keeps it; who is logged in is logged out.

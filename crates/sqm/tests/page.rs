@@ -9,8 +9,15 @@ mod api;
 mod site;
 mod support;
 
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use serde_json::{Value, json};
 
@@ -92,4 +99,176 @@ fn with_a_password_only_who_has_logged_in_has_a_configuration_checked() {
     let answer = site.send("POST", "/config/check", &json!({"changes": changes}));
     assert_eq!(answer.code, 400, "{}", answer.body);
     assert!(answer.body.contains("at most 1000 changes"), "{}", answer.body);
+}
+
+/// Puts something in a place.
+type Make = fn(&Path);
+
+/// What stands where the password should, and is none.
+const NO_PASSWORDS: [(&str, Make); 6] = [
+    ("leads nowhere", |path| symlink("nowhere", path).unwrap()),
+    ("leads nowhere", |path| symlink("password", path).unwrap()),
+    ("is a directory", |path| fs::create_dir(path).unwrap()),
+    ("is a FIFO", |path| {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap()
+    }),
+    ("holds no password", |path| fs::write(path, "").unwrap()),
+    ("is longer than", |path| {
+        fs::write(path, "x".repeat(10_000)).unwrap()
+    }),
+];
+
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+}
+
+#[test]
+fn a_password_that_cannot_be_looked_at_opens_nothing() {
+    let site = Site::start_with_password("correct horse");
+    let file = site.folder().join("web/password");
+    site.log_in("correct horse");
+    assert_eq!(site.get("/session").json()["role"], "admin");
+    for (why, make) in NO_PASSWORDS {
+        remove(&file);
+        make(&file);
+        let session = site.get("/session").json();
+        assert_eq!(
+            (&session["role"], &session["password_set"]),
+            (&json!("reader"), &json!(true)),
+            "{why}"
+        );
+        let answer = site.send("POST", "/session", &json!({"password": "correct horse"}));
+        assert_eq!(answer.code, 503, "{}", answer.body);
+        assert!(answer.body.contains(why), "{}", answer.body);
+        assert_eq!(
+            site.send("POST", "/config/revert", &Value::Null).code,
+            403,
+            "{why}"
+        );
+        // A server that starts now says so, and does not.
+        let (code, said) = try_start(&site.folder().join("web"));
+        assert!(code == 2 && said.contains(why), "{code} {said}");
+    }
+    // Another password takes effect at once, though the server is another user than who sets it.
+    remove(&file);
+    site::set_password(&site.folder().join("web"), "another horse");
+    site.log_in("another horse");
+    assert_eq!(site.get("/session").json()["role"], "admin");
+}
+
+#[test]
+fn a_folder_that_is_not_the_servers_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root starts a server that becomes another user.
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("web");
+    site::set_password(&dir, "correct horse");
+    chown(&dir, Some(12345), Some(12345)).unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o700)).unwrap();
+    let (code, said) = try_start(&dir);
+    assert!(
+        code == 2 && said.contains("belongs to user number 12345"),
+        "{code} {said}"
+    );
+    // Files of others stay theirs.
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("mine"), "").unwrap();
+    let (code, said) = try_start(&other);
+    assert!(
+        code == 2 && said.contains("none of the page's files"),
+        "{code} {said}"
+    );
+    assert_eq!(fs::metadata(other.join("mine")).unwrap().uid(), 0);
+    let (code, said) = try_start_with(&folder.path().join("new"), &["--user", "root"]);
+    assert!(code == 2 && said.contains("not served by root"), "{code} {said}");
+}
+
+/// A server that does not start: its exit code and what it said.
+fn try_start(dir: &Path) -> (i32, String) {
+    try_start_with(dir, &[])
+}
+
+fn try_start_with(dir: &Path, options: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["web", "--listen", "127.0.0.1:0", "--dir"])
+        .arg(dir)
+        .args(options)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let code = output.status.code().expect("it ends by itself");
+    (code, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_server_that_root_started_is_root_no_longer() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let site = Site::start(&[]);
+    site.admin();
+    let status = fs::read_to_string(format!("/proc/{}/status", site.web.pid())).unwrap();
+    let of = |name: &str| -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace()
+            .map(|word| word.parse().unwrap())
+            .collect()
+    };
+    let (uids, gids) = (of("Uid:"), of("Gid:"));
+    let (uid, gid) = (uids[0], gids[0]);
+    assert!(
+        uid != 0 && uids == [uid; 4] && gid != 0 && gids == [gid; 4],
+        "{status}"
+    );
+    assert_eq!(of("Groups:"), [0; 0]);
+    // What such a process can do to root's files.
+    for (way, path) in [
+        ("-r", "/etc/shadow"),
+        ("-w", "/etc/passwd"),
+        ("-w", "/etc"),
+        ("-w", "/etc/cron.d"),
+    ] {
+        if !Path::new(path).exists() {
+            continue;
+        }
+        let allowed = Command::new("test").args([way, path]).uid(uid).gid(gid).status();
+        assert!(!allowed.unwrap().success(), "{way} {path}");
+    }
+    for name in ["web", "web/tests"] {
+        assert_eq!(
+            fs::metadata(site.folder().join(name)).unwrap().uid(),
+            uid,
+            "{name}"
+        );
+    }
+    // And it can still do what the page is for.
+    let revision = site.get("/config").json()["revision"].clone();
+    let change = json!([{"section": 0, "option": "upload", "value": "9000"}]);
+    let body = json!({"revision": revision, "changes": change, "confirm_seconds": 0});
+    let answer = site.send("PUT", "/config", &body);
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert!(site.config().contains("upload '9000'"), "{}", site.config());
+}
+
+#[test]
+fn a_user_whom_the_daemon_knows_changes_something_and_no_other() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (daemon, code) in [(&["--admin-user", "nobody"][..], 200), (&[], 503)] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let dir = folder.path().join("web");
+        fs::create_dir(&dir).unwrap();
+        chown(&dir, Some(65534), Some(65534)).unwrap();
+        let site = Site::start_with(folder, &[], daemon, |command| {
+            command.uid(65534).gid(65534);
+        });
+        site.admin();
+        let answer = site.send("POST", "/doctor/fix", &Value::Null);
+        assert_eq!(answer.code, code, "{}", answer.body);
+    }
 }

@@ -9,6 +9,7 @@ use sqm_kernel::state;
 
 use crate::daemon::{self, Drift, Options};
 use crate::failure::Failure;
+use crate::user;
 
 /// Keep every enabled section in force: through reboots, reconnects, renamed devices and other programs.
 ///
@@ -37,6 +38,9 @@ pub(crate) struct Args {
     /// The API's socket; else api.sock where the state is kept.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// A user who may change something by the API, besides root; else sqm-web, if this machine has that user.
+    #[arg(long, value_name = "NAME")]
+    admin_user: Option<String>,
     /// Where to keep what stop must put back.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
@@ -59,6 +63,18 @@ impl Args {
             socket: self.socket,
             metrics: self.metrics,
             drift: self.drift,
+            admin: admin(self.admin_user.as_deref())?,
         })
+    }
+}
+
+/// The number of the user who may change something. Without a name it is that of the page's user, who need not exist.
+fn admin(name: Option<&str>) -> Result<Option<u32>, Failure> {
+    let found = user::find(name.unwrap_or(user::PAGE))?;
+    match (name, found) {
+        (Some(name), None) => Err(Failure::Usage(anyhow!(
+            "--admin-user: there is no user {name} on this machine"
+        ))),
+        (_, found) => Ok(found.map(|user| user.uid)),
     }
 }

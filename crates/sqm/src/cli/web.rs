@@ -12,7 +12,7 @@ pub(crate) const DIR: &str = "/var/lib/sqm-web";
 
 /// The page: settings, a live picture of the line, tests and advice in a browser
 ///
-/// Needs no privileges, and a running `sqm daemon`, which makes the changes. On a loopback address everybody on this machine is
+/// Needs no privileges, and a running `sqm daemon`, which makes the changes; started by root it becomes another user. On a loopback address everybody on this machine is
 /// let in; any other needs a password first. Every change is written to audit.jsonl in the folder of --dir.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -40,8 +40,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = DIR)]
     dir: PathBuf,
     /// Ask for a password (or read one line from standard input), keep it, and end
-    #[arg(long, conflicts_with_all = ["listen", "name", "tls", "socket"])]
+    #[arg(long, conflicts_with_all = ["listen", "name", "tls", "socket", "results", "user"])]
     set_password: bool,
+    /// Where results of tests are kept instead, such as a folder in memory; it outlives the server, not the machine's restart
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// The user to become when root starts it; else sqm-web, else one without a name
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The process that connects to the daemon
+    #[arg(long, hide = true)]
+    connector: bool,
 }
 
 impl Args {
@@ -49,11 +58,16 @@ impl Args {
         if self.set_password {
             return web::set_password(&self.dir);
         }
+        if self.connector {
+            return web::connector::serve(&self.socket);
+        }
         web::run(Options {
             listen: self.listen,
             names: self.name,
             socket: self.socket,
             dir: self.dir,
+            results: self.results,
+            user: self.user,
             tls: self.tls,
         })
     }

@@ -1,6 +1,6 @@
 //! The local API: HTTP/1.1 on a Unix socket, and the metrics alone on a loopback port, on a thread of their own.
 //!
-//! Everybody may read. What changes something needs the daemon's own user or root, which the kernel names
+//! Everybody may read. What changes something needs root, the daemon's own user or the one of `--admin-user`, which the kernel names
 //! (`SO_PEERCRED`); nobody has a password to lose. docs/daemon.md says what can be asked.
 
 mod helpers;
@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 
 use super::shared::Shared;
 use routes::Peer;
+pub(super) use routes::let_change;
 
 /// More connections wait until one ends.
 const MOST_CONNECTIONS: usize = 32;

@@ -241,7 +241,7 @@ fn sections(document: &Document) -> Vec<Section> {
 pub(super) async fn check(site: &Arc<Site>, candidate: Candidate) -> Handled {
     let file = read(site).await?;
     compute(move || {
-        let text = text_of(&file, candidate.text, candidate.changes)?;
+        let text = text_of(&file.text, candidate.text, candidate.changes)?;
         Ok(json(StatusCode::OK, &Check::of(file, text)?))
     })
     .await
@@ -302,7 +302,7 @@ pub(super) async fn write(
         return Err(Problem::conflict("conflict", message).with_revision(Some(file.revision)));
     }
     let text = compute(move || {
-        let text = text_of(&file, text, changes)?;
+        let text = text_of(&file.text, text, changes)?;
         let links = links();
         match sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name)) {
             Ok(_) => Ok(text),
@@ -343,8 +343,14 @@ fn links() -> Vec<Link> {
         .unwrap_or_default()
 }
 
+/// The text that a body makes of a file's, without anything that is not pure.
+#[cfg(fuzzing)]
+pub(super) fn fuzz(file: &str, candidate: Candidate) -> Result<String, Problem> {
+    text_of(file, candidate.text, candidate.changes)
+}
+
 /// The text that is given, or the file's with changes.
-fn text_of(file: &File, text: Option<String>, changes: Option<Vec<Change>>) -> Result<String, Problem> {
+fn text_of(file: &str, text: Option<String>, changes: Option<Vec<Change>>) -> Result<String, Problem> {
     if changes
         .as_ref()
         .is_some_and(|changes| changes.len() > MOST_CHANGES)
@@ -356,8 +362,8 @@ fn text_of(file: &File, text: Option<String>, changes: Option<Vec<Change>>) -> R
     let text = match (text, changes) {
         (Some(_), Some(_)) => return Err(Problem::bad_request("give the whole text or changes, not both")),
         (Some(text), None) => text,
-        (None, Some(changes)) => changed(&file.text, &changes)?,
-        (None, None) => file.text.clone(),
+        (None, Some(changes)) => changed(file, &changes)?,
+        (None, None) => file.to_owned(),
     };
     if text.len() > MOST_TEXT {
         return Err(Problem::bad_request(format!(

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, IsTerminal, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use anyhow::{Context, anyhow};
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, Salt};
 use argon2::{Algorithm, Argon2, Params, Version};
+use sqm_files::Fresh;
 
 use crate::failure::Failure;
 
@@ -20,50 +19,33 @@ const PASSES: u32 = 3;
 const LEAST: usize = 8;
 const MOST: usize = 1024;
 
-/// The password that is set, if there is one; changes of the file are seen at once.
-pub(super) struct Password {
-    file: PathBuf,
-    seen: Mutex<Seen>,
-}
+/// Of the file, bytes.
+const MOST_BYTES: u64 = 4096;
 
-#[derive(Clone, Default, PartialEq, Eq)]
-struct Seen {
-    /// Number and time of the file, which is another one after each change.
-    of: Option<(u64, i64, i64)>,
-    hash: Option<String>,
+/// The password that is set, if there is one. The file is read each time, so that a change takes effect at once.
+pub(super) struct Password {
+    dir: PathBuf,
 }
 
 impl Password {
     pub(super) fn at(dir: &Path) -> Self {
-        Self {
-            file: file(dir),
-            seen: Mutex::default(),
-        }
+        Self { dir: dir.to_owned() }
     }
 
-    /// Of what is on the disk now; none if no password is set.
-    pub(super) fn hash(&self) -> Option<String> {
-        let mut seen = self.seen.lock().expect("no holder of this lock panics");
-        let of = fs::metadata(&self.file)
-            .ok()
-            .map(|file| (file.ino(), file.mtime(), file.mtime_nsec()));
-        if seen.of != of || of.is_none() {
-            *seen = Seen {
-                of,
-                // A file that is there and cannot be read is no reason to let everybody in: nothing verifies against it.
-                hash: of.map(|_| {
-                    fs::read_to_string(&self.file)
-                        .unwrap_or_default()
-                        .trim()
-                        .to_owned()
-                }),
-            };
+    /// Of what is on the disk now; `None` if no password is set. That there is no file is the only sign of that: a folder or a
+    /// file that cannot be looked at, or that holds something else, is an error, and must let nobody in.
+    pub(super) fn hash(&self) -> anyhow::Result<Option<String>> {
+        fs::metadata(&self.dir).context("its folder is gone")?;
+        let Some(bytes) = sqm_files::read_if_there(&file(&self.dir), MOST_BYTES)? else {
+            return Ok(None);
+        };
+        let hash = String::from_utf8_lossy(&bytes).trim().to_owned();
+        if let Err(error) = PasswordHash::new(&hash) {
+            return Err(anyhow!(
+                "the file holds no password ({error}): 'sqm web --set-password' writes one"
+            ));
         }
-        seen.hash.clone()
-    }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.hash().is_some()
+        Ok(Some(hash))
     }
 }
 
@@ -82,20 +64,13 @@ pub(super) fn set(dir: &Path) -> Result<(), Failure> {
         )));
     }
     let hash = hash(&password)?;
-    let path = file(dir);
-    let fresh = path.with_extension("new");
-    let write = || -> std::io::Result<()> {
-        let _ = fs::remove_file(&fresh);
-        let mut to = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&fresh)?;
-        writeln!(to, "{hash}")?;
-        to.sync_all()?;
-        fs::rename(&fresh, &path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))?;
+    let mut fresh = Fresh::begin(&file(dir), 0o600).context("cannot write the password")?;
+    // The server may be another user, and has to read it.
+    fresh
+        .give_to_owner_of_folder()
+        .context("cannot write the password")?;
+    writeln!(fresh, "{hash}").context("cannot write the password")?;
+    fresh.commit().context("cannot write the password")?;
     Ok(())
 }
 
@@ -189,17 +164,31 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_seen_and_one_that_cannot_be_read_lets_nobody_in() {
+    fn a_changed_file_is_seen_and_one_that_cannot_be_read_is_not_none() {
+        use std::os::unix::fs::symlink;
+
         let folder = tempfile::tempdir().unwrap();
-        let password = Password::at(folder.path());
-        assert!(!password.is_set());
-        fs::write(file(folder.path()), "x\n").unwrap();
-        assert_eq!(password.hash().as_deref(), Some("x"));
-        fs::remove_file(file(folder.path())).unwrap();
-        fs::write(file(folder.path()), "longer").unwrap();
-        assert_eq!(password.hash().as_deref(), Some("longer"));
-        fs::remove_file(file(folder.path())).unwrap();
-        fs::create_dir(file(folder.path())).unwrap();
-        assert_eq!(password.hash().as_deref(), Some(""));
+        let (password, file) = (Password::at(folder.path()), file(folder.path()));
+        assert_eq!(password.hash().unwrap(), None);
+        let hashes = ["first password", "second password"].map(|word| hash(word).unwrap());
+        for hash in &hashes {
+            fs::write(&file, format!("{hash}\n")).unwrap();
+            assert_eq!(password.hash().unwrap().as_ref(), Some(hash));
+        }
+        for text in ["", "x", "plain text"] {
+            fs::write(&file, text).unwrap();
+            assert!(password.hash().is_err(), "{text}");
+        }
+        fs::remove_file(&file).unwrap();
+        for target in ["nowhere", "password", "/etc", "/dev/zero"] {
+            symlink(target, &file).unwrap();
+            assert!(password.hash().is_err(), "{target}");
+            fs::remove_file(&file).unwrap();
+        }
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &file, fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        assert!(password.hash().is_err(), "a FIFO");
+        drop(folder);
+        assert!(password.hash().is_err(), "no folder");
     }
 }

@@ -269,7 +269,12 @@ async fn log_in(site: &Arc<Site>, caller: &Caller, LogIn { password }: LogIn) ->
     if password.is_empty() || password.chars().count() > 1024 {
         return Err(Problem::bad_request("a password has 1 to 1024 letters"));
     }
-    let Some(hash) = site.password.hash() else {
+    let hash = site.password.hash().map_err(|error| {
+        Problem::unavailable(format!(
+            "nobody can log in, because the password on the server cannot be looked at: {error}"
+        ))
+    })?;
+    let Some(hash) = hash else {
         return Err(Problem::conflict(
             "no-password",
             "no password is set: 'sqm web --set-password' sets one",
@@ -325,7 +330,8 @@ fn set_cookie(site: &Site, answer: &mut Response<Answer>, id: &str, more: &str) 
 fn session_of(site: &Site, caller: &Caller) -> Response<Answer> {
     let answer = value!({
         "role": if caller.is_admin { "admin" } else { "reader" },
-        "password_set": site.password.is_set(),
+        // One that cannot be looked at is there.
+        "password_set": !matches!(site.password.hash(), Ok(None)),
         "logged_in": caller.is_logged_in,
         "token": caller.token,
         "program": env!("CARGO_PKG_VERSION"),
@@ -335,7 +341,16 @@ fn session_of(site: &Site, caller: &Caller) -> Response<Answer> {
 }
 
 fn caller(site: &Site, from: SocketAddr, headers: &HeaderMap) -> Caller {
-    let hash = site.password.hash();
+    let Ok(hash) = site.password.hash() else {
+        // Whoever cannot be told from others changes nothing.
+        return Caller {
+            from,
+            is_admin: false,
+            is_logged_in: false,
+            token: site.sessions.token().to_owned(),
+            session: None,
+        };
+    };
     let cookie = headers
         .get_all(COOKIE)
         .iter()
@@ -376,8 +391,13 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Prob
         return Err(Problem::not_json());
     }
     let bytes = http::read(request.into_body(), MOST_BODY).await?;
+    decode(&bytes)
+}
+
+/// A body as what it should be.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let wrong = |error| Problem::bad_request(format!("the body is not as documented: {error}"));
-    let mut value: Value = serde_json::from_slice(&bytes).map_err(wrong)?;
+    let mut value: Value = serde_json::from_slice(bytes).map_err(wrong)?;
     // A list of values would do for the fields of an object, too.
     if !value.is_object() {
         return Err(Problem::bad_request(

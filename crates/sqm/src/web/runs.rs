@@ -93,10 +93,11 @@ struct Running {
 impl Runs {
     /// With what is kept there. What ran when the server ended has failed.
     pub(super) fn at(dir: &Path) -> anyhow::Result<Self> {
-        let dir = dir.join("tests");
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let dir = dir.to_owned();
+        let context = || format!("cannot keep results of tests in {}", dir.display());
+        fs::create_dir_all(&dir).with_context(context)?;
         let mut tests = Vec::new();
-        for entry in fs::read_dir(&dir)?.flatten() {
+        for entry in fs::read_dir(&dir).with_context(context)?.flatten() {
             let path = entry.path();
             if path.extension().is_none_or(|kind| kind != "json") {
                 continue;

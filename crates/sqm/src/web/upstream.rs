@@ -1,6 +1,8 @@
-//! Asking the daemon: HTTP/1.1 on its Unix socket. It lets us change something because we are its user.
+//! Asking the daemon: HTTP/1.1 on its Unix socket. It lets us change something because we are a user whom it knows, or because
+//! [`Connector`] connects for us.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -15,6 +17,7 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{Receiver, channel};
 
+use super::connector::Connector;
 use super::problem::Problem;
 
 /// The daemon itself waits 30 s for its keeper and 60 s for a child.
@@ -26,11 +29,15 @@ const MOST_EVENTS: usize = 64;
 
 pub(super) struct Daemon {
     socket: PathBuf,
+    connector: Option<Arc<Connector>>,
 }
 
 impl Daemon {
-    pub(super) fn at(socket: PathBuf) -> Self {
-        Self { socket }
+    pub(super) fn at(socket: PathBuf, connector: Option<Connector>) -> Self {
+        Self {
+            socket,
+            connector: connector.map(Arc::new),
+        }
     }
 
     /// The answer to a `GET`, as what it should be.
@@ -114,7 +121,8 @@ impl Daemon {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> anyhow::Result<Response<hyper::body::Incoming>> {
-        let stream = UnixStream::connect(&self.socket)
+        let stream = self
+            .connect()
             .await
             .with_context(|| format!("nobody answers at {}", self.socket.display()))?;
         let (mut asking, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -125,6 +133,15 @@ impl Daemon {
             .header("host", "sqm")
             .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
         Ok(asking.send_request(request).await?)
+    }
+
+    async fn connect(&self) -> std::io::Result<UnixStream> {
+        let Some(connector) = self.connector.clone() else {
+            return UnixStream::connect(&self.socket).await;
+        };
+        let stream = tokio::task::spawn_blocking(move || connector.connect()).await??;
+        stream.set_nonblocking(true)?;
+        UnixStream::from_std(stream)
     }
 }
 
@@ -172,7 +189,7 @@ fn refusal(status: StatusCode, bytes: &[u8]) -> Problem {
         (StatusCode::UNPROCESSABLE_ENTITY, _) => Problem::failed(message),
         (StatusCode::NOT_FOUND, _) => Problem::not_found(message),
         (StatusCode::FORBIDDEN, _) => Problem::unavailable(
-            "the daemon does not let this server change anything: run 'sqm web' as the daemon's user",
+            "the daemon does not let this server change anything: run 'sqm web' as root, as the daemon's user, or as the user of 'sqm daemon --admin-user'",
         ),
         _ => Problem::unavailable(message),
     }

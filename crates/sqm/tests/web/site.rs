@@ -55,10 +55,21 @@ impl Site {
         Self::start_in(folder, &[])
     }
 
-    fn start_in(folder: tempfile::TempDir, options: &[&str]) -> Self {
+    pub(crate) fn start_in(folder: tempfile::TempDir, options: &[&str]) -> Self {
+        Self::start_with(folder, options, &[], |_| {})
+    }
+
+    /// With options for the daemon, and a server that is started in another way.
+    pub(crate) fn start_with(
+        folder: tempfile::TempDir,
+        options: &[&str],
+        of_daemon: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Self {
         fs::write(folder.path().join("sqm.conf"), CONFIG).unwrap();
-        let daemon = start_daemon(folder.path());
+        let daemon = start_daemon(folder.path(), of_daemon);
         let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+        prepare(&mut command);
         command
             .args(["web", "--listen", "127.0.0.1:0", "--socket"])
             .arg(folder.path().join("state/api.sock"))
@@ -230,7 +241,7 @@ impl Site {
 
     pub(crate) fn restart_daemon(&mut self) {
         self.stop_daemon();
-        self.daemon = start_daemon(self.folder.path());
+        self.daemon = start_daemon(self.folder.path(), &[]);
     }
 }
 
@@ -440,13 +451,14 @@ fn read_answer(stream: &mut TcpStream) -> Answer {
     }
 }
 
-fn start_daemon(folder: &Path) -> Child {
+fn start_daemon(folder: &Path, options: &[&str]) -> Child {
     let daemon = super::support::in_own_network()
         .arg(env!("CARGO_BIN_EXE_sqm"))
         .args(["daemon", "--config"])
         .arg(folder.join("sqm.conf"))
         .arg("--state-dir")
         .arg(folder.join("state"))
+        .args(options)
         .stderr(Stdio::null())
         .spawn()
         .expect("util-linux has unshare");

@@ -1,6 +1,6 @@
 //! What can be asked, and who may ask it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,10 +26,20 @@ const MOST_CONFIRM: u32 = 3600;
 /// The keeper answers within milliseconds, unless somebody holds the lock of the state.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The number of the user of `--admin-user`.
+static ADMIN: OnceLock<u32> = OnceLock::new();
+
+/// Lets a user change something; to be called once, before anybody is heard.
+pub(in crate::daemon) fn let_change(user: Option<u32>) {
+    if let Some(user) = user {
+        let _ = ADMIN.set(user);
+    }
+}
+
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Root, or the user that the daemon runs as.
+    /// Root, the user that the daemon runs as, or the one of `--admin-user`.
     Admin,
     /// Any other user of this machine.
     Reader,
@@ -41,7 +51,7 @@ impl Peer {
     pub(super) fn of_user(user: Option<u32>) -> Self {
         let own = rustix::process::geteuid().as_raw();
         match user {
-            Some(user) if user == 0 || user == own => Self::Admin,
+            Some(user) if user == 0 || user == own || ADMIN.get() == Some(&user) => Self::Admin,
             _ => Self::Reader,
         }
     }
@@ -78,7 +88,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<In
         (path, method) if peer == Peer::Admin => admin(shared, path, method, request).await,
         (path, _) if CHANGING.contains(&path) => refusal(
             StatusCode::FORBIDDEN,
-            "only root and the daemon's own user may change something",
+            "only root, the daemon's own user and the one of --admin-user may change something",
         ),
         (path, _) => unknown(path),
     };
