@@ -38,7 +38,8 @@ pub struct Loaded {
 /// Enabled sections of one file. Plans are much larger than the text that asks for them.
 const MOST_INTERFACES: usize = 1000;
 
-/// Reads, checks and plans a whole configuration file: all of it, or all its errors.
+/// Reads, checks and plans a whole configuration file: all of it, or all its errors, of each kind the first twenty and how many
+/// more there are. That takes time and memory in proportion to the text.
 ///
 /// `file_name` is for the messages only. `device_of` answers what is known of a device ([`Device::absent`] where there
 /// is no such device yet): bursts depend on its MTU, and what a packet costs on the kind of device.

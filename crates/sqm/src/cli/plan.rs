@@ -18,7 +18,7 @@ use crate::plan_json::PlanJson;
 /// Show what the configuration would build, without building it; needs no privileges.
 ///
 /// The whole file is checked first. Errors go to standard error, all of them, each with its line; so do warnings
-/// about options that have no effect.
+/// about options that have no effect. Of more than twenty of one kind the rest is counted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm plan
