@@ -26,8 +26,8 @@ use crate::written;
 
 /// Write everything that a request for help needs into one text file, secrets removed.
 ///
-/// Run it while the line is full, so that the counters have something to tell. Hardware addresses, public addresses, passwords
-/// and keys are taken out; read it before you send it all the same.
+/// Run it while the line is full, so that the counters have something to tell. Hardware addresses, public addresses, passwords,
+/// keys, names of people and of wireless networks are taken out; read it before you send it all the same.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm report
