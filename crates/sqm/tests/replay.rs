@@ -600,3 +600,44 @@ fn help_shows_examples_and_exit_codes() {
         assert!(help.contains(words), "{help}");
     }
 }
+
+/// Times up to the last that a file can name, lengths likewise, and rates at which nothing ever leaves.
+#[test]
+fn times_and_lengths_that_cannot_be_true_are_damage() {
+    let queues: [&[&str]; 4] = [
+        &["--qdisc", "cake bandwidth 1mbit"],
+        &["--qdisc", "fq_codel", "--link", "1bit"],
+        &["--qdisc", "codel", "--link", "1kbit"],
+        &[
+            "--qdisc",
+            "tbf rate 1kbit burst 3000 limit 900000 peakrate 2kbit mtu 3000",
+        ],
+    ];
+    let (length, bytes) = udp(1, 0, 1000);
+    let file = |times: &[u64], length: u32| {
+        let mut writer = Writer::new(Vec::new(), Format::Pcapng).unwrap();
+        for time in times {
+            let time = Instant(*time);
+            writer.packet(time, LinkNumber::ETHERNET, length, &bytes).unwrap();
+        }
+        Bench::new(&writer.finish().unwrap())
+    };
+    for queue in queues {
+        let late = file(&[0, u64::MAX], length).run(queue);
+        assert_eq!(late.status.code(), Some(1), "{queue:?}: {}", text(&late.stderr));
+        assert!(text(&late.stderr).contains("after the year 2116"), "{queue:?}");
+        let long = file(&[0, 1], u32::MAX).run(queue);
+        assert_eq!(long.status.code(), Some(1), "{queue:?}: {}", text(&long.stderr));
+        assert!(
+            text(&long.stderr).contains("a packet of 4294967295 bytes"),
+            "{queue:?}"
+        );
+        // The last time that there is, and a queue that needs time after it.
+        let last = file(&[1 << 62; 300], length).run(queue);
+        assert!(
+            matches!(last.status.code(), Some(0 | 2)),
+            "{queue:?}: {}",
+            text(&last.stderr)
+        );
+    }
+}

@@ -1,5 +1,6 @@
 //! Virtual time: the queue is polled as a device would poll it, without waiting.
 
+use anyhow::anyhow;
 use sqm_core::packet::Packet as _;
 use sqm_core::qdisc::{Dequeued, DropReason, Drops, Qdisc};
 use sqm_core::tree::Tree;
@@ -7,6 +8,9 @@ use sqm_core::units::{Instant, Rate};
 
 use super::packet::Captured;
 use crate::failure::Failure;
+
+/// 73 years after the last time at which a packet may come. None may leave later: the queues count in 63 bits, as Linux does.
+const END: Instant = Instant((1 << 62) + (1 << 61));
 
 /// Learns what became of each packet.
 pub(super) trait Observer {
@@ -68,6 +72,10 @@ impl<O: Observer> Engine<O> {
     }
 
     fn wake(&mut self, now: Instant) -> Result<(), Failure> {
+        if now > END {
+            let error = anyhow!("at this rate packets would wait for more than 73 years");
+            return Err(Failure::Usage(error));
+        }
         self.timer = None;
         self.transmitting = false;
         self.poll(now)
@@ -91,7 +99,7 @@ impl<O: Observer> Engine<O> {
                 }
                 Dequeued::NotBefore(later) => {
                     // A queue that asks to be polled at once would be polled for ever.
-                    self.timer = Some(later.max(Instant(now.0 + 1)));
+                    self.timer = Some(later.max(Instant(now.0.saturating_add(1))));
                     return Ok(());
                 }
                 Dequeued::Empty => return Ok(()),

@@ -14,6 +14,12 @@ use sqm_core::units::Instant;
 /// out of order by a little; a clock that was set back is another matter.
 const MOST_DISORDER_NANOS: u64 = 100_000_000;
 
+/// Longer packets there are not: the kernel joins segments up to 512 KiB.
+const MOST_LENGTH: u32 = 1 << 20;
+
+/// In the year 2116. The queues count in 63 bits, as Linux does, and need times beyond that of a packet.
+const LATEST: Instant = Instant(1 << 62);
+
 /// A packet as it comes.
 pub(super) struct Arrival {
     pub(super) number: u64,
@@ -76,9 +82,21 @@ impl<R: Read> Source<R> {
 
     /// The next packet for the queue; none at the end of the file.
     pub(super) fn next_arrival(&mut self) -> Result<Option<Arrival>, Error> {
-        while let Some(record) = self.reader.next_packet()? {
+        loop {
+            let at = self.reader.position();
+            let Some(record) = self.reader.next_packet()? else {
+                return Ok(None);
+            };
             self.number += 1;
             let (link, length) = (record.link, record.length);
+            if length > MOST_LENGTH {
+                let what = format!("a packet of {length} bytes, and none has more than {MOST_LENGTH}");
+                return Err(Error::Damaged { at, what });
+            }
+            if record.time.is_some_and(|time| time > LATEST) {
+                let what = "a packet that came after the year 2116".to_owned();
+                return Err(Error::Damaged { at, what });
+            }
             let Some(kind) = link.link() else {
                 self.skipped.unknown_link_type += 1;
                 self.unknown_link = Some(link);
@@ -115,7 +133,6 @@ impl<R: Read> Source<R> {
                 view,
             }));
         }
-        Ok(None)
     }
 }
 
