@@ -229,9 +229,7 @@ impl Daemon {
 
     fn serve(&self, socket: &Path, metrics: Option<SocketAddr>) -> anyhow::Result<()> {
         let listeners = api::Listeners::bind(socket, metrics)?;
-        listeners
-            .serve(Arc::clone(&self.shared))
-            .context("cannot start the API")
+        listeners.serve(&self.shared).context("cannot start the API")
     }
 
     /// Serves the API as soon as its socket can be made.

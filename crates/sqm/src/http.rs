@@ -1,6 +1,10 @@
 //! What the daemon's API and the page's server share: bodies of answers and of requests, by hyper.
 
 mod body;
+mod hosts;
+mod patient;
+mod places;
+mod seats;
 
 use std::time::Duration;
 
@@ -13,7 +17,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::mpsc::Receiver;
 
 pub(crate) use body::Answer;
+pub(crate) use hosts::Hosts;
+pub(crate) use patient::Patient;
+pub(crate) use places::{Limits, Place, Places, Turn};
+pub(crate) use seats::{Seat, Seats};
 
+/// A stream says at least a comment so often, so that both ends notice when the other is gone.
+pub(crate) const SILENCE: Duration = Duration::from_secs(15);
+pub(crate) const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 /// A request's body must be there within this.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -67,7 +78,10 @@ pub(crate) fn json<T: Serialize>(code: StatusCode, value: &T) -> Response<Answer
 
 /// Server-sent events (HTML Standard, 9.2) as they come.
 pub(crate) fn events(receiver: Receiver<Bytes>) -> Response<Answer> {
-    let mut answer = Response::new(Answer::Events(receiver));
+    let mut answer = Response::new(Answer::Events {
+        events: receiver,
+        held: Vec::new(),
+    });
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

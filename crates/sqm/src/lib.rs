@@ -9,6 +9,7 @@ mod child;
 mod cli;
 mod configuration;
 mod daemon;
+mod descriptors;
 mod doctor;
 mod failure;
 mod http;

@@ -13,8 +13,10 @@ mod describe;
 mod diagnose;
 mod difference;
 mod guard;
+mod guest;
 mod history;
 mod live;
+mod network;
 mod password;
 mod problem;
 mod query;
@@ -37,10 +39,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 
+use crate::descriptors;
 use crate::failure::Failure;
+use crate::http::Hosts;
 use audit::Audit;
 use connector::Connector;
-use guard::Hosts;
+use guest::Rooms;
 use history::History;
 use live::Watch;
 use password::Password;
@@ -65,6 +69,9 @@ pub(crate) struct Options {
     pub(crate) tls: bool,
 }
 
+/// Descriptors of everything but connections: netlink, files, children.
+const OTHER_DESCRIPTORS: usize = 100;
+
 /// Everything that requests share.
 struct Site {
     hosts: Hosts,
@@ -76,8 +83,7 @@ struct Site {
     memory: Memory,
     history: History,
     runs: Runs,
-    /// Places for those who listen.
-    streams: Arc<tokio::sync::Semaphore>,
+    rooms: Rooms,
     tls: bool,
     /// Only this machine reaches the server.
     is_local: bool,
@@ -120,10 +126,15 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         memory: Memory::default(),
         history: History::default(),
         runs: Runs::at(&results.unwrap_or_else(|| dir.join("tests")))?,
-        streams: routes::streams(),
+        rooms: Rooms::new(),
         tls: options.tls,
         is_local,
     });
+    if let Err(warning) =
+        descriptors::require(guest::MOST_CONNECTIONS + guest::MOST_UPSTREAM + OTHER_DESCRIPTORS)
+    {
+        errln!("warning: {warning}");
+    }
     let acceptor = options.tls.then(|| server::acceptor(dir)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use support::{Chance, in_own_network};
+use support::{BUSY, Chance, Crowd, in_own_network, longest};
 
 /// Nothing here takes long; a machine that is busy gets the time it needs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -582,9 +582,10 @@ fn the_metrics_port_knows_metrics_only() {
         "ip link set lo up
          {sqm} daemon --config {folder}/sqm.conf --state-dir {folder}/state --metrics 127.0.0.1:9469 2>/dev/null & daemon=$!
          until [ -S {folder}/state/api.sock ]; do sleep 0.05; done
-         for path in /metrics /v1/status; do
+         for asked in '/metrics HTTP/1.0' '/v1/status HTTP/1.0' '/metrics HTTP/1.0\\r\\nHost: localhost:9469' \
+                      '/metrics HTTP/1.0\\r\\nHost: evil.example' '/metrics HTTP/1.0\\r\\nHost: localhost\\r\\nHost: evil.example'; do
              exec 3<>/dev/tcp/127.0.0.1/9469
-             printf 'GET %s HTTP/1.0\\r\\n\\r\\n' $path >&3
+             printf \"GET $asked\\r\\n\\r\\n\" >&3
              head -n 1 <&3
              exec 3>&-
          done
@@ -595,5 +596,95 @@ fn the_metrics_port_knows_metrics_only() {
     let output = in_own_network().args(["bash", "-c", &script]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
-    assert_eq!(lines, ["HTTP/1.0 200 OK", "HTTP/1.0 404 Not Found"], "{said}");
+    // A browser that was led here by the name of somebody else (DNS rebinding) is told nothing.
+    let [found, missing, refused] = [
+        "HTTP/1.0 200 OK",
+        "HTTP/1.0 404 Not Found",
+        "HTTP/1.0 403 Forbidden",
+    ];
+    assert_eq!(lines, [found, missing, found, refused, refused], "{said}");
+}
+
+/// A crowd at one of the daemon's doors, and what root gets meanwhile at the socket.
+fn besiege(daemon: &Daemon, command: Command, kind: &str, server: &str, place: &str) {
+    let _crowd = Crowd::gather(command, kind, server, place, "");
+    let status = longest(|| assert_eq!(daemon.get("/v1/status")["version"], 1));
+    let apply = longest(|| {
+        let (code, _, body) = daemon
+            .ask("POST /v1/apply HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(code, 200, "{body}");
+    });
+    let events = longest(|| {
+        let mut stream = daemon.connect();
+        stream
+            .write_all(b"GET /v1/events HTTP/1.1\r\nHost: sqm\r\n\r\n")
+            .unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200", "{kind}");
+    });
+    println!("{server} {kind}: status {status:?}, apply {apply:?}, events {events:?}");
+    assert!(status < BUSY * Duration::from_secs(1), "{kind}: {status:?}");
+    assert!(apply < BUSY * Duration::from_secs(3), "{kind}: {apply:?}");
+    assert!(events < BUSY * Duration::from_secs(1), "{kind}: {events:?}");
+}
+
+/// Only root can be somebody else for a while; in the lab it always is (`lab/daemon.rs`).
+#[test]
+fn another_user_keeps_root_from_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let daemon = Daemon::ready(&[]);
+    let before = daemon.descriptors();
+    let socket = daemon.socket();
+    let socket = socket.to_str().unwrap();
+    for kind in [
+        "idle", "line", "head", "body", "pipeline", "drip", "flood", "churn", "stream",
+    ] {
+        besiege(&daemon, Command::new("env"), kind, "socket", socket);
+    }
+    // Streams that were left are noticed by what is sent on them. The daemon opens some files of its own now and then.
+    let end = std::time::Instant::now() + PATIENCE;
+    while daemon.descriptors() > before + 3 {
+        assert!(std::time::Instant::now() < end, "connections are left");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ends().success());
+}
+
+/// The metrics port is in the daemon's own namespace.
+#[test]
+fn whoever_crowds_the_metrics_port_keeps_nobody_from_anything() {
+    let daemon = Daemon::ready(&["--metrics", "127.0.0.1:9469"]);
+    let enter = || {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--target", &daemon.process.id().to_string()]);
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        command
+    };
+    let up = enter().args(["ip", "link", "set", "lo", "up"]).status().unwrap();
+    assert!(up.success());
+    for kind in [
+        "idle", "line", "head", "body", "pipeline", "drip", "flood", "churn",
+    ] {
+        besiege(&daemon, enter(), kind, "metrics", "9469");
+        // Nobody can tell who it is that asks here: whoever asks without end comes first more often.
+        if !["idle", "line", "head", "body"].contains(&kind) {
+            continue;
+        }
+        let _crowd = Crowd::gather(enter(), kind, "metrics", "9469", "");
+        let ask =
+            "exec 3<>/dev/tcp/127.0.0.1/9469; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; head -n 1 <&3";
+        let taken = longest(|| {
+            let output = enter().args(["bash", "-c", ask]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(said.trim(), "HTTP/1.0 200 OK", "{kind}");
+        });
+        println!("metrics {kind}: {taken:?}");
+        assert!(taken < BUSY * Duration::from_secs(1), "{kind}: {taken:?}");
+    }
 }

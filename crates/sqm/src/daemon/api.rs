@@ -18,19 +18,51 @@ use anyhow::Context;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt::socket_peercred;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use super::shared::Shared;
+use crate::descriptors;
+use crate::http::{Limits, Patient, Place, Places, SILENCE};
 use routes::Peer;
 pub(super) use routes::let_change;
 
-/// More connections wait until one ends.
-const MOST_CONNECTIONS: usize = 32;
+/// For root and the daemon's own user, each. The page's server, which is one of them, needs less than half of it for all of
+/// its visitors together.
+const ADMINS: Limits = Limits {
+    places: 320,
+    places_each: 160,
+    turns: 128,
+    turns_each: 64,
+};
+/// For all other users. Each has one request at work at a time, and four listeners (`journal`).
+const READERS: Limits = Limits {
+    places: 64,
+    places_each: 16,
+    turns: 16,
+    turns_each: 1,
+};
+/// For the metrics port, where the kernel names no user.
+const METRICS: Limits = Limits {
+    places: 16,
+    places_each: 16,
+    turns: 1,
+    turns_each: 1,
+};
+/// Descriptors of everything else: netlink, files, children.
+const OTHER_DESCRIPTORS: usize = 100;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// A request's head must be there within this; so must the next one's on a kept connection.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Who takes nothing of an answer for so long is let go.
+const UNTAKEN: Duration = Duration::from_secs(10);
 /// Of a request's head, bytes.
 const MOST_HEAD: usize = 16 * 1024;
+/// Between two tries to accept a connection while the process is out of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where to listen.
 pub(super) struct Listeners {
@@ -41,17 +73,22 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Binds both. The caller holds the daemon's lock: a socket that is there belongs to nobody.
     pub(super) fn bind(socket: &Path, metrics: Option<std::net::SocketAddr>) -> anyhow::Result<Self> {
+        let needed = ADMINS.places + READERS.places + METRICS.places + OTHER_DESCRIPTORS;
+        if let Err(warning) = descriptors::require(needed) {
+            errln!("warning: {warning}");
+        }
         clear(socket)?;
         let unix = UnixListener::bind(socket)
             .with_context(|| format!("cannot listen on the socket {}", socket.display()))?;
+        rustix::net::listen(&unix, BACKLOG)?;
         // Who may do what is decided for each connection.
         fs::set_permissions(socket, Permissions::from_mode(0o666))?;
-        unix.set_nonblocking(true)?;
         let metrics = match metrics {
             None => None,
             Some(address) => {
                 let listener = TcpListener::bind(address)
                     .with_context(|| format!("cannot serve metrics on {address}"))?;
+                rustix::net::listen(&listener, BACKLOG)?;
                 listener.set_nonblocking(true)?;
                 Some(listener)
             }
@@ -59,63 +96,110 @@ impl Listeners {
         Ok(Self { unix, metrics })
     }
 
-    /// Serves until the process ends.
-    pub(super) fn serve(self, shared: Arc<Shared>) -> std::io::Result<()> {
+    /// Serves until the process ends. Users' connections are accepted on a thread of their own: whoever waits to be accepted
+    /// waits for nobody's request.
+    pub(super) fn serve(self, shared: &Arc<Shared>) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        std::thread::Builder::new()
-            .name("api".to_owned())
-            .spawn(move || runtime.block_on(self.accept(shared)))?;
-        Ok(())
-    }
-
-    async fn accept(self, shared: Arc<Shared>) {
-        let Ok(unix) = tokio::net::UnixListener::from_std(self.unix) else {
-            return;
+        let handle = runtime.handle().clone();
+        let told = Arc::clone(shared);
+        thread("api", move || runtime.block_on(keep_streams(&told)))?;
+        let door = || Door {
+            shared: Arc::clone(shared),
+            runtime: handle.clone(),
         };
-        let tcp = self
-            .metrics
-            .and_then(|listener| tokio::net::TcpListener::from_std(listener).ok());
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        if let Some(tcp) = tcp {
-            let (shared, places) = (Arc::clone(&shared), Arc::clone(&places));
-            tokio::spawn(async move {
-                loop {
-                    let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                        return;
-                    };
-                    match tcp.accept().await {
-                        Ok((stream, _)) => {
-                            let shared = Arc::clone(&shared);
-                            tokio::spawn(async move {
-                                serve_one(stream, shared, Peer::Metrics).await;
-                                drop(place);
-                            });
-                        }
-                        Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                    }
-                }
+        if let Some(metrics) = self.metrics {
+            handle.spawn(door().accept_metrics(metrics));
+        }
+        let door = door();
+        thread("api-socket", move || door.accept_users(&self.unix))
+    }
+}
+
+async fn keep_streams(shared: &Shared) {
+    loop {
+        tokio::time::sleep(SILENCE).await;
+        shared.journal.be_heard();
+    }
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map(drop)
+}
+
+/// Where connections come in.
+struct Door {
+    shared: Arc<Shared>,
+    runtime: Handle,
+}
+
+impl Door {
+    fn accept_users(&self, listener: &UnixListener) {
+        let (admins, readers) = (Places::new(ADMINS), Places::new(READERS));
+        loop {
+            let Ok((stream, _)) = listener.accept() else {
+                readers.make_room();
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            let user = socket_peercred(&stream).map(|credentials| credentials.uid.as_raw());
+            let peer = Peer::of_user(user.ok());
+            let places = if peer.is_admin() { &admins } else { &readers };
+            self.admit(places, peer, move || {
+                stream.set_nonblocking(true)?;
+                tokio::net::UnixStream::from_std(stream)
             });
         }
-        loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
-            match unix.accept().await {
-                Ok((stream, _)) => {
-                    let user = stream.peer_cred().map(|credentials| credentials.uid()).ok();
-                    let peer = Peer::of_user(user);
-                    let shared = Arc::clone(&shared);
-                    tokio::spawn(async move {
-                        serve_one(stream, shared, peer).await;
-                        drop(place);
-                    });
+    }
+
+    async fn accept_metrics(self, listener: TcpListener) {
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+            return;
+        };
+        let places = Places::new(METRICS);
+        for accepted in 1.. {
+            match listener.accept().await {
+                Ok((stream, _)) => self.admit(&places, Peer::Metrics, || Ok(stream)),
+                Err(_) => {
+                    places.make_room();
+                    tokio::time::sleep(PAUSE).await;
                 }
-                // Too many open files, most likely: some will be closed.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+            // All have the same owner. What they have sent is read before newer ones push them out.
+            if accepted % (METRICS.places / 2) == 0 {
+                tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Serves a connection beside all others, if there is a place for it.
+    fn admit<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        places: &Arc<Places<Option<u32>>>,
+        peer: Peer,
+        open: impl FnOnce() -> std::io::Result<S> + Send + 'static,
+    ) {
+        let makes_room = Arc::new(Notify::new());
+        let Some(place) = places.enter(peer.user(), &makes_room) else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        let served = async move {
+            if let Ok(stream) = open() {
+                serve_one(stream, shared, peer, place).await;
+            }
+        };
+        self.runtime.spawn(async move {
+            tokio::select! {
+                biased;
+                () = makes_room.notified() => {}
+                () = served => {}
+            }
+        });
     }
 }
 
@@ -143,10 +227,17 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     shared: Arc<Shared>,
     peer: Peer,
+    place: Place<Option<u32>>,
 ) {
+    let place = Arc::new(place);
     let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, std::convert::Infallible>(routes::answer(&shared, peer, request).await) }
+        let (shared, place) = (Arc::clone(&shared), Arc::clone(&place));
+        async move {
+            let _turn = place.turn().await;
+            let mut answer = routes::answer(&shared, peer, request).await;
+            answer.body_mut().hold(place.work());
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -154,7 +245,7 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .max_buf_size(MOST_HEAD)
         // One that says with FIN that it has asked all, as `nc -N` does, still listens.
         .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream, UNTAKEN)), service);
     // A client that leaves is no error of ours.
     let _ = connection.await;
 }

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// A daemon that does not answer within this is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// More than this no answer has, bytes.
+const MOST: u64 = 64 << 20;
 
 /// The answer to a `GET`; an error if there is no daemon, or if it refuses.
 pub(crate) fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
@@ -21,6 +23,7 @@ pub(crate) fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
     write!(stream, "GET {path} HTTP/1.0\r\nHost: sqm\r\n\r\n")?;
     let mut answer = String::new();
     stream
+        .take(MOST)
         .read_to_string(&mut answer)
         .context("the daemon's answer broke off")?;
     let (head, body) = answer

@@ -7,12 +7,17 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::http::{COMMENT, Seat, Seats};
+
 /// So many events are remembered.
 const REMEMBERED: usize = 100;
 /// A listener that is so many events behind is let go.
 const MOST_BEHIND: usize = 256;
-/// More listeners are refused.
-const MOST_LISTENERS: usize = 16;
+/// Listeners of root and of the daemon's own user, each. The page's server is one of them and has at most 48 for its visitors.
+const MOST_ADMINS_EACH: usize = 64;
+/// Listeners of all other users, and of each.
+const MOST_READERS: usize = 16;
+const MOST_READERS_EACH: usize = 4;
 
 /// An event as the API tells it.
 #[derive(Clone, Debug, Serialize)]
@@ -28,14 +33,27 @@ pub(super) struct Told {
     pub(super) text: String,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Journal(Mutex<Inner>);
+pub(super) struct Journal {
+    inner: Mutex<Inner>,
+    admins: Seats<Option<u32>>,
+    readers: Seats<Option<u32>>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
     told: u64,
     lately: VecDeque<Told>,
     listeners: Vec<Sender<Bytes>>,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            inner: Mutex::default(),
+            admins: Seats::new(usize::MAX, MOST_ADMINS_EACH),
+            readers: Seats::new(MOST_READERS, MOST_READERS_EACH),
+        }
+    }
 }
 
 impl Journal {
@@ -63,24 +81,34 @@ impl Journal {
         inner.lately.push_back(told);
     }
 
-    /// What is remembered, and then what comes; `None` if too many listen already.
-    pub(super) fn listen(&self) -> Option<Receiver<Bytes>> {
+    /// Says to everybody who listens that we are still here: whoever has left is noticed by it.
+    pub(super) fn be_heard(&self) {
+        self.lock()
+            .listeners
+            .retain(|listener| listener.try_send(COMMENT).is_ok());
+    }
+
+    /// What is remembered, and then what comes, for as long as the seat is held; `None` if too many listen already.
+    pub(super) fn listen(
+        &self,
+        user: Option<u32>,
+        is_admin: bool,
+    ) -> Option<(Receiver<Bytes>, Seat<Option<u32>>)> {
+        let seats = if is_admin { &self.admins } else { &self.readers };
+        let seat = seats.take(&user)?;
         let mut inner = self.lock();
         inner.listeners.retain(|listener| !listener.is_closed());
-        if inner.listeners.len() >= MOST_LISTENERS {
-            return None;
-        }
         let (sender, receiver) = channel(MOST_BEHIND);
         for told in &inner.lately {
             // There is room for all that is remembered.
             let _ = sender.try_send(encode(told));
         }
         inner.listeners.push(sender);
-        Some(receiver)
+        Some((receiver, seat))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.0.lock().expect("no holder of this lock panics")
+        self.inner.lock().expect("no holder of this lock panics")
     }
 }
 
@@ -103,7 +131,7 @@ mod tests {
         for n in 0..1000 {
             journal.tell("state", Some("wan0"), format!("number {n}"));
         }
-        let mut late = journal.listen().unwrap();
+        let (mut late, _seat) = journal.listen(Some(0), true).unwrap();
         journal.tell("state", None, "last".to_owned());
         let mut heard = Vec::new();
         while let Ok(bytes) = late.try_recv() {
@@ -117,10 +145,23 @@ mod tests {
             journal.tell("state", None, format!("{n}"));
         }
         assert!(journal.lock().listeners.is_empty());
-        let kept: Vec<_> = (0..MOST_LISTENERS).map(|_| journal.listen().unwrap()).collect();
-        assert!(journal.listen().is_none());
-        drop(kept);
-        assert!(journal.listen().is_some());
         assert_eq!(journal.lock().lately.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn users_keep_neither_root_nor_each_other_from_listening() {
+        let journal = Journal::default();
+        let greedy: Vec<_> = (0..1000)
+            .map_while(|_| journal.listen(Some(1000), false))
+            .collect();
+        assert_eq!(greedy.len(), MOST_READERS_EACH);
+        assert!(journal.listen(Some(1001), false).is_some());
+        let all: Vec<_> = (1001..2000)
+            .map(|user| journal.listen(Some(user), false))
+            .collect();
+        assert!(journal.listen(Some(2000), false).is_none());
+        assert!(journal.listen(Some(0), true).is_some());
+        drop((greedy, all));
+        assert!(journal.listen(Some(2000), false).is_some());
     }
 }

@@ -6,17 +6,23 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 
 pub(crate) enum Answer {
     Whole(Option<Bytes>),
-    Events(Receiver<Bytes>),
-    /// Events that hold a place among those who listen, for as long as they last.
-    Counted {
+    Events {
         events: Receiver<Bytes>,
-        _place: OwnedSemaphorePermit,
+        held: Vec<Box<dyn Send + Sync>>,
     },
+}
+
+impl Answer {
+    /// Keeps something, such as a seat, for as long as a stream lasts. With any other answer it is dropped at once.
+    pub(crate) fn hold(&mut self, something: impl Send + Sync + 'static) {
+        if let Self::Events { held, .. } = self {
+            held.push(Box::new(something));
+        }
+    }
 }
 
 impl Body for Answer {
@@ -29,7 +35,7 @@ impl Body for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take()),
-            Self::Events(events) | Self::Counted { events, .. } => events.poll_recv(context),
+            Self::Events { events, .. } => events.poll_recv(context),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -41,7 +47,7 @@ impl Body for Answer {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Events(_) | Self::Counted { .. } => SizeHint::default(),
+            Self::Events { .. } => SizeHint::default(),
         }
     }
 }

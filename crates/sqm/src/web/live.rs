@@ -17,9 +17,6 @@ use super::status::{self, Known};
 use crate::http::event;
 use crate::queues::{Direction as Queues, InterfaceStatus};
 
-/// A stream says at least a comment so often, so that both ends notice when the other is gone.
-pub(super) const SILENCE: Duration = Duration::from_secs(15);
-pub(super) const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 /// Readings as fresh as this serve another browser, too.
 const FRESH: Duration = Duration::from_millis(90);
 /// Events that wait for a browser; one that is further behind is let go.

@@ -108,6 +108,10 @@ impl Problem {
         self
     }
 
+    pub(super) fn is_wrong_password(&self) -> bool {
+        self.0.status == StatusCode::UNAUTHORIZED
+    }
+
     /// For the log of changes.
     pub(super) fn message(&self) -> &str {
         &self.0.message

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use hyper::{Method, Request, Response, StatusCode};
@@ -14,6 +15,8 @@ use tokio::sync::Semaphore;
 
 use super::audit::Entry;
 use super::config::Done;
+use super::guest::Guest;
+use super::network::Network;
 use super::problem::{Handled, Problem};
 use super::query::Query;
 use super::runs::is_id;
@@ -24,8 +27,6 @@ use crate::http::{self, Answer, json, whole};
 
 /// Of a request's body, bytes: a configuration of the largest size in JSON.
 const MOST_BODY: usize = 256 * 1024;
-/// Streams at once.
-const MOST_STREAMS: usize = 32;
 /// Of the cookie.
 const COOKIE_NAME: &str = "sqm_session";
 const TOKEN: HeaderName = HeaderName::from_static("x-sqm-token");
@@ -36,6 +37,9 @@ const DESCRIPTION: &str = include_str!("../../../../docs/openapi.yaml");
 static CHECKING: Semaphore = Semaphore::const_new(1);
 /// So are children that read results, and those of the daemon.
 static WORKING: Semaphore = Semaphore::const_new(2);
+/// One of them at most is for somebody who may change nothing, and a few wait for it.
+static VISITOR_WORKING: Semaphore = Semaphore::const_new(1);
+static VISITORS_IN_LINE: Semaphore = Semaphore::const_new(3);
 
 /// Who asks.
 struct Caller {
@@ -47,14 +51,9 @@ struct Caller {
     session: Option<String>,
 }
 
-/// An answer, and whether it is a stream, which is counted.
-pub(super) async fn answer(
-    site: &Arc<Site>,
-    from: SocketAddr,
-    request: Request<Incoming>,
-) -> Response<Answer> {
+pub(super) async fn answer(site: &Arc<Site>, guest: &Guest, request: Request<Incoming>) -> Response<Answer> {
     let is_head = request.method() == Method::HEAD;
-    let mut answer = handle(site, from, request)
+    let mut answer = handle(site, guest, request)
         .await
         .unwrap_or_else(Problem::into_answer);
     harden(answer.headers_mut());
@@ -64,7 +63,7 @@ pub(super) async fn answer(
     answer
 }
 
-async fn handle(site: &Arc<Site>, from: SocketAddr, request: Request<Incoming>) -> Handled {
+async fn handle(site: &Arc<Site>, guest: &Guest, request: Request<Incoming>) -> Handled {
     if let Some(objection) = site.hosts.objection(request.headers(), site.tls) {
         return Err(Problem::forbidden(objection));
     }
@@ -82,11 +81,15 @@ async fn handle(site: &Arc<Site>, from: SocketAddr, request: Request<Incoming>) 
             "the request comes from the page of somebody else",
         ));
     }
-    let caller = caller(site, from, request.headers());
-    match *request.method() {
-        Method::GET | Method::HEAD => read(site, &caller, path, request.uri().query()).await,
-        _ => change(site, &caller, path, request).await,
+    let caller = caller(site, guest.from, request.headers());
+    let session = caller.session.as_deref();
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return change(site, guest, caller, path, request).await;
     }
+    let _turn = guest.turn(&site.rooms, session).await;
+    let mut answer = read(site, &caller, path, request.uri().query()).await?;
+    site.rooms.seat(guest, session, answer.body_mut())?;
+    Ok(answer)
 }
 
 /// What changes nothing.
@@ -126,27 +129,27 @@ async fn read(site: &Arc<Site>, caller: &Caller, path: &str, query: Option<&str>
         ["tests", id, "live"] => site.runs.live(known(id)?),
         ["tests", id, "result.flent.gz"] => site.runs.download(known(id)?),
         ["tests", id, "plots", plot] => {
-            let _turn = turn().await?;
+            let _turn = turn(caller).await?;
             compare::plot_one(site, known(id)?, picture(plot)?).await
         }
         ["compare"] => {
-            let _turn = turn().await?;
+            let _turn = turn(caller).await?;
             compare::tell(site, query).await
         }
         ["compare", plot] => {
-            let _turn = turn().await?;
+            let _turn = turn(caller).await?;
             compare::plot(site, picture(plot)?, query).await
         }
         ["tune"] => tune::get(site).await,
         ["tune", "live"] => tune::live(site).await,
         ["tune", "plots", plot] => tune::plot(site, picture(plot)?).await,
         ["doctor"] => {
-            let _turn = turn().await?;
+            let _turn = turn(caller).await?;
             Ok(json(StatusCode::OK, &diagnose::doctor(site, false).await?))
         }
         ["report"] => {
             only_admin()?;
-            let _turn = turn().await?;
+            let _turn = turn(caller).await?;
             diagnose::report(site).await
         }
         ["audit"] => {
@@ -159,11 +162,17 @@ async fn read(site: &Arc<Site>, caller: &Caller, path: &str, query: Option<&str>
     if takes_no_query {
         Query::of(query, &[])?;
     }
-    bounded(site, answer)
+    Ok(answer)
 }
 
 /// What changes something: only our own page knows the token.
-async fn change(site: &Arc<Site>, caller: &Caller, path: &str, request: Request<Incoming>) -> Handled {
+async fn change(
+    site: &Arc<Site>,
+    guest: &Guest,
+    caller: Caller,
+    path: &str,
+    request: Request<Incoming>,
+) -> Handled {
     let parts: Vec<&str> = path.split('/').collect();
     let method = request.method().clone();
     let what = match (&method, &parts[..]) {
@@ -182,26 +191,56 @@ async fn change(site: &Arc<Site>, caller: &Caller, path: &str, request: Request<
         (&Method::POST, ["doctor", "fix"]) => "fix",
         _ => return Err(elsewhere(&parts)),
     };
-    let mut entry = Entry::new(caller.is_admin, caller.from.ip(), what, "done");
-    let outcome = if !knows_token(caller, request.headers()) {
-        Err(Problem::forbidden(
-            "the header X-SQM-Token must say what GET /api/v1/session told as token",
-        ))
-    } else if !caller.is_admin && !matches!(what, "log-in" | "log-out") {
-        Err(Problem::forbidden("log in first"))
-    } else if let Err(problem) = Query::of(request.uri().query(), &[]) {
-        Err(problem)
-    } else {
-        carry_out(site, caller, what, &parts, request, &mut entry).await
+    let mut entry = Entry::new(caller.is_admin, caller.from.ip(), what);
+    let request = match admit(&caller, what, request).await {
+        Ok(request) => request,
+        Err(problem) => {
+            record(site, &caller, entry, Some(&problem));
+            return Err(problem);
+        }
     };
-    if let Err(problem) = &outcome {
-        problem.message().clone_into(&mut entry.outcome);
+    let turn = guest.turn(&site.rooms, caller.session.as_deref()).await;
+    let (site, path) = (Arc::clone(site), path.to_owned());
+    // On a task of its own: a browser that leaves now ends neither the change nor its entry in the log.
+    let carried_out = tokio::spawn(async move {
+        let _turn = turn;
+        let parts: Vec<&str> = path.split('/').collect();
+        let outcome = carry_out(&site, &caller, what, &parts, request, &mut entry).await;
+        record(&site, &caller, entry, outcome.as_ref().err());
+        outcome
+    });
+    let failed = |_| Err(Problem::unavailable("the server failed to carry this out"));
+    carried_out.await.unwrap_or_else(failed)
+}
+
+/// The request with its whole body, if the caller may make it. While the body is on its way the connection counts as idle.
+async fn admit(caller: &Caller, what: &str, request: Request<Incoming>) -> Result<Request<Bytes>, Problem> {
+    if !knows_token(caller, request.headers()) {
+        return Err(Problem::forbidden(
+            "the header X-SQM-Token must say what GET /api/v1/session told as token",
+        ));
     }
-    // A check changes nothing.
-    if what != "check" {
-        site.audit.write(&entry);
+    if !caller.is_admin && !matches!(what, "log-in" | "log-out") {
+        return Err(Problem::forbidden("log in first"));
     }
-    outcome
+    Query::of(request.uri().query(), &[])?;
+    let (head, body) = request.into_parts();
+    Ok(Request::from_parts(head, http::read(body, MOST_BODY).await?))
+}
+
+/// Writes down what was changed, or that it was refused.
+fn record(site: &Site, caller: &Caller, entry: Entry, problem: Option<&Problem>) {
+    // Neither a check nor the log-out of somebody who is not logged in changes anything.
+    let is_nothing = entry.what == "check" || (entry.what == "log-out" && caller.session.is_none());
+    match problem {
+        None if is_nothing => {}
+        None => site.audit.done(entry),
+        Some(_) if entry.what == "check" => {}
+        Some(problem) if problem.is_wrong_password() => site.audit.wrong_password(entry, problem.message()),
+        Some(problem) => site
+            .audit
+            .refused(entry, Network::of(caller.from.ip()), problem.message()),
+    }
 }
 
 async fn carry_out(
@@ -209,23 +248,23 @@ async fn carry_out(
     caller: &Caller,
     what: &str,
     parts: &[&str],
-    request: Request<Incoming>,
+    request: Request<Bytes>,
     entry: &mut Entry,
 ) -> Handled {
     let accepted = || Ok(empty(StatusCode::ACCEPTED));
     match (what, parts) {
-        ("log-in", _) => log_in(site, caller, body(request).await?).await,
+        ("log-in", _) => log_in(site, caller, body(request)?).await,
         ("log-out", _) => Ok(log_out(site, caller)),
-        ("check", _) => config::check(site, body(request).await?).await,
+        ("check", _) => config::check(site, body(request)?).await,
         ("config", _) => {
-            let put: config::Put = body(request).await?;
+            let put: config::Put = body(request)?;
             entry.before = Some(put.revision().to_owned());
             done(config::put(site, put).await?, entry)
         }
         ("confirm", _) => done(config::confirm(site).await?, entry),
         ("revert", _) => done(config::revert(site).await?, entry),
         ("test", _) => {
-            let test = runs::start(site, body(request).await?).await?;
+            let test = runs::start(site, body(request)?).await?;
             Ok(json(StatusCode::ACCEPTED, &test))
         }
         ("delete-test", [_, id]) => {
@@ -237,16 +276,16 @@ async fn carry_out(
             accepted()
         }
         ("tune", _) => {
-            let tune: Value = tune::start(site, body(request).await?).await?;
+            let tune: Value = tune::start(site, body(request)?).await?;
             Ok(json(StatusCode::ACCEPTED, &tune))
         }
         ("stop-tune", _) => {
             tune::stop(site).await?;
             accepted()
         }
-        ("accept-tune", _) => done(tune::accept(site, body(request).await?).await?, entry),
+        ("accept-tune", _) => done(tune::accept(site, body(request)?).await?, entry),
         ("fix", _) => {
-            let _turn = turn().await?;
+            let _turn = turn(caller).await?;
             Ok(json(StatusCode::OK, &diagnose::doctor(site, true).await?))
         }
         _ => Err(elsewhere(parts)),
@@ -381,7 +420,7 @@ fn knows_token(caller: &Caller, headers: &HeaderMap) -> bool {
 }
 
 /// The body as what it should be.
-async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Problem> {
+fn body<T: DeserializeOwned>(request: Request<Bytes>) -> Result<T, Problem> {
     let kind = request
         .headers()
         .get(CONTENT_TYPE)
@@ -390,8 +429,7 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Prob
     if !kind.trim().eq_ignore_ascii_case("application/json") {
         return Err(Problem::not_json());
     }
-    let bytes = http::read(request.into_body(), MOST_BODY).await?;
-    decode(&bytes)
+    decode(&request.into_body())
 }
 
 /// A body as what it should be.
@@ -428,37 +466,21 @@ fn make_whole(value: &mut Value) {
 }
 
 /// A place for something that takes a while; refused if too many wait for one.
-async fn turn() -> Result<tokio::sync::SemaphorePermit<'static>, Problem> {
+async fn turn(caller: &Caller) -> Result<impl Sized, Problem> {
+    let busy = || Problem::unavailable("too much is asked at once: try again");
+    let waits = async {
+        let visitor = if caller.is_admin {
+            None
+        } else {
+            let in_line = VISITORS_IN_LINE.try_acquire().map_err(|_| busy())?;
+            Some((in_line, VISITOR_WORKING.acquire().await))
+        };
+        Ok((visitor, WORKING.acquire().await))
+    };
     let patience = std::time::Duration::from_secs(30);
-    match tokio::time::timeout(patience, WORKING.acquire()).await {
-        Ok(Ok(place)) => Ok(place),
-        _ => Err(Problem::unavailable("too much is asked at once: try again")),
-    }
-}
-
-/// A stream holds a place for as long as it lasts.
-fn bounded(site: &Site, answer: Response<Answer>) -> Handled {
-    let (head, body) = answer.into_parts();
-    match body {
-        Answer::Events(receiver) => {
-            let Ok(place) = Arc::clone(&site.streams).try_acquire_owned() else {
-                return Err(Problem::unavailable("too many look at streams already"));
-            };
-            Ok(Response::from_parts(
-                head,
-                Answer::Counted {
-                    events: receiver,
-                    _place: place,
-                },
-            ))
-        }
-        body => Ok(Response::from_parts(head, body)),
-    }
-}
-
-/// Places for streams.
-pub(super) fn streams() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(MOST_STREAMS))
+    tokio::time::timeout(patience, waits)
+        .await
+        .unwrap_or_else(|_| Err(busy()))
 }
 
 fn known(id: &str) -> Result<&str, Problem> {

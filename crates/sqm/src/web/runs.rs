@@ -18,12 +18,11 @@ use tokio::sync::mpsc::{Sender, channel};
 
 use super::Site;
 use super::audit::unix_ms;
-use super::live::{COMMENT, SILENCE};
 use super::problem::{Handled, Problem};
 use super::start::{Start, Way, kinds};
 use super::tune;
 use crate::child::{self, Limits, Stop};
-use crate::http::{self, event, json, whole};
+use crate::http::{self, COMMENT, SILENCE, event, json, whole};
 
 /// So many results are kept, and so many bytes of them.
 const MOST_TESTS: usize = 50;

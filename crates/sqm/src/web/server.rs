@@ -1,36 +1,41 @@
 //! Connections of browsers: how many, how long, with TLS or without.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sqm_measure::tls::Certificate;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
+use super::guest::{Guest, MOST_PUSHED_OUT};
 use super::{Site, history, routes};
+use crate::http::Patient;
 
-/// Connections at once. For one more the idlest makes room: a browser opens it again, and whoever only holds connections
-/// open keeps nobody out.
-const MOST_CONNECTIONS: usize = 256;
+/// Pauses in a second while newcomers push out others.
+const HASTE: usize = 40;
+/// Read ahead of a request, bytes: enough to know that there is one.
+const AHEAD: usize = 64;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// A request's head must be there within this; so must the next one's on a kept connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A TLS handshake must be done within this.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Of a request's head, bytes.
 const MOST_HEAD: usize = 16 * 1024;
-/// Who does not take what is sent for so long is gone (RFC 5482).
+/// Who takes nothing of what is sent for so long is let go; so is one whose machine is gone (RFC 5482).
 const UNTAKEN: Duration = Duration::from_secs(30);
+/// Between two tries to accept a connection while the process is out of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal ends it.
 pub(super) async fn serve(
@@ -38,6 +43,7 @@ pub(super) async fn serve(
     listener: std::net::TcpListener,
     acceptor: Option<TlsAcceptor>,
 ) -> anyhow::Result<()> {
+    rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     // Before anybody can know that it runs.
@@ -46,7 +52,7 @@ pub(super) async fn serve(
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     errln!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
     tokio::spawn(history::remember(Arc::clone(&site)));
-    let open = Arc::new(Open::default());
+    let mut pushed_out = 0;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -55,17 +61,29 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((stream, from)) => {
-                let Some(connection) = open.enter() else { continue };
-                tokio::spawn(converse(
-                    Arc::clone(&site),
-                    acceptor.clone(),
-                    stream,
-                    from,
-                    connection,
-                ));
+                let makes_room = Arc::new(Notify::new());
+                let Some(guest) = site.rooms.arrive(from, &makes_room) else {
+                    continue;
+                };
+                pushed_out += usize::from(guest.has_pushed_out);
+                let conversation = converse(Arc::clone(&site), acceptor.clone(), stream, guest);
+                tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        () = makes_room.notified() => {}
+                        () = conversation => {}
+                    }
+                });
+                // Otherwise those who come without end would push out everybody else before he has said anything.
+                if pushed_out > MOST_PUSHED_OUT / HASTE {
+                    pushed_out = 0;
+                    tokio::time::sleep(Duration::from_secs(1) / HASTE as u32).await;
+                }
             }
-            // Too many open files, most likely: some will be closed.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(_) => {
+                site.rooms.make_room();
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
@@ -93,46 +111,41 @@ pub(super) fn acceptor(dir: &Path) -> anyhow::Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-async fn converse(
-    site: Arc<Site>,
-    acceptor: Option<TlsAcceptor>,
-    stream: TcpStream,
-    from: SocketAddr,
-    connection: Connection,
-) {
+async fn converse(site: Arc<Site>, acceptor: Option<TlsAcceptor>, stream: TcpStream, guest: Guest) {
     let socket = socket2::SockRef::from(&stream);
     // A connection without these works, too.
     let _ = socket.set_tcp_user_timeout(Some(UNTAKEN));
     let _ = socket.set_tcp_nodelay(true);
-    let talk = async {
-        match acceptor {
-            None => http(site, stream, from, &connection).await,
-            Some(acceptor) => {
-                if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                    http(site, stream, from, &connection).await;
-                }
+    let stream = Patient::new(stream, UNTAKEN);
+    match acceptor {
+        None => listen(site, stream, guest).await,
+        Some(acceptor) => {
+            if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                listen(site, stream, guest).await;
             }
         }
-    };
-    tokio::select! {
-        () = talk => {}
-        () = connection.entry.makes_room.notified() => {}
     }
 }
 
-async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Waits for the first words, and answers what is asked from then on.
+async fn listen<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     site: Arc<Site>,
     stream: S,
-    from: SocketAddr,
-    connection: &Connection,
+    guest: Guest,
 ) {
-    let service = service_fn(|request| {
-        let site = Arc::clone(&site);
-        let _busy = connection.busy();
-        async move {
-            let _busy = _busy;
-            Ok::<_, Infallible>(routes::answer(&site, from, request).await)
-        }
+    let mut stream = BufReader::with_capacity(AHEAD, stream);
+    let said = tokio::time::timeout(PATIENCE, stream.fill_buf()).await;
+    let is_something = matches!(said, Ok(Ok(words)) if !words.is_empty());
+    if is_something && guest.speaks(&site.rooms) {
+        http(site, stream, guest).await;
+    }
+}
+
+async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(site: Arc<Site>, stream: S, guest: Guest) {
+    let guest = Arc::new(guest);
+    let service = service_fn(move |request| {
+        let (site, guest) = (Arc::clone(&site), Arc::clone(&guest));
+        async move { Ok::<_, Infallible>(routes::answer(&site, &guest, request).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -141,75 +154,4 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .serve_connection(TokioIo::new(stream), service);
     // A browser that leaves is no error of ours.
     let _ = served.await;
-}
-
-/// All connections.
-#[derive(Default)]
-struct Open(Mutex<Vec<Arc<Entry>>>);
-
-struct Entry {
-    /// Requests that are being answered.
-    busy: AtomicUsize,
-    /// When it began, or was answered last.
-    since: Mutex<Instant>,
-    makes_room: Notify,
-}
-
-/// One connection, which is forgotten with this.
-struct Connection {
-    entry: Arc<Entry>,
-    open: Arc<Open>,
-}
-
-impl Open {
-    /// A place for a new connection; none if all are busy.
-    fn enter(self: &Arc<Self>) -> Option<Connection> {
-        let mut all = self.lock();
-        if all.len() >= MOST_CONNECTIONS {
-            let since = |entry: &Arc<Entry>| *entry.since.lock().expect("no holder of this lock panics");
-            let idlest = (0..all.len())
-                .filter(|at| all[*at].busy.load(Ordering::Relaxed) == 0)
-                .min_by_key(|at| since(&all[*at]))?;
-            all.swap_remove(idlest).makes_room.notify_one();
-        }
-        let entry = Arc::new(Entry {
-            busy: AtomicUsize::new(0),
-            since: Mutex::new(Instant::now()),
-            makes_room: Notify::new(),
-        });
-        all.push(Arc::clone(&entry));
-        drop(all);
-        Some(Connection {
-            entry,
-            open: Arc::clone(self),
-        })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Entry>>> {
-        self.0.lock().expect("no holder of this lock panics")
-    }
-}
-
-impl Connection {
-    /// Busy until the answer is dropped.
-    fn busy(&self) -> Busy {
-        self.entry.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(&self.entry))
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        let entry = &self.entry;
-        self.open.lock().retain(|other| !Arc::ptr_eq(other, entry));
-    }
-}
-
-struct Busy(Arc<Entry>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
-        *self.0.since.lock().expect("no holder of this lock panics") = Instant::now();
-    }
 }

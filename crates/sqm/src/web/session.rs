@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::network::Network;
+
 /// More sessions than this push out the one that was used least lately.
 const MOST_SESSIONS: usize = 16;
 /// A session that nobody used for so long has ended.
@@ -49,8 +51,7 @@ struct Session {
 }
 
 struct Place {
-    /// Of IPv6 the network: one home has as many addresses as it likes.
-    prefix: [u8; 8],
+    network: Network,
     wrong: u32,
     last: Instant,
     locked_until: Option<Instant>,
@@ -113,11 +114,11 @@ impl Sessions {
         inner
             .places
             .retain(|place| now.duration_since(place.last) < FORGET);
-        let prefix = prefix(from);
+        let network = Network::of(from);
         let all: u32 = inner.places.iter().map(|place| place.wrong).sum();
-        let at = inner.places.iter().position(|place| place.prefix == prefix);
+        let at = inner.places.iter().position(|place| place.network == network);
         let mut place = at.map(|at| inner.places.swap_remove(at)).unwrap_or(Place {
-            prefix,
+            network,
             wrong: 0,
             last: now,
             locked_until: None,
@@ -147,8 +148,8 @@ impl Sessions {
 
     /// Somebody there knew the password.
     pub(super) fn right(&self, from: IpAddr) {
-        let prefix = prefix(from);
-        self.lock().places.retain(|place| place.prefix != prefix);
+        let network = Network::of(from);
+        self.lock().places.retain(|place| place.network != network);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -187,15 +188,6 @@ pub(super) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
         getrandom(&mut bytes[..], GetRandomFlags::empty()).context("the system gives no random numbers")?;
     anyhow::ensure!(got == N, "the system gives no random numbers");
     Ok(bytes)
-}
-
-fn prefix(from: IpAddr) -> [u8; 8] {
-    let mut prefix = [0; 8];
-    match from.to_canonical() {
-        IpAddr::V4(from) => prefix[4..].copy_from_slice(&from.octets()),
-        IpAddr::V6(from) => prefix.copy_from_slice(&from.octets()[..8]),
-    }
-    prefix
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Whether it works: what the daemon says of each interface, and what its queues do.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
@@ -183,12 +183,13 @@ fn answer(
 
 /// What was known last, for those who ask several times a second.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Option<(Instant, Arc<[Known]>)>>);
+pub(super) struct Memory(tokio::sync::Mutex<Option<(Instant, Arc<[Known]>)>>);
 
 /// The interfaces that the daemon keeps; none if there is no daemon.
 pub(super) async fn known(site: &Site) -> Arc<[Known]> {
-    let memory = &site.memory.0;
-    if let Some((at, known)) = &*memory.lock().expect("no holder of this lock panics")
+    // One asks for all who want to know now.
+    let mut memory = site.memory.0.lock().await;
+    if let Some((at, known)) = &*memory
         && at.elapsed() < FRESH
     {
         return Arc::clone(known);
@@ -205,7 +206,7 @@ pub(super) async fn known(site: &Site) -> Arc<[Known]> {
             known.await.unwrap_or_default().into()
         }
     };
-    *memory.lock().expect("no holder of this lock panics") = Some((Instant::now(), Arc::clone(&known)));
+    *memory = Some((Instant::now(), Arc::clone(&known)));
     known
 }
 

@@ -14,10 +14,9 @@ use super::Site;
 use super::compare;
 use super::compute::compute;
 use super::config::{self, Change, Done};
-use super::live::{COMMENT, SILENCE};
 use super::problem::{Handled, Problem};
 use super::start::{check_host, check_port, check_secret};
-use crate::http::{self, event, json, present};
+use crate::http::{self, COMMENT, SILENCE, event, json, present};
 
 /// How often the daemon is asked for new steps.
 const LOOK: Duration = Duration::from_millis(500);

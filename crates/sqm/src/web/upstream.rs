@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::connector::Connector;
 use super::problem::Problem;
+use crate::http::{COMMENT, SILENCE};
 
 /// The daemon itself waits 30 s for its keeper and 60 s for a child.
 const PATIENCE: Duration = Duration::from_secs(70);
@@ -85,7 +86,7 @@ impl Daemon {
                         Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                         _ => return,
                     },
-                    () = tokio::time::sleep(super::live::SILENCE) => super::live::COMMENT,
+                    () = tokio::time::sleep(SILENCE) => COMMENT,
                     () = sender.closed() => return,
                 };
                 if sender.try_send(bytes).is_err() {

@@ -1,7 +1,9 @@
 //! What tests of the daemon and of the page's server share.
 #![allow(dead_code, reason = "each test file uses its part of this module")]
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A command in a network namespace of its own, which anybody may make: its program and arguments follow.
 pub(crate) fn in_own_network() -> Command {
@@ -26,3 +28,47 @@ impl Chance {
         (self.0 >> 33) as usize % n
     }
 }
+
+/// How many connections mean no good.
+const CROWD: &str = "1000";
+
+/// Connections of one kind that mean no good, by `crowd.py`; they end with this.
+pub(crate) struct Crowd(Child);
+
+impl Crowd {
+    /// All of them are there when this returns. `command` is what runs them, such as `env` or `nsenter` with its options.
+    pub(crate) fn gather(mut command: Command, kind: &str, server: &str, place: &str, header: &str) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/crowd.py");
+        let mut process = command
+            .args(["python3", script, kind, server, place, CROWD, header])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 runs");
+        let mut said = String::new();
+        let mut output = BufReader::new(process.stdout.take().expect("its output"));
+        output.read_line(&mut said).expect("a line");
+        assert_eq!(said, "there\n", "{kind}");
+        Self(process)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How long something takes at most, of a few times.
+pub(crate) fn longest(mut something: impl FnMut()) -> Duration {
+    let one = |_| {
+        let began = Instant::now();
+        something();
+        began.elapsed()
+    };
+    (0..3).map(one).max().expect("some times")
+}
+
+/// What is promised must hold on an idle machine. A busy one has this many times as long; what is shut out waits for ever.
+pub(crate) const BUSY: u32 = 5;

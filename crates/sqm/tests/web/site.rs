@@ -211,7 +211,16 @@ impl Site {
 
     pub(crate) fn stream(&self, path: &str) -> Events {
         let mut stream = self.connect();
-        let head = format!("GET /api/v1{path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host());
+        let cookie = self.cookie();
+        let cookie = if cookie.is_empty() {
+            cookie
+        } else {
+            format!("Cookie: {cookie}\r\n")
+        };
+        let head = format!(
+            "GET /api/v1{path} HTTP/1.1\r\nHost: {}\r\n{cookie}\r\n",
+            self.host()
+        );
         stream.write_all(head.as_bytes()).unwrap();
         let mut from = BufReader::new(stream);
         let mut line = String::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::ALLOW;
+use hyper::header::{ALLOW, HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use super::helpers;
 use crate::daemon::shared::{Command, Configured, Refused, Shared};
 use crate::daemon::status::{Status, VERSION};
 use crate::daemon::{metrics, search};
-use crate::http::{self, Answer, NoBody, json, whole};
+use crate::http::{self, Answer, Hosts, NoBody, json, whole};
 use crate::queues::InterfaceStatus;
 
 /// Of a request's body, bytes: a configuration of the largest size in JSON.
@@ -39,10 +39,10 @@ pub(in crate::daemon) fn let_change(user: Option<u32>) {
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Root, the user that the daemon runs as, or the one of `--admin-user`.
-    Admin,
+    /// Root, the user that the daemon runs as, or the one of `--admin-user`: its number.
+    Admin(u32),
     /// Any other user of this machine.
-    Reader,
+    Reader(Option<u32>),
     /// Somebody on the loopback port.
     Metrics,
 }
@@ -51,19 +51,40 @@ impl Peer {
     pub(super) fn of_user(user: Option<u32>) -> Self {
         let own = rustix::process::geteuid().as_raw();
         match user {
-            Some(user) if user == 0 || user == own || ADMIN.get() == Some(&user) => Self::Admin,
-            _ => Self::Reader,
+            Some(user) if user == 0 || user == own || ADMIN.get() == Some(&user) => Self::Admin(user),
+            user => Self::Reader(user),
+        }
+    }
+
+    pub(super) fn is_admin(self) -> bool {
+        matches!(self, Self::Admin(_))
+    }
+
+    /// The user's number, if the kernel names one.
+    pub(super) fn user(self) -> Option<u32> {
+        match self {
+            Self::Admin(user) => Some(user),
+            Self::Reader(user) => user,
+            Self::Metrics => None,
         }
     }
 }
 
 pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<Incoming>) -> Response<Answer> {
     let path = request.uri().path().to_owned();
-    if peer == Peer::Metrics && path != "/metrics" {
-        return refusal(
-            StatusCode::NOT_FOUND,
-            "here are only /metrics; the rest is on the Unix socket",
-        );
+    if peer == Peer::Metrics {
+        if path != "/metrics" {
+            return refusal(
+                StatusCode::NOT_FOUND,
+                "here are only /metrics; the rest is on the Unix socket",
+            );
+        }
+        if !is_for_us(request.headers()) {
+            return refusal(
+                StatusCode::FORBIDDEN,
+                "this server is known by its address and as localhost only",
+            );
+        }
     }
     let (method, is_head) = match request.method() {
         &Method::HEAD => (Method::GET, true),
@@ -81,11 +102,11 @@ pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<In
         ("/v1/status", Method::GET) => json(StatusCode::OK, &with_queues(shared)),
         ("/v1/plan", Method::GET) => plan(shared).await,
         ("/v1/events", Method::GET) if is_head => whole(StatusCode::OK, "text/event-stream", Bytes::new()),
-        ("/v1/events", Method::GET) => events(shared),
+        ("/v1/events", Method::GET) => events(shared, peer),
         ("/v1/configuration", Method::GET) => configuration(shared).await,
         ("/v1/tune", Method::GET) => json(StatusCode::OK, &*shared.search.lock().expect("no holder panics")),
         (path, Method::GET) if path.starts_with(TUNE_PLOTS) => tune_plot(shared, path),
-        (path, method) if peer == Peer::Admin => admin(shared, path, method, request).await,
+        (path, method) if peer.is_admin() => admin(shared, path, method, request).await,
         (path, _) if CHANGING.contains(&path) => refusal(
             StatusCode::FORBIDDEN,
             "only root, the daemon's own user and the one of --admin-user may change something",
@@ -96,6 +117,14 @@ pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<In
         *answer.body_mut() = Answer::Whole(None);
     }
     answer
+}
+
+/// Whether a browser was led here by a name that is not ours (DNS rebinding). Whatever names no host is no browser.
+fn is_for_us(headers: &HeaderMap) -> bool {
+    let hosts = Hosts::new(Vec::new());
+    let mut named = headers.get_all(HOST).iter();
+    let is_ours = |host: &HeaderValue| host.to_str().is_ok_and(|host| hosts.knows(host));
+    named.next().is_none_or(is_ours) && named.next().is_none()
 }
 
 /// Before the name of a picture of the last search for rates.
@@ -185,9 +214,13 @@ async fn plan(shared: &Shared) -> Response<Answer> {
     }
 }
 
-fn events(shared: &Shared) -> Response<Answer> {
-    match shared.journal.listen() {
-        Some(receiver) => http::events(receiver),
+fn events(shared: &Shared, peer: Peer) -> Response<Answer> {
+    match shared.journal.listen(peer.user(), peer.is_admin()) {
+        Some((receiver, seat)) => {
+            let mut answer = http::events(receiver);
+            answer.body_mut().hold(seat);
+            answer
+        }
         None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many listen already"),
     }
 }
