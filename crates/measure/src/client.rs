@@ -34,6 +34,8 @@ const SILENCE: Duration = Duration::from_secs(8);
 const SPARE: Duration = Duration::from_millis(9500);
 /// Of that, until everything is connected.
 const SETUP: Duration = Duration::from_secs(8);
+/// Until the results are here after the load.
+const RESULTS_TIMEOUT: Duration = Duration::from_secs(9);
 /// From the moment when the user ends a test until it is over: a person waits.
 const IMPATIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two reports of progress.
@@ -426,7 +428,7 @@ impl<'a> Running<'a> {
                 .as_ref()
                 .is_some_and(|t| !matches!(t, Error::Interrupted { .. }));
             self.is_stopped();
-            let end = self.deadline;
+            let end = self.deadline.min(begun + RESULTS_TIMEOUT);
             if self.is_ending && Instant::now() >= end {
                 self.interrupted();
                 return;
