@@ -1,6 +1,6 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test lab-suites page-suites page-lab-suites other-suites nightly lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
+.PHONY: demo test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -29,10 +29,18 @@ other-suites:
 	cargo test --workspace --no-fail-fast
 
 # What takes too long for every change: each set-up on each line, each change from one configuration to another.
-nightly: lab-kernel
+nightly: lab-kernel deny
 	cargo test -p sqm --test hostile -- --ignored --nocapture
 	cargo test -p sqm --lib --test writers -- --ignored --nocapture
 	cargo test -p sqm --test lab -- --ignored --nocapture
+
+# Licences, sources and second generations of the dependencies; and known vulnerabilities, where their database can be had.
+# Installs cargo-deny.
+deny:
+	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check licenses bans sources
+	@if cargo deny fetch db; then cargo deny --offline check advisories; \
+	else echo "deny: the database of vulnerabilities cannot be fetched: they were NOT looked for" >&2; fi
 
 lint:
 	cargo fmt --all --check
