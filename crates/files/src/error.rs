@@ -53,33 +53,33 @@ pub enum Error {
         path: PathBuf,
     },
     /// The system refused.
-    #[error("{path}: cannot {operation}: {source}", path = path.display())]
+    #[error("{path}: cannot {operation}: {reason}", path = path.display())]
     System {
         /// The path as it was given.
         path: PathBuf,
         /// A verb, such as `read`.
         operation: &'static str,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
 impl Error {
     /// Whether there is no such file, as opposed to one that cannot be looked at.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::System { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        matches!(self, Self::System { reason, .. } if reason.kind() == io::ErrorKind::NotFound)
     }
 
     /// Whether the file system takes no writes.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::System { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem)
+        matches!(self, Self::System { reason, .. } if reason.kind() == io::ErrorKind::ReadOnlyFilesystem)
     }
 
     pub(crate) fn system(path: &Path, operation: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {
         move |errno| Self::System {
             path: path.to_owned(),
             operation,
-            source: errno.into(),
+            reason: errno.into(),
         }
     }
 }
@@ -89,7 +89,7 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error {
-            Error::System { source, .. } => source,
+            Error::System { reason, .. } => reason,
             Error::ForeignLink { path, .. }
             | Error::DanglingLink { path }
             | Error::NotRegular { path, .. }

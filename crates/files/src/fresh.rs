@@ -86,7 +86,7 @@ impl Fresh {
 
     pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
-        written.map_err(|source| self.failed(source))
+        written.map_err(|reason| self.failed(reason))
     }
 
     /// Puts the file in its place, in one step; on the disk before this returns.
@@ -95,7 +95,7 @@ impl Fresh {
     ///
     /// If the system refuses: then the old file, or none, is still there.
     pub fn commit(mut self) -> Result<(), Error> {
-        self.file.sync_all().map_err(|source| self.failed(source))?;
+        self.file.sync_all().map_err(|reason| self.failed(reason))?;
         let (folder, path) = (&self.place.folder, &self.place.path);
         renameat(folder, &self.name, folder, &self.place.name).map_err(Error::system(path, "write"))?;
         self.is_there = false;
@@ -116,11 +116,11 @@ impl Fresh {
         self.is_there = false;
     }
 
-    fn failed(&self, source: io::Error) -> Error {
+    fn failed(&self, reason: io::Error) -> Error {
         Error::System {
             path: self.place.path.clone(),
             operation: "write",
-            source,
+            reason,
         }
     }
 }

@@ -37,10 +37,10 @@ impl Place {
         let mut bytes = Vec::new();
         // One byte beyond the limit shows that the file is longer.
         let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-        read.map_err(|source| Error::System {
+        read.map_err(|reason| Error::System {
             path: self.path.clone(),
             operation: "read",
-            source,
+            reason,
         })?;
         if bytes.len() as u64 > limit {
             return Err(Error::TooLong {

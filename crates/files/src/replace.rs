@@ -237,10 +237,10 @@ fn lock(place: &Place) -> Result<Lock, Error> {
 }
 
 fn duplicate(place: &Place) -> Result<OwnedFd, Error> {
-    place.folder.try_clone().map_err(|source| Error::System {
+    place.folder.try_clone().map_err(|reason| Error::System {
         path: place.path.clone(),
         operation: "find",
-        source,
+        reason,
     })
 }
 

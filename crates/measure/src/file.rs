@@ -51,7 +51,7 @@ pub(crate) fn write(path: &Path, result: &TestResult) -> Result<(), Error> {
         (result.to_json() + "\n").into_bytes()
     };
     sqm_files::replace(path, READABLE, &bytes).map_err(|reason| match reason {
-        sqm_files::Error::System { source, .. } => error(source),
+        sqm_files::Error::System { reason, .. } => error(reason),
         other => error(io::Error::other(other)),
     })
 }

@@ -679,11 +679,12 @@ fn whoever_crowds_the_metrics_port_keeps_nobody_from_anything() {
         let _crowd = Crowd::gather(enter(), kind, "metrics", "9469", "");
         let ask =
             "exec 3<>/dev/tcp/127.0.0.1/9469; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; head -n 1 <&3";
-        let taken = longest(|| {
+        // The newest connection may be pushed out as well before it is answered: whoever collects metrics asks again.
+        let is_answered = || {
             let output = enter().args(["bash", "-c", ask]).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(said.trim(), "HTTP/1.0 200 OK", "{kind}");
-        });
+            String::from_utf8_lossy(&output.stdout).trim() == "HTTP/1.0 200 OK"
+        };
+        let taken = longest(|| while !is_answered() {});
         println!("metrics {kind}: {taken:?}");
         assert!(taken < BUSY * Duration::from_secs(1), "{kind}: {taken:?}");
     }

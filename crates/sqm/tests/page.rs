@@ -113,9 +113,7 @@ const NO_PASSWORDS: [(&str, Make); 6] = [
         mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap()
     }),
     ("holds no password", |path| fs::write(path, "").unwrap()),
-    ("is longer than", |path| {
-        fs::write(path, "x".repeat(10_000)).unwrap()
-    }),
+    ("bytes long", |path| fs::write(path, "x".repeat(10_000)).unwrap()),
 ];
 
 fn remove(path: &Path) {

@@ -140,8 +140,8 @@ fn refuses_what_is_no_configuration() {
     let noise: Vec<u8> = (0..100_000).map(|_| random()).collect();
     for content in [
         noise,
-        vec![b'x'; 10 << 20],
-        [b"config queue '".to_vec(), vec![b'y'; 10 << 20]].concat(),
+        vec![b'x'; 1 << 20],
+        [b"config queue '".to_vec(), vec![b'y'; 1_000_000]].concat(),
     ] {
         let (file, output) = plan(&content, &[]);
         let complaint = text(&output.stderr);
@@ -149,6 +149,11 @@ fn refuses_what_is_no_configuration() {
         assert!(complaint.contains(&format!("{file}:1: ")), "{complaint}");
         assert!(complaint.len() < 5000);
     }
+    let (file, output) = plan(&vec![b'x'; 10 << 20], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = text(&output.stderr);
+    let limit = format!("{file}: is 10485760 bytes long, and no more than 1048576 are read");
+    assert!(complaint.contains(&limit), "{complaint}");
 }
 
 #[test]
@@ -158,7 +163,12 @@ fn says_what_is_missing() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("cannot read the configuration /nonexistent/sqm"));
+    let complaint = text(&output.stderr);
+    assert!(
+        complaint.contains("cannot read the configuration: /nonexistent/sqm: "),
+        "{complaint}"
+    );
+    assert_eq!(complaint.matches("No such file").count(), 1, "{complaint}");
 
     let (_, output) = plan(GOOD.as_bytes(), &["eth7"]);
     assert_eq!(output.status.code(), Some(2));

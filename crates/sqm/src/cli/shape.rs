@@ -269,7 +269,11 @@ impl Status {
         for error in status["configuration"]["errors"].as_array().into_iter().flatten() {
             outln!("the configuration as it was before is in force: {}", text(error));
         }
-        for warning in status["configuration"]["warnings"].as_array().into_iter().flatten() {
+        for warning in status["configuration"]["warnings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             outln!("warning: {}", text(warning));
         }
         for interface in status["interfaces"].as_array().into_iter().flatten() {
