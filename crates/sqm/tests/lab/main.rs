@@ -7,6 +7,7 @@ mod end;
 mod faults;
 mod files;
 mod measure;
+mod output;
 mod pppoe;
 mod rows;
 mod scripts;
