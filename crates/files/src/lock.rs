@@ -1,7 +1,7 @@
 //! A lock that only the same user can hold.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,6 +43,16 @@ impl Lock {
         lock.ok_or_else(|| Error::Locked {
             path: path.to_owned(),
         })
+    }
+
+    /// Says in the file who holds it, for people who look.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn sign(&mut self, text: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all(text.as_bytes())
     }
 
     /// Whether a process holds the lock at this moment. One that cannot be looked at is held by nobody.
@@ -108,8 +118,10 @@ mod tests {
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(!Lock::is_held(&path));
-        let lock = Lock::try_take(&path).unwrap().expect("nobody holds it");
+        let mut lock = Lock::try_take(&path).unwrap().expect("nobody holds it");
         assert!(Lock::is_held(&path));
+        lock.sign("me").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"me");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(Lock::try_take(&path).unwrap().is_none());
         let error = Lock::take(&path, Some(Duration::from_millis(10))).unwrap_err();

@@ -72,7 +72,9 @@ impl Trial {
             errln!("{} was no file, and is {} now", file.display(), aside.display());
         }
         let awaited = Lock::try_take(&file).context(WHY)?;
-        let awaited = awaited.context("somebody else waits for a confirmation")?;
+        let mut awaited = awaited.context("somebody else waits for a confirmation")?;
+        // The lock counts, not the text, for which a full disk may have no room.
+        let _ = awaited.sign(&std::process::id().to_string());
         Ok(Self {
             directory: directory.to_owned(),
             _awaited: awaited,
