@@ -55,7 +55,7 @@ impl Run<'_> {
         let mut at = 0;
         while at < self.text.len() {
             let (length, instead) = self.address(at).unwrap_or_else(|| (self.step(at), None));
-            *clean += instead.unwrap_or(&self.text[at..at + length]);
+            *clean += instead.unwrap_or_else(|| &self.text[at..at + length]);
             at += length;
         }
     }
