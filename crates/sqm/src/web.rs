@@ -113,6 +113,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     unprivileged::become_unprivileged(user.as_ref())?;
 
     let dir = Path::new(".");
+    // Errors name files from there on.
+    let below = || format!("in the folder {}", options.dir.display());
     let password = Password::at(dir);
     // Once more as who we are now.
     require_password(&options, &password, is_local)?;
@@ -125,7 +127,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         watch: Watch::new().context("cannot open a netlink socket")?,
         memory: Memory::default(),
         history: History::default(),
-        runs: Runs::at(&results.unwrap_or_else(|| dir.join("tests")))?,
+        runs: Runs::at(&results.unwrap_or_else(|| dir.join("tests"))).with_context(below)?,
         rooms: Rooms::new(),
         tls: options.tls,
         is_local,
@@ -135,7 +137,11 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     {
         errln!("warning: {warning}");
     }
-    let acceptor = options.tls.then(|| server::acceptor(dir)).transpose()?;
+    let acceptor = options
+        .tls
+        .then(|| server::acceptor(dir))
+        .transpose()
+        .with_context(below)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -19,7 +19,10 @@ const FILES: [&str; 3] = ["certificate.der", "key.der", "tests"];
 
 /// What a shell does to `$file` in `$dir`, a file system of its own, before the server starts.
 const STATES: [(&str, &str); 6] = [
-    ("full", "dd if=/dev/zero of=$dir/fill bs=1k 2>/dev/null || true"),
+    (
+        "full",
+        "dd if=/dev/zero of=$dir/tests.fill bs=1k 2>/dev/null || true",
+    ),
     ("read-only", "mount -o remount,ro $dir"),
     ("gone", "umount $dir; rm -rf $dir"),
     ("fifo", "rm -rf $file; mkfifo $file"),
@@ -138,7 +141,7 @@ fn the_page_serves_or_names_the_file_that_is_in_the_way() {
                     Ok(()) => {}
                     Err((code, said)) => {
                         assert_eq!(code, Some(1), "{cell}: {said}");
-                        let is_named = said.contains(&format!("web/{file}")) || said.contains("web/");
+                        let is_named = said.contains("/web");
                         assert!(is_named, "{cell}: {said}");
                         refused.push(cell);
                     }

@@ -9,8 +9,8 @@ use sqm_core::units::{Instant, Rate};
 use super::packet::Captured;
 use crate::failure::Failure;
 
-/// 73 years after the last time at which a packet may come. None may leave later: the queues count in 63 bits, as Linux does.
-const END: Instant = Instant((1 << 62) + (1 << 61));
+/// The clock of CAKE stands still from here on, so that a packet which is not due by then would wait for ever.
+const END: Instant = Instant(1 << 62);
 
 /// Learns what became of each packet.
 pub(super) trait Observer {
@@ -72,8 +72,8 @@ impl<O: Observer> Engine<O> {
     }
 
     fn wake(&mut self, now: Instant) -> Result<(), Failure> {
-        if now > END {
-            let error = anyhow!("at this rate packets would wait for more than 73 years");
+        if now >= END {
+            let error = anyhow!("at this rate packets would wait for more than 36 years");
             return Err(Failure::Usage(error));
         }
         self.timer = None;

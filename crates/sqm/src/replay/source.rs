@@ -17,8 +17,8 @@ const MOST_DISORDER_NANOS: u64 = 100_000_000;
 /// Longer packets there are not: the kernel joins segments up to 512 KiB.
 const MOST_LENGTH: u32 = 1 << 20;
 
-/// In the year 2116. The queues count in 63 bits, as Linux does, and need times beyond that of a packet.
-const LATEST: Instant = Instant(1 << 62);
+/// In the year 2079, 36 years before the clock of CAKE stands still: packets need time to leave.
+const LATEST: Instant = Instant((1 << 62) - (1 << 60));
 
 /// A packet as it comes.
 pub(super) struct Arrival {
@@ -94,7 +94,7 @@ impl<R: Read> Source<R> {
                 return Err(Error::Damaged { at, what });
             }
             if record.time.is_some_and(|time| time > LATEST) {
-                let what = "a packet that came after the year 2116".to_owned();
+                let what = "a packet that came after the year 2079".to_owned();
                 return Err(Error::Damaged { at, what });
             }
             let Some(kind) = link.link() else {
