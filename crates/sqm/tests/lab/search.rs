@@ -172,7 +172,9 @@ fn an_interrupted_tune_ends_at_once_whatever_the_server_does() {
                        sleep $moment; from=$(up); kill -INT $tune; ends "port $port" $tune 60
                        at_most "port $port after $moment s" $from 3
                        as_before "port $port after $moment s"
-                       [ $code = 1 ] && grep -q 'interrupted; the shaping from before is back' err || {{ echo "port $port: code $code"; cat err; }}
+                       # A server that lies or says nothing may have ended the search by then.
+                       words='the shaping from before is back'; [ $moment = 1 ] && words="interrupted; $words"
+                       [ $code = 1 ] && grep -q "$words" err || {{ echo "port $port: code $code"; cat err; }}
                    done
                done"#
         ),

@@ -306,18 +306,19 @@ fn bad_configurations_are_refused_by_name_and_change_nothing() {
 #[test]
 fn an_endless_line_is_refused() {
     let port = Port::new("p10");
-    port.home
-        .script(&format!(
-            "head -c 10000000 /dev/zero | tr '\\0' 'a' >{}",
-            port.file()
-        ))
-        .expect("a file");
-    refused(
-        &port,
-        &["sqm", "start", "--config", &port.file()],
-        2,
-        &["p10.config:1"],
-    );
+    for (length, complaint) in [
+        (1_000_000, "p10.config:1"),
+        (10_000_000, "no more than 1048576 are read"),
+    ] {
+        let script = format!("head -c {length} /dev/zero | tr '\\0' 'a' >{}", port.file());
+        port.home.script(&script).expect("a file");
+        refused(
+            &port,
+            &["sqm", "start", "--config", &port.file()],
+            2,
+            &[complaint],
+        );
+    }
 }
 
 #[test]
