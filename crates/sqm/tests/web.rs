@@ -858,7 +858,7 @@ fn with_tls_nobody_reads_along_and_the_certificate_stays() {
         "{}",
         String::from_utf8_lossy(&answer)
     );
-    let greeting = site::tls_greeting(server.port);
+    let greeting = site::tls_greeting(server.port).unwrap();
     assert_eq!(
         &greeting[..3],
         b"\x16\x03\x03",

@@ -67,7 +67,9 @@ fn handshakes_that_stall_keep_nobody_out() {
     let server = site::Web::spawn(command);
     for kind in ["idle", "handshake", "churn"] {
         let _crowd = gather(server.port, kind, "");
-        let taken = longest(|| assert_eq!(site::tls_greeting(server.port), b"\x16\x03\x03"));
+        // Nobody knows yet who it is: a newcomer can be pushed out as well, and a browser then connects again.
+        let is_greeted = || site::tls_greeting(server.port).is_ok_and(|greeting| greeting == b"\x16\x03\x03");
+        let taken = longest(|| while !is_greeted() {});
         println!("{kind}: greeting {taken:?}");
         assert!(taken < BUSY * PROMISED, "{kind}: {taken:?}");
     }

@@ -16,6 +16,8 @@ use super::api;
 
 /// Nothing here takes long; a machine that is busy gets the time it needs.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Connections that are made for one request before it is given up.
+const MOST_TRIES: usize = 5;
 
 /// The only device is not there: nothing of any kernel is needed or touched.
 pub(crate) const CONFIG: &str = "# mine\nconfig queue\n\toption enabled '1'\n\toption interface 'sqm-none0'\n\
@@ -188,10 +190,15 @@ impl Site {
     }
 
     fn exchange(&self, line: &str, request: &[u8]) -> Answer {
-        let mut stream = self.connect();
-        // A refusal may come before the last byte.
-        let _ = stream.write_all(request);
-        let answer = read_answer(&mut stream);
+        let ask = || {
+            let mut stream = self.connect();
+            // A refusal may come before the last byte.
+            let _ = stream.write_all(request);
+            read_answer(&mut stream)
+        };
+        // A connection that is closed before anything was said is made again, as browsers do.
+        let answer = (0..MOST_TRIES).find_map(|_| ask());
+        let answer = answer.unwrap_or_else(|| panic!("no answer to {line}"));
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         // What the library refuses before we see it has no body.
@@ -322,7 +329,7 @@ impl Web {
     pub(crate) fn ask(&self, request: &str) -> Answer {
         let mut stream = connect(self.port);
         stream.write_all(request.as_bytes()).unwrap();
-        read_answer(&mut stream)
+        read_answer(&mut stream).expect("an answer")
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -414,7 +421,7 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// What a server of TLS answers to a client that knows version 1.2 alone: the first bytes.
-pub(crate) fn tls_greeting(port: u16) -> Vec<u8> {
+pub(crate) fn tls_greeting(port: u16) -> std::io::Result<Vec<u8>> {
     // ClientHello (RFC 5246, 7.4.1.2): ECDHE with ECDSA and P-256, no session.
     let suites = [0xc0, 0x2b, 0xc0, 0x2c, 0xcc, 0xa9];
     let extensions: &[&[u8]] = &[
@@ -433,10 +440,10 @@ pub(crate) fn tls_greeting(port: u16) -> Vec<u8> {
     let mut record = vec![22, 3, 1, 0, hello.len() as u8 + 4, 1, 0, 0, hello.len() as u8];
     record.extend(hello);
     let mut stream = connect(port);
-    stream.write_all(&record).unwrap();
+    stream.write_all(&record)?;
     let mut greeting = vec![0; 3];
-    stream.read_exact(&mut greeting).unwrap();
-    greeting
+    stream.read_exact(&mut greeting)?;
+    Ok(greeting)
 }
 
 pub(crate) fn connect(port: u16) -> TcpStream {
@@ -445,19 +452,23 @@ pub(crate) fn connect(port: u16) -> TcpStream {
     stream
 }
 
-fn read_answer(stream: &mut TcpStream) -> Answer {
+/// None if the connection ends without a byte.
+fn read_answer(stream: &mut TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
     // A connection that is cut after its answer has answered all the same.
     let _ = stream.read_to_end(&mut bytes);
+    if bytes.is_empty() {
+        return None;
+    }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text
         .split_once("\r\n\r\n")
         .unwrap_or_else(|| panic!("no answer: {text}"));
-    Answer {
+    Some(Answer {
         code: head.split(' ').nth(1).unwrap().parse().unwrap(),
         head: head.to_ascii_lowercase(),
         body: body.to_owned(),
-    }
+    })
 }
 
 fn start_daemon(folder: &Path, options: &[&str]) -> Child {
