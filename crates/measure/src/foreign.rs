@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with every control character written out: `\n`, `\t`, or `\u{1b}` for an escape.
+/// The text with every control character written out: `\n`, `\t`, or `\u001b` for an escape.
 ///
 /// Control characters are C0, DEL and C1, the line and paragraph separators, and the marks that change the direction of writing.
 pub fn printable(text: &str) -> Cow<'_, str> {
@@ -20,7 +20,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
             '\r' => clean.push_str("\\r"),
             '\t' => clean.push_str("\\t"),
             c if is_control(c) => {
-                let _ = write!(clean, "\\u{{{:x}}}", u32::from(c));
+                let _ = write!(clean, "\\u{:04x}", u32::from(c));
             }
             c => clean.push(c),
         }
@@ -50,7 +50,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean.collect())
 }
 
-fn is_control(c: char) -> bool {
+/// Whether a terminal would obey the character, or show the text around it in another order.
+pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -64,20 +65,20 @@ mod tests {
     #[test]
     fn control_characters_are_written_out() {
         assert_eq!(printable("Gerät 1 ✓ שלום"), "Gerät 1 ✓ שלום");
-        assert_eq!(printable("\x1b[31mred\x07"), "\\u{1b}[31mred\\u{7}");
-        assert_eq!(printable("a\r\nb\t\u{7f}\u{9b}"), "a\\r\\nb\\t\\u{7f}\\u{9b}");
+        assert_eq!(printable("\x1b[31mred\x07"), "\\u001b[31mred\\u0007");
+        assert_eq!(printable("a\r\nb\t\u{7f}\u{9b}"), "a\\r\\nb\\t\\u007f\\u009b");
         assert_eq!(
             printable("\u{202e}txt\u{2066}\u{2028}"),
-            "\\u{202e}txt\\u{2066}\\u{2028}"
+            "\\u202etxt\\u2066\\u2028"
         );
-        assert_eq!(printable_lines("a\n\tb\x1b\n"), "a\n\tb\\u{1b}\n");
+        assert_eq!(printable_lines("a\n\tb\x1b\n"), "a\n\tb\\u001b\n");
     }
 
     #[test]
     fn long_text_is_cut() {
         assert_eq!(brief("éàü", 3), "éàü");
         assert_eq!(brief("éàüö", 3), "éàü…");
-        assert_eq!(brief("a\x1bb", 2), "a\\u{1b}…");
+        assert_eq!(brief("a\x1bb", 2), "a\\u001b…");
     }
 
     proptest! {

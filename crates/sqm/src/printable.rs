@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
+use sqm_measure::foreign::is_control;
+
 /// The text with each control character as `\u001b`. In JSON that is the same character: the text stays valid and means the same.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_printable) {
@@ -24,14 +26,9 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Ends of lines and tabs are ours. The others move the cursor, talk to the terminal, or make text read in another order than it is
-/// written in (Unicode's bidirectional controls, UAX #9; its separators of lines).
+/// Ends of lines and tabs are ours.
 fn is_printable(c: char) -> bool {
-    match c {
-        '\n' | '\t' => true,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
-        c => !c.is_control(),
-    }
+    matches!(c, '\n' | '\t') || !is_control(c)
 }
 
 /// Writes text so that it is [`printable`].

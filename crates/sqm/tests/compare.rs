@@ -377,7 +377,7 @@ fn an_error_quotes_little_of_the_file_and_nothing_that_a_terminal_obeys() {
         let output = compare(&[&[path.to_str().unwrap(), path.to_str().unwrap()], args].concat());
         let said = text(&output.stdout);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(said.contains("u{1b}]0;owned"), "{said}");
+        assert!(said.contains("u001b]0;owned"), "{said}");
         assert!(
             !said.contains(|c: char| c.is_control() && c != '\n') && !said.contains('\u{202e}'),
             "{said:?}"

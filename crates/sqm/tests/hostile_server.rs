@@ -164,7 +164,7 @@ fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
         _ if behaviour.starts_with("progress-") => (&[1], LIES),
         _ if behaviour.starts_with("results-") && is_lie(behaviour) => (&[1], LIES),
         _ if behaviour.starts_with("flows-") || behaviour.starts_with("welcome-") => (&[0], ""),
-        _ if behaviour.ends_with("-escapes") && !behaviour.starts_with("rpm-") => (&[1], "\\u{1b}]0;owned"),
+        _ if behaviour.ends_with("-escapes") && !behaviour.starts_with("rpm-") => (&[1], "\\u001b]0;owned"),
         _ => (&[0, 1], ""),
     }
 }
