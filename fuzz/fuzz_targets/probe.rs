@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use sqm_measure::icmp::{IcmpEcho, IcmpTimestamp};
 use sqm_measure::irtt;
-use sqm_measure::probe::answered_with;
+use sqm_measure::fuzz::answered_with;
 use sqm_measure::protocol::{Echo, Probe, Token};
 use sqm_measure::reflect::{Answer, Conversation, Protocol};
 

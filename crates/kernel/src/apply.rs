@@ -304,24 +304,22 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
         None if record.is_lost => remove_table(interface, &Firewall::table_of(interface))?,
         None => {}
     }
-    let links = observe::links(socket)?;
     // By its number: it may have been renamed.
-    let is_it = |link: &&Link| match record.is_lost {
-        true => link.name == interface,
-        false => link.index == record.index,
+    let device = match record.is_lost {
+        true => observe::link_named(socket, interface)?,
+        false => observe::link_numbered(socket, record.index)?,
     };
-    let device = links.iter().find(is_it);
     let Some(device) = device else {
         // The queues went with the device; only an IFB of our making is left.
         if previous.ingress.is_some_and(|arrivals| arrivals.has_no_ifb())
-            && let Some(ifb) = links.iter().find(|l| l.name == record.ifb)
+            && let Some(ifb) = observe::link_named(socket, &record.ifb)?
         {
             link::delete(socket, ifb.index).map_err(Error::kernel(&record.ifb, "remove the device"))?;
         }
         store.remove(interface)?;
         return Ok(Stopped::Restored(vec![format!("{interface} itself is gone")]));
     };
-    let entries = Entries::read(socket, device)?;
+    let entries = Entries::read(socket, &device)?;
     let root = entries.root().map(|root| (root.kind(), root.handle));
     let shapes_egress = record.egress.is_some() || record.is_lost;
     let record = record.found(device.index, root.clone());
@@ -334,7 +332,7 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
         ));
         previous.egress = None;
     }
-    previous.restore(socket, &device.name, &record.ifb)?;
+    previous.restore_from(socket, &device, &entries, &record.ifb)?;
     if record.is_lost {
         notes.push(format!(
             "{interface}: the kernel's default queues are there now: what was before is not known, because the record was damaged"

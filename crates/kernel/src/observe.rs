@@ -1,11 +1,12 @@
 //! What the kernel holds at this moment, in the plan's own terms, with its counters. Needs no privileges.
 
+use rustix::io::Errno;
 use sqm_core::spec::{Class, Qdisc, Stab};
 use sqm_plan::plan::Handle;
 
 use crate::error::Error;
 use crate::netlink::link::{self, Link};
-use crate::netlink::socket::Socket;
+use crate::netlink::socket::{Refusal, Socket};
 use crate::netlink::statistics::{
     self, CakeStatistics, FqCodelStatistics, Statistics, decode_cake, decode_fq_codel, decode_statistics,
 };
@@ -90,6 +91,36 @@ pub fn links(socket: &mut Socket) -> Result<Vec<Link>, Error> {
     link::list(socket).map_err(Error::kernel("network", "list the devices"))
 }
 
+/// The device of that name, if there is one. Asks for it alone: a machine may have thousands.
+pub(crate) fn link_named(socket: &mut Socket, name: &str) -> Result<Option<Link>, Error> {
+    let link = unless_absent(link::get(socket, name)).map_err(Error::kernel(name, "look for the device"))?;
+    // An alternative name is not the one that a plan means.
+    Ok(link.filter(|link| link.name == name))
+}
+
+/// The device of that number, if there is one.
+pub(crate) fn link_numbered(socket: &mut Socket, index: u32) -> Result<Option<Link>, Error> {
+    unless_absent(link::get_by_index(socket, index))
+        .map_err(Error::kernel(&format!("device {index}"), "look for the device"))
+}
+
+/// The device of that name, or an error that names the most similar one.
+pub(crate) fn existing(socket: &mut Socket, name: &str) -> Result<Link, Error> {
+    match link_named(socket, name)? {
+        Some(link) => Ok(link),
+        None => find(&links(socket)?, name).cloned(),
+    }
+}
+
+fn unless_absent(answer: Result<Link, Refusal>) -> Result<Option<Link>, Refusal> {
+    match answer {
+        Ok(link) => Ok(Some(link)),
+        // ERANGE is a name longer than any device's.
+        Err(refusal) if refusal.is(Errno::NODEV) || refusal.is(Errno::RANGE) => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
+}
+
 /// The device of that name among `links`, or an error that names the most similar one.
 pub fn find<'a>(links: &'a [Link], name: &str) -> Result<&'a Link, Error> {
     links
@@ -106,6 +137,11 @@ pub fn find<'a>(links: &'a [Link], name: &str) -> Result<&'a Link, Error> {
 /// Everything that queues on one device.
 pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device, Error> {
     let entries = Entries::read(socket, link)?;
+    Ok(decode_device(entries, links, link))
+}
+
+/// The same from what was read. `links` has the device that arriving packets are sent to.
+pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> Device {
     let redirect = entries
         .redirect()
         .and_then(|(_, index)| links.iter().find(|l| l.index == index));
@@ -117,7 +153,7 @@ pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device
             .reduce(CakeStatistics::together)
             .map_or(Detail::None, Detail::Cake);
     }
-    Ok(Device {
+    Device {
         link: link.clone(),
         qdiscs,
         classes: entries.classes.iter().filter_map(decode_class).collect(),
@@ -125,7 +161,7 @@ pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device
         hook: entries.hook.as_ref().map(Entry::kind),
         redirect: redirect.map(|l| l.name.clone()),
         entries,
-    })
+    }
 }
 
 /// The same, undecoded: what a snapshot is made from.

@@ -140,14 +140,26 @@ impl Snapshot {
     /// Puts everything back, and makes sure that it is. A part that fails does not keep the others from being
     /// tried; the first failure is reported.
     pub(crate) fn restore(&self, socket: &mut Socket, interface: &str, ifb: &str) -> Result<(), Error> {
-        let arrivals = self
-            .ingress
-            .as_ref()
-            .map_or(Ok(()), |arrivals| arrivals.restore(socket, interface, ifb));
+        let (link, entries) = existing(socket, interface)?;
+        self.restore_from(socket, &link, &entries, ifb)
+    }
+
+    /// The same from what was read on the device just before.
+    pub(crate) fn restore_from(
+        &self,
+        socket: &mut Socket,
+        link: &Link,
+        entries: &Entries,
+        ifb: &str,
+    ) -> Result<(), Error> {
+        let interface = &link.name;
+        let arrivals = self.ingress.as_ref().map_or(Ok(()), |arrivals| {
+            arrivals.restore_from(socket, link, entries, ifb)
+        });
         let queues = self
             .egress
             .as_ref()
-            .map_or(Ok(()), |queues| queues.restore(socket, interface));
+            .map_or(Ok(()), |queues| queues.restore_from(socket, link, entries));
         arrivals.and(queues)?;
         let observed = Observed::queues(socket, interface, ifb)?;
         let now = Self::take(
@@ -161,12 +173,12 @@ impl Snapshot {
             return Ok(());
         }
         let difference = Difference {
-            at: interface.to_owned(),
+            at: interface.clone(),
             planned: format!("as before: {}", self.words()),
             found: now.words(),
         };
         Err(Error::Differs {
-            interface: interface.to_owned(),
+            interface: interface.clone(),
             differences: vec![difference],
         })
     }
@@ -224,9 +236,11 @@ impl Queues {
     }
 
     pub(crate) fn restore(&self, socket: &mut Socket, device: &str) -> Result<(), Error> {
-        let links = observe::links(socket)?;
-        let link = observe::find(&links, device)?;
-        let entries = Entries::read(socket, link)?;
+        let (link, entries) = existing(socket, device)?;
+        self.restore_from(socket, &link, &entries)
+    }
+
+    fn restore_from(&self, socket: &mut Socket, link: &Link, entries: &Entries) -> Result<(), Error> {
         let now = Self {
             qdiscs: entries
                 .root()
@@ -239,7 +253,7 @@ impl Queues {
         }
         if let Some(root) = entries.root() {
             traffic::delete_qdisc(socket, link.index, root.handle, ROOT)
-                .map_err(Error::kernel(device, "remove the root qdisc"))?;
+                .map_err(Error::kernel(&link.name, "remove the root qdisc"))?;
         }
         self.build(socket, link)
     }
@@ -336,10 +350,12 @@ impl RawFilter {
 
 impl Redirect {
     /// The one of a device, if it sends everything away.
-    fn of(entries: &Entries, links: &[Link]) -> Option<Self> {
-        let (preference, index) = entries.redirect()?;
-        let target = links.iter().find(|l| l.index == index)?.name.clone();
-        Some(Self { preference, target })
+    fn of(socket: &mut Socket, entries: &Entries) -> Result<Option<Self>, Error> {
+        let Some((preference, index)) = entries.redirect() else {
+            return Ok(None);
+        };
+        let target = observe::link_numbered(socket, index)?;
+        Ok(target.map(|Link { name: target, .. }| Self { preference, target }))
     }
 }
 
@@ -350,7 +366,7 @@ impl Arrivals {
             None => None,
             Some(hook) => {
                 let kind = hook.kind();
-                let redirect = Redirect::of(&device.entries, &observed.links);
+                let redirect = Redirect::of(socket, &device.entries)?;
                 // A redirect to a device that is gone loses every packet: nobody wants that back.
                 let is_known = redirect.is_some() || device.entries.redirect().is_some();
                 if hook.has_shared_block() || (!device.entries.hook_filters.is_empty() && !is_known) {
@@ -386,27 +402,35 @@ impl Arrivals {
     }
 
     pub(crate) fn restore(&self, socket: &mut Socket, interface: &str, ifb: &str) -> Result<(), Error> {
-        let links = observe::links(socket)?;
-        let device = observe::find(&links, interface)?;
-        let entries = Entries::read(socket, device)?;
+        let (link, entries) = existing(socket, interface)?;
+        self.restore_from(socket, &link, &entries, ifb)
+    }
+
+    fn restore_from(
+        &self,
+        socket: &mut Socket,
+        device: &Link,
+        entries: &Entries,
+        ifb: &str,
+    ) -> Result<(), Error> {
+        let redirect = Redirect::of(socket, entries)?;
         let now = entries.hook.as_ref().map(|hook| Hook {
             kind: hook.kind(),
-            redirect: Redirect::of(&entries, &links),
+            redirect,
         });
         // The redirect goes before its target does: packets sent to a device that is gone are lost.
         if now != self.hook && now.is_some() {
             remove_hook(socket, device)?;
         }
-        self.restore_ifb(socket, &links, ifb)?;
+        self.restore_ifb(socket, ifb)?;
         match &self.hook {
             Some(hook) if now.as_ref() != Some(hook) => {
-                let links = observe::links(socket)?;
-                let target = hook
-                    .redirect
-                    .as_ref()
-                    .map(|r| Ok((r.preference, observe::find(&links, &r.target)?.index)));
-                make_hook(socket, device, &hook.kind, target.transpose()?).map_err(Error::kernel(
-                    interface,
+                let target = match &hook.redirect {
+                    Some(to) => Some((to.preference, observe::existing(socket, &to.target)?.index)),
+                    None => None,
+                };
+                make_hook(socket, device, &hook.kind, target).map_err(Error::kernel(
+                    &device.name,
                     format!("add back the {} qdisc", hook.kind),
                 ))
             }
@@ -414,8 +438,8 @@ impl Arrivals {
         }
     }
 
-    fn restore_ifb(&self, socket: &mut Socket, links: &[Link], ifb: &str) -> Result<(), Error> {
-        let now = links.iter().find(|l| l.name == ifb);
+    fn restore_ifb(&self, socket: &mut Socket, ifb: &str) -> Result<(), Error> {
+        let now = observe::link_named(socket, ifb)?;
         match (&self.ifb, now) {
             (None, None) => Ok(()),
             (None, Some(link)) => {
@@ -426,8 +450,7 @@ impl Arrivals {
                     link::create(socket, ifb, "ifb").map_err(Error::kernel(ifb, "add the device"))?;
                 }
                 before.queues.restore(socket, ifb)?;
-                let links = observe::links(socket)?;
-                let link = observe::find(&links, ifb)?;
+                let link = observe::existing(socket, ifb)?;
                 if link.up == before.up {
                     return Ok(());
                 }
@@ -492,6 +515,13 @@ impl Raw {
             format!("add back the class {}", handle(self.handle)),
         ))
     }
+}
+
+/// The device of that name and what stands on it.
+fn existing(socket: &mut Socket, device: &str) -> Result<(Link, Entries), Error> {
+    let link = observe::existing(socket, device)?;
+    let entries = Entries::read(socket, &link)?;
+    Ok((link, entries))
 }
 
 /// Takes the qdisc at the ingress hook away, with its filters.

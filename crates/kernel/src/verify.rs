@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::netlink::link::Link;
 use crate::netlink::socket::Socket;
 use crate::netlink::{filter, hfsc, htb, nftables, options, size_table};
-use crate::observe::{self, Device, ObservedQdisc};
+use crate::observe::{self, Device, Entries, ObservedQdisc};
 
 /// Longest link header that a device adds to its MTU when the kernel chooses fq_codel's quantum, bytes.
 const LINK_HEADER_MAX: u32 = 64;
@@ -47,7 +47,7 @@ pub fn verify(socket: &mut Socket, plan: &Plan) -> Result<Vec<Difference>, Error
 /// All that a plan is about, as the kernel holds it.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// All devices.
+    /// The shaped device, the plan's IFB, and what arriving packets are sent to if that is another.
     pub(crate) links: Vec<Link>,
     /// The shaped device.
     pub device: Device,
@@ -72,12 +72,17 @@ impl Observed {
 
     /// Reads the queues of a device and its IFB.
     pub(crate) fn queues(socket: &mut Socket, interface: &str, ifb: &str) -> Result<Self, Error> {
-        let links = observe::links(socket)?;
-        let device = observe::device(socket, &links, observe::find(&links, interface)?)?;
-        let ifb = match links.iter().find(|l| l.name == ifb) {
-            Some(link) => Some(observe::device(socket, &links, link)?),
-            None => None,
-        };
+        let link = observe::existing(socket, interface)?;
+        let ifb = observe::link_named(socket, ifb)?;
+        let entries = Entries::read(socket, &link)?;
+        let mut links: Vec<Link> = ifb.iter().chain([&link]).cloned().collect();
+        if let Some((_, index)) = entries.redirect()
+            && links.iter().all(|link| link.index != index)
+        {
+            links.extend(observe::link_numbered(socket, index)?);
+        }
+        let device = observe::decode_device(entries, &links, &link);
+        let ifb = ifb.map(|ifb| observe::device(socket, &links, &ifb)).transpose()?;
         Ok(Self {
             links,
             device,

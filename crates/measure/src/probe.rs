@@ -407,7 +407,7 @@ fn listen(wire: &mut dyn Wire, deadline: Instant, books: &mut Books, shared: &Sh
 }
 
 /// A series of probes that are answered with whatever a fuzzer makes up: nothing that is told of them may be impossible.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub fn answered_with(messages: &[&[u8]]) {
     const PROBES: u32 = 70;
     let (origin, shared) = (Instant::now(), Shared::new(Instant::now()));

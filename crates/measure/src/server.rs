@@ -207,12 +207,19 @@ fn open(address: SocketAddr) -> Result<(TcpListener, UdpSocket), Error> {
         socket.bind(&address.into())?;
         Ok(socket)
     };
-    let listener = bound(Type::STREAM, address).map_err(fail)?;
-    // An old kernel then cannot tell which mark a flow's first packet bore, and the result says so.
-    let _ = tcp_info::keep_syn(&listener);
-    listener.listen(128).map_err(fail)?;
-    let listener = TcpListener::from(listener);
-    let echo = bound(Type::DGRAM, listener.local_addr().map_err(fail)?).map_err(fail)?;
+    let (listener, echo) = loop {
+        let listener = bound(Type::STREAM, address).map_err(fail)?;
+        // An old kernel then cannot tell which mark a flow's first packet bore, and the result says so.
+        let _ = tcp_info::keep_syn(&listener);
+        listener.listen(128).map_err(fail)?;
+        let listener = TcpListener::from(listener);
+        match bound(Type::DGRAM, listener.local_addr().map_err(fail)?) {
+            Ok(echo) => break (listener, echo),
+            // A TCP port that the system has chosen may be another program's UDP port: the system chooses again.
+            Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(fail(error)),
+        }
+    };
     // Room for probes while this process waits for a processor; the kernel gives as much of it as it allows.
     let _ = echo.set_recv_buffer_size(ECHO_BUFFER);
     Ok((listener, echo.into()))

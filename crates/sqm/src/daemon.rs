@@ -18,7 +18,7 @@ mod shared;
 mod status;
 mod trial;
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use autorate::fuzz_segments;
 
 use std::net::SocketAddr;

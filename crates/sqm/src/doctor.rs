@@ -11,7 +11,7 @@ pub(crate) mod fix;
 mod processors;
 
 /// Facts from anywhere are judged or refused, and a number in what is said of them is no longer than one in them.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Ok(facts) = serde_json::from_slice::<facts::Facts>(bytes) else {
         return;

@@ -26,8 +26,8 @@ mod user;
 mod web;
 mod written;
 
-/// What fuzz targets reach of the program.
-#[cfg(fuzzing)]
+/// What fuzz targets reach of the program. Compiled in tests too, so that `make lint` reads it.
+#[cfg(any(test, fuzzing))]
 pub mod fuzz {
     /// The doctor's facts, as JSON.
     pub fn judge(bytes: &[u8]) {
@@ -38,11 +38,7 @@ pub mod fuzz {
     pub fn segments(bytes: &[u8]) {
         crate::daemon::fuzz_segments(bytes);
     }
-}
 
-/// What fuzz targets reach of the program.
-#[cfg(fuzzing)]
-pub mod fuzz {
     /// The page's forms: what a file becomes by the body of a request; `None` if it is refused.
     pub fn forms(file: &str, body: &[u8]) -> Option<String> {
         crate::web::fuzz_forms(file, body)

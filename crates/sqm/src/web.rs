@@ -169,7 +169,7 @@ fn require_password(options: &Options, password: &Password, is_local: bool) -> R
 }
 
 /// What the body of `POST /config/check` makes of a file.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz_forms(file: &str, body: &[u8]) -> Option<String> {
     let candidate = routes::decode(body).ok()?;
     config::fuzz(file, candidate).ok()

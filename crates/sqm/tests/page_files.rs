@@ -6,6 +6,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
@@ -14,8 +15,15 @@ use std::time::Duration;
 /// Nothing here takes long; a machine that is busy gets the time it needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Files of the folder; `password` and the log of changes have their tests beside what they are for.
+/// Files of the folder of a server that speaks TLS.
 const FILES: [&str; 3] = ["certificate.der", "key.der", "tests"];
+/// Files of a server whose owner has set a password.
+const OWNERS_FILES: [&str; 4] = [
+    "password",
+    "audit.jsonl",
+    "audit-passwords.jsonl",
+    "audit-refused.jsonl",
+];
 
 /// What a shell does to `$file` in `$dir`, a file system of its own, before the server starts.
 const STATES: [(&str, &str); 6] = [
@@ -27,37 +35,72 @@ const STATES: [(&str, &str); 6] = [
     ("gone", "umount $dir; rm -rf $dir"),
     ("fifo", "rm -rf $file; mkfifo $file"),
     ("folder", "rm -rf $file; mkdir $file"),
-    ("dangling", "rm -rf $file; ln -s $dir/target $file"),
+    ("dangling", "rm -rf $file; ln -s $outside/target $file"),
 ];
 
 /// The server in a mount namespace of its own. `before`: what it finds.
-fn server(folder: &Path, file: &str, before: &str, is_known: bool) -> Child {
+fn server(folder: &Path, options: &str, file: &str, before: &str, is_known: bool) -> Child {
     let known = match is_known {
         // Made by a server before this one.
         true => format!("cp -r {}/kept/. $dir", folder.display()),
         false => "true".to_owned(),
     };
     let script = format!(
-        "set -e; dir={0}/web; file=$dir/{file}; mkdir -p $dir; mount -t tmpfs -o size=32k,mode=700 tmpfs $dir; {known}; {before}
-         ls $dir/target 2>/dev/null && exit 99
-         sqm=$1; shift; (sleep 1; ls $dir/target >{0}/followed 2>/dev/null) & exec $sqm web --tls --listen 127.0.0.1:0 --dir $dir \
+        "set -e; outside={0}/outside; dir={0}/web; file=$dir/{file}; mkdir -p $dir; mount -t tmpfs -o size=32k,mode=700 tmpfs $dir; {known}; {before}
+         exec $1 web {options} --listen 127.0.0.1:0 --dir $dir \
          --socket {0}/none.sock",
         folder.display()
     );
-    let mut command = Command::new("unshare");
-    if !rustix::process::geteuid().is_root() {
-        command.arg("--map-root-user");
-    }
-    command
-        .args(["--mount", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_sqm")])
+    in_own_mounts()
+        .args(["sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_sqm")])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("util-linux has unshare")
 }
 
-/// What it says until it serves; or until it ends, with its exit code.
-fn outcome(mut server: Child) -> Result<(), (Option<i32>, String)> {
+/// Sets another password where `before` has been done. 99: the one that was there is lost, and the other was not set.
+fn other_password(folder: &Path, before: &str) -> (Option<i32>, String) {
+    let script = format!(
+        "outside={0}/outside; dir={0}/web; file=$dir/password; mkdir -p $dir; mount -t tmpfs -o size=32k,mode=700 tmpfs $dir
+         cp -r {0}/kept/. $dir; {before}; [ ! -f $file ] || cp $file {0}/first
+         echo battery staple | $1 web --set-password --dir $dir; code=$?
+         [ $code = 0 ] || [ ! -f $file ] || cmp $file {0}/first || code=99
+         exit $code",
+        folder.display()
+    );
+    let mut command = in_own_mounts();
+    let output = command
+        .args(["sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_sqm")])
+        .output();
+    let output = output.expect("util-linux has unshare");
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+fn in_own_mounts() -> Command {
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command.arg("--mount");
+    command
+}
+
+/// Everybody can make files in `outside` in it: a link that was followed leaves one there.
+fn open_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("outside")).unwrap();
+    for (path, mode) in [(folder.path(), 0o755), (&folder.path().join("outside"), 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    folder
+}
+
+/// What it says: to the end, if it serves and has been asked what `visit` asks; or until it ends by itself, with its exit code.
+fn outcome(mut server: Child, visit: impl FnOnce(u16)) -> Result<String, (Option<i32>, String)> {
     let errors = server.stderr.take().expect("it is a pipe");
     let (sender, receiver) = channel();
     // Reading ends when the server does.
@@ -78,10 +121,11 @@ fn outcome(mut server: Child) -> Result<(), (Option<i32>, String)> {
                     .rsplit(':')
                     .next()
                     .and_then(|port| port.parse().ok());
-                answers(port.expect("a port"));
+                visit(port.expect("a port"));
                 let _ = server.kill();
                 let _ = server.wait();
-                return Ok(());
+                said.extend(receiver.iter().map(|line| line + "\n"));
+                return Ok(said);
             }
             Ok(line) => said += &(line + "\n"),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
@@ -106,9 +150,109 @@ fn answers(port: u16) {
     assert!(read.is_ok_and(|length| length > 0), "no alert");
 }
 
+/// The head and the body.
+fn ask(port: u16, request: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let length = body.len();
+    write!(
+        stream,
+        "{request}\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("it takes bytes");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// The session of somebody who has not logged in.
+fn session(port: u16) -> serde_json::Value {
+    let answer = ask(port, "GET /api/v1/session HTTP/1.1", "");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+    serde_json::from_str(body).expect("JSON")
+}
+
+/// A wrong password and a change without a log-in are answered, and are entries of the log.
+fn refusals(port: u16) {
+    let session = session(port);
+    assert_eq!(session["password_set"], true, "{session}");
+    let token = session["token"].as_str().expect("a token");
+    for (path, body, code) in [
+        ("session", "{\"password\":\"wrong\"}", 401),
+        ("config/confirm", "", 403),
+    ] {
+        let request = format!("POST /api/v1/{path} HTTP/1.1\r\nX-SQM-Token: {token}");
+        let answer = ask(port, &request, body);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {code} ")),
+            "{path}: {answer}"
+        );
+    }
+}
+
+#[test]
+fn a_password_in_any_state_opens_nothing_and_the_log_of_changes_keeps_nobody_from_the_page() {
+    let folder = open_folder();
+    let mut first = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["web", "--set-password", "--dir"])
+        .arg(folder.path().join("kept"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = first.stdin.take().unwrap();
+    input.write_all(b"correct horse\n").unwrap();
+    drop(input);
+    assert!(first.wait().unwrap().success());
+    for (state, before) in STATES {
+        let (code, said) = other_password(folder.path(), before);
+        match state {
+            "gone" => assert_eq!(code, Some(0), "{state}: {said}"),
+            _ => assert!(
+                code == Some(1) && said.contains("/web"),
+                "{state}: {code:?}, {said}"
+            ),
+        }
+        assert!(!folder.path().join("outside/target").exists(), "{state}");
+    }
+    for file in OWNERS_FILES {
+        for (state, before) in STATES {
+            let cell = format!("{file}, {state}");
+            let is_replaced = !["full", "read-only", "gone"].contains(&state);
+            let visit = |port| match state {
+                // A folder that is made again has no password, and this address is the machine's own.
+                "gone" => assert_eq!(session(port)["password_set"], false),
+                _ => refusals(port),
+            };
+            // A server has run before: the folder belongs to the page's user.
+            let before = format!("mkdir -p $dir/tests; chown -R 65530:65530 $dir; {before}");
+            match outcome(server(folder.path(), "", file, &before, true), visit) {
+                Ok(said) => {
+                    assert!(file != "password" || !is_replaced, "{cell}: it serves: {said}");
+                    let is_told = said.contains("cannot write to the log of changes");
+                    let has_failed = match state {
+                        "read-only" => true,
+                        "full" | "gone" => is_told,
+                        // A change was neither made nor refused for another reason: nothing was written to that file.
+                        _ => file != "audit.jsonl",
+                    };
+                    assert_eq!(is_told, has_failed, "{cell}: {said}");
+                }
+                Err((code, said)) => {
+                    assert_eq!(code, Some(2), "{cell}: {said}");
+                    assert!(file == "password" && is_replaced, "{cell}: {said}");
+                    assert!(said.contains("/web/password"), "{cell}: {said}");
+                }
+            }
+            assert!(!folder.path().join("outside/target").exists(), "{cell}");
+            outcome(server(folder.path(), "", file, "true", true), refusals).expect("the next start works");
+        }
+    }
+}
+
 #[test]
 fn the_page_serves_or_names_the_file_that_is_in_the_way() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = open_folder();
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
     // What a first server makes.
     let mut first = Command::new(env!("CARGO_BIN_EXE_sqm"))
@@ -137,17 +281,18 @@ fn the_page_serves_or_names_the_file_that_is_in_the_way() {
         for (state, before) in STATES {
             for is_known in [false, true] {
                 let cell = format!("{file}, {state}, known: {is_known}");
-                match outcome(server(folder.path(), file, before, is_known)) {
-                    Ok(()) => {}
+                match outcome(server(folder.path(), "--tls", file, before, is_known), answers) {
+                    Ok(_) => {}
                     Err((code, said)) => {
                         assert_eq!(code, Some(1), "{cell}: {said}");
                         let is_named = said.contains("/web");
                         assert!(is_named, "{cell}: {said}");
-                        refused.push(cell);
+                        refused.push(cell.clone());
                     }
                 }
-                assert_eq!(fs::read_to_string(at("followed")).unwrap_or_default(), "");
-                outcome(server(folder.path(), file, "true", is_known)).expect("the next start works");
+                assert!(!at("outside/target").exists(), "{cell}");
+                outcome(server(folder.path(), "--tls", file, "true", is_known), answers)
+                    .expect("the next start works");
             }
         }
     }

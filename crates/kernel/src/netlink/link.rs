@@ -68,11 +68,20 @@ pub fn list(socket: &mut Socket) -> Result<Vec<Link>, Refusal> {
         .collect())
 }
 
-/// The device of that name.
+/// The device of that name. The kernel takes an alternative name for one, too: the answer's name then differs.
 pub fn get(socket: &mut Socket, name: &str) -> Result<Link, Refusal> {
     let mut body = header(0, 0, 0);
     body.extend(Builder::default().text(IFLA_IFNAME, name).finish());
-    let Message { body, .. } = socket.get(RTM_GETLINK, &body)?;
+    get_by(socket, &body)
+}
+
+/// The device of that number.
+pub fn get_by_index(socket: &mut Socket, index: u32) -> Result<Link, Refusal> {
+    get_by(socket, &header(index, 0, 0))
+}
+
+fn get_by(socket: &mut Socket, request: &[u8]) -> Result<Link, Refusal> {
+    let Message { body, .. } = socket.get(RTM_GETLINK, request)?;
     decode_link(&body).ok_or_else(|| Errno::NODEV.into())
 }
 

@@ -15,7 +15,7 @@ mod prober;
 mod tap;
 mod traffic;
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use passive::fuzz as fuzz_segments;
 
 use std::collections::BTreeMap;

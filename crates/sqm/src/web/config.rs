@@ -344,7 +344,7 @@ fn links() -> Vec<Link> {
 }
 
 /// The text that a body makes of a file's, without anything that is not pure.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(super) fn fuzz(file: &str, candidate: Candidate) -> Result<String, Problem> {
     text_of(file, candidate.text, candidate.changes)
 }

@@ -64,13 +64,16 @@ pub(super) fn set(dir: &Path) -> Result<(), Failure> {
         )));
     }
     let hash = hash(&password)?;
-    let mut fresh = Fresh::begin(&file(dir), 0o600).context("cannot write the password")?;
+    keep(&file(dir), &hash).with_context(|| format!("cannot write the password into {}", dir.display()))?;
+    Ok(())
+}
+
+fn keep(file: &Path, hash: &str) -> anyhow::Result<()> {
+    let mut fresh = Fresh::begin(file, 0o600)?;
     // The server may be another user, and has to read it.
-    fresh
-        .give_to_owner_of_folder()
-        .context("cannot write the password")?;
-    writeln!(fresh, "{hash}").context("cannot write the password")?;
-    fresh.commit().context("cannot write the password")?;
+    fresh.give_to_owner_of_folder()?;
+    writeln!(fresh, "{hash}")?;
+    fresh.commit()?;
     Ok(())
 }
 

@@ -90,3 +90,18 @@ fn a_vlan_is_seen_below_the_interface() {
          true",
     );
 }
+
+/// Somebody is asked, and another program writes the file before the last answer: its text stays, and setup says so.
+#[test]
+fn what_another_program_writes_between_question_and_answer_stays() {
+    nothing_to_say(
+        "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
+         setup --link docsis --advertised 30mbit 5mbit || cat said
+         (cat etc/sqm; echo '# theirs') >etc/theirs; cp etc/theirs expected
+         (printf 'docsis\\n28mbit\\n'; sleep 5; mv etc/theirs etc/sqm; printf '4mbit\\n') |
+             script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1
+         [ $? = 1 ] || echo \"exit $?: $(cat said)\"
+         has 'etc/sqm was changed by another program' said
+         cmp expected etc/sqm; shaped 'as before'",
+    );
+}

@@ -231,6 +231,22 @@ fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() 
     );
     assert_eq!(tc(&home), before, "the shaping from before is back");
 
+    // Another program writes the configuration while tune searches: its text stays, and tune says why it wrote nothing.
+    let said = home
+        .script(&format!(
+            "cd /tmp
+             set +e; rm -f err; touch err
+             ip netns exec router sqm tune {SERVER_V4} --write --quick >out 2>err & tune=$!
+             until grep -q 'load adds' err; do sleep 0.1; done
+             cp /etc/config/sqm kept; (cat kept; echo '# theirs') >theirs; mv theirs /etc/config/sqm
+             wait $tune; echo \"code $?\"; cat out err
+             (cat kept; echo '# theirs') | cmp - /etc/config/sqm && mv kept /etc/config/sqm"
+        ))
+        .expect("it ends, and the other program's text is there");
+    assert!(said.contains("code 1"), "{said}");
+    assert!(said.contains("was changed by another program"), "{said}");
+    assert_eq!(tc(&home), before, "the shaping from before is back");
+
     let (report, _) = tune(
         &home,
         SERVER_V4,

@@ -271,6 +271,23 @@ class Test:
         self.windows = {}
 
 
+def listen(family, address, port):
+    """A TCP and a UDP socket of one port. A port of the kernel's choice may be another program's in UDP: then another is tried."""
+    while True:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        echo = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            echo.bind((address, listener.getsockname()[1]))
+            return listener, echo
+        except OSError:
+            if port:
+                raise
+            listener.close()
+            echo.close()
+
+
 class Server:
     def __init__(self, behaviour, address, port, after, rate):
         self.phase, _, self.action = behaviour.partition("-")
@@ -279,12 +296,8 @@ class Server:
         self.tests = {}
         self.origin = time.monotonic_ns()
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self.listener = socket.socket(family, socket.SOCK_STREAM)
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.listener.bind((address, port))
+        self.listener, self.echo = listen(family, address, port)
         self.port = self.listener.getsockname()[1]
-        self.echo = socket.socket(family, socket.SOCK_DGRAM)
-        self.echo.bind((address, self.port))
         self.listener.listen(0 if self.phase == "connect" else 128)
         if self.phase == "connect":
             # Fills the queue of connections, so that further handshakes get no answer.

@@ -92,7 +92,7 @@ impl Passive {
 }
 
 /// Any segments at all: each 96 bytes are one, the first of them say when and which way it passed.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     use super::flows::Segment;
     /// What the tap sees of a segment, and its head here.
