@@ -43,14 +43,14 @@ fuzz_target!(|bytes: &[u8]| {
     let before = Document::parse(file).expect("it could be changed");
     let (before, after) = (before.sections(), document.sections());
     for section in &after {
-        let of = |name: &str| last.get(&(section.index as u64, name));
+        let is_changed = |name: &str| last.keys().any(|key| *key == (section.index as u64, name));
         for ((_, name), wanted) in last.range((section.index as u64, "")..(section.index as u64 + 1, "")) {
             let mut settings = section.settings.iter().rev();
             let found = settings.find(|setting| setting.name == *name && (wanted.is_none() || !setting.is_list));
             assert_eq!(found.map(|setting| setting.value), *wanted);
         }
         let others = |settings: &[sqm_plan::uci::Setting<'_>]| -> Vec<(String, String)> {
-            let others = settings.iter().filter(|setting| of(setting.name).is_none());
+            let others = settings.iter().filter(|setting| !is_changed(setting.name));
             others.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect()
         };
         let was = before.get(section.index).map(|section| others(&section.settings));
