@@ -100,6 +100,10 @@ pub(crate) fn link_named(socket: &mut Socket, name: &str) -> Result<Option<Link>
 
 /// The device of that number, if there is one.
 pub(crate) fn link_numbered(socket: &mut Socket, index: u32) -> Result<Option<Link>, Error> {
+    // The kernel numbers devices from 1, and names 0 as the target of a redirect whose device is gone.
+    if index == 0 {
+        return Ok(None);
+    }
     unless_absent(link::get_by_index(socket, index))
         .map_err(Error::kernel(&format!("device {index}"), "look for the device"))
 }
