@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sqm_core::autorate::Autorate;
-use sqm_core::autorate::record::Row;
-use sqm_core::autorate::replay::Replay;
+use sqm_autorate::Autorate;
+use sqm_autorate::record::Row;
+use sqm_autorate::replay::Replay;
 use sqm_measure::autorate_log::read_from;
 use sqm_measure::plot::autorate::{distribution, over_time};
 use sqm_measure::recording::Recording;

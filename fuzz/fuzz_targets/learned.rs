@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sqm_core::autorate::memory;
+use sqm_autorate::memory;
 
 fuzz_target!(|text: &str| {
     if let Ok(learned) = memory::read(text) {

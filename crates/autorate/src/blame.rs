@@ -5,7 +5,7 @@ use super::{
     ACTIVE_PERMILLE, Autorate, BUSY_PERMILLE, Direction, NEARLY_FILLED, QUEUE_LASTS, SEEN_AFTER, STARVED,
     other, scale,
 };
-use crate::units::{Instant, Nanos};
+use sqm_core::units::{Instant, Nanos};
 
 /// Whose a queue was when that was sure, and how long it was: with the other one's, if both were loaded.
 #[derive(Clone, Copy, Debug)]

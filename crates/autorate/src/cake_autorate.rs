@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use super::{Both, Bounds, Choice, Controller, Decision, Direction, Probes, Reason, Sample, Signal, scale};
-use crate::units::{Instant, Nanos, Rate};
+use sqm_core::units::{Instant, Nanos, Rate};
 
 /// Six reflectors, each every 300 ms.
 const PROBES: Nanos = Nanos::from_millis(50);
@@ -304,7 +304,7 @@ fn share(part: i64, whole: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
+    use sqm_core::units::Bytes;
 
     const MS: Nanos = Nanos::from_millis(1);
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Direction, Signal, other};
-use crate::units::{Instant, Nanos};
+use sqm_core::units::{Instant, Nanos};
 
 /// All paths that were heard of lately.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ mod trial;
 
 use super::view::View;
 use super::{Bounds, Choice, Direction, Reason, SECOND, SEEN_AFTER, scale};
-use crate::units::{Instant, Nanos, Rate};
+use sqm_core::units::{Instant, Nanos, Rate};
 
 use flat::Flat;
 use onset::Onset;

@@ -1,6 +1,6 @@
 //! What a line usually carries, by hour of the day.
 
-use crate::units::Rate;
+use sqm_core::units::Rate;
 
 /// The capacity found in each hour, slowly averaged over days. Plain data, so that the caller can keep it in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -46,6 +46,11 @@
 //! Unit tests with explicit times and property tests here; against modelled lines in `sqm-sim`, whose figures
 //! `docs/autorate.md` holds.
 
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
 mod blame;
 pub mod cake_autorate;
 mod evidence;
@@ -72,7 +77,7 @@ use view::View;
 
 pub use learned::Learned;
 
-use crate::units::{Bytes, Instant, Nanos, Rate};
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// A direction of traffic as seen from the shaped interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::past::{Past, Span};
 use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, SECOND, scale};
-use crate::units::{Bytes, Instant, Nanos, Rate};
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// A load begins where this much of the rate comes at once, thousandths, after no more than that.
 const BEGINS_WITH: u64 = 200;

@@ -6,7 +6,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::{Both, Direction, Learned};
-use crate::units::Rate;
+use sqm_core::units::Rate;
 
 const HEAD: &str = "sqm autorate learned 1";
 const WORDS: [(&str, Direction); 2] = [("download", Direction::Ingress), ("upload", Direction::Egress)];

@@ -1,7 +1,7 @@
 //! What passed lately, by time: a probe that comes back tells of the traffic it met, not of that of now.
 
 use super::scale;
-use crate::units::{Bytes, Instant, Nanos, Rate};
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// The last reports of what passed, each of the time before it.
 #[derive(Clone, Copy, Debug)]

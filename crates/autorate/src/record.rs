@@ -34,7 +34,7 @@ use word::{Micros, Word, micros, number};
 #[cfg(doc)]
 use super::Signal;
 use super::{Both, Bounds, Choice, Decision, Direction, Learned, Probes, Reason, Sample};
-use crate::units::{Instant, Nanos, Rate};
+use sqm_core::units::{Instant, Nanos, Rate};
 
 /// The first line of a log. Another version has another one.
 pub const HEAD: &str = "unix_ms,monotonic_us,probe_interval_us,download_bits_per_sec,download_load_bits_per_sec,download_reason,\
@@ -231,7 +231,7 @@ mod tests {
 
     use super::super::Signal;
     use super::*;
-    use crate::units::Bytes;
+    use sqm_core::units::Bytes;
 
     fn signal() -> impl Strategy<Value = Signal> {
         let sent = || any::<u64>().prop_map(Instant);

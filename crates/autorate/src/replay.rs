@@ -5,7 +5,7 @@
 
 use super::record::{Beginning, Row};
 use super::{Bounds, Controller, Decision, Direction};
-use crate::units::Instant;
+use sqm_core::units::Instant;
 
 /// Controllers, one after the other, as a log has them begin.
 #[derive(Debug)]
@@ -100,8 +100,8 @@ mod tests {
     use super::super::record::{Origin, Step};
     use super::super::{Autorate, Both, Learned, Sample, Signal};
     use super::*;
-    use crate::rng::Xorshift;
-    use crate::units::{Bytes, Nanos, Rate};
+    use sqm_core::rng::Xorshift;
+    use sqm_core::units::{Bytes, Nanos, Rate};
 
     fn make(now: Instant, beginning: &Beginning) -> Autorate {
         Autorate::new(now, beginning.bounds, beginning.learned)

@@ -1,7 +1,7 @@
 //! What one direction's law is told at each step.
 
 use super::past::Past;
-use crate::units::{Instant, Nanos, Rate};
+use sqm_core::units::{Instant, Nanos, Rate};
 
 /// What a step sees of its direction.
 #[derive(Clone, Copy, Debug)]

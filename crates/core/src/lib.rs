@@ -3,7 +3,6 @@
 //! This crate knows no clock and no I/O: time and randomness are arguments, and `no_std` makes that a compile
 //! error rather than a review comment.
 //!
-//! * [`autorate`]: the rate that keeps a varying line free of queues.
 //! * [`packet`], [`qdisc`]: what a queue may know of a packet, and the contract of all queues.
 //! * [`profile`]: the kernel's known defects, reproduced or repaired.
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
@@ -19,7 +18,6 @@
 extern crate alloc;
 
 mod ack_filter;
-pub mod autorate;
 pub mod cake;
 mod cobalt;
 pub mod codel;

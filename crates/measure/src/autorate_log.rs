@@ -1,11 +1,11 @@
 //! The logs that `sqm daemon` writes with `option autorate_log`, read line by line. What a line holds is in
-//! [`sqm_core::autorate::record`].
+//! [`sqm_autorate::record`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use sqm_core::autorate::record::{HEAD, Row};
+use sqm_autorate::record::{HEAD, Row};
 
 use crate::protocol::MAX_REASON;
 use crate::{Error, foreign};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use sqm_core::autorate::record::Row;
-use sqm_core::autorate::{Both, Direction, Sample, Signal};
+use sqm_autorate::record::Row;
+use sqm_autorate::{Both, Direction, Sample, Signal};
 use sqm_core::units::Instant;
 
 use crate::Error;
@@ -331,7 +331,7 @@ fn trip(sample: &Sample, run: u32, t_s: f64) -> Option<Trip> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use sqm_core::autorate::record::Row;
+    use sqm_autorate::record::Row;
 
     use super::*;
 

@@ -17,8 +17,8 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-use sqm_core::autorate::cake_autorate::CakeAutorate;
-use sqm_core::autorate::{Autorate, Both, Controller, Decision, Learned};
+use sqm_autorate::cake_autorate::CakeAutorate;
+use sqm_autorate::{Autorate, Both, Controller, Decision, Learned};
 use sqm_core::units::{Instant, Nanos};
 
 use oracle::Oracle;
@@ -45,9 +45,9 @@ pub enum Signals {
 /// Which controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// `sqm_core::autorate::Autorate`.
+    /// `sqm_autorate::Autorate`.
     Sqm,
-    /// `sqm_core::autorate::cake_autorate::CakeAutorate`.
+    /// `sqm_autorate::cake_autorate::CakeAutorate`.
     CakeAutorate,
     /// Told the line's rate and queue, a round trip late: about the best that is possible.
     Oracle,

@@ -1,6 +1,6 @@
 //! Modelled lines in virtual time. No clock, no I/O, no threads: the same seed gives the same figures, byte for byte.
 //!
-//! * [`autorate_bench`]: controllers of `sqm_core::autorate` against lines whose rate varies.
+//! * [`autorate_bench`]: controllers of `sqm_autorate` against lines whose rate varies.
 //! * [`capacity`], [`fifo`]: a line whose rate varies, and the buffer in front of it.
 //! * [`shaper`]: the queue that the controller's rate drives.
 //! * [`tcp`]: senders that adapt.

@@ -1,5 +1,7 @@
 //! The configuration file, read with a limit and written only over the text that its writer has read.
 
+pub(crate) mod load;
+
 use std::fs;
 use std::path::Path;
 

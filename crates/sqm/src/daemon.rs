@@ -39,7 +39,6 @@ use sqm_files::Lock;
 use sqm_kernel::capability;
 use sqm_kernel::netlink::monitor::{Monitor, News};
 
-use crate::cli::shape::failure;
 use crate::failure::Failure;
 use crate::plan_json::PlanJson;
 use autorate::Fleet;
@@ -72,7 +71,7 @@ pub(crate) struct Options {
 
 /// Keeps the configuration in force until a signal ends it.
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    capability::require_privileges("sqm daemon").map_err(failure)?;
+    capability::require_privileges("sqm daemon")?;
     if let Err(error) = std::fs::create_dir_all(&options.state_dir) {
         let folder = options.state_dir.display();
         errln!("cannot make the folder of the state {folder}: {error}; shaping goes on without");
@@ -298,7 +297,7 @@ impl Daemon {
 
     /// Looks at the devices themselves: at the start, and when news were lost.
     fn see_devices(&mut self) -> Result<(), Failure> {
-        let links = self.shaper.links().map_err(failure)?;
+        let links = self.shaper.links()?;
         let now = monotonic();
         for link in links {
             let event = Event::Device {

@@ -45,7 +45,15 @@ impl fmt::Display for Failure {
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
+    /// An error of the kernel crate decides the exit code; any other one is a failure.
     fn from(error: E) -> Self {
-        Self::Failed(error.into())
+        use sqm_kernel::Error as Kernel;
+        let error = error.into();
+        match error.downcast_ref() {
+            Some(Kernel::Privileges { .. }) => Self::Privileges(error),
+            Some(Kernel::Unsupported { .. }) => Self::Unsupported(error),
+            Some(Kernel::NoInterface { .. }) => Self::Usage(error),
+            _ => Self::Failed(error),
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod output;
 mod child;
 mod cli;
+mod commit_confirm;
 mod configuration;
 mod daemon;
 mod descriptors;

@@ -69,6 +69,8 @@ pub(crate) struct Options {
     pub(crate) tls: bool,
 }
 
+/// The folder of a server that is run as a service.
+pub(crate) const DIR: &str = "/var/lib/sqm-web";
 /// Descriptors of everything but connections: netlink, files, children.
 const OTHER_DESCRIPTORS: usize = 100;
 
@@ -202,7 +204,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn dir_words(dir: &Path) -> String {
-    if dir == Path::new(crate::cli::web::DIR) {
+    if dir == Path::new(DIR) {
         String::new()
     } else {
         format!(" --dir {}", dir.display())

@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 use std::rc::Rc;
 
 use serde_json::Value;
-use sqm_core::autorate::record::{Beginning, HEAD, Origin, Row, Step};
-use sqm_core::autorate::{Autorate, Both, Controller, Decision, Learned, Sample, Signal};
+use sqm_autorate::record::{Beginning, HEAD, Origin, Row, Step};
+use sqm_autorate::{Autorate, Both, Controller, Decision, Learned, Sample, Signal};
 use sqm_core::units::{Instant, Rate};
 use sqm_sim::autorate_bench::{START, Signals, Trace, run_controller};
 use tempfile::TempDir;
@@ -42,8 +42,8 @@ impl Controller for Recorder {
             at: now,
             decision,
             loads: Both {
-                ingress: load(sqm_core::autorate::Direction::Ingress),
-                egress: load(sqm_core::autorate::Direction::Egress),
+                ingress: load(sqm_autorate::Direction::Ingress),
+                egress: load(sqm_autorate::Direction::Egress),
             },
             origin: self.origin.take(),
             steps: vec![Step {

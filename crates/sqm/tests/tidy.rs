@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 /// Dependencies point down only: `sqm` → {kernel, measure, capture, sim, lab} → plan → core; `files` below
 /// whatever keeps something. An edge that is not here needs a
 /// reason in ARCHITECTURE.md first.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
+    ("crates/autorate", &["sqm-core"]),
     ("crates/capture", &["sqm-core"]),
     ("crates/core", &[]),
     ("crates/files", &[]),
     ("crates/plan", &["sqm-core"]),
     ("crates/kernel", &["sqm-core", "sqm-files", "sqm-plan"]),
-    ("crates/measure", &["sqm-core", "sqm-files"]),
-    ("crates/sim", &["sqm-core"]),
+    ("crates/measure", &["sqm-autorate", "sqm-core", "sqm-files"]),
+    ("crates/sim", &["sqm-autorate", "sqm-core"]),
     ("lab", &[]),
     (
         "crates/sqm",
         &[
+            "sqm-autorate",
             "sqm-capture",
             "sqm-core",
             "sqm-files",
@@ -52,16 +54,39 @@ fn dependencies_point_down() {
 }
 
 #[test]
-fn core_depends_on_nothing_and_knows_no_std() {
-    let manifest = fs::read_to_string(root().join("crates/core/Cargo.toml")).expect("core has a manifest");
-    let dependencies = manifest
-        .split("[dependencies]")
-        .nth(1)
-        .expect("the section stands there");
-    let dependencies = dependencies.split('[').next().unwrap_or_default().trim();
-    assert_eq!(dependencies, "", "sqm-core takes no crate");
-    let lib = fs::read_to_string(root().join("crates/core/src/lib.rs")).expect("core has a lib.rs");
-    assert!(lib.contains("#![no_std]") && lib.contains("#![forbid(unsafe_code)]"));
+fn core_and_autorate_know_no_std_and_depend_on_nothing_else() {
+    for (name, expected) in [("core", ""), ("autorate", "sqm-core.workspace = true")] {
+        let folder = root().join("crates").join(name);
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("a crate has a manifest");
+        let dependencies = manifest
+            .split("[dependencies]")
+            .nth(1)
+            .expect("the section stands there");
+        let dependencies = dependencies.split('[').next().unwrap_or_default().trim();
+        assert_eq!(dependencies, expected, "{name}");
+        let lib = fs::read_to_string(folder.join("src/lib.rs")).expect("a crate has a lib.rs");
+        assert!(
+            lib.contains("#![no_std]") && lib.contains("#![forbid(unsafe_code)]"),
+            "{name}"
+        );
+    }
+}
+
+/// The command line knows the parts of the program; they do not know it.
+#[test]
+fn no_part_of_the_program_knows_its_command_line() {
+    let source = root().join("crates/sqm/src");
+    let mut found = Vec::new();
+    for file in rust_files(&source) {
+        let below = file.strip_prefix(&source).expect("it is below");
+        let is_command_line =
+            below.starts_with("cli") || below == Path::new("cli.rs") || below == Path::new("lib.rs");
+        let text = fs::read_to_string(&file).expect("a source file is text");
+        if !is_command_line && text.contains("crate::cli") {
+            found.push(below.display().to_string());
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// In `tc` the word means bytes per second, elsewhere bits: no identifier may use it.

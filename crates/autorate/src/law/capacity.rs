@@ -1,9 +1,9 @@
 //! What the line carries, as far as a queue shows it.
 
 use super::{Law, MOVED, Point, Trial};
-use crate::autorate::view::View;
-use crate::autorate::{Direction, scale};
-use crate::units::{Instant, Nanos, Rate};
+use crate::view::View;
+use crate::{Direction, scale};
+use sqm_core::units::{Instant, Nanos, Rate};
 
 /// A slope of the delay needs points so far apart.
 const SLOPE: u64 = 150_000_000;

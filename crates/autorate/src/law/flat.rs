@@ -4,9 +4,9 @@
 //! before and as much delay is left, the line was not busy before, and the delay of then was the path's.
 
 use super::{COLLAPSED_QUEUE, Law, MOVED};
-use crate::autorate::view::View;
-use crate::autorate::{Direction, scale};
-use crate::units::{Instant, Nanos};
+use crate::view::View;
+use crate::{Direction, scale};
+use sqm_core::units::{Instant, Nanos};
 
 /// So much more must arrive, thousandths.
 const RISES: u64 = 1100;

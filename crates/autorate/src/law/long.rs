@@ -4,7 +4,7 @@
 //! turn. So what such a line varies by is not searched for: the rate is the least that was found lately, and goes slowly beyond it.
 
 use super::{FELL, Law, SOONER, scale};
-use crate::units::{Instant, Nanos};
+use sqm_core::units::{Instant, Nanos};
 
 /// For so long the least that was found counts,
 const LATELY: Nanos = Nanos::from_millis(300_000);

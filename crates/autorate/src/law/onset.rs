@@ -5,9 +5,9 @@
 //! (docs/autorate.md has figures of both).
 
 use super::{Law, scale};
-use crate::autorate::Direction;
-use crate::autorate::view::View;
-use crate::units::{Instant, Nanos, Rate};
+use crate::Direction;
+use crate::view::View;
+use sqm_core::units::{Instant, Nanos, Rate};
 
 /// Of the rate, thousandths.
 const LETS_IN: u64 = 500;

@@ -2,9 +2,9 @@
 
 use super::capacity::MOMENT;
 use super::{AIM, Law, MOVED, Point, QUICK, Reference, SECOND, SEEN_AFTER, Trial};
-use crate::autorate::view::View;
-use crate::autorate::{Direction, Reason, scale};
-use crate::units::{Instant, Nanos};
+use crate::view::View;
+use crate::{Direction, Reason, scale};
+use sqm_core::units::{Instant, Nanos};
 
 /// A line that falls to less than this, thousandths, makes a queue of what is under way.
 const STOPPED: u64 = 500;

@@ -8,7 +8,7 @@ use core::str::Split;
 
 use super::super::{Both, Bounds, Direction, Learned, Reason, Sample, Signal};
 use super::{Beginning, MOST_WORDS, Origin, Step, Trouble, excerpt};
-use crate::units::{Bytes, Instant, Nanos, Rate};
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// What is written; ages are those before the moment beside it.
 pub(super) enum Word<'a> {

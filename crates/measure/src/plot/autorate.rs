@@ -1,6 +1,6 @@
 //! Logs of autorate: rate, load and delay over time, and how they are distributed.
 
-use sqm_core::autorate::Direction as Way;
+use sqm_autorate::Direction as Way;
 
 use super::cdf::share_grid;
 use super::*;

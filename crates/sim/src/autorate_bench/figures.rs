@@ -1,6 +1,6 @@
 //! What a run comes to.
 
-use sqm_core::autorate::{Both, Direction, Reason};
+use sqm_autorate::{Both, Direction, Reason};
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 use super::START;

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use sqm_core::autorate::{Both, Bounds, Choice, Decision, Direction, Probes, Reason};
+use sqm_autorate::{Both, Bounds, Choice, Decision, Direction, Probes, Reason};
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// A line as it is.

@@ -1,4 +1,4 @@
-use sqm_core::autorate::{Choice, Direction, Reason};
+use sqm_autorate::{Choice, Direction, Reason};
 use sqm_core::units::{Bytes, Rate};
 
 use super::trace::Load;
@@ -58,7 +58,7 @@ fn a_line_is_filled_at_a_rate_just_below_its_own() {
     for direction in Direction::BOTH {
         let rate = steady.lines[direction].at(START).bits_per_sec() / 100 * 95;
         let rate = Some(Rate::from_bits_per_sec(rate));
-        steady.bounds[direction] = sqm_core::autorate::Bounds {
+        steady.bounds[direction] = sqm_autorate::Bounds {
             min: rate,
             base: rate,
             max: rate,
@@ -309,7 +309,7 @@ fn acknowledgements_that_wait_in_the_shaper_are_no_queue_of_the_line() {
     for direction in Direction::BOTH {
         let rate = |percent: u64| Rate::from_bits_per_sec(rates[direction] * 10 * percent);
         slow.lines[direction] = Capacity::new(vec![(START, rate(100))]);
-        slow.bounds[direction] = sqm_core::autorate::Bounds {
+        slow.bounds[direction] = sqm_autorate::Bounds {
             min: Some(rate(95)),
             base: Some(rate(95)),
             max: Some(rate(95)),

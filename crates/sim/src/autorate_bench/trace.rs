@@ -1,6 +1,6 @@
 //! Lines that vary, made from a seed.
 
-use sqm_core::autorate::{Both, Bounds, Direction};
+use sqm_autorate::{Both, Bounds, Direction};
 use sqm_core::rng::Xorshift;
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 

@@ -1,6 +1,6 @@
 //! What the line does by itself: what a controller's bytes and delay are to be measured by.
 
-use sqm_core::autorate::{Both, Choice, Controller, Decision, Probes, Reason, Sample};
+use sqm_autorate::{Both, Choice, Controller, Decision, Probes, Reason, Sample};
 use sqm_core::units::{Instant, Rate};
 
 /// Shapes nothing, and asks nobody.

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-use sqm_core::autorate::{Both, Controller, Decision, Direction, Probes, Sample, Signal};
+use sqm_autorate::{Both, Controller, Decision, Direction, Probes, Sample, Signal};
 use sqm_core::packet::{FlowKey, Hashes, Network, Tcp, View};
 use sqm_core::qdisc::DropReason;
 use sqm_core::rng::Xorshift;

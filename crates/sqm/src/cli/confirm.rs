@@ -15,10 +15,9 @@ use signal_hook::flag;
 use sqm_files::Lock;
 use sqm_kernel::state;
 
+use crate::commit_confirm::{UNDOING, unconfirmed, undoing};
 use crate::failure::Failure;
 
-/// Name of the file while what was not confirmed is put back.
-const UNDOING: &str = "undoing";
 /// How often the file is looked at.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
@@ -38,7 +37,7 @@ pub(crate) struct Confirm {
 
 impl Confirm {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        if sqm_files::remove(&file(&self.state_dir)).context("cannot confirm")? {
+        if sqm_files::remove(&unconfirmed(&self.state_dir)).context("cannot confirm")? {
             outln!("confirmed: it stays");
             return Ok(ExitCode::SUCCESS);
         }
@@ -67,7 +66,7 @@ impl Trial {
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::clone(&ended)).context(WHY)?;
         }
-        let file = file(directory);
+        let file = unconfirmed(directory);
         if let Some(aside) = sqm_files::set_aside_irregular(&file).context(WHY)? {
             errln!("{} was no file, and is {} now", file.display(), aside.display());
         }
@@ -92,7 +91,7 @@ impl Trial {
     /// Waits until somebody confirms: by Enter in this terminal, or by `sqm confirm` in another. False if nobody did in
     /// time.
     pub(super) fn wait(&self, seconds: u32) -> Result<bool, Failure> {
-        let file = file(&self.directory);
+        let file = unconfirmed(&self.directory);
         errln!(
             "Keep it? Press Enter, or run 'sqm confirm', within {seconds} s; else everything is put back."
         );
@@ -136,20 +135,4 @@ impl Trial {
             renamed => Ok(renamed.map(|()| false)?),
         }
     }
-}
-
-/// Whether somebody tries a change at this moment and has not confirmed it.
-pub(crate) fn is_awaited(directory: &Path) -> bool {
-    // One who was killed meanwhile waits no longer, and holds no lock.
-    [file(directory), undoing(directory)]
-        .iter()
-        .any(|file| Lock::is_held(file))
-}
-
-fn file(directory: &Path) -> PathBuf {
-    directory.join("unconfirmed")
-}
-
-fn undoing(directory: &Path) -> PathBuf {
-    directory.join(UNDOING)
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow};
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
-use super::{config, shape};
-use crate::configuration;
+use super::shape;
+use crate::configuration::{self, load};
 use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
@@ -109,12 +109,19 @@ impl Args {
     }
 
     fn look(&self) -> Result<Facts, Failure> {
-        let text = config::read(&self.config)?;
+        let text = load::read(&self.config)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(shape::failure)?;
-        let (loaded, _) = config::parse_in_force(&text, &self.config, &mut socket, &links, &self.state_dir)?;
+        let links = observe::links(&mut socket)?;
+        let (loaded, _) = load::parse_in_force(&text, &self.config, &mut socket, &links, &self.state_dir)?;
         let look = Duration::from_secs(self.seconds.into());
-        collect(&mut socket, &links, &loaded.plans, &text, &self.state_dir, look).map_err(shape::failure)
+        Ok(collect(
+            &mut socket,
+            &links,
+            &loaded.plans,
+            &text,
+            &self.state_dir,
+            look,
+        )?)
     }
 
     fn fix(&self, findings: &[Finding]) -> Result<(), Failure> {

@@ -8,8 +8,7 @@ use serde::Serialize;
 use sqm_kernel::netlink::link::Link;
 use sqm_plan::import::{self, Imported, Reader, Source};
 
-use super::config;
-use crate::configuration;
+use crate::configuration::{self, load};
 use crate::failure::Failure;
 
 /// Where sqm-scripts keeps its files on generic Linux, and what the name of each ends in.
@@ -71,7 +70,7 @@ impl Args {
                 "not everything can be read; nothing was imported"
             )));
         }
-        let links = config::links();
+        let links = load::links();
         for section in &imported {
             check(section, &links)?;
         }
@@ -150,7 +149,7 @@ impl Args {
         let before = configuration::read_if_there(&self.config).context("cannot read the configuration")?;
         let text = String::from_utf8(before.clone().unwrap_or_default());
         let mut text = text.with_context(|| format!("{file} is not a text file"))?;
-        let existing = config::parse(text.as_bytes(), &self.config, links)?.plans;
+        let existing = load::parse(text.as_bytes(), &self.config, links)?.plans;
         for section in imported {
             if existing.iter().any(|plan| plan.interface == section.interface) {
                 return Err(Failure::Usage(anyhow!(
@@ -181,14 +180,14 @@ fn located(file: &Path, error: &import::Remark) -> String {
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    let bytes = config::read(file)?;
+    let bytes = load::read(file)?;
     String::from_utf8(bytes).map_err(|_| Failure::Usage(anyhow!("{} is not a text file", file.display())))
 }
 
 /// What is written must be good; warnings and conversions are differences, too.
 fn check(section: &Imported, links: &[Link]) -> Result<(), Failure> {
     let name = format!("the section for {}", section.interface);
-    let loaded = config::parse(section.to_string().as_bytes(), Path::new(&name), links)?;
+    let loaded = load::parse(section.to_string().as_bytes(), Path::new(&name), links)?;
     for warning in &loaded.warnings {
         errln!("warning: {warning}");
     }

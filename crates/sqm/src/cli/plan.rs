@@ -10,8 +10,8 @@ use sqm_kernel::verify::Observed;
 use sqm_kernel::{diff, render};
 use sqm_plan::plan::Plan;
 
-use super::config::{self, Which};
-use super::shape::failure;
+use super::config::Which;
+use crate::configuration::load;
 use crate::failure::Failure;
 use crate::plan_json::PlanJson;
 
@@ -45,7 +45,7 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let plans = self.which.plans(&config::links())?;
+        let plans = self.which.plans(&load::links())?;
         if self.diff {
             return diff(&plans, self.format);
         }
@@ -79,7 +79,7 @@ fn diff(plans: &[Plan], format: Format) -> Result<ExitCode, Failure> {
     let mut socket = Socket::open().context("cannot open a netlink socket")?;
     let mut all = Vec::new();
     for plan in plans {
-        let observed = Observed::read(&mut socket, plan).map_err(failure)?;
+        let observed = Observed::read(&mut socket, plan)?;
         all.push(StepsJson {
             interface: &plan.interface,
             steps: diff::steps(plan, &observed)

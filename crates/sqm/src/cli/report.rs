@@ -12,8 +12,7 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, render, stack, state, verify};
 use sqm_plan::plan::Plan;
 
-use super::config;
-use super::shape::failure;
+use crate::configuration::load;
 use crate::daemon::{self, client};
 use crate::doctor::collect::collect;
 use crate::doctor::findings::diagnose;
@@ -70,9 +69,9 @@ impl Args {
     /// A part that cannot be had says why: a report of a broken set-up is what it is for.
     fn report(&self) -> Result<String, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(failure)?;
+        let links = observe::links(&mut socket)?;
         let file = self.config.display().to_string();
-        let text = config::text(&self.config);
+        let text = load::text(&self.config);
         let mut report = Report::default();
         report.part("machine", &machine());
         report.part("devices", &devices(&links));

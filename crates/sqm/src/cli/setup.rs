@@ -78,10 +78,10 @@ impl Args {
 
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if !self.dry_run {
-            capability::require_privileges("sqm setup").map_err(shape::failure)?;
+            capability::require_privileges("sqm setup")?;
         }
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(shape::failure)?;
+        let links = observe::links(&mut socket)?;
         let before = configuration::read_if_there(&self.config).context("cannot read the configuration")?;
         let document = self.parse(before.as_deref().unwrap_or_default())?;
         let interface = self.interface(&links)?;
@@ -123,7 +123,7 @@ impl Args {
     /// The device, and how that is known.
     fn interface(&self, links: &[Link]) -> Result<String, Failure> {
         if let Some(name) = &self.interface {
-            let link = observe::find(links, name).map_err(shape::failure)?;
+            let link = observe::find(links, name)?;
             if link.leads_out() {
                 return Ok(name.clone());
             }
@@ -212,13 +212,13 @@ impl Args {
     }
 
     fn verify(&self, socket: &mut Socket, interface: &str) -> Result<ExitCode, Failure> {
-        let links = observe::links(socket).map_err(shape::failure)?;
+        let links = observe::links(socket)?;
         let text = configuration::read(&self.config).context("cannot read what was written")?;
         let file = self.config.display().to_string();
         let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name))
             .map_err(|errors| anyhow!("{}", errors[0]))?;
         for plan in loaded.plans.iter().filter(|plan| plan.interface == interface) {
-            let differences = verify::verify(socket, plan).map_err(shape::failure)?;
+            let differences = verify::verify(socket, plan)?;
             if let Some(difference) = differences.first() {
                 return Err(Failure::Failed(anyhow!("it was applied, and then: {difference}")));
             }

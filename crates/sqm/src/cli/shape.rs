@@ -10,7 +10,7 @@ use sqm_kernel::apply::{self, Started, Stopped};
 use sqm_kernel::netlink::socket::{self, Socket};
 use sqm_kernel::state::{self, Store};
 use sqm_kernel::verify::{Difference, Observed};
-use sqm_kernel::{Error, capability, diff, verify};
+use sqm_kernel::{capability, diff, verify};
 use sqm_kernel::{observe, owner};
 use sqm_plan::plan::Plan;
 
@@ -128,18 +128,18 @@ impl Start {
 
     fn apply(&self, command: &str, stops_others: bool) -> Result<Vec<Outcome>, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(failure)?;
+        let links = observe::links(&mut socket)?;
         let plans = self.which.plans(&links)?;
         for plan in &plans {
-            observe::find(&links, &plan.interface).map_err(failure)?;
+            observe::find(&links, &plan.interface)?;
         }
-        capability::require_privileges(&format!("sqm {command}")).map_err(failure)?;
-        let mut store = Store::open(&self.state.state_dir).map_err(failure)?;
+        capability::require_privileges(&format!("sqm {command}"))?;
+        let mut store = Store::open(&self.state.state_dir)?;
         let mut work = Vec::new();
         for plan in &plans {
             let clock = Clock::start();
-            let observed = Observed::read(&mut socket, plan).map_err(failure)?;
-            capability::require_kernel(&mut socket, &diff::steps(plan, &observed)).map_err(failure)?;
+            let observed = Observed::read(&mut socket, plan)?;
+            capability::require_kernel(&mut socket, &diff::steps(plan, &observed))?;
             work.push((plan, observed, clock.read()));
         }
 
@@ -154,7 +154,7 @@ impl Start {
                 Ok(trial) => trial,
                 Err(error) => {
                     for (one, _) in started.into_iter().rev() {
-                        one.undo(&mut socket, &store).map_err(failure)?;
+                        one.undo(&mut socket, &store)?;
                     }
                     return Err(error);
                 }
@@ -162,10 +162,10 @@ impl Start {
             // Others may look, and stop, while somebody thinks about it.
             drop(store);
             let confirmed = trial.wait(seconds)?;
-            store = Store::open(&self.state.state_dir).map_err(failure)?;
+            store = Store::open(&self.state.state_dir)?;
             if !confirmed {
                 for (one, _) in started.into_iter().rev() {
-                    one.undo(&mut socket, &store).map_err(failure)?;
+                    one.undo(&mut socket, &store)?;
                 }
                 trial.settle()?;
                 return Err(Failure::Failed(anyhow!(
@@ -184,7 +184,7 @@ impl Start {
             })
             .collect();
         if stops_others && self.which.interfaces.is_empty() {
-            for interface in store.interfaces().map_err(failure)? {
+            for interface in store.interfaces()? {
                 if plans.iter().all(|plan| plan.interface != interface) {
                     outcomes.push(stop_one(&mut socket, &store, &interface)?);
                 }
@@ -218,18 +218,18 @@ impl Reload {
 
 impl Stop {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        capability::require_privileges("sqm stop").map_err(failure)?;
+        capability::require_privileges("sqm stop")?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let store = Store::open(&self.state.state_dir).map_err(failure)?;
+        let store = Store::open(&self.state.state_dir)?;
         let interfaces = if let Some(config) = self.config {
             let which = Which {
                 config,
                 interfaces: self.interfaces,
             };
-            let plans = which.plans(&observe::links(&mut socket).map_err(failure)?)?;
+            let plans = which.plans(&observe::links(&mut socket)?)?;
             plans.into_iter().map(|plan| plan.interface).collect()
         } else if self.interfaces.is_empty() {
-            store.interfaces().map_err(failure)?
+            store.interfaces()?
         } else {
             self.interfaces
         };
@@ -311,7 +311,7 @@ impl Status {
             return self.of_daemon();
         }
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(failure)?;
+        let links = observe::links(&mut socket)?;
         // Named interfaces need no configuration: what the kernel holds is all that is asked.
         let interfaces = if self.which.interfaces.is_empty() {
             self.which
@@ -325,7 +325,7 @@ impl Status {
         let mut all = Vec::new();
         for interface in &interfaces {
             let status = InterfaceStatus::read(&mut socket, &links, interface, &self.state.state_dir);
-            all.push(status.map_err(failure)?);
+            all.push(status?);
         }
         if self.json {
             outln!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
@@ -342,7 +342,7 @@ const LOOKS: usize = 5;
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(failure)?;
+        let links = observe::links(&mut socket)?;
         // For its warnings, once.
         let _ = self.which.plans(&links)?;
         let mut looks = 0;
@@ -377,7 +377,7 @@ impl Verify {
     fn differences(&self, socket: &mut Socket, plans: &[Plan]) -> Result<Vec<Difference>, Failure> {
         let mut differences = Vec::new();
         for plan in plans {
-            let observed = Observed::read(socket, plan).map_err(failure)?;
+            let observed = Observed::read(socket, plan)?;
             let found = verify::compare(plan, &observed);
             let foreign = owner::of(&observed.device, &self.state.state_dir).filter(|owner| owner != "sqm");
             if let (false, Some(_), Some(owner)) = (found.is_empty(), &plan.egress, foreign) {
@@ -410,7 +410,7 @@ fn start_all(
                         errln!("sqm: could not be put back: {restore}");
                     }
                 }
-                return Err(failure(cause));
+                return Err(cause.into());
             }
         }
     }
@@ -419,7 +419,7 @@ fn start_all(
 
 fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outcome, Failure> {
     let clock = Clock::start();
-    let (state, changes) = match apply::stop(socket, store, interface).map_err(failure)? {
+    let (state, changes) = match apply::stop(socket, store, interface)? {
         Stopped::Restored(notes) => ("stopped", notes),
         Stopped::NotRunning => ("not shaped", Vec::new()),
     };
@@ -429,16 +429,6 @@ fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outco
         cost: clock.read(),
         changes,
     })
-}
-
-/// The exit code that belongs to an error of the kernel crate.
-pub(crate) fn failure(error: Error) -> Failure {
-    match error {
-        Error::Privileges { .. } => Failure::Privileges(error.into()),
-        Error::Unsupported { .. } => Failure::Unsupported(error.into()),
-        Error::NoInterface { .. } => Failure::Usage(error.into()),
-        _ => Failure::Failed(error.into()),
-    }
 }
 
 /// What became of one interface.

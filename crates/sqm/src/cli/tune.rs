@@ -17,7 +17,6 @@ use sqm_measure::plot::{self, Run};
 use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::result::{Direction, Settings, TestResult};
 
-use super::shape::failure;
 use super::test::read_secret;
 use crate::failure::Failure;
 use crate::tune::framing::{Loaded, rate};
@@ -183,7 +182,7 @@ impl Args {
             self.replay.run(self.json, self.plot.as_deref())?;
             return Ok(ExitCode::SUCCESS);
         }
-        capability::require_privileges("sqm tune").map_err(failure)?;
+        capability::require_privileges("sqm tune")?;
         let (place, interface) = self.places()?;
         self.check_options(place)?;
         let lent = Lent::new(Shaper::open(&self.config, interface, &self.state_dir)?);

@@ -7,9 +7,6 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::web::{self, Options};
 
-/// Where a service keeps what it must not lose.
-pub(crate) const DIR: &str = "/var/lib/sqm-web";
-
 /// The page: settings, a live picture of the line, tests and advice in a browser
 ///
 /// Needs no privileges, and a running `sqm daemon`, which makes the changes; started by root it becomes another user. On a loopback address everybody on this machine is
@@ -37,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "/run/sqm/api.sock")]
     socket: PathBuf,
     /// Where password, log of changes, certificate and results of tests are kept
-    #[arg(long, value_name = "DIR", default_value = DIR)]
+    #[arg(long, value_name = "DIR", default_value = web::DIR)]
     dir: PathBuf,
     /// Ask for a password (or read one line from standard input), keep it, and end
     #[arg(long, conflicts_with_all = ["listen", "name", "tls", "socket", "results", "user"])]

@@ -1,6 +1,6 @@
 //! Rates that follow the line: a thread for each interface with `option autorate`, which looks and decides.
 //!
-//! The decisions are those of [`sqm_core::autorate`]. A [`driver`] brings it samples, from its [`prober`], the device's
+//! The decisions are those of [`sqm_autorate`]. A [`driver`] brings it samples, from its [`prober`], the device's
 //! [`traffic`] and the connections that pass it ([`passive`]), and lays the rates it wants on the [`Board`], where the keeper, who
 //! alone changes anything, takes them. The [`Fleet`] starts the threads and looks after them. When the daemon dies, the last rates
 //! stay.
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use serde::Serialize;
-use sqm_core::autorate::{Both, Bounds};
+use sqm_autorate::{Both, Bounds};
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::Nanos;
 use sqm_plan::line::ConfiguredLine;

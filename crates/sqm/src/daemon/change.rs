@@ -13,7 +13,7 @@ use super::shape::Configuration;
 use super::shared::{Configured, File, Refused, Unconfirmed};
 use super::trial::{self, Overdue, Trial};
 use super::{Daemon, monotonic, nanos};
-use crate::cli::confirm;
+use crate::commit_confirm;
 use crate::configuration;
 use crate::revision;
 
@@ -78,7 +78,7 @@ impl Daemon {
         known: &str,
         confirm: Duration,
     ) -> Result<Configured, Refused> {
-        if self.trial.is_some() || confirm::is_awaited(&self.shared.state_dir) {
+        if self.trial.is_some() || commit_confirm::is_pending(&self.shared.state_dir) {
             return Err(Refused::Unconfirmed);
         }
         self.write_overdue();

@@ -18,7 +18,7 @@ use sqm_plan::settings::Settings;
 
 use super::autorate::Line;
 use super::keep::{Named, Outcome};
-use crate::cli::confirm;
+use crate::commit_confirm;
 use crate::configuration;
 use crate::rates::{self, Rates};
 
@@ -109,7 +109,7 @@ impl Shaper {
             // Whoever holds it is waited for by the next check.
             return Ok(());
         };
-        if confirm::is_awaited(&self.state_dir) {
+        if commit_confirm::is_pending(&self.state_dir) {
             // The next check sees to it.
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl Shaper {
         let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? else {
             return Ok(Outcome::Busy { asked });
         };
-        if !asked && confirm::is_awaited(&self.state_dir) {
+        if !asked && commit_confirm::is_pending(&self.state_dir) {
             return Ok(Outcome::Unconfirmed);
         }
         if asked {

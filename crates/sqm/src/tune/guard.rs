@@ -21,7 +21,6 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::state::Store;
 
 use crate::child::PROGRAM;
-use crate::cli::shape::failure;
 use crate::failure::Failure;
 
 /// The last word of a tune that ended well.
@@ -87,7 +86,7 @@ pub(crate) fn watch(state_dir: &Path) -> Result<ExitCode, Failure> {
     let lock = io::stdout().as_fd().try_clone_to_owned();
     let store = Store::with_lock(state_dir, lock.context("cannot take over the lock of the state")?);
     let mut socket = Socket::open().context("cannot open a netlink socket")?;
-    way_back.undo(&mut socket, &store).map_err(failure)?;
+    way_back.undo(&mut socket, &store)?;
     Err(Failure::Failed(anyhow!(
         "tune was ended in the midst of it; the shaping from before is back"
     )))

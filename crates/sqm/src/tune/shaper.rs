@@ -19,9 +19,7 @@ use sqm_plan::uci::Document;
 
 use super::framing::{Framing, rate};
 use super::guard::Guard;
-use crate::cli::config;
-use crate::cli::shape::failure;
-use crate::configuration;
+use crate::configuration::{self, load};
 use crate::failure::Failure;
 
 /// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
@@ -92,10 +90,10 @@ impl Lent {
 impl Shaper {
     /// The section of `interface`, or the only one, in a configuration.
     pub(crate) fn open(file: &Path, interface: Option<&str>, state_dir: &Path) -> Result<Self, Failure> {
-        let text = config::read(file)?;
+        let text = load::read(file)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket).map_err(failure)?;
-        let lines = config::parse(&text, file, &links)?.lines;
+        let links = observe::links(&mut socket)?;
+        let lines = load::parse(&text, file, &links)?.lines;
         let line = choose(&lines, interface, &file.display().to_string())?.clone();
         let document = Document::parse_bytes(&text).expect("it was read a moment ago");
         let mut sections = document.sections().into_iter();
@@ -107,7 +105,7 @@ impl Shaper {
             line: line.framing,
             header: stack::device(&links, &line.interface).header,
         };
-        let store = Store::open(state_dir).map_err(failure)?;
+        let store = Store::open(state_dir)?;
         Ok(Self {
             framing,
             socket,
@@ -140,7 +138,7 @@ impl Shaper {
                 return Err(Failure::Failed(anyhow!("option {option} cannot be set")));
             }
         }
-        let loaded = config::parse(document.to_string().as_bytes(), &self.file, &self.links)?;
+        let loaded = load::parse(document.to_string().as_bytes(), &self.file, &self.links)?;
         let line = choose(&loaded.lines, Some(&self.line.interface), "the configuration")?.clone();
         self.framing.line = line.framing;
         (self.document, self.line) = (document, line);
@@ -193,7 +191,7 @@ impl Shaper {
     }
 
     fn plan(&self, text: &str) -> Result<Plan, Failure> {
-        let plans = config::parse(text.as_bytes(), &self.file, &self.links)?.plans;
+        let plans = load::parse(text.as_bytes(), &self.file, &self.links)?.plans;
         let mut wanted = plans
             .into_iter()
             .filter(|plan| plan.interface == self.line.interface);
@@ -242,7 +240,7 @@ impl Shaper {
         let Some((before, guard)) = self.before.take() else {
             return Ok(());
         };
-        before.undo(&mut self.socket, &self.store).map_err(failure)?;
+        before.undo(&mut self.socket, &self.store)?;
         guard.dismiss();
         Ok(())
     }

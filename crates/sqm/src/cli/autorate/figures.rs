@@ -1,7 +1,7 @@
 //! The figures of the bench, for programs: the unit is the last word of each name.
 
 use serde::Serialize;
-use sqm_core::autorate::Direction;
+use sqm_autorate::Direction;
 use sqm_core::units::Nanos;
 use sqm_sim::autorate_bench::{Contender, Figures, Recovery, Trace};
 

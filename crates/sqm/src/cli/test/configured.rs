@@ -9,7 +9,7 @@ use sqm_measure::result::Direction;
 use sqm_measure::sweep::Configured;
 use sqm_plan::line::ConfiguredLine;
 
-use crate::cli::config;
+use crate::configuration::load;
 use crate::failure::Failure;
 
 /// Where the configuration is unless told.
@@ -25,7 +25,7 @@ pub(super) fn lines(named: Option<&PathBuf>) -> Result<Vec<ConfiguredLine>, Fail
         None if Path::new(USUAL).exists() => Path::new(USUAL),
         None => return Ok(Vec::new()),
     };
-    Ok(config::parse(&config::read(file)?, file, &config::links())?.lines)
+    Ok(load::parse(&load::read(file)?, file, &load::links())?.lines)
 }
 
 /// The line that a test from this address went over: the only one there is, or that of the address's device.

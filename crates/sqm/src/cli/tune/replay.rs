@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use sqm_core::autorate::cake_autorate::CakeAutorate;
-use sqm_core::autorate::record::{Beginning, Row, Why};
-use sqm_core::autorate::replay::{Played, Replay};
-use sqm_core::autorate::{Autorate, Both, Bounds, Choice, Controller, Decision, Direction, Probes, Sample};
+use sqm_autorate::cake_autorate::CakeAutorate;
+use sqm_autorate::record::{Beginning, Row, Why};
+use sqm_autorate::replay::{Played, Replay};
+use sqm_autorate::{Autorate, Both, Bounds, Choice, Controller, Decision, Direction, Probes, Sample};
 use sqm_core::units::{Instant, Nanos, Rate};
 use sqm_measure::autorate_log;
 use sqm_measure::chart::{Chart, Line, Panel};

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqm_core::autorate::{
-    Autorate, Both, Choice, Controller, Decision, Direction, Probes, Reason, Sample, Signal,
-};
+use sqm_autorate::{Autorate, Both, Choice, Controller, Decision, Direction, Probes, Reason, Sample, Signal};
 use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::kept::Kept;

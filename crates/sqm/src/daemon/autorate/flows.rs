@@ -11,7 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use sqm_core::autorate::{Sample, Signal};
+use sqm_autorate::{Sample, Signal};
 use sqm_core::frame::{Frame, LinkType};
 use sqm_core::packet::{Addresses, Packet, Tuple};
 use sqm_core::units::{Instant, Nanos};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sqm_core::autorate::{Both, Learned, memory};
+use sqm_autorate::{Both, Learned, memory};
 use sqm_core::units::{Instant, Nanos};
 
 /// It is written at most so often, and when the daemon ends.

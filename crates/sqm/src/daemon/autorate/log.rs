@@ -1,4 +1,4 @@
-//! Samples and decisions in a file, for whoever wants to draw them or to play them again ([`sqm_core::autorate::record`]).
+//! Samples and decisions in a file, for whoever wants to draw them or to play them again ([`sqm_autorate::record`]).
 //!
 //! The name of the file comes from whoever may change the configuration, so that it is the name of a file in one folder, and
 //! only a file that is a log is added to, or renamed.
@@ -10,8 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqm_core::autorate::record::{Beginning, HEAD, Origin, Row, Step};
-use sqm_core::autorate::{Both, Bounds, Decision, Direction, Learned, Probes, Sample};
+use sqm_autorate::record::{Beginning, HEAD, Origin, Row, Step};
+use sqm_autorate::{Both, Bounds, Decision, Direction, Learned, Probes, Sample};
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// A log of more bytes is put aside as FILE.old.
@@ -257,8 +257,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use sqm_core::autorate::replay::Replay;
-    use sqm_core::autorate::{Autorate, Controller, Signal};
+    use sqm_autorate::replay::Replay;
+    use sqm_autorate::{Autorate, Controller, Signal};
     use sqm_core::units::Bytes;
     use sqm_measure::autorate_log;
 

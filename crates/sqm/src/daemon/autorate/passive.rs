@@ -1,6 +1,6 @@
 //! Looks at the user's own connections while there is traffic, and reflectors do not tell the directions apart.
 
-use sqm_core::autorate::{Both, Sample};
+use sqm_autorate::{Both, Sample};
 use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::flows::Flows;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rustix::event::{PollFd, Timespec, poll};
-use sqm_core::autorate::{Sample, Signal};
+use sqm_autorate::{Sample, Signal};
 use sqm_core::units::{Instant, Nanos};
 use sqm_plan::settings::Reflector;
 

@@ -13,7 +13,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, bind, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
-use sqm_core::autorate::Both;
+use sqm_autorate::Both;
 use sqm_core::units::{Instant, Rate};
 
 use super::flows::Segment;

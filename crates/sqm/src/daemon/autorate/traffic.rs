@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use sqm_core::autorate::{Both, Direction, Sample, Signal};
+use sqm_autorate::{Both, Direction, Sample, Signal};
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
