@@ -77,8 +77,11 @@ impl Lock {
             file => (file?, false),
         };
         let fail = Error::system;
-        let mode = fstat(&file).map_err(fail(&place.path, "look at"))?.st_mode;
-        if mode & 0o077 != 0 && !is_read_only {
+        let found = fstat(&file).map_err(fail(&place.path, "look at"))?;
+        // A file that has another name, too, may be anything: its mode is its owner's affair.
+        let is_link = std::fs::symlink_metadata(&place.path).is_ok_and(|entry| entry.is_symlink());
+        let is_only_lock = found.st_nlink == 1 && !is_link;
+        if found.st_mode & 0o077 != 0 && is_only_lock && !is_read_only {
             fchmod(&file, Mode::from_raw_mode(PRIVATE)).map_err(fail(&place.path, "make private"))?;
         }
         let Some(patience) = patience else {
@@ -128,5 +131,26 @@ mod tests {
         assert!(matches!(error, Error::Locked { .. }));
         drop(lock);
         assert!(Lock::take(&path, None).is_ok());
+    }
+
+    #[test]
+    fn a_file_with_another_name_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, "theirs").unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink(&other, folder.path().join("link")).unwrap();
+        for name in ["link", "hard"] {
+            if name == "hard" {
+                fs::hard_link(&other, folder.path().join(name)).unwrap();
+            }
+            drop(Lock::try_take(&folder.path().join(name)).unwrap());
+            assert_eq!(
+                fs::metadata(&other).unwrap().permissions().mode() & 0o777,
+                0o644,
+                "{name}"
+            );
+            assert_eq!(fs::read(&other).unwrap(), b"theirs");
+        }
     }
 }

@@ -322,9 +322,9 @@ impl Daemon {
                 Action::Check {
                     interface,
                     shaped,
-                    asked,
+                    request,
                 } => {
-                    let outcome = self.shaper.check(&interface, shaped, asked);
+                    let outcome = self.shaper.check(&interface, shaped, request);
                     for note in self.shaper.take_notes() {
                         self.say("state", Some(&interface), note);
                     }

@@ -5,6 +5,7 @@
 
 #[macro_use]
 mod output;
+mod applied;
 mod child;
 mod cli;
 mod commit_confirm;

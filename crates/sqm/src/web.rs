@@ -47,7 +47,7 @@ use connector::Connector;
 use guest::Rooms;
 use history::History;
 use live::Watch;
-use password::Password;
+use password::{Checker, Password};
 use runs::Runs;
 use session::Sessions;
 use status::Memory;
@@ -78,6 +78,7 @@ const OTHER_DESCRIPTORS: usize = 100;
 struct Site {
     hosts: Hosts,
     password: Password,
+    checker: Checker,
     sessions: Sessions,
     audit: Audit,
     daemon: Daemon,
@@ -123,6 +124,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let site = Arc::new(Site {
         hosts: Hosts::new(options.names),
         password,
+        checker: Checker::start().context("cannot start a thread")?,
         sessions: Sessions::new()?,
         audit: Audit::at(dir),
         daemon: Daemon::at(socket, connector),

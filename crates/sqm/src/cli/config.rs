@@ -25,7 +25,17 @@ pub(super) struct Which {
 impl Which {
     /// The plans asked for. All errors of the file go to standard error, and so do warnings.
     pub(super) fn plans(&self, links: &[Link]) -> Result<Vec<Plan>, Failure> {
-        let loaded = parse(&read(&self.config)?, &self.config, links)?;
+        self.plans_of(&self.text()?, links)
+    }
+
+    /// The file's text.
+    pub(super) fn text(&self) -> Result<Vec<u8>, Failure> {
+        read(&self.config)
+    }
+
+    /// The same plans of a text that was read before.
+    pub(super) fn plans_of(&self, text: &[u8], links: &[Link]) -> Result<Vec<Plan>, Failure> {
+        let loaded = parse(text, &self.config, links)?;
         loaded
             .warnings
             .iter()

@@ -16,6 +16,7 @@ use sqm_plan::plan::Plan;
 
 use super::config::Which;
 use super::confirm::Trial;
+use crate::applied;
 use crate::daemon::{self, client};
 use crate::failure::Failure;
 use crate::queues::InterfaceStatus;
@@ -129,7 +130,8 @@ impl Start {
     fn apply(&self, command: &str, stops_others: bool) -> Result<Vec<Outcome>, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
-        let plans = self.which.plans(&links)?;
+        let text = self.which.text()?;
+        let plans = self.which.plans_of(&text, &links)?;
         for plan in &plans {
             observe::find(&links, &plan.interface)?;
         }
@@ -172,6 +174,9 @@ impl Start {
                     "not confirmed within {seconds} s: everything is as it was before"
                 )));
             }
+        }
+        if let Err(error) = applied::leave(&store, &self.state.state_dir, &self.which.config, &text) {
+            errln!("warning: a running daemon cannot be told what is in force now: {error}");
         }
         let mut outcomes: Vec<Outcome> = plans
             .iter()

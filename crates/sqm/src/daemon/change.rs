@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use sqm_files::Error;
 
-use super::keep::{self, Event};
+use super::keep::{self, Event, Named};
 use super::shape::Configuration;
 use super::shared::{Configured, File, Refused, Unconfirmed};
 use super::trial::{self, Overdue, Trial};
@@ -24,15 +24,15 @@ impl Daemon {
         if let Some(overdue) = self.overdue.as_ref().filter(|overdue| overdue.is_in_file()) {
             return Err(vec![overdue.told()]);
         }
-        self.read_anew()
+        self.read_anew(Event::Configured)
     }
 
-    fn read_anew(&mut self) -> Result<(), Vec<String>> {
+    fn read_anew(&mut self, event: impl FnOnce(Vec<Named>) -> Event) -> Result<(), Vec<String>> {
         match self.shaper.load() {
             Ok(named) => {
                 self.errors.clear();
                 self.tell_configuration();
-                self.keeper.on(Event::Configured(named), monotonic());
+                self.keeper.on(event(named), monotonic());
                 // Sections that are new have not heard of their devices.
                 let _ = self.see_devices();
                 Ok(())
@@ -102,7 +102,9 @@ impl Daemon {
         let revision = revision::of(text.as_bytes());
         let until = monotonic() + nanos(confirm);
         let in_force = self.shaper.configuration.clone();
-        let trial = Trial::begin(&file, before, in_force, revision.clone(), until).map_err(Refused::of)?;
+        let mut trial =
+            Trial::begin(&file, before, in_force, revision.clone(), until).map_err(Refused::of)?;
+        trial.stopped = self.stopped();
         let outcome = match configuration::replace(&file, found.as_deref(), text.as_bytes()) {
             Err(Error::Changed { .. }) => return Err(self.conflict(&trial)),
             written => written.map_err(|error| vec![error.to_string()]),
@@ -145,6 +147,13 @@ impl Daemon {
             Ok(now) => Refused::Conflict(revision::of(&now.unwrap_or_default())),
             Err(error) => Refused::Failed(vec![error.to_string()]),
         }
+    }
+
+    /// The interfaces that are stopped by hand.
+    fn stopped(&self) -> Vec<String> {
+        let stopped = |section: &&keep::Section| section.state == keep::State::Stopped;
+        let sections = self.keeper.sections().iter().filter(stopped);
+        sections.map(|section| section.interface.clone()).collect()
     }
 
     /// The interfaces that cannot be shaped, with the reason.
@@ -190,15 +199,15 @@ impl Daemon {
     pub(super) fn revert(&mut self, why: &str) -> Result<Configured, Refused> {
         if let Some(trial) = self.trial.take() {
             match trial.undo() {
-                Ok(is_undone) => self.put_back(why, trial.in_force, is_undone)?,
+                Ok(is_undone) => self.put_back(why, trial, is_undone)?,
                 Err(error) => {
                     let text = format!(
                         "{why}, but for the file, which could not be put back and is tried again: {error}"
                     );
                     self.say("configuration", None, text);
-                    let in_force = trial.in_force.clone();
+                    let (in_force, stopped) = (trial.in_force.clone(), trial.stopped.clone());
                     self.overdue = Some(Overdue::new(trial, error.to_string(), monotonic()));
-                    self.take_up(in_force).map_err(Refused::Failed)?;
+                    self.take_up(in_force, stopped).map_err(Refused::Failed)?;
                     self.work();
                 }
             }
@@ -215,23 +224,26 @@ impl Daemon {
     }
 
     /// The file is as it is to be: so are the queues.
-    fn put_back(&mut self, why: &str, in_force: Configuration, is_undone: bool) -> Result<(), Refused> {
+    fn put_back(&mut self, why: &str, trial: Trial, is_undone: bool) -> Result<(), Refused> {
         let text = match is_undone {
             true => why.to_owned(),
             false => format!("{why}; but somebody has written the file since, and that stays"),
         };
         self.say("configuration", None, text);
         // A file that was wrong before is wrong again; what was in force before is in force again.
-        if self.read_anew().is_err() {
-            self.take_up(in_force).map_err(Refused::Failed)?;
+        let stopped = trial.stopped.clone();
+        let rolled_back = |named| Event::RolledBack { named, stopped };
+        if self.read_anew(rolled_back).is_err() {
+            self.take_up(trial.in_force, trial.stopped)
+                .map_err(Refused::Failed)?;
         }
         self.work();
         Ok(())
     }
 
-    fn take_up(&mut self, in_force: Configuration) -> Result<(), Vec<String>> {
+    fn take_up(&mut self, in_force: Configuration, stopped: Vec<String>) -> Result<(), Vec<String>> {
         let named = self.shaper.take_up(in_force)?;
-        self.keeper.on(Event::Configured(named), monotonic());
+        self.keeper.on(Event::RolledBack { named, stopped }, monotonic());
         let _ = self.see_devices();
         Ok(())
     }
@@ -245,7 +257,7 @@ impl Daemon {
             Ok(is_undone) => {
                 let why = "the file is as it was before the change that nobody confirmed";
                 // It says itself what goes wrong.
-                let _ = self.put_back(why, overdue.trial.in_force, is_undone);
+                let _ = self.put_back(why, overdue.trial, is_undone);
             }
             Err(error) => self.overdue = Some(overdue.failed(error.to_string(), monotonic())),
         }

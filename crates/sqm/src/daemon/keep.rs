@@ -31,6 +31,9 @@ pub(super) const CONFIRMATION: Nanos = Nanos::from_millis(500);
 pub(super) enum Event {
     /// The configuration shapes these interfaces, and no others.
     Configured(Vec<Named>),
+    /// A changed configuration was rolled back: this one shapes these interfaces, but for those that are stopped by hand now, or
+    /// were when it was changed.
+    RolledBack { named: Vec<Named>, stopped: Vec<String> },
     /// A device is there, perhaps changed.
     Device {
         index: u32,
@@ -87,19 +90,32 @@ pub(super) enum Outcome {
     Stopped,
     /// Somebody tries a change and has not confirmed it.
     Unconfirmed,
-    /// Another program is at work on the queues; `asked` as in [`Action::Check`].
-    Busy { asked: bool },
+    /// Another program is at work on the queues; the request of [`Action::Check`] is still to be carried out.
+    Busy { request: Request },
+}
+
+/// Why an interface is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Request {
+    /// It or its queues may have changed, or it is time.
+    #[default]
+    Look,
+    /// The daemon wants another configuration than before, which does not concern what was stopped by hand.
+    RollBack,
+    /// Somebody wants it shaped, even if it was stopped by hand.
+    Shape,
+    /// It is to be stopped, as it had been by hand.
+    Stop,
 }
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Look at an interface, and repair it. `shaped` is the number of the device that was shaped last; `asked` says that
-    /// somebody wants it shaped even if it was stopped by hand.
+    /// Look at an interface, and repair it. `shaped` is the number of the device that was shaped last.
     Check {
         interface: String,
         shaped: Option<u32>,
-        asked: bool,
+        request: Request,
     },
     /// Stop shaping an interface that is configured no more.
     Release(String),
@@ -168,7 +184,7 @@ pub(super) struct Section {
     due: Option<Instant>,
     /// Of the burst of news that made it due.
     first_news: Option<Instant>,
-    asked: bool,
+    request: Request,
     failures: u32,
     /// When others' changes were undone.
     repairs: VecDeque<Instant>,
@@ -193,7 +209,17 @@ impl Keeper {
         match event {
             Event::Configured(named) => {
                 self.configure(named, now);
-                self.each(|section| section.ask(now));
+                self.each(|section| section.ask(Request::Shape, now));
+            }
+            Event::RolledBack { named, stopped } => {
+                self.configure(named, now);
+                self.each(|section| {
+                    let request = match stopped.contains(&section.interface) {
+                        true => Request::Stop,
+                        false => Request::RollBack,
+                    };
+                    section.ask(request, now);
+                });
             }
             Event::Adopted(named) => self.configure(named, now),
             Event::Rates(interface) => self.each(|section| {
@@ -230,7 +256,7 @@ impl Keeper {
             Event::Firewall | Event::Lost => self.each(|section| section.news(now)),
             Event::Asked(interface) => self.each(|section| {
                 if interface == section.interface {
-                    section.ask(now);
+                    section.ask(Request::Shape, now);
                 }
             }),
             Event::Checked(interface, outcome) => {
@@ -255,7 +281,7 @@ impl Keeper {
         Some(Action::Check {
             interface: section.interface.clone(),
             shaped: section.shaped,
-            asked: std::mem::take(&mut section.asked),
+            request: std::mem::take(&mut section.request),
         })
     }
 
@@ -287,7 +313,7 @@ impl Keeper {
                 },
                 None => {
                     let mut section = Section::new(interface, ifb, now);
-                    section.ask(now);
+                    section.ask(Request::Shape, now);
                     section
                 }
             });
@@ -318,7 +344,7 @@ impl Section {
             shaped: None,
             due: None,
             first_news: None,
-            asked: false,
+            request: Request::Look,
             failures: 0,
             repairs: VecDeque::new(),
             applied: 0,
@@ -399,9 +425,9 @@ impl Section {
         }
     }
 
-    fn ask(&mut self, now: Instant) {
+    fn ask(&mut self, request: Request, now: Instant) {
         self.fresh();
-        self.asked = true;
+        self.request = request;
         self.first_news = None;
         self.due = Some(now);
     }
@@ -460,9 +486,12 @@ impl Section {
                 self.enter(State::Unconfirmed, Some(why), now);
             }
             // It is not waited for: who feeds a watchdog must not hang on somebody's search for rates.
-            Outcome::Busy { asked } => {
+            Outcome::Busy { request } => {
                 due = now + CONFIRMATION;
-                self.asked |= asked;
+                // A later request counts.
+                if self.request == Request::Look {
+                    self.request = request;
+                }
                 let why =
                     "another program of sqm is changing the queues; they are looked at when it has ended"
                         .to_owned();

@@ -17,7 +17,8 @@ use sqm_plan::recipes::{self, Device};
 use sqm_plan::settings::Settings;
 
 use super::autorate::Line;
-use super::keep::{Named, Outcome};
+use super::keep::{Named, Outcome, Request};
+use crate::applied;
 use crate::commit_confirm;
 use crate::configuration;
 use crate::rates::{self, Rates};
@@ -58,6 +59,8 @@ pub(super) struct Shaper {
     recorded: BTreeSet<String>,
     /// Interfaces whose rates we have changed since they were looked at last.
     changed: BTreeSet<String>,
+    /// The text that a command has brought into force since this program applied its own.
+    applied: Option<Vec<u8>>,
     /// What a file shapes that somebody else has brought into force since the last call of [`Shaper::take_adopted`].
     adopted: Option<Vec<Named>>,
 }
@@ -83,6 +86,7 @@ impl Shaper {
             in_force: BTreeMap::new(),
             recorded: BTreeSet::new(),
             changed: BTreeSet::new(),
+            applied: None,
             adopted: None,
         })
     }
@@ -179,6 +183,7 @@ impl Shaper {
         let loaded = self.read(&text, &links)?;
         let named = loaded.plans.iter().map(Named::of).collect();
         self.configuration = Configuration::of(text, loaded);
+        self.applied = None;
         Ok(named)
     }
 
@@ -214,8 +219,8 @@ impl Shaper {
     }
 
     /// Looks at an interface, and repairs it. `shaped` is the number of the device that was shaped last.
-    pub(super) fn check(&mut self, interface: &str, shaped: Option<u32>, asked: bool) -> Outcome {
-        match self.try_check(interface, shaped, asked) {
+    pub(super) fn check(&mut self, interface: &str, shaped: Option<u32>, request: Request) -> Outcome {
+        match self.try_check(interface, shaped, request) {
             Ok(outcome) => outcome,
             // It may have gone while it was being looked at.
             Err(error) => match self.links() {
@@ -225,19 +230,34 @@ impl Shaper {
         }
     }
 
-    fn try_check(&mut self, interface: &str, shaped: Option<u32>, asked: bool) -> Result<Outcome, String> {
+    fn try_check(
+        &mut self,
+        interface: &str,
+        shaped: Option<u32>,
+        request: Request,
+    ) -> Result<Outcome, String> {
         self.in_force.remove(interface);
         // Nobody else changes anything from here on.
         let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? else {
-            return Ok(Outcome::Busy { asked });
+            return Ok(Outcome::Busy { request });
         };
-        if !asked && commit_confirm::is_pending(&self.state_dir) {
+        if request == Request::Look && commit_confirm::is_pending(&self.state_dir) {
             return Ok(Outcome::Unconfirmed);
         }
-        if asked {
-            self.recorded.remove(interface);
+        let applied = applied::take(&store, &self.state_dir, &self.file);
+        self.applied = applied.or_else(|| self.applied.take());
+        match request {
+            Request::Shape => {
+                self.recorded.remove(interface);
+            }
+            Request::Stop => {
+                apply::stop(&mut self.socket, &store, interface).map_err(text)?;
+                // As if somebody had taken the record away.
+                self.recorded.insert(interface.to_owned());
+            }
+            Request::Look | Request::RollBack => {}
         }
-        let outcome = self.check_with(&store, interface, shaped, asked);
+        let outcome = self.check_with(&store, interface, shaped, request);
         if store.has(interface) {
             self.recorded.insert(interface.to_owned());
         }
@@ -249,7 +269,7 @@ impl Shaper {
         store: &Store,
         interface: &str,
         shaped: Option<u32>,
-        asked: bool,
+        request: Request,
     ) -> Result<Outcome, String> {
         // A device that is made again under this name changes nothing about that.
         let is_stopped = self.recorded.contains(interface) && !store.has(interface);
@@ -274,7 +294,7 @@ impl Shaper {
             self.remember(plan)?;
             return Ok(Outcome::AsPlanned { index });
         }
-        if !asked && shaped == Some(index) && !is_lost {
+        if request == Request::Look && shaped == Some(index) && !is_lost {
             if self.adopts_file(interface, &links) {
                 return Ok(Outcome::AsPlanned { index });
             }
@@ -285,7 +305,8 @@ impl Shaper {
         }
         let started = apply::start_from(&mut self.socket, store, &plan, observed).map_err(text)?;
         self.remember(plan)?;
-        let own = self.changed.remove(interface) || asked;
+        self.applied = None;
+        let own = self.changed.remove(interface) || request != Request::Look;
         if started.changes.is_empty() {
             return Ok(Outcome::AsPlanned { index });
         }
@@ -338,11 +359,21 @@ impl Shaper {
         })
     }
 
-    /// Takes the file over if it has changed, is right, and is `in_force`.
-    fn adopt(&mut self, links: &[Link], in_force: impl FnOnce(&mut Self, &Loaded) -> bool) -> bool {
-        let Ok(text) = self.read_file() else {
-            return false;
-        };
+    /// Takes over what a command has applied, or else the file, if that is another text, is right, and is `in_force`.
+    fn adopt(&mut self, links: &[Link], in_force: impl Fn(&mut Self, &Loaded) -> bool) -> bool {
+        let texts = [self.applied.clone(), self.read_file().ok()];
+        texts
+            .into_iter()
+            .flatten()
+            .any(|text| self.adopt_text(text, links, &in_force))
+    }
+
+    fn adopt_text(
+        &mut self,
+        text: Vec<u8>,
+        links: &[Link],
+        in_force: impl Fn(&mut Self, &Loaded) -> bool,
+    ) -> bool {
         if text == self.configuration.text {
             return false;
         }
@@ -357,6 +388,7 @@ impl Shaper {
         };
         self.adopted = Some(loaded.plans.iter().map(Named::of).collect());
         self.configuration = Configuration::of(text, loaded);
+        self.applied = None;
         true
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Trial {
     pub(super) in_force: Configuration,
     /// What was in the file.
     pub(super) text: Vec<u8>,
+    /// Interfaces that were stopped by hand. Only this daemon knows of them.
+    pub(super) stopped: Vec<String>,
 }
 
 /// A trial that has ended while the file could not be put back.
@@ -77,6 +79,7 @@ impl Trial {
             until,
             in_force,
             text,
+            stopped: Vec::new(),
         })
     }
 
@@ -116,7 +119,11 @@ impl Overdue {
     pub(super) fn new(trial: Trial, why: String, now: Instant) -> Self {
         Self {
             is_tried: trial.is_in_file(),
-            trial,
+            // The queues are rolled back now. Who starts an interface after that means it.
+            trial: Trial {
+                stopped: Vec::new(),
+                ..trial
+            },
             why,
             due: now + RETRY,
             pause: RETRY,
@@ -222,6 +229,7 @@ fn read(config: &Path) -> anyhow::Result<Option<Trial>> {
         until: Instant(0),
         in_force: Configuration::default(),
         text: kept,
+        stopped: Vec::new(),
     }))
 }
 

@@ -1,13 +1,16 @@
 //! The password: argon2id (RFC 9106), in a file that only its owner reads.
 
 use std::fs;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 
 use anyhow::{Context, anyhow};
-use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, Salt};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::password_hash::{Output, PasswordHash, PasswordHasher, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use sqm_files::Fresh;
+use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 
@@ -49,9 +52,64 @@ impl Password {
     }
 }
 
-/// Whether this is the password; takes as long either way, and much memory for a moment.
-pub(super) fn is_right(hash: &str, password: &str) -> bool {
-    PasswordHash::new(hash).is_ok_and(|hash| argon2().verify_password(password.as_bytes(), &hash).is_ok())
+/// Checks passwords one after another in a thread of its own, and in the same memory: what is freed, the allocator keeps for a
+/// while, several times the [`MEMORY_KIB`] of a check.
+pub(super) struct Checker(Sender<Check>);
+
+struct Check {
+    hash: String,
+    password: String,
+    answer: oneshot::Sender<bool>,
+}
+
+impl Checker {
+    pub(super) fn start() -> io::Result<Self> {
+        let (sender, checks) = channel::<Check>();
+        thread::Builder::new()
+            .name("password".to_owned())
+            .spawn(move || {
+                let mut memory = Vec::new();
+                for check in checks {
+                    // Whoever has left needs no answer.
+                    if !check.answer.is_closed() {
+                        let is_right = is_right(&check.hash, &check.password, &mut memory);
+                        let _ = check.answer.send(is_right);
+                    }
+                }
+            })?;
+        Ok(Self(sender))
+    }
+
+    /// Whether this is the password.
+    pub(super) async fn is_right(&self, hash: String, password: String) -> bool {
+        let (answer, answered) = oneshot::channel();
+        let check = Check {
+            hash,
+            password,
+            answer,
+        };
+        self.0.send(check).is_ok() && answered.await.unwrap_or(false)
+    }
+}
+
+/// Takes as long either way.
+fn is_right(hash: &str, password: &str, memory: &mut Vec<Block>) -> bool {
+    let compare = |hash: PasswordHash<'_>| {
+        let (salt, expected) = (hash.salt?, hash.hash?);
+        let mut bytes = [0; Salt::MAX_LENGTH];
+        let salt = salt.decode_b64(&mut bytes).ok()?;
+        let params = Params::try_from(&hash).ok()?;
+        memory.resize(params.block_count(), Block::default());
+        let algorithm = Algorithm::try_from(hash.algorithm).ok()?;
+        let version = Version::try_from(hash.version?).ok()?;
+        let found = Output::init_with(expected.len(), |found| {
+            let argon2 = Argon2::new(algorithm, version, params);
+            Ok(argon2.hash_password_into_with_memory(password.as_bytes(), salt, found, memory)?)
+        });
+        // `Output` compares in constant time.
+        Some(found.ok()? == expected)
+    };
+    PasswordHash::new(hash).ok().and_then(compare).unwrap_or(false)
 }
 
 /// Reads one from the terminal, without showing it, or from standard input, and keeps it.
@@ -158,12 +216,13 @@ mod tests {
     fn a_hash_knows_its_password_and_no_other() {
         let hash = hash("correct horse").unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=12288,t=3,p=1$"), "{hash}");
-        assert!(is_right(&hash, "correct horse"));
+        let mut memory = Vec::new();
+        assert!(is_right(&hash, "correct horse", &mut memory));
         for wrong in ["correct horse ", "", "Correct horse"] {
-            assert!(!is_right(&hash, wrong), "{wrong}");
+            assert!(!is_right(&hash, wrong, &mut memory), "{wrong}");
         }
         assert_ne!(hash, super::hash("correct horse").unwrap());
-        assert!(!is_right("", ""));
+        assert!(!is_right("", "", &mut memory));
     }
 
     #[test]

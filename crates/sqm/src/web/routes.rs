@@ -20,9 +20,7 @@ use super::network::Network;
 use super::problem::{Handled, Problem};
 use super::query::Query;
 use super::runs::is_id;
-use super::{
-    Site, assets, compare, config, describe, diagnose, guard, live, password, runs, session, status, tune,
-};
+use super::{Site, assets, compare, config, describe, diagnose, guard, live, runs, session, status, tune};
 use crate::http::{self, Answer, json, whole};
 
 /// Of a request's body, bytes: a configuration of the largest size in JSON.
@@ -33,9 +31,7 @@ const TOKEN: HeaderName = HeaderName::from_static("x-sqm-token");
 const API: &str = "/api/v1/";
 const DESCRIPTION: &str = include_str!("../../../../docs/openapi.yaml");
 
-/// A password is checked one at a time: each takes memory.
-static CHECKING: Semaphore = Semaphore::const_new(1);
-/// So are children that read results, and those of the daemon.
+/// Children that read results, and those of the daemon.
 static WORKING: Semaphore = Semaphore::const_new(2);
 /// One of them at most is for somebody who may change nothing, and a few wait for it.
 static VISITOR_WORKING: Semaphore = Semaphore::const_new(1);
@@ -323,11 +319,7 @@ async fn log_in(site: &Arc<Site>, caller: &Caller, LogIn { password }: LogIn) ->
     if !wait.is_zero() {
         return Err(Problem::locked(wait.as_secs() + 1));
     }
-    let place = CHECKING.acquire().await;
-    let known = hash.clone();
-    let is_right = tokio::task::spawn_blocking(move || password::is_right(&known, &password)).await;
-    drop(place);
-    if !is_right.unwrap_or(false) {
+    if !site.checker.is_right(hash.clone(), password).await {
         return Err(Problem::wrong_password());
     }
     site.sessions.right(caller.from.ip());

@@ -412,6 +412,84 @@ fn what_is_stopped_by_hand_stays_so_until_somebody_asks() {
     );
 }
 
+/// What scripts below ask the daemon itself: `put TEXT SECONDS` changes its configuration, `api METHOD PATH` asks anything.
+const ASK: &str = r#"
+api() {
+    python3 - "$1" "$2" "$3" <<'PYTHON'
+import json, socket, sys
+method, path, body = sys.argv[1:]
+s = socket.socket(socket.AF_UNIX); s.connect("/run/sqm/api.sock")
+s.sendall(f"{method} /v1{path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+answer = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+print(answer.split("\r\n\r\n", 1)[1])
+PYTHON
+}
+put() {
+    revision=$(api GET /configuration "" | python3 -c 'import json, sys; print(json.load(sys.stdin)["revision"])')
+    api PUT /configuration "$(python3 -c 'import json, sys; print(json.dumps({"text": open(sys.argv[1]).read(), "revision": sys.argv[2], "confirm_seconds": int(sys.argv[3])}))' $1 $revision $2)" >/tmp/put
+    grep -q '"revision"' /tmp/put || { echo "put $1: $(cat /tmp/put)"; }
+}
+is_stopped() {
+    tc qdisc show dev $2 | grep cake && echo "$1: $2 is shaped"
+    sqm status --daemon | grep -q "^$2: stopped" || { echo "$1: the status does not say so"; sqm status --daemon; }
+}
+holds() { tc qdisc show dev $2 root | grep -q "bandwidth $3 " || { echo "$1: $2 holds $(tc qdisc show dev $2 root)"; } }
+counts() { sqm status --daemon | grep -q "^$2: shaped.*repaired: $3" || { echo "$1:"; sqm status --daemon; }; }
+sections() { for device in d0 d1; do sed "s/'d0'/'$device'/; s/4400/$1/" /tmp/one; done; }
+"#;
+
+/// A change of the configuration that is rolled back lifts no stop by hand, whether it came before the change or after.
+#[test]
+fn a_change_that_is_rolled_back_leaves_stopped_what_was_stopped() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        &format!(
+            "{ASK}
+             cp sqm one; sections 4400 >sqm; sections 5000 >other
+             make_device d0; make_device d1; start_daemon; within_a_second 'start'
+             put other 10; holds 'tried' d0 5Mbit; sqm stop d0 >/dev/null; sleep 12
+             is_stopped 'stopped while a change waited' d0; holds 'rolled back' d1 4400Kbit
+             put other 10; holds 'a change shapes it' d0 5Mbit; sleep 12
+             is_stopped 'stopped before a change' d0; holds 'rolled back again' d1 4400Kbit
+             put other 10; api POST /configuration/revert '' >/dev/null; sleep 1
+             is_stopped 'reverted' d0; holds 'reverted' d1 4400Kbit
+             # The file cannot be put back at once.
+             put other 10; mount --bind /tmp/other sqm; sleep 12; is_stopped 'in the kernel alone' d0
+             sqm start --config /tmp/one d0 >/dev/null; sleep 1; holds 'started since' d0 4400Kbit
+             sqm stop d0 >/dev/null; umount sqm; sleep 70; is_stopped 'the file is back' d0
+             put other 0; sleep 1; holds 'kept' d0 5Mbit; holds 'kept' d1 5Mbit
+             kill -TERM $daemon; wait $daemon; true"
+        ),
+    );
+}
+
+/// `sqm reload` counts although the file is another one again before the daemon has looked.
+#[test]
+fn what_a_reload_has_applied_stays_whatever_becomes_of_the_file() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        &format!(
+            "{ASK}
+             cp sqm one; sections 4400 >sqm
+             make_device d0; make_device d1; start_daemon; within_a_second 'start'
+             for rate in 4500 4600 4700 4800; do
+                 sections $rate >new; mv new sqm; sqm reload --config /tmp/sqm >/dev/null
+                 sections 9000 >new; mv new sqm
+             done
+             holds 'reloaded' d0 4800Kbit; sleep 1; holds 'after a second' d0 4800Kbit; holds 'after a second' d1 4800Kbit
+             sleep 31; holds 'after half a minute' d0 4800Kbit; counts 'half a minute' d0 0; counts 'half a minute' d1 0
+             # What another program does is undone to what was reloaded.
+             tc qdisc del dev d0 root; sleep 1; holds 'repaired' d0 4800Kbit; counts 'repaired' d0 1
+             # Another file is not the daemon's, and what it had applied is no reason to take another program's queues over.
+             sections 4900 >foreign; sqm start --config /tmp/foreign >/dev/null; sleep 1; holds 'foreign' d0 4800Kbit
+             kill -HUP $daemon; sleep 1; holds 'HUP' d0 9Mbit
+             kill -TERM $daemon; wait $daemon; [ -e /run/sqm/applied ] && echo 'something is left'; true"
+        ),
+    );
+}
+
 /// Shapes so many of these dummies, and expects nothing to be left when the daemon has been ended.
 fn all_are_released(shaped: usize, devices: usize) {
     let home = boot();

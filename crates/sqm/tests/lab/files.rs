@@ -136,6 +136,34 @@ fn nothing_to_say(home: &Home, script: &str) {
     assert!(said.is_empty(), "{said}\n{log}");
 }
 
+/// What `sqm reload` leaves for the daemon.
+#[test]
+fn a_reload_shapes_whatever_stands_where_it_leaves_what_it_has_applied() {
+    nothing_to_say(
+        &boot(),
+        r#"make_device; make_disks; start_daemon; within 10 shaped_at 4400Kbit || say "not shaped"
+           reload() {
+               sed -i "s/option upload .*/option upload '$1'/" $config
+               timeout 20 sqm reload --config $config --state-dir $disk/run/d >said 2>&1; code=$?
+           }
+           rate=4400
+           for state in full read_only gone fifo folder dangling; do
+               cell="applied, $state"
+               state $state $disk/run/d/applied; rate=$((rate + 10)); reload $rate; sleep 2
+               # A reload that fails has changed nothing.
+               case $code in 0) holds=$rate ;; 1) holds=$((rate - 10)) ;; *) holds=none ;; esac
+               shaped_at ${holds}Kbit ||
+                   say "code $code, $(cat said), $(tc qdisc show dev d0 root)"
+               [ -e /tmp/target ] && say "the link was followed"
+               state_ends $state $disk/run/d/applied; rate=$((rate + 10)); reload $rate
+               [ $code = 0 ] || say "afterwards: code $code, $(cat said)"
+               sleep 2; shaped_at ${rate}Kbit || say "afterwards: $(tc qdisc show dev d0 root)"
+               within 70 in_status '"health":"ok"' || say "$(ask GET '/status?queues=no')"
+           done
+           stop_daemon"#,
+    );
+}
+
 #[test]
 fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_does() {
     let home = boot();

@@ -76,24 +76,24 @@ fn wan0() -> Named {
     }
 }
 
-fn check(shaped: Option<u32>, asked: bool) -> Action {
+fn check(shaped: Option<u32>, request: Request) -> Action {
     Action::Check {
         interface: "wan0".to_owned(),
         shaped,
-        asked,
+        request,
     }
 }
 
 #[test]
 fn a_configured_interface_is_looked_at_at_once() {
     let mut bench = Bench::new();
-    assert_eq!(bench.wait(), (Nanos(0), check(None, true)));
+    assert_eq!(bench.wait(), (Nanos(0), check(None, Request::Shape)));
     bench.ends(Outcome::Absent(None));
     assert_eq!(bench.state(), State::Waiting);
     assert!(bench.section().why.as_deref().unwrap().contains("wan0"));
     // It arrives late.
     bench.device(7, "wan0", 1500);
-    assert_eq!(bench.wait(), (SETTLE, check(None, false)));
+    assert_eq!(bench.wait(), (SETTLE, check(None, Request::Look)));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_burst_of_news_is_one_check_and_a_storm_does_not_delay_it_for_ever() {
     for _ in 0..50 {
         bench.on(Event::Queues(7));
     }
-    assert_eq!(bench.wait(), (SETTLE, check(Some(7), false)));
+    assert_eq!(bench.wait(), (SETTLE, check(Some(7), Request::Look)));
     assert_eq!(bench.keeper.next(bench.now), None);
 }
 
@@ -159,7 +159,7 @@ fn everything_about_a_device_makes_it_due() {
             "firewall" => bench.on(Event::Firewall),
             _ => bench.on(Event::Lost),
         }
-        assert_eq!(bench.wait(), (SETTLE, check(Some(7), false)), "{event}");
+        assert_eq!(bench.wait(), (SETTLE, check(Some(7), Request::Look)), "{event}");
     }
 }
 
@@ -211,7 +211,7 @@ fn another_program_is_repaired_after_and_given_way_to_when_it_insists() {
     }
     assert_eq!(bench.state(), State::Contested);
     bench.on(Event::Asked("wan0".to_owned()));
-    assert_eq!(bench.wait(), (Nanos(0), check(Some(7), true)));
+    assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Shape)));
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn without_news_everything_is_looked_at_now_and_then() {
     let mut bench = Bench::new();
     bench.shaped(7);
     for _ in 0..3 {
-        assert_eq!(bench.wait(), (LOOK, check(Some(7), false)));
+        assert_eq!(bench.wait(), (LOOK, check(Some(7), Request::Look)));
         bench.ends(Outcome::AsPlanned { index: 7 });
     }
     bench.wait();
@@ -307,7 +307,14 @@ fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
         }
         let (waited, action) = bench.wait();
         assert!(
-            waited == wait && matches!(action, Action::Check { asked: false, .. }),
+            waited == wait
+                && matches!(
+                    action,
+                    Action::Check {
+                        request: Request::Look,
+                        ..
+                    }
+                ),
             "{event}: {waited}, {action:?}"
         );
         bench.ends(if event == "gone" {
@@ -317,12 +324,48 @@ fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
         });
     }
     bench.on(Event::Adopted(vec![wan0()]));
-    assert!(matches!(bench.wait().1, Action::Check { asked: false, .. }));
+    assert!(matches!(
+        bench.wait().1,
+        Action::Check {
+            request: Request::Look,
+            ..
+        }
+    ));
     bench.ends(Outcome::Stopped);
     for event in [Event::Asked("wan0".to_owned()), Event::Configured(vec![wan0()])] {
         bench.on(event);
-        assert!(matches!(bench.wait().1, Action::Check { asked: true, .. }));
+        assert!(matches!(
+            bench.wait().1,
+            Action::Check {
+                request: Request::Shape,
+                ..
+            }
+        ));
         bench.ends(Outcome::Stopped);
+    }
+}
+
+#[test]
+fn a_change_that_is_rolled_back_lifts_no_stop_and_brings_back_those_from_before() {
+    let mut bench = Bench::new();
+    bench.shaped(7);
+    for (stopped, request) in [
+        ("", Request::RollBack),
+        ("wan1", Request::RollBack),
+        ("wan0", Request::Stop),
+    ] {
+        bench.on(Event::RolledBack {
+            named: vec![wan0()],
+            stopped: vec![stopped.to_owned()],
+        });
+        assert_eq!(bench.wait(), (Nanos(0), check(Some(7), request)));
+        // Another program holds the lock: it is still to be done, unless somebody wants something else meanwhile.
+        bench.ends(Outcome::Busy { request });
+        assert_eq!(bench.wait(), (CONFIRMATION, check(Some(7), request)));
+        bench.ends(Outcome::Busy { request });
+        bench.on(Event::Asked("wan0".to_owned()));
+        assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Shape)));
+        bench.ends(Outcome::AsPlanned { index: 7 });
     }
 }
 
