@@ -30,6 +30,7 @@ other-suites:
 
 # What takes too long for every change: each set-up on each line, each change from one configuration to another.
 nightly: lab-kernel deny
+	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
 	cargo test -p sqm --test hostile -- --ignored --nocapture
 	cargo test -p sqm --lib --test writers -- --ignored --nocapture
 	cargo test -p sqm --test lab -- --ignored --nocapture
