@@ -4,6 +4,7 @@
 //! where they arrived. Mbit/s are 10^6 bits per second. Series bear the names that Flent gives them, so that the same
 //! thing has one name in either program.
 
+pub(crate) mod possible;
 mod summary;
 
 use std::borrow::Cow;
@@ -483,29 +484,26 @@ pub struct Finding {
 
 impl TestResult {
     /// Puts a test together and draws the figures from it; `phases` empty means those of the settings.
-    pub fn new(meta: Meta, phases: Vec<Phase>, mut flows: Vec<Flow>, probes: Vec<ProbeSeries>) -> Self {
+    pub fn new(meta: Meta, phases: Vec<Phase>, flows: Vec<Flow>, probes: Vec<ProbeSeries>) -> Self {
         let phases = if phases.is_empty() {
             meta.settings.phases()
         } else {
             phases
         };
-        let settle_ms = meta.settings.settle_ms;
-        for flow in &mut flows {
-            flow.mbit = summary::goodput(flow, &phases, settle_ms);
-        }
-        let summary = Summary::new(&flows, &probes, &phases, settle_ms);
-        Self {
+        let mut result = Self {
             format: FORMAT.to_owned(),
             version: VERSION,
             meta,
-            summary,
+            summary: Summary::default(),
             phases,
             flows,
             probes,
             evidence: Vec::new(),
             snapshots: BTreeMap::new(),
             findings: Vec::new(),
-        }
+        };
+        result.redraw();
+        result
     }
 
     /// Whether the figures tell about the line.
@@ -610,7 +608,19 @@ impl TestResult {
         room.check(text)?;
         let mut result: Self = serde_json::from_str(text).map_err(brief)?;
         result.make_printable();
+        result.samples_are_possible()?;
+        result.redraw();
+        result.figures_are_possible()?;
         Ok(result)
+    }
+
+    /// Draws the figures from the samples: what a file says of itself need not be so.
+    fn redraw(&mut self) {
+        let settle_ms = self.meta.settings.settle_ms;
+        for flow in &mut self.flows {
+            flow.mbit = summary::goodput(flow, &self.phases, settle_ms);
+        }
+        self.summary = Summary::new(&self.flows, &self.probes, &self.phases, settle_ms);
     }
 
     /// Whoever wrote the file may have written anything into its texts.
@@ -654,10 +664,6 @@ impl TestResult {
             clean(&mut series.name);
             series.peer.iter_mut().for_each(clean);
         }
-        self.summary
-            .probes
-            .iter_mut()
-            .for_each(|series| clean(&mut series.name));
         for series in &mut self.evidence {
             clean(&mut series.name);
             clean(&mut series.unit);
@@ -886,6 +892,7 @@ pub(crate) mod tests {
                 ..Probe::default()
             })
             .collect();
+        result.redraw();
         assert!(TestResult::from_json(&result.to_json()).unwrap() == result);
     }
 

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{DELAY_S, OWN_KEY, VERSION};
 use crate::protocol::MAX_REASON;
+use crate::result::possible::{MAX_LATENCY_MS, MAX_MBIT, within};
 use crate::result::{
     Direction, Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings,
     Severity, TcpSample, TestResult, Transport,
@@ -32,6 +33,8 @@ const MAX_PARAMETER: usize = 4000;
 const MAX_GRID: usize = 200_000;
 /// Characters of a unit.
 const MAX_UNIT: usize = 40;
+/// Characters that are shown of a version that is none.
+const MAX_VERSION: usize = 40;
 /// What a name and an empty list take in memory, about.
 const SERIES: usize = 200;
 
@@ -47,13 +50,16 @@ pub(crate) fn from_json_within(text: &str, room: &Room) -> Result<TestResult, St
         return TestResult::from_json_within(own.get(), room)
             .map_err(|e| format!("its part '{OWN_KEY}': {e}"));
     }
-    let version = file.version.and_then(small).as_ref().and_then(Value::as_u64);
-    let version = version.unwrap_or(1);
-    if version > VERSION {
-        return Err(format!(
-            "its version is {version}; this program reads Flent's versions 1 to {VERSION}"
-        ));
-    }
+    let version = match file.version {
+        None => 1,
+        Some(raw) => small(raw)
+            .and_then(|version| version.as_u64())
+            .filter(|version| (1..=VERSION).contains(version))
+            .ok_or_else(|| {
+                let version = foreign::brief(raw.get(), MAX_VERSION);
+                format!("its version is {version}; this program reads Flent's versions 1 to {VERSION}")
+            })?,
+    };
     // What becomes of it is only counted here: the caller takes it from the room when it is whole.
     let reader = Reader::new(&file, version, room.clone()).map_err(brief)?;
     reader.read().map_err(brief)
@@ -185,6 +191,8 @@ impl<'a> Reader<'a> {
         flows.sort_by_key(|flow| flow.direction);
         let meta = self.meta(&flows, &probes)?;
         let mut result = TestResult::new(meta, Vec::new(), flows, probes);
+        result.samples_are_possible()?;
+        result.figures_are_possible()?;
         result.evidence = evidence;
         if result.flows(Direction::Up).next().is_some() {
             result.findings.push(Finding {
@@ -366,6 +374,9 @@ impl<'a> Reader<'a> {
         let mss = meta.and_then(|m| m.mss).and_then(small);
         let (mut intervals, mut sender) = (Intervals::new(self), Vec::new());
         self.each(name, &mut |raw| {
+            if let Some(mbit) = raw.val {
+                within(&format!("a rate of '{name}'"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
+            }
             self.room.take(intervals.take(&raw) * size_of::<Sample>())?;
             if let Some(sample) = self.tcp(&raw) {
                 self.room.take(size_of_val(&sample))?;
@@ -415,6 +426,9 @@ impl<'a> Reader<'a> {
         self.each(name, &mut |raw| {
             let Some(t) = raw.t else { return Ok(()) };
             let lost = raw.lost == Some(true);
+            if let Some(rtt) = raw.val.filter(|_| !lost) {
+                within(&format!("a round trip of '{name}'"), rtt, (0.0, MAX_LATENCY_MS), "ms")?;
+            }
             let Some(rtt) = sane(raw.val).or_else(|| lost.then_some(0.0)) else {
                 return Ok(());
             };

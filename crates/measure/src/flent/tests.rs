@@ -244,6 +244,10 @@ fn damaged_files_are_refused_in_words() {
     assert!(from_json(&good).is_ok());
     for (damage, with, words) in [
         (r#""version":4"#, r#""version":5"#, "versions 1 to 4"),
+        (r#""version":4"#, r#""version":0"#, "its version is 0;"),
+        (r#""version":4"#, r#""version":-1"#, "its version is -1;"),
+        (r#""version":4"#, r#""version":1.5"#, "its version is 1.5;"),
+        (r#""version":4"#, r#""version":[4]"#, "its version is [4];"),
         (r#""LENGTH":10"#, r#""LENGTH":"ten""#, "LENGTH"),
         (r#""NAME":"rrul","#, "", "NAME"),
         (r#"[{"t":1577880000,"val":1}]"#, "[]", "no samples"),
@@ -253,6 +257,23 @@ fn damaged_files_are_refused_in_words() {
     ] {
         assert!(good.contains(damage));
         let error = from_json(&good.replacen(damage, with, 1)).unwrap_err();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    // What no line has is not left out: a download that is not there cannot be slow.
+    let loaded = good.replacen(
+        r#""raw_values":{"#,
+        r#""raw_values":{"TCP download BE":[{"t":1577880003,"val":5,"dur":1}],"#,
+        1,
+    );
+    assert!(from_json(&loaded).is_ok());
+    for (figure, with, words) in [
+        (r#""val":5"#, r#""val":1e308"#, "a rate of 'TCP download BE' of 1e308 Mbit/s"),
+        (r#""val":5"#, r#""val":-5"#, "a rate of 'TCP download BE' of -5 Mbit/s"),
+        (r#""val":1}"#, r#""val":-10}"#, "a round trip of 'Ping (ms) ICMP' of -10 ms"),
+        (r#""val":1}"#, r#""val":1e308}"#, "a round trip of 'Ping (ms) ICMP' of 1e308 ms"),
+    ] {
+        assert!(loaded.contains(figure));
+        let error = from_json(&loaded.replacen(figure, with, 1)).unwrap_err();
         assert!(error.contains(words), "{words}: {error}");
     }
     let deep = "[".repeat(100_000);

@@ -1,0 +1,216 @@
+//! What the samples of a result that somebody else wrote can be, and what not. Pure.
+//!
+//! Figures are drawn from samples, so a file's own figures need no looking at: they are drawn again when it is read. Samples are
+//! taken as they are, within what any line and any clock can show.
+
+use super::{Direction, Flow, Phase, Probe, ProbeSeries, TcpSample, TestResult};
+
+/// No line carries more, in Mbit/s: 10 Tbit/s.
+pub(crate) const MAX_MBIT: f64 = 1e7;
+/// No reply is waited for so long, in milliseconds: an hour.
+pub(crate) const MAX_LATENCY_MS: f64 = 3_600_000.0;
+/// No moment of a test is so far from its load, and no two clocks are so far apart, in milliseconds: thirty years.
+const MAX_TIME_MS: f64 = 1e12;
+/// The least that the bytes of an interval are divided by, in milliseconds: what a busy machine reads late comes at once.
+const MIN_INTERVAL_MS: f64 = 1000.0;
+/// What a sender's kernel works out from single packets may be far above what the line carries, in Mbit/s.
+const MAX_ESTIMATE_MBIT: f64 = 1e9;
+/// Segments; integers beyond are none in JSON.
+const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
+/// Parts of a test.
+const MAX_PHASES: usize = 100;
+
+/// Refuses a number outside of its range, in words.
+pub(crate) fn within(what: &str, value: f64, range: (f64, f64), unit: &str) -> Result<(), String> {
+    if value >= range.0 && value <= range.1 {
+        return Ok(());
+    }
+    // As short as a number can be: written out, it may have three hundred digits.
+    let value = if value.abs() < 1e9 && value.abs() > 1e-3 {
+        value.to_string()
+    } else {
+        format!("{value:e}")
+    };
+    Err(cannot_be(&format!("{what} of {value} {unit}")))
+}
+
+fn cannot_be(what: &str) -> String {
+    format!("it tells what cannot be: {what}")
+}
+
+impl TestResult {
+    /// Refuses samples that no line has.
+    pub(crate) fn samples_are_possible(&self) -> Result<(), String> {
+        phases(&self.phases)?;
+        self.flows.iter().try_for_each(flow)?;
+        self.probes.iter().try_for_each(series)
+    }
+
+    /// Refuses figures that come out of samples each of which is possible.
+    pub(crate) fn figures_are_possible(&self) -> Result<(), String> {
+        let (down, up) = (&self.summary.down, &self.summary.up);
+        for (direction, mbit, figures) in [
+            (Direction::Down, self.summary.download_mbit, down),
+            (Direction::Up, self.summary.upload_mbit, up),
+        ] {
+            let word = direction.word();
+            within(&format!("a {word}"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
+            let added = figures.iter().flat_map(|f| [f.added_median_ms, f.added_p95_ms]);
+            for ms in added.flatten() {
+                let range = (-MAX_LATENCY_MS, MAX_LATENCY_MS);
+                within(&format!("latency added by the {word}"), ms, range, "ms")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn phases(phases: &[Phase]) -> Result<(), String> {
+    if phases.len() > MAX_PHASES {
+        return Err(cannot_be(&format!("a test of {} phases", phases.len())));
+    }
+    let mut last = -MAX_TIME_MS;
+    for phase in phases {
+        moment("a phase's beginning", phase.from_ms)?;
+        moment("a phase's end", phase.to_ms)?;
+        if phase.to_ms < phase.from_ms || phase.from_ms < last {
+            return Err(cannot_be("phases that go back in time"));
+        }
+        last = phase.to_ms;
+    }
+    Ok(())
+}
+
+fn flow(flow: &Flow) -> Result<(), String> {
+    let name = &flow.name;
+    let mut last = 0.0;
+    for sample in &flow.samples {
+        moment(&format!("a sample of '{name}'"), sample.t_ms)?;
+        if sample.t_ms < last && last > 0.0 {
+            return Err(cannot_be(&format!("samples of '{name}' that go back in time")));
+        }
+        let interval_ms = (sample.t_ms - last).max(MIN_INTERVAL_MS);
+        let mbit = sample.bytes as f64 * 8.0 / 1000.0 / interval_ms;
+        within(&format!("a rate of '{name}'"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
+        last = sample.t_ms;
+    }
+    flow.sender.iter().chain(&flow.receiver).try_for_each(|sample| tcp(name, sample))
+}
+
+fn tcp(name: &str, sample: &TcpSample) -> Result<(), String> {
+    moment(&format!("a sample of '{name}'"), sample.t_ms)?;
+    let (latency, rate) = ((0.0, MAX_LATENCY_MS), (0.0, MAX_ESTIMATE_MBIT));
+    for (what, value, range, unit) in [
+        ("a round trip", sample.rtt_ms, latency, "ms"),
+        ("a deviation", sample.rttvar_ms, latency, "ms"),
+        ("a smallest round trip", sample.min_rtt_ms, latency, "ms"),
+        ("a window", sample.cwnd, (0.0, MAX_COUNT), "segments"),
+        ("a rate of delivery", sample.delivery_mbit, rate, "Mbit/s"),
+        ("a rate of pacing", sample.pacing_mbit, rate, "Mbit/s"),
+    ] {
+        if let Some(value) = value {
+            within(&format!("{what} of '{name}'"), value, range, unit)?;
+        }
+    }
+    Ok(())
+}
+
+fn series(series: &ProbeSeries) -> Result<(), String> {
+    series.samples.iter().try_for_each(|sample| probe(&series.name, sample))
+}
+
+fn probe(name: &str, probe: &Probe) -> Result<(), String> {
+    let is_sound = |value: Option<f64>, least: f64, most: f64| value.is_none_or(|v| v >= least && v <= most);
+    let far = MAX_TIME_MS;
+    // Of a million probes hardly one needs the words.
+    if is_sound(probe.rtt_ms, 0.0, MAX_LATENCY_MS)
+        && [Some(probe.t_ms), Some(probe.due_ms), probe.up_ms, probe.down_ms]
+            .into_iter()
+            .all(|value| is_sound(value, -far, far))
+    {
+        return Ok(());
+    }
+    moment(&format!("a probe of '{name}'"), probe.t_ms)?;
+    moment(&format!("a probe of '{name}'"), probe.due_ms)?;
+    for (what, value, least, most) in [
+        ("a round trip", probe.rtt_ms, 0.0, MAX_LATENCY_MS),
+        ("a delay upwards", probe.up_ms, -far, far),
+        ("a delay downwards", probe.down_ms, -far, far),
+    ] {
+        if let Some(value) = value {
+            within(&format!("{what} of '{name}'"), value, (least, most), "ms")?;
+        }
+    }
+    Ok(())
+}
+
+fn moment(what: &str, t_ms: f64) -> Result<(), String> {
+    within(&format!("{what} at a moment"), t_ms, (-MAX_TIME_MS, MAX_TIME_MS), "ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::result::TestResult;
+    use crate::result::tests::{example, with_probes_every};
+
+    #[test]
+    fn figures_are_of_the_samples_whatever_the_file_says() {
+        let honest = with_probes_every(20.0, 300.0);
+        let mut forged = honest.clone();
+        let summary = &mut forged.summary;
+        summary.download_mbit = 1e9;
+        summary.upload_mbit = -5.0;
+        summary.idle_ms = Some(-1e9);
+        summary.latency_median_ms = Some(1e300);
+        summary.latency_p95_ms = Some(1.0);
+        (summary.probes_sent, summary.probes_lost) = (5, 1 << 40);
+        summary.probes[0].loaded.sent = 1;
+        summary.probes[0].loaded.lost = 1 << 40;
+        if let Some(down) = &mut summary.down {
+            down.added_median_ms = Some(-50.0);
+        }
+        forged.flows[0].mbit = 1e300;
+        assert!(TestResult::from_json(&forged.to_json()).unwrap() == honest);
+        // Where there are no samples there are no figures.
+        forged.flows.clear();
+        forged.probes.clear();
+        let empty = TestResult::from_json(&forged.to_json()).unwrap().summary;
+        assert_eq!((empty.idle_ms, empty.latency_median_ms), (None, None));
+        assert_eq!((empty.download_mbit, empty.probes_lost), (0.0, 0));
+    }
+
+    #[test]
+    fn samples_that_no_line_has_are_refused_by_name() {
+        let refused = |change: fn(&mut TestResult)| {
+            let mut result = example("x", 300.0, 20.0, 4.0);
+            change(&mut result);
+            let error = TestResult::from_json(&result.to_json()).unwrap_err();
+            assert!(error.starts_with("it tells what cannot be: ") && error.len() < 120, "{error}");
+            error
+        };
+        let error = refused(|r| r.flows[0].samples[3].bytes = 1 << 53);
+        assert!(error.contains("TCP download BE::1") && error.contains("Mbit/s"), "{error}");
+        let error = refused(|r| r.probes[0].samples[3].rtt_ms = Some(-5.0));
+        assert!(error.contains("a round trip of 'Ping (ms) UDP BE' of -5 ms"), "{error}");
+        let error = refused(|r| r.probes[0].samples[3].rtt_ms = Some(1e300));
+        assert!(error.contains("of 1e300 ms"), "{error}");
+        refused(|r| r.probes[0].samples[3].t_ms = 1e300);
+        refused(|r| r.flows[0].samples[3].t_ms = 1e15);
+        refused(|r| r.flows[0].samples[3].t_ms = 1.0);
+        refused(|r| r.phases[1].to_ms = -1e9);
+        refused(|r| r.phases = vec![r.phases[1].clone(); 101]);
+        refused(|r| {
+            let sample = super::TcpSample {
+                rtt_ms: Some(1e300),
+                ..super::TcpSample::default()
+            };
+            r.flows[0].sender = vec![sample];
+        });
+        refused(|r| {
+            for probe in &mut r.probes[0].samples {
+                // Both directions are loaded at once: what is added is told by one-way delays.
+                probe.down_ms = Some(if probe.t_ms < 0.0 { -1e11 } else { 1e11 });
+            }
+        });
+    }
+}
