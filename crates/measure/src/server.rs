@@ -265,7 +265,8 @@ fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Share
                 shared.log.say(&format!("{client}: refused, wrong secret"));
                 return refuse(connection, reason);
             }
-            let admission = match Admission::new(Session::new(client, down, up), shared)? {
+            let session = Session::new(client, connection.stream(), down, up)?;
+            let admission = match Admission::new(session, shared)? {
                 Ok(admission) => admission,
                 Err(refusal) => return refuse(connection, refusal.to_string()),
             };
@@ -330,6 +331,9 @@ impl Config {
         let limit_ms = MAX_LOAD_MS.min(self.max_load.as_millis() as u64);
         if asked.load_ms > limit_ms {
             return Err(format!("it allows at most {} s of load", limit_ms / 1000));
+        }
+        if asked.load_ms == 0 {
+            return Err("it takes part in no test without length".to_owned());
         }
         if asked.down > MAX_FLOWS || asked.up > MAX_FLOWS {
             return Err(format!("it allows at most {MAX_FLOWS} flows in each direction"));

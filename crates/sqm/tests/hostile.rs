@@ -313,6 +313,79 @@ fn who_goes_on_asking_after_the_test_loses_its_place() {
     }
 }
 
+/// Two addresses have all places, and all but one of their clients do nothing.
+#[test]
+fn who_only_waits_makes_room_for_who_tests() {
+    let server = Server::start();
+    let enter = |from: &str, load_ms: u64| -> (TcpStream, Option<Reply>) {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let address: std::net::SocketAddr = format!("{from}:0").parse().unwrap();
+        socket.bind(&address.into()).unwrap();
+        let to: std::net::SocketAddr = ([127, 0, 0, 1], server.port).into();
+        socket.connect(&to.into()).unwrap();
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(&hello(load_ms)).unwrap();
+        let told = reply(&mut stream);
+        (stream, told)
+    };
+    let is_in = |told: &Option<Reply>| matches!(told, Some(Reply::Welcome { .. }));
+    let (_, told) = enter("127.0.0.2", 0);
+    assert!(
+        matches!(told, Some(Reply::Error { .. })),
+        "a test of no length: {told:?}"
+    );
+    // One of them shows that it lives, as a client does before its load.
+    let (mut alive, told) = enter("127.0.0.2", 1000);
+    let Some(Reply::Welcome { token, .. }) = told else {
+        panic!("{told:?}");
+    };
+    let udp = UdpSocket::bind("127.0.0.2:0").unwrap();
+    udp.connect(("127.0.0.1", server.port)).unwrap();
+    let mut sequence = 0;
+    let mut probe = || {
+        let probe = Probe {
+            token,
+            series: 0,
+            mark: 0,
+            sequence,
+            echo: protocol::Echo::default(),
+        };
+        sequence += 1;
+        udp.send(&probe.encode()).unwrap();
+    };
+    let mut idle: Vec<_> = (1..8)
+        .map(|n| enter(["127.0.0.2", "127.0.0.3"][n / 4], 1000))
+        .collect();
+    assert!(idle.iter().all(|(_, told)| is_in(told)));
+    let (_, told) = enter("127.0.0.9", 1000);
+    assert!(
+        matches!(told, Some(Reply::Error { .. })),
+        "they have just come: {told:?}"
+    );
+    let began = Instant::now();
+    let _guest = loop {
+        probe();
+        let (guest, told) = enter("127.0.0.9", 1000);
+        if is_in(&told) {
+            break guest;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "they may stay for ever: {told:?}"
+        );
+        thread::sleep(Duration::from_millis(100));
+    };
+    // The longest idle one went.
+    let (first, _) = &mut idle[0];
+    first.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    // Who lives stayed.
+    alive.write_all(&protocol::encode(&Request::Start)).unwrap();
+    while !matches!(reply(&mut alive).expect("a reply"), Reply::Done { .. }) {}
+}
+
 #[test]
 fn guesses_of_the_secret_are_few_and_so_are_the_lines_about_them() {
     let folder = tempfile::tempdir().unwrap();

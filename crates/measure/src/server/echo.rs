@@ -79,6 +79,7 @@ fn reply(probe: Probe, arrival: &Arrival, shared: &Shared) -> Option<Probe> {
         return None;
     }
     let window = memory.window(probe.series, probe.sequence)?;
+    session.is_alive();
     let echo = Echo {
         window,
         ..Echo::default()

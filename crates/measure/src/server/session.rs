@@ -1,9 +1,10 @@
 //! One test at the server.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ const SETUP_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
 /// Requests that a client may make after the load.
 const LATE_REQUESTS: usize = 4;
+/// A test that has not begun keeps its place for this long without a sign of life, a flow or a probe, when another client waits for
+/// one. Probes of an idle line come many times a second.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Unacknowledged data on the control connection means that the client is gone after this long.
@@ -46,9 +50,37 @@ impl Sessions {
     }
 }
 
+/// Who has to go so that another test finds a place: of those that only wait, the one that has done so for longest, of the address
+/// with the most places. `among` is the address whose places are all taken, if it is not the server that is full.
+fn longest_idle(
+    sessions: &BTreeMap<Token, Arc<Session>>,
+    among: Option<IpAddr>,
+    now: Instant,
+) -> Option<Token> {
+    let mut places: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for session in sessions.values() {
+        *places.entry(session.client).or_default() += 1;
+    }
+    let idle = sessions.iter().filter_map(|(token, session)| {
+        let since = session.silent_since()?;
+        let is_asked = among.is_none_or(|client| client == session.client);
+        (is_asked && now.saturating_duration_since(since) >= PATIENCE).then_some((
+            places[&session.client],
+            Reverse(since),
+            *token,
+        ))
+    });
+    idle.max_by_key(|(places, since, _)| (*places, *since))
+        .map(|(_, _, token)| token)
+}
+
 /// A test.
 pub(super) struct Session {
     client: IpAddr,
+    /// The control connection, for showing its client out.
+    control: TcpStream,
+    /// The last sign of life before the load; none from its beginning on.
+    silent_since: Mutex<Option<Instant>>,
     flows: Mutex<Flows>,
     echo: Mutex<Memory>,
 }
@@ -60,16 +92,37 @@ struct Flows {
 }
 
 impl Session {
-    pub(super) fn new(client: IpAddr, down: u32, up: u32) -> Self {
+    pub(super) fn new(client: IpAddr, control: &TcpStream, down: u32, up: u32) -> io::Result<Self> {
         let none = |count: u32| std::iter::repeat_with(|| None).take(count as usize).collect();
-        Self {
+        Ok(Self {
             client,
+            control: control.try_clone()?,
+            silent_since: Mutex::new(Some(Instant::now())),
             flows: Mutex::new(Flows {
                 down: none(down),
                 up: none(up),
             }),
             echo: Memory::new(),
+        })
+    }
+
+    /// A flow or a probe came.
+    pub(super) fn is_alive(&self) {
+        if let Some(since) = &mut *self.silence() {
+            *since = Instant::now();
         }
+    }
+
+    fn begins(&self) {
+        *self.silence() = None;
+    }
+
+    fn silent_since(&self) -> Option<Instant> {
+        *self.silence()
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn echo(&self) -> MutexGuard<'_, Memory> {
@@ -108,6 +161,7 @@ impl Session {
         match list.get_mut(flow as usize) {
             Some(place @ None) => {
                 *place = Some(parked);
+                self.is_alive();
                 Ok(Ok(reply))
             }
             _ => Ok(Err(format!("flow {flow} is taken or not part of the test"))),
@@ -155,20 +209,35 @@ impl<'a> Admission<'a> {
         let token = Token(random()?);
         let session = Arc::new(session);
         let mut sessions = shared.sessions.lock();
-        if sessions.len() >= shared.config.max_clients {
-            return Ok(Err(Refusal::Full));
-        }
-        let same = sessions.values().filter(|other| other.client == session.client);
-        if same.count() >= shared.config.max_per_address {
+        let client = session.client;
+        let theirs = |sessions: &BTreeMap<Token, Arc<Session>>| {
+            sessions.values().filter(|other| other.client == client).count()
+        };
+        if theirs(&sessions) >= shared.config.max_per_address && !show_out(&mut sessions, Some(client)) {
             return Ok(Err(Refusal::FullForAddress));
         }
+        if sessions.len() >= shared.config.max_clients && !show_out(&mut sessions, None) {
+            return Ok(Err(Refusal::Full));
+        }
         sessions.insert(token, session.clone());
+        drop(sessions);
         Ok(Ok(Self {
             token,
             session,
             shared,
         }))
     }
+}
+
+/// Makes room for one; whether there was somebody to go.
+fn show_out(sessions: &mut BTreeMap<Token, Arc<Session>>, among: Option<IpAddr>) -> bool {
+    let idle = longest_idle(sessions, among, Instant::now());
+    let Some(session) = idle.and_then(|token| sessions.remove(&token)) else {
+        return false;
+    };
+    // Its thread sees the end of the stream; that it may be gone already is no matter.
+    let _ = session.control.shutdown(Shutdown::Both);
+    true
 }
 
 impl Drop for Admission<'_> {
@@ -194,6 +263,7 @@ pub(super) fn conduct(
     let Request::Start = control.expect(SETUP_TIMEOUT)? else {
         return refuse(control, "it expects the start of the load".to_owned());
     };
+    admission.session.begins();
     let start = Instant::now();
     let Some(flows) = admission.session.take_flows() else {
         return refuse(control, "not all flows are connected".to_owned());
