@@ -100,12 +100,30 @@ pub(crate) fn complain(text: fmt::Arguments<'_>) {
     let _ = Printable(io::stderr()).write_fmt(text);
 }
 
-/// Whether this is an error of standard output.
+/// Whether this is an error of standard output, or of another output whose reader has gone.
 pub(crate) fn is_origin_of(error: &anyhow::Error) -> bool {
     error
         .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .filter_map(|cause| match cause.downcast_ref() {
+            // It speaks for the error in it, and hides it.
+            Some(sqm_capture::Error::Io(error)) => Some(error),
+            _ => cause.downcast_ref::<io::Error>(),
+        })
         .any(|cause| cause.get_ref().is_some_and(|inner| inner.is::<Lost>()))
+}
+
+/// Marks the error of a pipe that a user named for the output: if its reader has gone, that ends the command like the end of standard
+/// output's. All other errors stay what they are.
+pub(crate) fn left(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::BrokenPipe => io::Error::new(ErrorKind::BrokenPipe, Lost(error)),
+        _ => error,
+    }
+}
+
+/// Whether the reader of an output has gone.
+pub(crate) fn is_without_reader(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe && error.get_ref().is_some_and(|inner| inner.is::<Lost>())
 }
 
 /// The exit code of a command that ended with `code`. If its output `is_its_product` and could not be written, it has failed. A

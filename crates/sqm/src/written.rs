@@ -7,11 +7,16 @@ use std::path::Path;
 use anyhow::Context;
 use sqm_files::Fresh;
 
-/// Writes a file whole. After a failure the old one is there, or none.
+use crate::output;
+
+/// Writes a file whole. After a failure the old one is there, or none. That a pipe's reader has gone is no failure: he has what he
+/// wanted, and the command goes on.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut to = Written::begin(path)?;
-    to.write_all(bytes.as_ref())
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    match to.write_all(bytes.as_ref()) {
+        Err(error) if output::is_without_reader(&error) => return Ok(()),
+        written => written.with_context(|| format!("cannot write {}", path.display()))?,
+    }
     to.commit()
 }
 
@@ -48,14 +53,14 @@ impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Fresh(fresh) => fresh.write(bytes),
-            Self::Stream(stream) => stream.write(bytes),
+            Self::Stream(stream) => stream.write(bytes).map_err(output::left),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Fresh(fresh) => fresh.flush(),
-            Self::Stream(stream) => stream.flush(),
+            Self::Stream(stream) => stream.flush().map_err(output::left),
         }
     }
 }
@@ -108,6 +113,16 @@ mod tests {
         write(&fifo, "text").unwrap();
         assert_eq!(reader.join().unwrap(), "text");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_reader_that_leaves_is_no_failure() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut stream = Written::Stream(File::from(std::os::fd::OwnedFd::from(writer)));
+        let error = stream.write_all(b"text").unwrap_err();
+        assert!(output::is_without_reader(&error), "{error}");
+        assert!(output::is_origin_of(&anyhow::Error::from(error)));
     }
 
     #[test]

@@ -516,6 +516,25 @@ fn standard_output_may_be_named_as_a_file() {
     }
 }
 
+/// It is the same output by another name: whoever reads it may go.
+#[test]
+fn standard_output_that_is_named_as_a_file_may_lose_its_reader() {
+    let files = Files::new();
+    for line in [
+        "report --config config --seconds 0 --out /dev/stdout",
+        "compare FLENT/rrul-deep.flent.gz --html /dev/stdout",
+        "replay --qdisc fq_codel --link 4mbit --svg /dev/stdout capture",
+        "replay --qdisc fq_codel --link 4mbit --out /dev/stdout capture",
+    ] {
+        let words = shell_words(line);
+        let mut command = files.sqm(&words);
+        command.stdout(closed()).stderr(Stdio::piped());
+        let ended = wait(command.spawn().unwrap(), &words);
+        assert_eq!(ended.status.code(), Some(0), "{line}: {ended:?}");
+        assert!(!ended.stderr.contains("roken pipe"), "{line}: {ended:?}");
+    }
+}
+
 /// Files of ours never take the place of an output that was closed: its words would land in them.
 #[test]
 fn a_closed_output_is_no_file_of_ours() {
