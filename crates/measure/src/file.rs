@@ -1,11 +1,11 @@
 //! Result files on disk: compression, bounds, and the text inside.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use flate2::Compression;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::result::TestResult;
@@ -14,6 +14,10 @@ use crate::{Error, flent};
 /// The longest text that is read, in bytes: an hour of eight flows and four series of probes has less. A small file can unfold to
 /// any size, so that something must end it.
 const MAX_TEXT: usize = 96 << 20;
+/// The most that is read of a compressed file, in bytes: what cannot be compressed grows by less.
+const MAX_PACKED: u64 = MAX_TEXT as u64 + (1 << 20);
+/// Compressed files in one behind each other (RFC 1952, section 2.2). Each takes time, even if it holds nothing.
+const MAX_MEMBERS: usize = 1000;
 /// The longest of the texts in quotes in it.
 const MAX_QUOTED: usize = 1 << 20;
 /// Permissions of a new result file.
@@ -70,7 +74,7 @@ pub(crate) fn unpack(mut source: impl Read) -> io::Result<String> {
     let whole = io::Cursor::new(head).chain(source);
     let mut text = Text::default();
     if compressed {
-        text.read(MultiGzDecoder::new(whole))?;
+        text.read_packed(whole)?;
     } else {
         text.read(whole)?;
     }
@@ -95,6 +99,24 @@ struct Text {
 }
 
 impl Text {
+    fn read_packed(&mut self, source: impl Read) -> io::Result<()> {
+        let mut packed = BufReader::new(source.take(MAX_PACKED));
+        for _ in 0..MAX_MEMBERS {
+            let member = self.read(GzDecoder::new(&mut packed));
+            if packed.get_ref().limit() == 0 {
+                let most = MAX_PACKED >> 20;
+                return Err(invalid(format!("it is compressed and longer than {most} MiB")));
+            }
+            member?;
+            if packed.fill_buf()?.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(invalid(format!(
+            "it is made of more than {MAX_MEMBERS} compressed files"
+        )))
+    }
+
     fn read(&mut self, mut source: impl Read) -> io::Result<()> {
         let mut chunk = vec![0; 64 << 10];
         loop {
@@ -184,6 +206,34 @@ mod tests {
         assert_eq!(error, "it holds more than 96 MiB of text");
         let quoted = [b"\"".as_slice(), &zeros, &zeros].concat();
         assert!(unpack(&quoted[..]).unwrap_err().to_string().contains("in quotes"));
+    }
+
+    #[test]
+    fn compressed_files_behind_each_other_are_one_and_few() {
+        let member = |text| pack(text).unwrap();
+        let two = [member("{\"a\":"), member(""), member("1}")].concat();
+        assert_eq!(unpack(&two[..]).unwrap(), "{\"a\":1}");
+        let many = member("").repeat(MAX_MEMBERS + 1);
+        let error = unpack(&many[..]).unwrap_err().to_string();
+        assert_eq!(error, "it is made of more than 1000 compressed files");
+        // Blocks of nothing (RFC 1951, section 3.2.4), without end: the header of a file, then blocks that are not the last.
+        let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+        let mut blocks = [0, 0, 0, 0xff, 0xff].into_iter().cycle();
+        let endless = Endless(&mut blocks);
+        let error = unpack(header.chain(endless)).unwrap_err().to_string();
+        assert_eq!(error, "it is compressed and longer than 97 MiB");
+    }
+
+    struct Endless<'a>(&'a mut dyn Iterator<Item = u8>);
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer
+                .iter_mut()
+                .zip(&mut self.0)
+                .for_each(|(place, byte)| *place = byte);
+            Ok(buffer.len())
+        }
     }
 
     #[test]

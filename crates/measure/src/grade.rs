@@ -22,6 +22,9 @@ pub const RPM: [(f64, &str); 3] = [(300.0, "poor"), (1000.0, "fair"), (6000.0, "
 /// The share of the slowest probes that the draft leaves out.
 const TRIMMED: f64 = 0.05;
 
+/// Findings that are printed; a file of somebody else's may hold thousands.
+const MAX_SHOWN: usize = 20;
+
 /// What a test says about a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -86,15 +89,21 @@ impl Verdict {
             Some(grade) => text.push_str(&grade.to_text()),
             None => text.push_str("no grade: the figures do not tell about the line\n"),
         }
-        for finding in &self.findings {
-            let kind = match finding.severity {
-                Severity::Note => "note",
-                Severity::Warning => "warning",
-                Severity::Invalid => "invalid",
-            };
-            writeln!(text, "{kind}: {}", finding.text).expect("a string grows");
+        for line in self.notes() {
+            writeln!(text, "{line}").expect("a string grows");
         }
         text
+    }
+
+    /// A line for each of the gravest findings, and one that says how many more there are.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let left_out = self.findings.len().saturating_sub(MAX_SHOWN);
+        let more = (left_out > 0).then(|| format!("and {left_out} findings more"));
+        self.findings
+            .iter()
+            .take(MAX_SHOWN)
+            .map(Finding::to_text)
+            .chain(more)
     }
 }
 
@@ -283,6 +292,27 @@ mod tests {
         assert_eq!(verdict.grade, None);
         assert!(verdict.to_text().starts_with("no grade"));
         assert!(verdict.to_text().contains("probes came back under load"));
+    }
+
+    #[test]
+    fn of_many_findings_the_gravest_are_shown() {
+        let mut result = with_probes_every(20.0, 0.0);
+        let many = (0..9000).map(|n| Finding {
+            severity: if n == 8999 {
+                Severity::Invalid
+            } else {
+                Severity::Note
+            },
+            code: format!("code {n}"),
+            text: format!("text {n}"),
+        });
+        result.findings = many.collect();
+        let verdict = Verdict::of(&result);
+        let notes: Vec<String> = verdict.notes().collect();
+        assert_eq!((notes.len(), verdict.findings.len()), (21, 9000));
+        assert_eq!(notes[0], "invalid: text 8999");
+        assert_eq!(notes[20], "and 8980 findings more");
+        assert_eq!(verdict.to_text().lines().count(), 22);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub const VERSION: u32 = 2;
 const FORMAT: &str = "sqm-test";
 /// Characters of a title that are kept.
 pub(crate) const MAX_TITLE: usize = 200;
+/// Characters of a finding, and of the reason why a test ended early.
+const MAX_TEXT: usize = 1000;
 /// The steady window ends this long before the load does: the ends of the two sides' clocks and of the flows differ a little.
 pub const TAIL_MS: u64 = 1000;
 
@@ -654,7 +656,9 @@ impl TestResult {
             clean(text);
         }
         meta.settings.congestion.iter_mut().for_each(clean);
-        meta.partial.iter_mut().for_each(clean);
+        if let Some(reason) = &mut meta.partial {
+            *reason = foreign::brief(reason, MAX_TEXT);
+        }
         for flow in &mut self.flows {
             clean(&mut flow.name);
             clean(&mut flow.congestion);
@@ -669,8 +673,8 @@ impl TestResult {
             clean(&mut series.unit);
         }
         for finding in &mut self.findings {
-            clean(&mut finding.code);
-            clean(&mut finding.text);
+            finding.code = foreign::brief(&finding.code, MAX_TITLE);
+            finding.text = foreign::brief(&finding.text, MAX_TEXT);
         }
         for texts in [&mut meta.parameters, &mut self.snapshots] {
             texts.values_mut().for_each(clean_lines);
@@ -684,6 +688,18 @@ impl TestResult {
                     .collect();
             }
         }
+    }
+}
+
+impl Finding {
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let kind = match self.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Invalid => "invalid",
+        };
+        format!("{kind}: {}", self.text)
     }
 }
 

@@ -332,6 +332,80 @@ fn small_files_do_not_become_large_ones_in_memory() {
 }
 
 #[test]
+fn figures_that_cannot_be_are_neither_shown_nor_graded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("forged.json");
+    // The file's own figures are nothing but words: without samples there are none.
+    let sums = [
+        (r#""idle_ms":null"#, r#""idle_ms":-1e9"#),
+        (r#""latency_median_ms":null"#, r#""latency_median_ms":1e300"#),
+        (r#""latency_p95_ms":null"#, r#""latency_p95_ms":1"#),
+        (
+            r#""probes_sent":0,"probes_lost":0"#,
+            r#""probes_sent":5,"probes_lost":1099511627776"#,
+        ),
+        (
+            r#""download_mbit":0,"upload_mbit":0"#,
+            r#""download_mbit":1e9,"upload_mbit":-5"#,
+        ),
+        (
+            r#""jain_up":null"#,
+            r#""jain_up":77,"down":{"mbit":1e9,"added_median_ms":-50,"added_p95_ms":-50,"one_way":false}"#,
+        ),
+    ];
+    let honest = ours(r#""flows":[],"probes":[]"#);
+    let forged = sums.iter().fold(honest, |text, (from, to)| {
+        assert!(text.contains(from));
+        text.replacen(from, to, 1)
+    });
+    std::fs::write(&path, forged).unwrap();
+    let output = compare(&[path.to_str().unwrap()]);
+    let table = text(&output.stdout);
+    let row = table.lines().find(|line| line.starts_with("forged")).unwrap();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(
+        words[1..],
+        ["-", "-", "-", "-", "-", "-", "0.00", "0.00", "0", "none"]
+    );
+    assert!(
+        !table.contains("1099511627776") && !table.contains("-50"),
+        "{table}"
+    );
+    // Samples that no line has are an error that names file and figure.
+    let flow = r#""TCP upload":[{"t":1767225601,"val":1}],"TCP download":[{"t":1767225601,"val":1e308}]"#;
+    std::fs::write(&path, flent(flow, "")).unwrap();
+    let output = compare(&[path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("forged.json") && said.contains("'TCP download' of 1e308 Mbit/s"),
+        "{said}"
+    );
+}
+
+#[test]
+fn of_thousands_of_findings_a_few_are_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("many.json");
+    let findings: Vec<String> = (0..9999)
+        .map(|n| {
+            let text = "t".repeat(1 << 11);
+            format!(r#"{{"severity":"note","code":"{n}","text":"{text}"}}"#)
+        })
+        .collect();
+    let parts = format!(r#""flows":[],"probes":[],"findings":[{}]"#, findings.join(","));
+    std::fs::write(&path, ours(&parts)).unwrap();
+    let output = compare(&[path.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert!(
+        output.status.success() && said.len() < 30_000,
+        "{} bytes",
+        said.len()
+    );
+    assert!(said.contains("findings more"), "{said}");
+}
+
+#[test]
 fn what_several_files_hold_together_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large.json");

@@ -427,7 +427,12 @@ impl<'a> Reader<'a> {
             let Some(t) = raw.t else { return Ok(()) };
             let lost = raw.lost == Some(true);
             if let Some(rtt) = raw.val.filter(|_| !lost) {
-                within(&format!("a round trip of '{name}'"), rtt, (0.0, MAX_LATENCY_MS), "ms")?;
+                within(
+                    &format!("a round trip of '{name}'"),
+                    rtt,
+                    (0.0, MAX_LATENCY_MS),
+                    "ms",
+                )?;
             }
             let Some(rtt) = sane(raw.val).or_else(|| lost.then_some(0.0)) else {
                 return Ok(());

@@ -267,10 +267,26 @@ fn damaged_files_are_refused_in_words() {
     );
     assert!(from_json(&loaded).is_ok());
     for (figure, with, words) in [
-        (r#""val":5"#, r#""val":1e308"#, "a rate of 'TCP download BE' of 1e308 Mbit/s"),
-        (r#""val":5"#, r#""val":-5"#, "a rate of 'TCP download BE' of -5 Mbit/s"),
-        (r#""val":1}"#, r#""val":-10}"#, "a round trip of 'Ping (ms) ICMP' of -10 ms"),
-        (r#""val":1}"#, r#""val":1e308}"#, "a round trip of 'Ping (ms) ICMP' of 1e308 ms"),
+        (
+            r#""val":5"#,
+            r#""val":1e308"#,
+            "a rate of 'TCP download BE' of 1e308 Mbit/s",
+        ),
+        (
+            r#""val":5"#,
+            r#""val":-5"#,
+            "a rate of 'TCP download BE' of -5 Mbit/s",
+        ),
+        (
+            r#""val":1}"#,
+            r#""val":-10}"#,
+            "a round trip of 'Ping (ms) ICMP' of -10 ms",
+        ),
+        (
+            r#""val":1}"#,
+            r#""val":1e308}"#,
+            "a round trip of 'Ping (ms) ICMP' of 1e308 ms",
+        ),
     ] {
         assert!(loaded.contains(figure));
         let error = from_json(&loaded.replacen(figure, with, 1)).unwrap_err();

@@ -94,7 +94,10 @@ fn flow(flow: &Flow) -> Result<(), String> {
         within(&format!("a rate of '{name}'"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
         last = sample.t_ms;
     }
-    flow.sender.iter().chain(&flow.receiver).try_for_each(|sample| tcp(name, sample))
+    flow.sender
+        .iter()
+        .chain(&flow.receiver)
+        .try_for_each(|sample| tcp(name, sample))
 }
 
 fn tcp(name: &str, sample: &TcpSample) -> Result<(), String> {
@@ -116,7 +119,10 @@ fn tcp(name: &str, sample: &TcpSample) -> Result<(), String> {
 }
 
 fn series(series: &ProbeSeries) -> Result<(), String> {
-    series.samples.iter().try_for_each(|sample| probe(&series.name, sample))
+    series
+        .samples
+        .iter()
+        .try_for_each(|sample| probe(&series.name, sample))
 }
 
 fn probe(name: &str, probe: &Probe) -> Result<(), String> {
@@ -145,7 +151,12 @@ fn probe(name: &str, probe: &Probe) -> Result<(), String> {
 }
 
 fn moment(what: &str, t_ms: f64) -> Result<(), String> {
-    within(&format!("{what} at a moment"), t_ms, (-MAX_TIME_MS, MAX_TIME_MS), "ms")
+    within(
+        &format!("{what} at a moment"),
+        t_ms,
+        (-MAX_TIME_MS, MAX_TIME_MS),
+        "ms",
+    )
 }
 
 #[cfg(test)]
@@ -185,13 +196,22 @@ mod tests {
             let mut result = example("x", 300.0, 20.0, 4.0);
             change(&mut result);
             let error = TestResult::from_json(&result.to_json()).unwrap_err();
-            assert!(error.starts_with("it tells what cannot be: ") && error.len() < 120, "{error}");
+            assert!(
+                error.starts_with("it tells what cannot be: ") && error.len() < 120,
+                "{error}"
+            );
             error
         };
         let error = refused(|r| r.flows[0].samples[3].bytes = 1 << 53);
-        assert!(error.contains("TCP download BE::1") && error.contains("Mbit/s"), "{error}");
+        assert!(
+            error.contains("TCP download BE::1") && error.contains("Mbit/s"),
+            "{error}"
+        );
         let error = refused(|r| r.probes[0].samples[3].rtt_ms = Some(-5.0));
-        assert!(error.contains("a round trip of 'Ping (ms) UDP BE' of -5 ms"), "{error}");
+        assert!(
+            error.contains("a round trip of 'Ping (ms) UDP BE' of -5 ms"),
+            "{error}"
+        );
         let error = refused(|r| r.probes[0].samples[3].rtt_ms = Some(1e300));
         assert!(error.contains("of 1e300 ms"), "{error}");
         refused(|r| r.probes[0].samples[3].t_ms = 1e300);

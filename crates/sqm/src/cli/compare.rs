@@ -402,9 +402,8 @@ fn table(runs: &[Run<'_>], differences: &[Difference]) -> String {
                 .map_or("none", |grade| grade.letter.as_str())
         )
         .expect("a string grows");
-        for finding in &verdict.findings {
-            let kind = format!("{:?}", finding.severity).to_lowercase();
-            writeln!(notes, "{name}: {kind}: {}", finding.text).expect("a string grows");
+        for note in verdict.notes() {
+            writeln!(notes, "{name}: {note}").expect("a string grows");
         }
     }
     text.push_str(
