@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::result::{Direction, Finding, Severity};
+
 /// The version of the specification that names, defaults and formulas are of.
 pub const DRAFT: &str = "draft-ietf-ippm-responsiveness-09";
 
@@ -32,10 +34,15 @@ pub const ADDED_CONNECTIONS: usize = 1;
 pub const MAX_CONNECTIONS: usize = 16;
 /// MPS: probes per second at most.
 pub const MAX_PROBES_PER_S: f64 = 100.0;
+/// Fewer would tell nothing.
+const MIN_PROBES_PER_S: f64 = 2.0;
 /// PTC: share of the capacity that probes may take.
 pub const PROBE_SHARE: f64 = 0.05;
 /// What a probe of a new connection costs, and one within a connection, in bytes (the draft's estimates).
 pub const PROBE_BYTES: (f64, f64) = (5000.0, 1000.0);
+
+/// What the probes of a line take at the least, in Mbit/s: a download below that is no load beside them.
+pub const LEAST_LOAD_MBIT: f64 = MIN_PROBES_PER_S * (PROBE_BYTES.0 + PROBE_BYTES.1) * 8.0 / 1e6;
 
 /// A probe with a connection of its own, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +100,27 @@ impl Responsiveness {
     }
 }
 
+/// Round trips of a line that nothing loads are no responsiveness under working conditions. `is_under_way`: whether a transfer goes on.
+pub fn unloaded(direction: Direction, mbit: f64, is_under_way: bool) -> Option<Finding> {
+    let is_loaded = match direction {
+        Direction::Down => is_under_way && mbit >= LEAST_LOAD_MBIT,
+        // What leaves does so in lumps, which on a slow line are far between.
+        Direction::Up => is_under_way,
+    };
+    let word = direction.word();
+    let why = match is_under_way {
+        true => "",
+        false => ": the server ends the transfers, or takes nothing",
+    };
+    (!is_loaded).then(|| Finding {
+        severity: Severity::Invalid,
+        code: "load_not_reached".to_owned(),
+        text: format!(
+            "the {word} loaded the line with {mbit:.1} Mbit/s{why}; its round trips say nothing about load"
+        ),
+    })
+}
+
 /// The mean without the slowest twentieth; none of an empty set.
 pub fn trimmed_mean(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -133,7 +161,7 @@ pub fn is_stable(values: &[f64]) -> bool {
 /// Probes of both kinds per second that a line of this capacity has room for.
 pub fn probes_per_s(mbit: f64) -> f64 {
     let both = (PROBE_BYTES.0 + PROBE_BYTES.1) * 8.0;
-    (mbit * 1e6 * PROBE_SHARE / both).clamp(2.0, MAX_PROBES_PER_S)
+    (mbit * 1e6 * PROBE_SHARE / both).clamp(MIN_PROBES_PER_S, MAX_PROBES_PER_S)
 }
 
 #[cfg(test)]

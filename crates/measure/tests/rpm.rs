@@ -70,7 +70,7 @@ fn both_directions_are_loaded_and_probed() {
     assert_eq!(report.draft, DRAFT);
     // Once a second, in theory: a busy machine has fewer seconds.
     assert!(report.idle_rpm > Some(0.0) && told >= 4, "{told}");
-    for figures in [report.download.unwrap(), report.upload.unwrap()] {
+    for figures in [report.download.clone().unwrap(), report.upload.clone().unwrap()] {
         assert!(figures.mbit > 1.0 && figures.connections > 1, "{figures:?}");
         assert!(
             figures.foreign_probes > 0 && figures.self_probes > 0,
@@ -78,6 +78,79 @@ fn both_directions_are_loaded_and_probed() {
         );
         assert!((figures.rpm - f64::midpoint(figures.foreign_rpm, figures.self_rpm)).abs() < 1e-6);
         assert_ne!(figures.confidence, Confidence::Low);
+    }
+    assert_eq!(report.findings, []);
+}
+
+/// A server of the protocol whose large file is a byte, and which reads of uploads nothing.
+fn serve_nothing_large() -> SocketAddr {
+    use hyper::service::service_fn;
+    use sqm_measure::tls::Certificate;
+
+    let config = Certificate::self_signed().unwrap().server(&[b"h2"]).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = |name: &str| format!(r#""{name}_url":"https://{address}/{name}""#);
+    let [small, large, upload] = ["small_download", "large_download", "upload"].map(url);
+    let configuration: &'static str =
+        format!(r#"{{"version":1,"urls":{{{small},{large},{upload}}}}}"#).leak();
+    let answer = move |request: Request<Incoming>| async move {
+        let body = match request.uri().path() {
+            "/.well-known/nq" => configuration,
+            "/upload" => {
+                // It holds the request and takes nothing of its body.
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                drop(request);
+                ""
+            }
+            _ => "x",
+        };
+        Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(body))))
+    };
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    server.initial_stream_window_size(65_535);
+                    let _ = server
+                        .serve_connection(TokioIo::new(stream), service_fn(answer))
+                        .await;
+                });
+            }
+        });
+    });
+    address
+}
+
+#[test]
+fn a_line_without_load_is_not_rated() {
+    let mut target = target(serve_nothing_large());
+    target.limit = Duration::from_secs(3);
+    let report = client::run(&target, &mut |_, _, _, _| {}).unwrap();
+    assert!(report.idle_rpm > Some(0.0));
+    assert_eq!((&report.download, &report.upload), (&None, &None));
+    let codes: Vec<&str> = report
+        .findings
+        .iter()
+        .map(|finding| finding.code.as_str())
+        .collect();
+    assert_eq!(codes, ["load_not_reached"; 2]);
+    for (finding, word) in report.findings.iter().zip(["the download", "the upload"]) {
+        assert!(finding.text.starts_with(word), "{finding:?}");
     }
 }
 

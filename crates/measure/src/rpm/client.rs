@@ -22,17 +22,17 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ProtocolVersion;
 
-use super::server::Endless;
 use super::{
     ADDED_CONNECTIONS, Confidence, ForeignProbe, INITIAL_CONNECTIONS, INTERVAL, MAX_CONNECTIONS,
-    MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm,
+    MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm, unloaded,
 };
 use crate::Error;
 use crate::client::web::Site;
 use crate::foreign;
 use crate::http::{Place, Tasks, Upload, bracketed, request, shown, tls_config};
+use crate::load;
 use crate::protocol::MAX_REASON;
-use crate::result::Direction;
+use crate::result::{Direction, Finding};
 
 /// Until a connection stands and its TLS handshake is done.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
@@ -50,6 +50,11 @@ const IDLE_PROBES: usize = 10;
 const WINDOW: u32 = 2 << 20;
 /// The same where only a small answer is expected.
 const SMALL_WINDOW: u32 = 128 << 10;
+/// What a server of HTTP/2 lets come before it has said a word (RFC 9113, section 6.9.2), in bytes.
+const UNASKED: u64 = 65_535;
+/// Bytes of an upload that are handed over at once; of these, two wait for the window to open. The longest frame that every server takes
+/// (RFC 9113, section 6.5.2).
+const UPLOADED_AT_ONCE: usize = 16 << 10;
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIGURATION: usize = 64 << 10;
 /// Where the configuration is: the draft's place, then that of older servers.
@@ -77,10 +82,13 @@ pub struct Report {
     pub host: String,
     /// New connections on the idle line; their round trips per minute.
     pub idle_rpm: Option<f64>,
-    /// While downloads filled the line.
+    /// While downloads filled the line; none if they did not.
     pub download: Option<Responsiveness>,
     /// While uploads did.
     pub upload: Option<Responsiveness>,
+    /// Why there is no figure of a direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
 }
 
 /// Measures downloads, then uploads. `progress` is told once a second: direction, Mbit/s, connections, RPM so far.
@@ -91,15 +99,26 @@ pub fn run(
     Tasks::new()?.runtime().block_on(async {
         let prepared = tokio::time::timeout(SETUP, prepare(server)).await;
         let (session, idle) = prepared.map_err(|_| slow(&server.host, server.port))??;
-        let download = session.direction(Direction::Down, server.limit, progress).await?;
-        let upload = session.direction(Direction::Up, server.limit, progress).await?;
-        Ok(Report {
+        let mut report = Report {
             draft: super::DRAFT.to_owned(),
             host: server.host.clone(),
             idle_rpm: foreign_rpm(&idle),
-            download: Some(download),
-            upload: Some(upload),
-        })
+            download: None,
+            upload: None,
+            findings: Vec::new(),
+        };
+        for direction in [Direction::Down, Direction::Up] {
+            let found = session.direction(direction, server.limit, progress).await?;
+            let place = match direction {
+                Direction::Down => &mut report.download,
+                Direction::Up => &mut report.upload,
+            };
+            match found {
+                Ok(figures) => *place = Some(figures),
+                Err(finding) => report.findings.push(finding),
+            }
+        }
+        Ok(report)
     })
 }
 
@@ -220,6 +239,8 @@ struct Connected {
 #[derive(Default)]
 struct Seen {
     bytes: AtomicU64,
+    /// Of these, what left on upload connections behind what a connection takes unasked.
+    taken: AtomicU64,
     foreign: Mutex<Vec<(Instant, ForeignProbe)>>,
     own: Mutex<Vec<(Instant, f64)>>,
 }
@@ -270,13 +291,13 @@ impl Session {
         })
     }
 
-    /// Fills one direction until goodput and responsiveness are stable, or the time is over.
+    /// Fills one direction until goodput and responsiveness are stable, or the time is over. The inner error is why that was no load.
     async fn direction(
         &self,
         direction: Direction,
         limit: Duration,
         progress: &mut dyn FnMut(Direction, f64, usize, Option<f64>),
-    ) -> Result<Responsiveness, Error> {
+    ) -> Result<Result<Responsiveness, Finding>, Error> {
         let failed = |e: io::Error| self.failed("loading the line", &e);
         let seen = Arc::new(Seen::default());
         let mut senders = Vec::new();
@@ -337,7 +358,17 @@ impl Session {
             () if goodputs.len() < MOVING_AVERAGE_DISTANCE => Confidence::Low,
             () => Confidence::Medium,
         };
-        Ok(figures)
+        let is_under_way = match direction {
+            Direction::Down => {
+                while transfers.try_join_next().is_some() {}
+                !transfers.is_empty()
+            }
+            Direction::Up => seen.taken.load(Ordering::Relaxed) > 0,
+        };
+        Ok(match unloaded(direction, figures.mbit, is_under_way) {
+            None => Ok(figures),
+            Some(finding) => Err(finding),
+        })
     }
 
     /// Probes of both kinds at this rate, for this long; those without an answer yet are waited for no longer.
@@ -383,7 +414,7 @@ impl Session {
         let body = match direction {
             Direction::Down => Empty::new().boxed(),
             Direction::Up => Counted {
-                noise: Endless { left: u64::MAX },
+                unasked: UNASKED + 2 * UPLOADED_AT_ONCE as u64,
                 seen: seen.clone(),
             }
             .boxed(),
@@ -531,7 +562,8 @@ async fn fetch(sender: &mut Sender, place: &Place, limit: usize) -> io::Result<V
 
 /// An upload that counts what leaves.
 struct Counted {
-    noise: Endless,
+    /// What the connection takes of it, whether or not the server does.
+    unasked: u64,
     seen: Arc<Seen>,
 }
 
@@ -541,15 +573,15 @@ impl Body for Counted {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let polled = Pin::new(&mut self.noise).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref()
-        {
-            self.seen.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-        }
-        polled
+        let noise = Bytes::from_static(load::payload()).slice(..UPLOADED_AT_ONCE);
+        let length = noise.len() as u64;
+        self.seen.bytes.fetch_add(length, Ordering::Relaxed);
+        let unasked = length.min(self.unasked);
+        self.unasked -= unasked;
+        self.seen.taken.fetch_add(length - unasked, Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(noise))))
     }
 
     fn size_hint(&self) -> SizeHint {
