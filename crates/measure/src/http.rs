@@ -90,7 +90,7 @@ impl Place {
         };
         let host = uri.host().ok_or_else(|| invalid("it has no host"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = uri.port_u16().unwrap_or(usual);
+        let port = port(&uri).map_err(|reason| invalid(&reason))?.unwrap_or(usual);
         let name = ServerName::try_from(bare.clone()).map_err(|_| invalid("its host is no name"))?;
         let address = look_up(instead.unwrap_or(&bare), port, family).await?;
         Ok(Self {
@@ -98,6 +98,21 @@ impl Place {
             address,
             name: is_secure.then_some(name),
         })
+    }
+}
+
+/// The port that a URL names. What is written there and is none must not become the usual one.
+pub(crate) fn port(uri: &Uri) -> Result<Option<u16>, String> {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    // The colons of an IPv6 address are inside of its brackets.
+    let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
+    match after_address.split_once(':') {
+        None | Some((_, "")) => Ok(None),
+        Some((_, text)) => match text.parse() {
+            Ok(port) if port > 0 => Ok(Some(port)),
+            _ => Err(format!("'{text}' is no port; a port is from 1 to 65535")),
+        },
     }
 }
 
@@ -212,5 +227,34 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_taken_as_written_or_refused() {
+        let port = |url: &str| port(&url.parse().unwrap());
+        assert_eq!(port("http://192.0.2.1/"), Ok(None));
+        assert_eq!(port("http://192.0.2.1:/"), Ok(None), "RFC 3986, section 3.2.3");
+        assert_eq!(port("https://192.0.2.1:8443/"), Ok(Some(8443)));
+        assert_eq!(port("https://someone@[2001:db8::1]:8443/"), Ok(Some(8443)));
+        assert_eq!(port("https://[2001:db8::1]/"), Ok(None));
+        for (url, named) in [
+            ("http://127.0.0.1:99999/", "99999"),
+            ("http://[::1]:65536/", "65536"),
+            ("http://127.0.0.1:0/", "0"),
+            (
+                "http://someone@127.0.0.1:184467440737095516160/",
+                "184467440737095516160",
+            ),
+        ] {
+            let Err(reason) = port(url) else {
+                panic!("{url} is taken");
+            };
+            assert!(reason.contains(&format!("'{named}' is no port")), "{reason}");
+        }
     }
 }

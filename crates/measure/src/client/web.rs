@@ -23,7 +23,7 @@ use super::{
     FIRST_PROBE_TIMEOUT, Hooks, IMPATIENT_TIMEOUT, Meter, Outcome, Progress, SETUP, SILENCE, SPARE, Stage,
     TICK, check_times, findings,
 };
-use crate::http::{Place, Tasks, look_up, shown, tls_config};
+use crate::http::{Place, Tasks, look_up, port, shown, tls_config};
 use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, Prober, Wire};
 use crate::protocol::{MAX_FLOWS, Seen};
@@ -31,7 +31,7 @@ use crate::result::{
     Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult, rfc3339,
 };
 use crate::scenario::{Family, Scenario};
-use crate::{Error, socket};
+use crate::{Error, foreign, socket};
 
 /// The time between two samples of a flow.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -110,6 +110,10 @@ fn check(site: &Site, settings: &Settings) -> Result<(), Error> {
                 "a URL for {}s takes 1 to {MAX_FLOWS} of them at once, not {flows}",
                 direction.word()
             ));
+        }
+        let uri = url.as_ref().and_then(|url| Some((url, url.parse().ok()?)));
+        if let Some((url, Err(reason))) = uri.map(|(url, uri)| (url, port(&uri))) {
+            return wrong(format!("cannot use {}: {reason}", foreign::printable(url)));
         }
     }
     check_times(settings)

@@ -42,6 +42,7 @@ HTTP = [
     "redirects",
     "slow-redirects",
     "escaped-redirect",
+    "redirect-port",
     "refusal",
     "body-silence",
     "body-drip",
@@ -188,6 +189,9 @@ class Web:
     def http_escaped_redirect(self, sock):
         place = f"ftp://{ESCAPES}/" + "x" * 60_000
         sock.sendall(b"HTTP/1.1 302 " + ESCAPES.encode() + b"\r\nLocation: " + place.encode() + b"\r\n\r\n")
+
+    def http_redirect_port(self, sock):
+        sock.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:99999/\r\nContent-Length: 0\r\n\r\n")
 
     def http_refusal(self, sock):
         sock.sendall(b"HTTP/1.1 503 " + b"No way" + b"\r\nContent-Length: 0\r\n\r\n")

@@ -263,7 +263,8 @@ pub(super) async fn final_place(
             }
             _ => location,
         };
-        place = Place::of(&url, None, family).await?;
+        let referred = |e: io::Error| io::Error::new(e.kind(), format!("it refers to {url}: {e}"));
+        place = Place::of(&url, None, family).await.map_err(referred)?;
     }
     Err(io::Error::other("it only refers to other places"))
 }
