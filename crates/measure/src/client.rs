@@ -7,6 +7,7 @@ mod evidence;
 mod findings;
 mod outcome;
 pub(crate) mod patience;
+mod story;
 pub mod web;
 
 use std::sync::atomic::{AtomicBool, Ordering};

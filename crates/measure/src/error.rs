@@ -96,6 +96,14 @@ pub enum Error {
         /// The contradiction.
         what: String,
     },
+    /// The server was there to the end, and has said less than it saw.
+    #[error("the results of {host} are incomplete, it told only a part of what it saw: {missing}")]
+    Untold {
+        /// As the user wrote it.
+        host: String,
+        /// What is missing.
+        missing: String,
+    },
     /// The user ended the test.
     #[error("interrupted {}", since_load(*at_s))]
     Interrupted {

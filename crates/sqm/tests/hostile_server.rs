@@ -160,7 +160,12 @@ fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
         "results-unknown-flow" => (&[1], "out of turn"),
         "results-nan" | "results-infinite" => (&[1], "not a message of sqm's"),
         "results-silence" | "results-drip" | "load-slow-words" => (&[1], "no results within"),
+        "http-redirect-port" => (&[1], "'99999' is no port"),
         "connect-silence" | "accept-silence" | "hello-drip" | "http-silence" => (&[1], "no answer within"),
+        "results-short" => (&[1], "it told only a part"),
+        "results-honest" => (&[0], ""),
+        _ if behaviour.starts_with("results-omit") => (&[1], "it told only a part"),
+        "load-done-early" => (&[1], LIES),
         _ if behaviour.starts_with("progress-") => (&[1], LIES),
         _ if behaviour.starts_with("results-") && is_lie(behaviour) => (&[1], LIES),
         _ if behaviour.starts_with("flows-") || behaviour.starts_with("welcome-") => (&[0], ""),
@@ -178,8 +183,14 @@ fn is_lie(behaviour: &str) -> bool {
         "backwards",
         "counters",
         "processor",
+        "less",
+        "empty",
+        "swapped",
+        "no-time",
+        "early",
+        "roles",
     ];
-    lies.iter().any(|lie| behaviour.ends_with(lie))
+    behaviour.starts_with("results-tcp-") || lies.iter().any(|lie| behaviour.ends_with(lie))
 }
 
 /// What a terminal would obey.
@@ -217,6 +228,14 @@ fn faults(behaviour: &str, length: Duration, ended: &Ended) -> Vec<String> {
         faults.push(format!("printed {c:?}"));
     }
     faults
+}
+
+#[test]
+fn a_port_that_is_none_is_the_users_mistake() {
+    let (command, _) = test("http-", "99999", Path::new(""));
+    let ended = run(command, SLACK);
+    assert_eq!(ended.code, Some(2), "{}", ended.words);
+    assert!(ended.words.contains("'99999' is no port"), "{}", ended.words);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(super) struct Endpoint {
     /// Flows attached so far.
     attached: BTreeMap<Direction, u32>,
     told: Told,
+    /// Results cannot come sooner than this; none while any moment will do.
+    earliest: Option<Instant>,
 }
 
 /// What a server has said since the load began.
@@ -43,6 +45,8 @@ struct Told {
     words: u64,
     /// Bytes that arrived there of each upload, at moments of its clock.
     progress: Vec<(Duration, Vec<u64>)>,
+    /// The last report, also if it came too soon to be kept.
+    newest: Option<(Duration, Vec<u64>)>,
     flows: BTreeMap<(Direction, u32), Seen>,
     is_done: bool,
     busiest_cpu: Option<f64>,
@@ -137,6 +141,7 @@ impl Endpoint {
             bounds: Bounds::new(settings, asked.0 + asked.1),
             attached: BTreeMap::new(),
             told: Told::default(),
+            earliest: None,
         })
     }
 
@@ -232,12 +237,14 @@ impl Endpoint {
 
     pub(super) fn start(&mut self) -> Result<(), Error> {
         self.control.set_limit(self.bounds.frames());
+        self.earliest = Some(Instant::now() + self.bounds.least_load());
         let sent = self.control.send(&Request::Start);
         sent.map_err(|e| self.vanished("starting the load", e.to_string()))
     }
 
     /// Ends the load before its time. A server that does not take the message finds out by itself.
     pub(super) fn stop(&mut self) {
+        self.earliest = None;
         let _ = self.control.send(&Request::Stop);
     }
 
@@ -263,16 +270,17 @@ impl Endpoint {
             Reply::Progress { elapsed_ms, received } if received.len() == up as usize => {
                 let at = Duration::from_millis(elapsed_ms);
                 self.bounds.check_time(at).map_err(|what| self.lied(what))?;
-                let before = self.told.progress.last();
-                let shrinks = before.is_some_and(|(last, before)| {
+                let shrinks = self.told.newest.as_ref().is_some_and(|(last, before)| {
                     at < *last || before.iter().zip(&received).any(|(before, now)| now < before)
                 });
                 if shrinks {
                     return Err(self.lied("what had arrived there has become less"));
                 }
-                if before.is_none_or(|(last, _)| at - *last >= PROGRESS_INTERVAL) {
-                    self.told.progress.push((at, received));
+                let kept = self.told.progress.last();
+                if kept.is_none_or(|(last, _)| at - *last >= PROGRESS_INTERVAL) {
+                    self.told.progress.push((at, received.clone()));
                 }
+                self.told.newest = Some((at, received));
                 Ok(())
             }
             Reply::Flow {
@@ -280,21 +288,37 @@ impl Endpoint {
                 flow,
                 seen,
             } if flow < if direction == Direction::Down { down } else { up } => {
-                self.bounds.check(&seen).map_err(|what| self.lied(what))?;
+                self.check_moment()?;
+                self.bounds
+                    .check(direction, &seen)
+                    .map_err(|what| self.lied(what))?;
                 match self.told.flows.insert((direction, flow), seen) {
                     None => Ok(()),
                     Some(_) => Err(self.lied("it tells of one flow twice")),
                 }
             }
             Reply::Done { busiest_cpu } => {
+                self.check_moment()?;
                 if busiest_cpu.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
                     return Err(self.lied("a processor cannot be busy for more than all of the time"));
                 }
                 self.told.is_done = true;
                 self.told.busiest_cpu = busiest_cpu;
-                Ok(())
+                let (told, all) = (self.told.flows.len(), (down + up) as usize);
+                match told == all {
+                    true => Ok(()),
+                    false => Err(self.untold(format!("{} of {all} flows are missing", all - told))),
+                }
             }
             other => Err(unexpected(&self.target, other)),
+        }
+    }
+
+    /// Results are of the whole load: nobody has them before it is over, unless it was told to end it.
+    fn check_moment(&self) -> Result<(), Error> {
+        match self.earliest.is_some_and(|earliest| Instant::now() < earliest) {
+            true => Err(self.lied("it has results of the load before the load is over")),
+            false => Ok(()),
         }
     }
 
@@ -320,11 +344,14 @@ impl Endpoint {
             .collect()
     }
 
-    /// The most of an upload that arrived there by its reports of progress.
-    pub(super) fn claimed(&self, number: u32) -> u64 {
-        let last = self.told.progress.last();
-        last.and_then(|(_, received)| received.get(number as usize).copied())
-            .unwrap_or(0)
+    /// What arrived there of an upload by its reports of progress: moments of its clock in milliseconds, and bytes since the
+    /// beginning.
+    pub(super) fn reported(&self, number: u32) -> Vec<(f64, u64)> {
+        let reports = self.told.progress.iter().chain(&self.told.newest);
+        let of_flow = |(at, received): &(Duration, Vec<u64>)| {
+            Some((crate::load::millis(*at), *received.get(number as usize)?))
+        };
+        reports.filter_map(of_flow).collect()
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -360,6 +387,13 @@ impl Endpoint {
             host: self.target.host.clone(),
             during,
             reason,
+        }
+    }
+
+    pub(super) fn untold(&self, missing: String) -> Error {
+        Error::Untold {
+            host: self.target.host.clone(),
+            missing,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::evidence::Recorder;
+use super::story::{Fault, Story};
 use super::{OurSide, Outcome, Running, Series, findings};
 use crate::clock::Offset;
 use crate::load::millis;
@@ -102,25 +103,44 @@ pub(super) fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> 
 
 fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
     let mut flows = Vec::new();
+    // Of a load that ended early, each end knows its own end only.
+    let is_whole = running.trouble.is_none();
+    let load_ms = running.test.settings.load_ms as f64;
     let plans = running.test.scenario.flows.iter();
     for ((plan, attached), ours) in plans.zip(&running.flows).zip(ours) {
         let endpoint = &mut running.endpoints[attached.endpoint];
+        let reported = match attached.direction {
+            Direction::Up => endpoint.reported(attached.number),
+            Direction::Down => Vec::new(),
+        };
         let theirs = endpoint.seen(attached.direction, attached.number);
+        let story = Story {
+            direction: attached.direction,
+            reported: &reported,
+            theirs: theirs.as_ref(),
+            ours: &ours,
+        };
+        let judged = story.check(is_whole.then_some(load_ms));
         let coarse = || Seen {
-            samples: endpoint.coarse_samples(attached.number),
+            samples: match attached.direction {
+                Direction::Up => endpoint.coarse_samples(attached.number),
+                Direction::Down => Vec::new(),
+            },
             ..Seen::default()
         };
-        let theirs = match theirs {
-            None => coarse(),
-            Some(theirs) => theirs,
-        };
-        let claimed = endpoint.claimed(attached.number);
-        let theirs = match attached.direction == Direction::Up && claims_too_much(&theirs, claimed, &ours) {
-            false => theirs,
-            true => {
-                let lie = endpoint.lied(&format!("more arrived there on '{}' than was sent", plan.name));
-                running.trouble.get_or_insert(lie);
-                Seen::default()
+        let theirs = match judged {
+            Ok(()) => theirs.unwrap_or_else(coarse),
+            Err(fault) => {
+                let name = &plan.name;
+                let (trouble, theirs) = match fault {
+                    Fault::Lie(what) => (endpoint.lied(&format!("of '{name}', {what}")), Seen::default()),
+                    Fault::Part(missing) => {
+                        let trouble = endpoint.untold(format!("{missing} of '{name}' is missing"));
+                        (trouble, theirs.unwrap_or_else(coarse))
+                    }
+                };
+                running.trouble.get_or_insert(trouble);
+                theirs
             }
         };
         let (sender, receiver) = match attached.direction {
@@ -144,18 +164,6 @@ fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
         });
     }
     flows
-}
-
-/// Whether a server reports more bytes than this end's kernel ever sent; `claimed` is what it said on the way.
-fn claims_too_much(theirs: &Seen, claimed: u64, ours: &Seen) -> bool {
-    /// What is sent between the last look at a connection and its end is not in our figures.
-    const ROOM: u64 = 256 << 10;
-    let samples = theirs.samples.iter();
-    let told = samples.fold(0, |sum: u64, s| sum.saturating_add(s.bytes));
-    ours.totals.is_some_and(|totals| {
-        let sent = totals.bytes_sent;
-        told.max(claimed) > sent.saturating_add(sent / 64 + ROOM)
-    })
 }
 
 /// The server's clock, from the UDP probes on the idle line before the load and after it.

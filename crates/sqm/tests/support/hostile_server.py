@@ -140,6 +140,14 @@ def long_reason(sock, test):
     until_closed(sock)
 
 
+def done_early(sock, test):
+    """Half of the load, and then the results as if all of it were over."""
+    time.sleep(test.load_ms / 2000)
+    for message in results(test):
+        sock.sendall(frame(message))
+    until_closed(sock)
+
+
 ANYWHERE = {
     "silence": silence,
     "close": close,
@@ -155,6 +163,8 @@ ANYWHERE = {
     "escapes": escapes,
     "long-reason": long_reason,
 }
+# Of the load alone.
+LOAD = {"done-early": done_early}
 # In place of: the welcome, the answer to the proof, the answer on a data connection, progress, results.
 PHASES = ["hello", "challenge", "attach", "load", "results"]
 
@@ -182,8 +192,78 @@ def samples(times, amount):
     return [[t, amount] for t in times]
 
 
+def results(test, up=None, down=None):
+    """The messages of an honest server, unless functions change what it saw of a flow; none leaves the flow out."""
+    up, down = up or (lambda seen, number: seen), down or (lambda seen, number: seen)
+    every = [("down", n, down({}, n)) for n in range(test.down)]
+    every += [("up", n, up({"samples": [[test.load_ms, r]]}, n)) for n, r in enumerate(test.received)]
+    for direction, number, seen in every:
+        if seen is not None:
+            yield flow(direction, number, **seen)
+    yield {"reply": "done", "busiest_cpu": 0.1}
+
+
+def contradictions(test, how):
+    """Messages in place of the results that contradict what was told before, what the client saw, or one another; or that
+    tell only a part. None for other ways to lie."""
+    length = test.load_ms
+
+    def sampled(samples):
+        return results(test, up=lambda seen, number: {"samples": samples(test.received[number])})
+
+    def kernel(totals=None, mss=32768, **sample):
+        """Downloads of which the server's kernel tells what a real one would, but for this."""
+        share = int(test.sent / max(1, test.down))
+        honest = dict(rtt_ms=0.05, rttvar_ms=0.01, min_rtt_ms=0.02, cwnd=10, retransmits=0, delivery_mbit=100)
+        honest |= dict(delivered=100, delivered_ce=0) | sample
+        account = dict(bytes_sent=share, bytes_retransmitted=0, retransmits=0, delivered_ce=0, busy_ms=length - 100)
+        account |= dict(rwnd_limited_ms=10, sndbuf_limited_ms=0) | (totals or {})
+        tcp = [dict(honest, t_ms=t) for t in range(200, length + 1, 200)]
+        seen = {"mss": mss, "tcp": tcp, "totals": account}
+        return results(test, down=lambda _, number: seen)
+
+    ways = {
+        "less": lambda: sampled(lambda n: [[length, n // 50]]),
+        "empty": lambda: sampled(lambda n: []),
+        "no-time": lambda: sampled(lambda n: [[500, 0], [500, n], [length, 0]]),
+        "early": lambda: sampled(lambda n: [[0.001, n], [length, 0]]),
+        "short": lambda: sampled(lambda n: [[length - 500, n]]),
+        "swapped": lambda: results(
+            test,
+            up=lambda seen, number: {},
+            down=lambda seen, number: {"samples": [[length, test.received[number % test.up]]]},
+        ),
+        "roles": lambda: results(test, down=lambda seen, number: {"samples": [[length, 1000]]}),
+        "omit-some-up": lambda: results(test, up=lambda seen, number: None if number else seen),
+        "omit-down": lambda: results(test, down=lambda seen, number: None),
+        "omit-all": lambda: [{"reply": "done", "busiest_cpu": 0.1}],
+        "honest": lambda: kernel(),
+        "tcp-sent": lambda: kernel(dict(bytes_sent=1)),
+        "tcp-sent-much": lambda: kernel(dict(bytes_sent=2**53 - 1)),
+        "tcp-again": lambda: kernel(dict(bytes_retransmitted=2**53 - 1)),
+        "tcp-most-again": lambda: kernel(dict(bytes_retransmitted=int(test.sent / max(1, test.down) * 0.9))),
+        "tcp-segments-again": lambda: kernel(dict(retransmits=2**50)),
+        "tcp-marked": lambda: kernel(dict(delivered_ce=2**50)),
+        "tcp-busy": lambda: kernel(dict(busy_ms=1e8)),
+        "tcp-limited": lambda: kernel(dict(rwnd_limited_ms=length + 500)),
+        "tcp-sample-again": lambda: kernel(retransmits=2**50),
+        "tcp-delivered": lambda: kernel(delivered=10**15),
+        "tcp-least-rtt": lambda: kernel(min_rtt_ms=1000),
+        "tcp-rtt": lambda: kernel(rtt_ms=1e8),
+        "tcp-rate": lambda: kernel(delivery_mbit=1e9),
+        "tcp-mss-0": lambda: kernel(mss=0),
+        "tcp-mss-1": lambda: kernel(mss=1),
+        "tcp-cwnd": lambda: kernel(cwnd=0),
+    }
+    return ways if how is None else ways.get(how, lambda: None)()
+
+
 def result_lies(test, how):
     """Yields the messages in place of the results."""
+    contradiction = contradictions(test, how)
+    if contradiction is not None:
+        yield from contradiction
+        return
     length = test.load_ms
     good = [100 * n for n in range(1, length // 100 + 1)]
     every = [("down", n) for n in range(test.down)] + [("up", n) for n in range(test.up)]
@@ -243,6 +323,15 @@ RESULT_LIES = [
 ]
 
 
+class AnyTest:
+    """For the names of what a test can be lied to about."""
+
+    load_ms = 0
+
+
+RESULT_LIES += contradictions(AnyTest, None)
+
+
 def progress_lies(test, how, seconds):
     if how == "future":
         return progress(test, 1e12)
@@ -267,6 +356,7 @@ class Test:
         self.down, self.up, self.load_ms = hello["down"], hello["up"], hello["load_ms"]
         self.flows = {}
         self.received = [0] * self.up
+        self.sent = 0
         self.is_over = threading.Event()
         self.windows = {}
 
@@ -332,10 +422,11 @@ class Server:
         except (OSError, EOFError, ValueError):
             pass
 
-    def misbehaves(self, phase, sock, test):
-        if not self.is_bad(phase, ANYWHERE):
+    def misbehaves(self, phase, sock, test, also={}):
+        ways = ANYWHERE | also
+        if not self.is_bad(phase, ways):
             return False
-        ANYWHERE[self.action](sock, test)
+        ways[self.action](sock, test)
         return True
 
     def control(self, sock, test):
@@ -379,7 +470,7 @@ class Server:
         for key, data in test.flows.items():
             threading.Thread(target=self.transfer, args=[data, test, *key], daemon=True).start()
         began = time.monotonic()
-        if self.misbehaves("load", sock, test):
+        if self.misbehaves("load", sock, test, LOAD):
             return
         sock.settimeout(0.05)
         told = 0
@@ -406,11 +497,8 @@ class Server:
             for message in result_lies(test, self.action):
                 sock.sendall(frame(message))
             return
-        for number in range(test.down):
-            sock.sendall(frame(flow("down", number)))
-        for number, received in enumerate(test.received):
-            sock.sendall(frame(flow("up", number, samples=[[test.load_ms, received]])))
-        sock.sendall(frame({"reply": "done", "busiest_cpu": 0.1}))
+        for message in results(test):
+            sock.sendall(frame(message))
 
     def data(self, sock, hello):
         test = self.tests[bytes.fromhex(hello["token"])]
@@ -456,6 +544,7 @@ class Server:
             elif not self.is_bad("flows", ["flood"]):
                 time.sleep(len(piece) / per_s)
             sock.sendall(piece)
+            test.sent += len(piece)
 
     # --- Probes over UDP ---
 
@@ -506,6 +595,7 @@ def behaviours():
     for phase in PHASES:
         ways = [way for way in ANYWHERE if phase in ("load", "results") or way not in ("words", "slow-words")]
         names += [f"{phase}-{way}" for way in ways]
+    names += [f"load-{way}" for way in LOAD]
     names += [f"welcome-{how}" for how in ["names", "no-probes", "version"]] + ["challenge-again"]
     names += [f"attach-{how}" for how in ["dscp", "names"]]
     names += [f"progress-{how}" for how in PROGRESS_LIES]
