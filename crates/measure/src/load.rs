@@ -22,6 +22,8 @@ const MAX_SAMPLES: u64 = 100_000;
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 /// The kernel is asked about a connection at every so many samples.
 const SAMPLES_PER_INFO: u32 = 2;
+/// Looks at a connection on which bytes may be arriving meanwhile.
+const LOOKS: usize = 8;
 /// Bytes handed to the kernel at once.
 const WRITE_SIZE: usize = 128 << 10;
 /// Bytes taken from the kernel at once.
@@ -67,17 +69,46 @@ struct Flow {
     stream: TcpStream,
     role: Role,
     read: AtomicU64,
+    /// Bytes that had arrived and were taken out before the load, by the kernel's count; none if it does not count them.
+    before: Option<u64>,
 }
 
 impl Flow {
+    fn new((stream, role): (TcpStream, Role)) -> Self {
+        // The kernel may count more between the two looks: then they are repeated.
+        let look = || {
+            let counted = || TcpInfo::of(&stream).ok().map(|info| info.bytes_received);
+            let (count, waiting) = (counted()?, rustix::io::ioctl_fionread(&stream).ok()?);
+            (counted() == Some(count)).then(|| count.saturating_sub(waiting))
+        };
+        let before = (0..LOOKS).find_map(|_| look());
+        Self {
+            stream,
+            role,
+            read: AtomicU64::new(0),
+            before,
+        }
+    }
+
     /// Bytes that have arrived: those read and those in the socket that the reader has not come round to.
     fn arrived(&self) -> u64 {
         if self.role == Role::Send {
             return 0;
         }
-        // In this order a read in between makes the figure too small for one sample, never too large.
-        let read = self.read.load(Ordering::Acquire);
-        read + rustix::io::ioctl_fionread(&self.stream).unwrap_or(0)
+        // The kernel's count is of one moment. Of the two below the sum may lack what was read in between, which is all that the
+        // socket held if this thread had to wait there for a processor.
+        let counted = self.before.and_then(|before| {
+            Some(
+                TcpInfo::of(&self.stream)
+                    .ok()?
+                    .bytes_received
+                    .saturating_sub(before),
+            )
+        });
+        counted.unwrap_or_else(|| {
+            let read = self.read.load(Ordering::Acquire);
+            read + rustix::io::ioctl_fionread(&self.stream).unwrap_or(0)
+        })
     }
 }
 
@@ -90,14 +121,7 @@ impl Load {
         length: Duration,
         max_rate: Option<u64>,
     ) -> std::io::Result<Self> {
-        let flows: Vec<_> = flows
-            .into_iter()
-            .map(|(stream, role)| Flow {
-                stream,
-                role,
-                read: AtomicU64::new(0),
-            })
-            .collect();
+        let flows: Vec<_> = flows.into_iter().map(Flow::new).collect();
         let share = |role| {
             let sharers = flows.iter().filter(|f| f.role == role).count() as u64;
             max_rate.map(|rate| (rate / sharers.max(1)).max(1))

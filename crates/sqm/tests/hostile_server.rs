@@ -187,7 +187,6 @@ fn is_lie(behaviour: &str) -> bool {
         "empty",
         "swapped",
         "no-time",
-        "early",
         "roles",
     ];
     behaviour.starts_with("results-tcp-") || lies.iter().any(|lie| behaviour.ends_with(lie))

@@ -300,9 +300,11 @@ fn watch(control: &mut Connection, load: &Load, start: Instant, length: Duration
                 return Ok(());
             }
             None => {
+                // In this order all that is told has arrived until then, however long this thread had to wait in between.
+                let received = load.received();
                 control.send(&Reply::Progress {
                     elapsed_ms: start.elapsed().as_millis() as u64,
-                    received: load.received(),
+                    received,
                 })?;
                 next += PROGRESS_INTERVAL;
             }

@@ -226,7 +226,6 @@ def contradictions(test, how):
         "less": lambda: sampled(lambda n: [[length, n // 50]]),
         "empty": lambda: sampled(lambda n: []),
         "no-time": lambda: sampled(lambda n: [[500, 0], [500, n], [length, 0]]),
-        "early": lambda: sampled(lambda n: [[0.001, n], [length, 0]]),
         "short": lambda: sampled(lambda n: [[length - 500, n]]),
         "swapped": lambda: results(
             test,
