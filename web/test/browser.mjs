@@ -43,7 +43,8 @@ export async function browse() {
 /** A page that fails the test on any error in its console. `isQuiet` false is for tests that cut the line. */
 export async function open(browser, url, { width = 1280, height = 900, scheme = 'light', locale = 'en-GB', isQuiet = true } = {}) {
     const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, locale, timezoneId: 'UTC' });
-    context.setDefaultTimeout(10_000);
+    // A machine that is busy gets the time it needs.
+    context.setDefaultTimeout(60_000);
     const page = await context.newPage();
     const complaints = [];
     page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));

@@ -40,6 +40,8 @@ export class Mock {
     wrong = [];
     /** While true nobody is answered: the line is cut. */
     isCut = false;
+    /** A running test gets no further than this, in its 40 seconds. */
+    lastSecond = Infinity;
 
     #text = '';
     #before = null;
@@ -291,8 +293,9 @@ export class Mock {
         if (part?.startsWith('plots/')) return part.includes('tcp') ? problem(response, 404, 'not-found', 'nothing to draw') : picture(response);
         if (part === 'live') {
             return this.#stream(response, 50, (n) => {
-                if (n < 40 && this.tests[at].state === 'running') return ['progress', progress(n)];
-                this.tests[at] = { ...TESTS[0], id, host: test.host, title: test.title, state: n < 40 ? 'stopped' : 'done' };
+                const second = Math.min(n, this.lastSecond);
+                if (second < 40 && this.tests[at].state === 'running') return ['progress', progress(second)];
+                this.tests[at] = { ...TESTS[0], id, host: test.host, title: test.title, state: second < 40 ? 'stopped' : 'done' };
                 return ['end', this.tests[at]];
             });
         }

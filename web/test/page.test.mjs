@@ -118,6 +118,8 @@ test('a newcomer goes from nothing to a confirmed line', async (t) => {
 test('a test is started, watched, read and compared', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/test`);
+    // The load lasts until it has been looked at.
+    mock.lastSecond = 30;
     await page.getByLabel('Server').fill('sqm.example.net');
     await page.getByLabel('Name').fill('evening');
     await page.getByRole('button', { name: 'Start' }).click();
@@ -125,6 +127,7 @@ test('a test is started, watched, read and compared', async (t) => {
     await shot(page, 'test-running');
     await fits(page);
     await accessible(page);
+    mock.lastSecond = Infinity;
     await page.getByText('A+', { exact: true }).waitFor();
     await page.getByLabel('Choose evening').check();
     await page.getByLabel('Choose before').check();
@@ -137,6 +140,8 @@ test('a test is started, watched, read and compared', async (t) => {
 test('a test needs no server of ours: a file on the web, or a responsiveness server', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/test`, { width: 360 });
+    // A test goes on until it is stopped.
+    mock.lastSecond = 30;
     const started = async () => {
         await page.getByRole('button', { name: 'Start' }).click();
         await page.getByRole('button', { name: 'Stop' }).click();
