@@ -28,7 +28,9 @@ ask() { python3 /tmp/ask.py "$@"; }
 field() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" | head -n 1; }
 start_daemon() {
     (exec sqm daemon >>/tmp/log 2>&1) & daemon=$!
-    for n in $(seq 100); do sqm verify >/dev/null 2>&1 && return; sleep 0.1; done; echo "the daemon does not shape"
+    # It shapes before it serves.
+    for n in $(seq 100); do sqm verify >/dev/null 2>&1 && ask GET /v1/tune >/dev/null 2>&1 && return; sleep 0.1; done
+    echo "the daemon does not shape, or has no socket"
 }
 # Until the search has lifted the limits.
 until_lifted() { for n in $(seq 200); do tc qdisc show dev wan0 root | grep -q "bandwidth 10Gbit" && return; sleep 0.1; done; echo "$1: the limits were never lifted"; }
