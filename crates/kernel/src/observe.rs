@@ -144,7 +144,7 @@ pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device
     Ok(decode_device(entries, links, link))
 }
 
-/// The same from what was read. `links` has the device that arriving packets are sent to.
+/// Decodes what [`Entries::read`] has read on `link`. `links` must hold the device that arriving packets are redirected to.
 pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> Device {
     let redirect = entries
         .redirect()

@@ -144,7 +144,7 @@ impl Snapshot {
         self.restore_from(socket, &link, &entries, ifb)
     }
 
-    /// The same from what was read on the device just before.
+    /// Like [`Self::restore`], for a caller that has just read the device.
     pub(crate) fn restore_from(
         &self,
         socket: &mut Socket,

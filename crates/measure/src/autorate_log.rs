@@ -37,7 +37,7 @@ pub enum Trouble {
 
 /// Whether a file looks like a log, and not like a test's result: by its first byte.
 pub fn is_one(path: &Path) -> bool {
-    // Of a pipe the first byte could not be read twice.
+    // A pipe gives its first byte only once.
     if !path.is_file() {
         return false;
     }

@@ -134,7 +134,7 @@ impl Bounds {
         check_counters(seen)
     }
 
-    /// Whether no time is longer than the connection.
+    /// Refuses a time in the kernel's figures that is longer than the connection lasted.
     fn check_times_of_kernel(&self, seen: &Seen) -> Result<(), &'static str> {
         let longest = self.connection.as_secs_f64() * 1000.0;
         let of_sample = |s: &TcpSample| [s.rtt_ms, s.rttvar_ms, s.min_rtt_ms];
@@ -157,7 +157,7 @@ impl Bounds {
     }
 }
 
-/// Whether a kernel's account of what it sent agrees with itself. An old kernel has none.
+/// Refuses counters of the sending kernel that contradict each other. An old kernel tells none.
 fn check_counters(seen: &Seen) -> Result<(), &'static str> {
     let Some(totals) = seen.totals else {
         return Ok(());

@@ -344,8 +344,7 @@ impl Endpoint {
             .collect()
     }
 
-    /// What arrived there of an upload by its reports of progress: moments of its clock in milliseconds, and bytes since the
-    /// beginning.
+    /// The server's progress reports of an upload: milliseconds on the server's clock, and bytes received since the load began.
     pub(super) fn reported(&self, number: u32) -> Vec<(f64, u64)> {
         let reports = self.told.progress.iter().chain(&self.told.newest);
         let of_flow = |(at, received): &(Duration, Vec<u64>)| {

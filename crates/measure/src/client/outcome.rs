@@ -103,7 +103,7 @@ pub(super) fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> 
 
 fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
     let mut flows = Vec::new();
-    // Of a load that ended early, each end knows its own end only.
+    // If the load ended early, the two sides stopped counting at different moments.
     let is_whole = running.trouble.is_none();
     let load_ms = running.test.settings.load_ms as f64;
     let plans = running.test.scenario.flows.iter();

@@ -95,7 +95,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// What a thread or a task tells.
+    /// Waits for a message of a thread or a task.
     pub(crate) fn until_told<T>(&self, told: &Receiver<T>) -> Result<T, Unheard> {
         self.until(|moment| {
             let left = moment.saturating_duration_since(Instant::now());

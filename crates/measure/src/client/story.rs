@@ -1,6 +1,6 @@
-//! Whether what a server tells of a flow at the end agrees with what it told on the way, and with what this end saw. Pure.
+//! Compares a server's final result of a flow with its own progress reports, and with what the client sent and received. Pure.
 //!
-//! [`bounds`](super::bounds) knows what any flow can be; here, what this one can have been.
+//! [`bounds`](super::bounds) knows the limits of every flow; this module knows what this flow can have been.
 
 use super::bounds::sum;
 use crate::protocol::Seen;
@@ -90,8 +90,8 @@ impl Story<'_> {
     }
 }
 
-/// Whether the bytes of samples are other ones than a report of progress has, some time before its moment and after it.
-/// A report that a busy server made only after the last sample may have more.
+/// Tells that the samples have too few or too many bytes for a progress report. Samples up to [`SPARE_MS`] before and after the
+/// report's moment may count either way. A busy server may report after its last sample: that report is not compared.
 fn contradicts(theirs: &Seen, (at_ms, reported): (f64, u64)) -> bool {
     let samples = &theirs.samples;
     if samples.last().is_some_and(|last| last.t_ms < at_ms) {

@@ -79,7 +79,7 @@ fn reply(probe: Probe, arrival: &Arrival, shared: &Shared) -> Option<Probe> {
         return None;
     }
     let window = memory.window(probe.series, probe.sequence)?;
-    session.is_alive();
+    session.note_activity();
     let echo = Echo {
         window,
         ..Echo::default()

@@ -23,8 +23,8 @@ const SETUP_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
 /// Requests that a client may make after the load.
 const LATE_REQUESTS: usize = 4;
-/// A test that has not begun keeps its place for this long without a sign of life, a flow or a probe, when another client waits for
-/// one. Probes of an idle line come many times a second.
+/// A test whose load has not begun is idle after this long without a new flow or a probe, and loses its place when another client
+/// needs one. Clients probe the idle line many times a second.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,8 +50,8 @@ impl Sessions {
     }
 }
 
-/// Who has to go so that another test finds a place: of those that only wait, the one that has done so for longest, of the address
-/// with the most places. `among` is the address whose places are all taken, if it is not the server that is full.
+/// The idle test that another one may replace: the longest idle test of the address with the most tests. `among` limits the choice
+/// to one address, when that address has reached its own limit.
 fn longest_idle(
     sessions: &BTreeMap<Token, Arc<Session>>,
     among: Option<IpAddr>,
@@ -77,9 +77,9 @@ fn longest_idle(
 /// A test.
 pub(super) struct Session {
     client: IpAddr,
-    /// The control connection, for showing its client out.
+    /// The control connection. The server shuts it down to end an idle test.
     control: TcpStream,
-    /// The last sign of life before the load; none from its beginning on.
+    /// Time of the client's last flow or probe; `None` once the load has begun.
     silent_since: Mutex<Option<Instant>>,
     flows: Mutex<Flows>,
     echo: Mutex<Memory>,
@@ -106,14 +106,14 @@ impl Session {
         })
     }
 
-    /// A flow or a probe came.
-    pub(super) fn is_alive(&self) {
+    /// Records that the client has attached a flow or sent a probe.
+    pub(super) fn note_activity(&self) {
         if let Some(since) = &mut *self.silence() {
             *since = Instant::now();
         }
     }
 
-    fn begins(&self) {
+    fn begin_load(&self) {
         *self.silence() = None;
     }
 
@@ -161,7 +161,7 @@ impl Session {
         match list.get_mut(flow as usize) {
             Some(place @ None) => {
                 *place = Some(parked);
-                self.is_alive();
+                self.note_activity();
                 Ok(Ok(reply))
             }
             _ => Ok(Err(format!("flow {flow} is taken or not part of the test"))),
@@ -213,10 +213,10 @@ impl<'a> Admission<'a> {
         let theirs = |sessions: &BTreeMap<Token, Arc<Session>>| {
             sessions.values().filter(|other| other.client == client).count()
         };
-        if theirs(&sessions) >= shared.config.max_per_address && !show_out(&mut sessions, Some(client)) {
+        if theirs(&sessions) >= shared.config.max_per_address && !evict_idle(&mut sessions, Some(client)) {
             return Ok(Err(Refusal::FullForAddress));
         }
-        if sessions.len() >= shared.config.max_clients && !show_out(&mut sessions, None) {
+        if sessions.len() >= shared.config.max_clients && !evict_idle(&mut sessions, None) {
             return Ok(Err(Refusal::Full));
         }
         sessions.insert(token, session.clone());
@@ -229,8 +229,8 @@ impl<'a> Admission<'a> {
     }
 }
 
-/// Makes room for one; whether there was somebody to go.
-fn show_out(sessions: &mut BTreeMap<Token, Arc<Session>>, among: Option<IpAddr>) -> bool {
+/// Ends the longest idle test to make room for another. False if no test is idle.
+fn evict_idle(sessions: &mut BTreeMap<Token, Arc<Session>>, among: Option<IpAddr>) -> bool {
     let idle = longest_idle(sessions, among, Instant::now());
     let Some(session) = idle.and_then(|token| sessions.remove(&token)) else {
         return false;
@@ -263,7 +263,7 @@ pub(super) fn conduct(
     let Request::Start = control.expect(SETUP_TIMEOUT)? else {
         return refuse(control, "it expects the start of the load".to_owned());
     };
-    admission.session.begins();
+    admission.session.begin_load();
     let start = Instant::now();
     let Some(flows) = admission.session.take_flows() else {
         return refuse(control, "not all flows are connected".to_owned());

@@ -33,7 +33,7 @@ impl Which {
         read(&self.config)
     }
 
-    /// The same plans of a text that was read before.
+    /// Like [`Self::plans`], for a text that the caller has read.
     pub(super) fn plans_of(&self, text: &[u8], links: &[Link]) -> Result<Vec<Plan>, Failure> {
         let loaded = parse(text, &self.config, links)?;
         loaded
