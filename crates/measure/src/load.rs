@@ -69,13 +69,13 @@ struct Flow {
     stream: TcpStream,
     role: Role,
     read: AtomicU64,
-    /// Bytes that had arrived and were taken out before the load, by the kernel's count; none if it does not count them.
+    /// Bytes that the kernel had counted and the reader had taken out before the load; `None` if they cannot be told.
     before: Option<u64>,
 }
 
 impl Flow {
     fn new((stream, role): (TcpStream, Role)) -> Self {
-        // The kernel may count more between the two looks: then they are repeated.
+        // Bytes may arrive between the two system calls: then both are repeated.
         let look = || {
             let counted = || TcpInfo::of(&stream).ok().map(|info| info.bytes_received);
             let (count, waiting) = (counted()?, rustix::io::ioctl_fionread(&stream).ok()?);
@@ -95,17 +95,14 @@ impl Flow {
         if self.role == Role::Send {
             return 0;
         }
-        // The kernel's count is of one moment. Of the two below the sum may lack what was read in between, which is all that the
-        // socket held if this thread had to wait there for a processor.
-        let counted = self.before.and_then(|before| {
-            Some(
-                TcpInfo::of(&self.stream)
-                    .ok()?
-                    .bytes_received
-                    .saturating_sub(before),
-            )
-        });
-        counted.unwrap_or_else(|| {
+        // The kernel counts received bytes at one moment. The fallback adds two figures, and misses the bytes that the reader takes
+        // out of the socket between them. A kernel before 4.1 counts none.
+        let info = TcpInfo::of(&self.stream).ok();
+        let counted = self
+            .before
+            .zip(info)
+            .map(|(before, info)| info.bytes_received.saturating_sub(before));
+        counted.filter(|bytes| *bytes > 0).unwrap_or_else(|| {
             let read = self.read.load(Ordering::Acquire);
             read + rustix::io::ioctl_fionread(&self.stream).unwrap_or(0)
         })

@@ -97,10 +97,10 @@ pub(super) enum Outcome {
 /// Why an interface is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Request {
-    /// It or its queues may have changed, or it is time.
+    /// The device or its queues may have changed, or the regular check is due.
     #[default]
     Look,
-    /// The daemon wants another configuration than before, which does not concern what was stopped by hand.
+    /// The configuration was rolled back: the daemon applies it, but not to an interface that was stopped by hand.
     RollBack,
     /// Somebody wants it shaped, even if it was stopped by hand.
     Shape,

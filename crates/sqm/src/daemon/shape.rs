@@ -359,7 +359,8 @@ impl Shaper {
         })
     }
 
-    /// Takes over what a command has applied, or else the file, if that is another text, is right, and is `in_force`.
+    /// Takes another text for the daemon's configuration, if it has no errors and `in_force` finds it in the kernel: first the text
+    /// that a command has applied, then the file.
     fn adopt(&mut self, links: &[Link], in_force: impl Fn(&mut Self, &Loaded) -> bool) -> bool {
         let texts = [self.applied.clone(), self.read_file().ok()];
         texts
