@@ -44,7 +44,7 @@
 //! # How it is tested
 //!
 //! Unit tests with explicit times and property tests here; against modelled lines in `sqm-sim`, whose figures
-//! `docs/autorate.md` holds.
+//! `docs/results/autorate-bench.md` holds.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -159,7 +159,7 @@ mod tests {
     }
 
     /// The numbers worked out in the pages that taught people SQM (OpenWrt's SQM pages of 2016 and 2018, a blog on fighting
-    /// bufferbloat with FQ_CoDel). Where a page is wrong the right number stands here with the reason; docs/numbers.md
+    /// bufferbloat with FQ_CoDel). Where a page is wrong the right number stands here with the reason; docs/reference/numbers.md
     /// tells the same.
     #[test]
     fn numbers_of_the_pages() {

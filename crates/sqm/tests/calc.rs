@@ -65,7 +65,7 @@ fn numbers_of_the_pages_come_out_of_the_command_line() {
 /// Each row's commands are run, and everything in backquotes behind them is in what they print.
 #[test]
 fn every_command_of_the_numbers_has_its_answer() {
-    let rows = include_str!("../../../docs/numbers.md");
+    let rows = include_str!("../../../docs/reference/numbers.md");
     let rows = rows.lines().filter(|line| line.contains("| `sqm calc "));
     let mut count = 0;
     for row in rows {

@@ -179,7 +179,7 @@ fn the_tests_that_documents_name_are_there() {
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .collect();
     let (mut named, mut missing) = (0, Vec::new());
-    for document in ["docs/parity.md", "docs/differences.md", "docs/promises.md"] {
+    for document in ["docs/reference/parity.md", "docs/reference/differences.md", "docs/results/promises.md"] {
         let text = fs::read_to_string(root().join(document)).expect("the document is there");
         let rows = text.lines().filter(|line| line.starts_with('|'));
         for cell in rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next()) {

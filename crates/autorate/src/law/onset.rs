@@ -2,7 +2,7 @@
 //! they went beyond it. What they send until then stands in front of the line, unless that carries twice what our shaper lets pass.
 //!
 //! So the shaper lets half pass until they have left slow start. That costs: they leave it sooner, and grow slowly from there
-//! (docs/autorate.md has figures of both).
+//! (docs/results/autorate-bench.md has figures of both).
 
 use super::{Law, scale};
 use crate::Direction;

@@ -33,7 +33,7 @@ enum Command {
 /// Run our controller, cake-autorate's arithmetic, one that is told the truth a round trip late and none at all on the same modelled
 /// lines, in virtual time.
 ///
-/// The same seed gives the same figures, byte for byte, on every machine. docs/autorate.md explains the traces, the
+/// The same seed gives the same figures, byte for byte, on every machine. docs/results/autorate-bench.md explains the traces, the
 /// model and its limits.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:

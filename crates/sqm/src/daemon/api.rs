@@ -1,7 +1,7 @@
 //! The local API: HTTP/1.1 on a Unix socket, and the metrics alone on a loopback port, on a thread of their own.
 //!
 //! Everybody may read. What changes something needs root, the daemon's own user or the one of `--admin-user`, which the kernel names
-//! (`SO_PEERCRED`); nobody has a password to lose. docs/daemon.md says what can be asked.
+//! (`SO_PEERCRED`); nobody has a password to lose. docs/reference/daemon.md says what can be asked.
 
 mod helpers;
 mod routes;

@@ -1,5 +1,5 @@
 //! Disks that are full or read-only, folders that are gone, and directories, FIFOs and links in the place of files: the line is
-//! shaped or the daemon says why not, nothing is followed, nothing hangs, and the next start works. docs/files.md has the table.
+//! shaped or the daemon says why not, nothing is followed, nothing hangs, and the next start works. docs/reference/files.md has the table.
 
 use std::path::Path;
 

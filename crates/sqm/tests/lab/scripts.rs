@@ -1,7 +1,7 @@
 //! The set-ups of sqm-scripts 1.6, option by option: its commands, computed here from its documented arithmetic and run by
 //! the real `tc`, build what `sqm start` builds from the same section.
 //!
-//! Where the two differ on purpose the commands are changed here with a reference to docs/differences.md, so that this file
+//! Where the two differ on purpose the commands are changed here with a reference to docs/reference/differences.md, so that this file
 //! says what the differences are. Filters are compared by what they do, in `lab_setups.rs`.
 
 use std::collections::BTreeMap;
@@ -245,7 +245,7 @@ fn every_option_builds_what_sqm_scripts_builds() {
     );
 }
 
-/// The qdiscs and classes of one device. We give cake a number, and sqm-scripts does not (docs/differences.md).
+/// The qdiscs and classes of one device. We give cake a number, and sqm-scripts does not (docs/reference/differences.md).
 fn queues(lines: &[String]) -> Vec<String> {
     lines
         .iter()
@@ -389,7 +389,7 @@ impl<'a> Asked<'a> {
             if self.script != "simplest" && self.squashes("ingress") {
                 words.push("besteffort");
             }
-            // simple.qos has its firewall erase the DSCP; cake itself does here (docs/differences.md).
+            // simple.qos has its firewall erase the DSCP; cake itself does here (docs/reference/differences.md).
             if self.script != "simplest" && self.squashes("dscp") {
                 words.push("wash");
             }
