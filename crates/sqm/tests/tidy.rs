@@ -179,7 +179,11 @@ fn the_tests_that_documents_name_are_there() {
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .collect();
     let (mut named, mut missing) = (0, Vec::new());
-    for document in ["docs/reference/parity.md", "docs/reference/differences.md", "docs/results/promises.md"] {
+    for document in [
+        "docs/reference/parity.md",
+        "docs/reference/differences.md",
+        "docs/results/promises.md",
+    ] {
         let text = fs::read_to_string(root().join(document)).expect("the document is there");
         let rows = text.lines().filter(|line| line.starts_with('|'));
         for cell in rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next()) {
@@ -200,6 +204,91 @@ fn the_tests_that_documents_name_are_there() {
         "{named} named\n{}",
         missing.join("\n")
     );
+}
+
+/// Each relative link of a document leads to a file, and its anchor to a heading there. The changelog is left out: it tells of
+/// files as they were.
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let (mut links, mut broken) = (0, Vec::new());
+    for file in files_with(&root(), &["md"]) {
+        if file.file_name().is_some_and(|name| name == "CHANGELOG.md") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a document is text");
+        for target in link_targets(&text) {
+            links += 1;
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let folder = file.parent().expect("a file is in a folder");
+            let linked = if path.is_empty() {
+                file.clone()
+            } else {
+                folder.join(path)
+            };
+            let leads_somewhere = match anchor {
+                "" => linked.exists(),
+                anchor => fs::read_to_string(&linked).is_ok_and(|text| anchors(&text).contains(anchor)),
+            };
+            if !leads_somewhere {
+                broken.push(format!("{}: {target}", file.display()));
+            }
+        }
+    }
+    assert!(
+        broken.is_empty() && links > 10,
+        "{links} links\n{}",
+        broken.join("\n")
+    );
+}
+
+/// Sources and messages name documents by their path from the repository's root.
+#[test]
+fn documents_that_are_named_by_path_exist() {
+    const KINDS: [&str; 10] = [
+        "rs", "md", "toml", "sh", "ts", "tsx", "mjs", "yaml", "yml", "service",
+    ];
+    let mut missing = Vec::new();
+    for file in files_with(&root(), &KINDS) {
+        if file.file_name().is_some_and(|name| name == "CHANGELOG.md") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        for path in text.split(|c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c))) {
+            let path = path.trim_end_matches(['.', '/']);
+            if path.starts_with("docs/") && !root().join(path).exists() {
+                missing.push(format!("{}: {path}", file.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// Targets of the links in a document, without those to other sites and those in blocks of code.
+fn link_targets(text: &str) -> Vec<&str> {
+    let prose = text.split("\n```").step_by(2);
+    let targets = prose.flat_map(|prose| prose.split("](").skip(1));
+    targets
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| !target.contains("://"))
+        .collect()
+}
+
+/// The anchors that headings of a document have on a Git forge: lower case, without punctuation, hyphens for spaces.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let prose = text.split("\n```").step_by(2);
+    let headings = prose
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix('#'));
+    headings
+        .map(|heading| {
+            let heading = heading.trim_start_matches('#').trim().to_lowercase();
+            heading
+                .replace(' ', "-")
+                .chars()
+                .filter(|c| c.is_alphanumeric() || "-_".contains(*c))
+                .collect()
+        })
+        .collect()
 }
 
 fn members() -> BTreeSet<String> {
@@ -228,13 +317,22 @@ fn internal_dependencies(manifest: &str) -> Vec<String> {
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    files_with(folder, &["rs"])
+}
+
+/// Files below a folder that have one of these extensions. What builds and package managers make is left out.
+fn files_with(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    const GENERATED: [&str; 5] = ["target", "node_modules", "dist", "test-out", "corpus"];
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder can be listed").flatten() {
         let path = entry.path();
-        let name = entry.file_name();
-        if path.is_dir() && name != "target" && !name.to_string_lossy().starts_with('.') {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() && !GENERATED.contains(&name.as_str()) && !name.starts_with('.') {
+            files.extend(files_with(&path, extensions));
+        } else if path
+            .extension()
+            .is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted))
+        {
             files.push(path);
         }
     }
