@@ -787,4 +787,34 @@ mod tests {
             }
         }
     }
+
+    /// The reference names each option, the words that it takes, and its default. Options of CAKE for one direction have one sentence for
+    /// all of them.
+    #[test]
+    fn the_reference_names_every_option_with_its_words_and_default() {
+        let reference = include_str!("../../../docs/reference/options.md");
+        for option in all().iter().filter(|option| {
+            !option.name.starts_with("egress_cake_") && !option.name.starts_with("ingress_cake_")
+        }) {
+            let name = format!("`{}`", option.name);
+            let row = reference
+                .lines()
+                .find(|line| {
+                    line.starts_with('|') && line.split('|').nth(1).is_some_and(|cell| cell.contains(&name))
+                })
+                .unwrap_or_else(|| panic!("no row for {name}"));
+            for (choice, _) in &option.choices {
+                assert!(
+                    reference.contains(&format!("`{choice}`")),
+                    "{name}: no word about {choice}"
+                );
+            }
+            if let Some(default) = option.default.filter(|_| option.direction.is_none()) {
+                assert!(
+                    row.contains(&format!("`{default}`")),
+                    "{name}: its default is {default}"
+                );
+            }
+        }
+    }
 }

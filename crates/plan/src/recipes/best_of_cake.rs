@@ -55,7 +55,7 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
 /// A flow of CUBIC, which answers a drop by sending three tenths less (RFC 9438), keeps its share of the line full only if
 /// its own queue held more than that. Where few packets take 5 ms it does not, and the flows of other hosts take what it
 /// leaves: a host with one flow against one with eight got 36 to 44 % of 4.4 Mbit/s, and gets half of it with this. The
-/// price is that flow's own delay; others have queues of their own (docs/reference/parity.md). Where `autorate` follows a line that
+/// price is that flow's own delay; others have queues of their own (docs/design/best-of-cake.md). Where `autorate` follows a line that
 /// varies, flows must give way soon: with this, what a fall of the line's rate leaves in its buffer stays a quarter longer.
 fn rtt(line: Line<'_>) -> Nanos {
     /// What a target lasts at least, full packets.
