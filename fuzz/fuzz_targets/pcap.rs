@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sqm_capture::{Format, LinkNumber, Reader, Writer};
+use sqm_replay::pcap::{Format, LinkNumber, Reader, Writer};
 use sqm_core::units::Instant;
 
 type Packet = (Instant, LinkNumber, u32, Vec<u8>);

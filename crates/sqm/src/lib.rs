@@ -21,7 +21,6 @@ mod printable;
 mod queues;
 mod rates;
 mod redact;
-mod replay;
 mod revision;
 mod tune;
 mod user;

@@ -106,7 +106,7 @@ pub(crate) fn is_origin_of(error: &anyhow::Error) -> bool {
         .chain()
         .filter_map(|cause| match cause.downcast_ref() {
             // It speaks for the error in it, and hides it.
-            Some(sqm_capture::Error::Io(error)) => Some(error),
+            Some(sqm_replay::pcap::Error::Io(error)) => Some(error),
             _ => cause.downcast_ref::<io::Error>(),
         })
         .any(|cause| cause.get_ref().is_some_and(|inner| inner.is::<Lost>()))

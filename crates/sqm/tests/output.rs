@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sqm_capture::{Format, LinkNumber, Writer};
 use sqm_core::units::Instant as Time;
+use sqm_replay::pcap::{Format, LinkNumber, Writer};
 
 /// Generous: it tells "ends" from "goes on".
 const PATIENCE: Duration = Duration::from_secs(120);

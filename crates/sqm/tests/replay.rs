@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use sqm_capture::{Format, LinkNumber, Reader, Writer};
 use sqm_core::frame::Frame;
 use sqm_core::packet::Packet as _;
 use sqm_core::units::Instant;
+use sqm_replay::pcap::{Format, LinkNumber, Reader, Writer};
 
 /// When all captures here begin: nanoseconds since 1970.
 const START: u64 = 1_700_000_000_000_000_000;

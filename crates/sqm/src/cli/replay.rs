@@ -14,14 +14,16 @@ use serde::Serialize;
 use sqm_core::profile::Profile;
 use sqm_core::units::Rate;
 
+use sqm_replay::capture::{Event, Replay, Request, replay};
+use sqm_replay::picture;
+use sqm_replay::queue::{Build, Shape};
+use sqm_replay::report::{self, Report};
+use sqm_replay::source::{Direction, Prefix};
+use sqm_replay::{Error, Output};
+
 use crate::failure::Failure;
 use crate::output;
-use crate::replay::capture::{Event, Replay, Request, replay};
-use crate::replay::picture;
-use crate::replay::queue::{Build, Shape};
-use crate::replay::report::{self, Report};
-use crate::replay::source::{Direction, Prefix};
-use crate::written;
+use crate::written::{self, Written};
 
 /// Send a capture through a queue in virtual time, and tell what would have happened to its packets
 ///
@@ -115,27 +117,40 @@ impl Args {
             events,
             flows,
             ref svg,
+            ref out,
             ..
         } = self;
-        let svg = svg.clone();
+        let (svg, out) = (svg.clone(), out.clone());
         let request = self.request()?;
+        let mut written = match &out {
+            Some(path) => Some(begin(path, &request.capture)?),
+            None => None,
+        };
         let mut output = BufWriter::new(output::stdout());
         let mut each = |event: &Event| match events {
-            true => write_line(&mut output, &EventJson::from(event)),
+            true => write_line(&mut output, &EventJson::from(event)).map_err(Error::Failed),
             false => Ok(()),
         };
         let bar = progress(&request.capture);
         // The files that were asked for are wanted, whoever reads the report.
-        let is_for_files = svg.is_some() || request.out.is_some();
+        let is_for_files = svg.is_some() || out.is_some();
         let mut progress = |position| {
             bar.set_position(position);
             is_for_files || !output::is_lost()
         };
-        let replay = replay(&request, &mut each, &mut progress);
+        let packets = match (&mut written, &out) {
+            (Some(file), Some(path)) => Some(Output::begin(file, path).map_err(failure)?),
+            _ => None,
+        };
+        let replay = replay(&request, packets, &mut each, &mut progress);
         bar.finish_and_clear();
-        let Some(replay) = replay? else {
+        let Some(replay) = replay.map_err(failure)? else {
             return Ok(ExitCode::SUCCESS);
         };
+        if let (Some(file), Some(path)) = (written, &out) {
+            file.commit()
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
         output.flush()?;
         for warning in &replay.warnings {
             errln!("warning: {warning}");
@@ -163,13 +178,13 @@ impl Args {
 
     fn request(self) -> Result<Request, Failure> {
         let shape = match (&self.qdisc, &self.tree) {
-            (Some(words), _) => Shape::one(words)?,
+            (Some(words), _) => Shape::one(words).map_err(failure)?,
             (None, Some(file)) => {
                 let name = file.display().to_string();
                 let commands = fs::read_to_string(file)
                     .with_context(|| format!("cannot read the tree {name}"))
                     .map_err(Failure::Usage)?;
-                Shape::tree(&commands, &name)?
+                Shape::tree(&commands, &name).map_err(failure)?
             }
             (None, None) => return Err(Failure::Usage(anyhow!("no queue is named: --qdisc or --tree"))),
         };
@@ -189,8 +204,29 @@ impl Args {
                 seed: self.seed,
             },
             mtu: self.mtu,
-            out: self.out,
         })
+    }
+}
+
+/// The file for the packets that leave; it is not the one that they are read from.
+fn begin(out: &Path, capture: &Path) -> Result<Written, Failure> {
+    let same = |a: &Path, b: &Path| {
+        a.canonicalize()
+            .is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+    };
+    if same(out, capture) {
+        let error = anyhow!("--out would overwrite the capture {}", capture.display());
+        return Err(Failure::Usage(error));
+    }
+    Ok(Written::begin(out)?)
+}
+
+/// The exit code of a failed replay.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Input(error) => Failure::Usage(error),
+        Error::Unsupported(error) => Failure::Unsupported(error),
+        Error::Failed(error) => Failure::Failed(error),
     }
 }
 
@@ -240,7 +276,7 @@ impl From<&Event> for EventJson {
     }
 }
 
-fn write_line(output: &mut impl Write, line: &impl Serialize) -> Result<(), Failure> {
+fn write_line(output: &mut impl Write, line: &impl Serialize) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(line).context("writing JSON")?;
     line.push(b'\n');
     output.write_all(&line)?;

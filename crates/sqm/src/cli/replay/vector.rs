@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 
-use super::write_line;
+use super::{failure, write_line};
 use crate::failure::Failure;
 use crate::output;
-use crate::replay::vector::{Deed, Vector, What};
+use sqm_replay::vector::{Deed, Vector, What};
 
 /// Plays each file and compares, or tells what happens in the one there is.
 pub(super) fn run(files: &[PathBuf], events: bool) -> Result<ExitCode, Failure> {
@@ -19,7 +19,7 @@ pub(super) fn run(files: &[PathBuf], events: bool) -> Result<ExitCode, Failure> 
             let error = anyhow!("--events takes one vector at a time: its lines do not name the vector");
             return Err(Failure::Usage(error));
         };
-        return print_events(&Vector::load(file)?);
+        return print_events(&Vector::load(file).map_err(failure)?);
     }
     let mut worst = Ok(ExitCode::SUCCESS);
     for file in files {
@@ -52,8 +52,8 @@ struct Verdict<'a> {
 
 /// Plays one vector, prints its line and answers the number of mismatches.
 fn compare(file: &Path) -> Result<usize, Failure> {
-    let vector = Vector::load(file)?;
-    let outcome = vector.run()?;
+    let vector = Vector::load(file).map_err(failure)?;
+    let outcome = vector.run().map_err(failure)?;
     let Some(differences) = vector.differences(&outcome) else {
         let name = file.display();
         let error = anyhow!("{name} says nothing of what to expect; --events shows what the queue does");
@@ -106,7 +106,7 @@ impl From<&Deed> for Event {
 
 fn print_events(vector: &Vector) -> Result<ExitCode, Failure> {
     let mut output = BufWriter::new(output::stdout());
-    for deed in &vector.run()?.deeds {
+    for deed in &vector.run().map_err(failure)?.deeds {
         write_line(&mut output, &Event::from(deed))?;
     }
     output.flush()?;

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use sqm_core::units::Instant;
 
-use crate::LinkNumber;
-use crate::error::Error;
+use super::LinkNumber;
+use super::error::Error;
 
 /// Which format to write. Both keep nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

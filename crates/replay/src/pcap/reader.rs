@@ -4,11 +4,11 @@ use std::io::Read;
 
 use sqm_core::units::Instant;
 
-use crate::LinkNumber;
-use crate::bytes::Input;
-use crate::error::Error;
-use crate::legacy::Legacy;
-use crate::pcapng::Pcapng;
+use super::LinkNumber;
+use super::bytes::Input;
+use super::error::Error;
+use super::legacy::Legacy;
+use super::pcapng::Pcapng;
 
 /// Reads a capture as a stream.
 #[derive(Debug)]

@@ -10,31 +10,32 @@ mod subject;
 
 use std::path::Path;
 
-pub(crate) use compare::Difference;
-pub(crate) use file::Vector;
-pub(crate) use run::{Deed, What};
+pub use compare::Difference;
+pub use file::Vector;
+pub use run::{Deed, What};
 
-use crate::failure::Failure;
+use crate::error::Error;
 use subject::Subject;
 
-/// What our queue did in a scenario.
-pub(crate) struct Outcome {
-    /// All that left it, in order of time; of one call, drops come first.
-    pub(crate) deeds: Vec<Deed>,
+/// What our queue did with a scenario.
+pub struct Outcome {
+    /// The packets that left, in order of time; the drops of a call come before the packet that it returned.
+    pub deeds: Vec<Deed>,
     /// Its counters at the end, as the file names them.
     counters: serde_json::Map<String, serde_json::Value>,
-    /// What it broke of its contract or of the scenario's, such as random numbers that it did not draw.
+    /// Rules that the queue broke: those of the qdisc interface, and those of the scenario, such as random numbers that it did
+    /// not draw.
     complaints: Vec<String>,
 }
 
 impl Vector {
     /// The scenario in `file`, checked as far as that is possible without running it.
-    pub(crate) fn load(file: &Path) -> Result<Self, Failure> {
-        file::load(file).map_err(Failure::Usage)
+    pub fn load(file: &Path) -> Result<Self, Error> {
+        file::load(file).map_err(Error::Input)
     }
 
-    /// Lets our queue play it.
-    pub(crate) fn run(&self) -> Result<Outcome, Failure> {
+    /// Plays the scenario with our queue.
+    pub fn run(&self) -> Result<Outcome, Error> {
         let mut subject = Subject::new(self)?;
         let (deeds, mut complaints) = run::run(self, &mut subject)?;
         complaints.extend(subject.complaint());
@@ -45,8 +46,8 @@ impl Vector {
         })
     }
 
-    /// Where `outcome` is not what the file expects; nothing if it expects nothing.
-    pub(crate) fn differences(&self, outcome: &Outcome) -> Option<Vec<Difference>> {
+    /// Where `outcome` differs from the recorded one; `None` if the file has no recorded outcome.
+    pub fn differences(&self, outcome: &Outcome) -> Option<Vec<Difference>> {
         self.expect
             .as_ref()
             .map(|expect| compare::differences(expect, outcome))

@@ -6,7 +6,6 @@
 //! Our own code, because the crates for it fall short where it matters here: `pcap-file` 2 reads every pcapng time as
 //! nanoseconds, and `pcap-parser` 0.17 knows no binary time resolution, reads time offsets in one byte order only and
 //! allocates for the options of every packet.
-#![forbid(unsafe_code)]
 
 mod bytes;
 mod error;

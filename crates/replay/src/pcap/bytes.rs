@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::error::Error;
+use super::error::Error;
 
 /// A file's byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

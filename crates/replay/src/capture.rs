@@ -17,70 +17,76 @@ use super::packet::{Captured, is_marked};
 use super::queue::{Build, Shape};
 use super::source::{Arrival, Direction, Skipped, Source, header_length};
 use super::tally::Tally;
-use crate::failure::Failure;
+use crate::error::Error;
 
-/// What is to be replayed, and how.
-pub(crate) struct Request {
+/// A capture, and the queue that its packets go through.
+pub struct Request {
     /// The file; `-` is standard input.
-    pub(crate) capture: PathBuf,
-    pub(crate) shape: Shape,
-    /// The device's own rate.
-    pub(crate) link: Option<Rate>,
-    pub(crate) direction: Direction,
-    pub(crate) build: Build,
+    pub capture: PathBuf,
+    /// The queue, or the tree of them.
+    pub shape: Shape,
+    /// The rate of the device behind the queue; `None` if the queue's own shaper sets the pace.
+    pub link: Option<Rate>,
+    /// The packets of the capture that go through the queue.
+    pub direction: Direction,
+    /// How the queue is built.
+    pub build: Build,
     /// The device's MTU without its link header, bytes.
-    pub(crate) mtu: u32,
-    /// Where the packets that left are written.
-    pub(crate) out: Option<PathBuf>,
+    pub mtu: u32,
 }
 
-/// What came of it.
-pub(crate) struct Replay {
+/// The outcome of a replay.
+pub struct Replay {
     pub(super) tally: Tally,
     pub(super) layout: Option<&'static Layout>,
     pub(super) skipped: Skipped,
-    /// Packets a little before the one ahead of them, which came at its time instead.
+    /// Packets whose time stamp is earlier than that of the packet before them in the file; they arrive at the later time.
     pub(super) reordered: u64,
     /// Packets in the file.
     pub(super) read: u64,
-    /// What the queues counted themselves, after the last packet.
+    /// The queues' own counters after the last packet.
     pub(super) statistics: Vec<NodeStats>,
     pub(super) start: Instant,
-    /// What had no effect, or not the one that was meant.
-    pub(crate) warnings: Vec<String>,
-    /// Why the capture was not read to its end.
-    pub(crate) damage: Option<String>,
+    /// Settings without effect, and properties of the capture that make the outcome doubtful.
+    pub warnings: Vec<String>,
+    /// Why the capture could not be read to its end.
+    pub damage: Option<String>,
 }
 
-/// What happened to one packet.
-pub(crate) struct Event {
+/// One packet that left the queue or was dropped.
+pub struct Event {
     /// Its place in the file, counted from 1.
-    pub(crate) number: u64,
-    pub(crate) now: Instant,
-    pub(crate) arrived: Instant,
-    pub(crate) tin: Option<&'static str>,
-    pub(crate) is_marked: bool,
-    /// None if it was sent.
-    pub(crate) reason: Option<DropReason>,
+    pub number: u64,
+    /// When it left or was dropped.
+    pub now: Instant,
+    /// When it arrived at the queue.
+    pub arrived: Instant,
+    /// CAKE's tin, if the queue is CAKE.
+    pub tin: Option<&'static str>,
+    /// True if it left with Congestion Experienced.
+    pub is_marked: bool,
+    /// Why it was dropped; `None` if it was sent.
+    pub reason: Option<DropReason>,
 }
 
-/// Sends the capture through the queue. `each` hears of every packet as it leaves, `progress` of bytes read; if that answers that
-/// nobody wants the outcome, there is none.
-pub(crate) fn replay(
+/// Sends the capture through the queue, and the packets that leave it to `output`. `each` is called for every packet that leaves or is
+/// dropped, `progress` with the bytes read so far; if `progress` answers `false`, the replay ends without an outcome.
+pub fn replay<'a>(
     request: &Request,
-    each: &mut dyn FnMut(&Event) -> Result<(), Failure>,
+    output: Option<Output<'a>>,
+    each: &'a mut dyn FnMut(&Event) -> Result<(), Error>,
     progress: &mut dyn FnMut(u64) -> bool,
-) -> Result<Option<Replay>, Failure> {
+) -> Result<Option<Replay>, Error> {
     if request.link.is_none() && !request.shape.is_shaped() {
         let error = anyhow!(
             "without a rate nothing would ever wait: give the device's own with --link, such as --link 20mbit"
         );
-        return Err(Failure::Usage(error));
+        return Err(Error::Input(error));
     }
     let file = request.capture.display();
     let mut source = Source::new(open(&request.capture)?, request.direction.clone())
         .with_context(|| format!("{file}"))
-        .map_err(Failure::Usage)?;
+        .map_err(Error::Input)?;
     let mut damage = None;
     let mut arrival = next(&mut source, &mut damage);
     let start = arrival.as_ref().map_or(Instant(0), |first| first.time);
@@ -90,14 +96,10 @@ pub(crate) fn replay(
         .map_or(0, header_length);
     let mtu = request.mtu + header;
     let layout = request.shape.tins();
-    let output = request
-        .out
-        .as_deref()
-        .map(|out| Output::create(out, &request.capture));
     let witness = Witness {
         tally: Tally::new(layout.map_or(0, Layout::count), start),
         layout,
-        output: output.transpose()?,
+        output,
         each,
     };
     let mut engine = Engine::new(
@@ -143,7 +145,7 @@ pub(crate) fn replay(
     if tally.total.packets == 0 && source.skipped.unknown_link_type > 0 {
         let link = source.unknown_link.map_or(0, |link| link.0);
         let error = anyhow!("{file}: frames of link type {link} are not understood");
-        return Err(Failure::Usage(error));
+        return Err(Error::Input(error));
     }
     let mut warnings = request.shape.warnings();
     if too_long > 0 {
@@ -174,17 +176,17 @@ pub(crate) fn replay(
 /// Bytes of VLAN tags that a device takes beyond its MTU.
 const MOST_TAGS: u32 = 8;
 
-fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
+fn open(file: &Path) -> Result<Box<dyn Read>, Error> {
     if file == Path::new("-") {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
     let stream = File::open(file)
         .with_context(|| format!("cannot read the capture {}", file.display()))
-        .map_err(Failure::Usage)?;
+        .map_err(Error::Input)?;
     Ok(Box::new(BufReader::with_capacity(1 << 18, stream)))
 }
 
-/// The next packet. A file that cannot be read on ends there, and says why.
+/// The next packet. At a record that cannot be read the capture ends, and `damage` says why.
 fn next(source: &mut Source<Box<dyn Read>>, damage: &mut Option<String>) -> Option<Arrival> {
     match source.next_arrival() {
         Ok(arrival) => arrival,
@@ -195,16 +197,16 @@ fn next(source: &mut Source<Box<dyn Read>>, damage: &mut Option<String>) -> Opti
     }
 }
 
-/// Counts, writes and tells.
+/// Counts each packet, writes it to the output and reports it to the caller.
 struct Witness<'a> {
     tally: Tally,
     layout: Option<&'static Layout>,
-    output: Option<Output>,
-    each: &'a mut dyn FnMut(&Event) -> Result<(), Failure>,
+    output: Option<Output<'a>>,
+    each: &'a mut dyn FnMut(&Event) -> Result<(), Error>,
 }
 
 impl Witness<'_> {
-    fn tell(&mut self, packet: &Captured, now: Instant, reason: Option<DropReason>) -> Result<(), Failure> {
+    fn tell(&mut self, packet: &Captured, now: Instant, reason: Option<DropReason>) -> Result<(), Error> {
         (self.each)(&Event {
             number: packet.number,
             now,
@@ -217,7 +219,7 @@ impl Witness<'_> {
 }
 
 impl Observer for Witness<'_> {
-    fn sent(&mut self, packet: &Captured, now: Instant) -> Result<(), Failure> {
+    fn sent(&mut self, packet: &Captured, now: Instant) -> Result<(), Error> {
         self.tally.sent(packet, now);
         if let Some(output) = &mut self.output {
             output.packet(packet, now)?;
@@ -225,7 +227,7 @@ impl Observer for Witness<'_> {
         self.tell(packet, now, None)
     }
 
-    fn dropped(&mut self, packet: &Captured, now: Instant, reason: DropReason) -> Result<(), Failure> {
+    fn dropped(&mut self, packet: &Captured, now: Instant, reason: DropReason) -> Result<(), Error> {
         self.tally.dropped(packet, now, reason);
         self.tell(packet, now, Some(reason))
     }

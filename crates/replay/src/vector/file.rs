@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 
 /// One scenario.
 #[derive(Deserialize)]
-pub(crate) struct Vector {
-    pub(crate) name: String,
+pub struct Vector {
+    /// The name under which its outcome is reported.
+    pub name: String,
     pub(super) qdisc: String,
     #[serde(default)]
     pub(super) profile: Profile,
@@ -25,7 +26,8 @@ pub(crate) struct Vector {
     pub(super) dequeue: Polling,
     #[serde(default)]
     pub(super) events: Vec<Change>,
-    pub(crate) packets: Vec<Packet>,
+    /// The packets that arrive.
+    pub packets: Vec<Packet>,
     pub(super) expect: Option<Expect>,
 }
 
@@ -121,7 +123,7 @@ pub(super) struct Change {
 
 /// One arrival.
 #[derive(Deserialize)]
-pub(crate) struct Packet {
+pub struct Packet {
     pub(super) id: u64,
     pub(super) t_ns: u64,
     pub(super) len: u32,

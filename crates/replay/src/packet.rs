@@ -1,6 +1,6 @@
 //! A captured packet on its way through the queue.
 
-use sqm_capture::LinkNumber;
+use crate::pcap::LinkNumber;
 use sqm_core::flow_hash::HashKey;
 use sqm_core::frame::Frame;
 use sqm_core::packet::{Hashed, Packet, Tcp, View};

@@ -11,16 +11,17 @@ use sqm_core::tree::{Description, Tree};
 use sqm_core::units::Instant;
 
 use super::packet::Captured;
-use crate::failure::Failure;
+use crate::error::Error;
 
-/// What the queue shall be.
-pub(crate) struct Shape(Description);
+/// A queue, or a tree of classes and queues.
+pub struct Shape(Description);
 
-/// How it shall be built.
-pub(crate) struct Build {
-    pub(crate) profile: Profile,
-    /// Decides hashes and lots, so that a replay can be repeated.
-    pub(crate) seed: u64,
+/// What decides how a queue behaves besides its parameters.
+pub struct Build {
+    /// Which of the kernel's known defects the queue has.
+    pub profile: Profile,
+    /// Seed of the hash keys and of CAKE's random numbers: the same seed gives the same outcome.
+    pub seed: u64,
 }
 
 impl Build {
@@ -34,24 +35,25 @@ impl Build {
 
 impl Shape {
     /// One queue, in `tc`'s words.
-    pub(crate) fn one(words: &str) -> Result<Self, Failure> {
-        let spec = spec::Qdisc::parse(words).map_err(|error| Failure::Usage(error.into()))?;
+    pub fn one(words: &str) -> Result<Self, Error> {
+        let spec = spec::Qdisc::parse(words).map_err(|error| Error::Input(error.into()))?;
         Ok(Self(Description::single(spec)))
     }
 
     /// A tree, as a list of `tc` commands in a file of this name.
-    pub(crate) fn tree(commands: &str, file: &str) -> Result<Self, Failure> {
+    pub fn tree(commands: &str, file: &str) -> Result<Self, Error> {
         let description = Description::parse(commands)
             .with_context(|| file.to_owned())
-            .map_err(Failure::Usage)?;
+            .map_err(Error::Input)?;
         description
             .check()
             .with_context(|| file.to_owned())
-            .map_err(Failure::Usage)?;
+            .map_err(Error::Input)?;
         Ok(Self(description))
     }
 
-    /// Whether it holds packets back by itself. A class tree may not, if it says so in its warnings.
+    /// True if the queue delays packets by itself. HTB and HFSC count as shapers even where a class has no rate; their
+    /// warnings say so.
     pub(super) fn is_shaped(&self) -> bool {
         match self.root() {
             Some(spec::Qdisc::Cake(cake)) => cake.bandwidth.is_some() || cake.autorate_ingress,
@@ -68,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// What will not do what its author may have meant.
+    /// Parameters that have no effect in a replay, and doubtful ones.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.0.warnings().iter().map(ToString::to_string).collect();
         for node in &self.0.qdiscs {
@@ -88,7 +90,7 @@ impl Shape {
         warnings
     }
 
-    /// Its words, one discipline a line, the others below the root with where they hang.
+    /// The words of each qdisc, root first; the others begin with their parent.
     pub(super) fn words(&self) -> Vec<String> {
         let words = self.0.qdiscs.iter().map(|node| match node.parent {
             None => node.qdisc.to_string(),
@@ -97,8 +99,8 @@ impl Shape {
         words.collect()
     }
 
-    pub(super) fn build(&self, build: &Build, now: Instant, mtu: u32) -> Result<Tree<Captured>, Failure> {
-        /// Sets the hash's half of the seed apart from the lots'.
+    pub(super) fn build(&self, build: &Build, now: Instant, mtu: u32) -> Result<Tree<Captured>, Error> {
+        /// Makes the two halves of the hash key differ: 2^64 divided by the golden ratio.
         const OTHER_HALF: u64 = 0x9e37_79b9_7f4a_7c15;
         let environment = Environment {
             mtu,
@@ -107,7 +109,7 @@ impl Shape {
         };
         let mut seeds = Xorshift::new(build.seed);
         Tree::build(&self.0, &environment, || Xorshift::new(seeds.next_u64()))
-            .map_err(|error| Failure::Unsupported(anyhow!(error)))
+            .map_err(|error| Error::Unsupported(anyhow!(error)))
     }
 
     fn root(&self) -> Option<&spec::Qdisc> {

@@ -15,7 +15,7 @@ use sqm_core::units::Instant;
 
 use super::file::{self, Draws, Vector, Words};
 use super::packet::VectorPacket;
-use crate::failure::Failure;
+use crate::error::Error;
 use random::Recorded;
 
 /// A queue, or a tree of them, that draws the numbers that Linux's drew.
@@ -28,16 +28,16 @@ pub(super) struct Subject {
 
 impl Subject {
     /// The queue that `vector` describes.
-    pub(super) fn new(vector: &Vector) -> Result<Self, Failure> {
+    pub(super) fn new(vector: &Vector) -> Result<Self, Error> {
         let name = &vector.name;
         let description = description(vector)
             .with_context(|| format!("{name}: tc"))
-            .map_err(Failure::Usage)?;
+            .map_err(Error::Input)?;
         let draws_lots = |node: &spec::command::QdiscNode| matches!(node.qdisc, spec::Qdisc::Cake(_));
         let random = match &vector.random {
             Some(random) => Recorded::new(random),
             None if description.qdiscs.iter().any(draws_lots) => {
-                return Err(Failure::Usage(anyhow!("{name}: cake needs random numbers")));
+                return Err(Error::Input(anyhow!("{name}: cake needs random numbers")));
             }
             None => Recorded::new(&file::Random {
                 r16: Draws::Always(0),
@@ -46,7 +46,7 @@ impl Subject {
         };
         let tree = Tree::build(&description, &environment(vector), || random.clone())
             .with_context(|| format!("{name}: tc"))
-            .map_err(Failure::Usage)?;
+            .map_err(Error::Input)?;
         Ok(Self {
             tree,
             random,
@@ -77,14 +77,14 @@ impl Subject {
         words: &str,
         now: Instant,
         drops: &mut dyn Drops<VectorPacket>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         self.tree.change(words, now, drops).map_err(|error| {
             let is_refused = matches!(error, ChangeError::Fixed { .. });
             let error = anyhow!(error).context(format!("change: '{words}'"));
             if is_refused {
-                Failure::Unsupported(error)
+                Error::Unsupported(error)
             } else {
-                Failure::Usage(error)
+                Error::Input(error)
             }
         })
     }

@@ -9,13 +9,13 @@ use super::file::{Expect, Sent};
 use super::run::{Deed, What};
 
 /// One thing that is not as expected.
-pub(crate) struct Difference {
+pub struct Difference {
     /// The list or counter.
     place: String,
     expected: String,
     happened: String,
     /// The first of its list. One wrong packet usually makes all that follow wrong.
-    pub(crate) is_first: bool,
+    pub is_first: bool,
 }
 
 impl fmt::Display for Difference {

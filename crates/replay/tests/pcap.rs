@@ -1,8 +1,8 @@
 //! Capture files made by hand, byte by byte, good and bad.
 
 use proptest::prelude::*;
-use sqm_capture::{Error, Format, LinkNumber, Reader, Writer};
 use sqm_core::units::Instant;
+use sqm_replay::pcap::{Error, Format, LinkNumber, Reader, Writer};
 
 /// A packet as a test compares it: time, interface, link, length, bytes.
 type Packet = (Option<u64>, u32, u16, u32, Vec<u8>);

@@ -5,10 +5,10 @@ use std::io::Read;
 
 use sqm_core::units::Instant;
 
-use crate::bytes::{Input, Order};
-use crate::error::Error;
-use crate::reader::Found;
-use crate::{LinkNumber, MAX_BLOCK};
+use super::bytes::{Input, Order};
+use super::error::Error;
+use super::reader::Found;
+use super::{LinkNumber, MAX_BLOCK};
 
 const NANOS_PER_SEC: i128 = 1_000_000_000;
 

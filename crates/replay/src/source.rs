@@ -4,8 +4,8 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use crate::pcap::{Error, LinkNumber, Reader};
 use serde::Serialize;
-use sqm_capture::{Error, LinkNumber, Reader};
 use sqm_core::frame::{Frame, LinkType};
 use sqm_core::packet::{Addresses, FlowKey, Packet, View};
 use sqm_core::units::Instant;
@@ -148,11 +148,11 @@ pub(super) const fn header_length(link: LinkType) -> u32 {
 
 /// Which packets of a capture go the queue's way.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Direction {
+pub struct Direction {
     /// If any, the source must be in one of these.
-    pub(crate) from: Vec<Prefix>,
+    pub from: Vec<Prefix>,
     /// If any, the destination must be in one of these.
-    pub(crate) to: Vec<Prefix>,
+    pub to: Vec<Prefix>,
 }
 
 impl Direction {
@@ -178,7 +178,7 @@ impl Direction {
 
 /// A block of addresses, `192.168.0.0/16` or `2001:db8::/32`; an address alone is a block of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prefix {
+pub struct Prefix {
     address: IpAddr,
     length: u32,
 }

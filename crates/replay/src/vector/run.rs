@@ -8,33 +8,38 @@ use sqm_core::units::Instant;
 use super::file::{Polling, Vector};
 use super::packet::VectorPacket;
 use super::subject::Subject;
-use crate::failure::Failure;
+use crate::error::Error;
 
-/// Something that our queue did.
-pub(crate) struct Deed {
-    pub(crate) t_ns: u64,
-    pub(crate) id: u64,
-    /// The packet's DS field then.
+/// One packet that left the queue.
+pub struct Deed {
+    /// When it left, nanoseconds on the scenario's clock.
+    pub t_ns: u64,
+    /// The packet's number in the scenario.
+    pub id: u64,
+    /// The packet's DS field when it left.
     pub(super) ds_field: u8,
-    pub(crate) what: What,
+    /// How it left.
+    pub what: What,
 }
 
 /// How a packet left.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub enum What {
+    /// The device took it.
     Sent,
+    /// The queue dropped it.
     Dropped(DropReason),
 }
 
 impl Deed {
     /// Whether the packet carries Congestion Experienced.
-    pub(crate) fn ce(&self) -> u8 {
+    pub fn ce(&self) -> u8 {
         u8::from(self.ds_field & 0b11 == 0b11)
     }
 }
 
-/// What the queue did, and what it broke of its contract.
-pub(super) fn run(vector: &Vector, subject: &mut Subject) -> Result<(Vec<Deed>, Vec<String>), Failure> {
+/// Plays `vector`. Returns the packets that left, and the rules of the qdisc interface that the queue broke.
+pub(super) fn run(vector: &Vector, subject: &mut Subject) -> Result<(Vec<Deed>, Vec<String>), Error> {
     let mut play = Play {
         vector,
         subject,
@@ -69,7 +74,7 @@ enum Next {
 }
 
 impl Play<'_> {
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), Error> {
         let vector = self.vector;
         let (mut changes, mut packets) = (vector.events.iter().peekable(), vector.packets.iter().peekable());
         loop {
@@ -95,7 +100,7 @@ impl Play<'_> {
                     let class = packet.class.as_deref().map(|class| {
                         Handle::parse(class)
                             .with_context(|| format!("packet {}: '{class}' is no class", packet.id))
-                            .map_err(Failure::Usage)
+                            .map_err(Error::Input)
                     });
                     let packet = VectorPacket::new(packet, class.transpose()?, vector.truesize);
                     let mut drops = Vec::new();

@@ -6,7 +6,7 @@ use super::capture::{Replay, Request, tin_name};
 use super::series::Step;
 
 /// The picture as SVG text.
-pub(crate) fn svg(request: &Request, replay: &Replay) -> String {
+pub fn svg(request: &Request, replay: &Replay) -> String {
     let series = &replay.tally.series;
     let step_sec = series.step_nanos as f64 / 1e9;
     let points = |value: &dyn Fn(&Step) -> Option<f64>| -> Vec<(f64, Option<f64>)> {

@@ -7,24 +7,24 @@ use sqm_core::tree::Tree;
 use sqm_core::units::{Instant, Rate};
 
 use super::packet::Captured;
-use crate::failure::Failure;
+use crate::error::Error;
 
-/// The clock of CAKE stands still from here on, so that a packet which is not due by then would wait for ever.
+/// No packet may be due later than this, nanoseconds (146 years). CAKE's clock stops here, so that a later packet would never leave.
 const END: Instant = Instant(1 << 62);
 
 /// Learns what became of each packet.
 pub(super) trait Observer {
     /// It left at `now`.
-    fn sent(&mut self, packet: &Captured, now: Instant) -> Result<(), Failure>;
+    fn sent(&mut self, packet: &Captured, now: Instant) -> Result<(), Error>;
 
     /// It was dropped at `now`.
-    fn dropped(&mut self, packet: &Captured, now: Instant, reason: DropReason) -> Result<(), Failure>;
+    fn dropped(&mut self, packet: &Captured, now: Instant, reason: DropReason) -> Result<(), Error>;
 }
 
 /// A queue, and the device that it feeds.
 pub(super) struct Engine<O> {
     pub(super) queue: Tree<Captured>,
-    /// The device's own rate. Without one it takes whatever the queue gives: a shaper sets the pace then.
+    /// The device's own rate. Without one the device takes each packet at once, and the queue's shaper sets the pace.
     link: Option<Rate>,
     pub(super) observer: O,
     /// When to poll next without an arrival: the queue's wake-up, or the end of a transmission.
@@ -43,8 +43,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// A packet comes, at its time; what is due earlier happens first.
-    pub(super) fn arrive(&mut self, packet: Captured) -> Result<(), Failure> {
+    /// Advances the clock to the packet's arrival and hands the packet to the queue.
+    pub(super) fn arrive(&mut self, packet: Captured) -> Result<(), Error> {
         let now = packet.arrived;
         self.run_before(now)?;
         let mut drops = Vec::new();
@@ -57,24 +57,24 @@ impl<O: Observer> Engine<O> {
     }
 
     /// No more packets come: runs until the queue is empty.
-    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
         while let Some(now) = self.timer {
             self.wake(now)?;
         }
         Ok(())
     }
 
-    fn run_before(&mut self, now: Instant) -> Result<(), Failure> {
+    fn run_before(&mut self, now: Instant) -> Result<(), Error> {
         while let Some(due) = self.timer.filter(|due| *due < now) {
             self.wake(due)?;
         }
         Ok(())
     }
 
-    fn wake(&mut self, now: Instant) -> Result<(), Failure> {
+    fn wake(&mut self, now: Instant) -> Result<(), Error> {
         if now >= END {
             let error = anyhow!("at this rate packets would wait for more than 36 years");
-            return Err(Failure::Usage(error));
+            return Err(Error::Input(error));
         }
         self.timer = None;
         self.transmitting = false;
@@ -82,7 +82,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Takes packets until the device is busy or the queue gives no more.
-    fn poll(&mut self, now: Instant) -> Result<(), Failure> {
+    fn poll(&mut self, now: Instant) -> Result<(), Error> {
         self.timer = None;
         loop {
             let mut drops = Vec::new();
@@ -107,7 +107,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    fn dropped(&mut self, now: Instant, drops: &[(Captured, DropReason)]) -> Result<(), Failure> {
+    fn dropped(&mut self, now: Instant, drops: &[(Captured, DropReason)]) -> Result<(), Error> {
         drops
             .iter()
             .try_for_each(|(packet, reason)| self.observer.dropped(packet, now, *reason))

@@ -13,7 +13,7 @@ use super::tally::Counts;
 
 /// A report for programs. Units are in the names.
 #[derive(Serialize)]
-pub(crate) struct Report {
+pub struct Report {
     qdisc: Vec<String>,
     profile: &'static str,
     seed: u64,
@@ -113,7 +113,8 @@ fn delays(counts: &Counts) -> Option<[f64; 4]> {
 }
 
 impl Report {
-    pub(crate) fn new(request: &Request, replay: &Replay) -> Self {
+    /// The report of a replay and of what was asked for.
+    pub fn new(request: &Request, replay: &Replay) -> Self {
         let flows = replay.tally.flows.iter().enumerate();
         Self {
             qdisc: request.shape.words(),
@@ -156,7 +157,7 @@ impl Report {
 }
 
 /// The report for people, with the `most` largest flows.
-pub(crate) fn text(request: &Request, replay: &Replay, most: usize) -> String {
+pub fn text(request: &Request, replay: &Replay, most: usize) -> String {
     let mut text = String::new();
     for words in request.shape.words() {
         line(&mut text, format_args!("{words}"));
@@ -209,7 +210,7 @@ pub(crate) fn text(request: &Request, replay: &Replay, most: usize) -> String {
 }
 
 /// What did not go through the queue as it was captured: how many packets, and why.
-pub(crate) fn odd_packets(replay: &Replay) -> Vec<String> {
+pub fn odd_packets(replay: &Replay) -> Vec<String> {
     let skipped = replay.skipped;
     let counts = [
         (skipped.other_direction, "skipped: in another direction"),

@@ -1,0 +1,47 @@
+//! The packets that left the queue, as a capture.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use sqm_core::packet::Packet as _;
+use sqm_core::units::Instant;
+
+use crate::error::Error;
+use crate::packet::Captured;
+use crate::pcap::{Format, Writer};
+
+/// A capture that is being written.
+pub struct Output<'a> {
+    writer: Writer<BufWriter<&'a mut dyn Write>>,
+    path: PathBuf,
+}
+
+impl<'a> Output<'a> {
+    /// Writes a capture to `file`. Its name `path` chooses the format (`.pcapng`, otherwise pcap) and stands in errors.
+    pub fn begin(file: &'a mut dyn Write, path: &Path) -> Result<Self, Error> {
+        let format = match path.extension() {
+            Some(extension) if extension == "pcapng" => Format::Pcapng,
+            _ => Format::Pcap,
+        };
+        Ok(Self {
+            writer: Writer::new(BufWriter::new(file), format)?,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn packet(&mut self, packet: &Captured, now: Instant) -> Result<(), Error> {
+        self.writer
+            .packet(now, packet.link, packet.len(), packet.frame.bytes())
+            .with_context(|| format!("cannot write {}", self.path.display()))?;
+        Ok(())
+    }
+
+    /// Hands everything to the file.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        let why = || format!("cannot write {}", self.path.display());
+        let mut buffer = self.writer.finish().with_context(why)?;
+        buffer.flush().with_context(why)?;
+        Ok(())
+    }
+}
