@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The edges between crates, as ARCHITECTURE.md has them with their reasons: they point down only.
 const ALLOWED: [(&str, &[&str]); 10] = [
@@ -259,6 +260,64 @@ fn documents_that_are_named_by_path_exist() {
         }
     }
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// The reference of commands leaves none out.
+#[test]
+fn the_reference_names_every_command() {
+    let reference =
+        fs::read_to_string(root().join("docs/reference/commands.md")).expect("the document is there");
+    let help = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .arg("--help")
+        .output()
+        .expect("the program starts");
+    let help = String::from_utf8(help.stdout).expect("help is text");
+    let commands = help.split("\nCommands:\n").nth(1).expect("it lists commands");
+    let commands: Vec<&str> = commands
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')))
+        .filter_map(|line| line.split(' ').next())
+        .filter(|command| *command != "help")
+        .collect();
+    let missing: Vec<&&str> = commands
+        .iter()
+        .filter(|command| !reference.contains(&format!("`sqm {command}")))
+        .collect();
+    assert!(
+        missing.is_empty() && commands.len() > 15,
+        "{commands:?}: no word about {missing:?}"
+    );
+}
+
+/// The reference of metrics leaves none out.
+#[test]
+fn the_reference_names_every_metric() {
+    let reference =
+        fs::read_to_string(root().join("docs/reference/metrics.md")).expect("the document is there");
+    let sources = rust_files(&root().join("crates"));
+    let metrics = sources
+        .iter()
+        .find(|file| file.ends_with("daemon/metrics.rs") || file.ends_with("src/metrics.rs"));
+    let metrics =
+        fs::read_to_string(metrics.expect("one file has the metrics")).expect("a source file is text");
+    let names: Vec<&str> = metrics
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .filter(|literal| {
+            literal.starts_with("sqm_") && literal.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        })
+        .collect();
+    let missing: Vec<&&str> = names
+        .iter()
+        .filter(|name| !reference.contains(&format!("`{name}")))
+        .collect();
+    assert!(
+        missing.is_empty() && names.len() > 40,
+        "{} metrics, no word about {missing:?}",
+        names.len()
+    );
 }
 
 /// Targets of the links in a document, without those to other sites and those in blocks of code.
