@@ -89,6 +89,22 @@ fn every_command_of_the_numbers_has_its_answer() {
     assert!(count > 25, "{count} rows");
 }
 
+/// Each block of the guide that begins with a command of `sqm calc` shows what it prints.
+#[test]
+fn the_guide_shows_what_calc_prints() {
+    let guide = include_str!("../../../docs/guide/README.md");
+    let blocks = guide.split("\n```").skip(1).step_by(2);
+    let mut count = 0;
+    for block in blocks.filter_map(|block| block.strip_prefix("\n$ sqm calc ")) {
+        let (command, shown) = block.split_once('\n').expect("an answer follows the command");
+        let output = calc(&command.split_whitespace().collect::<Vec<_>>());
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(printed.trim_end(), shown.trim_end(), "sqm calc {command}");
+        count += 1;
+    }
+    assert!(count >= 5, "{count} blocks");
+}
+
 /// What Linux' CAKE shows at these rates (`tc -s qdisc`, recorded in `crates/core/testdata`), and sqm-scripts' `auto`.
 #[test]
 fn latency_follows_the_target_that_the_queue_really_takes() {
