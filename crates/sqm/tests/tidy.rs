@@ -262,6 +262,46 @@ fn documents_that_are_named_by_path_exist() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
+/// Documents name sources by their path from the repository's root; `NAME` stands for a name that the reader chooses.
+#[test]
+fn sources_that_documents_name_by_path_exist() {
+    const FOLDERS: [&str; 6] = [
+        "bench/",
+        "crates/",
+        "fuzz/",
+        "packaging/",
+        "web/src/",
+        "web/test/",
+    ];
+    let (mut named, mut missing) = (0, Vec::new());
+    for file in files_with(&root(), &["md"]) {
+        if file.file_name().is_some_and(|name| name == "CHANGELOG.md") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a document is text");
+        // Paths are quoted; a command behind one is cut off.
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let path = quoted.split(' ').next().unwrap_or_default().trim_end_matches('/');
+            let is_path = FOLDERS.iter().any(|folder| path.starts_with(folder))
+                && path
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b));
+            if !is_path || path.contains("NAME") {
+                continue;
+            }
+            named += 1;
+            if !root().join(path).exists() {
+                missing.push(format!("{}: {path}", file.display()));
+            }
+        }
+    }
+    assert!(
+        missing.is_empty() && named > 40,
+        "{named} named\n{}",
+        missing.join("\n")
+    );
+}
+
 /// The reference of commands leaves none out.
 #[test]
 fn the_reference_names_every_command() {
