@@ -11,10 +11,12 @@ pub mod fault;
 pub mod netlink;
 pub mod observe;
 pub mod owner;
+pub mod plan_json;
 pub mod render;
 pub mod snapshot;
 pub mod stack;
 pub mod state;
+pub mod status;
 pub mod verify;
 
 pub use error::Error;

@@ -9,7 +9,7 @@ use sqm_core::units::Instant;
 
 use crate::error::Error;
 use crate::packet::Captured;
-use crate::pcap::{Format, Writer};
+use crate::pcap::{self, Format, Writer};
 
 /// A capture that is being written.
 pub struct Output<'a> {
@@ -33,6 +33,7 @@ impl<'a> Output<'a> {
     pub(crate) fn packet(&mut self, packet: &Captured, now: Instant) -> Result<(), Error> {
         self.writer
             .packet(now, packet.link, packet.len(), packet.frame.bytes())
+            .map_err(of_file)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         Ok(())
     }
@@ -40,8 +41,16 @@ impl<'a> Output<'a> {
     /// Hands everything to the file.
     pub(crate) fn finish(self) -> Result<(), Error> {
         let why = || format!("cannot write {}", self.path.display());
-        let mut buffer = self.writer.finish().with_context(why)?;
+        let mut buffer = self.writer.finish().map_err(of_file).with_context(why)?;
         buffer.flush().with_context(why)?;
         Ok(())
+    }
+}
+
+/// The error of the file itself, so that a caller who looks for an `io::Error` finds it.
+fn of_file(error: pcap::Error) -> anyhow::Error {
+    match error {
+        pcap::Error::Io(error) => error.into(),
+        error => error.into(),
     }
 }

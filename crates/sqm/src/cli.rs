@@ -18,6 +18,7 @@ pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod setup;
 pub(crate) mod shape;
+mod status;
 pub(crate) mod test;
 pub(crate) mod tune;
 pub(crate) mod web;
@@ -27,9 +28,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Failure;
-use crate::output;
-use crate::printable::printable;
+use sqm_process::failure::Failure;
+use sqm_process::output;
+use sqm_process::printable::printable;
 
 /// Smart Queue Management for any Linux machine: ends bufferbloat, and proves it.
 #[derive(Parser)]

@@ -39,13 +39,13 @@ use sqm_files::Lock;
 use sqm_kernel::capability;
 use sqm_kernel::netlink::monitor::{Monitor, News};
 
-use crate::failure::Failure;
-use crate::plan_json::PlanJson;
 use autorate::Fleet;
 use keep::{Action, Event, Keeper, Outcome, State};
 pub(crate) use shape::Drift;
 use shape::Shaper;
 use shared::{Command, Shared};
+use sqm_kernel::plan_json::PlanJson;
+use sqm_process::failure::Failure;
 use status::Status;
 use trial::{Overdue, Trial};
 

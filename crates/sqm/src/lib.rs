@@ -1,31 +1,18 @@
 //! The program: one command line over the libraries. The only crate that knows all others.
 
-// Standard output may be closed or full: the macros of `output` can bear that.
+// Standard output may be closed or full: the macros of `sqm_process` can bear that.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
-mod output;
-mod applied;
-mod child;
+extern crate sqm_process;
+
 mod cli;
-mod commit_confirm;
-mod configuration;
 mod daemon;
-mod descriptors;
 mod doctor;
-mod failure;
-mod http;
-mod plan_json;
 mod png;
-mod printable;
-mod queues;
-mod rates;
 mod redact;
-mod revision;
 mod tune;
-mod user;
 mod web;
-mod written;
 
 /// What fuzz targets reach of the program. Compiled in tests too, so that `make lint` reads it.
 #[cfg(any(test, fuzzing))]
@@ -61,5 +48,5 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(),
     };
-    output::conclude(code, is_its_product)
+    sqm_process::output::conclude(code, is_its_product)
 }

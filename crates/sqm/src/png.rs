@@ -1,6 +1,6 @@
 //! Pictures as PNG.
 
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// Draws an SVG in twice its size: sharp on paper and on fine screens.
 #[cfg(feature = "png")]

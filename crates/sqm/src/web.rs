@@ -39,9 +39,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 
-use crate::descriptors;
-use crate::failure::Failure;
-use crate::http::Hosts;
 use audit::Audit;
 use connector::Connector;
 use guest::Rooms;
@@ -50,6 +47,9 @@ use live::Watch;
 use password::{Checker, Password};
 use runs::Runs;
 use session::Sessions;
+use sqm_http::Hosts;
+use sqm_process::descriptors;
+use sqm_process::failure::Failure;
 use status::Memory;
 use upstream::Daemon;
 

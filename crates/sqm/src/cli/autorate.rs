@@ -13,10 +13,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sqm_core::nearest::nearest;
 use sqm_sim::autorate_bench::{self, Contender, Signals, Trace};
 
-use crate::failure::Failure;
-use crate::output;
 use figures::{Report, Run, Sum};
 use seeds::Seeds;
+use sqm_process::failure::Failure;
+use sqm_process::output;
 
 /// Keep a varying line at the highest rate without a queue; needs no privileges so far.
 #[derive(clap::Args)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use sqm_core::qdisc::Qdisc;
 use sqm_core::workload::{NAMED, Named, Packet, Sizes, Steady, Workload};
 
-use crate::failure::Failure;
-use crate::output;
+use sqm_process::failure::Failure;
+use sqm_process::output;
 
 /// What a queue costs per packet, in nanoseconds of this machine's processor
 ///

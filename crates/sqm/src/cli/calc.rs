@@ -14,8 +14,8 @@ use anyhow::Context;
 use serde::Serialize;
 use sqm_core::units::{Nanos, Rate};
 
-use crate::failure::Failure;
 pub(super) use line::parse_link;
+use sqm_process::failure::Failure;
 
 /// Numbers that a configuration needs; nothing is read or changed.
 #[derive(clap::Args)]

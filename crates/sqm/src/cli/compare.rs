@@ -16,8 +16,8 @@ use sqm_measure::report;
 use sqm_measure::result::{Meta, Summary, TestResult};
 use sqm_measure::room::Room;
 
-use crate::failure::Failure;
-use crate::written;
+use sqm_process::failure::Failure;
+use sqm_process::written;
 
 /// Compare tests: figures, grades and pictures of result files, ours or Flent's; and of autorate's logs
 ///

@@ -7,9 +7,9 @@ use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_plan::plan::Plan;
 
-use crate::configuration::load::{parse, parse_in_force, read};
-use crate::failure::Failure;
-use crate::rates::Held;
+use sqm_configuration::load::{parse, parse_in_force, read};
+use sqm_configuration::rates::Held;
+use sqm_process::failure::Failure;
 
 /// Which sections of which file.
 #[derive(clap::Args)]

@@ -15,8 +15,8 @@ use signal_hook::flag;
 use sqm_files::Lock;
 use sqm_kernel::state;
 
-use crate::commit_confirm::{UNDOING, unconfirmed, undoing};
-use crate::failure::Failure;
+use sqm_configuration::commit_confirm::{UNDOING, unconfirmed, undoing};
+use sqm_process::failure::Failure;
 
 /// How often the file is looked at.
 const LOOK: Timespec = Timespec {

@@ -8,8 +8,8 @@ use anyhow::anyhow;
 use sqm_kernel::state;
 
 use crate::daemon::{self, Drift, Options};
-use crate::failure::Failure;
-use crate::user;
+use sqm_process::failure::Failure;
+use sqm_process::user;
 
 /// Keep every enabled section in force: through reboots, reconnects, renamed devices and other programs.
 ///

@@ -16,7 +16,7 @@ use sqm_measure::report::{ComparedLine, html};
 use sqm_measure::result::{Finding, Severity, TestResult};
 
 use super::lab::ClockName;
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// Measure two bloated lines, apply SQM from a configuration file, measure again, and show the difference.
 #[derive(clap::Args)]
@@ -226,7 +226,7 @@ fn too_noisy(noise_ms: f64) -> Option<Finding> {
 fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
     let write = |name: String, text: String| {
         let file = out.join(name);
-        crate::written::write(&file, text)
+        sqm_process::written::write(&file, text)
     };
     for Measured {
         scene,

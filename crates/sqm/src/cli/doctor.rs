@@ -9,13 +9,13 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
 use super::shape;
-use crate::configuration::{self, load};
 use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
 use crate::doctor::findings::{Finding, diagnose};
 use crate::doctor::fix;
-use crate::failure::Failure;
+use sqm_configuration::load;
+use sqm_process::failure::Failure;
 
 /// Find what keeps a line from being shaped as it should: each finding with its evidence and what to do.
 ///
@@ -125,7 +125,7 @@ impl Args {
     }
 
     fn fix(&self, findings: &[Finding]) -> Result<(), Failure> {
-        let before = configuration::read(&self.config).context("cannot read the configuration")?;
+        let before = sqm_configuration::read(&self.config).context("cannot read the configuration")?;
         let text = fix::changed(&before, findings)?;
         if text.as_bytes() != before {
             let file = self.config.display().to_string();
@@ -138,7 +138,7 @@ impl Args {
                     errors[0]
                 )
             })?;
-            configuration::write(&self.config, Some(&before), text.as_bytes())?;
+            sqm_configuration::write(&self.config, Some(&before), text.as_bytes())?;
         }
         shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json)
     }

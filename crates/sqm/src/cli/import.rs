@@ -8,8 +8,8 @@ use serde::Serialize;
 use sqm_kernel::netlink::link::Link;
 use sqm_plan::import::{self, Imported, Reader, Source};
 
-use crate::configuration::{self, load};
-use crate::failure::Failure;
+use sqm_configuration::load;
+use sqm_process::failure::Failure;
 
 /// Where sqm-scripts keeps its files on generic Linux, and what the name of each ends in.
 const DIRECTORY: &str = "/etc/sqm";
@@ -146,7 +146,8 @@ impl Args {
     /// Adds sections at the end; what is there stays.
     fn add(&self, imported: &[Imported], links: &[Link]) -> Result<(), Failure> {
         let file = self.config.display();
-        let before = configuration::read_if_there(&self.config).context("cannot read the configuration")?;
+        let before =
+            sqm_configuration::read_if_there(&self.config).context("cannot read the configuration")?;
         let text = String::from_utf8(before.clone().unwrap_or_default());
         let mut text = text.with_context(|| format!("{file} is not a text file"))?;
         let existing = load::parse(text.as_bytes(), &self.config, links)?.plans;
@@ -162,7 +163,7 @@ impl Args {
             }
             text += &section.to_string();
         }
-        configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
+        sqm_configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
         outln!(
             "{file}: {} added; 'sqm plan' shows the queues",
             count(imported.len())

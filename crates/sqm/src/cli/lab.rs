@@ -12,8 +12,8 @@ use sqm_lab::protocol::Act;
 use sqm_lab::{Clock, Line, Output, agent, home, keeper};
 
 use super::demo;
-use crate::failure::Failure;
-use crate::output;
+use sqm_process::failure::Failure;
+use sqm_process::output;
 
 /// A virtual home network on a real kernel, to try settings in; needs no privileges.
 ///

@@ -9,9 +9,9 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
-use crate::failure::Failure;
-use crate::output;
-use crate::written;
+use sqm_process::failure::Failure;
+use sqm_process::output;
+use sqm_process::written;
 
 /// Write the manual pages (sqm.8, sqm-start.8 and so on) into a folder.
 #[derive(clap::Args)]

@@ -11,9 +11,9 @@ use sqm_kernel::{diff, render};
 use sqm_plan::plan::Plan;
 
 use super::config::Which;
-use crate::configuration::load;
-use crate::failure::Failure;
-use crate::plan_json::PlanJson;
+use sqm_configuration::load;
+use sqm_kernel::plan_json::PlanJson;
+use sqm_process::failure::Failure;
 
 /// Show what the configuration would build, without building it; needs no privileges.
 ///

@@ -21,9 +21,9 @@ use sqm_replay::report::{self, Report};
 use sqm_replay::source::{Direction, Prefix};
 use sqm_replay::{Error, Output};
 
-use crate::failure::Failure;
-use crate::output;
-use crate::written::{self, Written};
+use sqm_process::failure::Failure;
+use sqm_process::output;
+use sqm_process::written::{self, Written};
 
 /// Send a capture through a queue in virtual time, and tell what would have happened to its packets
 ///

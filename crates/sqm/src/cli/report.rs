@@ -12,16 +12,16 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, render, stack, state, verify};
 use sqm_plan::plan::Plan;
 
-use crate::configuration::load;
 use crate::daemon::{self, client};
 use crate::doctor::collect::collect;
 use crate::doctor::findings::diagnose;
-use crate::failure::Failure;
-use crate::printable::printable;
-use crate::queues::InterfaceStatus;
-use crate::rates;
 use crate::redact::redact;
-use crate::written;
+use sqm_configuration::load;
+use sqm_configuration::rates;
+use sqm_kernel::status::InterfaceStatus;
+use sqm_process::failure::Failure;
+use sqm_process::printable::printable;
+use sqm_process::written;
 
 /// Write everything that a request for help needs into one text file, secrets removed.
 ///

@@ -10,7 +10,7 @@ use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::server::{Config, Server};
 
 use super::test::read_secret;
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// The far end for `sqm test`: run it on a machine beyond the line under test
 ///

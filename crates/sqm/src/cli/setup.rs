@@ -17,10 +17,9 @@ use sqm_plan::uci::Document;
 
 use super::calc::parse_link;
 use super::shape;
-use crate::configuration;
 use crate::doctor::collect::default_devices;
-use crate::failure::Failure;
-use crate::output;
+use sqm_process::failure::Failure;
+use sqm_process::output;
 
 /// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
 ///
@@ -82,7 +81,8 @@ impl Args {
         }
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
-        let before = configuration::read_if_there(&self.config).context("cannot read the configuration")?;
+        let before =
+            sqm_configuration::read_if_there(&self.config).context("cannot read the configuration")?;
         let document = self.parse(before.as_deref().unwrap_or_default())?;
         let interface = self.interface(&links)?;
         let existing = Existing::of(&document, &interface);
@@ -95,7 +95,7 @@ impl Args {
         }
         let is_new = before.as_deref() != Some(text.as_bytes());
         if is_new {
-            configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
+            sqm_configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
             outln!("{}: written", self.config.display());
         } else {
             outln!("{}: as wanted already", self.config.display());
@@ -103,7 +103,7 @@ impl Args {
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
             // Nothing is half done: the file is as it was, too.
             if is_new {
-                configuration::put_back(&self.config, before.as_deref(), text.as_bytes())?;
+                sqm_configuration::put_back(&self.config, before.as_deref(), text.as_bytes())?;
             }
             return Err(error);
         }
@@ -213,7 +213,7 @@ impl Args {
 
     fn verify(&self, socket: &mut Socket, interface: &str) -> Result<ExitCode, Failure> {
         let links = observe::links(socket)?;
-        let text = configuration::read(&self.config).context("cannot read what was written")?;
+        let text = sqm_configuration::read(&self.config).context("cannot read what was written")?;
         let file = self.config.display().to_string();
         let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name))
             .map_err(|errors| anyhow!("{}", errors[0]))?;

@@ -16,11 +16,11 @@ use sqm_plan::plan::Plan;
 
 use super::config::Which;
 use super::confirm::Trial;
-use crate::applied;
 use crate::daemon::{self, client};
-use crate::failure::Failure;
-use crate::queues::InterfaceStatus;
-use crate::rates;
+use sqm_configuration::applied;
+use sqm_configuration::rates;
+use sqm_kernel::status::InterfaceStatus;
+use sqm_process::failure::Failure;
 
 /// Shape the configured interfaces.
 ///
@@ -335,7 +335,7 @@ impl Status {
         if self.json {
             outln!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
         } else {
-            all.iter().for_each(InterfaceStatus::print);
+            all.iter().for_each(super::status::print);
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -22,8 +22,8 @@ use sqm_measure::scenario::{Scenario, TESTS};
 use sqm_measure::{Error, plot};
 
 use self::display::Display;
-use crate::failure::Failure;
-use crate::written;
+use sqm_process::failure::Failure;
+use sqm_process::written;
 
 /// Latency while the line is full: uploads and downloads at once, with probes through all of it
 ///

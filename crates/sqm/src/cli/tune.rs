@@ -18,7 +18,6 @@ use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::result::{Direction, Settings, TestResult};
 
 use super::test::read_secret;
-use crate::failure::Failure;
 use crate::tune::framing::{Loaded, rate};
 use crate::tune::guard;
 use crate::tune::limit;
@@ -30,6 +29,7 @@ use crate::tune::server::Server;
 use crate::tune::shaper::{Lent, Shaper};
 use crate::tune::verify::{Rates, Verification, Verified};
 use crate::tune::{Log, Step, Trouble};
+use sqm_process::failure::Failure;
 
 /// The port of HTTPS.
 const HTTPS: u16 = 443;
@@ -447,7 +447,7 @@ impl Args {
             .iter()
             .map(|(name, result)| Run { name, result })
             .collect();
-        let write = |path: &Path, text: &str| crate::written::write(path, text);
+        let write = |path: &Path, text: &str| sqm_process::written::write(path, text);
         if let Some(file) = &self.plot {
             write(file, &plot::ping_cdf(&runs))?;
         }

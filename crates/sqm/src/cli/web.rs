@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
 use crate::web::{self, Options};
+use sqm_process::failure::Failure;
 
 /// The page: settings, a live picture of the line, tests and advice in a browser
 ///

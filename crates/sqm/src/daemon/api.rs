@@ -24,10 +24,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::shared::Shared;
-use crate::descriptors;
-use crate::http::{Limits, Patient, Place, Places, SILENCE};
 use routes::Peer;
 pub(super) use routes::let_change;
+use sqm_http::{Limits, Patient, Place, Places, SILENCE};
+use sqm_process::descriptors;
 
 /// For root and the daemon's own user, each. The page's server, which is one of them, needs less than half of it for all of
 /// its visitors together.

@@ -31,7 +31,7 @@ use sqm_plan::settings::{LOG_FOLDER, Limits, Reflector};
 
 pub(super) use fleet::Fleet;
 
-use crate::rates::Rates;
+use sqm_configuration::rates::Rates;
 
 /// Of three operators, as all that many people's lines may ask: anycast resolvers that answer pings.
 const REFLECTORS: [&str; 9] = [

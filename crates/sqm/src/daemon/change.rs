@@ -13,9 +13,8 @@ use super::shape::Configuration;
 use super::shared::{Configured, File, Refused, Unconfirmed};
 use super::trial::{self, Overdue, Trial};
 use super::{Daemon, monotonic, nanos};
-use crate::commit_confirm;
-use crate::configuration;
-use crate::revision;
+use sqm_configuration::commit_confirm;
+use sqm_configuration::revision;
 
 impl Daemon {
     /// Reads the configuration anew. One with errors changes nothing.
@@ -49,7 +48,7 @@ impl Daemon {
 
     pub(super) fn read_configuration(&self) -> anyhow::Result<File> {
         let file = self.shaper.file();
-        let text = configuration::read_if_there(file).context("cannot read the configuration")?;
+        let text = sqm_configuration::read_if_there(file).context("cannot read the configuration")?;
         let text = text.unwrap_or_default();
         Ok(File {
             file: file.display().to_string(),
@@ -86,7 +85,7 @@ impl Daemon {
             return Err(Refused::Failed(vec![overdue.told()]));
         }
         let file = self.shaper.file().to_owned();
-        let found = configuration::read_if_there(&file);
+        let found = sqm_configuration::read_if_there(&file);
         let found = found.map_err(|error| Refused::Failed(vec![error.to_string()]))?;
         let before = found.clone().unwrap_or_default();
         if revision::of(&before) != known {
@@ -105,7 +104,7 @@ impl Daemon {
         let mut trial =
             Trial::begin(&file, before, in_force, revision.clone(), until).map_err(Refused::of)?;
         trial.stopped = self.stopped();
-        let outcome = match configuration::replace(&file, found.as_deref(), text.as_bytes()) {
+        let outcome = match sqm_configuration::replace(&file, found.as_deref(), text.as_bytes()) {
             Err(Error::Changed { .. }) => return Err(self.conflict(&trial)),
             written => written.map_err(|error| vec![error.to_string()]),
         };
@@ -143,7 +142,7 @@ impl Daemon {
             let text = format!("what was kept of a change cannot be removed: {error}");
             self.say("configuration", None, text);
         }
-        match configuration::read_if_there(self.shaper.file()) {
+        match sqm_configuration::read_if_there(self.shaper.file()) {
             Ok(now) => Refused::Conflict(revision::of(&now.unwrap_or_default())),
             Err(error) => Refused::Failed(vec![error.to_string()]),
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::http::{COMMENT, Seat, Seats};
+use sqm_http::{COMMENT, Seat, Seats};
 
 /// So many events are remembered.
 const REMEMBERED: usize = 100;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::autorate;
 use super::status::{Interface, Status};
-use crate::queues::{Direction, InterfaceStatus};
+use sqm_kernel::status::{DirectionStatus, InterfaceStatus};
 
 /// What the text is, for the header of an answer.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -205,7 +205,7 @@ impl Families {
         }
     }
 
-    fn direction(&mut self, interface: &str, direction: &str, queues: &Direction) {
+    fn direction(&mut self, interface: &str, direction: &str, queues: &DirectionStatus) {
         let base = [
             ("interface", interface),
             ("direction", direction),
@@ -348,7 +348,7 @@ impl Families {
         }
     }
 
-    fn cake(&mut self, qdisc: &Labels<'_>, cake: &crate::queues::CakeStatus) {
+    fn cake(&mut self, qdisc: &Labels<'_>, cake: &sqm_kernel::status::CakeStatus) {
         let whole = &cake.statistics;
         self.add(
             Kind::Gauge,

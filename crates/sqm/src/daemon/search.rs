@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::shared::Shared;
-use crate::child::{self, Limits, Stop};
+use sqm_process::child::{self, Limits, Stop};
 
 /// More steps than this, no search has.
 const MOST_STEPS: usize = 500;

@@ -18,10 +18,9 @@ use sqm_plan::settings::Settings;
 
 use super::autorate::Line;
 use super::keep::{Named, Outcome, Request};
-use crate::applied;
-use crate::commit_confirm;
-use crate::configuration;
-use crate::rates::{self, Rates};
+use sqm_configuration::applied;
+use sqm_configuration::commit_confirm;
+use sqm_configuration::rates::{self, Rates};
 
 /// What to do about a change that somebody else made to our queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -460,7 +459,7 @@ impl Shaper {
     }
 
     fn read_file(&self) -> Result<Vec<u8>, String> {
-        configuration::read(&self.file).map_err(|error| format!("cannot read the configuration: {error}"))
+        sqm_configuration::read(&self.file).map_err(|error| format!("cannot read the configuration: {error}"))
     }
 
     /// What a file says, with the rates that hold instead of its own.

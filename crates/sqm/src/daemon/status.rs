@@ -5,7 +5,7 @@ use sqm_core::units::Instant;
 
 use super::autorate;
 use super::keep::{Section, State};
-use crate::queues::InterfaceStatus;
+use sqm_kernel::status::InterfaceStatus;
 
 /// Of everything that the API tells; a change that breaks readers makes it one more.
 pub(super) const VERSION: u32 = 1;

@@ -13,8 +13,7 @@ use sqm_core::units::{Instant, Nanos};
 use sqm_files::Error;
 
 use super::shape::Configuration;
-use crate::configuration;
-use crate::revision;
+use sqm_configuration::revision;
 
 /// It holds the text of the configuration, which only root may be able to read.
 const MODE: u32 = 0o600;
@@ -91,10 +90,10 @@ impl Trial {
     /// Puts the file back. False if somebody has written another one meanwhile, which stays. After a failure it can be tried
     /// again.
     pub(super) fn undo(&self) -> Result<bool, Error> {
-        let now = configuration::read_if_there(&self.config)?;
+        let now = sqm_configuration::read_if_there(&self.config)?;
         let is_tried = now.as_ref().is_none_or(|now| revision::of(now) == self.revision);
         let is_undone = if is_tried {
-            match configuration::replace(&self.config, now.as_deref(), &self.text) {
+            match sqm_configuration::replace(&self.config, now.as_deref(), &self.text) {
                 Err(Error::Changed { .. }) => false,
                 replaced => replaced.map(|()| true)?,
             }
@@ -108,7 +107,7 @@ impl Trial {
 
     /// Whether the file holds what is tried, as far as it can be read.
     fn is_in_file(&self) -> bool {
-        let now = configuration::read_if_there(&self.config);
+        let now = sqm_configuration::read_if_there(&self.config);
         now.map_or(true, |now| {
             now.is_none_or(|now| revision::of(&now) == self.revision)
         })
@@ -216,7 +215,7 @@ pub(super) fn recover(config: &Path, now: Instant) -> Recovered {
 /// The change that a daemon left unconfirmed. What was in force is not known: it is what the text says.
 fn read(config: &Path) -> anyhow::Result<Option<Trial>> {
     let path = beside(config);
-    let Some(mut kept) = sqm_files::read_if_there(&path, configuration::MAX_BYTES + MAX_HEAD)? else {
+    let Some(mut kept) = sqm_files::read_if_there(&path, sqm_configuration::MAX_BYTES + MAX_HEAD)? else {
         return Ok(None);
     };
     let damaged = || anyhow!("{} does not begin as it should", path.display());
@@ -261,7 +260,7 @@ mod tests {
             Instant(1),
         )
         .unwrap();
-        configuration::replace(config, Some(&text), b"new").unwrap();
+        sqm_configuration::replace(config, Some(&text), b"new").unwrap();
         trial
     }
 

@@ -18,7 +18,7 @@ use sqm_plan::uci;
 
 use super::facts::{Device, Facts, FlowOffload, Section};
 use super::processors;
-use crate::queues::{InterfaceStatus, rates};
+use sqm_kernel::status::{InterfaceStatus, rates};
 
 /// Devices that pass packets on to the one below them.
 const PASSING: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
@@ -242,7 +242,7 @@ impl Section {
             let bits = after.saturating_sub(before) as f64 * 8.0;
             (bits / 1000.0 / look.as_secs_f64().max(0.001)) as u64
         };
-        let sent = |queues: &crate::queues::Direction| {
+        let sent = |queues: &sqm_kernel::status::DirectionStatus| {
             queues.qdiscs.first().map_or(0, |root| root.statistics.sent_bytes)
         };
         let egress = kbit(sent(&before.egress), sent(&after.egress));

@@ -20,8 +20,8 @@ use sqm_kernel::apply::Started;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::state::Store;
 
-use crate::child::PROGRAM;
-use crate::failure::Failure;
+use sqm_process::child::PROGRAM;
+use sqm_process::failure::Failure;
 
 /// The last word of a tune that ended well.
 const DONE: &str = "done";

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// A search ends by itself before this, whatever the line is like.
 const LONGEST: Duration = Duration::from_secs(96);

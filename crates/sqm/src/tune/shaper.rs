@@ -19,8 +19,8 @@ use sqm_plan::uci::Document;
 
 use super::framing::{Framing, rate};
 use super::guard::Guard;
-use crate::configuration::{self, load};
-use crate::failure::Failure;
+use sqm_configuration::load;
+use sqm_process::failure::Failure;
 
 /// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
 const UNLIMITED: Rate = Rate::from_kbits_per_sec(10_000_000);
@@ -203,7 +203,7 @@ impl Shaper {
     /// Puts the rates into force, writes them to the configuration, and keeps the old one beside it. If another program has
     /// written the configuration since it was read, nothing is written.
     pub(crate) fn write(&mut self, rates: Rates) -> anyhow::Result<()> {
-        if configuration::read(&self.file)? != self.text {
+        if sqm_configuration::read(&self.file)? != self.text {
             return Err(sqm_files::Error::Changed {
                 path: self.file.clone(),
             }
@@ -216,7 +216,7 @@ impl Shaper {
         kept.push(".before-tune");
         let kept = PathBuf::from(kept);
         sqm_files::replace(&kept, KEPT_MODE, &self.text)?;
-        configuration::write(&self.file, Some(&self.text), self.text_with(rates).as_bytes())?;
+        sqm_configuration::write(&self.file, Some(&self.text), self.text_with(rates).as_bytes())?;
         if let Some((_, guard)) = self.before.take() {
             guard.dismiss();
         }

@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use hyper::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HeaderMap, HeaderValue, VARY};
 use hyper::{Response, StatusCode};
 
-use crate::http::{Answer, whole};
+use sqm_http::{Answer, whole};
 
 /// Path and packed bytes of each file.
 const FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/page.rs"));

@@ -16,8 +16,8 @@ use super::Site;
 use super::problem::{Handled, Problem};
 use super::query::Query;
 use super::runs::{Scratch, is_id};
-use crate::child::{self, Ended};
-use crate::http::{Answer, json, whole};
+use sqm_http::{Answer, json, whole};
+use sqm_process::child::{self, Ended};
 
 /// More results at once are not compared.
 const MOST_RESULTS: usize = 8;

@@ -19,8 +19,8 @@ use super::compute::compute;
 use super::difference::differences;
 use super::problem::{Handled, Problem};
 use super::status::{File, Unconfirmed};
-use crate::http::{json, present};
-use crate::revision;
+use sqm_configuration::revision;
+use sqm_http::{json, present};
 
 /// Of a file, bytes.
 const MOST_TEXT: usize = 128 * 1024;

@@ -19,8 +19,8 @@ use rustix::net::{
 };
 
 use super::unprivileged;
-use crate::child::PROGRAM;
-use crate::failure::Failure;
+use sqm_process::child::PROGRAM;
+use sqm_process::failure::Failure;
 
 /// Asks for a connection.
 const ASK: u8 = b'c';

@@ -13,7 +13,7 @@ use sqm_plan::settings::LinkLayer;
 
 use super::problem::{Handled, Problem};
 use crate::doctor::collect::default_devices;
-use crate::http::json;
+use sqm_http::json;
 
 /// Of Ethernet, bytes.
 const FULL_PACKET: u32 = 1500;

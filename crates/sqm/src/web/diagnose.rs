@@ -10,7 +10,7 @@ use serde_json::{Value, json as value};
 use super::Site;
 use super::problem::{Handled, Problem};
 use super::query::Query;
-use crate::http::{self, json, whole};
+use sqm_http::{self, json, whole};
 
 /// What `sqm doctor --json` says.
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ pub(super) async fn report(site: &Arc<Site>) -> Handled {
 }
 
 pub(super) async fn events(site: &Arc<Site>) -> Handled {
-    Ok(http::events(site.daemon.events().await?))
+    Ok(sqm_http::events(site.daemon.events().await?))
 }
 
 pub(super) fn audit(site: &Site, query: Option<&str>) -> Handled {

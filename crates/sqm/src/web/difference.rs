@@ -1,6 +1,6 @@
 //! In which lines two texts differ.
 
-use crate::revision;
+use sqm_configuration::revision;
 
 /// Lines that a difference is worked out for; two longer texts differ as a whole.
 const MOST_LINES: usize = 2000;

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::network::Network;
 use super::problem::Problem;
-use crate::http::{Answer, Limits, Place, Places, Seats, Turn};
+use sqm_http::{Answer, Limits, Place, Places, Seats, Turn};
 
 /// Connections on which nothing has been said yet, and TLS handshakes. There are many, for they cost little: whoever fills them
 /// must make as many again before a newcomer of the same network is pushed out, and `server` lets nobody do so within a second.

@@ -14,8 +14,8 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::Site;
 use super::audit::unix_ms;
 use super::status::{self, Known};
-use crate::http::event;
-use crate::queues::{Direction as Queues, InterfaceStatus};
+use sqm_http::event;
+use sqm_kernel::status::{DirectionStatus, InterfaceStatus};
 
 /// Readings as fresh as this serve another browser, too.
 const FRESH: Duration = Duration::from_millis(90);
@@ -196,8 +196,13 @@ impl Meter {
 }
 
 impl Direction {
-    fn of(way: &'static str, now: &Queues, before: Option<&Queues>, seconds: Option<f64>) -> Self {
-        let root = |queues: &Queues| queues.qdiscs.iter().position(|q| q.parent.is_none());
+    fn of(
+        way: &'static str,
+        now: &DirectionStatus,
+        before: Option<&DirectionStatus>,
+        seconds: Option<f64>,
+    ) -> Self {
+        let root = |queues: &DirectionStatus| queues.qdiscs.iter().position(|q| q.parent.is_none());
         let at = root(now);
         // A queue that was made anew begins at zero.
         let before = before.filter(|before| before.device == now.device && root(before) == at);
@@ -207,7 +212,7 @@ impl Direction {
         };
         let statistics = at.map(|at| &now.qdiscs[at].statistics);
         let earlier = before.and_then(|before| Some(&before.qdiscs.get(at?)?.statistics));
-        let cake = |queues: &Queues| queues.qdiscs.iter().find_map(|q| q.cake.clone());
+        let cake = |queues: &DirectionStatus| queues.qdiscs.iter().find_map(|q| q.cake.clone());
         let tins_before = before.and_then(cake);
         let tins = cake(now).map_or_else(Vec::new, |cake| {
             let named = cake.tin_names.iter().zip(&cake.statistics.tins).enumerate();

@@ -12,7 +12,7 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use sqm_files::Fresh;
 use tokio::sync::oneshot;
 
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// OWASP's least for argon2id (Password Storage Cheat Sheet): 12 MiB, three passes, one lane. More memory would matter on a
 /// router.

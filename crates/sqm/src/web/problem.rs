@@ -5,7 +5,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::config::Finding;
-use crate::http::{Answer, NoBody, json};
+use sqm_http::{Answer, NoBody, json};
 
 /// Why a request is refused.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use super::problem::{Handled, Problem};
 use super::query::Query;
 use super::runs::is_id;
 use super::{Site, assets, compare, config, describe, diagnose, guard, live, runs, session, status, tune};
-use crate::http::{self, Answer, json, whole};
+use sqm_http::{self, Answer, json, whole};
 
 /// Of a request's body, bytes: a configuration of the largest size in JSON.
 const MOST_BODY: usize = 256 * 1024;
@@ -60,8 +60,8 @@ pub(super) async fn answer(site: &Arc<Site>, guest: &Guest, request: Request<Inc
 }
 
 async fn handle(site: &Arc<Site>, guest: &Guest, request: Request<Incoming>) -> Handled {
-    if let Some(objection) = site.hosts.objection(request.headers(), site.tls) {
-        return Err(Problem::forbidden(objection));
+    if let Some(reason) = guard::reject_reason(&site.hosts, request.headers(), site.tls) {
+        return Err(Problem::forbidden(reason));
     }
     let path = request.uri().path().to_owned();
     let Some(path) = path.strip_prefix(API) else {
@@ -105,7 +105,7 @@ async fn read(site: &Arc<Site>, caller: &Caller, path: &str, query: Option<&str>
         ["status"] => status::get(site).await,
         ["live"] => {
             let hz = Query::of(query, &["hz"])?.number("hz", 1, 5, 2)?;
-            Ok(http::events(live::stream(site, hz)))
+            Ok(sqm_http::events(live::stream(site, hz)))
         }
         ["history"] => {
             let query = Query::of(query, &["seconds", "points"])?;
@@ -221,7 +221,7 @@ async fn admit(caller: &Caller, what: &str, request: Request<Incoming>) -> Resul
     }
     Query::of(request.uri().query(), &[])?;
     let (head, body) = request.into_parts();
-    Ok(Request::from_parts(head, http::read(body, MOST_BODY).await?))
+    Ok(Request::from_parts(head, sqm_http::read(body, MOST_BODY).await?))
 }
 
 /// Writes down what was changed, or that it was refused.

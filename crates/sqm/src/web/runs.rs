@@ -21,8 +21,8 @@ use super::audit::unix_ms;
 use super::problem::{Handled, Problem};
 use super::start::{Start, Way, kinds};
 use super::tune;
-use crate::child::{self, Limits, Stop};
-use crate::http::{self, COMMENT, SILENCE, event, json, whole};
+use sqm_http::{self, COMMENT, SILENCE, event, json, whole};
+use sqm_process::child::{self, Limits, Stop};
 
 /// So many results are kept, and so many bytes of them.
 const MOST_TESTS: usize = 50;
@@ -186,7 +186,7 @@ impl Runs {
         }
         running.listeners.push(sender.clone());
         keep_alive(sender);
-        Ok(http::events(receiver))
+        Ok(sqm_http::events(receiver))
     }
 
     /// The file that Flent opens.

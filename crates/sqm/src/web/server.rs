@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::guest::{Guest, MOST_PUSHED_OUT};
 use super::{Site, history, routes};
-use crate::http::Patient;
+use sqm_http::Patient;
 
 /// Pauses in a second while newcomers push out others.
 const HASTE: usize = 40;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sqm_measure::scenario::TESTS;
 
 use super::problem::Problem;
-use crate::http::present;
+use sqm_http::present;
 
 /// Longer URLs are none that somebody types.
 const MOST_URL: usize = 2048;

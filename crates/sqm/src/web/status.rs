@@ -13,7 +13,7 @@ use super::Site;
 use super::audit::unix_ms;
 use super::live::{Direction, Meter};
 use super::problem::{Handled, Problem};
-use crate::http::json;
+use sqm_http::json;
 
 /// What the daemon says is asked for anew after this; that it is gone, too.
 const FRESH: Duration = Duration::from_millis(900);
@@ -169,7 +169,7 @@ fn answer(
     interfaces: Vec<InterfaceState>,
     unconfirmed: Option<Unconfirmed>,
     tuning: bool,
-) -> hyper::Response<crate::http::Answer> {
+) -> hyper::Response<sqm_http::Answer> {
     let answer = Answer {
         unix_ms: unix_ms(),
         daemon,

@@ -16,7 +16,7 @@ use super::compute::compute;
 use super::config::{self, Change, Done};
 use super::problem::{Handled, Problem};
 use super::start::{check_host, check_port, check_secret};
-use crate::http::{self, COMMENT, SILENCE, event, json, present};
+use sqm_http::{self, COMMENT, SILENCE, event, json, present};
 
 /// How often the daemon is asked for new steps.
 const LOOK: Duration = Duration::from_millis(500);
@@ -162,7 +162,7 @@ pub(super) async fn live(site: &Arc<Site>) -> Handled {
             "no search for rates is running",
         ));
     }
-    Ok(http::events(stream(Arc::clone(site))))
+    Ok(sqm_http::events(stream(Arc::clone(site))))
 }
 
 fn stream(site: Arc<Site>) -> Receiver<Bytes> {

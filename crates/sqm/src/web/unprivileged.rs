@@ -17,8 +17,8 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use crate::failure::Failure;
-use crate::user::{self, User};
+use sqm_process::failure::Failure;
+use sqm_process::user::{self, User};
 
 /// Stands in for the user `sqm-web` on a machine that has none. Neither Debian, systemd nor OpenWrt gives this number to
 /// anybody (Debian policy 9.2.2; systemd's "Users, Groups, UIDs and GIDs"; OpenWrt's begin at 65536), and it fits the 16 bits

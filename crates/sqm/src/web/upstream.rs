@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::connector::Connector;
 use super::problem::Problem;
-use crate::http::{COMMENT, SILENCE};
+use sqm_http::{COMMENT, SILENCE};
 
 /// The daemon itself waits 30 s for its keeper and 60 s for a child.
 const PATIENCE: Duration = Duration::from_secs(70);

@@ -8,7 +8,7 @@ use sqm_plan::arithmetic;
 
 use super::line::Packet;
 use super::{mbit, parse_rate, print};
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// What a speed test can show at most on a line, or behind a shaper, of this gross rate.
 #[derive(clap::Args)]

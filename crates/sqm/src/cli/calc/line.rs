@@ -6,7 +6,7 @@ use sqm_core::spec::cake::{Cells, Framing};
 use sqm_plan::arithmetic::{self, Headers};
 use sqm_plan::link::{PRESETS, Preset};
 
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 #[derive(clap::Args)]
 pub(super) struct Line {

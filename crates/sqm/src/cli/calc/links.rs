@@ -8,7 +8,7 @@ use sqm_plan::arithmetic;
 use sqm_plan::link::{PRESETS, Preset};
 use sqm_plan::settings::LinkLayer;
 
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// The access technologies that `option link` names, with the bytes they add to each IP packet.
 #[derive(clap::Args)]

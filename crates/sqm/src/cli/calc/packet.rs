@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::line::Line;
 use super::print;
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// A lone acknowledgement, voice, games, the smallest IPv6 MTU, full packets.
 const USUAL: [u32; 7] = [40, 100, 200, 576, 1280, 1492, 1500];

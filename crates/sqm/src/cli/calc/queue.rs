@@ -14,7 +14,7 @@ use sqm_plan::{arithmetic, recipes};
 
 use super::line::Line;
 use super::{mbit, millis, parse_rate, print};
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// The delay of a full plain queue, such as a modem's buffer; or how many packets a measured delay means.
 #[derive(clap::Args)]

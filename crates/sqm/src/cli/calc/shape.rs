@@ -7,7 +7,7 @@ use sqm_core::units::Rate;
 use sqm_plan::arithmetic::{self, Known};
 
 use super::{parse_rate, print};
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// The rates to begin with: 85 % of what the contract says, or 95 % of what a test without shaping found.
 #[derive(clap::Args)]

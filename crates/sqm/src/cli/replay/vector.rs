@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 
 use super::{failure, write_line};
-use crate::failure::Failure;
-use crate::output;
+use sqm_process::failure::Failure;
+use sqm_process::output;
 use sqm_replay::vector::{Deed, Vector, What};
 
 /// Plays each file and compares, or tells what happens in the one there is.

@@ -9,8 +9,8 @@ use sqm_measure::result::Direction;
 use sqm_measure::sweep::Configured;
 use sqm_plan::line::ConfiguredLine;
 
-use crate::configuration::load;
-use crate::failure::Failure;
+use sqm_configuration::load;
+use sqm_process::failure::Failure;
 
 /// Where the configuration is unless told.
 const USUAL: &str = "/etc/config/sqm";

@@ -9,7 +9,7 @@ use sqm_measure::rpm::client::{self, Report, Server};
 use sqm_measure::rpm::{Confidence, Responsiveness};
 
 use super::{Args, display};
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// The port of HTTPS.
 const HTTPS: u16 = 443;
@@ -41,7 +41,7 @@ impl Args {
             if to_stdout {
                 out!("{line}");
             } else {
-                crate::written::write(path, line)?;
+                sqm_process::written::write(path, line)?;
             }
         }
         if !self.quiet && !to_stdout {

@@ -11,7 +11,7 @@ use sqm_measure::sweep::{Configured, Fit, Framing, HEADERS_V4, HEADERS_V6, Point
 use sqm_plan::line::ConfiguredLine;
 
 use super::{Args, configured, for_user, queues};
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// Segment sizes, in bytes with TCP's options: spread evenly in 1/size, as the fit needs them, and none so small that a
 /// router's packet rate becomes the limit.
@@ -62,7 +62,7 @@ impl Args {
             if to_stdout {
                 out!("{line}");
             } else {
-                crate::written::write(path, line)?;
+                sqm_process::written::write(path, line)?;
             }
         }
         if !self.quiet && !to_stdout {

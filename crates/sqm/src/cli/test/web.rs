@@ -6,7 +6,7 @@ use sqm_measure::client::web::{self, Site};
 use sqm_measure::result::Settings;
 
 use super::{Args, for_user};
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// Transfers at once in each direction, as in RRUL.
 const FLOWS: u32 = 4;

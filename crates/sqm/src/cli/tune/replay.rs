@@ -13,7 +13,7 @@ use sqm_measure::chart::{Chart, Line, Panel};
 use sqm_measure::{foreign, stats};
 
 use super::super::setup::parse_rate;
-use crate::failure::Failure;
+use sqm_process::failure::Failure;
 
 /// What differs so soon after a log begins in the middle is not counted: the controller has to hear all paths first, and what their
 /// delay is without a queue.
@@ -104,7 +104,7 @@ impl ReplayArgs {
         }
         if let Some(path) = plot {
             let picture = comparison.picture(&self.replay).svg();
-            crate::written::write(path, picture)?;
+            sqm_process::written::write(path, picture)?;
         }
         let report = comparison.report(self);
         match json {

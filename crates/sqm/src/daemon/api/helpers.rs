@@ -6,9 +6,9 @@ use std::time::Duration;
 use hyper::{Response, StatusCode};
 
 use super::routes::refusal;
-use crate::child::{self, Ended};
 use crate::daemon::shared::Shared;
-use crate::http::{Answer, whole};
+use sqm_http::{Answer, whole};
+use sqm_process::child::{self, Ended};
 
 /// A look takes a second, a report some; a busy machine gets more.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -16,8 +16,8 @@ use super::helpers;
 use crate::daemon::shared::{Command, Configured, Refused, Shared};
 use crate::daemon::status::{Status, VERSION};
 use crate::daemon::{metrics, search};
-use crate::http::{self, Answer, Hosts, NoBody, json, whole};
-use crate::queues::InterfaceStatus;
+use sqm_http::{self, Answer, Hosts, NoBody, json, whole};
+use sqm_kernel::status::InterfaceStatus;
 
 /// Of a request's body, bytes: a configuration of the largest size in JSON.
 const MOST_BODY: usize = 256 * 1024;
@@ -217,7 +217,7 @@ async fn plan(shared: &Shared) -> Response<Answer> {
 fn events(shared: &Shared, peer: Peer) -> Response<Answer> {
     match shared.journal.listen(peer.user(), peer.is_admin()) {
         Some((receiver, seat)) => {
-            let mut answer = http::events(receiver);
+            let mut answer = sqm_http::events(receiver);
             answer.body_mut().hold(seat);
             answer
         }
@@ -336,7 +336,7 @@ struct Apply {
 }
 
 async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Answer> {
-    let body = match http::read(request.into_body(), MOST_BODY).await {
+    let body = match sqm_http::read(request.into_body(), MOST_BODY).await {
         Ok(body) => body,
         Err(why) => return no_body(why),
     };
@@ -361,7 +361,7 @@ async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Answer> 
 
 /// The body as what it should be.
 async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Response<Answer>> {
-    let body = http::read(request.into_body(), MOST_BODY)
+    let body = sqm_http::read(request.into_body(), MOST_BODY)
         .await
         .map_err(no_body)?;
     serde_json::from_slice(&body).map_err(|error| {

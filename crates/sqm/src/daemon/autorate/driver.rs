@@ -15,7 +15,7 @@ use super::traffic::Traffic;
 use super::{Line, Status};
 use crate::daemon::monotonic;
 use crate::daemon::shared::Shared;
-use crate::rates::Rates;
+use sqm_configuration::rates::Rates;
 
 /// Traffic is read so often under load, and so often on an idle line, where nothing else is done.
 const TICK: Nanos = Nanos::from_millis(50);

@@ -8,17 +8,22 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc::Receiver;
 
-pub(crate) enum Answer {
+/// The body of an answer.
+pub enum Answer {
+    /// All of it; `None` once it was sent.
     Whole(Option<Bytes>),
+    /// Events that are sent as they come.
     Events {
+        /// Where they come from.
         events: Receiver<Bytes>,
+        /// Dropped when the stream ends.
         held: Vec<Box<dyn Send + Sync>>,
     },
 }
 
 impl Answer {
     /// Keeps something, such as a seat, for as long as a stream lasts. With any other answer it is dropped at once.
-    pub(crate) fn hold(&mut self, something: impl Send + Sync + 'static) {
+    pub fn hold(&mut self, something: impl Send + Sync + 'static) {
         if let Self::Events { held, .. } = self {
             held.push(Box::new(something));
         }

@@ -13,28 +13,30 @@ use sqm_plan::line::ConfiguredLine;
 use sqm_plan::settings::{Limits, Settings};
 use sqm_plan::uci::{Document, Section};
 
-use crate::queues::InterfaceStatus;
+use sqm_kernel::status::InterfaceStatus;
 
 /// The rates of both directions; none for one that is not shaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rates {
-    pub(crate) download: Option<Rate>,
-    pub(crate) upload: Option<Rate>,
+pub struct Rates {
+    /// From the internet to the home.
+    pub download: Option<Rate>,
+    /// From the home to the internet.
+    pub upload: Option<Rate>,
 }
 
 impl Rates {
     /// Settings at these rates, as if they were read from [`written_into`] their file.
-    pub(crate) fn put_into(self, settings: &Settings) -> Settings {
+    pub fn put_into(self, settings: &Settings) -> Settings {
         let written = |rate: Option<Rate>| rate.map(|rate| Rate::from_kbits_per_sec(kbits(rate)));
         settings.at_rates(written(self.download), written(self.upload))
     }
 }
 
 /// By interface.
-pub(crate) type Held = BTreeMap<String, Rates>;
+pub type Held = BTreeMap<String, Rates>;
 
 /// A configuration's text with these rates for its own.
-pub(crate) fn written_into<'a>(text: &'a [u8], held: &Held) -> Cow<'a, [u8]> {
+pub fn written_into<'a>(text: &'a [u8], held: &Held) -> Cow<'a, [u8]> {
     if held.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -72,7 +74,7 @@ fn interface_of<'a>(section: &Section<'a>) -> Option<&'a str> {
 
 /// A configuration planned at the rates that the kernel holds, where autorate may have chosen them, and these rates. A
 /// rate beyond its bounds nobody has chosen: the file's is planned.
-pub(crate) fn in_force(
+pub fn in_force(
     socket: &mut Socket,
     links: &[Link],
     records: &Path,
@@ -104,7 +106,7 @@ pub(crate) fn in_force(
 }
 
 /// For people, one line each.
-pub(crate) fn told(held: &Held) -> Vec<String> {
+pub fn told(held: &Held) -> Vec<String> {
     let mbit = |rate: Option<Rate>| rate.map_or_else(|| "as configured".to_owned(), |rate| rate.to_string());
     held.iter()
         .map(|(interface, rates)| {

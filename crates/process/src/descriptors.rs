@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 /// # Errors
 ///
 /// If the hard limit is lower: what to tell the user. The server works nevertheless; connections wait while all are in use.
-pub(crate) fn require(needed: usize) -> Result<(), String> {
+pub fn require(needed: usize) -> Result<(), String> {
     let needed = needed as u64;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {

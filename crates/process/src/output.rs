@@ -16,26 +16,30 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::printable::Printable;
 
-/// `print!`, to [`stdout`].
+/// `print!`, to [`stdout`](crate::output::stdout).
+#[macro_export]
 macro_rules! out {
     ($($word:tt)*) => { $crate::output::print(format_args!($($word)*)) };
 }
 
-/// `println!`, to [`stdout`].
+/// `println!`, to [`stdout`](crate::output::stdout).
+#[macro_export]
 macro_rules! outln {
-    () => { out!("\n") };
-    ($($word:tt)*) => { out!("{}\n", format_args!($($word)*)) };
+    () => { $crate::out!("\n") };
+    ($($word:tt)*) => { $crate::out!("{}\n", format_args!($($word)*)) };
 }
 
 /// `eprint!` that cannot fail.
+#[macro_export]
 macro_rules! err {
     ($($word:tt)*) => { $crate::output::complain(format_args!($($word)*)) };
 }
 
 /// `eprintln!` that cannot fail.
+#[macro_export]
 macro_rules! errln {
-    () => { err!("\n") };
-    ($($word:tt)*) => { err!("{}\n", format_args!($($word)*)) };
+    () => { $crate::err!("\n") };
+    ($($word:tt)*) => { $crate::err!("{}\n", format_args!($($word)*)) };
 }
 
 /// Whether standard output could not be written.
@@ -45,11 +49,11 @@ static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Standard output that remembers how it failed.
 #[derive(Debug)]
-pub(crate) struct Stdout;
+pub struct Stdout;
 
 /// Standard output for bytes that are to come out as they are, such as a script. Its errors may be handed to the caller: they
 /// end the command, and [`conclude`] reports them.
-pub(crate) const fn stdout() -> Stdout {
+pub const fn stdout() -> Stdout {
     Stdout
 }
 
@@ -76,7 +80,7 @@ impl fmt::Display for Lost {
 impl std::error::Error for Lost {}
 
 /// Whether it is of no use to go on writing: the reader has gone, or nothing can be written.
-pub(crate) fn is_lost() -> bool {
+pub fn is_lost() -> bool {
     IS_LOST.load(Ordering::Relaxed) || has_no_reader()
 }
 
@@ -91,30 +95,28 @@ fn has_no_reader() -> bool {
     poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-pub(crate) fn print(text: fmt::Arguments<'_>) {
+/// Prints on standard output; [`out!`](crate::out) calls it.
+pub fn print(text: fmt::Arguments<'_>) {
     // What went wrong is remembered.
     let _ = Printable(Stdout).write_fmt(text);
 }
 
-pub(crate) fn complain(text: fmt::Arguments<'_>) {
+/// Prints on standard error; [`err!`](crate::err) calls it.
+pub fn complain(text: fmt::Arguments<'_>) {
     let _ = Printable(io::stderr()).write_fmt(text);
 }
 
 /// Whether this is an error of standard output, or of another output whose reader has gone.
-pub(crate) fn is_origin_of(error: &anyhow::Error) -> bool {
+pub fn is_origin_of(error: &anyhow::Error) -> bool {
     error
         .chain()
-        .filter_map(|cause| match cause.downcast_ref() {
-            // It speaks for the error in it, and hides it.
-            Some(sqm_replay::pcap::Error::Io(error)) => Some(error),
-            _ => cause.downcast_ref::<io::Error>(),
-        })
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.get_ref().is_some_and(|inner| inner.is::<Lost>()))
 }
 
 /// Marks the error of a pipe that a user named for the output: if its reader has gone, that ends the command like the end of standard
 /// output's. All other errors stay what they are.
-pub(crate) fn left(error: io::Error) -> io::Error {
+pub fn left(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::BrokenPipe => io::Error::new(ErrorKind::BrokenPipe, Lost(error)),
         _ => error,
@@ -122,13 +124,13 @@ pub(crate) fn left(error: io::Error) -> io::Error {
 }
 
 /// Whether the reader of an output has gone.
-pub(crate) fn is_without_reader(error: &io::Error) -> bool {
+pub fn is_without_reader(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe && error.get_ref().is_some_and(|inner| inner.is::<Lost>())
 }
 
 /// The exit code of a command that ended with `code`. If its output `is_its_product` and could not be written, it has failed. A
 /// command that changed something has done so all the same. A reader that went away wanted no more: that is no failure.
-pub(crate) fn conclude(code: ExitCode, is_its_product: bool) -> ExitCode {
+pub fn conclude(code: ExitCode, is_its_product: bool) -> ExitCode {
     // An error is remembered.
     let _ = Stdout.flush();
     let failed = FAILED.lock().ok().and_then(|mut failed| failed.take());
@@ -142,7 +144,7 @@ pub(crate) fn conclude(code: ExitCode, is_its_product: bool) -> ExitCode {
 }
 
 /// Takes note of an error of standard output.
-pub(crate) fn remember(error: io::Error) -> io::Error {
+pub fn remember(error: io::Error) -> io::Error {
     let kind = error.kind();
     if kind == ErrorKind::Interrupted {
         return error;

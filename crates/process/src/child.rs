@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 /// Finds this program even if its file was replaced meanwhile.
-pub(crate) const PROGRAM: &str = "/proc/self/exe";
+pub const PROGRAM: &str = "/proc/self/exe";
 /// A child that prints more is not believed.
 const MOST_OUTPUT: u64 = 8 << 20;
 /// A longer line of standard error is taken as several.
@@ -29,37 +29,39 @@ const AFTER_KILL: Duration = Duration::from_secs(3);
 /// When memory runs out, the kernel ends the child first and not the service that started it.
 const OOM_SCORE: &str = "500";
 
-/// What a child may take.
+/// The time that a child may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// From its start.
-    pub(crate) longest: Duration,
+    pub longest: Duration,
     /// Between the interrupt and the kill.
-    pub(crate) grace: Duration,
+    pub grace: Duration,
 }
 
 /// Asks a child to end. Whoever may ask holds the same one as [`watch`].
 #[derive(Debug, Default)]
-pub(crate) struct Stop(Notify);
+pub struct Stop(Notify);
 
 impl Stop {
     /// May come before the child starts, and again.
-    pub(crate) fn ask(&self) {
+    pub fn ask(&self) {
         self.0.notify_one();
     }
 }
 
-/// What a child that has ended said.
-pub(crate) struct Ended {
-    pub(crate) status: ExitStatus,
-    pub(crate) output: Vec<u8>,
+/// A child that has ended.
+pub struct Ended {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub output: Vec<u8>,
     /// The first lines of standard error.
-    pub(crate) complaint: String,
+    pub complaint: String,
 }
 
 impl Ended {
     /// Its last words without the program's name, for somebody who did not call it.
-    pub(crate) fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         let last = self.complaint.lines().rev().find(|line| !line.trim().is_empty());
         let last = last.map(|line| line.strip_prefix("sqm: ").unwrap_or(line));
         last.map_or_else(|| format!("it ended with {}", self.status), str::to_owned)
@@ -67,7 +69,7 @@ impl Ended {
 }
 
 /// The program with these arguments; it ends with whoever drops it.
-pub(crate) fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(PROGRAM);
     command
         .args(arguments)
@@ -79,7 +81,7 @@ pub(crate) fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -
 }
 
 /// Runs it to its end. After `patience` it is killed.
-pub(crate) async fn run(command: Command, patience: Duration) -> anyhow::Result<Ended> {
+pub async fn run(command: Command, patience: Duration) -> anyhow::Result<Ended> {
     let limits = Limits {
         longest: patience,
         grace: Duration::ZERO,
@@ -101,7 +103,7 @@ pub(crate) async fn run(command: Command, patience: Duration) -> anyhow::Result<
 
 /// Runs it and tells each line of its standard error. It ends by itself, or as it is asked to by `stop`; if it takes too long,
 /// that is the error. Answers only when the child and everything that shares its standard error have ended, or were killed.
-pub(crate) async fn watch(
+pub async fn watch(
     mut command: Command,
     limits: Limits,
     stop: &Stop,

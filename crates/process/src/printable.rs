@@ -11,7 +11,7 @@ use std::io;
 use sqm_measure::foreign::is_control;
 
 /// The text with each control character as `\u001b`. In JSON that is the same character: the text stays valid and means the same.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_printable) {
         return Cow::Borrowed(text);
     }
@@ -32,7 +32,7 @@ fn is_printable(c: char) -> bool {
 }
 
 /// Writes text so that it is [`printable`].
-pub(crate) struct Printable<W>(pub(crate) W);
+pub struct Printable<W>(pub W);
 
 impl<W: io::Write> fmt::Write for Printable<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

@@ -14,17 +14,19 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// How much there is, in all and for each owner.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Connections at once. More than requests at work and streams together, so that some are idle.
-    pub(crate) places: usize,
-    pub(crate) places_each: usize,
+    pub places: usize,
+    /// Connections of one owner at once.
+    pub places_each: usize,
     /// Requests at work at once; others wait for their turn.
-    pub(crate) turns: usize,
-    pub(crate) turns_each: usize,
+    pub turns: usize,
+    /// Requests of one owner at work at once.
+    pub turns_each: usize,
 }
 
 /// All places. `K` tells owners apart.
-pub(crate) struct Places<K> {
+pub struct Places<K> {
     limits: Limits,
     turns: Arc<Semaphore>,
     all: Mutex<Vec<Entry<K>>>,
@@ -52,7 +54,8 @@ struct Activity {
 }
 
 impl<K: PartialEq> Places<K> {
-    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+    /// No connection yet.
+    pub fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self {
             limits,
             turns: Arc::new(Semaphore::new(limits.turns)),
@@ -62,7 +65,7 @@ impl<K: PartialEq> Places<K> {
 
     /// A place for a connection, which is to end when `makes_room` is notified. `None` if all connections that could make
     /// room are at work.
-    pub(crate) fn enter(self: &Arc<Self>, key: K, makes_room: &Arc<Notify>) -> Option<Place<K>> {
+    pub fn enter(self: &Arc<Self>, key: K, makes_room: &Arc<Notify>) -> Option<Place<K>> {
         let mut all = self.lock();
         let owner = all
             .iter()
@@ -94,7 +97,7 @@ impl<K: PartialEq> Places<K> {
     }
 
     /// Ends an idle connection, if there is one: the process is out of descriptors.
-    pub(crate) fn make_room(&self) {
+    pub fn make_room(&self) {
         // Without an idle connection there is nothing to end.
         let _ = make_room(&mut self.lock(), |_| true);
     }
@@ -141,7 +144,7 @@ impl Activity {
 }
 
 /// One connection's place, which is free again when this is dropped.
-pub(crate) struct Place<K> {
+pub struct Place<K> {
     places: Arc<Places<K>>,
     owner: Arc<Owner<K>>,
     activity: Arc<Activity>,
@@ -150,16 +153,17 @@ pub(crate) struct Place<K> {
 
 impl<K> Place<K> {
     /// Whether another connection had to make room for this one.
-    pub(crate) fn has_pushed_out(&self) -> bool {
+    pub fn has_pushed_out(&self) -> bool {
         self.has_pushed_out
     }
 
-    pub(crate) fn owner(&self) -> &K {
+    /// The owner of the connection.
+    pub fn owner(&self) -> &K {
         &self.owner.key
     }
 
     /// Waits until a request of this owner may be worked on. Meanwhile the connection is idle.
-    pub(crate) async fn turn(&self) -> Turn {
+    pub async fn turn(&self) -> Turn {
         let turns = (Arc::clone(&self.owner.turns), Arc::clone(&self.places.turns));
         let activity = Arc::clone(&self.activity);
         // Other connections come first, however fast this one's requests arrive.
@@ -173,7 +177,7 @@ impl<K> Place<K> {
     }
 
     /// At work until this is dropped, without taking a turn of others: a stream.
-    pub(crate) fn work(&self) -> Work {
+    pub fn work(&self) -> Work {
         Work::begin(Arc::clone(&self.activity))
     }
 }
@@ -197,13 +201,13 @@ async fn acquire(turns: Arc<Semaphore>) -> OwnedSemaphorePermit {
 }
 
 /// A request that is worked on.
-pub(crate) struct Turn {
+pub struct Turn {
     _permits: [OwnedSemaphorePermit; 2],
     _work: Work,
 }
 
 /// Keeps a connection from being idle.
-pub(crate) struct Work(Arc<Activity>);
+pub struct Work(Arc<Activity>);
 
 impl Work {
     fn begin(activity: Arc<Activity>) -> Self {

@@ -5,25 +5,30 @@ use std::path::Path;
 use anyhow::Context;
 
 /// The user of `sqm web`, where the machine has it.
-pub(crate) const PAGE: &str = "sqm-web";
-/// Of the file of users, bytes.
+pub const PAGE: &str = "sqm-web";
+/// The longest file of users that is read, bytes; a choice.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// A user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct User {
-    pub(crate) name: String,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+pub struct User {
+    /// The log-in name.
+    pub name: String,
+    /// The user's number.
+    pub uid: u32,
+    /// The number of the user's group.
+    pub gid: u32,
 }
 
-/// Everybody in `/etc/passwd`. Users of a directory service are not asked for: what runs as a service is a user of the machine.
-pub(crate) fn all() -> anyhow::Result<Vec<User>> {
+/// The users in `/etc/passwd`. A directory service is not asked: a program that runs as a service has a user on the machine itself.
+pub fn all() -> anyhow::Result<Vec<User>> {
     let bytes = sqm_files::read(Path::new("/etc/passwd"), MOST_BYTES)
         .context("cannot read the users of this machine")?;
     Ok(parse(&String::from_utf8_lossy(&bytes)))
 }
 
-pub(crate) fn find(name: &str) -> anyhow::Result<Option<User>> {
+/// The user of that name in `/etc/passwd`.
+pub fn find(name: &str) -> anyhow::Result<Option<User>> {
     Ok(all()?.into_iter().find(|user| user.name == name))
 }
 

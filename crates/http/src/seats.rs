@@ -1,15 +1,17 @@
-//! Seats for those who listen: so many in all, so many for each.
+//! Limits on event streams: how many there may be in all, and how many of one client.
 
 use std::sync::{Arc, Mutex};
 
-pub(crate) struct Seats<K> {
+/// Counts the streams of all clients. `K` tells clients apart.
+pub struct Seats<K> {
     most: usize,
     most_each: usize,
     taken: Arc<Mutex<Vec<K>>>,
 }
 
 impl<K: Clone + PartialEq> Seats<K> {
-    pub(crate) fn new(most: usize, most_each: usize) -> Self {
+    /// At most `most` streams in all and `most_each` of one client.
+    pub fn new(most: usize, most_each: usize) -> Self {
         Self {
             most,
             most_each,
@@ -18,7 +20,7 @@ impl<K: Clone + PartialEq> Seats<K> {
     }
 
     /// A seat; `None` if there is none left, or none for `who`.
-    pub(crate) fn take(&self, who: &K) -> Option<Seat<K>> {
+    pub fn take(&self, who: &K) -> Option<Seat<K>> {
         let mut taken = self.taken.lock().expect("no holder of this lock panics");
         let own = taken.iter().filter(|other| *other == who).count();
         if taken.len() >= self.most || own >= self.most_each {
@@ -33,7 +35,7 @@ impl<K: Clone + PartialEq> Seats<K> {
 }
 
 /// Free again when this is dropped.
-pub(crate) struct Seat<K: PartialEq> {
+pub struct Seat<K: PartialEq> {
     who: K,
     taken: Arc<Mutex<Vec<K>>>,
 }

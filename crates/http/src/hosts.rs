@@ -4,16 +4,17 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// A page that makes its own name point to our address (DNS rebinding) still asks for its own name; an address cannot be made
 /// to point elsewhere. So every address is ours, and `localhost`, and the names that were given.
-pub(crate) struct Hosts(Vec<String>);
+pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    pub(crate) fn new(mut names: Vec<String>) -> Self {
+    /// Accepts every IP address, `localhost` and these names.
+    pub fn new(mut names: Vec<String>) -> Self {
         names.push("localhost".to_owned());
         Self(names)
     }
 
     /// Whether the value of a `Host` line is one of ours, with a port or without.
-    pub(crate) fn knows(&self, host: &str) -> bool {
+    pub fn knows(&self, host: &str) -> bool {
         let name = without_port(host);
         let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(address) = address {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 /// Of a file's bytes: the beginning of their SHA-256, in hexadecimal.
-pub(crate) fn of(text: &[u8]) -> String {
+pub fn of(text: &[u8]) -> String {
     let mut hex = String::new();
     for byte in &Sha256::digest(text)[..8] {
         // Text grows.
@@ -15,7 +15,7 @@ pub(crate) fn of(text: &[u8]) -> String {
 }
 
 /// Whether this could be one.
-pub(crate) fn is_one(text: &str) -> bool {
+pub fn is_one(text: &str) -> bool {
     text.len() == 16
         && text
             .bytes()

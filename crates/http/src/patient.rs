@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// Fails to write after the other end has taken nothing for so long, though there was something to take.
-pub(crate) struct Patient<S> {
+pub struct Patient<S> {
     stream: S,
     patience: Duration,
     /// Runs out while nothing is taken.
@@ -17,7 +17,8 @@ pub(crate) struct Patient<S> {
 }
 
 impl<S> Patient<S> {
-    pub(crate) fn new(stream: S, patience: Duration) -> Self {
+    /// Wraps a stream: a write fails when the peer reads nothing for `patience`.
+    pub fn new(stream: S, patience: Duration) -> Self {
         Self {
             stream,
             patience,

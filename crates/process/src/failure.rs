@@ -3,11 +3,11 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::output;
+use crate::{errln, output};
 
 /// A failed command. The number after each variant is the exit code.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// 1: it was tried and did not work; everything is as it was before.
     Failed(anyhow::Error),
     /// 2: the request itself is wrong: arguments, configuration.
@@ -20,7 +20,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Prints the message with its causes on standard error and answers the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         let (Self::Failed(error) | Self::Usage(error) | Self::Privileges(error) | Self::Unsupported(error)) =
             self;
         // The end of the program tells of that, if there is something to tell.

@@ -11,7 +11,7 @@ use crate::output;
 
 /// Writes a file whole. After a failure the old one is there, or none. That a pipe's reader has gone is no failure: he has what he
 /// wanted, and the command goes on.
-pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut to = Written::begin(path)?;
     match to.write_all(bytes.as_ref()) {
         Err(error) if output::is_without_reader(&error) => return Ok(()),
@@ -22,7 +22,7 @@ pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> 
 
 /// A file while it is written.
 #[derive(Debug)]
-pub(crate) enum Written {
+pub enum Written {
     /// It takes its place when it is whole.
     Fresh(Fresh),
     /// A terminal, a pipe or a device is written to: there is nothing to take the place of.
@@ -30,7 +30,8 @@ pub(crate) enum Written {
 }
 
 impl Written {
-    pub(crate) fn begin(path: &Path) -> anyhow::Result<Self> {
+    /// Opens a stream, or begins a file that takes its name with [`Self::commit`].
+    pub fn begin(path: &Path) -> anyhow::Result<Self> {
         let begun = if is_stream(path) {
             let stream = OpenOptions::new().write(true).open(path);
             stream.map(Self::Stream).map_err(anyhow::Error::from)
@@ -41,7 +42,8 @@ impl Written {
         begun.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    pub(crate) fn commit(self) -> anyhow::Result<()> {
+    /// Gives the file its name, once its bytes are on the disk.
+    pub fn commit(self) -> anyhow::Result<()> {
         match self {
             Self::Fresh(fresh) => Ok(fresh.commit()?),
             Self::Stream(mut stream) => Ok(stream.flush()?),

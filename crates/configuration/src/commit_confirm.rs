@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use sqm_files::Lock;
 
 /// Name of the file while what was not confirmed is rolled back.
-pub(crate) const UNDOING: &str = "undoing";
+pub const UNDOING: &str = "undoing";
 
 /// Whether a change waits for its confirmation, or is being rolled back, at this moment.
-pub(crate) fn is_pending(directory: &Path) -> bool {
+pub fn is_pending(directory: &Path) -> bool {
     // A process that was killed holds no lock: its change waits no longer.
     [unconfirmed(directory), undoing(directory)]
         .iter()
@@ -17,11 +17,11 @@ pub(crate) fn is_pending(directory: &Path) -> bool {
 }
 
 /// The file that `sqm confirm` removes.
-pub(crate) fn unconfirmed(directory: &Path) -> PathBuf {
+pub fn unconfirmed(directory: &Path) -> PathBuf {
     directory.join("unconfirmed")
 }
 
 /// The same file while the change is rolled back.
-pub(crate) fn undoing(directory: &Path) -> PathBuf {
+pub fn undoing(directory: &Path) -> PathBuf {
     directory.join(UNDOING)
 }

@@ -1,4 +1,6 @@
-//! What the daemon's API and the page's server share: bodies of answers and of requests, by hyper.
+//! HTTP servers that many clients share, for the daemon's API and for the page's server: places for connections ([`Places`]), bodies of
+//! requests and answers, and the hosts under whose names a server answers.
+#![forbid(unsafe_code)]
 
 mod body;
 mod hosts;
@@ -16,21 +18,23 @@ use hyper::{Response, StatusCode};
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::mpsc::Receiver;
 
-pub(crate) use body::Answer;
-pub(crate) use hosts::Hosts;
-pub(crate) use patient::Patient;
-pub(crate) use places::{Limits, Place, Places, Turn};
-pub(crate) use seats::{Seat, Seats};
+pub use body::Answer;
+pub use hosts::Hosts;
+pub use patient::Patient;
+pub use places::{Limits, Place, Places, Turn};
+pub use seats::{Seat, Seats};
 
-/// A stream says at least a comment so often, so that both ends notice when the other is gone.
-pub(crate) const SILENCE: Duration = Duration::from_secs(15);
-pub(crate) const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
+/// The longest silence of an event stream: the server sends a comment then, so that both ends notice when the other is gone.
+/// Proxies close connections that are idle for 30 s or more; this is half of that.
+pub const SILENCE: Duration = Duration::from_secs(15);
+/// A comment of an event stream.
+pub const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 /// A request's body must be there within this.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a request's body is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoBody {
+pub enum NoBody {
     /// It did not come in time.
     Late,
     /// It is larger than allowed.
@@ -40,7 +44,7 @@ pub(crate) enum NoBody {
 }
 
 /// The whole body of a request, which may have so many bytes.
-pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, NoBody> {
+pub async fn read(body: Incoming, most: usize) -> Result<Bytes, NoBody> {
     match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Err(_) => Err(NoBody::Late),
@@ -50,14 +54,12 @@ pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, NoBody> {
 }
 
 /// A field that may be left out, but not be null.
-pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    value: D,
-) -> Result<Option<T>, D::Error> {
+pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<T>, D::Error> {
     T::deserialize(value).map(Some)
 }
 
 /// An answer that is there as a whole.
-pub(crate) fn whole(code: StatusCode, kind: &'static str, bytes: impl Into<Bytes>) -> Response<Answer> {
+pub fn whole(code: StatusCode, kind: &'static str, bytes: impl Into<Bytes>) -> Response<Answer> {
     let mut answer = Response::new(Answer::Whole(Some(bytes.into())));
     *answer.status_mut() = code;
     let headers = answer.headers_mut();
@@ -67,7 +69,7 @@ pub(crate) fn whole(code: StatusCode, kind: &'static str, bytes: impl Into<Bytes
 }
 
 /// An answer for programs.
-pub(crate) fn json<T: Serialize>(code: StatusCode, value: &T) -> Response<Answer> {
+pub fn json<T: Serialize>(code: StatusCode, value: &T) -> Response<Answer> {
     // Plain data with text as keys.
     whole(
         code,
@@ -77,7 +79,7 @@ pub(crate) fn json<T: Serialize>(code: StatusCode, value: &T) -> Response<Answer
 }
 
 /// Server-sent events (HTML Standard, 9.2) as they come.
-pub(crate) fn events(receiver: Receiver<Bytes>) -> Response<Answer> {
+pub fn events(receiver: Receiver<Bytes>) -> Response<Answer> {
     let mut answer = Response::new(Answer::Events {
         events: receiver,
         held: Vec::new(),
@@ -89,7 +91,7 @@ pub(crate) fn events(receiver: Receiver<Bytes>) -> Response<Answer> {
 }
 
 /// One event; JSON has no line ends.
-pub(crate) fn event<T: Serialize>(name: &str, data: &T) -> Bytes {
+pub fn event<T: Serialize>(name: &str, data: &T) -> Bytes {
     let json = serde_json::to_string(data).unwrap_or_default();
     Bytes::from(format!("event: {name}\ndata: {json}\n\n"))
 }

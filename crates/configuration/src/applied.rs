@@ -8,23 +8,21 @@ use std::path::{Path, PathBuf};
 use sqm_files::Error;
 use sqm_kernel::state::Store;
 
-use crate::configuration;
-
 /// It holds the text of the configuration, which only root may be able to read.
 const MODE: u32 = 0o600;
 /// The longest name of a file in bytes (`PATH_MAX`), which stands in the first line.
 const MAX_NAME: u64 = 4096;
 
 /// Leaves the text that was read from `config`.
-pub(crate) fn leave(_lock: &Store, state_dir: &Path, config: &Path, text: &[u8]) -> Result<(), Error> {
+pub fn leave(_lock: &Store, state_dir: &Path, config: &Path, text: &[u8]) -> Result<(), Error> {
     let name = name(config);
     sqm_files::replace(&file(state_dir), MODE, &[name.as_slice(), b"\n", text].concat())
 }
 
 /// Takes what was left last, if it is of that file.
-pub(crate) fn take(_lock: &Store, state_dir: &Path, config: &Path) -> Option<Vec<u8>> {
+pub fn take(_lock: &Store, state_dir: &Path, config: &Path) -> Option<Vec<u8>> {
     let file = file(state_dir);
-    let left = sqm_files::read_if_there(&file, configuration::MAX_BYTES + MAX_NAME).ok()??;
+    let left = sqm_files::read_if_there(&file, crate::MAX_BYTES + MAX_NAME).ok()??;
     // What cannot be removed would be taken again and again.
     sqm_files::remove(&file).ok()?;
     let text = left.strip_prefix(name(config).as_slice())?.strip_prefix(b"\n")?;

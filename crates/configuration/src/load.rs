@@ -11,16 +11,16 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, stack};
 use sqm_plan::Loaded;
 
-use crate::failure::Failure;
 use crate::rates::{self, Held};
+use sqm_process::failure::Failure;
 
 /// A configuration's text.
-pub(crate) fn read(config: &Path) -> Result<Vec<u8>, Failure> {
+pub fn read(config: &Path) -> Result<Vec<u8>, Failure> {
     text(config).map_err(Failure::Usage)
 }
 
 /// The same, with the reason alone.
-pub(crate) fn text(config: &Path) -> anyhow::Result<Vec<u8>> {
+pub fn text(config: &Path) -> anyhow::Result<Vec<u8>> {
     // Standard input, and what a shell names for <(...), may be a pipe.
     let is_stream = config.starts_with("/dev") || config.starts_with("/proc");
     let text = match is_stream {
@@ -46,7 +46,7 @@ fn stream(config: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// What it says, on these devices. All its errors go to standard error.
-pub(crate) fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
+pub fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
     let file = config.display().to_string();
     sqm_plan::load(text, &file, &|name| stack::device(links, name)).map_err(|errors| {
         errors.iter().for_each(|error| errln!("error: {error}"));
@@ -59,7 +59,7 @@ pub(crate) fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded
 }
 
 /// The devices that are there. None where the kernel does not tell: a plan can be made on any machine.
-pub(crate) fn links() -> Vec<Link> {
+pub fn links() -> Vec<Link> {
     let Ok(mut socket) = Socket::open() else {
         return Vec::new();
     };
@@ -67,7 +67,7 @@ pub(crate) fn links() -> Vec<Link> {
 }
 
 /// The same at the rates that autorate has brought into force, and which these are.
-pub(crate) fn parse_in_force(
+pub fn parse_in_force(
     text: &[u8],
     config: &Path,
     socket: &mut Socket,

@@ -1,13 +1,13 @@
 //! A plan for programs.
 
+use crate::render;
 use serde::Serialize;
 use sqm_core::spec::{Class, LinkLayer};
-use sqm_kernel::render;
 use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 
 /// A plan for programs. Rates and sizes are in the units their names end in; `spec` is in `tc`'s words.
 #[derive(Serialize)]
-pub(crate) struct PlanJson {
+pub struct PlanJson {
     interface: String,
     script: String,
     egress: Option<TreeJson>,
