@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sqm_kernel::netlink::{ethtool, filter, flowtable, link, monitor, nftables, options, socket, traffic};
+use sqm_kernel::netlink::{ethtool, filter, flowtable, link, monitor, nftables, options, socket, tc};
 use sqm_kernel::observe;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
             flowtable::decode(&message),
         );
     }
-    let Some(entry) = traffic::decode_entry(bytes) else {
+    let Some(entry) = tc::decode_entry(bytes) else {
         return;
     };
     let _ = filter::decode(&entry);
@@ -27,6 +27,6 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = class.class.to_string();
     }
     if let Some(qdisc) = observe::decode_qdisc(&entry).qdisc {
-        let _ = (options::held(&qdisc), qdisc.to_string());
+        let _ = (options::normalized(&qdisc), qdisc.to_string());
     }
 });

@@ -8,8 +8,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::diff::Step;
 use crate::error::Error;
-use crate::netlink::socket::{Refusal, Socket};
-use crate::netlink::{filter, traffic};
+use crate::netlink::socket::{NetlinkError, Socket};
+use crate::netlink::{filter, tc};
 
 /// Something of the kernel that a change may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,8 +103,8 @@ pub fn require_kernel(socket: &mut Socket, steps: &[Step]) -> Result<(), Error> 
     let needed: BTreeSet<Feature> = steps.iter().filter_map(Feature::of).collect();
     for feature in needed {
         if let Feature::Qdisc(kind) = feature
-            && let Err(refusal) = traffic::ask_for_kind(socket, kind)
-            && is_unknown(&refusal)
+            && let Err(error) = tc::ask_for_kind(socket, kind)
+            && is_unknown(&error)
         {
             return Err(feature.missing());
         }
@@ -114,14 +114,14 @@ pub fn require_kernel(socket: &mut Socket, steps: &[Step]) -> Result<(), Error> 
 
 /// What the kernel lacks, if that is why it refused the step. Qdiscs were asked for before; what is not found when one is
 /// made is its place.
-pub(crate) fn missing(step: &Step, refusal: &Refusal) -> Option<Error> {
+pub(crate) fn missing(step: &Step, error: &NetlinkError) -> Option<Error> {
     match Feature::of(step) {
         Some(Feature::Qdisc(_)) | None => None,
-        Some(feature) => is_unknown(refusal).then(|| feature.missing()),
+        Some(feature) => is_unknown(error).then(|| feature.missing()),
     }
 }
 
 /// How the kernel says that it does not know a kind: of qdisc, filter and action, and of device.
-fn is_unknown(refusal: &Refusal) -> bool {
-    refusal.is(rustix::io::Errno::NOENT) || refusal.is(rustix::io::Errno::OPNOTSUPP)
+fn is_unknown(error: &NetlinkError) -> bool {
+    error.is(rustix::io::Errno::NOENT) || error.is(rustix::io::Errno::OPNOTSUPP)
 }

@@ -11,8 +11,8 @@ use sqm_plan::plan::{Firewall, Handle, Plan, PlannedClass, PlannedFilter, Planne
 
 use crate::netlink::filter::{self, Filter};
 use crate::netlink::link::Link;
-use crate::observe::{Device, ObservedQdisc};
-use crate::verify::{Observed, is_default_quantum, same_class, same_qdisc, same_shape, same_stab};
+use crate::observe::{Device, Observed, ObservedQdisc};
+use crate::verify::{is_default_quantum, same_class, same_qdisc, same_shape, same_stab};
 
 /// One change of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +43,16 @@ pub enum Step {
         /// Its kind.
         kind: String,
     },
-    /// Makes a class (true), or changes its parameters.
-    PutClass(String, PlannedClass, bool),
+    /// Makes a class.
+    AddClass(String, PlannedClass),
+    /// Changes the parameters of a class, or makes it if it is missing.
+    ChangeClass(String, PlannedClass),
     /// Makes a filter on the root of that number.
     AddFilter(String, Handle, PlannedFilter),
     /// Removes a filter from the root of that number.
     RemoveFilter(String, Handle, Filter),
-    /// Removes whatever stands at the ingress hook.
-    RemoveHook(String),
+    /// Removes the qdisc at the ingress hook with its filters.
+    RemoveIngressQdisc(String),
     /// Sends arriving packets to the IFB.
     Redirect {
         /// Where they arrive.
@@ -72,10 +74,12 @@ impl Step {
                 format!("change the qdisc {} to {}", planned.handle, planned.qdisc)
             }
             Self::RemoveQdisc { handle, kind, .. } => format!("remove the qdisc {handle} {kind}"),
-            Self::PutClass(_, planned, _) => format!("set the class {} {}", planned.id, planned.class),
+            Self::AddClass(_, planned) | Self::ChangeClass(_, planned) => {
+                format!("set the class {} {}", planned.id, planned.class)
+            }
             Self::AddFilter(_, _, filter) => format!("add the filter {filter}"),
             Self::RemoveFilter(_, _, filter) => format!("remove the filter {}", filter.preference),
-            Self::RemoveHook(_) => "remove the ingress qdisc".to_owned(),
+            Self::RemoveIngressQdisc(_) => "remove the ingress qdisc".to_owned(),
             Self::Redirect { .. } => "redirect arriving packets".to_owned(),
         }
     }
@@ -102,15 +106,15 @@ impl fmt::Display for Step {
             Self::RemoveQdisc {
                 device, handle, kind, ..
             } => write!(f, "{device}: removed {kind} {handle}"),
-            Self::PutClass(device, planned, true) => write!(f, "{device}: added class {planned}"),
-            Self::PutClass(device, planned, false) => {
+            Self::AddClass(device, planned) => write!(f, "{device}: added class {planned}"),
+            Self::ChangeClass(device, planned) => {
                 write!(f, "{device}: changed class {} to {}", planned.id, planned.class)
             }
             Self::AddFilter(device, _, filter) => write!(f, "{device}: added filter {filter}"),
             Self::RemoveFilter(device, _, filter) => {
                 write!(f, "{device}: removed filter {}", filter.preference)
             }
-            Self::RemoveHook(device) => write!(f, "{device}: removed what caught arriving packets"),
+            Self::RemoveIngressQdisc(device) => write!(f, "{device}: removed what caught arriving packets"),
             Self::Redirect { device, ifb } => write!(f, "{device}: arriving packets go to {ifb}"),
         }
     }
@@ -143,8 +147,8 @@ pub fn steps(plan: &Plan, observed: &Observed) -> Vec<Step> {
         // The redirect comes last: a packet sent to a device that is down or has no queues yet would be lost or pass
         // unshaped.
         if observed.device.redirect.as_deref() != Some(&ifb) {
-            if observed.device.hook.is_some() {
-                steps.push(Step::RemoveHook(plan.interface.clone()));
+            if observed.device.ingress_qdisc.is_some() {
+                steps.push(Step::RemoveIngressQdisc(plan.interface.clone()));
             }
             let device = plan.interface.clone();
             steps.push(Step::Redirect { device, ifb });
@@ -196,7 +200,7 @@ fn tree_changes(device: &str, from: &Tree, to: &Tree, steps: &mut Vec<Step>) -> 
             return None;
         }
         if from != to {
-            steps.push(Step::PutClass(device.to_owned(), to.clone(), false));
+            steps.push(Step::ChangeClass(device.to_owned(), to.clone()));
         }
     }
     Some(())
@@ -237,7 +241,7 @@ fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>
             .iter()
             .any(|c| c.id == planned.id && same_class(tree, planned, &c.class));
         if !there {
-            steps.push(Step::PutClass(device.to_owned(), planned.clone(), false));
+            steps.push(Step::ChangeClass(device.to_owned(), planned.clone()));
         }
     }
     filters(device, now, tree, steps);
@@ -267,7 +271,7 @@ fn rebuild(device: &str, now: &[ObservedQdisc], tree: &Tree, steps: &mut Vec<Ste
     }
     let add = |qdisc: &PlannedQdisc| Step::AddQdisc(device.to_owned(), qdisc.clone());
     steps.extend(tree.root().map(add));
-    let class = |class: &PlannedClass| Step::PutClass(device.to_owned(), class.clone(), true);
+    let class = |class: &PlannedClass| Step::AddClass(device.to_owned(), class.clone());
     steps.extend(tree.classes.iter().map(class));
     steps.extend(tree.leaves().map(add));
     if let Some(root) = tree.root() {
@@ -366,12 +370,7 @@ mod tests {
             &at("simple", (30_000, 8000), ""),
         );
         let steps = steps.expect("rates only");
-        assert!(
-            !steps.is_empty()
-                && steps
-                    .iter()
-                    .all(|step| matches!(step, Step::PutClass(_, _, false)))
-        );
+        assert!(!steps.is_empty() && steps.iter().all(|step| matches!(step, Step::ChangeClass(..))));
     }
 
     #[test]

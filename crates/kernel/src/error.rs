@@ -1,11 +1,13 @@
 //! What can go wrong between a plan and the kernel.
 
+use std::fmt;
 use std::path::PathBuf;
 
-use crate::netlink::socket::Refusal;
-use crate::verify::Difference;
+use serde::Serialize;
 
-/// Why something was not done. Unless it says otherwise, everything is as it was before.
+use crate::netlink::socket::NetlinkError;
+
+/// Why an operation failed. After a failed start the network is as it was before, except with [`Error::NotRestored`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,7 +24,7 @@ pub enum Error {
     /// The process may not change the network.
     #[error("{operation} needs CAP_NET_ADMIN: run it as root; nothing was changed")]
     Privileges {
-        /// What was to be done.
+        /// The operation that failed.
         operation: String,
     },
     /// The kernel lacks something that the plan needs.
@@ -37,7 +39,7 @@ pub enum Error {
         /// Where the module comes from.
         package: &'static str,
     },
-    /// Somebody else's set-up is in the way, and could not be put back.
+    /// Queues or a firewall table of another program are in the way, and could not be restored later.
     #[error(
         "{interface}: {what} is there already and could not be put back later; nothing was changed. {remedy}"
     )]
@@ -46,20 +48,20 @@ pub enum Error {
         interface: String,
         /// What is there.
         what: String,
-        /// What the user can do.
+        /// What the user can do about it.
         remedy: &'static str,
     },
     /// The kernel refused a request.
-    #[error("{interface}: cannot {operation}: {refusal}")]
+    #[error("{interface}: cannot {operation}: {error}")]
     Kernel {
         /// The device.
         interface: String,
-        /// What was asked.
+        /// The operation that failed.
         operation: String,
         /// The kernel's answer.
-        refusal: Refusal,
+        error: NetlinkError,
     },
-    /// The kernel accepted the plan and holds something else.
+    /// The kernel accepted every request, but what it reports differs from the plan.
     #[error(
         "{interface}: the kernel does not hold what was planned: {}",
         list(differences)
@@ -70,40 +72,40 @@ pub enum Error {
         /// Every difference.
         differences: Vec<Difference>,
     },
-    /// The state file cannot be used.
+    /// The state directory, or a file in it, could not be read or written.
     #[error("{}: cannot {operation} the state file: {source}", path.display())]
     State {
         /// The file.
         path: PathBuf,
-        /// What was to be done.
+        /// The operation that failed.
         operation: &'static str,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
-    /// A file of the state cannot be used; the reason names it.
+    /// A state file could not be read, written or locked; `source` names the file.
     #[error("cannot {operation}: {source}")]
     StateFile {
-        /// What was to be done.
+        /// The operation that failed.
         operation: &'static str,
-        /// Why not.
+        /// The reason.
         source: sqm_files::Error,
     },
-    /// A change failed, and so did putting things back.
+    /// A change failed, and so did the rollback.
     #[error("{cause}; and what was there before could not be put back: {restore}")]
     NotRestored {
         /// Why the change failed.
         cause: Box<Self>,
-        /// Why putting things back failed.
+        /// Why the rollback failed.
         restore: Box<Self>,
     },
 }
 
 impl Error {
-    /// Adds the device and the operation to a refusal.
-    pub(crate) fn kernel(interface: &str, operation: impl Into<String>) -> impl FnOnce(Refusal) -> Self {
+    /// For `map_err`: adds the device and the operation to the kernel's answer.
+    pub(crate) fn kernel(interface: &str, operation: impl Into<String>) -> impl FnOnce(NetlinkError) -> Self {
         let (interface, operation) = (interface.to_owned(), operation.into());
-        move |refusal| {
-            if refusal.is(rustix::io::Errno::PERM) {
+        move |error| {
+            if error.is(rustix::io::Errno::PERM) {
                 return Self::Privileges {
                     operation: format!("{interface}: {operation}"),
                 };
@@ -111,26 +113,27 @@ impl Error {
             Self::Kernel {
                 interface,
                 operation,
-                refusal,
+                error,
             }
         }
     }
-}
 
-impl Error {
-    /// The same for a refusal of the firewall, which a kernel may lack.
-    pub(crate) fn firewall(interface: &str, operation: impl Into<String>) -> impl FnOnce(Refusal) -> Self {
+    /// Like [`Self::kernel`] for requests to nftables, which a kernel may lack.
+    pub(crate) fn firewall(
+        interface: &str,
+        operation: impl Into<String>,
+    ) -> impl FnOnce(NetlinkError) -> Self {
         use rustix::io::Errno;
 
         let other = Self::kernel(interface, operation);
-        move |refusal| {
+        move |error| {
             let lacks = [
                 Errno::OPNOTSUPP,
                 Errno::PROTONOSUPPORT,
                 Errno::NOENT,
                 Errno::AFNOSUPPORT,
             ];
-            if lacks.iter().any(|errno| refusal.is(*errno)) {
+            if lacks.iter().any(|errno| error.is(*errno)) {
                 return Self::Unsupported {
                     feature: "nftables for IP",
                     option: "CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET",
@@ -138,7 +141,7 @@ impl Error {
                     package: "OpenWrt: kmod-nft-core; Debian: the full linux-image, not -cloud",
                 };
             }
-            other(refusal)
+            other(error)
         }
     }
 }
@@ -149,6 +152,23 @@ fn no_interface(name: &str, nearest: Option<&str>, existing: &[String]) -> Strin
         "there is no network device {name}.{hint} There are: {}",
         existing.join(", ")
     )
+}
+
+/// One parameter or object that the kernel holds otherwise than planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The object: device and handle.
+    pub at: String,
+    /// What the plan says.
+    pub planned: String,
+    /// What the kernel says.
+    pub found: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} planned {}, found {}", self.at, self.planned, self.found)
+    }
 }
 
 fn list(differences: &[Difference]) -> String {

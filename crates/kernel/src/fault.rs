@@ -1,41 +1,32 @@
-//! Faults on demand, so that tests can see what a half-done change leaves behind.
+//! Injected faults, with which tests look at what an interrupted change leaves behind.
 //!
-//! `SQM_FAULT=error@3` makes the third change of the kernel fail with an I/O error before it is sent; `SQM_FAULT=kill@3`
-//! ends the process there, as `kill -9` would. Only builds with debug assertions look at the variable.
+//! `SQM_FAULT=error@3` makes this process's third change of the kernel fail with an I/O error before it is sent;
+//! `SQM_FAULT=kill@3` kills the process there, as `kill -9` would. Only builds with debug assertions read the variable.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::netlink::socket::Refusal;
-
-/// The variable.
+/// The environment variable that asks for a fault.
 pub const VARIABLE: &str = "SQM_FAULT";
 
-/// Changes of the kernel so far, in this process.
+/// Changes of the kernel that this process has begun.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// Called before every change of the kernel.
-pub(crate) fn before_a_change() -> Result<(), Refusal> {
+/// Counts one change of the kernel; to be called before it is sent. Returns whether it must fail, or kills the process.
+pub(crate) fn is_due() -> bool {
     if !cfg!(debug_assertions) {
-        return Ok(());
+        return false;
     }
     let number = CHANGES.fetch_add(1, Ordering::Relaxed) + 1;
     match std::env::var(VARIABLE).ok().as_deref().and_then(read) {
-        Some((fault, at)) if at == number => match fault {
-            Fault::Error => Err(Refusal {
-                errno: Errno::IO.raw_os_error(),
-                message: Some(format!("{VARIABLE} asked for it")),
-                offset: None,
-            }),
-            Fault::Kill => {
-                // Nothing is done after this, not even if it fails.
-                let _ = kill_process(getpid(), Signal::KILL);
-                Ok(())
-            }
-        },
-        _ => Ok(()),
+        Some((Fault::Error, at)) => at == number,
+        Some((Fault::Kill, at)) if at == number => {
+            // The process ends here. If the signal could not be sent, the change goes on as without a fault.
+            let _ = kill_process(getpid(), Signal::KILL);
+            false
+        }
+        _ => false,
     }
 }
 
@@ -45,6 +36,7 @@ enum Fault {
     Kill,
 }
 
+/// Reads `error@3` or `kill@3`.
 fn read(text: &str) -> Option<(Fault, u32)> {
     let (fault, at) = text.split_once('@')?;
     let fault = match fault {
@@ -60,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_is_read() {
+    fn the_variable_names_a_fault_and_the_change_at_which_it_happens() {
         assert_eq!(read("error@3"), Some((Fault::Error, 3)));
         assert_eq!(read("kill@12"), Some((Fault::Kill, 12)));
         assert_eq!(read("kill"), None);

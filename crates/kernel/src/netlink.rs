@@ -25,4 +25,4 @@ pub mod size_table;
 pub mod socket;
 pub mod statistics;
 pub mod tbf;
-pub mod traffic;
+pub mod tc;

@@ -1,16 +1,20 @@
 //! What the kernel holds at this moment, in the plan's own terms, with its counters. Needs no privileges.
 
+use std::fmt;
+
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use sqm_core::spec::{Class, Qdisc, Stab};
-use sqm_plan::plan::Handle;
+use sqm_plan::plan::{Handle, Plan};
 
 use crate::error::Error;
+use crate::firewall;
 use crate::netlink::link::{self, Link};
-use crate::netlink::socket::{Refusal, Socket};
+use crate::netlink::socket::{NetlinkError, Socket};
 use crate::netlink::statistics::{
     self, CakeStatistics, FqCodelStatistics, Statistics, decode_cake, decode_fq_codel, decode_statistics,
 };
-use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, ROOT};
+use crate::netlink::tc::{self, Entry, INGRESS, INGRESS_HANDLE, ROOT};
 use crate::netlink::{filter, options, redirect, size_table};
 
 pub use statistics::TinStatistics;
@@ -27,10 +31,10 @@ pub struct Device {
     /// The filters on its root, in the order in which they are asked.
     pub filters: Vec<filter::Filter>,
     /// Kind of the qdisc at the ingress hook.
-    pub hook: Option<String>,
+    pub ingress_qdisc: Option<String>,
     /// The device that every arriving packet is sent to.
     pub redirect: Option<String>,
-    /// The same, undecoded.
+    /// What all of this was decoded from.
     pub(crate) entries: Entries,
 }
 
@@ -40,6 +44,14 @@ impl Device {
         self.qdiscs
             .iter()
             .find(|q| q.parent.is_none() && q.handle.major != 0)
+    }
+
+    /// Kind and handle of the root qdisc, unless it is the kernel's own default.
+    pub fn root_id(&self) -> Option<RootId> {
+        self.root().map(|root| RootId {
+            kind: root.kind.clone(),
+            handle: root.handle,
+        })
     }
 }
 
@@ -86,6 +98,82 @@ pub struct ObservedClass {
     pub statistics: Statistics,
 }
 
+/// Everything that a plan is about, as the kernel holds it.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The shaped device, the plan's IFB, and the device that arriving packets are redirected to, if it is another.
+    pub(crate) links: Vec<Link>,
+    /// The shaped device.
+    pub device: Device,
+    /// The plan's IFB, if there is one.
+    pub ifb: Option<Device>,
+    /// Whether the firewall table holds the plan's rules; `None` if the plan has none.
+    pub firewall: Option<bool>,
+}
+
+impl Observed {
+    /// Reads it from the kernel. Needs no privileges, unless the plan has firewall rules.
+    pub fn read(socket: &mut Socket, plan: &Plan) -> Result<Self, Error> {
+        let mut observed = Self::queues(socket, &plan.interface, &plan.ifb())?;
+        if let Some(firewall) = &plan.firewall {
+            observed.firewall = Some(firewall::holds(firewall)?);
+        }
+        Ok(observed)
+    }
+
+    /// Reads the queues of a device and its IFB, and not the firewall.
+    pub(crate) fn queues(socket: &mut Socket, interface: &str, ifb: &str) -> Result<Self, Error> {
+        let link = existing(socket, interface)?;
+        let ifb = link_named(socket, ifb)?;
+        let entries = Entries::read(socket, &link)?;
+        let mut links: Vec<Link> = ifb.iter().chain([&link]).cloned().collect();
+        if let Some((_, index)) = entries.redirect()
+            && links.iter().all(|link| link.index != index)
+        {
+            links.extend(link_numbered(socket, index)?);
+        }
+        let device = decode_device(entries, &links, &link);
+        let ifb = ifb.map(|ifb| self::device(socket, &links, &ifb)).transpose()?;
+        Ok(Self {
+            links,
+            device,
+            ifb,
+            firewall: None,
+        })
+    }
+}
+
+/// What identifies a root qdisc. Stored in records as `["cake", 65536]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(String, u32)", into = "(String, u32)")]
+pub struct RootId {
+    /// Its kind.
+    pub kind: String,
+    /// Its handle.
+    pub handle: Handle,
+}
+
+impl From<(String, u32)> for RootId {
+    fn from((kind, handle): (String, u32)) -> Self {
+        Self {
+            kind,
+            handle: Handle::from_bits(handle),
+        }
+    }
+}
+
+impl From<RootId> for (String, u32) {
+    fn from(RootId { kind, handle }: RootId) -> Self {
+        (kind, handle.bits())
+    }
+}
+
+impl fmt::Display for RootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.handle)
+    }
+}
+
 /// All devices of the network namespace.
 pub fn links(socket: &mut Socket) -> Result<Vec<Link>, Error> {
     link::list(socket).map_err(Error::kernel("network", "list the devices"))
@@ -116,12 +204,12 @@ pub(crate) fn existing(socket: &mut Socket, name: &str) -> Result<Link, Error> {
     }
 }
 
-fn unless_absent(answer: Result<Link, Refusal>) -> Result<Option<Link>, Refusal> {
+fn unless_absent(answer: Result<Link, NetlinkError>) -> Result<Option<Link>, NetlinkError> {
     match answer {
         Ok(link) => Ok(Some(link)),
         // ERANGE is a name longer than any device's.
-        Err(refusal) if refusal.is(Errno::NODEV) || refusal.is(Errno::RANGE) => Ok(None),
-        Err(refusal) => Err(refusal),
+        Err(error) if error.is(Errno::NODEV) || error.is(Errno::RANGE) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -162,7 +250,7 @@ pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> De
         qdiscs,
         classes: entries.classes.iter().filter_map(decode_class).collect(),
         filters: entries.filters(),
-        hook: entries.hook.as_ref().map(Entry::kind),
+        ingress_qdisc: entries.ingress_qdisc.as_ref().map(Entry::kind),
         redirect: redirect.map(|l| l.name.clone()),
         entries,
     }
@@ -180,16 +268,16 @@ pub(crate) struct Entries {
     /// What stands under the root to find a class: filters, and what the kernel lists beside them.
     pub(crate) root_filters: Vec<Entry>,
     /// The qdisc at the ingress hook.
-    pub(crate) hook: Option<Entry>,
-    /// Filters at the hook.
-    pub(crate) hook_filters: Vec<Entry>,
+    pub(crate) ingress_qdisc: Option<Entry>,
+    /// The filters on it.
+    pub(crate) ingress_filters: Vec<Entry>,
 }
 
 impl Entries {
     pub(crate) fn read(socket: &mut Socket, link: &Link) -> Result<Self, Error> {
         let context = |what| Error::kernel(&link.name, what);
-        let all = traffic::qdiscs(socket, link.index).map_err(context("list the qdiscs"))?;
-        let (mut hooks, mut qdiscs): (Vec<_>, Vec<_>) = all.into_iter().partition(|q| q.parent == INGRESS);
+        let all = tc::qdiscs(socket, link.index).map_err(context("list the qdiscs"))?;
+        let (mut ingress, mut qdiscs): (Vec<_>, Vec<_>) = all.into_iter().partition(|q| q.parent == INGRESS);
         qdiscs.sort_by_key(|q| q.parent != ROOT);
         let cakes = match qdiscs.first() {
             Some(root) if root.kind() == "cake_mq" => qdiscs.split_off(1),
@@ -200,35 +288,34 @@ impl Entries {
         let mut classes = Vec::new();
         let mut root_filters = Vec::new();
         if qdiscs.iter().any(of_plans) {
-            classes = traffic::classes(socket, link.index).map_err(context("list the classes"))?;
+            classes = tc::classes(socket, link.index).map_err(context("list the classes"))?;
             // HFSC lists itself as a class.
             classes.retain(|c| of_plans(c) && c.handle & 0xffff != 0);
             parents_first(&mut classes);
         }
         if let Some(root) = qdiscs.first().filter(|root| root.handle != 0) {
             root_filters =
-                traffic::filters(socket, link.index, root.handle).map_err(context("list the filters"))?;
+                tc::filters(socket, link.index, root.handle).map_err(context("list the filters"))?;
         }
-        let hook = hooks.pop();
+        let ingress_qdisc = ingress.pop();
         // clsact keeps the filters of arriving and of leaving packets apart, under two parents of its own.
-        let parents: &[u32] = match hook.as_ref().map(Entry::kind).as_deref() {
+        let parents: &[u32] = match ingress_qdisc.as_ref().map(Entry::kind).as_deref() {
             None => &[],
             Some("clsact") => &[INGRESS_HANDLE | 0xfff2, INGRESS_HANDLE | 0xfff3],
             Some(_) => &[INGRESS_HANDLE],
         };
-        let mut hook_filters = Vec::new();
+        let mut ingress_filters = Vec::new();
         for parent in parents {
-            let filters =
-                traffic::filters(socket, link.index, *parent).map_err(context("list the filters"))?;
-            hook_filters.extend(filters.into_iter().filter(is_filter));
+            let filters = tc::filters(socket, link.index, *parent).map_err(context("list the filters"))?;
+            ingress_filters.extend(filters.into_iter().filter(is_filter));
         }
         Ok(Self {
             qdiscs,
             cakes,
             classes,
             root_filters,
-            hook,
-            hook_filters,
+            ingress_qdisc,
+            ingress_filters,
         })
     }
 
@@ -249,14 +336,22 @@ impl Entries {
         self.qdiscs.first().filter(|q| q.parent == ROOT && q.handle != 0)
     }
 
+    /// Kind and handle of the root qdisc, unless it is the kernel's own default.
+    pub(crate) fn root_id(&self) -> Option<RootId> {
+        self.root().map(|root| RootId::from((root.kind(), root.handle)))
+    }
+
     /// Preference and target of the filter that sends everything away, if it is the only one and stands where we
     /// put it, under `ingress`.
     pub(crate) fn redirect(&self) -> Option<(u16, u32)> {
-        let [filter] = self.hook_filters.as_slice() else {
+        let [filter] = self.ingress_filters.as_slice() else {
             return None;
         };
-        let under_ingress = self.hook.as_ref().is_some_and(|hook| hook.kind() == "ingress");
-        if !under_ingress || filter.kind() != redirect::KIND || filter.protocol() != traffic::PROTOCOL_ALL {
+        let under_ingress = self
+            .ingress_qdisc
+            .as_ref()
+            .is_some_and(|qdisc| qdisc.kind() == "ingress");
+        if !under_ingress || filter.kind() != redirect::KIND || filter.protocol() != tc::PROTOCOL_ALL {
             return None;
         }
         Some((filter.preference(), redirect::decode_redirect(filter.options())?))
@@ -308,8 +403,8 @@ pub fn decode_qdisc(entry: &Entry) -> ObservedQdisc {
         _ => Detail::None,
     };
     ObservedQdisc {
-        parent: (entry.parent != ROOT).then(|| handle(entry.parent)),
-        handle: handle(entry.handle),
+        parent: (entry.parent != ROOT).then(|| Handle::from_bits(entry.parent)),
+        handle: Handle::from_bits(entry.handle),
         kind,
         qdisc,
         stab: entry.stab().and_then(size_table::decode_stab),
@@ -320,12 +415,12 @@ pub fn decode_qdisc(entry: &Entry) -> ObservedQdisc {
 
 /// What the kernel says about a class; `None` for one that plans do not use.
 pub fn decode_class(entry: &Entry) -> Option<ObservedClass> {
-    let id = handle(entry.handle);
+    let id = Handle::from_bits(entry.handle);
     // A class at the top reports "root"; a plan, as `tc`, names the root qdisc.
     let parent = if entry.parent == ROOT {
         Handle::new(id.major, 0)
     } else {
-        handle(entry.parent)
+        Handle::from_bits(entry.parent)
     };
     let class = options::decode_class(&entry.kind(), entry.options())?;
     Some(ObservedClass {
@@ -334,13 +429,4 @@ pub fn decode_class(entry: &Entry) -> Option<ObservedClass> {
         class,
         statistics: decode_statistics(entry.statistics()),
     })
-}
-
-/// A `tc` handle as 32 bits.
-pub(crate) fn number(handle: Handle) -> u32 {
-    u32::from(handle.major) << 16 | u32::from(handle.minor)
-}
-
-pub(crate) fn handle(number: u32) -> Handle {
-    Handle::new((number >> 16) as u16, number as u16)
 }

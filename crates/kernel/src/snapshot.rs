@@ -5,15 +5,14 @@
 //! brings them back.
 
 use serde::{Deserialize, Serialize};
+use sqm_core::handle::Handle;
 
-use crate::error::Error;
-use crate::netlink::attribute::u32_at;
+use crate::error::{Difference, Error};
 use crate::netlink::link::{self, Link};
-use crate::netlink::socket::{Refusal, Socket};
-use crate::netlink::traffic::{self, Entry, INGRESS, INGRESS_HANDLE, NewFilter, NewQdisc, ROOT};
-use crate::netlink::{codel, filter, fq_codel, htb, redirect, size_table};
-use crate::observe::{self, Device, Entries, handle};
-use crate::verify::{Difference, Observed};
+use crate::netlink::socket::{NetlinkError, Socket};
+use crate::netlink::tc::{self, Entry, INGRESS, INGRESS_HANDLE, NewFilter, NewQdisc, ROOT};
+use crate::netlink::{codel, filter, fq_codel, htb, redirect, sfq, size_table};
+use crate::observe::{self, Device, Entries, Observed, RootId};
 
 /// Kinds that can be made again from what the kernel reports about them.
 const RESTORABLE: [&str; 15] = [
@@ -34,27 +33,20 @@ const RESTORABLE: [&str; 15] = [
     "tbf",
 ];
 
-/// Where SFQ's options have the numbers of packets and of flows.
-const SFQ_LIMIT: usize = 8;
-const SFQ_FLOWS: usize = 16;
-/// Where SFQ's options have `qth_min`, which is 0 unless its RED mode is on, and where what we know of them ends.
-const SFQ_QTH_MIN: usize = 32;
-const SFQ_KNOWN: usize = 28;
-
 /// The state of the directions that a change touches; `None` is a direction it does not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Queues on the device.
-    pub egress: Option<Queues>,
+    /// QdiscTree on the device.
+    pub egress: Option<QdiscTree>,
     /// What happens to arriving packets.
-    pub ingress: Option<Arrivals>,
+    pub ingress: Option<IngressState>,
 }
 
 /// The queues of one device. Empty is the kernel's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Queues {
-    qdiscs: Vec<Raw>,
-    classes: Vec<Raw>,
+pub struct QdiscTree {
+    qdiscs: Vec<RawQdisc>,
+    classes: Vec<RawQdisc>,
     /// On the root.
     #[serde(default)]
     filters: Vec<RawFilter>,
@@ -75,15 +67,16 @@ struct RawFilter {
 
 /// What happens to arriving packets, and the IFB of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrivals {
-    hook: Option<Hook>,
+pub struct IngressState {
+    #[serde(rename = "hook")]
+    qdisc: Option<IngressQdisc>,
     /// `None` if there is no such device.
     ifb: Option<Ifb>,
 }
 
 /// The qdisc at the ingress hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Hook {
+struct IngressQdisc {
     kind: String,
     redirect: Option<Redirect>,
 }
@@ -98,12 +91,12 @@ struct Redirect {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ifb {
     up: bool,
-    queues: Queues,
+    queues: QdiscTree,
 }
 
 /// A qdisc or class as reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Raw {
+struct RawQdisc {
     handle: u32,
     parent: u32,
     kind: String,
@@ -125,12 +118,12 @@ impl Snapshot {
     ) -> Result<Self, Error> {
         Ok(Self {
             egress: if egress {
-                Some(Queues::of(socket, &observed.device)?)
+                Some(QdiscTree::of(socket, &observed.device)?)
             } else {
                 None
             },
             ingress: if ingress {
-                Some(Arrivals::of(socket, observed, ifb)?)
+                Some(IngressState::of(socket, observed, ifb)?)
             } else {
                 None
             },
@@ -188,49 +181,67 @@ impl Snapshot {
     }
 }
 
-impl Queues {
-    /// Whether the root is of that kind and number.
-    pub(crate) fn has_root(&self, kind: &str, number: u32) -> bool {
+impl QdiscTree {
+    /// A tree of a root alone.
+    #[cfg(test)]
+    pub(crate) fn with_root(root: &RootId) -> Self {
+        let root = RawQdisc {
+            handle: root.handle.bits(),
+            parent: ROOT,
+            kind: root.kind.clone(),
+            options: Vec::new(),
+            stab: Vec::new(),
+        };
+        Self {
+            qdiscs: vec![root],
+            ..Self::default()
+        }
+    }
+
+    /// Whether this is its root.
+    pub(crate) fn has_root(&self, root: &RootId) -> bool {
         self.qdiscs
             .iter()
-            .any(|q| q.parent == ROOT && q.handle == number && q.kind == kind)
+            .any(|q| q.parent == ROOT && q.handle == root.handle.bits() && q.kind == root.kind)
     }
 
     fn of(socket: &mut Socket, Device { link, entries, .. }: &Device) -> Result<Self, Error> {
-        // Handle 0 is a default of the kernel, whatever hangs below it.
-        if entries.root().is_none() {
+        // A root with handle 0 is a default of the kernel, and so is everything below it.
+        let Some(root) = entries.root() else {
             return Ok(Self::default());
-        }
+        };
         let qdiscs: Vec<&Entry> = entries.qdiscs.iter().filter(|q| q.handle != 0).collect();
         for qdisc in &qdiscs {
             let kind = qdisc.kind();
-
-            let red = kind == "sfq" && has_red(qdisc.options());
+            let red = kind == "sfq" && sfq::has_red(qdisc.options());
             let restorable = RESTORABLE.contains(&kind.as_str()) && !red && !qdisc.has_shared_block();
             if !restorable || !has_exact_table(qdisc) {
-                let what = format!("the qdisc \"{kind} {}\"", handle(qdisc.handle));
+                let what = format!("the qdisc \"{kind} {}\"", Handle::from_bits(qdisc.handle));
                 return Err(in_the_way(link, what));
             }
         }
-        let root = qdiscs[0].handle;
         for parent in qdiscs.iter().copied().chain(&entries.classes) {
-            let filters = if parent.handle == root {
+            let filters = if parent.handle == root.handle {
                 entries.root_filters.clone()
             } else {
-                traffic::filters(socket, link.index, parent.handle)
+                tc::filters(socket, link.index, parent.handle)
                     .map_err(Error::kernel(&link.name, "list the filters"))?
             };
             let strange = |entry: &Entry| {
                 filter::decode(entry).is_some_and(|filter| matches!(filter.rule, filter::Rule::Other(_)))
             };
-            if filters.iter().any(strange) || (parent.handle != root && !filters.is_empty()) {
-                let what = format!("\"{} {}\" with filters", parent.kind(), handle(parent.handle));
+            if filters.iter().any(strange) || (parent.handle != root.handle && !filters.is_empty()) {
+                let what = format!(
+                    "\"{} {}\" with filters",
+                    parent.kind(),
+                    Handle::from_bits(parent.handle)
+                );
                 return Err(in_the_way(link, what));
             }
         }
         Ok(Self {
-            qdiscs: qdiscs.into_iter().map(Raw::of).collect(),
-            classes: entries.classes.iter().map(Raw::of).collect(),
+            qdiscs: qdiscs.into_iter().map(RawQdisc::of).collect(),
+            classes: entries.classes.iter().map(RawQdisc::of).collect(),
             filters: RawFilter::all(&entries.root_filters),
         })
     }
@@ -244,15 +255,15 @@ impl Queues {
         let now = Self {
             qdiscs: entries
                 .root()
-                .map_or_else(Vec::new, |_| entries.qdiscs.iter().map(Raw::of).collect()),
-            classes: entries.classes.iter().map(Raw::of).collect(),
+                .map_or_else(Vec::new, |_| entries.qdiscs.iter().map(RawQdisc::of).collect()),
+            classes: entries.classes.iter().map(RawQdisc::of).collect(),
             filters: RawFilter::all(&entries.root_filters),
         };
         if now == *self || (self.has_shape_of(&now) && self.change_back(socket, link).is_ok()) {
             return Ok(());
         }
         if let Some(root) = entries.root() {
-            traffic::delete_qdisc(socket, link.index, root.handle, ROOT)
+            tc::delete_qdisc(socket, link.index, root.handle, ROOT)
                 .map_err(Error::kernel(&link.name, "remove the root qdisc"))?;
         }
         self.build(socket, link)
@@ -260,7 +271,7 @@ impl Queues {
 
     /// Same numbers and kinds in the same places: then parameters can be changed back under running traffic.
     fn has_shape_of(&self, other: &Self) -> bool {
-        let places = |list: &[Raw]| -> Vec<_> {
+        let places = |list: &[RawQdisc]| -> Vec<_> {
             list.iter()
                 .map(|r| (r.parent, r.handle, r.kind.clone()))
                 .collect()
@@ -278,8 +289,8 @@ impl Queues {
             let options = match qdisc.kind.as_str() {
                 // HTB's own parameters cannot be changed, so they still are what they were.
                 "htb" => Vec::new(),
-                "fq_codel" => fq_codel::without_flows(&qdisc.replayable()),
-                _ => qdisc.replayable(),
+                "fq_codel" => fq_codel::without_flows(&qdisc.recreate_options()),
+                _ => qdisc.recreate_options(),
             };
             if qdisc.kind == "sfq" {
                 continue;
@@ -295,8 +306,8 @@ impl Queues {
 
     fn build(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
         let (roots, leaves): (Vec<_>, Vec<_>) = self.qdiscs.iter().partition(|q| q.parent == ROOT);
-        let create = |socket: &mut Socket, qdisc: &Raw| {
-            let options = qdisc.replayable();
+        let create = |socket: &mut Socket, qdisc: &RawQdisc| {
+            let options = qdisc.recreate_options();
             let new = qdisc.request(link, &options);
             new.create(socket)
                 .map_err(Error::kernel(&link.name, format!("add back {}", qdisc.kind)))
@@ -324,7 +335,7 @@ impl RawFilter {
                     protocol: entry.protocol(),
                     parent: entry.parent,
                     handle: if kind == "fw" { entry.handle } else { 0 },
-                    options: filter::replayable(&kind, entry.options()),
+                    options: filter::recreate_options(&kind, entry.options()),
                     kind,
                 }
             })
@@ -359,20 +370,20 @@ impl Redirect {
     }
 }
 
-impl Arrivals {
+impl IngressState {
     fn of(socket: &mut Socket, observed: &Observed, ifb: &str) -> Result<Self, Error> {
         let device = &observed.device;
-        let hook = match &device.entries.hook {
+        let qdisc = match &device.entries.ingress_qdisc {
             None => None,
-            Some(hook) => {
-                let kind = hook.kind();
+            Some(found) => {
+                let kind = found.kind();
                 let redirect = Redirect::of(socket, &device.entries)?;
                 // A redirect to a device that is gone loses every packet: nobody wants that back.
                 let is_known = redirect.is_some() || device.entries.redirect().is_some();
-                if hook.has_shared_block() || (!device.entries.hook_filters.is_empty() && !is_known) {
+                if found.has_shared_block() || (!device.entries.ingress_filters.is_empty() && !is_known) {
                     return Err(in_the_way(&device.link, format!("the {kind} hook with filters")));
                 }
-                Some(Hook { kind, redirect })
+                Some(IngressQdisc { kind, redirect })
             }
         };
         let ifb = match &observed.ifb {
@@ -385,10 +396,10 @@ impl Arrivals {
             }
             Some(there) => Some(Ifb {
                 up: there.link.up,
-                queues: Queues::of(socket, there)?,
+                queues: QdiscTree::of(socket, there)?,
             }),
         };
-        Ok(Self { hook, ifb })
+        Ok(Self { qdisc, ifb })
     }
 
     /// Whether the IFB was not there: then whoever shapes made it, and removes it.
@@ -414,24 +425,24 @@ impl Arrivals {
         ifb: &str,
     ) -> Result<(), Error> {
         let redirect = Redirect::of(socket, entries)?;
-        let now = entries.hook.as_ref().map(|hook| Hook {
-            kind: hook.kind(),
+        let now = entries.ingress_qdisc.as_ref().map(|qdisc| IngressQdisc {
+            kind: qdisc.kind(),
             redirect,
         });
         // The redirect goes before its target does: packets sent to a device that is gone are lost.
-        if now != self.hook && now.is_some() {
-            remove_hook(socket, device)?;
+        if now != self.qdisc && now.is_some() {
+            remove_ingress_qdisc(socket, device)?;
         }
         self.restore_ifb(socket, ifb)?;
-        match &self.hook {
-            Some(hook) if now.as_ref() != Some(hook) => {
-                let target = match &hook.redirect {
+        match &self.qdisc {
+            Some(qdisc) if now.as_ref() != Some(qdisc) => {
+                let target = match &qdisc.redirect {
                     Some(to) => Some((to.preference, observe::existing(socket, &to.target)?.index)),
                     None => None,
                 };
-                make_hook(socket, device, &hook.kind, target).map_err(Error::kernel(
+                create_ingress_qdisc(socket, device, &qdisc.kind, target).map_err(Error::kernel(
                     &device.name,
-                    format!("add back the {} qdisc", hook.kind),
+                    format!("add back the {} qdisc", qdisc.kind),
                 ))
             }
             _ => Ok(()),
@@ -461,15 +472,14 @@ impl Arrivals {
     }
 }
 
-impl Raw {
+impl RawQdisc {
     fn of(entry: &Entry) -> Self {
         let stab = entry.stab().and_then(size_table::decode_stab);
         let kind = entry.kind();
-        let mut options = entry.options().to_vec();
-        // What follows counts packets, unless the RED mode is on.
-        if kind == "sfq" && !has_red(&options) {
-            options[SFQ_KNOWN.min(entry.options().len())..].fill(0);
-        }
+        let options = match kind.as_str() {
+            "sfq" => sfq::without_counters(entry.options()),
+            _ => entry.options().to_vec(),
+        };
         Self {
             handle: entry.handle,
             parent: entry.parent,
@@ -480,12 +490,12 @@ impl Raw {
     }
 
     /// Options that make the kernel report the recorded ones again.
-    fn replayable(&self) -> Vec<u8> {
+    fn recreate_options(&self) -> Vec<u8> {
         match self.kind.as_str() {
-            "htb" => htb::replayable_root(&self.options),
-            "codel" => fq_codel::replayable(&self.options, &codel::TIMES),
-            "fq_codel" => fq_codel::replayable(&self.options, &fq_codel::TIMES),
-            "sfq" => replayable_sfq(&self.options),
+            "htb" => htb::recreate_root_options(&self.options),
+            "codel" => fq_codel::recreate_options(&self.options, &codel::TIMES),
+            "fq_codel" => fq_codel::recreate_options(&self.options, &fq_codel::TIMES),
+            "sfq" => sfq::recreate_options(&self.options),
             _ => self.options.clone(),
         }
     }
@@ -502,7 +512,7 @@ impl Raw {
     }
 
     fn put_class(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
-        traffic::put_class(
+        tc::put_class(
             socket,
             link.index,
             self.parent,
@@ -512,7 +522,7 @@ impl Raw {
         )
         .map_err(Error::kernel(
             &link.name,
-            format!("add back the class {}", handle(self.handle)),
+            format!("add back the class {}", Handle::from_bits(self.handle)),
         ))
     }
 }
@@ -525,19 +535,19 @@ fn existing(socket: &mut Socket, device: &str) -> Result<(Link, Entries), Error>
 }
 
 /// Takes the qdisc at the ingress hook away, with its filters.
-pub(crate) fn remove_hook(socket: &mut Socket, device: &Link) -> Result<(), Error> {
-    traffic::delete_qdisc(socket, device.index, INGRESS_HANDLE, INGRESS)
+pub(crate) fn remove_ingress_qdisc(socket: &mut Socket, device: &Link) -> Result<(), Error> {
+    tc::delete_qdisc(socket, device.index, INGRESS_HANDLE, INGRESS)
         .map_err(Error::kernel(&device.name, "remove the ingress qdisc"))
 }
 
 /// Sets up the ingress hook, with a redirect of that preference to that device.
-pub(crate) fn make_hook(
+pub(crate) fn create_ingress_qdisc(
     socket: &mut Socket,
     device: &Link,
     kind: &str,
     target: Option<(u16, u32)>,
-) -> Result<(), Refusal> {
-    let hook = NewQdisc {
+) -> Result<(), NetlinkError> {
+    let ingress = NewQdisc {
         device: device.index,
         parent: INGRESS,
         handle: INGRESS_HANDLE,
@@ -545,25 +555,10 @@ pub(crate) fn make_hook(
         options: &[],
         stab: None,
     };
-    hook.create(socket)?;
+    ingress.create(socket)?;
     target.map_or(Ok(()), |(preference, index)| {
         redirect::create(socket, device.index, preference, index)
     })
-}
-
-/// More flows than packets has only an SFQ to which neither number was given. Given, the kernel would make them equal.
-fn replayable_sfq(options: &[u8]) -> Vec<u8> {
-    let mut options = options.to_vec();
-    if u32_at(&options, SFQ_FLOWS) > u32_at(&options, SFQ_LIMIT) {
-        for at in [SFQ_LIMIT, SFQ_FLOWS] {
-            options[at..at + 4].fill(0);
-        }
-    }
-    options
-}
-
-fn has_red(sfq: &[u8]) -> bool {
-    u32_at(sfq, SFQ_QTH_MIN).is_some_and(|qth_min| qth_min != 0)
 }
 
 /// Whether the size table can be computed again from what the kernel tells of it.
@@ -615,7 +610,7 @@ mod tests {
 
     #[test]
     fn survives_the_state_file() {
-        let root = Raw {
+        let root = RawQdisc {
             handle: 0x1_0000,
             parent: ROOT,
             kind: "tbf".to_owned(),
@@ -627,19 +622,19 @@ mod tests {
             target: "ifb4eth0".to_owned(),
         };
         let snapshot = Snapshot {
-            egress: Some(Queues {
+            egress: Some(QdiscTree {
                 qdiscs: vec![root],
                 classes: Vec::new(),
                 filters: Vec::new(),
             }),
-            ingress: Some(Arrivals {
-                hook: Some(Hook {
+            ingress: Some(IngressState {
+                qdisc: Some(IngressQdisc {
                     kind: "ingress".to_owned(),
                     redirect: Some(redirect),
                 }),
                 ifb: Some(Ifb {
                     up: true,
-                    queues: Queues::default(),
+                    queues: QdiscTree::default(),
                 }),
             }),
         };

@@ -17,7 +17,8 @@ use sqm_files::Lock;
 use sqm_plan::plan::{Firewall, Plan};
 
 use crate::error::Error;
-use crate::snapshot::{Arrivals, Queues, Snapshot};
+use crate::observe::RootId;
+use crate::snapshot::{IngressState, QdiscTree, Snapshot};
 
 /// Where the files are unless the user says otherwise.
 pub const DIRECTORY: &str = "/run/sqm";
@@ -63,10 +64,10 @@ pub struct Record {
     /// The device that carries the ingress queues.
     pub ifb: String,
     /// Kind and handle of our root qdisc, if egress is shaped.
-    pub egress: Option<(String, u32)>,
+    pub egress: Option<RootId>,
     /// Kind and handle of our root before a change that has not ended yet: until then either is ours.
     #[serde(default)]
-    pub replaces: Option<(String, u32)>,
+    pub replaces: Option<RootId>,
     /// Whether ingress is shaped.
     pub ingress: bool,
     /// Our firewall table.
@@ -91,47 +92,11 @@ impl Record {
             ingress: true,
             firewall: None,
             previous: Snapshot {
-                egress: Some(Queues::default()),
-                ingress: Some(Arrivals::default()),
+                egress: Some(QdiscTree::default()),
+                ingress: Some(IngressState::default()),
             },
             is_lost: true,
         }
-    }
-
-    /// Of a record that was lost: what is found on the device. Our queues are known by their kind and number.
-    pub(crate) fn found(self, index: u32, root: Option<(String, u32)>) -> Self {
-        /// The roots of all set-ups.
-        const KINDS: [&str; 5] = ["cake", "cake_mq", "htb", "hfsc", "tbf"];
-        const OURS: u32 = 0x1_0000;
-        if !self.is_lost {
-            return self;
-        }
-        Self {
-            index,
-            egress: root.filter(|(kind, number)| KINDS.contains(&kind.as_str()) && *number == OURS),
-            ..self
-        }
-    }
-
-    /// Whether this IFB was made for shaping, and was not there before.
-    pub(crate) fn made(&self, ifb: &str) -> bool {
-        let arrivals = self.previous.ingress.as_ref();
-        self.ifb == ifb && arrivals.is_some_and(|arrivals| arrivals.has_no_ifb())
-    }
-
-    /// Whether a root of that kind and handle is ours.
-    pub(crate) fn owns(&self, root: &(String, u32)) -> bool {
-        // A plain CAKE stands in for one for many queues where the kernel has none.
-        let is = |ours: &(String, u32)| {
-            ours == root || (ours.1 == root.1 && ours.0 == "cake_mq" && root.0 == "cake")
-        };
-        self.egress.as_ref().is_some_and(is) || self.replaces.as_ref().is_some_and(is)
-    }
-
-    /// Whether a root of that kind and handle is neither ours nor the one that we put back, perhaps half-way.
-    pub(crate) fn is_foreign(&self, root: &(String, u32)) -> bool {
-        let previous = self.previous.egress.as_ref();
-        !self.owns(root) && !previous.is_some_and(|queues| queues.has_root(&root.0, root.1))
     }
 }
 
@@ -420,7 +385,7 @@ mod tests {
         };
         assert_eq!(store.read("eth0").unwrap(), None);
         store.write(&record).unwrap();
-        record.egress = Some(("cake".to_owned(), 0x1_0000));
+        record.egress = Some(RootId::from(("cake".to_owned(), 0x1_0000)));
         store.write(&record).unwrap();
         assert_eq!(store.read("eth0").unwrap(), Some(record));
         assert_eq!(store.interfaces().unwrap(), ["eth0"]);

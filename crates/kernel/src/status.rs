@@ -6,7 +6,7 @@ use crate::netlink::link::Link;
 use crate::netlink::socket::Socket;
 use crate::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics};
 use crate::observe::{self, Detail, Device};
-use crate::{Error, owner};
+use crate::{Error, foreign};
 use serde::Serialize;
 use sqm_core::spec::cake::Tins;
 use sqm_core::spec::hfsc::Curve;
@@ -219,7 +219,7 @@ impl InterfaceStatus {
         let ingress = egress.redirect.as_deref().map(&mut named).transpose()?;
         Ok(Self {
             interface: interface.to_owned(),
-            owner: owner::of(&egress, records),
+            owner: foreign::root_owner(&egress, records),
             egress: DirectionStatus::of(&egress),
             ingress: ingress.as_ref().map(DirectionStatus::of),
         })

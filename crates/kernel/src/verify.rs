@@ -1,135 +1,58 @@
 //! The plan against the kernel's answer, parameter by parameter.
 //!
-//! Only the kernel's own rounding is allowed for, computed by the same functions that encode a plan
-//! ([`options::held`](crate::netlink::options::held)); any other deviation is a difference.
+//! The kernel rounds rates and times when it stores them. That rounding is computed by the functions that encode a plan
+//! ([`options::normalized`](crate::netlink::options::normalized)) and is no difference; any other deviation is one.
 
-use std::fmt;
-
-use serde::Serialize;
 use sqm_core::spec::{Class, HtbClass, Qdisc, Stab};
 use sqm_core::units::{Bytes, Rate};
-use sqm_plan::plan::{Plan, PlannedClass, Tree};
+use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 
-use crate::error::Error;
-use crate::netlink::link::Link;
+use crate::error::{Difference, Error};
 use crate::netlink::socket::Socket;
-use crate::netlink::{filter, hfsc, htb, nftables, options, size_table};
-use crate::observe::{self, Device, Entries, ObservedQdisc};
+use crate::netlink::{filter, hfsc, htb, options, size_table};
+use crate::observe::{Device, Observed, ObservedClass, ObservedQdisc};
 
-/// Longest link header that a device adds to its MTU when the kernel chooses fq_codel's quantum, bytes.
+/// Longest link header that a device may add to its MTU when the kernel chooses a default quantum, bytes. Ethernet
+/// adds 14; 64 leaves room for the headers of other link layers and is a choice.
 const LINK_HEADER_MAX: u32 = 64;
 
-/// Something that is not as planned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// The object: device and number.
-    pub at: String,
-    /// What the plan says.
-    pub planned: String,
-    /// What the kernel says.
-    pub found: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} planned {}, found {}", self.at, self.planned, self.found)
-    }
-}
-
-/// Every difference between a plan and what the kernel holds; none if all is as planned.
-///
-/// A direction that the plan leaves alone is not looked at, except that a leftover redirect to the plan's IFB is a
-/// difference. Needs no privileges, unless the plan has firewall rules: those the kernel shows to root only.
-pub fn verify(socket: &mut Socket, plan: &Plan) -> Result<Vec<Difference>, Error> {
-    Ok(compare(plan, &Observed::read(socket, plan)?))
-}
-
-/// All that a plan is about, as the kernel holds it.
+/// What the kernel holds, beside what a plan wants.
 #[derive(Clone, Debug)]
-pub struct Observed {
-    /// The shaped device, the plan's IFB, and what arriving packets are sent to if that is another.
-    pub(crate) links: Vec<Link>,
-    /// The shaped device.
-    pub device: Device,
-    /// The plan's IFB.
-    pub ifb: Option<Device>,
-    /// Whether the plan's firewall rules stand as planned; `None` if it has none.
-    pub firewall: Option<bool>,
+pub struct Comparison {
+    /// What the kernel holds.
+    pub observed: Observed,
+    /// Where that deviates from the plan; empty if everything is as planned.
+    pub differences: Vec<Difference>,
 }
 
-impl Observed {
-    /// Reads it.
+impl Comparison {
+    /// Reads what the kernel holds, and compares. Needs no privileges, unless the plan has firewall rules: the kernel
+    /// shows those to root only.
     pub fn read(socket: &mut Socket, plan: &Plan) -> Result<Self, Error> {
-        let mut observed = Self::queues(socket, &plan.interface, &plan.ifb())?;
-        if let Some(firewall) = &plan.firewall {
-            let mut socket = firewall_socket(&plan.interface)?;
-            let holds = nftables::holds(&mut socket, firewall);
-            observed.firewall =
-                Some(holds.map_err(Error::firewall(&plan.interface, "list the firewall rules"))?);
-        }
-        Ok(observed)
-    }
-
-    /// Reads the queues of a device and its IFB.
-    pub(crate) fn queues(socket: &mut Socket, interface: &str, ifb: &str) -> Result<Self, Error> {
-        let link = observe::existing(socket, interface)?;
-        let ifb = observe::link_named(socket, ifb)?;
-        let entries = Entries::read(socket, &link)?;
-        let mut links: Vec<Link> = ifb.iter().chain([&link]).cloned().collect();
-        if let Some((_, index)) = entries.redirect()
-            && links.iter().all(|link| link.index != index)
-        {
-            links.extend(observe::link_numbered(socket, index)?);
-        }
-        let device = observe::decode_device(entries, &links, &link);
-        let ifb = ifb.map(|ifb| observe::device(socket, &links, &ifb)).transpose()?;
+        let observed = Observed::read(socket, plan)?;
         Ok(Self {
-            links,
-            device,
-            ifb,
-            firewall: None,
+            differences: compare(plan, &observed),
+            observed,
         })
     }
+
+    /// Whether the kernel holds all of the plan.
+    pub fn is_as_planned(&self) -> bool {
+        self.differences.is_empty()
+    }
 }
 
-/// A socket to the firewall.
-pub(crate) fn firewall_socket(interface: &str) -> Result<Socket, Error> {
-    Socket::of_firewall().map_err(|error| Error::firewall(interface, "reach the firewall")(error.into()))
-}
-
-/// The same for observations made before.
+/// Every difference between a plan and what the kernel was observed to hold.
+///
+/// Directions that the plan does not shape are not compared, with one exception: a redirect to the plan's IFB that
+/// was left over is a difference.
 pub fn compare(plan: &Plan, observed: &Observed) -> Vec<Difference> {
-    let Observed {
-        device,
-        ifb,
-        firewall,
-        ..
-    } = observed;
     let mut differences = Differences(Vec::new());
     if let Some(tree) = &plan.egress {
-        differences.tree(tree, device);
+        differences.tree(tree, &observed.device);
     }
-    let ifb_name = plan.ifb();
-    let redirect = device.redirect.as_deref();
-    let at = format!("{} ingress", plan.interface);
-    match (&plan.ingress, ifb) {
-        (None, _) if redirect == Some(&ifb_name) => {
-            differences.add(&at, "no redirect", format!("redirect to {ifb_name}"));
-        }
-        (None, _) => {}
-        (Some(tree), Some(ifb)) => {
-            if !ifb.link.up {
-                differences.add(&ifb_name, "up", "down");
-            }
-            differences.tree(tree, ifb);
-        }
-        (Some(_), None) => differences.add(&ifb_name, "an ifb device", "no such device"),
-    }
-    if plan.ingress.is_some() && redirect != Some(&ifb_name) {
-        let found = redirect.map_or_else(|| "no redirect".to_owned(), |name| format!("redirect to {name}"));
-        differences.add(&at, format!("redirect to {ifb_name}"), found);
-    }
-    if let (Some(planned), Some(false)) = (&plan.firewall, firewall) {
+    differences.ingress(plan, observed);
+    if let (Some(planned), Some(false)) = (&plan.firewall, observed.firewall) {
         let at = format!("{} firewall", plan.interface);
         let rules = planned.rules().len();
         differences.add(
@@ -141,8 +64,8 @@ pub fn compare(plan: &Plan, observed: &Observed) -> Vec<Difference> {
     differences.0
 }
 
-/// Whether a device's queues have the plan's shape: same kinds and numbers in the same places, and nothing else.
-/// Such queues can be brought to the plan by changing parameters alone.
+/// Whether a device's queues have the plan's shape: the planned kinds and handles in the planned places, and nothing
+/// else. Changes of parameters alone then lead to the plan.
 pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
     let found = |q: &ObservedQdisc| (q.parent, q.handle, q.kind.clone());
     let mut planned: Vec<_> = tree
@@ -170,19 +93,19 @@ pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
     planned == there && planned_classes == there_classes
 }
 
-/// Whether one qdisc is as planned.
+/// Whether a qdisc is as planned. `mtu` is the device's.
 pub(crate) fn same_qdisc(planned: &Qdisc, found: &Qdisc, mtu: u32) -> bool {
-    let expected = with_the_devices_own(options::held(planned), found, mtu);
+    let expected = with_kernel_choices(options::normalized(planned), found, mtu);
     expected == *found
 }
 
 /// Whether a size table is as planned.
 pub(crate) fn same_stab(planned: Option<&Stab>, found: Option<&Stab>) -> bool {
-    planned.map(size_table::held).as_ref() == found
+    planned.map(size_table::normalized).as_ref() == found
 }
 
-/// What a plan leaves to the device is as the kernel found it there.
-fn with_the_devices_own(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
+/// Fills in the values that the plan leaves to the kernel, if what the kernel chose is plausible.
+fn with_kernel_choices(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
     match (&mut expected, found) {
         (Qdisc::FqCodel(expected), Qdisc::FqCodel(found))
             if expected.quantum.is_none() && is_default_quantum(found.quantum, mtu) =>
@@ -194,14 +117,14 @@ fn with_the_devices_own(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
         {
             expected.quantum = found.quantum;
         }
-        // Kept in ticks of the kernel's timer, of which there are a hundred in a second at least.
+        // The kernel keeps `tupdate` in jiffies; one is 10 ms at most (HZ is at least 100).
         (Qdisc::Pie(expected), Qdisc::Pie(found)) => {
             let (planned, there) = (expected.tupdate.as_micros(), found.tupdate.as_micros());
             if (planned..planned + 10_000).contains(&there) {
                 expected.tupdate = found.tupdate;
             }
         }
-        // The kernel multiplies and shifts where we divide.
+        // The kernel computes transmission times by multiplying and shifting, we divide: the results differ slightly.
         (Qdisc::Tbf(expected), Qdisc::Tbf(found)) => {
             if is_near(expected.burst, found.burst, expected.rate) {
                 expected.burst = found.burst;
@@ -222,21 +145,22 @@ fn with_the_devices_own(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
         }
         _ => {}
     }
-    // Where the kernel has no CAKE for many queues, a plain one takes its place.
+    // On a kernel without cake_mq, a plain CAKE stands in for it.
     match (expected, found) {
         (Qdisc::CakeMq(expected), Qdisc::Cake(_)) => Qdisc::Cake(expected),
         (expected, _) => expected,
     }
 }
 
-/// Whether two bursts are the same but for what passes in a microsecond.
+/// Whether two bursts differ by no more than what passes in a microsecond at `rate`.
 fn is_near(Bytes(planned): Bytes, Bytes(found): Bytes, rate: Rate) -> bool {
     planned.abs_diff(found) <= rate.bytes_per_sec() / 1_000_000 + 1
 }
 
 /// Whether a class of a tree is as planned.
 ///
-/// In a class of HTB with others below it quantum and priority mean nothing, and the kernel does not change them.
+/// HTB uses quantum and priority only in classes without children, and does not change them in others, so they are not
+/// compared there.
 pub(crate) fn same_class(tree: &Tree, planned: &PlannedClass, found: &Class) -> bool {
     let has_children = tree.classes.iter().any(|class| class.parent == planned.id);
     match (&planned.class, found) {
@@ -249,31 +173,32 @@ pub(crate) fn same_class(tree: &Tree, planned: &PlannedClass, found: &Class) -> 
             same_htb_class(planned, &found)
         }
         (Class::Htb(planned), Class::Htb(found)) => same_htb_class(planned, found),
-        (Class::Hfsc(planned), Class::Hfsc(found)) => hfsc::held(planned) == *found,
+        (Class::Hfsc(planned), Class::Hfsc(found)) => hfsc::normalized(planned) == *found,
         _ => false,
     }
 }
 
-/// iproute2 counts the time of a burst in whole microseconds, so what it set up by
-/// [`render`](crate::render)'s commands may hold what passes in one microsecond less.
+/// iproute2 counts the time of a burst in whole microseconds. A burst that `tc` has set by
+/// [`render`](crate::render)'s commands may therefore be smaller by what passes in one microsecond.
 fn same_htb_class(planned: &HtbClass, found: &HtbClass) -> bool {
-    let held = htb::held(planned);
-    let near = |Bytes(held): Bytes, Bytes(found): Bytes, rate: Rate| {
+    let normalized = htb::normalized(planned);
+    let near = |Bytes(normalized): Bytes, Bytes(found): Bytes, rate: Rate| {
         let microsecond_bytes = rate.bytes_per_sec() / 1_000_000 + 1;
-        found <= held && held - found <= microsecond_bytes
+        found <= normalized && normalized - found <= microsecond_bytes
     };
-    near(held.burst, found.burst, held.rate)
-        && near(held.cburst, found.cburst, held.ceil)
+    near(normalized.burst, found.burst, normalized.rate)
+        && near(normalized.cburst, found.cburst, normalized.ceil)
         && *found
             == HtbClass {
                 quantum: planned.quantum.or(found.quantum),
                 burst: found.burst,
                 cburst: found.cburst,
-                ..held
+                ..normalized
             }
 }
 
-/// A quantum left to the kernel is the device's MTU with its link header, whose length no message tells.
+/// Whether the kernel may have chosen this quantum for a device of this MTU: it adds the length of the link header, which
+/// netlink does not report.
 pub(crate) fn is_default_quantum(found: Option<u32>, mtu: u32) -> bool {
     found.is_some_and(|quantum| (mtu..=mtu.saturating_add(LINK_HEADER_MAX)).contains(&quantum))
 }
@@ -289,84 +214,110 @@ impl Differences {
         });
     }
 
-    fn tree(&mut self, tree: &Tree, device: &Device) {
-        let name = &device.link.name;
-        for planned in &tree.qdiscs {
-            let at = format!("{name} {}", planned.handle);
-            let place = |q: &&ObservedQdisc| q.parent == planned.parent;
-            let Some(found) = device.qdiscs.iter().find(place) else {
-                self.add(&at, planned.qdisc.to_string(), "no qdisc");
-                continue;
-            };
-            if found.handle != planned.handle {
-                self.add(
-                    &at,
-                    format!("handle {}", planned.handle),
-                    format!("handle {}", found.handle),
-                );
+    fn ingress(&mut self, plan: &Plan, observed: &Observed) {
+        let ifb_name = plan.ifb();
+        let redirect = observed.device.redirect.as_deref();
+        let at = format!("{} ingress", plan.interface);
+        match (&plan.ingress, &observed.ifb) {
+            (None, _) if redirect == Some(&ifb_name) => {
+                self.add(&at, "no redirect", format!("redirect to {ifb_name}"));
             }
-            match &found.qdisc {
-                Some(qdisc) if same_qdisc(&planned.qdisc, qdisc, device.link.mtu) => {}
-                Some(qdisc) => self.add(&at, planned.qdisc.to_string(), qdisc.to_string()),
-                None => self.add(&at, planned.qdisc.to_string(), found.kind.clone()),
+            (None, _) => {}
+            (Some(tree), Some(ifb)) => {
+                if !ifb.link.up {
+                    self.add(&ifb_name, "up", "down");
+                }
+                self.tree(tree, ifb);
             }
-            if !same_stab(planned.stab.as_ref(), found.stab.as_ref()) {
-                self.add(&at, table(planned.stab.as_ref()), table(found.stab.as_ref()));
-            }
+            (Some(_), None) => self.add(&ifb_name, "an ifb device", "no such device"),
         }
+        if plan.ingress.is_some() && redirect != Some(&ifb_name) {
+            let found =
+                redirect.map_or_else(|| "no redirect".to_owned(), |name| format!("redirect to {name}"));
+            self.add(&at, format!("redirect to {ifb_name}"), found);
+        }
+    }
+
+    fn tree(&mut self, tree: &Tree, device: &Device) {
+        for planned in &tree.qdiscs {
+            self.qdisc(planned, device);
+        }
+        self.classes(tree, device);
+        self.filters(tree, device);
+        let is_extra = |q: &&ObservedQdisc| tree.qdiscs.iter().all(|p| p.parent != q.parent);
+        for extra in device.qdiscs.iter().filter(is_extra) {
+            let at = format!("{} {}", device.link.name, extra.handle);
+            self.add(&at, "no qdisc", extra.kind.clone());
+        }
+    }
+
+    fn qdisc(&mut self, planned: &PlannedQdisc, device: &Device) {
+        let at = format!("{} {}", device.link.name, planned.handle);
+        let Some(found) = device.qdiscs.iter().find(|q| q.parent == planned.parent) else {
+            return self.add(&at, planned.qdisc.to_string(), "no qdisc");
+        };
+        if found.handle != planned.handle {
+            self.add(
+                &at,
+                format!("handle {}", planned.handle),
+                format!("handle {}", found.handle),
+            );
+        }
+        match &found.qdisc {
+            Some(qdisc) if same_qdisc(&planned.qdisc, qdisc, device.link.mtu) => {}
+            Some(qdisc) => self.add(&at, planned.qdisc.to_string(), qdisc.to_string()),
+            None => self.add(&at, planned.qdisc.to_string(), found.kind.clone()),
+        }
+        if !same_stab(planned.stab.as_ref(), found.stab.as_ref()) {
+            self.add(&at, table(planned.stab.as_ref()), table(found.stab.as_ref()));
+        }
+    }
+
+    fn classes(&mut self, tree: &Tree, device: &Device) {
+        let name = &device.link.name;
         for planned in &tree.classes {
             let at = format!("{name} {}", planned.id);
-            match device.classes.iter().find(|c| c.id == planned.id) {
-                None => self.add(&at, planned.class.to_string(), "no class"),
-                Some(found) => {
-                    if found.parent != planned.parent {
-                        self.add(
-                            &at,
-                            format!("parent {}", planned.parent),
-                            format!("parent {}", found.parent),
-                        );
-                    }
-                    if !same_class(tree, planned, &found.class) {
-                        self.add(&at, planned.class.to_string(), found.class.to_string());
-                    }
-                }
+            let Some(found) = device.classes.iter().find(|c| c.id == planned.id) else {
+                self.add(&at, planned.class.to_string(), "no class");
+                continue;
+            };
+            if found.parent != planned.parent {
+                self.add(
+                    &at,
+                    format!("parent {}", planned.parent),
+                    format!("parent {}", found.parent),
+                );
+            }
+            if !same_class(tree, planned, &found.class) {
+                self.add(&at, planned.class.to_string(), found.class.to_string());
             }
         }
-        for extra in device
-            .classes
-            .iter()
-            .filter(|c| tree.classes.iter().all(|p| p.id != c.id))
-        {
+        let is_extra = |c: &&ObservedClass| tree.classes.iter().all(|p| p.id != c.id);
+        for extra in device.classes.iter().filter(is_extra) {
             self.add(
                 &format!("{name} {}", extra.id),
                 "no class",
                 extra.class.to_string(),
             );
         }
+    }
+
+    fn filters(&mut self, tree: &Tree, device: &Device) {
+        let at = format!("{} filter", device.link.name);
         let planned: Vec<_> = tree.filters.iter().map(|f| filter::encode(f).0).collect();
         for (filter, words) in planned.iter().zip(&tree.filters) {
             if !device.filters.contains(filter) {
-                self.add(&format!("{name} filter"), words.to_string(), "no such filter");
+                self.add(&at, words.to_string(), "no such filter");
             }
         }
         for extra in device.filters.iter().filter(|f| !planned.contains(f)) {
             let found = format!("one with preference {}", extra.preference);
-            self.add(&format!("{name} filter"), "no filter", found);
-        }
-        for extra in device
-            .qdiscs
-            .iter()
-            .filter(|q| tree.qdiscs.iter().all(|p| p.parent != q.parent))
-        {
-            self.add(
-                &format!("{name} {}", extra.handle),
-                "no qdisc",
-                extra.kind.clone(),
-            );
+            self.add(&at, "no filter", found);
         }
     }
 }
 
+/// A size table in words.
 fn table(stab: Option<&Stab>) -> String {
     stab.map_or_else(|| "no size table".to_owned(), |stab| format!("stab {stab}"))
 }

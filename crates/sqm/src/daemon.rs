@@ -1,6 +1,6 @@
 //! `sqm daemon`: keeps every enabled section of the configuration in force.
 //!
-//! The kernel tells of devices, queues and firewall rules that change ([`Monitor`]); [`keep`] decides what is due;
+//! The kernel tells of devices, queues and firewall rules that change ([`KernelMonitor`]); [`keep`] decides what is due;
 //! [`shape`] looks and repairs; [`api`] tells, and takes requests. The keeper's thread is the only one that changes
 //! anything. It dies without harm: queues are the kernel's, and what `stop` must put back is on record.
 
@@ -37,7 +37,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use sqm_core::units::{Instant, Nanos};
 use sqm_files::Lock;
 use sqm_kernel::capability;
-use sqm_kernel::netlink::monitor::{Monitor, News};
+use sqm_kernel::netlink::monitor::{KernelEvent, KernelMonitor};
 
 use autorate::Fleet;
 use keep::{Action, Event, Keeper, Outcome, State};
@@ -80,7 +80,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let _alone = alone(&options.state_dir)?;
     let signals = Signals::catch()?;
     // Before anything is looked at: what changes in between is told.
-    let mut monitor = Monitor::open().context("cannot listen to the kernel's news")?;
+    let mut monitor = KernelMonitor::open().context("cannot listen to the kernel's events")?;
     let mut recovered = trial::recover(&options.config, monotonic());
     let config = options.config.clone();
     let mut shaper = Shaper::new(options.config, options.state_dir.clone(), options.drift)
@@ -161,7 +161,7 @@ enum End {
 }
 
 struct Daemon {
-    monitor: Monitor,
+    monitor: KernelMonitor,
     signals: Signals,
     woken: UnixStream,
     commands: Receiver<Command>,
@@ -269,23 +269,23 @@ impl Daemon {
         Ok(())
     }
 
-    /// Takes in the kernel's news.
+    /// Takes in the kernel's events.
     fn hear(&mut self) -> Result<(), Failure> {
-        let news = self.monitor.read().context("cannot read the kernel's news")?;
+        let events = self.monitor.read().context("cannot read the kernel's events")?;
         let now = monotonic();
-        for news in news {
-            let event = match news {
-                News::Device(link) => Event::Device {
+        for event in events {
+            let event = match event {
+                KernelEvent::LinkChanged(link) => Event::Device {
                     index: link.index,
                     name: link.name,
                     mtu: link.mtu,
                     up: link.up,
                     carrier: link.carrier,
                 },
-                News::Gone(index) => Event::Gone(index),
-                News::Queues(index) => Event::Queues(index),
-                News::Firewall => Event::Firewall,
-                News::Lost => {
+                KernelEvent::LinkRemoved(index) => Event::Gone(index),
+                KernelEvent::QdiscsChanged(index) => Event::Queues(index),
+                KernelEvent::FirewallChanged => Event::Firewall,
+                KernelEvent::EventsLost => {
                     self.see_devices()?;
                     Event::Lost
                 }

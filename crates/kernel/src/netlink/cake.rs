@@ -123,7 +123,7 @@ pub fn decode_options(bytes: &[u8]) -> Option<Cake> {
 }
 
 /// The same parameters as the kernel holds them: rates in whole bytes per second, times in whole microseconds.
-pub fn held(cake: &Cake) -> Cake {
+pub fn normalized(cake: &Cake) -> Cake {
     decode_options(&encode(cake)).unwrap_or_else(|| cake.clone())
 }
 
@@ -167,20 +167,23 @@ mod tests {
                 assert_eq!(decode_options(&encode(&cake)).as_ref(), Some(&cake));
             }
         }
-        assert_eq!(held(&Cake::default()), Cake::default());
+        assert_eq!(normalized(&Cake::default()), Cake::default());
     }
 
     #[test]
     fn rate_is_cut_to_whole_bytes_and_never_to_unlimited() {
-        let rate_held = |bits| {
-            held(&Cake {
+        let normalized_rate = |bits| {
+            normalized(&Cake {
                 bandwidth: Some(Rate::from_bits_per_sec(bits)),
                 ..Cake::default()
             })
             .bandwidth
         };
-        assert_eq!(rate_held(1_000_007), Some(Rate::from_bits_per_sec(1_000_000)));
-        assert_eq!(rate_held(1), Some(Rate::from_bits_per_sec(8)));
+        assert_eq!(
+            normalized_rate(1_000_007),
+            Some(Rate::from_bits_per_sec(1_000_000))
+        );
+        assert_eq!(normalized_rate(1), Some(Rate::from_bits_per_sec(8)));
     }
 
     proptest! {

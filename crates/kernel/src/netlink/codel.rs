@@ -4,7 +4,7 @@ use sqm_core::spec::codel::Codel;
 use sqm_core::units::Nanos;
 
 use super::attribute::{Attributes, Builder};
-use super::fq_codel::{held_time, micros};
+use super::fq_codel::{micros, normalized_time};
 
 const TARGET: u16 = 1;
 const LIMIT: u16 = 2;
@@ -44,11 +44,11 @@ pub fn decode_options(bytes: &[u8]) -> Codel {
 }
 
 /// The same parameters as the kernel reports them.
-pub fn held(codel: &Codel) -> Codel {
+pub fn normalized(codel: &Codel) -> Codel {
     Codel {
-        target: held_time(codel.target),
-        interval: held_time(codel.interval),
-        ce_threshold: codel.ce_threshold.map(held_time),
+        target: normalized_time(codel.target),
+        interval: normalized_time(codel.interval),
+        ce_threshold: codel.ce_threshold.map(normalized_time),
         ..codel.clone()
     }
 }
@@ -66,6 +66,6 @@ mod tests {
             ..Codel::default()
         };
         assert_eq!(decode_options(&encode(&codel)), codel);
-        assert_eq!(held(&codel).target, Nanos::from_micros(4999));
+        assert_eq!(normalized(&codel).target, Nanos::from_micros(4999));
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::attribute::{Attributes, Builder, u16_at};
-use super::socket::{Message, Refusal, Socket};
+use super::socket::{Message, NetlinkError, Socket};
 
 /// `GENL_ID_CTRL`, which knows the numbers of all families.
 const CONTROL: u16 = 0x10;
@@ -31,7 +31,7 @@ const HEADER: usize = 4;
 pub fn features(
     socket: &mut Socket,
     devices: impl Iterator<Item = u32>,
-) -> Result<BTreeMap<String, Vec<String>>, Refusal> {
+) -> Result<BTreeMap<String, Vec<String>>, NetlinkError> {
     let families = socket.dump(CONTROL, &[GETFAMILY, 1, 0, 0])?;
     let Some(family) = families.iter().find_map(|message| number(message, "ethtool")) else {
         return Ok(BTreeMap::new());

@@ -3,7 +3,7 @@
 use sqm_plan::plan::{Condition, Key, PlannedFilter, Protocol};
 
 use super::attribute::{Attributes, Builder, u32_at};
-use super::traffic::Entry;
+use super::tc::Entry;
 
 const FW_CLASSID: u16 = 1;
 const FW_ACT: u16 = 4;
@@ -46,7 +46,7 @@ pub enum Rule {
 
 /// The filter that a plan asks for, its kind, and the handle and options that make it.
 pub fn encode(planned: &PlannedFilter) -> (Filter, &'static str, u32, Vec<u8>) {
-    let class = crate::observe::number(planned.class);
+    let class = planned.class.bits();
     let filter = |rule| Filter {
         preference: planned.preference,
         protocol: ether_type(planned.protocol),
@@ -101,7 +101,7 @@ pub fn decode(entry: &Entry) -> Option<Filter> {
 }
 
 /// Options of a filter as reported, turned into options that make the same filter.
-pub(crate) fn replayable(kind: &str, options: &[u8]) -> Vec<u8> {
+pub(crate) fn recreate_options(kind: &str, options: &[u8]) -> Vec<u8> {
     let kept: &[u16] = match kind {
         "fw" => &[FW_CLASSID, FW_MASK],
         _ => &[U32_CLASSID, U32_SEL],

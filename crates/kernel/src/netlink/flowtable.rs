@@ -2,7 +2,7 @@
 //! (`linux/netfilter/nf_tables.h`).
 
 use super::attribute::Attributes;
-use super::socket::{Message, Refusal, Socket};
+use super::socket::{Message, NetlinkError, Socket};
 
 /// `NFNL_SUBSYS_NFTABLES` above `NFT_MSG_GETFLOWTABLE`.
 const GETFLOWTABLE: u16 = 10 << 8 | 23;
@@ -28,7 +28,7 @@ pub struct Flowtable {
 }
 
 /// All flowtables of the network namespace. The kernel shows them to root only.
-pub fn list(socket: &mut Socket) -> Result<Vec<Flowtable>, Refusal> {
+pub fn list(socket: &mut Socket) -> Result<Vec<Flowtable>, NetlinkError> {
     let messages = socket.dump(GETFLOWTABLE, &[0; HEADER])?;
     Ok(messages.iter().filter_map(decode).collect())
 }

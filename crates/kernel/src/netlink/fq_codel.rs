@@ -88,11 +88,11 @@ pub fn decode_options(bytes: &[u8]) -> Option<FqCodel> {
 }
 
 /// The same parameters as the kernel reports them.
-pub fn held(codel: &FqCodel) -> FqCodel {
+pub fn normalized(codel: &FqCodel) -> FqCodel {
     FqCodel {
-        target: held_time(codel.target),
-        interval: held_time(codel.interval),
-        ce_threshold: codel.ce_threshold.map(held_time),
+        target: normalized_time(codel.target),
+        interval: normalized_time(codel.interval),
+        ce_threshold: codel.ce_threshold.map(normalized_time),
         // Without a threshold it selects nothing and is not reported.
         ce_threshold_selector: codel.ce_threshold.and(codel.ce_threshold_selector),
         quantum: codel.quantum.map(|n| n.max(256)),
@@ -103,7 +103,7 @@ pub fn held(codel: &FqCodel) -> FqCodel {
 }
 
 /// A time as the kernel reports it. CoDel's clock ticks every 1024 ns (`CODEL_SHIFT` 10), so 5000 us are kept as 4882 ticks and reported as 4999 us.
-pub(super) fn held_time(time: Nanos) -> Nanos {
+pub(super) fn normalized_time(time: Nanos) -> Nanos {
     let ticks = (time.as_micros().min(u32::MAX.into()) * 1000) >> 10;
     Nanos::from_micros((ticks << 10) / 1000)
 }
@@ -118,7 +118,7 @@ pub(super) fn micros(time: Nanos) -> u32 {
 /// A reported time is rounded down to microseconds and would be rounded down to ticks once more; a microsecond
 /// more lands in the same tick, because a tick is longer than that. Serves every qdisc whose times are CoDel's:
 /// `times` are their attributes.
-pub(crate) fn replayable(options: &[u8], times: &[u16]) -> Vec<u8> {
+pub(crate) fn recreate_options(options: &[u8], times: &[u16]) -> Vec<u8> {
     Attributes(options)
         .fold(Builder::default(), |built, (kind, payload)| {
             match Attributes(options).u32(kind) {
@@ -148,8 +148,8 @@ mod tests {
 
     use super::*;
 
-    fn micros_held(us: u64) -> u64 {
-        held_time(Nanos::from_micros(us)).as_micros()
+    fn normalized_micros(us: u64) -> u64 {
+        normalized_time(Nanos::from_micros(us)).as_micros()
     }
 
     #[test]
@@ -173,20 +173,23 @@ mod tests {
 
     #[test]
     fn times_are_reported_in_ticks_of_1024_ns() {
-        assert_eq!([5000, 100_000, 13_992].map(micros_held), [4999, 99_999, 13_991]);
+        assert_eq!(
+            [5000, 100_000, 13_992].map(normalized_micros),
+            [4999, 99_999, 13_991]
+        );
     }
 
     proptest! {
         #[test]
         fn a_replayed_time_is_reported_unchanged(us in 0u64..4_000_000) {
-            let reported = micros_held(us);
-            prop_assert_eq!(micros_held(reported + 1), reported);
+            let reported = normalized_micros(us);
+            prop_assert_eq!(normalized_micros(reported + 1), reported);
         }
 
         #[test]
         fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
             let _ = decode_options(&bytes);
-            replayable(&bytes, &TIMES);
+            recreate_options(&bytes, &TIMES);
         }
     }
 }

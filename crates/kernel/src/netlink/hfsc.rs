@@ -44,7 +44,7 @@ pub fn decode_class(bytes: &[u8]) -> HfscClass {
 }
 
 /// The same parameters as the kernel reports them: slopes in whole bytes per second.
-pub fn held(class: &HfscClass) -> HfscClass {
+pub fn normalized(class: &HfscClass) -> HfscClass {
     decode_class(&encode_class(class))
 }
 
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn curves_read_back() {
         let class = HfscClass::parse("rt m1 10204kbit d 1s m2 10mbit ls m2 80kbit ul m2 10204kbit").unwrap();
-        assert_eq!(held(&class), class);
+        assert_eq!(normalized(&class), class);
         assert_eq!(
             decode_root(&encode_root(&Hfsc { default: 0x13 })),
             Some(Hfsc { default: 0x13 })

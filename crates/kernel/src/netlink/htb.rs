@@ -53,7 +53,7 @@ pub fn decode_root(bytes: &[u8]) -> Option<Htb> {
 
 /// Options of a root as reported, turned into options that make the same root: the kernel reports its full version
 /// number, and takes only the major half of it.
-pub(crate) fn replayable_root(options: &[u8]) -> Vec<u8> {
+pub(crate) fn recreate_root_options(options: &[u8]) -> Vec<u8> {
     let with_protocol_version = |init: &[u8]| match init.get(4..) {
         Some(rest) => [&VERSION.to_ne_bytes(), rest].concat(),
         None => init.to_vec(),
@@ -115,10 +115,10 @@ pub fn decode_class(bytes: &[u8]) -> Option<HtbClass> {
 }
 
 /// The same parameters as the kernel reports them: rates in whole bytes per second, bursts through ticks of time.
-pub fn held(class: &HtbClass) -> HtbClass {
-    let mut held = decode_class(&encode_class(class)).unwrap_or_else(|| class.clone());
-    held.prio = held.prio.min(PRIO_MAX);
-    held
+pub fn normalized(class: &HtbClass) -> HtbClass {
+    let mut normalized = decode_class(&encode_class(class)).unwrap_or_else(|| class.clone());
+    normalized.prio = normalized.prio.min(PRIO_MAX);
+    normalized
 }
 
 /// `struct tc_ratespec`: cell_log, linklayer, overhead, cell_align, mpu, rate.
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn rate_above_32_bits_of_bytes_has_its_own_attribute() {
         let fast = class(40_000_000);
-        assert_eq!(held(&fast).rate, fast.rate);
+        assert_eq!(normalized(&fast).rate, fast.rate);
         let encoded = encode_class(&fast);
         assert_eq!(Attributes(&encoded).u64(RATE64), Some(5_000_000_000));
     }
@@ -212,10 +212,10 @@ mod tests {
         fn what_is_reported_is_held_unchanged_but_for_one_tick(kbits in 8u64..10_000_000, burst in 1u64..1_000_000) {
             let mut planned = class(kbits);
             planned.burst = Bytes(burst);
-            let held = held(&planned);
+            let normalized = normalized(&planned);
             // One tick of the rate is the most that rounding can add.
             let tick_bytes = planned.rate.bytes_per_sec() * 64 / 1_000_000_000 + 1;
-            prop_assert!(held.burst.0 + 1 >= burst && held.burst.0 <= burst + tick_bytes);
+            prop_assert!(normalized.burst.0 + 1 >= burst && normalized.burst.0 <= burst + tick_bytes);
         }
 
         #[test]

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::attribute::{Attributes, Builder, i32_at, u16_at, u32_at};
-use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, Refusal, Socket};
+use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, NetlinkError, Socket};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -60,7 +60,7 @@ impl Link {
 }
 
 /// All devices of the network namespace.
-pub fn list(socket: &mut Socket) -> Result<Vec<Link>, Refusal> {
+pub fn list(socket: &mut Socket) -> Result<Vec<Link>, NetlinkError> {
     let messages = socket.dump(RTM_GETLINK, &header(0, 0, 0))?;
     Ok(messages
         .iter()
@@ -69,29 +69,43 @@ pub fn list(socket: &mut Socket) -> Result<Vec<Link>, Refusal> {
 }
 
 /// The device of that name. The kernel takes an alternative name for one, too: the answer's name then differs.
-pub fn get(socket: &mut Socket, name: &str) -> Result<Link, Refusal> {
+pub fn get(socket: &mut Socket, name: &str) -> Result<Link, NetlinkError> {
     let mut body = header(0, 0, 0);
     body.extend(Builder::default().text(IFLA_IFNAME, name).finish());
     get_by(socket, &body)
 }
 
 /// The device of that number.
-pub fn get_by_index(socket: &mut Socket, index: u32) -> Result<Link, Refusal> {
+pub fn get_by_index(socket: &mut Socket, index: u32) -> Result<Link, NetlinkError> {
     get_by(socket, &header(index, 0, 0))
 }
 
-fn get_by(socket: &mut Socket, request: &[u8]) -> Result<Link, Refusal> {
+fn get_by(socket: &mut Socket, request: &[u8]) -> Result<Link, NetlinkError> {
     let Message { body, .. } = socket.get(RTM_GETLINK, request)?;
     decode_link(&body).ok_or_else(|| Errno::NODEV.into())
 }
 
 /// Makes a virtual device, down.
-pub fn create(socket: &mut Socket, name: &str, kind: &str) -> Result<(), Refusal> {
+pub fn create(socket: &mut Socket, name: &str, kind: &str) -> Result<(), NetlinkError> {
     create_with_queues(socket, name, kind, 1)
 }
 
-/// Makes a virtual device with so many transmit queues, down.
-pub fn create_with_queues(socket: &mut Socket, name: &str, kind: &str, queues: u32) -> Result<(), Refusal> {
+/// Makes a virtual device with this number of transmit queues, down.
+pub fn create_with_queues(
+    socket: &mut Socket,
+    name: &str,
+    kind: &str,
+    queues: u32,
+) -> Result<(), NetlinkError> {
+    socket.request(
+        RTM_NEWLINK,
+        NLM_F_CREATE | NLM_F_EXCL,
+        &encode_new(name, kind, queues),
+    )
+}
+
+/// The body of the message that makes a device.
+pub(super) fn encode_new(name: &str, kind: &str, queues: u32) -> Vec<u8> {
     let mut body = header(0, 0, 0);
     let info = Builder::default().text(IFLA_INFO_KIND, kind);
     let mut attributes = Builder::default()
@@ -101,18 +115,23 @@ pub fn create_with_queues(socket: &mut Socket, name: &str, kind: &str, queues: u
         attributes = attributes.u32(IFLA_NUM_TX_QUEUES, queues);
     }
     body.extend(attributes.finish());
-    socket.request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &body)
+    body
 }
 
 /// Removes a virtual device.
-pub fn delete(socket: &mut Socket, index: u32) -> Result<(), Refusal> {
+pub fn delete(socket: &mut Socket, index: u32) -> Result<(), NetlinkError> {
     socket.request(RTM_DELLINK, 0, &header(index, 0, 0))
 }
 
 /// Sets a device up or down.
-pub fn set_up(socket: &mut Socket, index: u32, up: bool) -> Result<(), Refusal> {
+pub fn set_up(socket: &mut Socket, index: u32, up: bool) -> Result<(), NetlinkError> {
+    socket.request(RTM_NEWLINK, 0, &encode_up(index, up))
+}
+
+/// The body of the message that sets a device up or down.
+pub(super) fn encode_up(index: u32, up: bool) -> Vec<u8> {
     let flags = if up { IFF_UP } else { 0 };
-    socket.request(RTM_NEWLINK, 0, &header(index, flags, IFF_UP))
+    header(index, flags, IFF_UP)
 }
 
 /// `struct ifinfomsg`: family, padding, type, index, flags, mask of the flags to change.

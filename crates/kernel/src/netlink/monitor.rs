@@ -1,4 +1,4 @@
-//! What the kernel tells unasked: devices, queues and firewall rules that come, change and go.
+//! Events that the kernel multicasts: devices, queues and firewall rules that appear, change and go.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,73 +17,75 @@ const NFNLGRP_NFTABLES: u32 = 7;
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 /// `RTM_NEWQDISC` to `RTM_GETTFILTER`: qdiscs, classes and filters.
-const RTM_TRAFFIC: std::ops::RangeInclusive<u16> = 36..=46;
-/// Messages of other families are about a role of the device (a bridge's port), not about the device.
+const RTM_TC: std::ops::RangeInclusive<u16> = 36..=46;
+/// Address family of messages about the device itself. Messages of other families are about a role of the device, such
+/// as a bridge's port.
 const AF_UNSPEC: u8 = 0;
 
-/// So many bytes of news may wait, so that a storm of them is read and not lost.
+/// Receive buffer of a socket, bytes. The kernel's default (212992, `net.core.rmem_default`) holds some hundred messages;
+/// five times as much, a choice, holds a burst of events while the reader is busy with something else.
 const BUFFER: u32 = 1 << 20;
-/// So many messages are read at a time, so that a storm cannot keep the reader from everything else.
-const MOST_READS: usize = 256;
+/// Datagrams read at a time, so that a flood of events cannot keep the reader from its other work; a choice.
+const MAX_READS: usize = 256;
 
-/// One piece of news.
+/// Something that happened in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// A device is new or has changed, or something else about it was told.
-    Device(Link),
-    /// The device of this number is gone.
-    Gone(u32),
-    /// Qdiscs, classes or filters of the device of this number.
-    Queues(u32),
-    /// Some rule or table of the firewall.
-    Firewall,
-    /// Some were lost: anything may have changed.
-    Lost,
+pub enum KernelEvent {
+    /// A device was made or has changed.
+    LinkChanged(Link),
+    /// The device of this index was removed.
+    LinkRemoved(u32),
+    /// Qdiscs, classes or filters of the device of this index have changed.
+    QdiscsChanged(u32),
+    /// A firewall rule or table has changed.
+    FirewallChanged,
+    /// The kernel has dropped events: anything may have changed.
+    EventsLost,
 }
 
-/// Listens in the process's network namespace.
-pub struct Monitor {
+/// Receives the events of the process's network namespace.
+pub struct KernelMonitor {
     route: netlink_sys::Socket,
     firewall: Option<netlink_sys::Socket>,
-    /// Changes of queues by the socket of this number are no news.
-    own: Option<u32>,
+    /// Port of the socket whose changes of queues are not reported.
+    ignored: Option<u32>,
 }
 
-impl Monitor {
-    /// Begins to listen. Without the privilege, or the kernel's part, news of the firewall is missing.
+impl KernelMonitor {
+    /// Starts to listen. There are no firewall events if the process has no `CAP_NET_ADMIN`, or the kernel no nftables.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             route: listening(NETLINK_ROUTE, &[RTNLGRP_LINK, RTNLGRP_TC])?,
             firewall: listening(NETLINK_NETFILTER, &[NFNLGRP_NFTABLES]).ok(),
-            own: None,
+            ignored: None,
         })
     }
 
-    /// What this socket changes in queues is no news from now on: whoever has it knows.
+    /// From now on, reports no changes of queues that were made through this socket.
     pub fn ignore(&mut self, own: &Socket) {
-        self.own = Some(own.port());
+        self.ignored = Some(own.port());
     }
 
-    /// What to wait on.
+    /// The descriptors that become readable when an event is there.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(&self.route)
             .chain(&self.firewall)
             .map(AsFd::as_fd)
     }
 
-    /// All that has come since, in order, up to some hundreds; does not wait.
-    pub fn read(&self) -> io::Result<Vec<News>> {
-        let mut news = Vec::new();
-        drain(&self.route, &mut news, |port, message| {
-            let is_own = self.own == Some(port) && RTM_TRAFFIC.contains(&message.kind);
-            if is_own { None } else { decode(message) }
+    /// Reads the events since the last call, in order; does not wait. In a flood of events, the rest is left for the next call.
+    pub fn read(&self) -> io::Result<Vec<KernelEvent>> {
+        let mut events = Vec::new();
+        drain(&self.route, &mut events, |port, message| {
+            let is_ignored = self.ignored == Some(port) && RTM_TC.contains(&message.kind);
+            if is_ignored { None } else { decode(message) }
         })?;
         if let Some(firewall) = &self.firewall {
-            drain(firewall, &mut news, |_, _| Some(News::Firewall))?;
+            drain(firewall, &mut events, |_, _| Some(KernelEvent::FirewallChanged))?;
         }
-        // Firewalls are loaded rule by rule.
-        news.dedup();
-        Ok(news)
+        // A firewall is loaded rule by rule: one event is enough.
+        events.dedup();
+        Ok(events)
     }
 }
 
@@ -91,7 +93,7 @@ fn listening(protocol: isize, groups: &[u32]) -> io::Result<netlink_sys::Socket>
     let mut socket = netlink_sys::Socket::new(protocol)?;
     socket.bind_auto()?;
     socket.set_non_blocking(true)?;
-    // The default holds some hundred messages; what is lost all the same is told.
+    // With a smaller buffer events are lost sooner; `EventsLost` then reports it.
     let _ = socket.set_rx_buf_sz(BUFFER);
     groups
         .iter()
@@ -101,19 +103,23 @@ fn listening(protocol: isize, groups: &[u32]) -> io::Result<netlink_sys::Socket>
 
 fn drain(
     socket: &netlink_sys::Socket,
-    news: &mut Vec<News>,
-    decode: impl Fn(u32, &Message) -> Option<News>,
+    events: &mut Vec<KernelEvent>,
+    decode: impl Fn(u32, &Message) -> Option<KernelEvent>,
 ) -> io::Result<()> {
-    for _ in 0..MOST_READS {
+    for _ in 0..MAX_READS {
         match socket.recv_from_full() {
             Ok((bytes, _)) => {
-                let told = messages(&bytes);
-                news.extend(told.iter().filter_map(|(port, message)| decode(*port, message)));
+                let received = messages(&bytes);
+                events.extend(
+                    received
+                        .iter()
+                        .filter_map(|(port, message)| decode(*port, message)),
+                );
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
-                news.push(News::Lost);
+                events.push(KernelEvent::EventsLost);
             }
             Err(error) => return Err(error),
         }
@@ -121,21 +127,21 @@ fn drain(
     Ok(())
 }
 
-/// One message of `NETLINK_ROUTE`.
-pub fn decode(message: &Message) -> Option<News> {
+/// Decodes a message of `NETLINK_ROUTE`. `None` if it is about something else.
+pub fn decode(message: &Message) -> Option<KernelEvent> {
     let Message { kind, body } = message;
     match *kind {
-        RTM_NEWLINK => decode_link(body).map(News::Device),
-        // A message of another family tells the end of the role.
-        RTM_DELLINK if body.first() == Some(&AF_UNSPEC) => number(body, 4).map(News::Gone),
-        // struct tcmsg has the device's number where struct ifinfomsg has it.
-        kind if RTM_TRAFFIC.contains(&kind) => number(body, 4).map(News::Queues),
+        RTM_NEWLINK => decode_link(body).map(KernelEvent::LinkChanged),
+        // In another family it reports the end of a role, not of the device.
+        RTM_DELLINK if body.first() == Some(&AF_UNSPEC) => index(body).map(KernelEvent::LinkRemoved),
+        kind if RTM_TC.contains(&kind) => index(body).map(KernelEvent::QdiscsChanged),
         _ => None,
     }
 }
 
-fn number(body: &[u8], at: usize) -> Option<u32> {
-    u32::try_from(i32_at(body, at)?).ok()
+/// The device's index, which `struct ifinfomsg` and `struct tcmsg` have at the same offset.
+fn index(body: &[u8]) -> Option<u32> {
+    u32::try_from(i32_at(body, 4)?).ok()
 }
 
 #[cfg(test)]
@@ -153,15 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn messages_become_news() {
-        let told = |kind, body| decode(&Message { kind, body });
+    fn messages_become_events() {
+        let event = |kind, body| decode(&Message { kind, body });
         let named = [body(0, 3), Builder::default().text(3, "eth0").finish()].concat();
-        assert!(matches!(told(RTM_NEWLINK, named), Some(News::Device(link)) if link.name == "eth0"));
-        assert_eq!(told(RTM_DELLINK, body(0, 3)), Some(News::Gone(3)));
+        assert!(
+            matches!(event(RTM_NEWLINK, named), Some(KernelEvent::LinkChanged(link)) if link.name == "eth0")
+        );
+        assert_eq!(event(RTM_DELLINK, body(0, 3)), Some(KernelEvent::LinkRemoved(3)));
         // A device that leaves a bridge.
-        assert_eq!(told(RTM_DELLINK, body(7, 3)), None);
-        assert_eq!(told(36, body(0, 4)), Some(News::Queues(4)));
-        assert_eq!(told(20, body(0, 4)), None);
+        assert_eq!(event(RTM_DELLINK, body(7, 3)), None);
+        assert_eq!(event(36, body(0, 4)), Some(KernelEvent::QdiscsChanged(4)));
+        assert_eq!(event(20, body(0, 4)), None);
     }
 
     proptest! {

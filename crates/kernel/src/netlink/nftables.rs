@@ -7,7 +7,7 @@
 use sqm_plan::plan::{Firewall, Hook, Rule, RuleAction, RuleCondition};
 
 use super::attribute::{Attributes, Builder};
-use super::socket::{BatchMessage, NLM_F_APPEND, NLM_F_CREATE, Refusal, Socket};
+use super::socket::{BatchMessage, NLM_F_APPEND, NLM_F_CREATE, NetlinkError, Socket};
 
 /// `NFNL_SUBSYS_NFTABLES`, above the message's number.
 const SUBSYSTEM: u16 = 10 << 8;
@@ -46,12 +46,20 @@ const REGISTER: u32 = 1;
 /// The kernel compares device names over the whole of their field.
 const NAME_LENGTH: usize = 16;
 
-/// Makes the table, in place of one of that name, in one step: no packet sees half of it.
-pub fn set(socket: &mut Socket, firewall: &Firewall) -> Result<(), Refusal> {
+/// The hooks at which a plan may have a chain.
+const HOOKS: [Hook; 3] = [Hook::Prerouting, Hook::Output, Hook::Postrouting];
+
+/// Makes the table, or replaces one of that name, in one transaction: no packet meets a part of it.
+pub fn set(socket: &mut Socket, firewall: &Firewall) -> Result<(), NetlinkError> {
+    socket.batch(SUBSYSTEM >> 8, &encode_table(firewall))
+}
+
+/// The messages that make the table. It is made and deleted first, because deleting a table that is missing is an error.
+pub(super) fn encode_table(firewall: &Firewall) -> Vec<BatchMessage> {
     let table = &firewall.table;
     let mut messages = vec![new_table(table), delete_table(table), new_table(table)];
     let rules = firewall.rules();
-    for hook in [Hook::Prerouting, Hook::Output, Hook::Postrouting] {
+    for hook in HOOKS {
         if rules.iter().any(|(at, _)| *at == hook) {
             messages.push(new_chain(table, hook));
         }
@@ -64,16 +72,16 @@ pub fn set(socket: &mut Socket, firewall: &Firewall) -> Result<(), Refusal> {
             .nested(RULE_EXPRESSIONS, list(&expressions));
         message(NEWRULE, NLM_F_CREATE | NLM_F_APPEND, attributes)
     }));
-    socket.batch(SUBSYSTEM >> 8, &messages)
+    messages
 }
 
 /// Removes the table.
-pub fn remove(socket: &mut Socket, table: &str) -> Result<(), Refusal> {
+pub fn remove(socket: &mut Socket, table: &str) -> Result<(), NetlinkError> {
     socket.batch(SUBSYSTEM >> 8, &[delete_table(table)])
 }
 
 /// Whether there is a table of that name.
-pub fn exists(socket: &mut Socket, table: &str) -> Result<bool, Refusal> {
+pub fn exists(socket: &mut Socket, table: &str) -> Result<bool, NetlinkError> {
     let tables = socket.dump(GETTABLE, &body(Builder::default()))?;
     Ok(tables.iter().any(|message| {
         let family = message.body.first().copied();
@@ -81,35 +89,33 @@ pub fn exists(socket: &mut Socket, table: &str) -> Result<bool, Refusal> {
     }))
 }
 
-/// Whether the table holds these rules and no other.
-pub fn holds(socket: &mut Socket, firewall: &Firewall) -> Result<bool, Refusal> {
-    let planned: Vec<(String, Vec<Expression>)> = firewall
-        .rules()
-        .iter()
-        .map(|(hook, rule)| (hook.to_string(), expressions(rule, firewall)))
-        .collect();
+/// Whether the table holds the planned rules and no others.
+pub fn holds(socket: &mut Socket, firewall: &Firewall) -> Result<bool, NetlinkError> {
     let request = Builder::default().text(RULE_TABLE, &firewall.table);
-    let found: Vec<Vec<u8>> = socket
+    let listed: Vec<Vec<u8>> = socket
         .dump(GETRULE, &body(request))?
         .into_iter()
         .map(|message| message.body)
         .filter(|body| attributes_of(body).text(RULE_TABLE).as_deref() == Some(&firewall.table))
         .collect();
-    // The kernel lists chain after chain, each in its order; which chain comes first is its own affair.
-    let chain_of = |body: &[u8]| decode_rule(body).0;
-    let same = [Hook::Prerouting, Hook::Output, Hook::Postrouting]
-        .iter()
-        .all(|hook| {
-            let name = hook.to_string();
-            let planned: Vec<_> = planned.iter().filter(|(chain, _)| *chain == name).collect();
-            let found: Vec<_> = found.iter().filter(|body| chain_of(body) == name).collect();
-            planned.len() == found.len()
-                && planned
-                    .iter()
-                    .zip(found)
-                    .all(|((_, expressions), body)| same_rule(expressions, body))
-        });
-    Ok(same && planned.len() == found.len())
+    Ok(are_planned(&listed, firewall))
+}
+
+/// Whether the rules of a table, as the kernel lists them, are the planned ones.
+pub(super) fn are_planned(listed: &[Vec<u8>], firewall: &Firewall) -> bool {
+    let rules = firewall.rules();
+    // Within a chain the kernel keeps the order of rules; the order of the chains is undefined.
+    let same = HOOKS.iter().all(|hook| {
+        let name = hook.to_string();
+        let planned: Vec<_> = rules.iter().filter(|(at, _)| at == hook).collect();
+        let found: Vec<_> = listed.iter().filter(|body| decode_rule(body).0 == name).collect();
+        planned.len() == found.len()
+            && planned
+                .iter()
+                .zip(found)
+                .all(|((_, rule), body)| same_rule(&expressions(rule, firewall), body))
+    });
+    same && rules.len() == listed.len()
 }
 
 /// One step of a rule: its name and what it needs.

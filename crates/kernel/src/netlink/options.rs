@@ -43,15 +43,15 @@ pub fn decode(kind: &str, options: &[u8]) -> Option<Qdisc> {
 ///
 /// The kernel keeps rates in whole bytes per second, CoDel's times in units of 1024 ns, bursts as time. What is left to
 /// the device stays `None` here.
-pub fn held(qdisc: &Qdisc) -> Qdisc {
+pub fn normalized(qdisc: &Qdisc) -> Qdisc {
     match qdisc {
-        Qdisc::Cake(c) => Qdisc::Cake(cake::held(c)),
-        Qdisc::CakeMq(c) => Qdisc::CakeMq(cake::held(c)),
-        Qdisc::FqCodel(c) => Qdisc::FqCodel(fq_codel::held(c)),
-        Qdisc::Codel(c) => Qdisc::Codel(codel::held(c)),
-        Qdisc::Pie(p) => Qdisc::Pie(pie::held(p)),
+        Qdisc::Cake(c) => Qdisc::Cake(cake::normalized(c)),
+        Qdisc::CakeMq(c) => Qdisc::CakeMq(cake::normalized(c)),
+        Qdisc::FqCodel(c) => Qdisc::FqCodel(fq_codel::normalized(c)),
+        Qdisc::Codel(c) => Qdisc::Codel(codel::normalized(c)),
+        Qdisc::Pie(p) => Qdisc::Pie(pie::normalized(p)),
         Qdisc::Sfq(s) => Qdisc::Sfq(s.effective()),
-        Qdisc::Tbf(t) => Qdisc::Tbf(tbf::held(t)),
+        Qdisc::Tbf(t) => Qdisc::Tbf(tbf::normalized(t)),
         Qdisc::Pfifo(_) | Qdisc::Bfifo(_) | Qdisc::PfifoHeadDrop(_) | Qdisc::Htb(_) | Qdisc::Hfsc(_) => {
             qdisc.clone()
         }

@@ -54,7 +54,7 @@ pub fn decode_options(bytes: &[u8]) -> Pie {
 
 /// The same parameters as the kernel reports them: the target in ticks of the packet scheduler. (`tupdate` is kept in
 /// ticks of the kernel's timer, whose length no message tells.)
-pub fn held(pie: &Pie) -> Pie {
+pub fn normalized(pie: &Pie) -> Pie {
     let ticks = u128::from(pie.target.as_micros()) * 1000 / TICK_NS;
     Pie {
         target: Nanos::from_micros(u64::try_from(ticks * TICK_NS / 1000).unwrap_or(u64::MAX)),
@@ -78,6 +78,6 @@ mod tests {
             ..Pie::default()
         };
         assert_eq!(decode_options(&encode(&pie)), pie);
-        assert_eq!(held(&pie), pie);
+        assert_eq!(normalized(&pie), pie);
     }
 }

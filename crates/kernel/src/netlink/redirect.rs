@@ -1,8 +1,8 @@
 //! The one filter this program sets: every arriving packet goes to another device (`u32` with `mirred`).
 
 use super::attribute::{Attributes, Builder, u32_at};
-use super::socket::{Refusal, Socket};
-use super::traffic::{INGRESS_HANDLE, NewFilter, PROTOCOL_ALL};
+use super::socket::{NetlinkError, Socket};
+use super::tc::{INGRESS_HANDLE, NewFilter, PROTOCOL_ALL};
 
 const U32_CLASSID: u16 = 1;
 const U32_SEL: u16 = 5;
@@ -30,7 +30,12 @@ pub const KIND: &str = "u32";
 pub const PREFERENCE: u16 = 10;
 
 /// Sets the filter.
-pub(crate) fn create(socket: &mut Socket, device: u32, preference: u16, target: u32) -> Result<(), Refusal> {
+pub(crate) fn create(
+    socket: &mut Socket,
+    device: u32,
+    preference: u16,
+    target: u32,
+) -> Result<(), NetlinkError> {
     let new = NewFilter {
         device,
         parent: INGRESS_HANDLE,

@@ -58,7 +58,7 @@ pub fn decode_stab(bytes: &[u8]) -> Option<Stab> {
 }
 
 /// The same parameters as the kernel reports them: without a table, its size is 0.
-pub fn held(stab: &Stab) -> Stab {
+pub fn normalized(stab: &Stab) -> Stab {
     decode_stab(&encode(stab)).unwrap_or_else(|| stab.clone())
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let stab = stab(0, LinkLayer::Ethernet);
         assert_eq!(Attributes(&encode(&stab)).get(DATA), None);
         assert_eq!(
-            held(&stab),
+            normalized(&stab),
             Stab {
                 mtu: 0,
                 tsize: 0,
@@ -184,7 +184,7 @@ mod tests {
         fn any_parameters_make_a_table(mtu: u32, tsize: u32, mpu: u32, overhead: i32, atm: bool) {
             let linklayer = if atm { LinkLayer::Atm } else { LinkLayer::Ethernet };
             let stab = Stab { mtu, tsize, mpu, overhead, linklayer };
-            prop_assert_eq!(held(&stab).overhead, overhead);
+            prop_assert_eq!(normalized(&stab).overhead, overhead);
         }
 
         #[test]

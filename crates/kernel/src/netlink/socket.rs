@@ -77,7 +77,7 @@ pub fn requests() -> u32 {
 
 /// Why the kernel did not do what it was asked, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct NetlinkError {
     /// The positive error number.
     pub errno: i32,
     /// The kernel's explanation.
@@ -136,13 +136,13 @@ impl Socket {
     }
 
     /// Sends a request that changes something, and waits for its acknowledgement.
-    pub fn request(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
-        fault::before_a_change()?;
+    pub fn request(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), NetlinkError> {
+        injected_fault()?;
         self.exchange(kind, flags, body)
     }
 
     /// Sends a request and waits for its acknowledgement.
-    pub(crate) fn exchange(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn exchange(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), NetlinkError> {
         self.send(kind, flags | NLM_F_REQUEST | NLM_F_ACK, body)?;
         loop {
             for (header, body) in self.receive()? {
@@ -154,8 +154,8 @@ impl Socket {
     }
 
     /// Sends messages that a subsystem of netfilter takes as one change, all or none, and waits for the outcome.
-    pub fn batch(&mut self, subsystem: u16, messages: &[BatchMessage]) -> Result<(), Refusal> {
-        fault::before_a_change()?;
+    pub fn batch(&mut self, subsystem: u16, messages: &[BatchMessage]) -> Result<(), NetlinkError> {
+        injected_fault()?;
         let first = self.sequence.wrapping_add(1);
         // struct nfgenmsg: no family, version 0, the subsystem in network byte order.
         let around = [&[0, 0], &subsystem.to_be_bytes()[..]].concat();
@@ -186,7 +186,7 @@ impl Socket {
     }
 
     /// Reads one thing that the request names.
-    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, Refusal> {
+    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, NetlinkError> {
         self.send(kind, NLM_F_REQUEST, body)?;
         loop {
             for (header, body) in self.receive()? {
@@ -206,13 +206,13 @@ impl Socket {
     }
 
     /// Reads a whole list. A list that changes while it is read is read again.
-    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, Refusal> {
+    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, NetlinkError> {
         for _ in 0..DUMP_ATTEMPTS {
             if let Some(messages) = self.dump_once(kind, body)? {
                 return Ok(messages);
             }
         }
-        Err(Refusal {
+        Err(NetlinkError {
             errno: rustix::io::Errno::BUSY.raw_os_error(),
             message: Some("the list kept changing while it was read".to_owned()),
             offset: None,
@@ -220,7 +220,7 @@ impl Socket {
     }
 
     /// `None` if the list changed meanwhile.
-    fn dump_once(&mut self, kind: u16, body: &[u8]) -> Result<Option<Vec<Message>>, Refusal> {
+    fn dump_once(&mut self, kind: u16, body: &[u8]) -> Result<Option<Vec<Message>>, NetlinkError> {
         self.send(kind, NLM_F_REQUEST | NLM_F_DUMP, body)?;
         let (mut messages, mut interrupted) = (Vec::new(), false);
         loop {
@@ -237,7 +237,7 @@ impl Socket {
                         // Its payload is the error number of a list that broke off.
                         return match i32_at(&body, 0).unwrap_or(0) {
                             0.. => Ok((!interrupted).then_some(messages)),
-                            negative => Err(Refusal::from_errno(negative.saturating_neg())),
+                            negative => Err(NetlinkError::from_errno(negative.saturating_neg())),
                         };
                     }
                     kind => messages.push(Message { kind, body }),
@@ -246,18 +246,18 @@ impl Socket {
         }
     }
 
-    fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
+    fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), NetlinkError> {
         self.sequence = self.sequence.wrapping_add(1);
         self.post(&encode(kind, flags, self.sequence, body))
     }
 
-    fn post(&self, bytes: &[u8]) -> Result<(), Refusal> {
+    fn post(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         self.inner.send(bytes, 0)?;
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<Vec<(Header, Vec<u8>)>, Refusal> {
+    fn receive(&mut self) -> Result<Vec<(Header, Vec<u8>)>, NetlinkError> {
         self.buffer.clear();
         let length = self
             .inner
@@ -269,7 +269,7 @@ impl Socket {
     }
 }
 
-impl Refusal {
+impl NetlinkError {
     fn from_errno(errno: i32) -> Self {
         Self {
             errno,
@@ -284,19 +284,19 @@ impl Refusal {
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for NetlinkError {
     fn from(error: io::Error) -> Self {
         Self::from_errno(error.raw_os_error().unwrap_or(0))
     }
 }
 
-impl From<rustix::io::Errno> for Refusal {
+impl From<rustix::io::Errno> for NetlinkError {
     fn from(errno: rustix::io::Errno) -> Self {
         Self::from_errno(errno.raw_os_error())
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for NetlinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", io::Error::from_raw_os_error(self.errno))?;
         if let Some(message) = &self.message {
@@ -309,7 +309,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for NetlinkError {}
 
 /// The fields of `struct nlmsghdr` that matter here.
 #[derive(Clone, Copy, Debug)]
@@ -318,6 +318,18 @@ struct Header {
     flags: u16,
     sequence: u32,
     port: u32,
+}
+
+/// The error of a test that asked for one at this change.
+fn injected_fault() -> Result<(), NetlinkError> {
+    if !fault::is_due() {
+        return Ok(());
+    }
+    Err(NetlinkError {
+        errno: rustix::io::Errno::IO.raw_os_error(),
+        message: Some(format!("{} asked for it", fault::VARIABLE)),
+        offset: None,
+    })
 }
 
 fn encode(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
@@ -369,7 +381,7 @@ fn split(mut bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
 }
 
 /// Reads the body of an `NLMSG_ERROR` message (`struct nlmsgerr`): error number 0 is success.
-pub fn decode_acknowledgement(flags: u16, body: &[u8]) -> Result<(), Refusal> {
+pub fn decode_acknowledgement(flags: u16, body: &[u8]) -> Result<(), NetlinkError> {
     let errno = i32_at(body, 0).unwrap_or(0).saturating_neg();
     if errno == 0 {
         return Ok(());
@@ -385,7 +397,7 @@ pub fn decode_acknowledgement(flags: u16, body: &[u8]) -> Result<(), Refusal> {
         Some(bytes) if flags & NLM_F_ACK_TLVS != 0 => Attributes(bytes),
         _ => Attributes(&[]),
     };
-    Err(Refusal {
+    Err(NetlinkError {
         errno,
         message: explanation.text(NLMSGERR_ATTR_MSG),
         offset: explanation.u32(NLMSGERR_ATTR_OFFS),
@@ -409,9 +421,9 @@ mod tests {
                 .u32(2, 36)
                 .finish(),
         );
-        let refusal = decode_acknowledgement(NLM_F_CAPPED | NLM_F_ACK_TLVS, &body).unwrap_err();
+        let error = decode_acknowledgement(NLM_F_CAPPED | NLM_F_ACK_TLVS, &body).unwrap_err();
         assert_eq!(
-            refusal.to_string(),
+            error.to_string(),
             "No such file or directory (os error 2): Specified qdisc kind is unknown (at byte 36 of the request)"
         );
     }

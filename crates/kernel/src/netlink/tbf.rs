@@ -74,7 +74,7 @@ pub fn decode_options(bytes: &[u8]) -> Option<Tbf> {
 }
 
 /// The same parameters as the kernel reports them.
-pub fn held(tbf: &Tbf) -> Tbf {
+pub fn normalized(tbf: &Tbf) -> Tbf {
     let through_time = |bytes: Bytes, rate: Rate| {
         let rate = rate.bytes_per_sec();
         size(ticks(cost(bytes, tbf.framing), rate), rate)
@@ -112,16 +112,19 @@ mod tests {
     #[test]
     fn parameters_read_back() {
         let tbf = Tbf::parse("rate 8mbit burst 8000 limit 300000 overhead 22 mpu 64 linklayer atm").unwrap();
-        let held = held(&tbf);
+        let normalized = normalized(&tbf);
         assert_eq!(
-            (held.rate, held.limit, held.framing),
+            (normalized.rate, normalized.limit, normalized.framing),
             (tbf.rate, tbf.limit, tbf.framing)
         );
         // 8022 bytes in 168 cells.
-        assert_eq!(held.burst, Bytes(168 * 53));
+        assert_eq!(normalized.burst, Bytes(168 * 53));
         let fast = Tbf::parse("rate 40gbit burst 100kb limit 1mb peakrate 80gbit mtu 9000").unwrap();
         assert_eq!(decode_options(&encode(&fast)).unwrap().rate, fast.rate);
-        assert_eq!(super::held(&fast).peak.unwrap().rate, fast.peak.unwrap().rate);
+        assert_eq!(
+            super::normalized(&fast).peak.unwrap().rate,
+            fast.peak.unwrap().rate
+        );
     }
 
     proptest! {

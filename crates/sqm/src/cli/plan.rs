@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::verify::Observed;
+use sqm_kernel::observe::Observed;
 use sqm_kernel::{diff, render};
 use sqm_plan::plan::Plan;
 

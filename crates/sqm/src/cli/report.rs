@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::{observe, render, stack, state, verify};
+use sqm_kernel::verify::Comparison;
+use sqm_kernel::{observe, render, stack, state};
 use sqm_plan::plan::Plan;
 
 use crate::daemon::{self, client};
@@ -238,10 +239,10 @@ fn kernel() -> String {
 fn differences(socket: &mut Socket, plans: &[Plan]) -> String {
     let mut text = String::new();
     for plan in plans {
-        let said = match verify::verify(socket, plan) {
-            Ok(differences) if differences.is_empty() => "the kernel holds what is configured".to_owned(),
-            Ok(differences) => {
-                let all: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        let said = match Comparison::read(socket, plan) {
+            Ok(found) if found.is_as_planned() => "the kernel holds what is configured".to_owned(),
+            Ok(found) => {
+                let all: Vec<String> = found.differences.iter().map(ToString::to_string).collect();
                 all.join("\n")
             }
             Err(error) => error.to_string(),

@@ -9,7 +9,8 @@ use anyhow::{Context, anyhow};
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::{capability, observe, stack, state, verify};
+use sqm_kernel::verify::Comparison;
+use sqm_kernel::{capability, observe, stack, state};
 use sqm_measure::result::TestResult;
 use sqm_plan::arithmetic::{self, Headers, Known};
 use sqm_plan::link::{PRESETS, Preset};
@@ -218,8 +219,8 @@ impl Args {
         let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name))
             .map_err(|errors| anyhow!("{}", errors[0]))?;
         for plan in loaded.plans.iter().filter(|plan| plan.interface == interface) {
-            let differences = verify::verify(socket, plan)?;
-            if let Some(difference) = differences.first() {
+            let found = Comparison::read(socket, plan)?;
+            if let Some(difference) = found.differences.first() {
                 return Err(Failure::Failed(anyhow!("it was applied, and then: {difference}")));
             }
         }

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
-use sqm_kernel::apply::{self, Started, Stopped};
 use sqm_kernel::netlink::socket::{self, Socket};
 use sqm_kernel::state::{self, Store};
-use sqm_kernel::verify::{Difference, Observed};
-use sqm_kernel::{capability, diff, verify};
-use sqm_kernel::{observe, owner};
+use sqm_kernel::stop::{Stopped, stop};
+use sqm_kernel::transaction::{RollbackState, Transaction};
+use sqm_kernel::verify::Comparison;
+use sqm_kernel::{Difference, capability, foreign, observe};
 use sqm_plan::plan::Plan;
 
 use super::config::Which;
@@ -137,27 +137,21 @@ impl Start {
         }
         capability::require_privileges(&format!("sqm {command}"))?;
         let mut store = Store::open(&self.state.state_dir)?;
-        let mut work = Vec::new();
+        let mut prepared = Vec::new();
         for plan in &plans {
             let clock = Clock::start();
-            let observed = Observed::read(&mut socket, plan)?;
-            capability::require_kernel(&mut socket, &diff::steps(plan, &observed))?;
-            work.push((plan, observed, clock.read()));
+            let transaction = Transaction::prepare_now(&mut socket, &store, plan)?;
+            capability::require_kernel(&mut socket, transaction.steps())?;
+            prepared.push((transaction, clock.read()));
         }
 
-        let mut started = start_all(&mut socket, &store, work)?;
-        let changes: Vec<(Vec<String>, Cost)> = started
-            .iter_mut()
-            .map(|(started, cost)| (std::mem::take(&mut started.changes), *cost))
-            .collect();
+        let (changes, rollbacks) = apply_all(&mut socket, &store, prepared)?;
         let is_changed = changes.iter().any(|(changes, _)| !changes.is_empty());
         if let Some(seconds) = self.confirm.filter(|_| is_changed) {
             let trial = match Trial::announce(&self.state.state_dir) {
                 Ok(trial) => trial,
                 Err(error) => {
-                    for (one, _) in started.into_iter().rev() {
-                        one.undo(&mut socket, &store)?;
-                    }
+                    roll_back_all(&mut socket, &store, &rollbacks)?;
                     return Err(error);
                 }
             };
@@ -166,9 +160,7 @@ impl Start {
             let confirmed = trial.wait(seconds)?;
             store = Store::open(&self.state.state_dir)?;
             if !confirmed {
-                for (one, _) in started.into_iter().rev() {
-                    one.undo(&mut socket, &store)?;
-                }
+                roll_back_all(&mut socket, &store, &rollbacks)?;
                 trial.settle()?;
                 return Err(Failure::Failed(anyhow!(
                     "not confirmed within {seconds} s: everything is as it was before"
@@ -382,49 +374,61 @@ impl Verify {
     fn differences(&self, socket: &mut Socket, plans: &[Plan]) -> Result<Vec<Difference>, Failure> {
         let mut differences = Vec::new();
         for plan in plans {
-            let observed = Observed::read(socket, plan)?;
-            let found = verify::compare(plan, &observed);
-            let foreign = owner::of(&observed.device, &self.state.state_dir).filter(|owner| owner != "sqm");
-            if let (false, Some(_), Some(owner)) = (found.is_empty(), &plan.egress, foreign) {
+            let found = Comparison::read(socket, plan)?;
+            let foreign = foreign::root_owner(&found.observed.device, &self.state.state_dir)
+                .filter(|owner| owner != "sqm");
+            if let (false, Some(_), Some(owner)) = (found.is_as_planned(), &plan.egress, foreign) {
                 differences.push(Difference {
                     at: format!("{} owner", plan.interface),
                     planned: "sqm".to_owned(),
                     found: owner,
                 });
             }
-            differences.extend(found);
+            differences.extend(found.differences);
         }
         Ok(differences)
     }
 }
 
-/// Starts every plan, or none: a failure puts back those that were started before it.
-fn start_all(
+/// Applies every transaction, or none: if one fails, those that were applied before it are rolled back. Returns the
+/// changes of each interface and what they cost, and how to roll them back.
+fn apply_all(
     socket: &mut Socket,
     store: &Store,
-    work: Vec<(&Plan, Observed, Cost)>,
-) -> Result<Vec<(Started, Cost)>, Failure> {
-    let mut started: Vec<(Started, Cost)> = Vec::new();
-    for (plan, observed, looking) in work {
+    prepared: Vec<(Transaction<'_>, Cost)>,
+) -> Result<(Vec<(Vec<String>, Cost)>, Vec<RollbackState>), Failure> {
+    let (mut changes, mut rollbacks): (Vec<_>, Vec<RollbackState>) = (Vec::new(), Vec::new());
+    for (transaction, preparing) in prepared {
         let clock = Clock::start();
-        match apply::start_from(socket, store, plan, observed) {
-            Ok(one) => started.push((one, looking.and(clock.read()))),
+        match transaction.apply(socket, store) {
+            Ok(applied) => {
+                changes.push((applied.changes, preparing.and(clock.read())));
+                rollbacks.push(applied.rollback);
+            }
             Err(cause) => {
-                for (one, _) in started.into_iter().rev() {
-                    if let Err(restore) = one.undo(socket, store) {
-                        errln!("sqm: could not be put back: {restore}");
+                for rollback in rollbacks.iter().rev() {
+                    if let Err(error) = rollback.roll_back(socket, store) {
+                        errln!("sqm: could not be put back: {error}");
                     }
                 }
                 return Err(cause.into());
             }
         }
     }
-    Ok(started)
+    Ok((changes, rollbacks))
+}
+
+/// Rolls back, the last change first.
+fn roll_back_all(socket: &mut Socket, store: &Store, rollbacks: &[RollbackState]) -> Result<(), Failure> {
+    for rollback in rollbacks.iter().rev() {
+        rollback.roll_back(socket, store)?;
+    }
+    Ok(())
 }
 
 fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outcome, Failure> {
     let clock = Clock::start();
-    let (state, changes) = match apply::stop(socket, store, interface)? {
+    let (state, changes) = match stop(socket, store, interface)? {
         Stopped::Restored(notes) => ("stopped", notes),
         Stopped::NotRunning => ("not shaped", Vec::new()),
     };

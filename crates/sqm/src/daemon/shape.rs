@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sqm_kernel::apply::{self, Stopped};
+use sqm_kernel::execute::change_rates;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::state::{Memory, Record, Store};
-use sqm_kernel::verify::{Difference, Observed, compare};
-use sqm_kernel::{Error, observe, stack};
+use sqm_kernel::stop::{Stopped, stop};
+use sqm_kernel::transaction::Transaction;
+use sqm_kernel::verify::Comparison;
+use sqm_kernel::{Difference, Error, observe, stack};
 use sqm_plan::Loaded;
 use sqm_plan::plan::Plan;
 use sqm_plan::recipes::{self, Device};
@@ -129,8 +131,8 @@ impl Shaper {
             return Ok(());
         }
         let plan = self.plan(interface, &links)?;
-        let observed = Observed::read(&mut self.socket, &plan).map_err(text)?;
-        let _ = apply::start_from(&mut self.socket, &store, &plan, observed).map_err(text)?;
+        let transaction = Transaction::prepare_now(&mut self.socket, &store, &plan).map_err(text)?;
+        let _ = transaction.apply(&mut self.socket, &store).map_err(text)?;
         self.changed.remove(interface);
         self.remember(plan)
     }
@@ -145,7 +147,7 @@ impl Shaper {
         let Some(plan) = self.at_rates(interface, &before.device) else {
             return false;
         };
-        let is_done = apply::change_rates(&mut self.socket, &before.links, &before.plan, &plan);
+        let is_done = change_rates(&mut self.socket, &before.links, &before.plan, &plan);
         let is_done = is_done.is_ok_and(|is_done| is_done);
         if is_done {
             self.in_force
@@ -250,7 +252,7 @@ impl Shaper {
                 self.recorded.remove(interface);
             }
             Request::Stop => {
-                apply::stop(&mut self.socket, &store, interface).map_err(text)?;
+                stop(&mut self.socket, &store, interface).map_err(text)?;
                 // As if somebody had taken the record away.
                 self.recorded.insert(interface.to_owned());
             }
@@ -283,12 +285,11 @@ impl Shaper {
             return Ok(Outcome::Stopped);
         }
         let plan = self.plan(interface, &links)?;
-        let observed = Observed::read(&mut self.socket, &plan).map_err(text)?;
-        let differences = compare(&plan, &observed);
+        let found = Comparison::read(&mut self.socket, &plan).map_err(text)?;
         let record = store.read(interface).map_err(text)?;
         let is_ours = record.as_ref().is_some_and(|record| record.index == index);
         let is_lost = record.as_ref().is_some_and(|record| record.is_lost);
-        if differences.is_empty() && is_ours {
+        if found.is_as_planned() && is_ours {
             self.changed.remove(interface);
             self.remember(plan)?;
             return Ok(Outcome::AsPlanned { index });
@@ -298,20 +299,21 @@ impl Shaper {
                 return Ok(Outcome::AsPlanned { index });
             }
             if self.drift == Drift::Report {
-                let differences = differences.iter().map(Difference::to_string).collect();
+                let differences = found.differences.iter().map(Difference::to_string).collect();
                 return Ok(Outcome::Drifted { index, differences });
             }
         }
-        let started = apply::start_from(&mut self.socket, store, &plan, observed).map_err(text)?;
+        let transaction = Transaction::prepare(&mut self.socket, store, &plan, found).map_err(text)?;
+        let applied = transaction.apply(&mut self.socket, store).map_err(text)?;
         self.remember(plan)?;
         self.applied = None;
         let own = self.changed.remove(interface) || request != Request::Look;
-        if started.changes.is_empty() {
+        if applied.changes.is_empty() {
             return Ok(Outcome::AsPlanned { index });
         }
         Ok(Outcome::Changed {
             index,
-            changes: started.changes,
+            changes: applied.changes,
             own,
         })
     }
@@ -332,7 +334,7 @@ impl Shaper {
         let Some(renamed) = renamed else {
             return Ok(None);
         };
-        apply::stop(&mut self.socket, store, interface).map_err(text)?;
+        stop(&mut self.socket, store, interface).map_err(text)?;
         self.recorded.remove(interface);
         Ok(Some(format!(
             "there is no network device {interface}: it was renamed to {}, and is no longer shaped",
@@ -345,8 +347,7 @@ impl Shaper {
         self.adopt(links, |shaper, loaded| {
             let plan = loaded.plans.iter().find(|plan| plan.interface == interface);
             plan.is_some_and(|plan| {
-                Observed::read(&mut shaper.socket, plan)
-                    .is_ok_and(|observed| compare(plan, &observed).is_empty())
+                Comparison::read(&mut shaper.socket, plan).is_ok_and(|found| found.is_as_planned())
             })
         })
     }
@@ -425,7 +426,7 @@ impl Shaper {
 
     fn release_with(&mut self, store: &Store, interface: &str) -> Result<Vec<String>, String> {
         self.recorded.remove(interface);
-        match apply::stop(&mut self.socket, store, interface).map_err(text)? {
+        match stop(&mut self.socket, store, interface).map_err(text)? {
             Stopped::Restored(notes) => Ok(notes),
             Stopped::NotRunning => Ok(Vec::new()),
         }

@@ -11,8 +11,9 @@ use sqm_core::spec::{LinkLayer, Qdisc};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::netlink::{ethtool, flowtable};
-use sqm_kernel::verify::{Difference, Observed, compare};
-use sqm_kernel::{Error, capability, diff, owner, stack};
+use sqm_kernel::observe::Observed;
+use sqm_kernel::verify::compare;
+use sqm_kernel::{Difference, Error, capability, diff, foreign, stack};
 use sqm_plan::plan::{Plan, Tree};
 use sqm_plan::uci;
 
@@ -164,7 +165,7 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, 
     });
     if is_foreign {
         let index = observed.device.link.index;
-        section.owner = Some(owner::find(&plan.interface, index).to_string());
+        section.owner = Some(foreign::find_manager(&plan.interface, index).to_string());
     }
     Ok(section)
 }

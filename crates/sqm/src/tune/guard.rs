@@ -16,9 +16,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use sqm_kernel::apply::Started;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::state::Store;
+use sqm_kernel::transaction::RollbackState;
 
 use sqm_process::child::PROGRAM;
 use sqm_process::failure::Failure;
@@ -50,9 +50,9 @@ impl Guard {
         Ok(Self { process, pipe })
     }
 
-    /// Tells it the way back.
-    pub(crate) fn tell(&mut self, way_back: &Started) -> io::Result<()> {
-        let line = serde_json::to_string(way_back)?;
+    /// Sends it what a rollback needs.
+    pub(crate) fn tell(&mut self, rollback: &RollbackState) -> io::Result<()> {
+        let line = serde_json::to_string(rollback)?;
         writeln!(self.pipe, "{line}")
     }
 
@@ -72,21 +72,23 @@ pub(crate) fn watch(state_dir: &Path) -> Result<ExitCode, Failure> {
         let ignored = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal, ignored).context("cannot listen for signals")?;
     }
-    let mut way_back = None;
+    let mut rollback = None;
     for line in io::stdin().lock().lines() {
         let line = line.context("cannot hear sqm tune")?;
         if line == DONE {
             return Ok(ExitCode::SUCCESS);
         }
-        way_back = Some(serde_json::from_str::<Started>(&line).context("sqm tune told no way back")?);
+        rollback = Some(
+            serde_json::from_str::<RollbackState>(&line).context("sqm tune has sent no rollback state")?,
+        );
     }
-    let Some(way_back) = way_back else {
+    let Some(rollback) = rollback else {
         return Ok(ExitCode::SUCCESS);
     };
     let lock = io::stdout().as_fd().try_clone_to_owned();
     let store = Store::with_lock(state_dir, lock.context("cannot take over the lock of the state")?);
     let mut socket = Socket::open().context("cannot open a netlink socket")?;
-    way_back.undo(&mut socket, &store)?;
+    rollback.roll_back(&mut socket, &store)?;
     Err(Failure::Failed(anyhow!(
         "tune was ended in the midst of it; the shaping from before is back"
     )))

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use sqm_core::units::Rate;
-use sqm_kernel::apply::{self, Started};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::state::Store;
+use sqm_kernel::transaction::{RollbackState, Transaction};
 use sqm_kernel::{observe, stack};
 use sqm_measure::result::Direction;
 use sqm_plan::line::ConfiguredLine;
@@ -50,7 +50,7 @@ pub(crate) struct Shaper {
     rates: Rates,
     state_dir: PathBuf,
     /// The way back to what was there before, and who takes it if we are killed; none before the first change.
-    before: Option<(Started, Guard)>,
+    before: Option<(RollbackState, Guard)>,
 }
 
 /// The shaper in the hands of the search, until the thread that waits for the search takes it back.
@@ -179,15 +179,18 @@ impl Shaper {
         let plan = self.plan(&text).map_err(|error| anyhow!("{error}"))?;
         if self.before.is_some() {
             // The first change knows the way back to where we began; the later ones do not matter.
-            let _ = apply::start(&mut self.socket, &self.store, &plan)?;
+            let transaction = Transaction::prepare_now(&mut self.socket, &self.store, &plan)?;
+            let _ = transaction.apply(&mut self.socket, &self.store)?;
             return Ok(());
         }
         let mut guard = Guard::start(&self.state_dir, &self.store)?;
-        let mut heard = Ok(());
-        let mut tell = |started: &Started| heard = guard.tell(started);
-        let started = apply::start_telling(&mut self.socket, &self.store, &plan, &mut tell)?;
-        self.before = Some((started, guard));
-        heard.context("cannot reach the process that puts the shaping back if this one is killed")
+        let transaction = Transaction::prepare_now(&mut self.socket, &self.store, &plan)?;
+        guard
+            .tell(transaction.rollback_state())
+            .context("cannot reach the process that puts the shaping back if this one is killed")?;
+        let applied = transaction.apply(&mut self.socket, &self.store)?;
+        self.before = Some((applied.rollback, guard));
+        Ok(())
     }
 
     fn plan(&self, text: &str) -> Result<Plan, Failure> {
@@ -240,7 +243,7 @@ impl Shaper {
         let Some((before, guard)) = self.before.take() else {
             return Ok(());
         };
-        before.undo(&mut self.socket, &self.store)?;
+        before.roll_back(&mut self.socket, &self.store)?;
         guard.dismiss();
         Ok(())
     }

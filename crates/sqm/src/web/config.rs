@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json as value};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::verify::Observed;
+use sqm_kernel::observe::Observed;
 use sqm_kernel::{diff, observe, render, stack};
 use sqm_plan::diagnostic::Diagnostic;
 use sqm_plan::plan::Plan;

@@ -1,7 +1,7 @@
 //! Qdiscs, classes and filters (`RTM_*QDISC`, `RTM_*TCLASS`, `RTM_*TFILTER`): one header, `struct tcmsg`.
 
 use super::attribute::{Attributes, Builder, u32_at};
-use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Refusal, Socket};
+use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkError, Socket};
 
 /// The parent of a root qdisc (`TC_H_ROOT`).
 pub const ROOT: u32 = 0xffff_ffff;
@@ -14,7 +14,6 @@ const RTM_NEWQDISC: u16 = 36;
 const RTM_DELQDISC: u16 = 37;
 const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTCLASS: u16 = 40;
-const RTM_DELTCLASS: u16 = 41;
 const RTM_GETTCLASS: u16 = 42;
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
@@ -99,21 +98,21 @@ pub fn decode_entry(body: &[u8]) -> Option<Entry> {
 }
 
 /// The qdiscs of a device, without those the kernel hides (the defaults inside classes).
-pub fn qdiscs(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, Refusal> {
+pub fn qdiscs(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, NetlinkError> {
     list(socket, RTM_GETQDISC, device, 0)
 }
 
 /// The classes of a device.
-pub fn classes(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, Refusal> {
+pub fn classes(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, NetlinkError> {
     list(socket, RTM_GETTCLASS, device, 0)
 }
 
 /// The filters on a qdisc or class, and the tables they live in.
-pub fn filters(socket: &mut Socket, device: u32, parent: u32) -> Result<Vec<Entry>, Refusal> {
+pub fn filters(socket: &mut Socket, device: u32, parent: u32) -> Result<Vec<Entry>, NetlinkError> {
     list(socket, RTM_GETTFILTER, device, parent)
 }
 
-fn list(socket: &mut Socket, kind: u16, device: u32, parent: u32) -> Result<Vec<Entry>, Refusal> {
+fn list(socket: &mut Socket, kind: u16, device: u32, parent: u32) -> Result<Vec<Entry>, NetlinkError> {
     let messages = socket.dump(kind, &header(device, 0, parent, 0))?;
     // The kernel lists the qdiscs of every device, whatever device is asked for.
     let entries = messages
@@ -141,7 +140,7 @@ pub struct NewQdisc<'a> {
 
 impl NewQdisc<'_> {
     /// Makes it. A root of another number is replaced in one step; anything of the same number is an error.
-    pub fn create(&self, socket: &mut Socket) -> Result<(), Refusal> {
+    pub fn create(&self, socket: &mut Socket) -> Result<(), NetlinkError> {
         let flags = if self.parent == ROOT {
             NLM_F_CREATE | NLM_F_REPLACE
         } else {
@@ -151,11 +150,12 @@ impl NewQdisc<'_> {
     }
 
     /// Changes the one that stands there with this number and kind.
-    pub fn change(&self, socket: &mut Socket) -> Result<(), Refusal> {
+    pub fn change(&self, socket: &mut Socket) -> Result<(), NetlinkError> {
         socket.request(RTM_NEWQDISC, 0, &self.encode())
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// The body of the message.
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut attributes = Builder::default().text(KIND, self.kind);
         if !self.options.is_empty() {
             attributes = attributes.bytes(OPTIONS, self.options);
@@ -172,7 +172,7 @@ impl NewQdisc<'_> {
 /// Asks whether the kernel knows a kind of qdisc, by a request that cannot be carried out: a root for the loopback device
 /// with a size table that has no content. An unknown kind is refused for being unknown (`ENOENT`), a known one for the
 /// table.
-pub fn ask_for_kind(socket: &mut Socket, kind: &str) -> Result<(), Refusal> {
+pub fn ask_for_kind(socket: &mut Socket, kind: &str) -> Result<(), NetlinkError> {
     /// Every network namespace has it.
     const LOOPBACK: u32 = 1;
     const UNUSED: u32 = 0x7ffe_0000;
@@ -188,7 +188,7 @@ pub fn ask_for_kind(socket: &mut Socket, kind: &str) -> Result<(), Refusal> {
 }
 
 /// Removes a qdisc with everything below it.
-pub fn delete_qdisc(socket: &mut Socket, device: u32, handle: u32, parent: u32) -> Result<(), Refusal> {
+pub fn delete_qdisc(socket: &mut Socket, device: u32, handle: u32, parent: u32) -> Result<(), NetlinkError> {
     socket.request(RTM_DELQDISC, 0, &header(device, handle, parent, 0))
 }
 
@@ -200,7 +200,7 @@ pub fn put_class(
     id: u32,
     kind: &str,
     options: &[u8],
-) -> Result<(), Refusal> {
+) -> Result<(), NetlinkError> {
     let mut body = header(device, id, parent, 0);
     body.extend(
         Builder::default()
@@ -232,7 +232,12 @@ pub struct NewFilter<'a> {
 
 impl NewFilter<'_> {
     /// Makes it; one of the same number is an error.
-    pub fn create(&self, socket: &mut Socket) -> Result<(), Refusal> {
+    pub fn create(&self, socket: &mut Socket) -> Result<(), NetlinkError> {
+        socket.request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &self.encode())
+    }
+
+    /// The body of the message.
+    pub(super) fn encode(&self) -> Vec<u8> {
         let info = filter_info(self.preference, self.protocol);
         let mut body = header(self.device, self.handle, self.parent, info);
         body.extend(
@@ -241,7 +246,7 @@ impl NewFilter<'_> {
                 .bytes(OPTIONS, self.options)
                 .finish(),
         );
-        socket.request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &body)
+        body
     }
 }
 
@@ -252,7 +257,7 @@ pub fn delete_filters(
     parent: u32,
     preference: u16,
     protocol: u16,
-) -> Result<(), Refusal> {
+) -> Result<(), NetlinkError> {
     let info = filter_info(preference, protocol);
     socket.request(RTM_DELTFILTER, 0, &header(device, 0, parent, info))
 }
@@ -260,11 +265,6 @@ pub fn delete_filters(
 /// Preference above, protocol in network byte order below.
 fn filter_info(preference: u16, protocol: u16) -> u32 {
     u32::from(preference) << 16 | u32::from(protocol.to_be())
-}
-
-/// Removes a class.
-pub fn delete_class(socket: &mut Socket, device: u32, parent: u32, id: u32) -> Result<(), Refusal> {
-    socket.request(RTM_DELTCLASS, 0, &header(device, id, parent, 0))
 }
 
 /// `struct tcmsg`: family and padding, device, handle, parent, info.

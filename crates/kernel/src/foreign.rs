@@ -1,26 +1,26 @@
-//! Who else shapes a device: what other programs leave on the file system tells.
+//! Finds out which other program manages the queues of a device, by the files that it leaves.
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use crate::observe::{Device, number};
+use crate::observe::Device;
 use crate::state;
 
-/// Somebody who sets up queues.
+/// A program that sets up queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum QdiscManager {
     /// OpenWrt's shell scripts: they keep a state file for each device.
     SqmScripts,
-    /// NetworkManager looks after the device; a connection profile can name its queues.
+    /// NetworkManager manages the device; its connection profile may set queues.
     NetworkManager,
-    /// systemd-networkd has a configuration for the device; it can name queues.
+    /// systemd-networkd has a configuration for the device, which may set queues.
     Networkd,
-    /// Nobody who leaves a trace.
+    /// No program that leaves a file.
     Unknown,
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for QdiscManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SqmScripts => "sqm-scripts: its state file says that it shapes this device",
@@ -33,38 +33,38 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Whose root stands on a device: ours by the record in that folder, or somebody else's; `None` is the kernel's default.
-pub fn of(device: &Device, records: &Path) -> Option<String> {
-    let root = device.root()?;
+/// Which program set up the root qdisc of a device: `sqm` if the record in `records` names that root, or a description of
+/// the most likely other one. `None` is the kernel's default.
+pub fn root_owner(device: &Device, records: &Path) -> Option<String> {
+    let root = device.root_id()?;
     let (interface, index) = (&device.link.name, device.link.index);
-    let is_ours = state::peek(records, interface).is_some_and(|record| {
-        record.index == index && record.owns(&(root.kind.clone(), number(root.handle)))
-    });
+    let is_ours =
+        state::peek(records, interface).is_some_and(|record| record.index == index && record.owns(&root));
     Some(if is_ours {
         "sqm".to_owned()
     } else {
-        find(interface, index).to_string()
+        find_manager(interface, index).to_string()
     })
 }
 
-/// The most likely one for a device, by its name and number.
-pub fn find(interface: &str, index: u32) -> Owner {
-    find_below(Path::new("/"), interface, index)
+/// The program that most likely manages the queues of a device, given by its name and index.
+pub fn find_manager(interface: &str, index: u32) -> QdiscManager {
+    find_manager_below(Path::new("/"), interface, index)
 }
 
-fn find_below(root: &Path, interface: &str, index: u32) -> Owner {
+fn find_manager_below(root: &Path, interface: &str, index: u32) -> QdiscManager {
     let text = |path: String| fs::read_to_string(root.join(path)).unwrap_or_default();
     let state_file = |folder: &str| root.join(folder).join(format!("{interface}.state")).exists();
     if state_file("run/sqm") || state_file("var/run/sqm") {
-        return Owner::SqmScripts;
+        return QdiscManager::SqmScripts;
     }
     if text(format!("run/NetworkManager/devices/{index}")).contains("managed=true") {
-        return Owner::NetworkManager;
+        return QdiscManager::NetworkManager;
     }
     if text(format!("run/systemd/netif/links/{index}")).contains("NETWORK_FILE=/") {
-        return Owner::Networkd;
+        return QdiscManager::Networkd;
     }
-    Owner::Unknown
+    QdiscManager::Unknown
 }
 
 #[cfg(test)]
@@ -72,27 +72,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traces_are_read() {
+    fn the_program_is_known_by_the_files_that_it_leaves() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        assert_eq!(find_below(root, "eth0", 2), Owner::Unknown);
+        assert_eq!(find_manager_below(root, "eth0", 2), QdiscManager::Unknown);
         fs::create_dir_all(root.join("run/systemd/netif/links")).unwrap();
         fs::write(
             root.join("run/systemd/netif/links/2"),
             "NETWORK_FILE=/etc/systemd/network/a.network\n",
         )
         .unwrap();
-        assert_eq!(find_below(root, "eth0", 2), Owner::Networkd);
+        assert_eq!(find_manager_below(root, "eth0", 2), QdiscManager::Networkd);
         fs::create_dir_all(root.join("run/NetworkManager/devices")).unwrap();
         fs::write(
             root.join("run/NetworkManager/devices/2"),
             "[device]\nmanaged=true\n",
         )
         .unwrap();
-        assert_eq!(find_below(root, "eth0", 2), Owner::NetworkManager);
+        assert_eq!(find_manager_below(root, "eth0", 2), QdiscManager::NetworkManager);
         fs::create_dir_all(root.join("run/sqm")).unwrap();
         fs::write(root.join("run/sqm/eth0.state"), "").unwrap();
-        assert_eq!(find_below(root, "eth0", 2), Owner::SqmScripts);
-        assert_eq!(find_below(root, "eth1", 3), Owner::Unknown);
+        assert_eq!(find_manager_below(root, "eth0", 2), QdiscManager::SqmScripts);
+        assert_eq!(find_manager_below(root, "eth1", 3), QdiscManager::Unknown);
     }
 }

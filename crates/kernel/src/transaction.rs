@@ -1,0 +1,257 @@
+//! Brings a plan into force, or changes nothing.
+//!
+//! [`Transaction::prepare`] takes a look at the kernel, a snapshot of what the change touches, and decides what to do; it
+//! changes nothing. [`Transaction::apply`] then
+//!
+//! 1. writes the record that `stop` needs, so that a process killed half-way leaves it behind,
+//! 2. executes the steps,
+//! 3. commits: reads back what the kernel holds, compares every parameter, and completes the record.
+//!
+//! If any of that fails, it rolls back to the snapshot. [`Transaction::rollback_state`] is known before the first change
+//! and can be given to another process, which rolls back if this one is killed.
+
+use serde::{Deserialize, Serialize};
+use sqm_plan::plan::Plan;
+
+use crate::diff::{self, Step};
+use crate::error::Error;
+use crate::execute::perform;
+use crate::firewall::{self, TableChange};
+use crate::foreign;
+use crate::netlink::link::Link;
+use crate::netlink::socket::Socket;
+use crate::observe::Observed;
+use crate::ownership::{self, Decision, Found, Takeover};
+use crate::snapshot::Snapshot;
+use crate::state::{Record, Store};
+use crate::verify::Comparison;
+
+/// A change from what the kernel holds to a plan, ready to be applied.
+#[derive(Debug)]
+#[must_use = "nothing is changed until it is applied"]
+pub struct Transaction<'p> {
+    plan: &'p Plan,
+    decision: Decision,
+    /// The devices that the steps are about.
+    links: Vec<Link>,
+    steps: Vec<Step>,
+    /// The previous state of directions that the plan does not shape any more.
+    restored: Snapshot,
+    /// The record while the change is under way.
+    record: Record,
+    changes: Vec<String>,
+    rollback: RollbackState,
+}
+
+/// A plan that is in force.
+#[derive(Debug)]
+#[must_use]
+pub struct Applied {
+    /// What was changed, in order; empty if everything was as planned before.
+    pub changes: Vec<String>,
+    /// Leads back to what was there before.
+    pub rollback: RollbackState,
+}
+
+/// Everything that a rollback needs. It can be serialised for another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RollbackState {
+    interface: String,
+    ifb: String,
+    before: Snapshot,
+    firewall: TableChange,
+    record_before: Option<Record>,
+}
+
+impl<'p> Transaction<'p> {
+    /// Prepares a change to `plan` from what was found just before, while `store` was locked already. Changes nothing.
+    ///
+    /// Fails if what the change would replace could not be restored later.
+    pub fn prepare(
+        socket: &mut Socket,
+        store: &Store,
+        plan: &'p Plan,
+        found: Comparison,
+    ) -> Result<Self, Error> {
+        let is_as_planned = found.is_as_planned();
+        let observed = found.observed;
+        let (interface, ifb) = (&plan.interface, plan.ifb());
+        let found = Found {
+            index: observed.device.link.index,
+            root: observed.device.root_id(),
+            firewall: observed.firewall,
+            is_as_planned,
+        };
+        let record_before = store
+            .read(interface)?
+            .map(|record| record.completed(found.index, found.root.clone()));
+        let decision = ownership::decide(record_before.as_ref(), &found, plan);
+        let mut changes = takeover_note(&decision, &observed);
+        if let Some(table) = &decision.unrecorded_table {
+            firewall::refuse_foreign_table(interface, table)?;
+        }
+        let (egress, ingress) = decision.touches();
+        let before = Snapshot::take(socket, &observed, &ifb, egress, ingress)?;
+        let previous = decision.previous(record_before.as_ref(), &before);
+        let (restored, previous) = decision.split(previous);
+        changes.extend(store.take_notes());
+        Ok(Self {
+            plan,
+            steps: diff::steps(plan, &observed),
+            restored,
+            record: Record {
+                interface: interface.clone(),
+                index: found.index,
+                ifb: ifb.clone(),
+                replaces: decision.replaces.clone(),
+                egress: ownership::planned_root(plan),
+                ingress: plan.ingress.is_some(),
+                // Until the change is complete, either table may be there.
+                firewall: decision
+                    .firewall
+                    .after
+                    .clone()
+                    .or_else(|| decision.firewall.before.clone()),
+                previous,
+                is_lost: false,
+            },
+            changes,
+            rollback: RollbackState {
+                interface: interface.clone(),
+                ifb,
+                before,
+                firewall: decision.firewall.clone(),
+                record_before,
+            },
+            links: observed.links,
+            decision,
+        })
+    }
+
+    /// Takes a look at the kernel, and prepares a change to `plan`.
+    pub fn prepare_now(socket: &mut Socket, store: &Store, plan: &'p Plan) -> Result<Self, Error> {
+        let found = Comparison::read(socket, plan)?;
+        Self::prepare(socket, store, plan, found)
+    }
+
+    /// The steps that lead to the plan; none if everything is as planned.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Leads back to what is there now.
+    pub fn rollback_state(&self) -> &RollbackState {
+        &self.rollback
+    }
+
+    /// Brings the plan into force, or rolls back. Needs `CAP_NET_ADMIN`.
+    pub fn apply(mut self, socket: &mut Socket, store: &Store) -> Result<Applied, Error> {
+        if self.rollback.record_before.as_ref() != Some(&self.record) {
+            store.write(&self.record)?;
+        }
+        let outcome = self.execute(socket).and_then(|()| self.commit(socket, store));
+        match outcome {
+            Ok(()) => Ok(Applied {
+                changes: self.changes,
+                rollback: self.rollback,
+            }),
+            Err(cause) => Err(self.rollback.roll_back_after(cause, socket, store)),
+        }
+    }
+
+    /// Restores the directions that the plan does not shape any more, and makes the others what the plan says.
+    fn execute(&mut self, socket: &mut Socket) -> Result<(), Error> {
+        let (interface, ifb) = (&self.plan.interface, self.plan.ifb());
+        if let Some(tree) = &self.restored.egress {
+            tree.restore(socket, interface)?;
+            self.changes.push(format!("{interface}: egress as it was before"));
+        }
+        if let Some(ingress) = &self.restored.ingress {
+            ingress.restore(socket, interface, &ifb)?;
+            self.changes
+                .push(format!("{interface}: ingress as it was before"));
+        }
+        for step in &self.steps {
+            let note = perform(socket, &mut self.links, step)?;
+            self.changes.push(step.to_string());
+            self.changes.extend(note);
+        }
+        // After the filters that used its marks have gone.
+        if let Some(table) = self.decision.firewall.stale_table() {
+            firewall::remove(interface, table)?;
+            self.changes.push(format!("firewall: table {table} removed"));
+        }
+        if let Some(table) = &self.decision.leftover_table {
+            firewall::remove(interface, table)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the kernel holds the plan, and completes the record.
+    fn commit(&self, socket: &mut Socket, store: &Store) -> Result<(), Error> {
+        let plan = self.plan;
+        if !self.decision.is_unchanged {
+            let differences = Comparison::read(socket, plan)?.differences;
+            if !differences.is_empty() {
+                return Err(Error::Differs {
+                    interface: plan.interface.clone(),
+                    differences,
+                });
+            }
+        }
+        if plan.egress.is_none() && plan.ingress.is_none() {
+            return store.remove(&plan.interface);
+        }
+        let complete = Record {
+            replaces: None,
+            firewall: plan.firewall.clone(),
+            ..self.record.clone()
+        };
+        if complete == self.record {
+            return Ok(());
+        }
+        store.write(&complete)
+    }
+}
+
+impl RollbackState {
+    /// Restores the queues, the firewall table and the record from before.
+    pub fn roll_back(&self, socket: &mut Socket, store: &Store) -> Result<(), Error> {
+        let queues = self.before.restore(socket, &self.interface, &self.ifb);
+        let table = self.firewall.undo(&self.interface);
+        queues.and(table)?;
+        match &self.record_before {
+            Some(record) => store.write(record),
+            None => store.remove(&self.interface),
+        }
+    }
+
+    /// Rolls back because of `cause`, and returns the error to report.
+    fn roll_back_after(&self, cause: Error, socket: &mut Socket, store: &Store) -> Error {
+        match self.roll_back(socket, store) {
+            Ok(()) => cause,
+            Err(restore) => Error::NotRestored {
+                cause: Box::new(cause),
+                restore: Box::new(restore),
+            },
+        }
+    }
+}
+
+/// Tells that our root replaces the one of another program, and which program that probably is.
+fn takeover_note(decision: &Decision, observed: &Observed) -> Vec<String> {
+    let Some(takeover) = &decision.takeover else {
+        return Vec::new();
+    };
+    let Link { name, index, .. } = &observed.device.link;
+    let manager = foreign::find_manager(name, *index);
+    vec![match takeover {
+        Takeover::Again { ours, theirs } => format!(
+            "{name}: {theirs} has replaced our {ours} since ({manager}); two programs that shape one device undo each \
+             other's work"
+        ),
+        Takeover::First { theirs } => {
+            format!("{name}: takes the place of {theirs} ({manager}); stop puts it back")
+        }
+    }]
+}
