@@ -19,6 +19,8 @@ pub mod monitor;
 pub mod nftables;
 pub mod options;
 pub mod pie;
+#[cfg(test)]
+mod recorded;
 pub mod redirect;
 pub mod sfq;
 pub mod size_table;
