@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sqm_autorate::Autorate;
-use sqm_autorate::record::Row;
-use sqm_autorate::replay::Replay;
+use sqm_autorate::trace::Entry;
+use sqm_autorate::trace::replay::Replay;
 use sqm_measure::autorate_log::read_from;
 use sqm_measure::plot::autorate::{distribution, over_time};
 use sqm_measure::recording::Recording;
@@ -14,8 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut replay = Replay::new(|now, beginning| Autorate::new(now, beginning.bounds, beginning.learned));
     let mut rows = Vec::new();
     let _ = read_from(bytes, &mut |_, row| {
-        assert_eq!(Row::parse(&row.to_string()).as_ref(), Ok(&row));
-        replay.row(&row);
+        assert_eq!(Entry::parse(&row.to_string()).as_ref(), Ok(&row));
+        replay.play(&row);
         rows.push(row);
     });
     let recording = Recording::of(String::from("fuzz"), &rows);

@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sqm_autorate::memory;
+use sqm_autorate::capacity_by_hour;
 
 fuzz_target!(|text: &str| {
-    if let Ok(learned) = memory::read(text) {
-        assert_eq!(memory::read(&memory::write(&learned)), Ok(learned));
+    if let Ok(learned) = capacity_by_hour::read(text) {
+        assert_eq!(capacity_by_hour::read(&capacity_by_hour::write(&learned)), Ok(learned));
     }
 });

@@ -10,7 +10,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Both, Bounds, Choice, Controller, Decision, Direction, Probes, Reason, Sample, Signal, scale};
+use crate::{Bounds, Choice, Controller, Decision, Probes, Reason, Sample, Signal, scale};
+use sqm_core::direction::{Direction, PerDirection};
+
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// Six reflectors, each every 300 ms.
@@ -49,8 +51,8 @@ const TOO_OLD: Nanos = Nanos::from_millis(500);
 /// For the compensation of thresholds, bits.
 const MTU_BITS: i64 = 1500 * 8;
 /// min, base, max, kbit/s, where the user gives none.
-const DEFAULT_INGRESS: [u64; 3] = [5000, 20_000, 80_000];
-const DEFAULT_EGRESS: [u64; 3] = [5000, 20_000, 35_000];
+const DEFAULT_DOWNLOAD: [u64; 3] = [5000, 20_000, 80_000];
+const DEFAULT_UPLOAD: [u64; 3] = [5000, 20_000, 35_000];
 
 /// cake-autorate's controller.
 #[derive(Clone, Debug)]
@@ -58,27 +60,27 @@ pub struct CakeAutorate {
     now: Instant,
     reflectors: Vec<Reflector>,
     /// The last samples of all reflectors, newest last: delay above the baselines in microseconds.
-    window: [Both<i64>; WINDOW],
-    directions: Both<State>,
+    window: [PerDirection<i64>; WINDOW],
+    directions: PerDirection<State>,
     active_at: Instant,
 }
 
 impl CakeAutorate {
     /// A controller that starts at `now`.
-    pub fn new(now: Instant, bounds: Both<Bounds>) -> Self {
+    pub fn new(now: Instant, bounds: PerDirection<Bounds>) -> Self {
         Self {
             now,
             reflectors: Vec::new(),
-            window: [Both::default(); WINDOW],
-            directions: Both {
-                ingress: State::new(now, bounds.ingress, DEFAULT_INGRESS),
-                egress: State::new(now, bounds.egress, DEFAULT_EGRESS),
+            window: [PerDirection::default(); WINDOW],
+            directions: PerDirection {
+                download: State::new(now, bounds.download, DEFAULT_DOWNLOAD),
+                upload: State::new(now, bounds.upload, DEFAULT_UPLOAD),
             },
             active_at: now,
         }
     }
 
-    fn on_answer(&mut self, sample: &Sample, reflector: u16, delays: Both<i64>) {
+    fn on_answer(&mut self, sample: &Sample, reflector: u16, delays: PerDirection<i64>) {
         let reflector = match self.reflectors.iter_mut().position(|known| known.id == reflector) {
             Some(index) => &mut self.reflectors[index],
             None => {
@@ -106,21 +108,21 @@ impl Controller for CakeAutorate {
             match sample.signal {
                 Signal::Echo { reflector, rtt, .. } => {
                     let half = i64::try_from(rtt.as_micros() / 2).unwrap_or(i64::MAX / 4);
-                    let halves = Both {
-                        ingress: half,
-                        egress: half,
+                    let halves = PerDirection {
+                        download: half,
+                        upload: half,
                     };
                     self.on_answer(sample, reflector, halves);
                 }
                 Signal::OneWay {
                     reflector,
-                    ingress,
-                    egress,
+                    download,
+                    upload,
                     ..
                 } => {
-                    let delays = Both {
-                        ingress: ingress / 1000,
-                        egress: egress / 1000,
+                    let delays = PerDirection {
+                        download: download / 1000,
+                        upload: upload / 1000,
                     };
                     self.on_answer(sample, reflector, delays);
                 }
@@ -139,9 +141,9 @@ impl Controller for CakeAutorate {
         }
         let asleep = self.now.since(self.active_at) > SLEEP_AFTER;
         Decision {
-            rates: Both {
-                ingress: self.directions.ingress.choice(),
-                egress: self.directions.egress.choice(),
+            rates: PerDirection {
+                download: self.directions.download.choice(),
+                upload: self.directions.upload.choice(),
             },
             probes: if asleep {
                 Probes::Off
@@ -155,27 +157,27 @@ impl Controller for CakeAutorate {
 #[derive(Clone, Debug)]
 struct Reflector {
     id: u16,
-    baselines: Both<i64>,
+    baselines: PerDirection<i64>,
 }
 
 impl Reflector {
     const fn new(id: u16) -> Self {
         Self {
             id,
-            baselines: Both {
-                ingress: BASELINE_START,
-                egress: BASELINE_START,
+            baselines: PerDirection {
+                download: BASELINE_START,
+                upload: BASELINE_START,
             },
         }
     }
 
     /// Moves the baselines; says what of the delays is above them.
-    fn add(&mut self, delays: Both<i64>) -> Both<i64> {
+    fn add(&mut self, delays: PerDirection<i64>) -> PerDirection<i64> {
         let moved = |direction| (delays[direction] - self.baselines[direction]).saturating_abs();
-        if moved(Direction::Ingress).saturating_add(moved(Direction::Egress)) >= ROLLOVER {
+        if moved(Direction::Download).saturating_add(moved(Direction::Upload)) >= ROLLOVER {
             self.baselines = delays;
         }
-        let mut above = Both::default();
+        let mut above = PerDirection::default();
         for direction in Direction::BOTH {
             let baseline = &mut self.baselines[direction];
             let difference = delays[direction].saturating_sub(*baseline);
@@ -242,9 +244,9 @@ impl State {
 
     fn on_answer(&mut self, now: Instant, above: [i64; WINDOW]) {
         // A packet on the wire is no bloat.
-        let wire = MTU_BITS * 1_000_000 / i64::try_from(self.rate.max(1)).unwrap_or(i64::MAX);
+        let serialization_delay = MTU_BITS * 1_000_000 / i64::try_from(self.rate.max(1)).unwrap_or(i64::MAX);
         let [full_growth, delayed, full_cut] =
-            [FULL_GROWTH, DELAYED, FULL_CUT].map(|threshold| threshold + wire);
+            [FULL_GROWTH, DELAYED, FULL_CUT].map(|threshold| threshold + serialization_delay);
         let is_bloat = above.iter().filter(|above| **above > delayed).count() >= DELAYED_OF_WINDOW;
         let average = above.iter().fold(0i64, |sum, above| sum.saturating_add(*above)) / 6;
         let refractory = now.since(self.bloat_at) < BLOAT_REFRACTORY;
@@ -254,7 +256,7 @@ impl State {
             if !refractory {
                 let depth = share(average - delayed, full_cut - delayed);
                 self.multiply(GENTLEST_CUT * 1000 - depth * (GENTLEST_CUT - DEEPEST_CUT));
-                self.reason = Reason::Bloat {
+                self.reason = Reason::Bufferbloat {
                     delay: Nanos::from_micros(u64::try_from(average).unwrap_or(0)),
                 };
                 self.bloat_at = now;
@@ -337,10 +339,13 @@ mod tests {
         let mut now = start;
         for step in 0..seconds * 20 {
             now = now + Nanos::from_millis(50);
-            let rate = controller.directions.ingress.rate * load_percent / 100;
+            let rate = controller.directions.download.rate * load_percent / 100;
             let mut samples = alloc::vec![echo(now, (step % 6) as u16, Nanos(MS.0 * rtt_ms))];
             if step % 4 == 0 {
-                samples.insert(0, traffic(now, Direction::Ingress, Rate::from_bits_per_sec(rate)));
+                samples.insert(
+                    0,
+                    traffic(now, Direction::Download, Rate::from_bits_per_sec(rate)),
+                );
             }
             controller.step(now, &samples);
         }
@@ -349,17 +354,17 @@ mod tests {
 
     fn started() -> (CakeAutorate, Instant) {
         let now = Instant(1_000_000_000);
-        (CakeAutorate::new(now, Both::default()), now)
+        (CakeAutorate::new(now, PerDirection::default()), now)
     }
 
     #[test]
     fn doubles_in_three_and_a_half_seconds_and_stops_at_max() {
         let (mut controller, now) = started();
         let now = run(&mut controller, now, 4, 20, 95);
-        let rate = controller.directions.ingress.rate;
+        let rate = controller.directions.download.rate;
         assert!((38_000_000..44_000_000).contains(&rate), "{rate}");
         run(&mut controller, now, 4, 20, 95);
-        assert_eq!(controller.directions.ingress.rate, 80_000_000);
+        assert_eq!(controller.directions.download.rate, 80_000_000);
     }
 
     #[test]
@@ -367,9 +372,9 @@ mod tests {
         let (mut controller, now) = started();
         let now = run(&mut controller, now, 8, 20, 95);
         let half = run(&mut controller, now, 1, 400, 95);
-        assert!(controller.directions.ingress.rate > 5_000_000);
+        assert!(controller.directions.download.rate > 5_000_000);
         run(&mut controller, half, 3, 400, 95);
-        assert_eq!(controller.directions.ingress.rate, 5_000_000);
+        assert_eq!(controller.directions.download.rate, 5_000_000);
     }
 
     #[test]
@@ -377,7 +382,7 @@ mod tests {
         let (mut controller, now) = started();
         let now = run(&mut controller, now, 8, 20, 95);
         run(&mut controller, now, 140, 20, 0);
-        assert_eq!(controller.directions.ingress.rate, 20_000_000);
+        assert_eq!(controller.directions.download.rate, 20_000_000);
     }
 
     /// 600 ms of satellite path above a baseline that starts at 100 ms and climbs by a thousandth of the difference.
@@ -385,8 +390,8 @@ mod tests {
     fn takes_a_satellite_for_bloat_for_minutes() {
         let (mut controller, now) = started();
         let now = run(&mut controller, now, 300, 600, 95);
-        assert_eq!(controller.directions.ingress.rate, 5_000_000);
+        assert_eq!(controller.directions.download.rate, 5_000_000);
         run(&mut controller, now, 500, 600, 95);
-        assert!(controller.directions.ingress.rate > 5_000_000);
+        assert!(controller.directions.download.rate > 5_000_000);
     }
 }

@@ -4,8 +4,11 @@ use proptest::prelude::*;
 
 use super::cake_autorate::CakeAutorate;
 use super::*;
+use crate::autorate::PROBE_LOADED;
+use sqm_core::direction::{Direction, PerDirection};
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
-mod long_path;
+mod high_rtt;
 
 const START: Instant = Instant(1_000_000_000_000);
 const STEP: Nanos = Nanos::from_millis(50);
@@ -33,21 +36,21 @@ struct Bench {
     /// What each reflector's answer has above its usual round trip.
     delay: [Nanos; 6],
     /// Of the rate, in percent.
-    load: Both<u64>,
+    load: PerDirection<u64>,
     answering: bool,
     /// Answers tell which way the delay is: that of a download, and of the upload so much.
     upload_delay: Option<Nanos>,
     /// Connections that pass, and what theirs has above the usual each way.
     flows: u64,
-    flow_delay: Both<Nanos>,
+    flow_delay: PerDirection<Nanos>,
     decision: Decision,
 }
 
 impl Bench {
-    fn new(learned: Both<Learned>) -> Self {
-        let both = Both {
-            ingress: bounds(2, 20, 100),
-            egress: bounds(1, 5, 25),
+    fn new(learned: PerDirection<CapacityByHour>) -> Self {
+        let both = PerDirection {
+            download: bounds(2, 20, 100),
+            upload: bounds(1, 5, 25),
         };
         let mut controller = Autorate::new(START, both, learned);
         Self {
@@ -57,16 +60,16 @@ impl Bench {
             steps: 0,
             rtt: RTT,
             delay: [Nanos(0); 6],
-            load: Both {
-                ingress: 0,
-                egress: 0,
+            load: PerDirection {
+                download: 0,
+                upload: 0,
             },
             answering: true,
             upload_delay: None,
             flows: 0,
-            flow_delay: Both {
-                ingress: Nanos(0),
-                egress: Nanos(0),
+            flow_delay: PerDirection {
+                download: Nanos(0),
+                upload: Nanos(0),
             },
         }
     }
@@ -111,18 +114,18 @@ impl Bench {
                 Some(upload_delay) => Signal::OneWay {
                     reflector,
                     sent: Instant(at.0 - self.rtt.0 - delay.0 - upload_delay.0),
-                    ingress: one_way(delay),
-                    egress: one_way(upload_delay),
+                    download: one_way(delay),
+                    upload: one_way(upload_delay),
                 },
             };
             samples.push(Sample { at, signal });
         }
         let flow = |flow| Signal::Flow {
             flow,
-            sent: Instant(at.0 - self.rtt.0 - self.flow_delay.ingress.0 - self.flow_delay.egress.0),
-            ingress: one_way(self.flow_delay.ingress),
+            sent: Instant(at.0 - self.rtt.0 - self.flow_delay.download.0 - self.flow_delay.upload.0),
+            download: one_way(self.flow_delay.download),
             // The first is a download.
-            egress: (flow > 0).then(|| one_way(self.flow_delay.egress)),
+            upload: (flow > 0).then(|| one_way(self.flow_delay.upload)),
         };
         samples.extend((0..self.flows).map(flow).map(|signal| Sample { at, signal }));
         self.decision = self.controller.step(self.now, &samples);
@@ -133,62 +136,66 @@ impl Bench {
         self.decision = self.controller.step(self.now, &[Sample { at: self.now, signal }]);
     }
 
-    fn ingress(&self) -> Choice {
-        self.decision.rates.ingress
+    fn download(&self) -> Choice {
+        self.decision.rates.download
     }
 }
 
 fn loaded() -> Bench {
-    let mut bench = Bench::new(Both::default());
-    bench.load.ingress = 20;
+    let mut bench = Bench::new(PerDirection::default());
+    bench.load.download = 20;
     bench.run(2000);
-    bench.load.ingress = 100;
+    bench.load.download = 100;
     bench
 }
 
 #[test]
 fn grows_under_load_while_there_is_no_queue() {
     let mut bench = loaded();
-    assert!(bench.run(1500).ingress().rate > mbit(60), "{:?}", bench.ingress());
-    assert_eq!(bench.ingress().reason, Reason::Grow);
-    assert_eq!(bench.run(3000).ingress().rate, mbit(100));
+    assert!(
+        bench.run(1500).download().rate > mbit(60),
+        "{:?}",
+        bench.download()
+    );
+    assert_eq!(bench.download().reason, Reason::Grow);
+    assert_eq!(bench.run(3000).download().rate, mbit(100));
 }
 
 #[test]
 fn keeps_a_good_rate_in_idle_and_probes_no_more() {
     let mut bench = loaded();
     bench.run(4000);
-    bench.load.ingress = 0;
+    bench.load.download = 0;
     bench.run(4000);
     assert_ne!(bench.decision.probes, Probes::Off);
     bench.run(3_600_000);
-    assert_eq!(bench.ingress().rate, mbit(100));
+    assert_eq!(bench.download().rate, mbit(100));
     assert_eq!(bench.decision.probes, Probes::Off);
-    bench.load.ingress = 90;
+    bench.load.download = 90;
     bench.run(100);
     assert_eq!(bench.decision.probes, Probes::Every(PROBE_LOADED));
-    assert_eq!(bench.ingress().rate, mbit(100));
+    assert_eq!(bench.download().rate, mbit(100));
 }
 
 /// Loaded until a queue, which `percent` of the rate come through.
 fn queued(bench: &mut Bench, percent: u64) -> Rate {
-    bench.load.ingress = percent;
+    bench.load.download = percent;
     for millis in [30, 36, 42, 36, 24, 12] {
         bench.delay = [Nanos::from_millis(millis); 6];
         bench.run(50);
     }
     bench.delay = [Nanos(0); 6];
-    bench.load.ingress = 20;
+    bench.load.download = 20;
     bench.run(300);
-    bench.ingress().rate
+    bench.download().rate
 }
 
 /// What an upload has after a queue of its own that came and went, beside so much of a download.
 fn upload_after_a_queue(download: u64) -> Rate {
     let mut bench = one_way();
-    bench.load = Both {
-        ingress: download,
-        egress: 100,
+    bench.load = PerDirection {
+        download: download,
+        upload: 100,
     };
     bench.run(4000);
     for millis in [10, 20, 20, 10, 0] {
@@ -197,7 +204,7 @@ fn upload_after_a_queue(download: u64) -> Rate {
     }
     let after = (0..40).find_map(|_| {
         bench.step();
-        let upload = bench.decision.rates.egress;
+        let upload = bench.decision.rates.upload;
         (upload.reason == Reason::Steady).then_some(upload.rate)
     });
     after.expect("the queue is gone")
@@ -220,13 +227,13 @@ fn a_restless_line_may_keep_a_longer_queue() {
         let mut bench = one_way();
         for percent in found {
             queued(&mut bench, percent);
-            bench.load.ingress = 100;
+            bench.load.download = 100;
             bench.run(4000);
         }
         bench.delay = [Nanos::from_millis(8); 6];
         (0..12).any(|_| {
             bench.step();
-            bench.ingress().reason.is_cut()
+            bench.download().reason.is_cut()
         })
     };
     assert!(is_cut_for_8_ms([95; 6]));
@@ -243,20 +250,20 @@ fn a_load_that_begins_after_a_rest_may_have_what_the_line_carried_lately() {
         less.bits_per_sec() < more.bits_per_sec() / 10 * 9,
         "{more} {less}"
     );
-    bench.load.ingress = 1;
-    assert_eq!(bench.run(2500).ingress().rate, less);
-    let after = bench.run(2000).ingress().rate;
+    bench.load.download = 1;
+    assert_eq!(bench.run(2500).download().rate, less);
+    let after = bench.run(2000).download().rate;
     assert!(after > less, "{after} {less}");
     assert!(
         after <= more && after.bits_per_sec() <= less.bits_per_sec() * 2,
         "{after} {more} {less}"
     );
     // What was found more than a minute before says nothing.
-    bench.load.ingress = 70;
+    bench.load.download = 70;
     bench.run(60_000);
     let now = queued(&mut bench, 60);
-    bench.load.ingress = 1;
-    assert_eq!(bench.run(5000).ingress().rate, now);
+    bench.load.download = 1;
+    assert_eq!(bench.run(5000).download().rate, now);
 }
 
 #[test]
@@ -265,9 +272,9 @@ fn a_single_bad_reflector_cannot_cut_the_rate() {
     for millis in [0, 300, 20, 900, 5, 100].into_iter().cycle().take(200) {
         bench.delay[3] = Nanos::from_millis(millis);
         bench.run(300);
-        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+        assert!(!bench.download().reason.is_cut(), "{:?}", bench.download());
     }
-    assert_eq!(bench.ingress().rate, mbit(100));
+    assert_eq!(bench.download().rate, mbit(100));
 }
 
 #[test]
@@ -277,30 +284,30 @@ fn a_single_bad_reflector_cannot_hide_a_queue() {
     bench.delay = [Nanos::from_millis(100); 6];
     bench.delay[3] = Nanos(0);
     bench.run(300);
-    assert!(bench.ingress().rate < mbit(100), "{:?}", bench.ingress());
+    assert!(bench.download().rate < mbit(100), "{:?}", bench.download());
 }
 
 #[test]
 fn a_late_answer_without_traffic_is_no_queue() {
     let mut bench = loaded();
     bench.run(4000);
-    bench.load.ingress = 0;
+    bench.load.download = 0;
     bench.run(3000);
     bench.delay = [Nanos::from_millis(120); 6];
     bench.run(600);
-    assert_eq!(bench.ingress().rate, mbit(100), "{:?}", bench.ingress());
+    assert_eq!(bench.download().rate, mbit(100), "{:?}", bench.download());
 }
 
 #[test]
 fn late_answers_just_after_a_load_has_ended_are_no_queue() {
     let mut bench = loaded();
     bench.run(4000);
-    bench.load.ingress = 1;
+    bench.load.download = 1;
     bench.run(300);
     bench.delay = [Nanos::from_millis(40); 6];
     for _ in 0..12 {
         bench.step();
-        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+        assert!(!bench.download().reason.is_cut(), "{:?}", bench.download());
     }
 }
 
@@ -327,8 +334,8 @@ fn round_trips_that_contradict_one_way_delays_do_not_make_it_blind() {
         let flows = (0..3).map(|flow| Signal::Flow {
             flow,
             sent: Instant(bench.now.0 - RTT.0),
-            ingress: 15_000_000,
-            egress: Some(15_000_000),
+            download: 15_000_000,
+            upload: Some(15_000_000),
         });
         let samples: Vec<_> = flows
             .map(|signal| Sample {
@@ -338,7 +345,7 @@ fn round_trips_that_contradict_one_way_delays_do_not_make_it_blind() {
             .collect();
         bench.controller.step(bench.now, &samples);
         bench.step();
-        assert_ne!(bench.ingress().reason, Reason::SignalsLost);
+        assert_ne!(bench.download().reason, Reason::SignalsLost);
     }
 }
 
@@ -347,10 +354,10 @@ fn connections_that_wait_behind_another_line_cut_nothing() {
     let mut bench = loaded();
     bench.flows = 4;
     bench.run(4000);
-    bench.flow_delay.ingress = Nanos::from_millis(200);
+    bench.flow_delay.download = Nanos::from_millis(200);
     for _ in 0..100 {
         bench.step();
-        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+        assert!(!bench.download().reason.is_cut(), "{:?}", bench.download());
     }
 }
 
@@ -362,12 +369,12 @@ fn connections_alone_tell_of_a_queue_when_reflectors_are_dead() {
         bench.run(4000);
         bench.answering = false;
         bench.run(8000);
-        bench.flow_delay.ingress = Nanos::from_millis(60);
+        bench.flow_delay.download = Nanos::from_millis(60);
         let is_cut = (0..6).any(|_| {
             bench.step();
-            bench.ingress().reason.is_cut()
+            bench.download().reason.is_cut()
         });
-        assert_eq!(is_cut, flows == 2, "{:?}", bench.ingress());
+        assert_eq!(is_cut, flows == 2, "{:?}", bench.download());
     }
 }
 
@@ -375,7 +382,7 @@ fn connections_alone_tell_of_a_queue_when_reflectors_are_dead() {
 fn one_connection_that_reflectors_confirm_tells_whose_queue_it_is() {
     for direction in Direction::BOTH {
         let mut bench = loaded();
-        bench.load.egress = 100;
+        bench.load.upload = 100;
         bench.flows = 2;
         bench.run(6000);
         let before = bench.decision.rates;
@@ -398,22 +405,26 @@ fn one_connection_that_reflectors_confirm_tells_whose_queue_it_is() {
 fn a_download_that_ends_is_not_cut_for_the_queue_that_was_the_uploads() {
     for turn in 0..40 {
         let mut bench = loaded();
-        bench.load.egress = 100;
+        bench.load.upload = 100;
         bench.flows = 1;
         bench.run(6000 + turn * 50);
         bench.delay = [Nanos::from_millis(7); 6];
         bench.run(300);
         bench.flows = 0;
-        bench.load.ingress = 80;
+        bench.load.download = 80;
         bench.run(150);
         bench.delay = [Nanos::from_micros(9900); 6];
-        let before = bench.decision.rates.egress.rate;
+        let before = bench.decision.rates.upload.rate;
         for _ in 0..6 {
             bench.step();
-            assert!(!bench.ingress().reason.is_cut(), "{turn}: {:?}", bench.ingress());
+            assert!(
+                !bench.download().reason.is_cut(),
+                "{turn}: {:?}",
+                bench.download()
+            );
         }
         assert!(
-            bench.decision.rates.egress.rate < before,
+            bench.decision.rates.upload.rate < before,
             "{turn}: {:?}",
             bench.decision
         );
@@ -423,14 +434,14 @@ fn a_download_that_ends_is_not_cut_for_the_queue_that_was_the_uploads() {
 #[test]
 fn what_full_packets_take_each_way_is_no_queue() {
     let mut bench = loaded();
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     // Two packets of 1514 bytes take 1.2 ms at 20 Mbit/s and 4.8 ms at 5 Mbit/s; and some noise.
     bench.delay = [Nanos::from_millis(8); 6];
     for _ in 0..40 {
         bench.step();
         let rates = bench.decision.rates;
         assert!(
-            !rates.ingress.reason.is_cut() && !rates.egress.reason.is_cut(),
+            !rates.download.reason.is_cut() && !rates.upload.reason.is_cut(),
             "{rates:?}"
         );
     }
@@ -445,7 +456,7 @@ fn fallen(mut bench: Bench) -> Bench {
         for direction in Direction::BOTH.into_iter().filter(|d| loaded[*d] > 0) {
             let rate = bench.decision.rates[direction].rate.bits_per_sec();
             // A download arrives whatever the shaper then does with it.
-            let most = if direction == Direction::Ingress {
+            let most = if direction == Direction::Download {
                 1000
             } else {
                 100
@@ -459,18 +470,18 @@ fn fallen(mut bench: Bench) -> Bench {
 
 #[test]
 fn a_fallen_download_keeps_most_of_what_arrives() {
-    let rate = fallen(loaded()).ingress().rate;
+    let rate = fallen(loaded()).download().rate;
     assert!(rate <= mbit(6) && rate >= mbit(3), "{rate:?}");
 }
 
 #[test]
 fn senders_that_fell_silent_with_the_line_do_not_come_back_in_a_burst() {
     let mut bench = loaded();
-    bench.load.egress = 100;
-    let Both { ingress, egress } = fallen(bench).decision.rates;
+    bench.load.upload = 100;
+    let PerDirection { download, upload } = fallen(bench).decision.rates;
     assert!(
-        ingress.rate <= mbit(6) && egress.rate <= mbit(13),
-        "{ingress:?} {egress:?}"
+        download.rate <= mbit(6) && upload.rate <= mbit(13),
+        "{download:?} {upload:?}"
     );
 }
 
@@ -481,8 +492,8 @@ fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
     bench.answering = false;
     let lost = bench.now;
     for _ in 0..5 {
-        let rate = bench.ingress().rate.bits_per_sec();
-        bench.load.ingress = (mbit(6).bits_per_sec() * 100 / rate).min(100);
+        let rate = bench.download().rate.bits_per_sec();
+        bench.load.download = (mbit(6).bits_per_sec() * 100 / rate).min(100);
         for reflector in 0..6 {
             let at = bench.now;
             bench.controller.step(
@@ -498,15 +509,15 @@ fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
         }
         bench.step();
     }
-    assert!(bench.ingress().rate <= mbit(6), "{:?}", bench.ingress());
+    assert!(bench.download().rate <= mbit(6), "{:?}", bench.download());
 }
 
 #[test]
 fn probes_that_wait_in_a_queue_that_a_download_is_known_to_have_do_not_cut_the_upload() {
     let mut bench = one_way();
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(4000);
-    let before = bench.decision.rates.egress.rate;
+    let before = bench.decision.rates.upload.rate;
     bench.delay = [Nanos::from_millis(60); 6];
     bench.run(150);
     bench.answering = false;
@@ -519,20 +530,20 @@ fn probes_that_wait_in_a_queue_that_a_download_is_known_to_have_do_not_cut_the_u
             signal: Signal::Waiting { reflector, sent },
         });
         bench.decision = bench.controller.step(at, &waiting.collect::<Vec<_>>());
-        let Both { ingress, egress } = bench.decision.rates;
+        let PerDirection { download, upload } = bench.decision.rates;
         assert!(
-            egress.rate >= before && !egress.reason.is_cut(),
-            "{step}: {egress:?} {ingress:?}"
+            upload.rate >= before && !upload.reason.is_cut(),
+            "{step}: {upload:?} {download:?}"
         );
     }
-    assert!(bench.ingress().rate < mbit(100), "{:?}", bench.ingress());
+    assert!(bench.download().rate < mbit(100), "{:?}", bench.download());
 }
 
 #[test]
 fn probes_that_a_later_one_has_overtaken_are_lost_and_in_no_queue() {
     let mut bench = loaded();
     bench.run(4000);
-    let before = bench.ingress().rate;
+    let before = bench.download().rate;
     bench.answering = false;
     // Three in a row are lost; the one after them comes back as usual.
     let first = bench.now;
@@ -556,18 +567,18 @@ fn probes_that_a_later_one_has_overtaken_are_lost_and_in_no_queue() {
         let silent = (0..3).map(waiting).map(|signal| Sample { at, signal });
         let samples: Vec<Sample> = heard.chain(silent).collect();
         bench.decision = bench.controller.step(at, &samples);
-        assert!(bench.ingress().rate >= before, "{step}: {:?}", bench.ingress());
+        assert!(bench.download().rate >= before, "{step}: {:?}", bench.download());
     }
 }
 
 #[test]
 fn a_load_that_ends_while_reflectors_fall_silent_is_no_fall() {
     let mut bench = loaded();
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(4000);
     let before = bench.decision.rates;
     bench.answering = false;
-    bench.load = Both::default();
+    bench.load = PerDirection::default();
     let sent = bench.now;
     for _ in 0..120 {
         let at = bench.now;
@@ -579,9 +590,9 @@ fn a_load_that_ends_while_reflectors_fall_silent_is_no_fall() {
         bench.step();
     }
     let after = bench.decision.rates;
-    assert!(after.ingress.rate >= before.ingress.rate, "{after:?}");
+    assert!(after.download.rate >= before.download.rate, "{after:?}");
     assert!(
-        after.egress.rate.bits_per_sec() * 2 >= before.egress.rate.bits_per_sec(),
+        after.upload.rate.bits_per_sec() * 2 >= before.upload.rate.bits_per_sec(),
         "{after:?}"
     );
 }
@@ -592,22 +603,22 @@ fn only_the_loaded_direction_is_cut_for_a_round_trip() {
     bench.run(2000);
     bench.delay = [Nanos::from_millis(60); 6];
     bench.run(400);
-    assert!(bench.ingress().rate < mbit(90), "{:?}", bench.ingress());
-    assert_eq!(bench.decision.rates.egress.rate, mbit(5));
+    assert!(bench.download().rate < mbit(90), "{:?}", bench.download());
+    assert_eq!(bench.decision.rates.upload.rate, mbit(5));
 }
 
 #[test]
 fn an_upload_is_not_cut_on_and_on_for_a_queue_that_takes_no_notice() {
     let mut bench = loaded();
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(4000);
-    let before = bench.decision.rates.egress.rate;
+    let before = bench.decision.rates.upload.rate;
     // The download's line has a little less than is let in, which looks as if our shaper held it back.
-    let line = bench.ingress().rate.bits_per_sec() / 100 * 97;
+    let line = bench.download().rate.bits_per_sec() / 100 * 97;
     let mut queue = Nanos(0);
     for _ in 0..160 {
-        let rate = bench.ingress().rate.bits_per_sec();
-        bench.load.ingress = (line * 100 / rate).min(100);
+        let rate = bench.download().rate.bits_per_sec();
+        bench.load.download = (line * 100 / rate).min(100);
         queue = if rate > line {
             Nanos(queue.0 + STEP.0 * (rate - line) / line)
         } else {
@@ -615,16 +626,16 @@ fn an_upload_is_not_cut_on_and_on_for_a_queue_that_takes_no_notice() {
         };
         bench.delay = [queue; 6];
         bench.step();
-        let upload = bench.decision.rates.egress.rate;
+        let upload = bench.decision.rates.upload.rate;
         assert!(
             upload.bits_per_sec() > before.bits_per_sec() / 2,
             "{before} {upload} {queue}"
         );
     }
     assert!(
-        bench.ingress().rate.bits_per_sec() <= line,
+        bench.download().rate.bits_per_sec() <= line,
         "{:?}",
-        bench.ingress()
+        bench.download()
     );
 }
 
@@ -634,21 +645,25 @@ fn a_longer_path_is_learned_within_ten_seconds() {
     bench.run(4000);
     bench.delay = [Nanos::from_millis(80); 6];
     bench.run(10_000);
-    assert!(bench.ingress().rate > mbit(80), "{:?}", bench.ingress());
+    assert!(bench.download().rate > mbit(80), "{:?}", bench.download());
 }
 
 #[test]
 fn a_path_that_becomes_a_little_longer_one_way_does_not_end_growth() {
     let mut bench = loaded();
     bench.upload_delay = Some(Nanos(0));
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(300);
     // Less than two full packets and what is aimed at, more than half of it.
     bench.delay = [Nanos::from_micros(1700); 6];
     bench.run(1000);
-    let before = bench.ingress().rate;
+    let before = bench.download().rate;
     bench.run(4000);
-    assert!(bench.ingress().rate > before, "{before:?} {:?}", bench.ingress());
+    assert!(
+        bench.download().rate > before,
+        "{before:?} {:?}",
+        bench.download()
+    );
 }
 
 /// One-way delays; a line that was found to carry 100 Mbit/s.
@@ -656,61 +671,61 @@ fn one_way() -> Bench {
     let mut bench = loaded();
     bench.upload_delay = Some(Nanos(0));
     bench.run(4000);
-    assert_eq!(bench.ingress().rate, mbit(100));
+    assert_eq!(bench.download().rate, mbit(100));
     bench
 }
 
 #[test]
 fn a_path_that_became_longer_while_nothing_was_loaded_is_no_queue_of_the_next_load() {
     let mut bench = one_way();
-    bench.load.egress = 100;
-    bench.load.ingress = 1;
+    bench.load.upload = 100;
+    bench.load.download = 1;
     bench.run(3000);
     bench.delay = [Nanos::from_millis(8); 6];
     bench.run(3000);
-    bench.load.ingress = 100;
+    bench.load.download = 100;
     for _ in 0..40 {
         bench.step();
-        assert!(!bench.ingress().reason.is_cut(), "{:?}", bench.ingress());
+        assert!(!bench.download().reason.is_cut(), "{:?}", bench.download());
     }
 }
 
 #[test]
 fn a_delay_that_stays_while_ever_more_arrives_is_no_queue() {
     let mut bench = one_way();
-    bench.load.ingress = 30;
+    bench.load.download = 30;
     bench.run(600);
     bench.delay = [Nanos::from_millis(8); 6];
     bench.run(500);
     for percent in 30..90 {
-        bench.load.ingress = percent;
+        bench.load.download = percent;
         bench.step();
         assert!(
-            !bench.ingress().reason.is_cut(),
+            !bench.download().reason.is_cut(),
             "{percent}: {:?}",
-            bench.ingress()
+            bench.download()
         );
     }
-    assert_eq!(bench.ingress().rate, mbit(100));
+    assert_eq!(bench.download().rate, mbit(100));
 }
 
 #[test]
 fn a_delay_that_stays_while_as_much_arrives_is_one() {
     let mut bench = one_way();
-    bench.load.ingress = 60;
+    bench.load.download = 60;
     bench.run(600);
     bench.delay = [Nanos::from_millis(8); 6];
     bench.run(600);
-    assert!(bench.ingress().rate < mbit(70), "{:?}", bench.ingress());
+    assert!(bench.download().rate < mbit(70), "{:?}", bench.download());
 }
 
 #[test]
 fn a_rate_too_low_for_acknowledgements_does_not_hold_itself_down() {
     let mut bench = loaded();
     bench.upload_delay = Some(Nanos(0));
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(4000);
-    let rate = |bench: &Bench| bench.decision.rates.egress.rate;
+    let rate = |bench: &Bench| bench.decision.rates.upload.rate;
     let mut queue = 300;
     for _ in 0..40 {
         bench.upload_delay = Some(Nanos::from_millis(queue));
@@ -724,7 +739,7 @@ fn a_rate_too_low_for_acknowledgements_does_not_hold_itself_down() {
         bench.upload_delay = Some(Nanos::from_millis(queue));
         bench.step();
     }
-    assert!(rate(&bench) >= mbit(4), "{:?}", bench.decision.rates.egress);
+    assert!(rate(&bench) >= mbit(4), "{:?}", bench.decision.rates.upload);
 }
 
 #[test]
@@ -733,24 +748,24 @@ fn a_silent_line_keeps_its_rate_and_then_goes_to_base() {
     bench.run(4000);
     bench.answering = false;
     bench.run(4000);
-    assert_eq!(bench.ingress().rate, mbit(100));
-    assert_eq!(bench.ingress().reason, Reason::SignalsLost);
+    assert_eq!(bench.download().rate, mbit(100));
+    assert_eq!(bench.download().reason, Reason::SignalsLost);
     bench.run(120_000);
-    assert_eq!(bench.ingress().rate, mbit(20));
+    assert_eq!(bench.download().rate, mbit(20));
     bench.answering = true;
     bench.run(4000);
-    assert!(bench.ingress().rate > mbit(60), "{:?}", bench.ingress());
+    assert!(bench.download().rate > mbit(60), "{:?}", bench.download());
 }
 
 #[test]
 fn starts_where_the_hour_usually_is() {
-    let mut learned = Both::<Learned>::default();
-    learned.ingress.learn(20, mbit(50));
+    let mut learned = PerDirection::<CapacityByHour>::default();
+    learned.download.learn(20, mbit(50));
     let mut bench = Bench::new(learned);
-    assert_eq!(bench.ingress().rate, mbit(20));
+    assert_eq!(bench.download().rate, mbit(20));
     bench.hour(20);
-    assert_eq!(bench.ingress().rate, mbit(48));
-    assert_eq!(bench.decision.rates.egress.rate, mbit(5));
+    assert_eq!(bench.download().rate, mbit(48));
+    assert_eq!(bench.decision.rates.upload.rate, mbit(5));
 }
 
 #[test]
@@ -763,15 +778,15 @@ fn learns_what_a_line_carries_by_hour() {
     bench.run(600);
     bench.delay = [Nanos(0); 6];
     bench.run(500);
-    let learned = bench.controller.learned().ingress.hours[7];
+    let learned = bench.controller.learned().download.hours[7];
     assert!(learned.is_some_and(|rate| rate > mbit(20)), "{learned:?}");
-    assert_eq!(bench.controller.learned().egress, Learned::default());
+    assert_eq!(bench.controller.learned().upload, CapacityByHour::default());
 }
 
 #[test]
 fn a_clock_that_jumps_by_an_hour_changes_nothing() {
     for jump in [3_600_000_000_000, -3_600_000_000_000] {
-        let mut controller = Autorate::new(START, Both::default(), Both::default());
+        let mut controller = Autorate::new(START, PerDirection::default(), PerDirection::default());
         let mut decision = controller.step(START, &[]);
         let mut now = START;
         for step in 0..400 {
@@ -780,18 +795,21 @@ fn a_clock_that_jumps_by_an_hour_changes_nothing() {
             let one_way = Signal::OneWay {
                 reflector: step % 6,
                 sent: Instant(now.0 - RTT.0),
-                ingress: 15_000_000 + offset,
-                egress: 15_000_000 - offset,
+                download: 15_000_000 + offset,
+                upload: 15_000_000 - offset,
             };
             let traffic = Signal::Traffic {
-                direction: Direction::Ingress,
-                bytes: Bytes(decision.rates.ingress.rate.bytes_per_sec() / 20),
+                direction: Direction::Download,
+                bytes: Bytes(decision.rates.download.rate.bytes_per_sec() / 20),
                 span: STEP,
             };
             let samples = [one_way, traffic].map(|signal| Sample { at: now, signal });
-            let before = decision.rates.ingress.rate;
+            let before = decision.rates.download.rate;
             decision = controller.step(now, &samples);
-            assert!(decision.rates.ingress.rate >= before, "step {step}: {decision:?}");
+            assert!(
+                decision.rates.download.rate >= before,
+                "step {step}: {decision:?}"
+            );
         }
     }
 }
@@ -800,7 +818,7 @@ fn a_clock_that_jumps_by_an_hour_changes_nothing() {
 fn a_queue_is_seen_however_far_clocks_are_apart() {
     const DAY: i64 = 86_400_000_000_000;
     for apart in [0, DAY / 2 + 1, 400 * DAY, -400 * DAY] {
-        let mut controller = Autorate::new(START, Both::default(), Both::default());
+        let mut controller = Autorate::new(START, PerDirection::default(), PerDirection::default());
         let mut decision = controller.step(START, &[]);
         let mut now = START;
         for step in 0..40 {
@@ -809,20 +827,20 @@ fn a_queue_is_seen_however_far_clocks_are_apart() {
             let one_way = Signal::OneWay {
                 reflector: step % 6,
                 sent: Instant(now.0 - RTT.0),
-                ingress: 15_000_000 + queue + apart,
-                egress: 15_000_000 - apart,
+                download: 15_000_000 + queue + apart,
+                upload: 15_000_000 - apart,
             };
             let traffic = Signal::Traffic {
-                direction: Direction::Ingress,
-                bytes: Bytes(decision.rates.ingress.rate.bytes_per_sec() / 20),
+                direction: Direction::Download,
+                bytes: Bytes(decision.rates.download.rate.bytes_per_sec() / 20),
                 span: STEP,
             };
             let samples = [one_way, traffic].map(|signal| Sample { at: now, signal });
             decision = controller.step(now, &samples);
         }
-        let reason = decision.rates.ingress.reason;
+        let reason = decision.rates.download.reason;
         assert!(
-            matches!(reason, Reason::Bloat { .. } | Reason::Drain { .. }),
+            matches!(reason, Reason::Bufferbloat { .. } | Reason::Draining { .. }),
             "{apart}: {reason}"
         );
     }
@@ -839,29 +857,29 @@ fn signal() -> impl Strategy<Value = Signal> {
             sent,
             rtt: Nanos(rtt)
         }),
-        (any::<u16>(), near(), signed(), signed()).prop_map(|(reflector, sent, ingress, egress)| {
+        (any::<u16>(), near(), signed(), signed()).prop_map(|(reflector, sent, download, upload)| {
             Signal::OneWay {
                 reflector: reflector % 50,
                 sent,
-                ingress,
-                egress,
+                download,
+                upload,
             }
         }),
         (0..8u16, near()).prop_map(|(reflector, sent)| Signal::Waiting { reflector, sent }),
         (0..8u16).prop_map(|reflector| Signal::Lost { reflector }),
         (any::<u64>(), near(), signed(), proptest::option::of(signed())).prop_map(
-            |(flow, sent, ingress, egress)| Signal::Flow {
+            |(flow, sent, download, upload)| Signal::Flow {
                 flow: flow % 100,
                 sent,
-                ingress,
-                egress,
+                download,
+                upload,
             }
         ),
         (any::<bool>(), nanos(), nanos()).prop_map(|(is_ingress, bytes, span)| Signal::Traffic {
             direction: if is_ingress {
-                Direction::Ingress
+                Direction::Download
             } else {
-                Direction::Egress
+                Direction::Upload
             },
             bytes: Bytes(bytes),
             span: Nanos(span)
@@ -891,12 +909,12 @@ proptest! {
     /// Whatever is observed, nothing panics, and the rates are within the bounds as far as these can be met.
     #[test]
     fn any_sequence_of_samples_is_survived(
-        ingress in any_bounds(),
-        egress in any_bounds(),
+        download in any_bounds(),
+        upload in any_bounds(),
         steps in steps(),
     ) {
-        let both = Both { ingress, egress };
-        let mut ours = Autorate::new(START, both, Both::default());
+        let both = PerDirection { download, upload };
+        let mut ours = Autorate::new(START, both, PerDirection::default());
         let mut theirs = CakeAutorate::new(START, both);
         let mut now = START;
         for (step, samples) in steps {
@@ -919,7 +937,7 @@ proptest! {
     /// Time that runs backward counts as time that stands still.
     #[test]
     fn time_does_not_run_backward(steps in steps(), back in 1..3_600_000_000_000u64) {
-        let mut straight = Autorate::new(START, Both::default(), Both::default());
+        let mut straight = Autorate::new(START, PerDirection::default(), PerDirection::default());
         let mut now = START;
         for (step, samples) in steps {
             now = Instant(now.0.saturating_add(step.unsigned_abs()));

@@ -6,6 +6,7 @@
 //! * [`packet`], [`qdisc`]: what a queue may know of a packet, and the contract of all queues.
 //! * [`profile`]: the kernel's known defects, reproduced or repaired.
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
+//! * [`direction`]: download and upload, and a value for each.
 //! * [`frame`]: packets that are bytes, parsed as far as queues need them.
 //! * [`flow_hash`], [`rng`]: keyed hashes and seeded randomness.
 //! * [`fifo`], [`codel`], [`fq_codel`], [`cake`], [`tbf`], [`htb`], [`hfsc`]: the queues; [`tree`] puts them together,
@@ -22,6 +23,7 @@ pub mod cake;
 mod cobalt;
 pub mod codel;
 pub mod diffserv;
+pub mod direction;
 pub mod fifo;
 pub mod filter;
 pub mod flow_hash;

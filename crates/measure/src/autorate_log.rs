@@ -1,11 +1,11 @@
 //! The logs that `sqm daemon` writes with `option autorate_log`, read line by line. What a line holds is in
-//! [`sqm_autorate::record`].
+//! [`sqm_autorate::trace`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use sqm_autorate::record::{HEAD, Row};
+use sqm_autorate::trace::{Entry, HEADER};
 
 use crate::protocol::MAX_REASON;
 use crate::{Error, foreign};
@@ -44,11 +44,11 @@ pub fn is_one(path: &Path) -> bool {
     let mut first = [0];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     // That of the names of the columns, or of a time.
-    read.is_ok() && (first[0] == HEAD.as_bytes()[0] || first[0].is_ascii_digit())
+    read.is_ok() && (first[0] == HEADER.as_bytes()[0] || first[0].is_ascii_digit())
 }
 
 /// Gives `take` each line with its number, and answers which ones were cut off.
-pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<Cut>, Error> {
+pub fn read(path: &Path, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Cut>, Error> {
     let cannot = |reason| Error::Read {
         path: path.to_owned(),
         reason,
@@ -71,7 +71,7 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<Cut>, E
 }
 
 /// The same of any source.
-pub fn read_from(mut source: impl BufRead, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<Cut>, Trouble> {
+pub fn read_from(mut source: impl BufRead, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Cut>, Trouble> {
     let (mut cuts, mut rows) = (Vec::new(), 0_usize);
     let mut broken: Option<Cut> = None;
     let mut is_open = false;
@@ -81,7 +81,7 @@ pub fn read_from(mut source: impl BufRead, take: &mut dyn FnMut(usize, Row)) -> 
         };
         is_open = bytes.last() != Some(&b'\n');
         let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        if text == HEAD.as_bytes() {
+        if text == HEADER.as_bytes() {
             // Behind the first: logs one after the other.
             cuts.extend(broken.take());
             continue;
@@ -90,7 +90,7 @@ pub fn read_from(mut source: impl BufRead, take: &mut dyn FnMut(usize, Row)) -> 
             (Ok(row), before) => {
                 // A beginning cut away; or somebody was interrupted, and began anew.
                 match before {
-                    Some(cut) if cut.line > 1 && row.origin.is_none() => return Err(wrong(cut)),
+                    Some(cut) if cut.line > 1 && row.start.is_none() => return Err(wrong(cut)),
                     before => cuts.extend(before),
                 }
                 rows += 1;
@@ -110,12 +110,12 @@ pub fn read_from(mut source: impl BufRead, take: &mut dyn FnMut(usize, Row)) -> 
     Ok(cuts)
 }
 
-fn row(text: &[u8]) -> Result<Row, String> {
+fn row(text: &[u8]) -> Result<Entry, String> {
     let text = str::from_utf8(text).map_err(|_| "not text".to_owned())?;
     if text.len() as u64 > LONGEST {
         return Err(format!("longer than {LONGEST} bytes"));
     }
-    Row::parse(text).map_err(|trouble| foreign::brief(&trouble.to_string(), MAX_REASON))
+    Entry::parse(text).map_err(|trouble| foreign::brief(&trouble.to_string(), MAX_REASON))
 }
 
 fn wrong(Cut { line, reason }: Cut) -> Trouble {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_was_cut_off_is_left_out() {
-        let whole = format!("{HEAD}\n{BEGIN}\n{ROW}\n");
+        let whole = format!("{HEADER}\n{BEGIN}\n{ROW}\n");
         assert_eq!(lines(whole.as_bytes()), Ok((vec![2, 3], vec![])));
         // While a line was written, at each of its bytes.
         for end in whole.len() - ROW.len()..whole.len() - 1 {
@@ -183,16 +183,16 @@ mod tests {
     fn what_is_broken_is_refused_with_its_line() {
         let line = |text: &str| lines(text.as_bytes()).expect_err("a broken log");
         assert_eq!(line("").0, 1);
-        assert_eq!(line(&format!("{HEAD}\n")).0, 1);
-        let (number, reason) = line(&format!("{HEAD}\n{BEGIN}\n{ROW}\nwhat\n{ROW}\n"));
+        assert_eq!(line(&format!("{HEADER}\n")).0, 1);
+        let (number, reason) = line(&format!("{HEADER}\n{BEGIN}\n{ROW}\nwhat\n{ROW}\n"));
         assert_eq!((number, reason.as_str()), (4, "1 columns instead of 10"));
         // Broken, and not cut off.
-        assert_eq!(line(&format!("{HEAD}\n{ROW}\nwhat\n")).0, 3);
+        assert_eq!(line(&format!("{HEADER}\n{ROW}\nwhat\n")).0, 3);
         let (number, reason) = line("unix_ms,download_bits_per_sec\n1,2\n");
         assert!(number == 1 && reason.contains("this version"), "{reason}");
         assert_eq!(line("{\"format\":\"sqm-test\"}").0, 1);
         let long = "x".repeat(200_000);
-        let (number, reason) = line(&format!("{HEAD}\n{ROW}\n{long}\n{ROW}\n"));
+        let (number, reason) = line(&format!("{HEADER}\n{ROW}\n{long}\n{ROW}\n"));
         assert!(number == 3 && reason.contains("65536"), "{reason}");
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use sqm_autorate::record::Row;
-use sqm_autorate::{Both, Direction, Sample, Signal};
+use sqm_autorate::trace::Entry;
+use sqm_autorate::{Sample, Signal};
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::Instant;
 
 use crate::Error;
@@ -28,16 +29,16 @@ pub struct Recording {
     /// Answers of reflectors, and those that did not come.
     pub trips: Vec<Trip>,
     /// Whether a direction has a rate in the configuration.
-    pub is_shaped: Both<bool>,
+    pub is_shaped: PerDirection<bool>,
     /// How often a rate was lowered because of a queue.
-    pub cuts: Both<u64>,
+    pub cuts: PerDirection<u64>,
     /// Bytes that passed, and the seconds in which they were counted.
-    carried: Both<(f64, f64)>,
+    carried: PerDirection<(f64, f64)>,
     /// Lines that are left out.
     pub cut_lines: Vec<Cut>,
     /// Where the present controller began: on its clock, and in [`Moment::t_s`].
     began: (Instant, f64),
-    was_cut: Both<bool>,
+    was_cut: PerDirection<bool>,
     runs: u32,
 }
 
@@ -51,9 +52,9 @@ pub struct Moment {
     /// Another controller begins here.
     pub is_new: bool,
     /// Chosen, Mbit/s.
-    pub rates: Both<f64>,
+    pub rates: PerDirection<f64>,
     /// What passed, Mbit/s.
-    pub loads: Both<f64>,
+    pub loads: PerDirection<f64>,
 }
 
 /// One probe.
@@ -149,13 +150,13 @@ impl Recording {
     }
 
     /// The same of lines that were read.
-    pub fn of(name: String, rows: &[Row]) -> Self {
+    pub fn of(name: String, rows: &[Entry]) -> Self {
         let mut recording = Self {
             name,
             // As long as nothing says otherwise.
-            is_shaped: Both {
-                ingress: true,
-                egress: true,
+            is_shaped: PerDirection {
+                download: true,
+                upload: true,
             },
             ..Self::default()
         };
@@ -187,8 +188,8 @@ impl Recording {
             start_unix_ms: self.start_unix_ms,
             seconds: self.seconds(),
             runs: self.runs,
-            download: side(Direction::Ingress),
-            upload: side(Direction::Egress),
+            download: side(Direction::Download),
+            upload: side(Direction::Upload),
             delay: self.delay(),
         }
     }
@@ -232,39 +233,39 @@ impl Recording {
         }
     }
 
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &Entry) {
         if self.moments.is_empty() {
             self.start_unix_ms = row.unix_ms;
         }
         let last_s = self.seconds();
         let is_new = self.moments.is_empty()
             || row.at < self.began.0
-            || row.origin.as_ref().is_some_and(|origin| origin.resumes.is_none());
+            || row.start.as_ref().is_some_and(|start| start.resumes.is_none());
         if is_new {
             self.runs += 1;
             // Between two of them the wall's clock is all there is; it may have been set back.
             let since = row.unix_ms.saturating_sub(self.start_unix_ms) as f64 / 1000.0;
             self.began = (row.at, since.max(last_s));
-            self.was_cut = Both::default();
+            self.was_cut = PerDirection::default();
         }
-        if let Some(origin) = &row.origin {
+        if let Some(start) = &row.start {
             for direction in Direction::BOTH {
-                let is_shaped = origin.beginning.bounds[direction].base.is_some();
+                let is_shaped = start.config.bounds[direction].base.is_some();
                 self.is_shaped[direction] = is_shaped || self.runs > 1 && self.is_shaped[direction];
             }
         }
         let at = |at: Instant| self.began.1 + (at.0 as f64 - self.began.0.0 as f64) / 1e9;
         let t_s = at(row.at).max(last_s);
-        let mbit = |of: &dyn Fn(Direction) -> u64| Both {
-            ingress: of(Direction::Ingress) as f64 / 1e6,
-            egress: of(Direction::Egress) as f64 / 1e6,
+        let mbit = |of: &dyn Fn(Direction) -> u64| PerDirection {
+            download: of(Direction::Download) as f64 / 1e6,
+            upload: of(Direction::Upload) as f64 / 1e6,
         };
         let moment = Moment {
             t_s,
             for_s: 0.0,
             is_new,
             rates: mbit(&|direction| row.decision.rates[direction].rate.bits_per_sec()),
-            loads: mbit(&|direction| row.loads[direction].bits_per_sec()),
+            loads: mbit(&|direction| row.throughput[direction].bits_per_sec()),
         };
         if let Some(last) = self.moments.last_mut().filter(|_| !is_new) {
             last.for_s = (t_s - last.t_s).min(LONGEST_S);
@@ -331,7 +332,7 @@ fn trip(sample: &Sample, run: u32, t_s: f64) -> Option<Trip> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use sqm_autorate::record::Row;
+    use sqm_autorate::trace::Entry;
 
     use super::*;
 
@@ -356,7 +357,7 @@ pub(crate) mod tests {
                 rate / 160
             )
         });
-        let rows: Vec<Row> = lines.map(|line| Row::parse(&line).expect("a line")).collect();
+        let rows: Vec<Entry> = lines.map(|line| Entry::parse(&line).expect("a line")).collect();
         Recording::of(name.to_owned(), &rows)
     }
 
@@ -406,7 +407,7 @@ pub(crate) mod tests {
         ]
         .map(|(unix, at, begin)| {
             let line = format!("{unix},{at},0,1,1,steady,1,1,steady,\"{begin}step\"");
-            Row::parse(&line).expect("a line")
+            Entry::parse(&line).expect("a line")
         });
         let recording = Recording::of(String::new(), &rows);
         let times: Vec<_> = recording.moments.iter().map(|moment| moment.t_s).collect();

@@ -18,7 +18,8 @@ mod world;
 mod tests;
 
 use sqm_autorate::cake_autorate::CakeAutorate;
-use sqm_autorate::{Autorate, Both, Controller, Decision, Learned};
+use sqm_autorate::{Autorate, CapacityByHour, Controller, Decision};
+use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Nanos};
 
 use oracle::Oracle;
@@ -78,9 +79,9 @@ pub struct Moment {
     /// What the controller has decided.
     pub decision: Decision,
     /// Of the line.
-    pub capacity: Both<sqm_core::units::Rate>,
+    pub capacity: PerDirection<sqm_core::units::Rate>,
     /// What a packet arriving now would wait in the line's buffer.
-    pub delay: Both<Nanos>,
+    pub delay: PerDirection<Nanos>,
 }
 
 /// Runs one controller on one trace, and tells `observe` of each moment.
@@ -93,9 +94,11 @@ pub fn run(
 ) -> Figures {
     let bounds = trace.bounds;
     let pilot = match contender {
-        Contender::Sqm => {
-            Pilot::Controller(Box::new(Autorate::new(START, bounds, Both::<Learned>::default())))
-        }
+        Contender::Sqm => Pilot::Controller(Box::new(Autorate::new(
+            START,
+            bounds,
+            PerDirection::<CapacityByHour>::default(),
+        ))),
         Contender::CakeAutorate => Pilot::Controller(Box::new(CakeAutorate::new(START, bounds))),
         Contender::Oracle => Pilot::Oracle(Oracle::new(bounds, trace.rtt)),
         Contender::Unshaped => Pilot::Controller(Box::new(Unshaped)),

@@ -10,8 +10,9 @@ use std::process::{Command, Output};
 use std::rc::Rc;
 
 use serde_json::Value;
-use sqm_autorate::record::{Beginning, HEAD, Origin, Row, Step};
-use sqm_autorate::{Autorate, Both, Controller, Decision, Learned, Sample, Signal};
+use sqm_autorate::trace::{ControllerConfig, Entry, HEADER, Start, Step};
+use sqm_autorate::{Autorate, CapacityByHour, Controller, Decision, Sample, Signal};
+use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Rate};
 use sqm_sim::autorate_bench::{START, Signals, Trace, run_controller};
 use tempfile::TempDir;
@@ -19,8 +20,8 @@ use tempfile::TempDir;
 /// A controller that writes down what it is told and what it decides.
 struct Recorder {
     controller: Autorate,
-    origin: Option<Origin>,
-    rows: Rc<RefCell<Vec<Row>>>,
+    start: Option<Start>,
+    rows: Rc<RefCell<Vec<Entry>>>,
 }
 
 impl Controller for Recorder {
@@ -37,15 +38,15 @@ impl Controller for Recorder {
             };
             Rate::from_bits_per_sec(samples.iter().find_map(of).unwrap_or(0))
         };
-        self.rows.borrow_mut().push(Row {
+        self.rows.borrow_mut().push(Entry {
             unix_ms: 1_700_000_000_000 + now.0 / 1_000_000,
             at: now,
             decision,
-            loads: Both {
-                ingress: load(sqm_autorate::Direction::Ingress),
-                egress: load(sqm_autorate::Direction::Egress),
+            throughput: PerDirection {
+                download: load(sqm_core::direction::Direction::Download),
+                upload: load(sqm_core::direction::Direction::Upload),
             },
-            origin: self.origin.take(),
+            start: self.start.take(),
             steps: vec![Step {
                 at: now,
                 samples: samples.to_vec(),
@@ -62,28 +63,28 @@ fn run(trace: &str, signals: Signals) -> Vec<String> {
         .iter()
         .find(|one| one.name == trace)
         .expect("a trace of this name");
-    let beginning = Beginning {
+    let config = ControllerConfig {
         program: "test-1".to_owned(),
         bounds: trace.bounds,
-        learned: Both::<Learned>::default(),
+        learned: PerDirection::<CapacityByHour>::default(),
     };
     let rows = Rc::new(RefCell::new(Vec::new()));
     let recorder = Recorder {
-        controller: Autorate::new(START, beginning.bounds, beginning.learned),
-        origin: Some(Origin {
+        controller: Autorate::new(START, config.bounds, config.learned),
+        start: Some(Start {
             at: START,
             resumes: None,
-            beginning: Box::new(beginning),
+            config: Box::new(config),
         }),
         rows: rows.clone(),
     };
     run_controller(trace, Box::new(recorder), signals, 1);
-    rows.borrow().iter().map(Row::to_string).collect()
+    rows.borrow().iter().map(Entry::to_string).collect()
 }
 
 fn write(folder: &TempDir, name: &str, lines: &[String]) -> PathBuf {
     let path = folder.path().join(name);
-    fs::write(&path, format!("{HEAD}\n{}\n", lines.join("\n"))).expect("a file");
+    fs::write(&path, format!("{HEADER}\n{}\n", lines.join("\n"))).expect("a file");
     path
 }
 
@@ -268,7 +269,7 @@ fn a_log_without_an_end_is_refused_at_once() {
     let escapes = folder.path().join("escapes.csv");
     fs::write(
         &escapes,
-        format!("{HEAD}\n1,2,0,4,5,\x1b[31m\u{202e},7,8,grow,\"step\"\n").repeat(3),
+        format!("{HEADER}\n1,2,0,4,5,\x1b[31m\u{202e},7,8,grow,\"step\"\n").repeat(3),
     )
     .expect("a file");
     for log in [Path::new("/dev/zero"), Path::new("/dev/urandom"), &long, &escapes] {

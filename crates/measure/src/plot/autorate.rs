@@ -1,6 +1,6 @@
 //! Logs of autorate: rate, load and delay over time, and how they are distributed.
 
-use sqm_autorate::Direction as Way;
+use sqm_core::direction::Direction as Way;
 
 use super::cdf::share_grid;
 use super::*;
@@ -10,7 +10,7 @@ use crate::stats::percentile;
 const HEIGHT: f64 = 168.0;
 const GAP: f64 = 30.0;
 const CDF_HEIGHT: f64 = 300.0;
-const WAYS: [(Way, &str, &str); 2] = [(Way::Ingress, "Download", BLUE), (Way::Egress, "Upload", GREEN)];
+const WAYS: [(Way, &str, &str); 2] = [(Way::Download, "Download", BLUE), (Way::Upload, "Upload", GREEN)];
 /// Delays are drawn as the median and the worst of about so many stretches of the time.
 const DELAYS: f64 = 300.0;
 /// A stretch has a few probes, of which there are 20 a second.

@@ -1,6 +1,7 @@
 //! What a run comes to.
 
-use sqm_autorate::{Both, Direction, Reason};
+use sqm_autorate::Reason;
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 use super::START;
@@ -16,9 +17,9 @@ pub struct Figures {
     /// Of the added delay of the round trip, while any direction is loaded.
     pub loaded_delay_p95: Nanos,
     /// What arrived, in whole frames.
-    pub delivered: Both<Bytes>,
+    pub delivered: PerDirection<Bytes>,
     /// Of what the line could carry while the direction was loaded, in percent.
-    pub utilisation_percent: Both<f64>,
+    pub utilisation_percent: PerDirection<f64>,
     /// Cuts for a queue that was not there, per hour.
     pub false_cuts_per_hour: f64,
     /// After each sudden fall of a loaded line.
@@ -61,10 +62,10 @@ pub(super) struct Collector<'a> {
     loaded_delays: Histogram,
     above: u64,
     observations: u64,
-    delivered: Both<Bytes>,
+    delivered: PerDirection<Bytes>,
     /// When each direction last had a real queue or a rate above the line's.
-    guilty_at: Both<Instant>,
-    rates: Both<Option<Rate>>,
+    guilty_at: PerDirection<Instant>,
+    rates: PerDirection<Option<Rate>>,
     false_cuts: u64,
     steps: Vec<Step>,
     probes: u64,
@@ -91,15 +92,15 @@ impl<'a> Collector<'a> {
             loaded_delays: Histogram::default(),
             above: 0,
             observations: 0,
-            delivered: Both {
-                ingress: Bytes(0),
-                egress: Bytes(0),
+            delivered: PerDirection {
+                download: Bytes(0),
+                upload: Bytes(0),
             },
-            guilty_at: Both {
-                ingress: START,
-                egress: START,
+            guilty_at: PerDirection {
+                download: START,
+                upload: START,
             },
-            rates: Both::default(),
+            rates: PerDirection::default(),
             false_cuts: 0,
             steps: sudden_steps(trace),
             probes: 0,
@@ -115,13 +116,13 @@ impl<'a> Collector<'a> {
     }
 
     /// A look at the queues: those of the line's buffers, and with them the wait in the shapers.
-    pub(super) fn on_look(&mut self, now: Instant, buffers: Both<Nanos>, whole: Both<Nanos>) {
-        let added = Nanos(whole.ingress.0 + whole.egress.0);
+    pub(super) fn on_look(&mut self, now: Instant, buffers: PerDirection<Nanos>, whole: PerDirection<Nanos>) {
+        let added = Nanos(whole.download.0 + whole.upload.0);
         self.observations += 1;
         self.above += u64::from(added > LIMIT);
         self.delays.add(added);
         let load = self.trace.load_at(now);
-        if load.ingress_loaded() || load.egress_loaded() {
+        if load.download_loaded() || load.upload_loaded() {
             self.loaded_delays.add(added);
         }
         for direction in Direction::BOTH {
@@ -178,9 +179,9 @@ impl<'a> Collector<'a> {
             delay_p95: self.delays.percentile(95),
             loaded_delay_p95: self.loaded_delays.percentile(95),
             delivered: self.delivered,
-            utilisation_percent: Both {
-                ingress: utilisation(Direction::Ingress),
-                egress: utilisation(Direction::Egress),
+            utilisation_percent: PerDirection {
+                download: utilisation(Direction::Download),
+                upload: utilisation(Direction::Upload),
             },
             false_cuts_per_hour: self.false_cuts as f64 * 3600.0 / seconds,
             falls: recoveries(true),

@@ -4,21 +4,22 @@
 
 use std::collections::VecDeque;
 
-use sqm_autorate::{Both, Bounds, Choice, Decision, Direction, Probes, Reason};
+use sqm_autorate::{Bounds, Choice, Decision, Probes, Reason};
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// A line as it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Truth {
-    pub(super) capacity: Both<Rate>,
+    pub(super) capacity: PerDirection<Rate>,
     /// What a packet arriving now would wait in the line's buffer.
-    pub(super) delay: Both<Nanos>,
+    pub(super) delay: PerDirection<Nanos>,
 }
 
 /// Follows [`Truth`].
 #[derive(Debug)]
 pub(super) struct Oracle {
-    bounds: Both<Bounds>,
+    bounds: PerDirection<Bounds>,
     late: Nanos,
     /// Oldest first; the first one is what is known.
     news: VecDeque<(Instant, Truth)>,
@@ -33,7 +34,7 @@ const SHARE: u64 = 980;
 const LEAST_LET_IN: u64 = 700;
 
 impl Oracle {
-    pub(super) const fn new(bounds: Both<Bounds>, late: Nanos) -> Self {
+    pub(super) const fn new(bounds: PerDirection<Bounds>, late: Nanos) -> Self {
         Self {
             bounds,
             late,
@@ -52,9 +53,9 @@ impl Oracle {
         }
         let known = self.news[0].1;
         Decision {
-            rates: Both {
-                ingress: self.choice(Direction::Ingress, &known),
-                egress: self.choice(Direction::Egress, &known),
+            rates: PerDirection {
+                download: self.choice(Direction::Download, &known),
+                upload: self.choice(Direction::Upload, &known),
             },
             probes: Probes::Off,
         }
@@ -63,8 +64,8 @@ impl Oracle {
     fn choice(&self, direction: Direction, known: &Truth) -> Choice {
         let surplus = known.delay[direction].0.saturating_sub(QUEUE).min(DRAIN);
         let least = match direction {
-            Direction::Ingress => LEAST_LET_IN,
-            Direction::Egress => 0,
+            Direction::Download => LEAST_LET_IN,
+            Direction::Upload => 0,
         };
         let share = (SHARE * (DRAIN - surplus) / DRAIN).max(least);
         let wanted = Rate::from_bits_per_sec(known.capacity[direction].bits_per_sec() / 1000 * share);

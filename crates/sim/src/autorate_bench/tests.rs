@@ -1,4 +1,5 @@
-use sqm_autorate::{Choice, Direction, Reason};
+use sqm_autorate::{Choice, Reason};
+use sqm_core::direction::Direction;
 use sqm_core::units::{Bytes, Rate};
 
 use super::trace::Load;
@@ -65,8 +66,8 @@ fn a_line_is_filled_at_a_rate_just_below_its_own() {
         };
     }
     let figures = figures(&steady, Contender::Sqm, Signals::Echo);
-    assert!(figures.utilisation_percent.ingress > 85.0, "{figures:?}");
-    assert!(figures.utilisation_percent.egress > 85.0, "{figures:?}");
+    assert!(figures.utilisation_percent.download > 85.0, "{figures:?}");
+    assert!(figures.utilisation_percent.upload > 85.0, "{figures:?}");
     assert!(figures.loaded_delay_p95 < Nanos::from_millis(10), "{figures:?}");
 }
 
@@ -121,7 +122,7 @@ fn the_burst_with_which_a_load_begins_does_not_make_a_line_slower() {
     };
     for signals in [Signals::Echo, Signals::Tcp] {
         run(&steady, Contender::Sqm, signals, SEED, &mut |moment| {
-            let rate = moment.decision.rates.ingress.rate;
+            let rate = moment.decision.rates.download.rate;
             let is_known = moment.time > Nanos::from_millis(120_000);
             assert!(
                 !is_known || rate > Rate::from_kbits_per_sec(12_000),
@@ -168,7 +169,7 @@ fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
 #[test]
 fn a_fall_by_whatever_share_is_not_taken_for_a_longer_path() {
     let at = |millis| START + Nanos::from_millis(millis);
-    for (direction, downloads, uploads) in [(Direction::Ingress, 4, 0), (Direction::Egress, 0, 4)] {
+    for (direction, downloads, uploads) in [(Direction::Download, 4, 0), (Direction::Upload, 0, 4)] {
         for (percent, seed) in (20..=80)
             .step_by(4)
             .flat_map(|percent| (1..=8).map(move |seed| (percent, seed)))
@@ -203,8 +204,8 @@ fn a_fall_by_whatever_share_is_not_taken_for_a_longer_path() {
 fn a_line_that_changes_every_few_seconds_is_followed() {
     let figures = figures(&trace("changing"), Contender::Sqm, Signals::OneWay);
     assert!(figures.loaded_delay_p95 <= Nanos::from_millis(25), "{figures:?}");
-    assert!(figures.utilisation_percent.ingress >= 80.0, "{figures:?}");
-    assert!(figures.utilisation_percent.egress >= 80.0, "{figures:?}");
+    assert!(figures.utilisation_percent.download >= 80.0, "{figures:?}");
+    assert!(figures.utilisation_percent.upload >= 80.0, "{figures:?}");
 }
 
 #[test]
@@ -264,10 +265,10 @@ fn an_upload_is_not_thought_to_carry_what_was_left_of_it() {
         let geo = Trace::named("geo-long", seed).expect("the trace exists");
         let [mut loaded, mut starved] = [0, 0];
         run(&geo, Contender::Sqm, Signals::OneWay, seed, &mut |moment| {
-            if geo.load_at(START + moment.time).egress_loaded() {
+            if geo.load_at(START + moment.time).upload_loaded() {
                 loaded += 1;
-                let rate = moment.decision.rates.egress.rate.bits_per_sec();
-                starved += u64::from(rate < moment.capacity.egress.bits_per_sec() / 2);
+                let rate = moment.decision.rates.upload.rate.bits_per_sec();
+                starved += u64::from(rate < moment.capacity.upload.bits_per_sec() / 2);
             }
         });
         assert!(starved * 10 < loaded, "seed {seed}: {starved} of {loaded}");
@@ -286,7 +287,7 @@ fn a_twentieth_more_is_carried_than_by_cake_autorate_where_one_way_delays_are_kn
                 run(&trace, contender, Signals::OneWay, seed, &mut |_| {}).delivered
             });
             delivered
-                .map(|bytes| bytes.ingress.0 + bytes.egress.0)
+                .map(|bytes| bytes.download.0 + bytes.upload.0)
                 .sum::<u64>()
         });
         assert!(
@@ -302,9 +303,9 @@ fn a_twentieth_more_is_carried_than_by_cake_autorate_where_one_way_delays_are_kn
 fn acknowledgements_that_wait_in_the_shaper_are_no_queue_of_the_line() {
     let mut slow = trace("cable");
     slow.length = Nanos::from_millis(20_000);
-    let rates = Both {
-        ingress: 60_000,
-        egress: 1000,
+    let rates = PerDirection {
+        download: 60_000,
+        upload: 1000,
     };
     for direction in Direction::BOTH {
         let rate = |percent: u64| Rate::from_bits_per_sec(rates[direction] * 10 * percent);
@@ -322,14 +323,14 @@ fn acknowledgements_that_wait_in_the_shaper_are_no_queue_of_the_line() {
     slow.loads = vec![(START + Nanos::from_millis(2000), load)];
     run(&slow, Contender::Sqm, Signals::OneWay, SEED, &mut |moment| {
         assert!(
-            moment.delay.egress < Nanos::from_millis(5),
+            moment.delay.upload < Nanos::from_millis(5),
             "{}: {}",
             moment.time,
-            moment.delay.egress
+            moment.delay.upload
         );
     });
     let figures = figures(&slow, Contender::Sqm, Signals::OneWay);
-    assert!(figures.utilisation_percent.ingress > 60.0, "{figures:?}");
+    assert!(figures.utilisation_percent.download > 60.0, "{figures:?}");
 }
 
 /// What a download's queue delays is not answered for long; that is no reason to believe nobody who says that the upload has none.
@@ -361,8 +362,8 @@ fn a_path_that_becomes_a_little_longer_does_not_take_the_rate_down() {
         .flat_map(|longer| (1..=4).map(move |seed| (longer, seed)))
     {
         let mut path = trace("starlink");
-        path.lines.ingress = Capacity::new(vec![(START, Rate::from_kbits_per_sec(60_000))]);
-        path.lines.egress = Capacity::new(vec![(START, Rate::from_kbits_per_sec(9000))]);
+        path.lines.download = Capacity::new(vec![(START, Rate::from_kbits_per_sec(60_000))]);
+        path.lines.upload = Capacity::new(vec![(START, Rate::from_kbits_per_sec(9000))]);
         path.length = Nanos::from_millis(20_000);
         path.shifts = vec![(at(12_000), Nanos::from_millis(longer))];
         let load = Load {
@@ -372,7 +373,7 @@ fn a_path_that_becomes_a_little_longer_does_not_take_the_rate_down() {
         };
         path.loads = vec![(at(2000), load)];
         run(&path, Contender::Sqm, Signals::OneWay, seed, &mut |moment| {
-            let rate = moment.decision.rates.ingress.rate;
+            let rate = moment.decision.rates.download.rate;
             assert!(
                 moment.time < Nanos::from_millis(12_000) || rate > Rate::from_kbits_per_sec(30_000),
                 "longer by {longer} ms, seed {seed}, {}: {rate} of 60 Mbit/s",
@@ -390,10 +391,11 @@ fn a_path_that_is_another_every_few_seconds_does_not_hold_the_rate_down() {
             let starlink = Trace::named("starlink", seed).expect("the trace exists");
             let mut vain_since = None;
             run(&starlink, Contender::Sqm, signals, seed, &mut |moment| {
-                let Choice { rate, reason } = moment.decision.rates.ingress;
-                let is_cut = reason.is_cut() || matches!(reason, Reason::Drain { .. });
-                let is_vain =
-                    is_cut && rate < moment.capacity.ingress && moment.delay.ingress < Nanos::from_millis(2);
+                let Choice { rate, reason } = moment.decision.rates.download;
+                let is_cut = reason.is_cut() || matches!(reason, Reason::Draining { .. });
+                let is_vain = is_cut
+                    && rate < moment.capacity.download
+                    && moment.delay.download < Nanos::from_millis(2);
                 vain_since = if is_vain {
                     vain_since.or(Some(moment.time))
                 } else {
@@ -423,7 +425,7 @@ fn a_moment_without_a_line_costs_little_of_the_rate() {
         let mut outage = trace("starlink");
         let rate = Rate::from_kbits_per_sec(60_000);
         let none = Rate::from_bits_per_sec(0);
-        outage.lines.ingress = Capacity::new(vec![
+        outage.lines.download = Capacity::new(vec![
             (START, rate),
             (at(12_000), none),
             (at(12_000 + moment), rate),
@@ -438,7 +440,7 @@ fn a_moment_without_a_line_costs_little_of_the_rate() {
         let mut before = Rate::from_bits_per_sec(0);
         let mut after = before;
         run(&outage, Contender::Sqm, Signals::OneWay, seed, &mut |moment| {
-            after = moment.decision.rates.ingress.rate;
+            after = moment.decision.rates.download.rate;
             if moment.time < Nanos::from_millis(12_000) {
                 before = after;
             }
@@ -459,7 +461,7 @@ fn a_longer_path_is_taken_for_one_within_ten_seconds() {
     let shifted = Nanos(path.shifts[0].0.0 - START.0);
     let mut restored = None;
     run(&path, Contender::Sqm, Signals::Echo, SEED, &mut |moment| {
-        let rate = moment.decision.rates.ingress.rate;
+        let rate = moment.decision.rates.download.rate;
         if moment.time > Nanos(shifted.0 + 1_000_000_000) && rate >= Rate::from_kbits_per_sec(24_000) {
             restored = restored.or(Some(moment.time));
         }
@@ -493,7 +495,7 @@ fn reflectors_that_limit_leave_the_line_usable() {
         &faulty(Behaviour::Limited(Nanos::from_millis(1000))),
         Signals::Echo,
     );
-    assert!(figures.utilisation_percent.ingress > 40.0, "{figures:?}");
+    assert!(figures.utilisation_percent.download > 40.0, "{figures:?}");
 }
 
 #[test]
@@ -505,7 +507,7 @@ fn a_clock_that_jumps_is_no_queue() {
             ..trace("steady")
         };
         let figures = within_bounds(&steady, Signals::OneWay);
-        assert!(figures.utilisation_percent.ingress > 70.0, "{figures:?}");
+        assert!(figures.utilisation_percent.download > 70.0, "{figures:?}");
     }
 }
 
@@ -524,7 +526,7 @@ fn a_line_that_is_dead_for_half_a_minute_comes_back() {
     run(&outage, Contender::Sqm, Signals::Echo, SEED, &mut |moment| {
         // The last download begins at 142 s, long after the line is back.
         if moment.time < Nanos::from_millis(135_000) {
-            late_rate = moment.decision.rates.ingress.rate;
+            late_rate = moment.decision.rates.download.rate;
         }
     });
     assert!(late_rate >= Rate::from_kbits_per_sec(20_000), "{late_rate}");
@@ -534,6 +536,6 @@ fn a_line_that_is_dead_for_half_a_minute_comes_back() {
 fn what_the_line_could_carry_is_counted_while_it_is_loaded() {
     let changing = trace("changing");
     let possible = changing.possible();
-    let all = changing.lines.ingress.carries(START, changing.end());
-    assert!(possible.ingress > Bytes(0) && possible.ingress < all);
+    let all = changing.lines.download.carries(START, changing.end());
+    assert!(possible.download > Bytes(0) && possible.download < all);
 }

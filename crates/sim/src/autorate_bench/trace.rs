@@ -1,6 +1,7 @@
 //! Lines that vary, made from a seed.
 
-use sqm_autorate::{Both, Bounds, Direction};
+use sqm_autorate::Bounds;
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::rng::Xorshift;
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
@@ -20,9 +21,9 @@ pub struct Trace {
     /// How long it lasts.
     pub length: Nanos,
     /// The rates.
-    pub lines: Both<Capacity>,
+    pub lines: PerDirection<Capacity>,
     /// The buffers in front of them.
-    pub buffers: Both<Bytes>,
+    pub buffers: PerDirection<Bytes>,
     /// Round trip to the far hosts without any queue.
     pub rtt: Nanos,
     /// From when on the way back is how much longer.
@@ -32,7 +33,7 @@ pub struct Trace {
     /// From when on which load, in order.
     pub loads: Vec<(Instant, Load)>,
     /// What the user allows.
-    pub bounds: Both<Bounds>,
+    pub bounds: PerDirection<Bounds>,
     /// Six good ones, but for tests of faults.
     pub reflectors: Vec<Behaviour>,
     /// From when on our clock is how far off, nanoseconds: seen in one-way delays.
@@ -56,16 +57,16 @@ impl Load {
     /// Whether the line has all to do that it can.
     pub const fn loads(&self, direction: Direction) -> bool {
         match direction {
-            Direction::Ingress => self.ingress_loaded(),
-            Direction::Egress => self.egress_loaded(),
+            Direction::Download => self.download_loaded(),
+            Direction::Upload => self.upload_loaded(),
         }
     }
 
-    pub(super) const fn ingress_loaded(&self) -> bool {
+    pub(super) const fn download_loaded(&self) -> bool {
         self.downloads > 0
     }
 
-    pub(super) const fn egress_loaded(&self) -> bool {
+    pub(super) const fn upload_loaded(&self) -> bool {
         self.uploads > 0 || self.flood.is_some()
     }
 }
@@ -133,10 +134,10 @@ impl Trace {
     }
 
     /// What the line can carry while a direction is loaded.
-    pub(super) fn possible(&self) -> Both<Bytes> {
-        let mut possible = Both {
-            ingress: Bytes(0),
-            egress: Bytes(0),
+    pub(super) fn possible(&self) -> PerDirection<Bytes> {
+        let mut possible = PerDirection {
+            download: Bytes(0),
+            upload: Bytes(0),
         };
         for (index, (from, load)) in self.loads.iter().enumerate() {
             let to = self
@@ -153,7 +154,7 @@ impl Trace {
         possible
     }
 
-    fn new(name: &'static str, about: &'static str, seconds: u64, lines: Both<Capacity>) -> Self {
+    fn new(name: &'static str, about: &'static str, seconds: u64, lines: PerDirection<Capacity>) -> Self {
         let fastest = |direction| {
             let rates = lines[direction]
                 .steps()
@@ -161,9 +162,9 @@ impl Trace {
                 .map(|(_, rate)| rate.bits_per_sec());
             rates.max().expect("a line has a rate")
         };
-        let fastest = Both {
-            ingress: fastest(Direction::Ingress),
-            egress: fastest(Direction::Egress),
+        let fastest = PerDirection {
+            download: fastest(Direction::Download),
+            upload: fastest(Direction::Upload),
         };
         let mut trace = Self {
             name,
@@ -171,33 +172,33 @@ impl Trace {
             varies: true,
             length: Nanos(seconds * SECOND),
             // A fifth of a second at the highest rate, as modems are sold.
-            buffers: Both {
-                ingress: Bytes(fastest.ingress / 8 / 5),
-                egress: Bytes(fastest.egress / 8 / 5),
+            buffers: PerDirection {
+                download: Bytes(fastest.download / 8 / 5),
+                upload: Bytes(fastest.upload / 8 / 5),
             },
             lines,
             rtt: Nanos::from_millis(30),
             shifts: Vec::new(),
             jitter: Nanos::from_micros(300),
             loads: Vec::new(),
-            bounds: Both::default(),
+            bounds: PerDirection::default(),
             reflectors: vec![Behaviour::Good; 6],
             clock: Vec::new(),
         };
-        trace.loads = cycle(seconds, fastest.egress);
+        trace.loads = cycle(seconds, fastest.upload);
         trace
     }
 
     /// What a user who knows the line would write: a floor, the usual rate, the plan's rate.
-    fn bounded(mut self, ingress: [u64; 3], egress: [u64; 3]) -> Self {
+    fn bounded(mut self, download: [u64; 3], upload: [u64; 3]) -> Self {
         let bounds = |[min, base, max]: [u64; 3]| Bounds {
             min: Some(Rate::from_kbits_per_sec(min)),
             base: Some(Rate::from_kbits_per_sec(base)),
             max: Some(Rate::from_kbits_per_sec(max)),
         };
-        self.bounds = Both {
-            ingress: bounds(ingress),
-            egress: bounds(egress),
+        self.bounds = PerDirection {
+            download: bounds(download),
+            upload: bounds(upload),
         };
         self
     }
@@ -206,7 +207,7 @@ impl Trace {
 const SECOND: u64 = 1_000_000_000;
 
 /// Downloads, uploads, both, an upload that does not adapt, a pause; and again.
-fn cycle(seconds: u64, egress: u64) -> Vec<(Instant, Load)> {
+fn cycle(seconds: u64, upload: u64) -> Vec<(Instant, Load)> {
     const LOADS: [(u64, usize, usize, bool); 5] = [
         (20, 4, 0, false),
         (20, 0, 2, false),
@@ -214,7 +215,7 @@ fn cycle(seconds: u64, egress: u64) -> Vec<(Instant, Load)> {
         (10, 1, 0, true),
         (10, 0, 0, false),
     ];
-    let flood = Rate::from_bits_per_sec(egress + egress / 5);
+    let flood = Rate::from_bits_per_sec(upload + upload / 5);
     let mut loads = quiet();
     let mut at = LEAD_IN;
     for (length, downloads, uploads, floods) in LOADS.into_iter().cycle() {
@@ -267,9 +268,9 @@ fn between(random: &mut Xorshift, low: u64, high: u64) -> u64 {
 }
 
 fn steady() -> Trace {
-    let lines = Both {
-        ingress: flat(20_000),
-        egress: flat(5000),
+    let lines = PerDirection {
+        download: flat(20_000),
+        upload: flat(5000),
     };
     let trace = Trace::new(
         "steady",
@@ -285,9 +286,9 @@ fn steady() -> Trace {
 }
 
 fn idle() -> Trace {
-    let lines = Both {
-        ingress: flat(50_000),
-        egress: flat(10_000),
+    let lines = PerDirection {
+        download: flat(50_000),
+        upload: flat(10_000),
     };
     let mut trace = Trace::new("idle", "50/10 Mbit/s with chatter only, an hour", 3600, lines);
     trace.varies = false;
@@ -296,9 +297,9 @@ fn idle() -> Trace {
 }
 
 fn path_change() -> Trace {
-    let lines = Both {
-        ingress: flat(30_000),
-        egress: flat(8000),
+    let lines = PerDirection {
+        download: flat(30_000),
+        upload: flat(8000),
     };
     let mut trace = Trace::new(
         "path-change",
@@ -321,9 +322,9 @@ fn cable(seed: u64) -> Trace {
             (half * 500, trend * between(&mut random, 94, 106) / 100)
         }))
     };
-    let lines = Both {
-        ingress: sag(60_000, 24_000),
-        egress: sag(10_000, 7000),
+    let lines = PerDirection {
+        download: sag(60_000, 24_000),
+        upload: sag(10_000, 7000),
     };
     let trace = Trace::new(
         "cable",
@@ -360,9 +361,9 @@ fn lte(seed: u64) -> Trace {
         }
         line(steps)
     };
-    let lines = Both {
-        ingress: walk(25_000, 3000, 60_000),
-        egress: walk(8000, 1000, 15_000),
+    let lines = PerDirection {
+        download: walk(25_000, 3000, 60_000),
+        upload: walk(8000, 1000, 15_000),
     };
     let mut trace = Trace::new(
         "lte",
@@ -406,9 +407,9 @@ fn starlink(seed: u64) -> Trace {
         }
         line(steps)
     };
-    let lines = Both {
-        ingress: slots(30_000, 120_000, Some(&mut shifts)),
-        egress: slots(5000, 16_000, None),
+    let lines = PerDirection {
+        download: slots(30_000, 120_000, Some(&mut shifts)),
+        upload: slots(5000, 16_000, None),
     };
     let mut trace = Trace::new(
         "starlink",
@@ -426,9 +427,9 @@ fn starlink(seed: u64) -> Trace {
 fn step() -> Trace {
     let steps =
         |high: u64| line((0..16).map(move |n| (n * 15_000, if n % 2 == 0 { high } else { high / 4 })));
-    let lines = Both {
-        ingress: steps(40_000),
-        egress: steps(8000),
+    let lines = PerDirection {
+        download: steps(40_000),
+        upload: steps(8000),
     };
     let trace = Trace::new("step", "40/8 Mbit/s, every 15 s to a quarter or back", 240, lines);
     trace.bounded([5000, 20_000, 44_000], [1000, 4000, 9000])
@@ -446,9 +447,9 @@ fn changing(seed: u64) -> Trace {
         }
         line(steps)
     };
-    let lines = Both {
-        ingress: steps(8000, 40_000),
-        egress: steps(2000, 10_000),
+    let lines = PerDirection {
+        download: steps(8000, 40_000),
+        upload: steps(2000, 10_000),
     };
     let mut trace = Trace::new(
         "changing",
@@ -490,9 +491,9 @@ fn collapse() -> Trace {
         ];
         line(steps.map(|(millis, sixteenths)| (millis, high / 16 * sixteenths)))
     };
-    let lines = Both {
-        ingress: falls(64_000),
-        egress: falls(32_000),
+    let lines = PerDirection {
+        download: falls(64_000),
+        upload: falls(32_000),
     };
     let trace = Trace::new(
         "collapse",
@@ -518,16 +519,16 @@ fn geostationary(name: &'static str, about: &'static str, seconds: u64, seed: u6
     let mut random = seeded(seed ^ 0x6e0);
     let mut rain =
         |top: u64| line((0..seconds / 5).map(|n| (n * 5000, top * between(&mut random, 75, 100) / 100)));
-    let lines = Both {
-        ingress: rain(25_000),
-        egress: rain(4000),
+    let lines = PerDirection {
+        download: rain(25_000),
+        upload: rain(4000),
     };
     let mut trace = Trace::new(name, about, seconds, lines);
     trace.rtt = Nanos::from_millis(600);
     trace.jitter = Nanos::from_micros(800);
-    trace.buffers = Both {
-        ingress: Bytes(2_000_000),
-        egress: Bytes(400_000),
+    trace.buffers = PerDirection {
+        download: Bytes(2_000_000),
+        upload: Bytes(400_000),
     };
     trace.bounded([3000, 12_000, 27_000], [500, 2000, 4400])
 }

@@ -1,6 +1,7 @@
 //! What the line does by itself: what a controller's bytes and delay are to be measured by.
 
-use sqm_autorate::{Both, Choice, Controller, Decision, Probes, Reason, Sample};
+use sqm_autorate::{Choice, Controller, Decision, Probes, Reason, Sample};
+use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Rate};
 
 /// Shapes nothing, and asks nobody.
@@ -17,9 +18,9 @@ impl Controller for Unshaped {
             reason: Reason::Start,
         };
         Decision {
-            rates: Both {
-                ingress: choice,
-                egress: choice,
+            rates: PerDirection {
+                download: choice,
+                upload: choice,
             },
             probes: Probes::Off,
         }

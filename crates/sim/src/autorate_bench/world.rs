@@ -3,7 +3,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-use sqm_autorate::{Both, Controller, Decision, Direction, Probes, Sample, Signal};
+use sqm_autorate::{Controller, Decision, Probes, Sample, Signal};
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::packet::{FlowKey, Hashes, Network, Tcp, View};
 use sqm_core::qdisc::DropReason;
 use sqm_core::rng::Xorshift;
@@ -122,7 +123,7 @@ struct Probe {
     number: u64,
     sent: Instant,
     /// As measured, with the clocks' difference.
-    egress: i64,
+    upload: i64,
     /// When the reflector answered, on our clock.
     turned: Instant,
     clock_offset: i64,
@@ -205,10 +206,10 @@ pub(super) struct World<'a> {
     now: Instant,
     events: BinaryHeap<Scheduled>,
     number: u64,
-    fifos: Both<Fifo>,
-    shapers: Both<Shaper<Packet>>,
+    fifos: PerDirection<Fifo>,
+    shapers: PerDirection<Shaper<Packet>>,
     /// Whether a wake-up of the shaper is under way.
-    woken: Both<bool>,
+    woken: PerDirection<bool>,
     senders: Vec<Sender>,
     sampled_at: [Instant; SENDERS],
     load: Load,
@@ -220,8 +221,8 @@ pub(super) struct World<'a> {
     probe_due: bool,
     samples: Vec<Sample>,
     /// The device's counters: what came from the line, and what was sent to it.
-    counted: Both<Bytes>,
-    counted_before: Both<Bytes>,
+    counted: PerDirection<Bytes>,
+    counted_before: PerDirection<Bytes>,
     random: Xorshift,
     collector: Collector<'a>,
     decision: Decision,
@@ -231,9 +232,9 @@ pub(super) struct World<'a> {
 impl<'a> World<'a> {
     pub(super) fn new(trace: &'a Trace, mut pilot: Pilot, signals: Signals, seed: u64) -> Self {
         let fifo = |direction| Fifo::new(trace.lines[direction].clone(), trace.buffers[direction]);
-        let fifos = Both {
-            ingress: fifo(Direction::Ingress),
-            egress: fifo(Direction::Egress),
+        let fifos = PerDirection {
+            download: fifo(Direction::Download),
+            upload: fifo(Direction::Upload),
         };
         let decision = pilot.step(START, &[], || truth(&fifos, START));
         let shaper = |direction| Shaper::new(decision.rates[direction].rate, trace.interval(), START);
@@ -250,11 +251,11 @@ impl<'a> World<'a> {
             events: BinaryHeap::new(),
             number: 0,
             fifos,
-            shapers: Both {
-                ingress: shaper(Direction::Ingress),
-                egress: shaper(Direction::Egress),
+            shapers: PerDirection {
+                download: shaper(Direction::Download),
+                upload: shaper(Direction::Upload),
             },
-            woken: Both::default(),
+            woken: PerDirection::default(),
             senders: vec![Sender::new(); SENDERS],
             sampled_at: [START; SENDERS],
             load: Load::default(),
@@ -265,13 +266,13 @@ impl<'a> World<'a> {
             probing: Probes::Off,
             probe_due: false,
             samples: Vec::new(),
-            counted: Both {
-                ingress: Bytes(0),
-                egress: Bytes(0),
+            counted: PerDirection {
+                download: Bytes(0),
+                upload: Bytes(0),
             },
-            counted_before: Both {
-                ingress: Bytes(0),
-                egress: Bytes(0),
+            counted_before: PerDirection {
+                download: Bytes(0),
+                upload: Bytes(0),
             },
             random: seeded(seed ^ 0x7c9),
             collector: Collector::new(trace),
@@ -311,7 +312,7 @@ impl<'a> World<'a> {
             Event::UploadArrived(mut segment) => {
                 segment.stamped = self.now;
                 if !segment.lost {
-                    self.collector.on_delivery(Direction::Egress, FRAME);
+                    self.collector.on_delivery(Direction::Upload, FRAME);
                 }
                 if segment.flow != FLOOD {
                     self.after(self.half(), Event::AckAtLine(segment));
@@ -319,7 +320,7 @@ impl<'a> World<'a> {
             }
             Event::AckAtLine(segment) => {
                 // A lost ACK is made good by the next one, which is right behind it.
-                let (Ok(leaves) | Err(leaves)) = self.fifos.ingress.offer(self.now, ACK);
+                let (Ok(leaves) | Err(leaves)) = self.fifos.download.offer(self.now, ACK);
                 self.at(leaves, Event::AckAtShaper(segment));
             }
             Event::AckAtShaper(segment) => {
@@ -331,15 +332,15 @@ impl<'a> World<'a> {
             Event::Acked(segment) => self.on_ack(segment),
             Event::ShaperReady(is_egress) => {
                 self.on_shaper(if is_egress {
-                    Direction::Egress
+                    Direction::Upload
                 } else {
-                    Direction::Ingress
+                    Direction::Download
                 });
             }
             Event::NextProbe => self.on_next_probe(),
             Event::ProbeAtReflector(probe) => self.probe_at_reflector(probe),
             Event::ProbeAtLine(probe) => {
-                if let Ok(leaves) = self.fifos.ingress.offer(self.now, PROBE) {
+                if let Ok(leaves) = self.fifos.download.offer(self.now, PROBE) {
                     self.at(leaves, Event::ProbeAtShaper(probe));
                 }
             }
@@ -356,13 +357,13 @@ impl<'a> World<'a> {
     // Data.
 
     fn download_at_line(&mut self, mut segment: Segment) {
-        let leaves = self.offer(Direction::Ingress, &mut segment);
+        let leaves = self.offer(Direction::Download, &mut segment);
         self.at(leaves, Event::DownloadAtShaper(segment));
     }
 
     fn download_at_shaper(&mut self, segment: Segment) {
         if segment.lost {
-            self.enqueue(Direction::Egress, Packet::Ack(segment));
+            self.enqueue(Direction::Upload, Packet::Ack(segment));
             return;
         }
         if let Some(sent) = segment.answers {
@@ -382,8 +383,8 @@ impl<'a> World<'a> {
 
     /// From the line to the shaper.
     fn let_in(&mut self, packet: Packet) {
-        self.counted.ingress.0 += packet.size().0;
-        self.enqueue(Direction::Ingress, packet);
+        self.counted.download.0 += packet.size().0;
+        self.enqueue(Direction::Download, packet);
     }
 
     fn enqueue(&mut self, direction: Direction, packet: Packet) {
@@ -413,8 +414,8 @@ impl<'a> World<'a> {
             // The next one, which is right behind it, says the same.
             Packet::Ack(segment) => {
                 let way = match direction {
-                    Direction::Ingress => Nanos(0),
-                    Direction::Egress => Nanos(self.fifos.egress.delay(self.now).0 + self.half().0),
+                    Direction::Download => Nanos(0),
+                    Direction::Upload => Nanos(self.fifos.upload.delay(self.now).0 + self.half().0),
                 };
                 self.after(way, Event::Acked(segment));
             }
@@ -435,8 +436,8 @@ impl<'a> World<'a> {
 
     fn leave_shaper(&mut self, direction: Direction, packet: Packet) {
         match direction {
-            Direction::Ingress => self.reach_home(packet),
-            Direction::Egress => self.reach_line(packet),
+            Direction::Download => self.reach_home(packet),
+            Direction::Upload => self.reach_line(packet),
         }
     }
 
@@ -444,9 +445,9 @@ impl<'a> World<'a> {
         match packet {
             Packet::Data(segment) => {
                 if !segment.lost {
-                    self.collector.on_delivery(Direction::Ingress, FRAME);
+                    self.collector.on_delivery(Direction::Download, FRAME);
                 }
-                self.enqueue(Direction::Egress, Packet::Ack(segment));
+                self.enqueue(Direction::Upload, Packet::Ack(segment));
             }
             Packet::Ack(segment) => self.at(self.now, Event::Acked(segment)),
             Packet::Probe(probe) => self.on_probe(probe),
@@ -459,22 +460,22 @@ impl<'a> World<'a> {
         match packet {
             Packet::Data(mut segment) => {
                 segment.answers = Some(self.now);
-                let leaves = self.offer(Direction::Egress, &mut segment);
+                let leaves = self.offer(Direction::Upload, &mut segment);
                 self.at(leaves + half, Event::UploadArrived(segment));
             }
             Packet::Ack(mut segment) => {
                 segment.answers = Some(self.now);
                 // A lost ACK is made good by the next one, which is right behind it.
-                let (Ok(leaves) | Err(leaves)) = self.fifos.egress.offer(self.now, ACK);
+                let (Ok(leaves) | Err(leaves)) = self.fifos.upload.offer(self.now, ACK);
                 self.at(leaves + half, Event::Acked(segment));
             }
             Packet::Probe(probe) => {
-                if let Ok(leaves) = self.fifos.egress.offer(self.now, PROBE) {
+                if let Ok(leaves) = self.fifos.upload.offer(self.now, PROBE) {
                     self.at(leaves + half, Event::ProbeAtReflector(probe));
                 }
             }
             Packet::Chatter => {
-                let _ = self.fifos.egress.offer(self.now, CHATTER);
+                let _ = self.fifos.upload.offer(self.now, CHATTER);
             }
         }
     }
@@ -503,7 +504,7 @@ impl<'a> World<'a> {
             if flow < UPLOADS {
                 self.after(self.half(), Event::DownloadAtLine(segment));
             } else {
-                self.enqueue(Direction::Egress, Packet::Data(segment));
+                self.enqueue(Direction::Upload, Packet::Data(segment));
             }
         }
     }
@@ -517,15 +518,15 @@ impl<'a> World<'a> {
             answers: None,
             stamped: self.now,
         };
-        self.enqueue(Direction::Egress, Packet::Data(segment));
+        self.enqueue(Direction::Upload, Packet::Data(segment));
         let gap = FRAME.0 * 8 * 1_000_000_000 / rate.bits_per_sec().max(1);
         self.after(Nanos(gap), Event::Flood);
     }
 
     fn chatter(&mut self) {
         if self.load.chatter {
-            self.enqueue(Direction::Egress, Packet::Chatter);
-            if let Ok(leaves) = self.fifos.ingress.offer(self.now, CHATTER) {
+            self.enqueue(Direction::Upload, Packet::Chatter);
+            if let Ok(leaves) = self.fifos.download.offer(self.now, CHATTER) {
                 self.at(leaves, Event::ChatterAtShaper);
             }
         }
@@ -555,7 +556,7 @@ impl<'a> World<'a> {
         }
         if let Some(ready) = self.shapers[direction].ready_at(self.now) {
             self.woken[direction] = true;
-            self.at(ready, Event::ShaperReady(direction == Direction::Egress));
+            self.at(ready, Event::ShaperReady(direction == Direction::Upload));
         }
     }
 
@@ -578,11 +579,11 @@ impl<'a> World<'a> {
             reflector,
             number: self.probes,
             sent: self.now,
-            egress: 0,
+            upload: 0,
             turned: self.now,
             clock_offset: 0,
         };
-        self.enqueue(Direction::Egress, Packet::Probe(probe));
+        self.enqueue(Direction::Upload, Packet::Probe(probe));
         self.after(gap, Event::NextProbe);
         self.probe_due = true;
     }
@@ -594,7 +595,7 @@ impl<'a> World<'a> {
         probe.turned = self.now + reflection.there;
         probe.clock_offset = reflection.clock_offset;
         let clock = self.trace.clock_at(probe.sent);
-        probe.egress = signed(probe.turned) - signed(probe.sent) + probe.clock_offset - clock;
+        probe.upload = signed(probe.turned) - signed(probe.sent) + probe.clock_offset - clock;
         let half = self.half();
         let shift = self.trace.shift_at(self.now);
         self.at(
@@ -633,9 +634,9 @@ impl<'a> World<'a> {
             Signals::OneWay => Signal::OneWay {
                 reflector,
                 sent: probe.sent,
-                ingress: signed(self.now) - signed(probe.turned) - probe.clock_offset
+                download: signed(self.now) - signed(probe.turned) - probe.clock_offset
                     + self.trace.clock_at(self.now),
-                egress: probe.egress,
+                upload: probe.upload,
             },
         };
         self.samples.push(Sample { at, signal });
@@ -678,15 +679,15 @@ impl<'a> World<'a> {
         // Each flow's clock ticks at another moment.
         let phase = flow as u64 * 130_000;
         let stamp = (segment.stamped.0 + phase) / STAMP.0 * STAMP.0;
-        let ingress = signed(self.now) - signed(Instant(stamp)) + signed(Instant(noise));
+        let download = signed(self.now) - signed(Instant(stamp)) + signed(Instant(noise));
         let rtt = signed(self.now) - signed(sent) + signed(Instant(noise));
         self.samples.push(Sample {
             at: self.now,
             signal: Signal::Flow {
                 flow: flow as u64,
                 sent,
-                ingress,
-                egress: (flow >= UPLOADS).then_some(rtt - ingress),
+                download,
+                upload: (flow >= UPLOADS).then_some(rtt - download),
             },
         });
     }
@@ -694,7 +695,7 @@ impl<'a> World<'a> {
     // The controller.
 
     fn on_step(&mut self) {
-        self.counted.egress = self.shapers.egress.sent();
+        self.counted.upload = self.shapers.upload.sent();
         for direction in Direction::BOTH {
             let bytes = Bytes(self.counted[direction].0 - self.counted_before[direction].0);
             self.samples.push(Sample {
@@ -736,9 +737,9 @@ impl<'a> World<'a> {
 
     fn look(&mut self) {
         let buffers = truth(&self.fifos, self.now).delay;
-        let whole = Both {
-            ingress: Nanos(buffers.ingress.0 + self.shapers.ingress.sparse_delay(self.now).0),
-            egress: Nanos(buffers.egress.0 + self.shapers.egress.sparse_delay(self.now).0),
+        let whole = PerDirection {
+            download: Nanos(buffers.download.0 + self.shapers.download.sparse_delay(self.now).0),
+            upload: Nanos(buffers.upload.0 + self.shapers.upload.sparse_delay(self.now).0),
         };
         self.collector.on_look(self.now, buffers, whole);
         for flow in 0..SENDERS {
@@ -772,15 +773,15 @@ impl<'a> World<'a> {
     }
 }
 
-fn truth(fifos: &Both<Fifo>, now: Instant) -> Truth {
+fn truth(fifos: &PerDirection<Fifo>, now: Instant) -> Truth {
     Truth {
-        capacity: Both {
-            ingress: fifos.ingress.line().at(now),
-            egress: fifos.egress.line().at(now),
+        capacity: PerDirection {
+            download: fifos.download.line().at(now),
+            upload: fifos.upload.line().at(now),
         },
-        delay: Both {
-            ingress: fifos.ingress.delay(now),
-            egress: fifos.egress.delay(now),
+        delay: PerDirection {
+            download: fifos.download.delay(now),
+            upload: fifos.upload.delay(now),
         },
     }
 }

@@ -23,7 +23,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use serde::Serialize;
-use sqm_autorate::{Both, Bounds};
+use sqm_autorate::Bounds;
+use sqm_core::direction::PerDirection;
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::Nanos;
 use sqm_plan::line::ConfiguredLine;
@@ -52,9 +53,9 @@ pub(super) struct Line {
     pub(super) interface: String,
     /// What leaves the device is the download.
     faces_lan: bool,
-    bounds: Both<Bounds>,
+    bounds: PerDirection<Bounds>,
     /// Directions without a rate are not shaped.
-    is_shaped: Both<bool>,
+    is_shaped: PerDirection<bool>,
     framing: Framing,
     reflectors: Vec<Reflector>,
     /// What its queues take for the longest path.
@@ -75,13 +76,13 @@ impl Line {
         Some(Self {
             interface: line.interface.clone(),
             faces_lan: line.faces_lan,
-            bounds: Both {
-                ingress: bounds(line.download, autorate.download),
-                egress: bounds(line.upload, autorate.upload),
+            bounds: PerDirection {
+                download: bounds(line.download, autorate.download),
+                upload: bounds(line.upload, autorate.upload),
             },
-            is_shaped: Both {
-                ingress: line.download.is_some(),
-                egress: line.upload.is_some(),
+            is_shaped: PerDirection {
+                download: line.download.is_some(),
+                upload: line.upload.is_some(),
             },
             framing: line.framing,
             interval: line.interval,

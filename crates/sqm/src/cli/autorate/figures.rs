@@ -1,7 +1,7 @@
 //! The figures of the bench, for programs: the unit is the last word of each name.
 
 use serde::Serialize;
-use sqm_autorate::Direction;
+use sqm_core::direction::Direction;
 use sqm_core::units::Nanos;
 use sqm_sim::autorate_bench::{Contender, Figures, Recovery, Trace};
 
@@ -99,10 +99,10 @@ impl Run {
             above_30_ms_percent: figures.above_30_ms_percent,
             delay_p95_ms: millis(figures.delay_p95),
             loaded_delay_p95_ms: millis(figures.loaded_delay_p95),
-            delivered_down_bytes: figures.delivered.ingress.0,
-            delivered_up_bytes: figures.delivered.egress.0,
-            utilisation_down_percent: figures.utilisation_percent.ingress,
-            utilisation_up_percent: figures.utilisation_percent.egress,
+            delivered_down_bytes: figures.delivered.download.0,
+            delivered_up_bytes: figures.delivered.upload.0,
+            utilisation_down_percent: figures.utilisation_percent.download,
+            utilisation_up_percent: figures.utilisation_percent.upload,
             false_cuts_per_hour: figures.false_cuts_per_hour,
             probes_per_second: figures.probes_per_second,
             falls: steps(&figures.falls),
@@ -120,8 +120,8 @@ impl Step {
         Self {
             at_s: millis(recovery.at) / 1000.0,
             direction: match recovery.direction {
-                Direction::Ingress => "down",
-                Direction::Egress => "up",
+                Direction::Download => "down",
+                Direction::Upload => "up",
             },
             rate_followed_after_ms: recovery.rate_followed_after.map(millis),
             delay_gone_after_ms: recovery.delay_gone_after.map(millis),

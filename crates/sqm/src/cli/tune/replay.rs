@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sqm_autorate::cake_autorate::CakeAutorate;
-use sqm_autorate::record::{Beginning, Row, Why};
-use sqm_autorate::replay::{Played, Replay};
-use sqm_autorate::{Autorate, Both, Bounds, Choice, Controller, Decision, Direction, Probes, Sample};
+use sqm_autorate::trace::replay::{Replay, ReplayStep};
+use sqm_autorate::trace::{ControllerConfig, Entry, ReasonWord};
+use sqm_autorate::{Autorate, Bounds, Choice, Controller, Decision, Probes, Sample};
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 use sqm_measure::autorate_log;
 use sqm_measure::chart::{Chart, Line, Panel};
@@ -83,17 +84,17 @@ impl ReplayArgs {
 
     /// Prints the comparison, and draws it where that is wanted.
     pub(super) fn run(&self, json: bool, plot: Option<&Path>) -> Result<(), Failure> {
-        let mut replay = Replay::new(|now: Instant, beginning: &Beginning| -> Now {
-            let bounds = self.bounds(beginning.bounds);
+        let mut replay = Replay::new(|now: Instant, config: &ControllerConfig| -> Now {
+            let bounds = self.bounds(config.bounds);
             match self.pilot {
-                Pilot::Sqm => Now::Sqm(Box::new(Autorate::new(now, bounds, beginning.learned))),
+                Pilot::Sqm => Now::Sqm(Box::new(Autorate::new(now, bounds, config.learned))),
                 Pilot::CakeAutorate => Now::CakeAutorate(Box::new(CakeAutorate::new(now, bounds))),
             }
         });
         let mut comparison = Comparison::new(self);
         for log in &self.replay {
             let cuts = autorate_log::read(log, &mut |line, row| {
-                let played = replay.row(&row);
+                let played = replay.play(&row);
                 comparison.add(log, line, &row, played);
             })?;
             comparison.cut.extend(cuts.into_iter().map(|cut| CutLine {
@@ -115,15 +116,15 @@ impl ReplayArgs {
     }
 
     /// Those of then, but for what was asked for.
-    fn bounds(&self, then: Both<Bounds>) -> Both<Bounds> {
+    fn bounds(&self, then: PerDirection<Bounds>) -> PerDirection<Bounds> {
         let other = |then: Bounds, min: Option<Rate>, base: Option<Rate>, max: Option<Rate>| Bounds {
             min: min.or(then.min),
             base: base.or(then.base),
             max: max.or(then.max),
         };
-        Both {
-            ingress: other(then.ingress, self.min_download, self.download, self.max_download),
-            egress: other(then.egress, self.min_upload, self.upload, self.max_upload),
+        PerDirection {
+            download: other(then.download, self.min_download, self.download, self.max_download),
+            upload: other(then.upload, self.min_upload, self.upload, self.max_upload),
         }
     }
 }
@@ -147,17 +148,17 @@ struct Comparison<'a> {
     args: &'a ReplayArgs,
     runs: Vec<Run>,
     /// Directions without a rate in the configuration are not shaped, and what is decided for them is of no interest.
-    is_shaped: Both<bool>,
-    is_another: Both<bool>,
+    is_shaped: PerDirection<bool>,
+    is_another: PerDirection<bool>,
     decisions: u64,
     different: u64,
     first: Option<Difference>,
     /// By direction, then and now.
-    tallies: Both<[Tally; 2]>,
+    tallies: PerDirection<[Tally; 2]>,
     last: Option<(Instant, [Decision; 2])>,
     began: Instant,
     nanos: u64,
-    series: Both<Vec<Point>>,
+    series: PerDirection<Vec<Point>>,
     cut: Vec<CutLine>,
 }
 
@@ -214,9 +215,9 @@ impl Tally {
 
 impl<'a> Comparison<'a> {
     fn new(args: &'a ReplayArgs) -> Self {
-        let both = |value| Both {
-            ingress: value,
-            egress: value,
+        let both = |value| PerDirection {
+            download: value,
+            upload: value,
         };
         Self {
             args,
@@ -226,16 +227,16 @@ impl<'a> Comparison<'a> {
             decisions: 0,
             different: 0,
             first: None,
-            tallies: Both::default(),
+            tallies: PerDirection::default(),
             last: None,
             began: Instant(0),
             nanos: 0,
-            series: Both::default(),
+            series: PerDirection::default(),
             cut: Vec::new(),
         }
     }
 
-    fn add(&mut self, log: &Path, line: usize, row: &Row, played: Played) {
+    fn add(&mut self, log: &Path, line: usize, row: &Entry, played: ReplayStep) {
         if played.is_new {
             self.begin(log, line, row, played.is_exact);
         }
@@ -260,7 +261,7 @@ impl<'a> Comparison<'a> {
             self.series[direction].push(Point {
                 seconds: self.nanos as f64 / 1e9,
                 rates,
-                load: row.loads[direction],
+                load: row.throughput[direction],
             });
         }
         self.last = Some((row.at, decisions));
@@ -293,7 +294,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn begin(&mut self, log: &Path, line: usize, row: &Row, is_exact: bool) {
+    fn begin(&mut self, log: &Path, line: usize, row: &Entry, is_exact: bool) {
         self.last = None;
         self.began = row.at;
         for direction in Direction::BOTH {
@@ -301,14 +302,14 @@ impl<'a> Comparison<'a> {
                 tally.was_cut = false;
             }
         }
-        let beginning = row.origin.as_ref().map(|origin| &*origin.beginning);
-        if let Some(beginning) = beginning {
-            let is_shaped = |direction: Direction| beginning.bounds[direction].base.is_some();
-            let now = self.args.bounds(beginning.bounds);
+        let config = row.start.as_ref().map(|start| &*start.config);
+        if let Some(config) = config {
+            let is_shaped = |direction: Direction| config.bounds[direction].base.is_some();
+            let now = self.args.bounds(config.bounds);
             for direction in Direction::BOTH {
                 let was_shaped = self.is_another[direction] && self.is_shaped[direction];
                 self.is_shaped[direction] = is_shaped(direction) || was_shaped;
-                self.is_another[direction] |= now[direction] != beginning.bounds[direction];
+                self.is_another[direction] |= now[direction] != config.bounds[direction];
             }
         }
         self.runs.push(Run {
@@ -317,7 +318,7 @@ impl<'a> Comparison<'a> {
             unix_ms: row.unix_ms,
             after_seconds: self.nanos as f64 / 1e9,
             is_exact,
-            program: beginning.map(|beginning| foreign::printable(&beginning.program).into_owned()),
+            program: config.map(|config| foreign::printable(&config.program).into_owned()),
         });
     }
 
@@ -335,13 +336,13 @@ impl<'a> Comparison<'a> {
             logs: args.replay.clone(),
             controller: args.pilot,
             program: concat!("sqm-", env!("CARGO_PKG_VERSION")),
-            has_other_bounds: self.is_another.ingress || self.is_another.egress,
+            has_other_bounds: self.is_another.download || self.is_another.upload,
             seconds: self.nanos as f64 / 1e9,
             decisions: self.decisions,
             different: self.different,
             first_difference: self.first.clone(),
-            download: side(Direction::Ingress),
-            upload: side(Direction::Egress),
+            download: side(Direction::Download),
+            upload: side(Direction::Upload),
             runs: self.runs.clone(),
             cut_lines: self.cut.clone(),
         }
@@ -366,7 +367,7 @@ impl<'a> Comparison<'a> {
                 ],
             }
         };
-        let names = [(Direction::Ingress, "Download"), (Direction::Egress, "Upload")];
+        let names = [(Direction::Download, "Download"), (Direction::Upload, "Upload")];
         let shaped = names
             .into_iter()
             .filter(|(direction, _)| self.is_shaped[*direction]);
@@ -460,8 +461,8 @@ struct Told {
 impl Told {
     fn new(what: What, decision: Decision) -> Self {
         let choice = match what {
-            What::Download => Some(decision.rates.ingress),
-            What::Upload => Some(decision.rates.egress),
+            What::Download => Some(decision.rates.download),
+            What::Upload => Some(decision.rates.upload),
             What::Probes => None,
         };
         let gap = match decision.probes {
@@ -470,7 +471,7 @@ impl Told {
         };
         Self {
             rate_bits_per_sec: choice.map(|choice| choice.rate.bits_per_sec()),
-            reason: choice.map(|choice| Why(choice.reason).to_string()),
+            reason: choice.map(|choice| ReasonWord(choice.reason).to_string()),
             probe_interval_ms: gap,
             words: match (choice, gap) {
                 (Some(choice), _) => format!(

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqm_autorate::{Autorate, Both, Choice, Controller, Decision, Direction, Probes, Reason, Sample, Signal};
+use sqm_autorate::{Autorate, Choice, Controller, Decision, Probes, Reason, Sample, Signal};
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::kept::Kept;
@@ -41,10 +42,10 @@ pub(super) struct Driver {
     kept: Kept,
     log: Log,
     /// The rates that were asked for last, and when.
-    written: Both<Rate>,
+    written: PerDirection<Rate>,
     written_at: Instant,
-    reasons: Both<Option<Reason>>,
-    cuts: Both<u64>,
+    reasons: PerDirection<Option<Reason>>,
+    cuts: PerDirection<u64>,
     told_at: Instant,
     status_at: Instant,
     /// Why something cannot be asked or seen, as told.
@@ -71,13 +72,13 @@ impl Driver {
             passive: Passive::new(device.clone()),
             prober: Prober::new(&line.reflectors, device),
             traffic: Traffic::new(&line.interface, line.framing, line.faces_lan),
-            written: Both {
-                ingress: base(Direction::Ingress),
-                egress: base(Direction::Egress),
+            written: PerDirection {
+                download: base(Direction::Download),
+                upload: base(Direction::Upload),
             },
             written_at: now,
-            reasons: Both::default(),
-            cuts: Both::default(),
+            reasons: PerDirection::default(),
+            cuts: PerDirection::default(),
             told_at: now,
             status_at: now,
             trouble: None,
@@ -174,8 +175,8 @@ impl Driver {
                 self.line.is_shaped[direction].then_some(decision.rates[direction].rate)
             };
             Rates {
-                download: rate(Direction::Ingress),
-                upload: rate(Direction::Egress),
+                download: rate(Direction::Download),
+                upload: rate(Direction::Upload),
             }
         });
         if wanted.is_none() && now.since(self.status_at) < STATUS {
@@ -235,8 +236,8 @@ impl Driver {
         if is_news {
             self.told_at = now;
             let way = match direction {
-                Direction::Ingress => "download",
-                Direction::Egress => "upload",
+                Direction::Download => "download",
+                Direction::Upload => "upload",
             };
             let kbits = choice.rate.bits_per_sec() / 1000;
             let again = if was_blind { ", signals are back" } else { "" };
@@ -288,8 +289,8 @@ impl Driver {
             cuts: self.cuts[direction],
         };
         Status {
-            download: of(Direction::Ingress),
-            upload: of(Direction::Egress),
+            download: of(Direction::Download),
+            upload: of(Direction::Upload),
             is_probing: decision.probes != Probes::Off,
             probes_sent: self.prober.sent(),
             reflectors: self.prober.reflectors(),

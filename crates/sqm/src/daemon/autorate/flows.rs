@@ -137,12 +137,12 @@ impl Flows {
         let Some((sent, stamped)) = flow.arrives(at, segment) else {
             return;
         };
-        let egress = stamped.saturating_sub(signed(sent));
+        let upload = stamped.saturating_sub(signed(sent));
         let signal = Signal::Flow {
             flow: segment.flow,
             sent,
-            ingress: signed(at).saturating_sub(stamped),
-            egress: matches!(segment.mark, Mark::End(_)).then_some(egress),
+            download: signed(at).saturating_sub(stamped),
+            upload: matches!(segment.mark, Mark::End(_)).then_some(upload),
         };
         samples.push(Sample { at, signal });
     }
@@ -389,7 +389,7 @@ pub(super) mod tests {
         /// Milliseconds each way more than the first sample.
         fn seen(&self) -> Vec<(i64, Option<i64>)> {
             let told = self.samples.iter().map(|sample| match sample.signal {
-                Signal::Flow { ingress, egress, .. } => (ingress, egress),
+                Signal::Flow { download, upload, .. } => (download, upload),
                 other => panic!("{other:?}"),
             });
             let told: Vec<_> = told.collect();
@@ -398,9 +398,9 @@ pub(super) mod tests {
             };
             let ms = MS as i64;
             told.iter()
-                .map(|(ingress, egress)| {
-                    let egress = egress.map(|egress| (egress - up.unwrap_or(egress)) / ms);
-                    ((ingress - first) / ms, egress)
+                .map(|(download, upload)| {
+                    let upload = upload.map(|upload| (upload - up.unwrap_or(upload)) / ms);
+                    ((download - first) / ms, upload)
                 })
                 .collect()
         }

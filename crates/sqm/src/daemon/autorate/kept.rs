@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use sqm_autorate::{Both, Learned, memory};
+use sqm_autorate::{CapacityByHour, capacity_by_hour};
+use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Nanos};
 
 /// It is written at most so often, and when the daemon ends.
@@ -14,7 +15,7 @@ const MODE: u32 = 0o600;
 /// The file of one interface.
 pub(super) struct Kept {
     path: PathBuf,
-    written: Both<Learned>,
+    written: PerDirection<CapacityByHour>,
     written_at: Instant,
     /// Why it cannot be written, and what was told of that.
     trouble: Option<String>,
@@ -35,7 +36,7 @@ impl Kept {
                 };
                 let path = path.display();
                 let text = format!("{path} is left out: {trouble}; what was learned is lost{aside}");
-                (Both::default(), Some(text))
+                (PerDirection::default(), Some(text))
             }
         };
         let kept = Self {
@@ -48,12 +49,12 @@ impl Kept {
         (kept, trouble)
     }
 
-    pub(super) const fn learned(&self) -> Both<Learned> {
+    pub(super) const fn learned(&self) -> PerDirection<CapacityByHour> {
         self.written
     }
 
     /// Writes it if it is time to.
-    pub(super) fn keep(&mut self, now: Instant, learned: &Both<Learned>) {
+    pub(super) fn keep(&mut self, now: Instant, learned: &PerDirection<CapacityByHour>) {
         if now.since(self.written_at) >= BETWEEN {
             self.written_at = now;
             self.write(learned);
@@ -61,11 +62,11 @@ impl Kept {
     }
 
     /// Writes it, if it is news. Without a place to keep it the next daemon learns anew.
-    pub(super) fn write(&mut self, learned: &Both<Learned>) {
+    pub(super) fn write(&mut self, learned: &PerDirection<CapacityByHour>) {
         if *learned == self.written {
             return;
         }
-        let written = sqm_files::replace(&self.path, MODE, memory::write(learned).as_bytes());
+        let written = sqm_files::replace(&self.path, MODE, capacity_by_hour::write(learned).as_bytes());
         if written.is_ok() {
             self.written = *learned;
         }
@@ -90,13 +91,13 @@ fn folder(state_dir: &Path) -> PathBuf {
     std::env::var_os("STATE_DIRECTORY").map_or_else(|| state_dir.to_owned(), PathBuf::from)
 }
 
-fn read(path: &Path) -> Result<Both<Learned>, String> {
-    let limit = memory::MOST_BYTES as u64;
+fn read(path: &Path) -> Result<PerDirection<CapacityByHour>, String> {
+    let limit = capacity_by_hour::MAX_BYTES as u64;
     let Some(bytes) = sqm_files::read_if_there(path, limit).map_err(|error| error.to_string())? else {
-        return Ok(Both::default());
+        return Ok(PerDirection::default());
     };
     let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
-    memory::read(&text).map_err(|trouble| trouble.to_string())
+    capacity_by_hour::read(&text).map_err(|trouble| trouble.to_string())
 }
 
 #[cfg(test)]
@@ -112,9 +113,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || Kept::open(folder.path(), "wan0", Instant(0));
         let (mut kept, trouble) = open();
-        assert_eq!((kept.learned(), trouble), (Both::default(), None));
-        let mut learned = Both::<Learned>::default();
-        learned.egress.hours[20] = Some(Rate::from_kbits_per_sec(4000));
+        assert_eq!((kept.learned(), trouble), (PerDirection::default(), None));
+        let mut learned = PerDirection::<CapacityByHour>::default();
+        learned.upload.hours[20] = Some(Rate::from_kbits_per_sec(4000));
         kept.keep(Instant(BETWEEN.0 - 1), &learned);
         assert!(!kept.path.exists(), "not yet");
         kept.keep(Instant(BETWEEN.0), &learned);
@@ -124,7 +125,7 @@ mod tests {
             fs::write(&kept.path, broken).expect("a file");
             let (mut kept, trouble) = open();
             assert!(trouble.is_some_and(|text| text.contains("autorate-wan0.learned")));
-            assert_eq!(kept.learned(), Both::default());
+            assert_eq!(kept.learned(), PerDirection::default());
             kept.write(&learned);
             assert_eq!(open().0.learned(), learned);
         }
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!((open().0.learned(), kept.news()), (learned, None));
         fs::remove_file(&kept.path).expect("a file");
         fs::create_dir(&kept.path).expect("a directory");
-        kept.write(&Both::default());
+        kept.write(&PerDirection::default());
         assert!(kept.news().is_some_and(|news| news.contains("is a directory")));
         assert_eq!(kept.news(), None, "once");
     }

@@ -1,4 +1,4 @@
-//! Samples and decisions in a file, for whoever wants to draw them or to play them again ([`sqm_autorate::record`]).
+//! Samples and decisions in a file, for whoever wants to draw them or to play them again ([`sqm_autorate::trace`]).
 //!
 //! The name of the file comes from whoever may change the configuration, so that it is the name of a file in one folder, and
 //! only a file that is a log is added to, or renamed.
@@ -10,8 +10,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqm_autorate::record::{Beginning, HEAD, Origin, Row, Step};
-use sqm_autorate::{Both, Bounds, Decision, Direction, Learned, Probes, Sample};
+use sqm_autorate::trace::{ControllerConfig, Entry, HEADER, Start, Step};
+use sqm_autorate::{Bounds, CapacityByHour, Decision, Probes, Sample};
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// A log of more bytes is put aside as FILE.old.
@@ -32,14 +33,14 @@ pub(super) struct Log {
     path: Option<PathBuf>,
     file: Option<File>,
     written: u64,
-    bounds: Both<Bounds>,
+    bounds: PerDirection<Bounds>,
     /// How the controller began, until that is written.
-    origin: Option<Origin>,
+    start: Option<Start>,
     /// Since the last line.
     steps: Vec<Step>,
     last: Option<(Instant, Decision)>,
     /// What has been decided, and what passed.
-    now: Option<(Decision, Both<Rate>)>,
+    now: Option<(Decision, PerDirection<Rate>)>,
     /// Why nothing can be written, and what was told of that.
     trouble: Option<String>,
     told: Option<String>,
@@ -50,18 +51,18 @@ impl Log {
     pub(super) fn new(
         path: Option<PathBuf>,
         now: Instant,
-        bounds: Both<Bounds>,
-        learned: &Both<Learned>,
+        bounds: PerDirection<Bounds>,
+        learned: &PerDirection<CapacityByHour>,
     ) -> Self {
         Self {
             path,
             file: None,
             written: 0,
             bounds,
-            origin: Some(Origin {
+            start: Some(Start {
                 at: now,
                 resumes: None,
-                beginning: Box::new(beginning(bounds, learned)),
+                config: Box::new(config(bounds, learned)),
             }),
             steps: Vec::new(),
             last: None,
@@ -77,8 +78,8 @@ impl Log {
         now: Instant,
         samples: &[Sample],
         decision: &Decision,
-        loads: Both<Rate>,
-        learned: &Both<Learned>,
+        loads: PerDirection<Rate>,
+        learned: &PerDirection<CapacityByHour>,
     ) {
         if self.path.is_none() {
             return;
@@ -109,19 +110,19 @@ impl Log {
     }
 
     /// Writes what there is to write, as at the end. What cannot be written is left out, and the next line says so.
-    pub(super) fn write(&mut self, learned: &Both<Learned>) {
+    pub(super) fn write(&mut self, learned: &PerDirection<CapacityByHour>) {
         let (Some(step), Some((decision, loads))) = (self.steps.last(), self.now) else {
             return;
         };
         let at = step.at;
         let opened = self.open(at, learned);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let row = Row {
+        let row = Entry {
             unix_ms: since.as_millis() as u64,
             at,
             decision,
-            loads,
-            origin: self.origin.take(),
+            throughput: loads,
+            start: self.start.take(),
             steps: std::mem::take(&mut self.steps),
         };
         self.last = Some((at, decision));
@@ -129,7 +130,7 @@ impl Log {
         if is_written.is_err() {
             // A line is missing.
             self.file = None;
-            self.origin = Some(self.resume(at, learned));
+            self.start = Some(self.resume(at, learned));
         }
         self.trouble = is_written.err().map(|error| error.to_string());
     }
@@ -148,16 +149,16 @@ impl Log {
     }
 
     /// Has a file that has room.
-    fn open(&mut self, at: Instant, learned: &Both<Learned>) -> std::io::Result<()> {
+    fn open(&mut self, at: Instant, learned: &PerDirection<CapacityByHour>) -> std::io::Result<()> {
         let Some(path) = self.path.clone() else {
             return Ok(());
         };
         if self.written > MOST {
             put_aside(&path)?;
             (self.file, self.written) = (None, 0);
-            if self.origin.is_none() {
+            if self.start.is_none() {
                 let before = self.last.map_or(at, |(last, _)| last);
-                self.origin = Some(self.resume(before, learned));
+                self.start = Some(self.resume(before, learned));
             }
         }
         if self.file.is_some() {
@@ -167,7 +168,7 @@ impl Log {
         self.written = file.metadata()?.len();
         let mut last = [0];
         let head = match self.written.checked_sub(1) {
-            None => Some(format!("{HEAD}\n")),
+            None => Some(format!("{HEADER}\n")),
             // Somebody was interrupted while he wrote: his line shall not spoil the next one.
             Some(end) if file.read_exact_at(&mut last, end).is_ok() && last != *b"\n" => {
                 Some("\n".to_owned())
@@ -178,11 +179,11 @@ impl Log {
         head.map_or(Ok(()), |head| self.put(&head))
     }
 
-    fn resume(&self, last: Instant, learned: &Both<Learned>) -> Origin {
-        Origin {
+    fn resume(&self, last: Instant, learned: &PerDirection<CapacityByHour>) -> Start {
+        Start {
             at: last,
             resumes: Some(last),
-            beginning: Box::new(beginning(self.bounds, learned)),
+            config: Box::new(config(self.bounds, learned)),
         }
     }
 
@@ -219,8 +220,8 @@ fn require_log(file: &File) -> io::Result<()> {
     if file.metadata()?.len() == 0 {
         return Ok(());
     }
-    let mut head = vec![0; HEAD.len()];
-    let is_log = file.read_exact_at(&mut head, 0).is_ok() && head == HEAD.as_bytes();
+    let mut head = vec![0; HEADER.len()];
+    let is_log = file.read_exact_at(&mut head, 0).is_ok() && head == HEADER.as_bytes();
     is_log
         .then_some(())
         .ok_or_else(|| io::Error::other("the file is no log of autorate, and is left alone"))
@@ -244,8 +245,8 @@ fn put_aside(path: &Path) -> io::Result<()> {
     Ok(sqm_files::rename(path, name)?)
 }
 
-fn beginning(bounds: Both<Bounds>, learned: &Both<Learned>) -> Beginning {
-    Beginning {
+fn config(bounds: PerDirection<Bounds>, learned: &PerDirection<CapacityByHour>) -> ControllerConfig {
+    ControllerConfig {
         program: concat!("sqm-", env!("CARGO_PKG_VERSION")).to_owned(),
         bounds,
         learned: *learned,
@@ -257,7 +258,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use sqm_autorate::replay::Replay;
+    use sqm_autorate::trace::replay::Replay;
     use sqm_autorate::{Autorate, Controller, Signal};
     use sqm_core::units::Bytes;
     use sqm_measure::autorate_log;
@@ -265,9 +266,9 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    const NOTHING: Both<Rate> = Both {
-        ingress: Rate::from_bits_per_sec(0),
-        egress: Rate::from_bits_per_sec(0),
+    const NOTHING: PerDirection<Rate> = PerDirection {
+        download: Rate::from_bits_per_sec(0),
+        upload: Rate::from_bits_per_sec(0),
     };
 
     /// A controller with its log.
@@ -283,11 +284,11 @@ mod tests {
                 ..Bounds::default()
             };
             let (bounds, learned) = (
-                Both {
-                    ingress: base,
-                    egress: base,
+                PerDirection {
+                    download: base,
+                    upload: base,
                 },
-                Both::default(),
+                PerDirection::default(),
             );
             let now = Instant(now);
             Self {
@@ -317,14 +318,14 @@ mod tests {
     /// How many lines there are, how often a controller begins and in the middle, how many decisions are others, and how many
     /// lines are cut off.
     fn replayed(logs: &[&Path]) -> (usize, usize, usize, usize, usize) {
-        let mut replay = Replay::new(|now, beginning| {
-            assert!(beginning.program.starts_with("sqm-"));
-            Autorate::new(now, beginning.bounds, beginning.learned)
+        let mut replay = Replay::new(|now, config| {
+            assert!(config.program.starts_with("sqm-"));
+            Autorate::new(now, config.bounds, config.learned)
         });
         let mut seen = (0, 0, 0, 0, 0);
         for log in logs {
             let cuts = autorate_log::read(log, &mut |_, row| {
-                let played = replay.row(&row);
+                let played = replay.play(&row);
                 seen.0 += 1;
                 seen.1 += usize::from(played.is_new);
                 seen.2 += usize::from(played.is_new && !played.is_exact);
@@ -458,7 +459,7 @@ mod tests {
 
         // What would be lost by putting a full log aside stays.
         fs::write(at("log.old"), "theirs").expect("a file");
-        fs::write(&path, format!("{HEAD}\n{}", "x".repeat(MOST as usize))).expect("a file");
+        fs::write(&path, format!("{HEADER}\n{}", "x".repeat(MOST as usize))).expect("a file");
         let mut recorded = Recorded::begin(&path, 0);
         recorded.step(SECOND, 100_000, 0);
         recorded.step(2 * SECOND, 200_000, 0);

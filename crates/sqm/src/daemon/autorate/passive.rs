@@ -1,6 +1,7 @@
 //! Looks at the user's own connections while there is traffic, and reflectors do not tell the directions apart.
 
-use sqm_autorate::{Both, Sample};
+use sqm_autorate::Sample;
+use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::flows::Flows;
@@ -33,7 +34,7 @@ impl Passive {
     }
 
     /// Takes what connections tell of the line, where so much passes.
-    pub(super) fn look(&mut self, now: Instant, loads: Both<Rate>, samples: &mut Vec<Sample>) {
+    pub(super) fn look(&mut self, now: Instant, loads: PerDirection<Rate>, samples: &mut Vec<Sample>) {
         if self.expected_at.is_none_or(|at| now.since(at) >= EXPECT) {
             self.expected_at = Some(now);
             self.expect(loads);
@@ -67,7 +68,7 @@ impl Passive {
     }
 
     /// A tap that fails (its device is gone) is opened anew.
-    fn expect(&mut self, loads: Both<Rate>) {
+    fn expect(&mut self, loads: PerDirection<Rate>) {
         let Some(device) = &self.device else { return };
         let index = std::fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))
             .ok()

@@ -241,8 +241,8 @@ impl Asked {
                 Signal::OneWay {
                     reflector,
                     sent,
-                    ingress: now.0 as i64 - back,
-                    egress: there - sent.0 as i64,
+                    download: now.0 as i64 - back,
+                    upload: there - sent.0 as i64,
                 }
             }
             None => Signal::Echo { reflector, sent, rtt },
@@ -337,8 +337,8 @@ mod tests {
         for sample in asked(&mut prober) {
             let Signal::OneWay {
                 sent,
-                ingress,
-                egress,
+                download,
+                upload,
                 ..
             } = sample.signal
             else {
@@ -346,7 +346,7 @@ mod tests {
             };
             known += 1;
             // Both ways are the round trip without what the server took, whatever its clock says.
-            let both = ingress + egress;
+            let both = download + upload;
             let round_trip = sample.at.since(sent).0 as i64;
             assert!((0..round_trip).contains(&both), "{both} of {round_trip}");
         }

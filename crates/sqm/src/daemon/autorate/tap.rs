@@ -13,7 +13,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, bind, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
-use sqm_autorate::Both;
+use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Rate};
 
 use super::flows::Segment;
@@ -89,7 +89,7 @@ impl Tap {
     }
 
     /// Picks fewer or more, where so much passes.
-    pub(super) fn expect(&mut self, loads: Both<Rate>) -> io::Result<()> {
+    pub(super) fn expect(&mut self, loads: PerDirection<Rate>) -> io::Result<()> {
         let masks = Masks::of(loads);
         // Not to and fro: another filter only for four times or a quarter as many.
         let is_near = |mask: u32, old: u32| mask / 2 <= old && old / 2 <= mask;
@@ -148,15 +148,15 @@ struct Masks {
 
 impl Masks {
     /// Where so much passes.
-    fn of(loads: Both<Rate>) -> Self {
+    fn of(loads: PerDirection<Rate>) -> Self {
         let mask = |load: Rate, between: u64, most: u64| {
             let passing = load.bits_per_sec() / 8 / between;
             let share = (passing / ENOUGH).clamp(1, most).next_power_of_two();
             u32::try_from(share - 1).unwrap_or(u32::MAX)
         };
         Self {
-            stamps: mask(loads.ingress, BETWEEN_STAMPS, FEWEST_STAMPS),
-            ends: mask(loads.egress, BETWEEN_ENDS, 1 << 16),
+            stamps: mask(loads.download, BETWEEN_STAMPS, FEWEST_STAMPS),
+            ends: mask(loads.upload, BETWEEN_ENDS, 1 << 16),
         }
     }
 }

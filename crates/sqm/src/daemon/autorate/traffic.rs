@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use sqm_autorate::{Both, Direction, Sample, Signal};
+use sqm_autorate::{Sample, Signal};
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
@@ -18,9 +19,9 @@ pub(super) struct Traffic {
     framing: Framing,
     faces_lan: bool,
     /// By direction: bytes and packets. None while there is no device.
-    files: Option<Both<[File; 2]>>,
-    last: Option<(Instant, Both<Counted>)>,
-    loads: Both<Rate>,
+    files: Option<PerDirection<[File; 2]>>,
+    last: Option<(Instant, PerDirection<Counted>)>,
+    loads: PerDirection<Rate>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -37,9 +38,9 @@ impl Traffic {
             faces_lan,
             files: None,
             last: None,
-            loads: Both {
-                ingress: Rate::from_bits_per_sec(0),
-                egress: Rate::from_bits_per_sec(0),
+            loads: PerDirection {
+                download: Rate::from_bits_per_sec(0),
+                upload: Rate::from_bits_per_sec(0),
             },
         }
     }
@@ -72,11 +73,11 @@ impl Traffic {
         }
     }
 
-    pub(super) const fn loads(&self) -> Both<Rate> {
+    pub(super) const fn loads(&self) -> PerDirection<Rate> {
         self.loads
     }
 
-    fn count(&mut self, before: Option<Both<Counted>>) -> Option<Both<Counted>> {
+    fn count(&mut self, before: Option<PerDirection<Counted>>) -> Option<PerDirection<Counted>> {
         if self.files.is_none() {
             self.files = self.open().ok();
         }
@@ -94,13 +95,13 @@ impl Traffic {
             };
             Some(Counted { bytes, packets })
         };
-        Some(Both {
-            ingress: count(Direction::Ingress)?,
-            egress: count(Direction::Egress)?,
+        Some(PerDirection {
+            download: count(Direction::Download)?,
+            upload: count(Direction::Upload)?,
         })
     }
 
-    fn open(&self) -> std::io::Result<Both<[File; 2]>> {
+    fn open(&self) -> std::io::Result<PerDirection<[File; 2]>> {
         let open = |way: &str| -> std::io::Result<[File; 2]> {
             let file = |what: &str| File::open(format!("{}/{way}_{what}", self.folder));
             Ok([file("bytes")?, file("packets")?])
@@ -109,9 +110,9 @@ impl Traffic {
             false => ("rx", "tx"),
             true => ("tx", "rx"),
         };
-        Ok(Both {
-            ingress: open(download)?,
-            egress: open(upload)?,
+        Ok(PerDirection {
+            download: open(download)?,
+            upload: open(upload)?,
         })
     }
 }

@@ -6,18 +6,20 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::Split;
 
-use super::super::{Both, Bounds, Direction, Learned, Reason, Sample, Signal};
-use super::{Beginning, MOST_WORDS, Origin, Step, Trouble, excerpt};
+use crate::{Bounds, CapacityByHour, Reason, Sample, Signal};
+use sqm_core::direction::{Direction, PerDirection};
+
+use super::{ControllerConfig, MOST_WORDS, ParseError, Start, Step, excerpt};
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// What is written; ages are those before the moment beside it.
-pub(super) enum Word<'a> {
-    Origin(&'a Origin, Instant),
+pub(crate) enum Token<'a> {
+    Start(&'a Start, Instant),
     Step(&'a Step, Instant),
 }
 
 /// So many nanoseconds, in microseconds.
-pub(super) struct Micros(pub(super) u64);
+pub(crate) struct Micros(pub(crate) u64);
 
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +43,7 @@ impl fmt::Display for Signed {
 }
 
 /// Microseconds as nanoseconds.
-pub(super) fn micros(text: &str) -> Option<u64> {
+pub(crate) fn micros(text: &str) -> Option<u64> {
     let (micros, rest) = match text.split_once('.') {
         Some((micros, rest)) if rest.len() == 3 => (micros, number(rest)?),
         Some(_) => return None,
@@ -58,7 +60,7 @@ fn signed(text: &str) -> Option<i64> {
 }
 
 /// Digits and nothing else.
-pub(super) fn number<N: core::str::FromStr>(text: &str) -> Option<N> {
+pub(crate) fn number<N: core::str::FromStr>(text: &str) -> Option<N> {
     let are_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     are_digits.then(|| text.parse().ok())?
 }
@@ -84,23 +86,23 @@ impl fmt::Display for At {
     }
 }
 
-impl fmt::Display for Word<'_> {
+impl fmt::Display for Token<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Origin(origin, now) => write_origin(f, origin, *now),
+            Self::Start(start, now) => write_start(f, start, *now),
             Self::Step(step, now) => write_step(f, step, *now),
         }
     }
 }
 
-fn write_origin(f: &mut fmt::Formatter<'_>, origin: &Origin, now: Instant) -> fmt::Result {
-    let Beginning {
+fn write_start(f: &mut fmt::Formatter<'_>, start: &Start, now: Instant) -> fmt::Result {
+    let ControllerConfig {
         program,
         bounds,
         learned,
-    } = &*origin.beginning;
-    let at = At(age(now, origin.at));
-    match origin.resumes {
+    } = &*start.config;
+    let at = At(age(now, start.at));
+    match start.resumes {
         None => write!(f, "begin{at}")?,
         Some(last) => write!(f, "resume{at}:{}", Signed(age(now, last)))?,
     }
@@ -114,7 +116,7 @@ fn write_origin(f: &mut fmt::Formatter<'_>, origin: &Origin, now: Instant) -> fm
             }
         }
     }
-    for (way, learned) in [('d', learned.ingress), ('u', learned.egress)] {
+    for (way, learned) in [('d', learned.download), ('u', learned.upload)] {
         for (hour, rate) in learned.hours.iter().enumerate() {
             if let Some(rate) = rate {
                 write!(f, ":{way}{hour}={}", rate.bits_per_sec())?;
@@ -156,7 +158,7 @@ fn write_both<'a>(
     let [down, up, rest @ ..] = samples else {
         return Ok(None);
     };
-    match (traffic(down, Direction::Ingress), traffic(up, Direction::Egress)) {
+    match (traffic(down, Direction::Download), traffic(up, Direction::Upload)) {
         (Some((at, down, span)), Some((at_too, up, span_too))) if (at, span) == (at_too, span_too) => {
             write!(f, "bytes{}:{down}:{up}:{}", At(age(now, at)), Micros(span.0))?;
             Ok(Some(rest))
@@ -179,23 +181,23 @@ fn write_sample(f: &mut fmt::Formatter<'_>, Sample { at, signal }: Sample, now: 
         Signal::OneWay {
             reflector,
             sent,
-            ingress,
-            egress,
+            download,
+            upload,
         } => {
-            let (ingress, egress) = (Signed(ingress), Signed(egress));
-            write!(f, "oneway{when}:{reflector}:{}:{ingress}:{egress}", ago(sent))
+            let (download, upload) = (Signed(download), Signed(upload));
+            write!(f, "oneway{when}:{reflector}:{}:{download}:{upload}", ago(sent))
         }
         Signal::Waiting { reflector, sent } => write!(f, "waiting{when}:{reflector}:{}", ago(sent)),
         Signal::Lost { reflector } => write!(f, "lost{when}:{reflector}"),
         Signal::Flow {
             flow,
             sent,
-            ingress,
-            egress,
+            download,
+            upload,
         } => {
-            write!(f, "flow{when}:{flow}:{}:{}", ago(sent), Signed(ingress))?;
-            match egress {
-                Some(egress) => write!(f, ":{}", Signed(egress)),
+            write!(f, "flow{when}:{flow}:{}:{}", ago(sent), Signed(download))?;
+            match upload {
+                Some(upload) => write!(f, ":{}", Signed(upload)),
                 None => Ok(()),
             }
         }
@@ -205,8 +207,8 @@ fn write_sample(f: &mut fmt::Formatter<'_>, Sample { at, signal }: Sample, now: 
             span,
         } => {
             let way = match direction {
-                Direction::Ingress => "down",
-                Direction::Egress => "up",
+                Direction::Download => "down",
+                Direction::Upload => "up",
             };
             write!(f, "{way}{when}:{}:{}", bytes.0, Micros(span.0))
         }
@@ -215,14 +217,14 @@ fn write_sample(f: &mut fmt::Formatter<'_>, Sample { at, signal }: Sample, now: 
 }
 
 /// Reads a line's last column.
-pub(super) fn steps(text: &str, now: Instant) -> Result<(Option<Origin>, Vec<Step>), Trouble> {
-    let (mut origin, mut steps) = (None, Vec::<Step>::new());
+pub(crate) fn steps(text: &str, now: Instant) -> Result<(Option<Start>, Vec<Step>), ParseError> {
+    let (mut start, mut steps) = (None, Vec::<Step>::new());
     let words = text.split(' ').filter(|word| !word.is_empty());
     for (count, word) in words.enumerate() {
         if count >= MOST_WORDS {
-            return Err(Trouble::TooLong);
+            return Err(ParseError::TooLong);
         }
-        let wrong = || Trouble::Word(excerpt(word));
+        let wrong = || ParseError::Token(excerpt(word));
         let mut parts = word.split(':');
         let head = parts.next().ok_or_else(wrong)?;
         let (kind, age) = match head.split_once('@') {
@@ -230,9 +232,9 @@ pub(super) fn steps(text: &str, now: Instant) -> Result<(Option<Origin>, Vec<Ste
             None => (head, 0),
         };
         match (kind, steps.last_mut()) {
-            ("begin" | "resume", None) if origin.is_none() => {
-                let read = read_origin(kind == "resume", before(now, age), now, &mut parts);
-                origin = Some(read.ok_or_else(wrong)?);
+            ("begin" | "resume", None) if start.is_none() => {
+                let read = read_start(kind == "resume", before(now, age), now, &mut parts);
+                start = Some(read.ok_or_else(wrong)?);
             }
             ("step", _) => steps.push(Step {
                 at: before(now, age),
@@ -241,19 +243,19 @@ pub(super) fn steps(text: &str, now: Instant) -> Result<(Option<Origin>, Vec<Ste
             (_, Some(step)) => {
                 read_samples(kind, before(step.at, age), &mut parts, &mut step.samples).ok_or_else(wrong)?;
             }
-            (_, None) => return Err(Trouble::NoStep),
+            (_, None) => return Err(ParseError::NoStep),
         }
         if parts.next().is_some() {
             return Err(wrong());
         }
     }
     if steps.is_empty() {
-        return Err(Trouble::NoStep);
+        return Err(ParseError::NoStep);
     }
-    Ok((origin, steps))
+    Ok((start, steps))
 }
 
-fn read_origin(resumes: bool, at: Instant, now: Instant, parts: &mut Split<'_, char>) -> Option<Origin> {
+fn read_start(resumes: bool, at: Instant, now: Instant, parts: &mut Split<'_, char>) -> Option<Start> {
     let resumes = match resumes {
         true => Some(before(now, signed(parts.next()?)?)),
         false => None,
@@ -266,30 +268,26 @@ fn read_origin(resumes: bool, at: Instant, now: Instant, parts: &mut Split<'_, c
             max: rate(parts.next()?)?,
         })
     };
-    let bounds = Both {
-        ingress: bounds()?,
-        egress: bounds()?,
+    let bounds = PerDirection {
+        download: bounds()?,
+        upload: bounds()?,
     };
-    let mut learned = Both::<Learned>::default();
+    let mut learned = PerDirection::<CapacityByHour>::default();
     for part in parts {
         let (place, rate) = part.split_once('=')?;
         let (direction, hour) = match place.strip_prefix('d') {
-            Some(hour) => (Direction::Ingress, hour),
-            None => (Direction::Egress, place.strip_prefix('u')?),
+            Some(hour) => (Direction::Download, hour),
+            None => (Direction::Upload, place.strip_prefix('u')?),
         };
         let hour = learned[direction].hours.get_mut(number::<usize>(hour)?)?;
         *hour = Some(Rate::from_bits_per_sec(number(rate)?));
     }
-    let beginning = Box::new(Beginning {
+    let config = Box::new(ControllerConfig {
         program: String::from(program),
         bounds,
         learned,
     });
-    Some(Origin {
-        at,
-        resumes,
-        beginning,
-    })
+    Some(Start { at, resumes, config })
 }
 
 fn is_name(text: &str) -> bool {
@@ -333,8 +331,8 @@ fn read_samples(
         "oneway" => put(Signal::OneWay {
             reflector: number(next()?)?,
             sent: before(at, signed(next()?)?),
-            ingress: signed(next()?)?,
-            egress: signed(next()?)?,
+            download: signed(next()?)?,
+            upload: signed(next()?)?,
         }),
         "waiting" => put(Signal::Waiting {
             reflector: number(next()?)?,
@@ -346,18 +344,18 @@ fn read_samples(
         "flow" => put(Signal::Flow {
             flow: number(next()?)?,
             sent: before(at, signed(next()?)?),
-            ingress: signed(next()?)?,
-            egress: match next() {
-                Some(egress) => Some(signed(egress)?),
+            download: signed(next()?)?,
+            upload: match next() {
+                Some(upload) => Some(signed(upload)?),
                 None => None,
             },
         }),
-        "down" => put(traffic(Direction::Ingress, number(next()?)?, micros(next()?)?)),
-        "up" => put(traffic(Direction::Egress, number(next()?)?, micros(next()?)?)),
+        "down" => put(traffic(Direction::Download, number(next()?)?, micros(next()?)?)),
+        "up" => put(traffic(Direction::Upload, number(next()?)?, micros(next()?)?)),
         "bytes" => {
             let (down, up, span) = (number(next()?)?, number(next()?)?, micros(next()?)?);
-            put(traffic(Direction::Ingress, down, span));
-            put(traffic(Direction::Egress, up, span));
+            put(traffic(Direction::Download, down, span));
+            put(traffic(Direction::Upload, up, span));
         }
         "hour" => put(Signal::Hour(number(next()?).filter(|hour| *hour < 24)?)),
         _ => return None,
@@ -366,25 +364,25 @@ fn read_samples(
 }
 
 /// The word for a reason, and the delay behind it.
-pub(super) const fn of_reason(reason: Reason) -> (&'static str, Option<Nanos>) {
+pub(crate) const fn of_reason(reason: Reason) -> (&'static str, Option<Nanos>) {
     match reason {
         Reason::Start => ("start", None),
         Reason::Unloaded => ("unloaded", None),
-        Reason::Begins => ("begins", None),
+        Reason::SlowStartGuard => ("begins", None),
         Reason::Steady => ("steady", None),
         Reason::Grow => ("grow", None),
-        Reason::Settle { delay } => ("settle", Some(delay)),
-        Reason::Bloat { delay } => ("bloat", Some(delay)),
-        Reason::Drain { delay } => ("drain", Some(delay)),
+        Reason::SmallQueue { delay } => ("settle", Some(delay)),
+        Reason::Bufferbloat { delay } => ("bloat", Some(delay)),
+        Reason::Draining { delay } => ("drain", Some(delay)),
         Reason::PathChanged { by } => ("path-changed", Some(by)),
         Reason::SignalsLost => ("signals-lost", None),
         Reason::Decay => ("decay", None),
         Reason::Learned => ("learned", None),
-        Reason::OtherFell => ("other-fell", None),
+        Reason::OtherDirectionDropped => ("other-fell", None),
     }
 }
 
-pub(super) fn reason(text: &str) -> Option<Reason> {
+pub(crate) fn reason(text: &str) -> Option<Reason> {
     let (word, delay) = match text.split_once(':') {
         Some((word, delay)) => (word, Some(Nanos(micros(delay)?))),
         None => (text, None),
@@ -392,17 +390,17 @@ pub(super) fn reason(text: &str) -> Option<Reason> {
     match (word, delay) {
         ("start", None) => Some(Reason::Start),
         ("unloaded", None) => Some(Reason::Unloaded),
-        ("begins", None) => Some(Reason::Begins),
+        ("begins", None) => Some(Reason::SlowStartGuard),
         ("steady", None) => Some(Reason::Steady),
         ("grow", None) => Some(Reason::Grow),
-        ("settle", Some(delay)) => Some(Reason::Settle { delay }),
-        ("bloat", Some(delay)) => Some(Reason::Bloat { delay }),
-        ("drain", Some(delay)) => Some(Reason::Drain { delay }),
+        ("settle", Some(delay)) => Some(Reason::SmallQueue { delay }),
+        ("bloat", Some(delay)) => Some(Reason::Bufferbloat { delay }),
+        ("drain", Some(delay)) => Some(Reason::Draining { delay }),
         ("path-changed", Some(by)) => Some(Reason::PathChanged { by }),
         ("signals-lost", None) => Some(Reason::SignalsLost),
         ("decay", None) => Some(Reason::Decay),
         ("learned", None) => Some(Reason::Learned),
-        ("other-fell", None) => Some(Reason::OtherFell),
+        ("other-fell", None) => Some(Reason::OtherDirectionDropped),
         _ => None,
     }
 }

@@ -3,8 +3,10 @@
 //! The samples are those of a line under the rates of then. Where other decisions are made, the line would have answered otherwise from
 //! there on: what a replay shows is the decisions on what was seen, not what the line would have been like.
 
-use super::record::{Beginning, Row};
-use super::{Bounds, Controller, Decision, Direction};
+use super::{ControllerConfig, Entry};
+use crate::{Bounds, Controller, Decision};
+use sqm_core::direction::Direction;
+
 use sqm_core::units::Instant;
 
 /// Controllers, one after the other, as a log has them begin.
@@ -18,7 +20,7 @@ pub struct Replay<C, F> {
 
 /// What came of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Played {
+pub struct ReplayStep {
     /// What is decided now, at the last step of the line.
     pub decision: Decision,
     /// Another controller has begun with this line.
@@ -28,7 +30,7 @@ pub struct Played {
     pub is_exact: bool,
 }
 
-impl<C: Controller, F: FnMut(Instant, &Beginning) -> C> Replay<C, F> {
+impl<C: Controller, F: FnMut(Instant, &ControllerConfig) -> C> Replay<C, F> {
     /// With the controllers that `make` makes.
     pub const fn new(make: F) -> Self {
         Self {
@@ -40,23 +42,23 @@ impl<C: Controller, F: FnMut(Instant, &Beginning) -> C> Replay<C, F> {
     }
 
     /// Takes the next line.
-    pub fn row(&mut self, row: &Row) -> Played {
+    pub fn play(&mut self, row: &Entry) -> ReplayStep {
         let is_known = self.controller.is_some();
-        let new = match &row.origin {
-            Some(origin) if origin.resumes.is_none() => Some((origin.at, (*origin.beginning).clone(), true)),
+        let new = match &row.start {
+            Some(start) if start.resumes.is_none() => Some((start.at, (*start.config).clone(), true)),
             // As after a rotation, of which both logs are there.
-            Some(origin) if is_known && origin.resumes == Some(self.last) => None,
-            Some(origin) => Some((origin.at, amid(&origin.beginning, row), false)),
+            Some(start) if is_known && start.resumes == Some(self.last) => None,
+            Some(start) => Some((start.at, mid_log_start(&start.config, row), false)),
             // Time that runs backward is another run's.
             None if is_known && row.at >= self.last => None,
             None => {
                 let at = row.steps.first().map_or(row.at, |step| step.at);
-                Some((at, amid(&Beginning::default(), row), false))
+                Some((at, mid_log_start(&ControllerConfig::default(), row), false))
             }
         };
         let is_new = new.is_some();
-        if let Some((at, beginning, is_exact)) = new {
-            self.controller = Some((self.make)(at, &beginning));
+        if let Some((at, config, is_exact)) = new {
+            self.controller = Some((self.make)(at, &config));
             self.is_exact = is_exact;
         }
         self.last = row.at;
@@ -66,7 +68,7 @@ impl<C: Controller, F: FnMut(Instant, &Beginning) -> C> Replay<C, F> {
                 decision = controller.step(step.at, &step.samples);
             }
         }
-        Played {
+        ReplayStep {
             decision,
             is_new,
             is_exact: self.is_exact,
@@ -74,19 +76,19 @@ impl<C: Controller, F: FnMut(Instant, &Beginning) -> C> Replay<C, F> {
     }
 }
 
-/// The beginning of one that does not know what was before: it starts at the rates of then.
-fn amid(beginning: &Beginning, row: &Row) -> Beginning {
-    let mut beginning = beginning.clone();
+/// The config of one that does not know what was before: it starts at the rates of then.
+fn mid_log_start(config: &ControllerConfig, row: &Entry) -> ControllerConfig {
+    let mut config = config.clone();
     for direction in Direction::BOTH {
-        let bounds = &mut beginning.bounds[direction];
+        let bounds = &mut config.bounds[direction];
         *bounds = Bounds {
             base: Some(row.decision.rates[direction].rate),
             ..*bounds
         };
         // Or the hour would set the rate.
-        beginning.learned[direction] = Default::default();
+        config.learned[direction] = Default::default();
     }
-    beginning
+    config
 }
 
 #[cfg(test)]
@@ -97,44 +99,45 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::record::{Origin, Step};
-    use super::super::{Autorate, Both, Learned, Sample, Signal};
+    use super::super::{Start, Step};
     use super::*;
+    use crate::{Autorate, CapacityByHour, Sample, Signal};
+    use sqm_core::direction::PerDirection;
     use sqm_core::rng::Xorshift;
     use sqm_core::units::{Bytes, Nanos, Rate};
 
-    fn make(now: Instant, beginning: &Beginning) -> Autorate {
-        Autorate::new(now, beginning.bounds, beginning.learned)
+    fn make(now: Instant, config: &ControllerConfig) -> Autorate {
+        Autorate::new(now, config.bounds, config.learned)
     }
 
-    fn beginning() -> Beginning {
+    fn config() -> ControllerConfig {
         let bounds = |kbit| Bounds {
             base: Some(Rate::from_kbits_per_sec(kbit)),
             ..Bounds::default()
         };
-        let mut learned = Both::<Learned>::default();
-        learned.ingress.hours[7] = Some(Rate::from_kbits_per_sec(17_000));
-        Beginning {
+        let mut learned = PerDirection::<CapacityByHour>::default();
+        learned.download.hours[7] = Some(Rate::from_kbits_per_sec(17_000));
+        ControllerConfig {
             program: "test".to_string(),
-            bounds: Both {
-                ingress: bounds(20_000),
-                egress: bounds(4000),
+            bounds: PerDirection {
+                download: bounds(20_000),
+                upload: bounds(4000),
             },
             learned,
         }
     }
 
     /// A minute of a made-up line with noise, queues and losses, every line through its text.
-    fn record(seed: u64) -> Vec<Row> {
+    fn record(seed: u64) -> Vec<Entry> {
         let mut rng = Xorshift::new(seed);
         let mut random = |below: u64| (rng.next_u64() >> 32) % below;
-        let beginning = beginning();
+        let config = config();
         let began = Instant(12_345_000);
-        let mut controller = make(began, &beginning);
-        let mut origin = Some(Origin {
+        let mut controller = make(began, &config);
+        let mut start = Some(Start {
             at: began,
             resumes: None,
-            beginning: Box::new(beginning),
+            config: Box::new(config),
         });
         let (mut rows, mut steps, mut now) = (Vec::new(), Vec::new(), began);
         for n in 0..1200_u64 {
@@ -157,12 +160,12 @@ mod tests {
                     Signal::OneWay {
                         reflector,
                         sent,
-                        ingress: 10_000_000 + queue as i64 - 77,
-                        egress: 10_000_000 + 77,
+                        download: 10_000_000 + queue as i64 - 77,
+                        upload: 10_000_000 + 77,
                     },
                 ),
             }
-            for (direction, most) in [(Direction::Ingress, 140_000), (Direction::Egress, 30_000)] {
+            for (direction, most) in [(Direction::Download, 140_000), (Direction::Upload, 30_000)] {
                 let (bytes, span) = (Bytes(random(most)), Nanos::from_millis(50));
                 put(
                     now,
@@ -179,18 +182,18 @@ mod tests {
             let decision = controller.step(now, &samples);
             steps.push(Step { at: now, samples });
             if random(3) == 0 {
-                let row = Row {
+                let row = Entry {
                     unix_ms: n,
                     at: now,
                     decision,
-                    loads: Both {
-                        ingress: Rate::from_bits_per_sec(0),
-                        egress: Rate::from_bits_per_sec(0),
+                    throughput: PerDirection {
+                        download: Rate::from_bits_per_sec(0),
+                        upload: Rate::from_bits_per_sec(0),
                     },
-                    origin: origin.take(),
+                    start: start.take(),
                     steps: core::mem::take(&mut steps),
                 };
-                rows.push(Row::parse(&row.to_string()).expect("a line"));
+                rows.push(Entry::parse(&row.to_string()).expect("a line"));
             }
         }
         rows
@@ -204,9 +207,9 @@ mod tests {
             let mut replay = Replay::new(make);
             let mut rates = Vec::new();
             for (index, row) in rows.iter().enumerate() {
-                let played = replay.row(row);
-                prop_assert_eq!(played, Played { decision: row.decision, is_new: index == 0, is_exact: true });
-                rates.push(played.decision.rates.ingress.rate);
+                let played = replay.play(row);
+                prop_assert_eq!(played, ReplayStep { decision: row.decision, is_new: index == 0, is_exact: true });
+                rates.push(played.decision.rates.download.rate);
             }
             rates.dedup();
             prop_assert!(rates.len() > 20, "something was decided");
@@ -214,13 +217,13 @@ mod tests {
     }
 
     /// The log from line `from` on, as another file of a rotation.
-    fn rotated(rows: &[Row], from: usize) -> Vec<Row> {
+    fn rotated(rows: &[Entry], from: usize) -> Vec<Entry> {
         let mut rows = rows[from - 1..].to_vec();
         let last = rows.remove(0).at;
-        rows[0].origin = Some(Origin {
+        rows[0].start = Some(Start {
             at: last,
             resumes: Some(last),
-            beginning: Box::new(beginning()),
+            config: Box::new(config()),
         });
         rows
     }
@@ -231,7 +234,7 @@ mod tests {
         let (old, new) = (&rows[..150], rotated(&rows, 150));
         let mut replay = Replay::new(make);
         for row in old.iter().chain(&new) {
-            let played = replay.row(row);
+            let played = replay.play(row);
             assert!(played.is_exact && played.decision == row.decision);
         }
     }
@@ -242,19 +245,19 @@ mod tests {
         let without_any = &rows[150..];
         for new in [&rotated(&rows, 150)[..], without_any] {
             let mut replay = Replay::new(make);
-            let first = replay.row(&new[0]);
+            let first = replay.play(&new[0]);
             assert!(first.is_new && !first.is_exact);
             let [now, then] =
-                [first.decision, new[0].decision].map(|one| one.rates.ingress.rate.bits_per_sec());
+                [first.decision, new[0].decision].map(|one| one.rates.download.rate.bits_per_sec());
             assert!(now.abs_diff(then) < then / 2, "{now} {then}");
-            assert!(new[1..].iter().all(|row| !replay.row(row).is_new));
+            assert!(new[1..].iter().all(|row| !replay.play(row).is_new));
         }
         // Behind a log that is not the one before it.
         let mut replay = Replay::new(make);
-        replay.row(&rows[0]);
-        assert!(replay.row(&rotated(&rows, 150)[0]).is_new);
+        replay.play(&rows[0]);
+        assert!(replay.play(&rotated(&rows, 150)[0]).is_new);
         // Another start of the machine.
         let mut replay = Replay::new(make);
-        assert!([150, 20].map(|index: usize| replay.row(&rows[index]).is_new) == [true, true]);
+        assert!([150, 20].map(|index: usize| replay.play(&rows[index]).is_new) == [true, true]);
     }
 }

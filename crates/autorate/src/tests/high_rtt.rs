@@ -4,12 +4,12 @@ use super::*;
 
 /// Directions are told apart; chatter only, so far.
 fn far() -> Bench {
-    let mut bench = Bench::new(Both::default());
+    let mut bench = Bench::new(PerDirection::default());
     bench.rtt = Nanos::from_millis(600);
     bench.upload_delay = Some(Nanos(0));
-    bench.load = Both {
-        ingress: 3,
-        egress: 3,
+    bench.load = PerDirection {
+        download: 3,
+        upload: 3,
     };
     assert_eq!(bench.controller.long_path(), None);
     bench.run(3000);
@@ -21,10 +21,10 @@ fn far() -> Bench {
 fn begin_download(bench: &mut Bench) -> Vec<Choice> {
     let mut choices = Vec::new();
     for percent in [25, 50, 100, 200, 100, 100, 100] {
-        bench.load.ingress = percent;
+        bench.load.download = percent;
         for _ in 0..12 {
             bench.step();
-            choices.push(bench.ingress());
+            choices.push(bench.download());
         }
     }
     choices
@@ -33,11 +33,11 @@ fn begin_download(bench: &mut Bench) -> Vec<Choice> {
 #[test]
 fn a_download_that_begins_has_half_until_its_senders_have_left_slow_start() {
     let mut bench = far();
-    assert_eq!(bench.ingress().rate, mbit(20));
+    assert_eq!(bench.download().rate, mbit(20));
     let choices = begin_download(&mut bench);
     let half = Choice {
         rate: mbit(10),
-        reason: Reason::Begins,
+        reason: Reason::SlowStartGuard,
     };
     // From the second report on, for four rounds.
     assert!(choices[2..48].iter().all(|choice| *choice == half), "{choices:?}");
@@ -47,21 +47,21 @@ fn a_download_that_begins_has_half_until_its_senders_have_left_slow_start() {
 #[test]
 fn a_download_that_is_over_before_it_was_known_to_senders_leaves_the_rate_as_it_was() {
     let mut bench = far();
-    bench.load.ingress = 50;
+    bench.load.download = 50;
     bench.run(200);
-    assert_eq!(bench.ingress().rate, mbit(10));
-    bench.load.ingress = 3;
+    assert_eq!(bench.download().rate, mbit(10));
+    bench.load.download = 3;
     bench.run(2000);
-    assert_eq!(bench.ingress().rate, mbit(20));
+    assert_eq!(bench.download().rate, mbit(20));
 }
 
 #[test]
 fn an_upload_that_begins_has_all_as_its_bursts_stand_in_our_own_shaper() {
     let mut bench = far();
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     for _ in 0..40 {
         bench.step();
-        assert!(bench.decision.rates.egress.rate >= mbit(5));
+        assert!(bench.decision.rates.upload.rate >= mbit(5));
     }
 }
 
@@ -76,14 +76,14 @@ fn queue_up(bench: &mut Bench, millis: u64) {
 #[test]
 fn what_was_found_is_hardly_gone_beyond_and_the_least_of_it_counts() {
     let mut bench = far();
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(20_000);
-    let before = bench.decision.rates.egress.rate.bits_per_sec();
+    let before = bench.decision.rates.upload.rate.bits_per_sec();
     queue_up(&mut bench, 40);
-    let found = bench.decision.rates.egress.rate.bits_per_sec();
+    let found = bench.decision.rates.upload.rate.bits_per_sec();
     assert!(found < before / 100 * 98, "{before} {found}");
     bench.run(20_000);
-    let later = bench.decision.rates.egress.rate.bits_per_sec();
+    let later = bench.decision.rates.upload.rate.bits_per_sec();
     // Two thousandths in a second.
     assert!(
         later > found && later < found / 100 * 105,
@@ -91,27 +91,27 @@ fn what_was_found_is_hardly_gone_beyond_and_the_least_of_it_counts() {
     );
     // More than the last time is found, and the least counts.
     queue_up(&mut bench, 40);
-    let again = bench.decision.rates.egress.rate.bits_per_sec();
+    let again = bench.decision.rates.upload.rate.bits_per_sec();
     assert!(again < found / 100 * 101, "{found} {again}");
     // After five minutes it counts no more.
-    bench.load.egress = 50;
+    bench.load.upload = 50;
     bench.run(300_000);
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(25_000);
     queue_up(&mut bench, 40);
-    let last = bench.decision.rates.egress.rate.bits_per_sec();
+    let last = bench.decision.rates.upload.rate.bits_per_sec();
     assert!(last > found / 100 * 102, "{found} {last}");
 }
 
 #[test]
 fn far_beyond_what_is_configured_it_is_another_line_and_growth_is_quick() {
     let mut bench = far();
-    bench.load.egress = 100;
+    bench.load.upload = 100;
     bench.run(170_000);
-    let slow = bench.decision.rates.egress.rate;
+    let slow = bench.decision.rates.upload.rate;
     assert!(mbit(6) < slow && slow < mbit(8), "{slow}");
     bench.run(60_000);
-    assert_eq!(bench.decision.rates.egress.rate, mbit(25));
+    assert_eq!(bench.decision.rates.upload.rate, mbit(25));
 }
 
 #[test]
@@ -119,16 +119,16 @@ fn a_burst_of_a_download_says_nothing_of_the_line() {
     let mut bench = far();
     begin_download(&mut bench);
     bench.run(2000);
-    let before = bench.ingress().rate;
+    let before = bench.download().rate;
     // Less passes than might; a sender that has just begun sends twice of that at once.
-    bench.load.ingress = 40;
+    bench.load.download = 40;
     bench.run(2000);
     bench.delay = [Nanos::from_millis(25); 6];
     bench.run(200);
-    assert!(bench.ingress().rate < before, "it is a queue while it lasts");
+    assert!(bench.download().rate < before, "it is a queue while it lasts");
     bench.delay = [Nanos(0); 6];
     bench.run(2000);
-    let after = bench.ingress().rate;
+    let after = bench.download().rate;
     assert!(
         before <= after && after.bits_per_sec() < before.bits_per_sec() / 100 * 101,
         "{before} {after}"

@@ -1,34 +1,34 @@
 //! What passed lately, by time: a probe that comes back tells of the traffic it met, not of that of now.
 
-use super::scale;
+use crate::{SECOND, scale};
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// The last reports of what passed, each of the time before it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Past {
+pub(crate) struct RateHistory {
     /// Newest last.
     spans: [Span; Self::SPANS],
 }
 
 /// One report; of no time if there was none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     begin: Instant,
     end: Instant,
-    pub(super) bytes: Bytes,
+    pub(crate) bytes: Bytes,
 }
 
 impl Span {
-    pub(super) const fn length(&self) -> Nanos {
+    pub(crate) const fn length(&self) -> Nanos {
         self.end.since(self.begin)
     }
 }
 
-impl Past {
+impl RateHistory {
     /// Three seconds of a report every 50 ms.
     const SPANS: usize = 64;
 
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         let none = Span {
             begin: Instant(0),
             end: Instant(0),
@@ -39,7 +39,7 @@ impl Past {
         }
     }
 
-    pub(super) fn add(&mut self, end: Instant, bytes: Bytes, length: Nanos) {
+    pub(crate) fn add(&mut self, end: Instant, bytes: Bytes, length: Nanos) {
         self.spans.rotate_left(1);
         self.spans[Self::SPANS - 1] = Span {
             begin: Instant(end.0.saturating_sub(length.0)),
@@ -49,12 +49,12 @@ impl Past {
     }
 
     /// The newest reports, newest last.
-    pub(super) fn newest<const N: usize>(&self) -> [Span; N] {
+    pub(crate) fn newest<const N: usize>(&self) -> [Span; N] {
         core::array::from_fn(|place| self.spans[Self::SPANS - N + place])
     }
 
     /// What passed between two moments; none if most of that time is not known any more, or not yet.
-    pub(super) fn rate(&self, from: Instant, to: Instant) -> Option<Rate> {
+    pub(crate) fn rate(&self, from: Instant, to: Instant) -> Option<Rate> {
         let met = self.spans.iter().filter_map(|span| {
             let time = span.end.min(to).since(span.begin.max(from)).0;
             (time > 0).then(|| (scale(span.bytes.0, time, span.length().0), time))
@@ -63,7 +63,7 @@ impl Past {
             (bytes.saturating_add(some), time.saturating_add(more))
         });
         let is_most = time > 0 && time >= to.since(from).0 / 2;
-        is_most.then(|| Rate::from_bits_per_sec(scale(bytes, 8 * super::SECOND, time)))
+        is_most.then(|| Rate::from_bits_per_sec(scale(bytes, 8 * SECOND, time)))
     }
 }
 
@@ -77,12 +77,13 @@ mod tests {
 
     #[test]
     fn a_rate_is_that_of_its_time() {
-        let mut past = Past::new();
+        let mut history = RateHistory::new();
         for (end, bytes) in [(1050, 50_000), (1100, 100_000), (1150, 0)] {
-            past.add(at(end), Bytes(bytes), Nanos::from_millis(50));
+            history.add(at(end), Bytes(bytes), Nanos::from_millis(50));
         }
         let mbit = |from, to| {
-            past.rate(at(from), at(to))
+            history
+                .rate(at(from), at(to))
                 .map(|rate| rate.bits_per_sec() / 1_000_000)
         };
         assert_eq!(mbit(1000, 1050), Some(8));

@@ -1,8 +1,9 @@
 //! What the line carries, as far as a queue shows it.
 
-use super::{Law, MOVED, Point, Trial};
-use crate::view::View;
-use crate::{Direction, scale};
+use super::{Cut, MIN_DELAY_CHANGE, Point, RateController};
+use crate::observation::Observation;
+use crate::scale;
+use sqm_core::direction::Direction;
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// A slope of the delay needs points so far apart.
@@ -16,16 +17,16 @@ const EVEN: u64 = 100;
 /// The last tenth of a second counts alone if it brought less than this of the last fifth, thousandths.
 const SUDDEN: u64 = 850;
 /// A moment's outage is over within this.
-pub(super) const MOMENT: Nanos = Nanos::from_millis(400);
+pub(crate) const MOMENT: Nanos = Nanos::from_millis(400);
 /// A queue of this is no burst of the other direction's that was laid to this one.
 const LONG: u64 = 30_000_000;
 /// While a queue does not grow, the line is not thought to carry less than this of what it did at first, thousandths.
-const HOLDS: u64 = 930;
+const HOLD_RATIO: u64 = 930;
 
-impl Law {
+impl RateController {
     /// Whether it is news.
-    pub(super) fn note(&mut self, sent: Instant, queue: u64) -> bool {
-        if let Some(last) = &mut self.track[Self::POINTS - 1]
+    pub(crate) fn note(&mut self, sent: Instant, queue: u64) -> bool {
+        if let Some(last) = &mut self.delay_history[Self::POINTS - 1]
             && sent <= last.sent
         {
             // A probe that is overdue says more the longer it is.
@@ -33,48 +34,50 @@ impl Law {
             last.queue = if sent == last.sent { queue } else { last.queue };
             return is_more;
         }
-        self.track.rotate_left(1);
-        self.track[Self::POINTS - 1] = Some(Point { sent, queue });
+        self.delay_history.rotate_left(1);
+        self.delay_history[Self::POINTS - 1] = Some(Point { sent, queue });
         true
     }
 
     /// What the line carries while there is a queue: what arrives from it; for what is sent to it, as the delay grows.
-    pub(super) fn measured(&self, view: &View) -> Option<u64> {
-        let [latest, mean] = [view.latest, view.achieved].map(Rate::bits_per_sec);
+    pub(crate) fn measured(&self, observation: &Observation) -> Option<u64> {
+        let [latest, mean] = [observation.latest, observation.achieved].map(Rate::bits_per_sec);
         match self.direction {
             // A busy line delivers what it can, whatever our own shaper then does with it; just now it was idle, or away, or on a long
             // path between bursts.
-            Direction::Ingress if view.has_just_begun || view.had_gap || view.is_long => {
-                Some(view.peak.bits_per_sec())
+            Direction::Download
+                if observation.has_just_begun || observation.had_gap || observation.is_high_rtt =>
+            {
+                Some(observation.peak.bits_per_sec())
             }
-            Direction::Ingress if latest < scale(mean, SUDDEN, 1000) => Some(latest),
-            Direction::Ingress => Some(mean),
-            Direction::Egress => {
+            Direction::Download if latest < scale(mean, SUDDEN, 1000) => Some(latest),
+            Direction::Download => Some(mean),
+            Direction::Upload => {
                 let Slope { from, time, growth } = self.slope()?;
                 let sent = mean.min(scale(self.rate, 1100, 1000).max(latest));
-                let sent = sent_then(view, from, Instant(from.0 + time)).unwrap_or(sent);
+                let sent = sent_then(observation, from, Instant(from.0 + time)).unwrap_or(sent);
                 let taken = (i128::from(time) + i128::from(growth)).max(i128::from(time / 10));
                 Some(scale(sent, time, u64::try_from(taken).unwrap_or(u64::MAX)))
             }
         }
     }
 
-    pub(super) fn learn(&mut self, elapsed: u64, queue: u64, view: &View) {
-        let (Some(capacity), Some(measured)) = (self.capacity, self.measured(view)) else {
+    pub(crate) fn learn(&mut self, elapsed: u64, queue: u64, observation: &Observation) {
+        let (Some(capacity), Some(measured)) = (self.capacity, self.measured(observation)) else {
             return;
         };
         let has_stopped = self
             .found
-            .is_some_and(|found| measured < capacity && self.has_stopped(found, measured, view));
-        if !view.carries || has_stopped {
+            .is_some_and(|found| measured < capacity && self.has_stopped(found, measured, observation));
+        if !observation.carries || has_stopped {
             return;
         }
         // What does not grow may be no queue at all, and then what is measured is only what was sent.
-        let reference = self.trial.and_then(|trial| trial.reference);
-        let is_filled = view.latest.bits_per_sec() >= scale(self.rate, HOLDS, 1000);
-        let least = reference
-            .filter(|reference| is_filled && queue <= reference.point.queue + MOVED)
-            .map_or(0, |reference| scale(reference.level, HOLDS, 1000));
+        let drain_check = self.cut.and_then(|cut| cut.drain_check);
+        let is_filled = observation.latest.bits_per_sec() >= scale(self.rate, HOLD_RATIO, 1000);
+        let least = drain_check
+            .filter(|drain_check| is_filled && queue <= drain_check.point.queue + MIN_DELAY_CHANGE)
+            .map_or(0, |drain_check| scale(drain_check.level, HOLD_RATIO, 1000));
         let measured = measured.max(least);
         let measured = measured.clamp(self.min, self.max);
         let weight = elapsed.clamp(20_000_000, LEARNS);
@@ -88,30 +91,30 @@ impl Law {
 
     /// What the line carried since the queue was longest: one that went faster than the line was thought to carry was a moment's
     /// outage. So it was if the arrivals show a gap.
-    pub(super) fn carried_since(&self, trial: &Trial, queue: u64, view: &View) -> u64 {
-        if self.direction == Direction::Ingress && view.had_gap {
-            return view.peak.bits_per_sec().min(trial.before);
+    pub(super) fn carried_since(&self, cut: &Cut, queue: u64, observation: &Observation) -> u64 {
+        if self.direction == Direction::Download && observation.had_gap {
+            return observation.peak.bits_per_sec().min(cut.before);
         }
-        if view.sent.since(trial.began_at) > MOMENT {
+        if observation.sent.since(cut.began_at) > MOMENT {
             return 0;
         }
         let carries = match self.direction {
-            Direction::Ingress => view.latest.bits_per_sec(),
-            Direction::Egress => {
-                let time = view.sent.since(trial.peak.sent).0;
+            Direction::Download => observation.latest.bits_per_sec(),
+            Direction::Upload => {
+                let time = observation.sent.since(cut.peak.sent).0;
                 // A long one that is laid to the other direction by now has not become shorter by that.
-                let left = if trial.peak.queue > LONG {
-                    queue.max(view.anyones.0)
+                let left = if cut.peak.queue > LONG {
+                    queue.max(observation.total_queue_delay.0)
                 } else {
                     queue
                 };
-                let fell = trial.peak.queue.saturating_sub(left);
-                let sent = view.achieved.bits_per_sec().min(self.rate);
-                let sent = sent_then(view, trial.peak.sent, view.sent).unwrap_or(sent);
+                let fell = cut.peak.queue.saturating_sub(left);
+                let sent = observation.achieved.bits_per_sec().min(self.rate);
+                let sent = sent_then(observation, cut.peak.sent, observation.sent).unwrap_or(sent);
                 scale(sent, time, time.saturating_sub(fell).max(time / 8))
             }
         };
-        carries.min(trial.before)
+        carries.min(cut.before)
     }
 
     /// Growth of the delay over the last points.
@@ -123,15 +126,15 @@ impl Law {
     }
 
     /// Whether the delay hardly changes.
-    pub(super) fn is_almost_even(&self) -> bool {
+    pub(crate) fn is_almost_even(&self) -> bool {
         self.growth_in(SLOPE)
             .is_some_and(|slope| slope.growth.unsigned_abs() < scale(slope.time, EVEN, 1000))
     }
 
     fn growth_in(&self, span: u64) -> Option<Slope> {
-        let last = self.track[Self::POINTS - 1]?;
+        let last = self.delay_history[Self::POINTS - 1]?;
         let first = self
-            .track
+            .delay_history
             .iter()
             .rev()
             .flatten()
@@ -157,9 +160,10 @@ struct Slope {
 }
 
 /// What was sent when probes met the queue, where that is long ago: what is sent now is less, as it was cut since.
-fn sent_then(view: &View, from: Instant, to: Instant) -> Option<u64> {
-    view.past
+fn sent_then(observation: &Observation, from: Instant, to: Instant) -> Option<u64> {
+    observation
+        .history
         .rate(from, to)
-        .filter(|_| view.is_long)
+        .filter(|_| observation.is_high_rtt)
         .map(Rate::bits_per_sec)
 }

@@ -1,21 +1,23 @@
 //! How the rate of one direction follows from the queue at the line and the traffic.
 
+mod baseline_shift;
 mod capacity;
-mod flat;
-mod long;
-mod onset;
-mod trial;
+mod cut;
+mod high_rtt;
+mod slow_start_guard;
 
-use super::view::View;
-use super::{Bounds, Choice, Direction, Reason, SECOND, SEEN_AFTER, scale};
+use crate::delay::SEEN_AFTER;
+use crate::observation::Observation;
+use crate::{Bounds, Choice, Reason, SECOND, scale};
+use sqm_core::direction::Direction;
 use sqm_core::units::{Instant, Nanos, Rate};
 
-use flat::Flat;
-use onset::Onset;
+use baseline_shift::BaselineShift;
+use slow_start_guard::SlowStartGuard;
 
 /// What the rest of the controller should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     None,
     /// The present delays are those of the path.
     Rebase,
@@ -27,7 +29,7 @@ pub(super) enum Action {
 
 /// The state of one direction.
 #[derive(Clone, Debug)]
-pub(super) struct Law {
+pub(crate) struct RateController {
     direction: Direction,
     min: u64,
     base: u64,
@@ -37,14 +39,14 @@ pub(super) struct Law {
     /// What the line seems to carry; none before the first queue.
     capacity: Option<u64>,
     /// Growth of what it is thought to carry, thousandths per second.
-    pace: u64,
+    growth_rate: u64,
     /// By how much what was found differs from what was found before, averaged, thousandths.
-    unrest: u64,
+    capacity_variance: u64,
     /// The same without falls and rises to elsewhere, millionths.
-    dips: u64,
+    dip_ewma: u64,
     /// How long growth waits after a queue: longer where the same capacity is found again and again.
-    hold: Nanos,
-    hold_until: Instant,
+    holdoff: Nanos,
+    holdoff_until: Instant,
     /// The last queue that ended growth, and what was carried then.
     found: Option<u64>,
     /// The most that was found until the last, and when.
@@ -52,10 +54,10 @@ pub(super) struct Law {
     /// The least that was found lately, and when.
     least: Option<(u64, Instant)>,
     /// Newest last.
-    track: [Option<Point>; Self::POINTS],
-    trial: Option<Trial>,
-    flat: Option<Flat>,
-    onset: Option<Onset>,
+    delay_history: [Option<Point>; Self::POINTS],
+    cut: Option<Cut>,
+    baseline_shift: Option<BaselineShift>,
+    slow_start_guard: Option<SlowStartGuard>,
     /// When there was last no queue to cut for.
     clear_at: Instant,
     /// When there was last none at all, or one to cut for.
@@ -79,34 +81,34 @@ struct Point {
 
 /// A delay, and by how much it should have become less since.
 #[derive(Clone, Copy, Debug)]
-struct Reference {
+struct DrainCheck {
     point: Point,
     seen: Instant,
     /// The most that the line may carry, by what was known then.
     level: u64,
-    owed: u64,
+    expected_drain: u64,
 }
 
 /// Less is being sent to see whether the delay follows.
 #[derive(Clone, Copy, Debug)]
-struct Trial {
+struct Cut {
     /// The rate before.
     before: u64,
     capacity_before: Option<u64>,
     /// Probes sent before this met the traffic of before.
     effective_at: Instant,
     /// What a later one met, and what follows from it.
-    reference: Option<Reference>,
+    drain_check: Option<DrainCheck>,
     /// The shortest queue that was met, and what should have gone of it by how much less arrives.
-    obeyed: Option<Reference>,
+    responsive_drain: Option<DrainCheck>,
     /// When to send so much less that a queue must go.
     test_at: Instant,
     /// What was sent less should have shown.
-    is_helpless: bool,
+    had_no_effect: bool,
     /// Whether the delay has become less: then some of it was a queue.
     has_followed: bool,
     /// The queue grows as if nothing had been done.
-    is_failing: bool,
+    keeps_growing: bool,
     /// It may be the other direction's, which is cut too.
     is_shared: bool,
     began_at: Instant,
@@ -122,19 +124,19 @@ struct Trial {
     seen_at: Instant,
     /// The longest that was met.
     peak: Point,
-    /// The most of [`View::expected`].
+    /// The most of [`Observation::expected`].
     expected: u64,
 }
 
 /// The queue that is aimed at, above noise: enough to know that the line is busy. It is the target of CoDel (RFC 8289).
-pub(super) const AIM: Nanos = Nanos::from_millis(5);
+pub(crate) const TARGET_DELAY: Nanos = Nanos::from_millis(5);
 /// Of an upload beside a download, where they are told apart by more than one path: its queue comes and goes in the round trips
 /// of the download, whose senders then do not fill what they may.
-pub(super) const AIM_BESIDE: Nanos = Nanos::from_micros(1500);
+pub(crate) const TARGET_DELAY_UPLOAD_WITH_DOWNLOAD: Nanos = Nanos::from_micros(1500);
 /// And after a queue it begins again with this of what was found, thousandths.
 const BESIDE: u64 = 970;
 /// Where they are not told apart: both queues together.
-pub(super) const AIM_TOGETHER: Nanos = Nanos::from_micros(6500);
+pub(crate) const TARGET_DELAY_BOTH: Nanos = Nanos::from_micros(6500);
 /// A restless line is kept busy through its dips by a queue of as much as its unrest takes away in this time,
 const DIP: Nanos = Nanos::from_millis(150);
 /// and of no more than this.
@@ -143,11 +145,11 @@ const DIPS_MOST: Nanos = Nanos::from_millis(15);
 const JUMP: u64 = 300;
 /// No dip counts for more than this, thousandths.
 const DIP_MOST: u64 = 150;
-/// A queue of less than [`AIM`] must last for this long to be believed: as what several votes say, none of whose probes is another's.
+/// A queue of less than [`TARGET_DELAY`] must last for this long to be believed: as what several votes say, none of whose probes is another's.
 const LASTS: Nanos = Nanos::from_millis(300);
 /// A queue too small to cut for that lasts for so long may as well be a path that became a little longer: growing shows which.
 const LINGERS: Nanos = Nanos::from_millis(300);
-/// A queue above [`AIM`] is emptied in about this time.
+/// A queue above [`TARGET_DELAY`] is emptied in about this time.
 const DRAIN: u64 = 150_000_000;
 /// But never with less than this of the capacity, thousandths: of an upload, whose queue takes no more than what is sent to it.
 const LEAST_SENT: u64 = 50;
@@ -174,10 +176,10 @@ const SLOW: u64 = 50;
 const SLOW_REFLECTED: u64 = 160;
 /// And this part of the line's unrest more, thousandths, where directions explore in turns: one that is seldom the same must be
 /// found again within a turn.
-const UNREST: u64 = 500;
+const VARIANCE_GROWTH_GAIN: u64 = 500;
 /// After a fall to less than this of what was found before, thousandths, and on another path, it begins with more.
-const FELL: u64 = 700;
-const SOONER: u64 = 4 * SLOW;
+const CAPACITY_DROP_RATIO: u64 = 700;
+const FAST_REGROWTH: u64 = 4 * SLOW;
 /// A line that fell to less than this of what was sent, thousandths, with more than this queue, may have done so both ways.
 const COLLAPSED: u64 = 333;
 const COLLAPSED_QUEUE: u64 = 50_000_000;
@@ -196,9 +198,9 @@ const SAME: u64 = 50;
 const BELOW: u64 = 960;
 /// While there is a queue too small to cut for, the one whose turn it is not gives way by so many thousandths per second, down to
 /// [`BELOW`] of its place.
-const GIVES_WAY: u64 = 50;
+const YIELD_RATE: u64 = 50;
 /// A delay that changes by less has not moved.
-pub(super) const MOVED: u64 = 3_000_000;
+pub(crate) const MIN_DELAY_CHANGE: u64 = 3_000_000;
 /// What the other direction may send when the line has fallen far for both, of what passes, thousandths: some of it queues.
 const OTHERS_FALL: u64 = 900;
 /// A line that carries this much of what it may, thousandths, is not what silenced the probes.
@@ -214,10 +216,10 @@ const HOLD_BLIND: Nanos = Nanos::from_millis(5000);
 const DECAY: u64 = 20;
 const BLIND_AFTER: Nanos = Nanos::from_millis(1500);
 
-impl Law {
+impl RateController {
     const POINTS: usize = 12;
 
-    pub(super) fn new(now: Instant, direction: Direction, bounds: Bounds) -> Self {
+    pub(crate) fn new(now: Instant, direction: Direction, bounds: Bounds) -> Self {
         let [min, base, max] = resolve(bounds);
         Self {
             direction,
@@ -227,18 +229,18 @@ impl Law {
             rate: base,
             reason: Reason::Start,
             capacity: None,
-            pace: QUICK,
-            unrest: 0,
-            dips: 0,
-            hold: HOLD_MIN,
-            hold_until: now,
+            growth_rate: QUICK,
+            capacity_variance: 0,
+            dip_ewma: 0,
+            holdoff: HOLD_MIN,
+            holdoff_until: now,
             found: None,
             most: None,
             least: None,
-            track: [None; Self::POINTS],
-            trial: None,
-            flat: None,
-            onset: None,
+            delay_history: [None; Self::POINTS],
+            cut: None,
+            baseline_shift: None,
+            slow_start_guard: None,
             clear_at: now,
             decided_at: now,
             spread: 0,
@@ -250,123 +252,129 @@ impl Law {
     }
 
     /// What the shaper should be set to.
-    pub(super) fn rate(&self) -> Rate {
-        let most = self.lets_in().unwrap_or(self.rate);
+    pub(crate) fn rate(&self) -> Rate {
+        let most = self.slow_start_limit().unwrap_or(self.rate);
         Rate::from_bits_per_sec(self.rate.min(most))
     }
 
     /// What a packet of full size takes.
-    pub(super) fn wire(&self) -> Nanos {
+    pub(crate) fn serialization_delay(&self) -> Nanos {
         Nanos(scale(MTU_BITS, SECOND, self.rate))
     }
 
     /// The queue that keeps a line busy that is as restless as this one.
-    pub(super) fn aim(&self) -> Nanos {
-        Nanos(AIM.0 + scale(self.dips, DIP.0, 1_000_000).min(DIPS_MOST.0))
+    pub(crate) fn aim(&self) -> Nanos {
+        Nanos(TARGET_DELAY.0 + scale(self.dip_ewma, DIP.0, 1_000_000).min(DIPS_MOST.0))
     }
 
     /// Whether it is as fast as what is known to be good, or faster.
-    pub(super) fn is_exploring(&self) -> bool {
+    pub(crate) fn is_exploring(&self) -> bool {
         self.found
             .is_none_or(|found| self.rate > scale(found, BELOW + 10, 1000))
     }
 
     /// Whether it neither empties a queue nor would begin to for this one.
-    pub(super) fn is_quiet(&self, queue: Nanos) -> bool {
-        self.trial.is_none() && queue.0 <= AIM.0 / 2 + self.noise() + self.wire().0
+    pub(crate) fn is_quiet(&self, queue: Nanos) -> bool {
+        self.cut.is_none() && queue.0 <= TARGET_DELAY.0 / 2 + self.noise() + self.serialization_delay().0
     }
 
-    pub(super) const fn is_draining(&self) -> bool {
-        self.trial.is_some()
+    pub(crate) const fn is_draining(&self) -> bool {
+        self.cut.is_some()
     }
 
     /// Whether it has the least rate.
-    pub(super) const fn is_at_least(&self) -> bool {
+    pub(crate) const fn is_at_least(&self) -> bool {
         self.rate <= self.min
     }
 
     /// Whether cutting has not helped so far.
-    pub(super) const fn is_stuck(&self) -> bool {
+    pub(crate) const fn cut_had_no_effect(&self) -> bool {
         matches!(
-            self.trial,
-            Some(Trial {
-                is_helpless: true,
+            self.cut,
+            Some(Cut {
+                had_no_effect: true,
                 ..
             })
         )
     }
 
     /// Whether the queue grows as if nothing had been done.
-    pub(super) const fn is_failing(&self) -> bool {
-        matches!(self.trial, Some(Trial { is_failing: true, .. }))
+    pub(crate) const fn keeps_growing(&self) -> bool {
+        matches!(
+            self.cut,
+            Some(Cut {
+                keeps_growing: true,
+                ..
+            })
+        )
     }
 
     /// Whether the line has fallen far.
-    pub(super) fn has_collapsed(&self) -> bool {
-        let Some(trial) = self.trial else { return false };
+    pub(crate) fn has_collapsed(&self) -> bool {
+        let Some(cut) = self.cut else { return false };
         // One that had to wait for the other may then turn out to be the one that fell.
         let waited = self
             .waited
-            .filter(|(at, _)| trial.began_at.since(*at) <= FELL_AS_WELL);
-        let before = waited.map_or(trial.before, |(_, before)| trial.before.max(before));
-        trial.peak.queue.max(trial.expected) > COLLAPSED_QUEUE
+            .filter(|(at, _)| cut.began_at.since(*at) <= FELL_AS_WELL);
+        let before = waited.map_or(cut.before, |(_, before)| cut.before.max(before));
+        cut.peak.queue.max(cut.expected) > COLLAPSED_QUEUE
             && self
                 .capacity
                 .is_some_and(|capacity| capacity < scale(before, COLLAPSED, 1000))
     }
 
-    pub(super) fn was_cut_within(&self, now: Instant, span: Nanos) -> bool {
+    pub(crate) fn was_cut_within(&self, now: Instant, span: Nanos) -> bool {
         self.cut_at.is_some_and(|at| now.since(at) <= span)
     }
 
     /// It was not this direction's queue.
-    pub(super) fn acquit(&mut self, now: Instant) {
+    pub(crate) fn retract_cut(&mut self, now: Instant) {
         self.cut_at = None;
-        if let Some(trial) = self.trial.take() {
-            self.capacity = trial.capacity_before;
+        if let Some(cut) = self.cut.take() {
+            self.capacity = cut.capacity_before;
             self.rate = self
                 .found
-                .map_or(trial.before, |found| trial.before.min(scale(found, BELOW, 1000)));
-            self.hold_until = now + HOLD_MIN;
+                .map_or(cut.before, |found| cut.before.min(scale(found, BELOW, 1000)));
+            self.holdoff_until = now + HOLD_MIN;
         }
     }
 
     /// It was nobody's queue. Whatever made the path another one may have made the line another, too.
     fn change_path(&mut self, now: Instant, queue: u64) {
-        self.acquit(now);
-        self.flat = None;
-        self.pace = self.pace.max(SOONER);
+        self.retract_cut(now);
+        self.baseline_shift = None;
+        self.growth_rate = self.growth_rate.max(FAST_REGROWTH);
         self.reason = Reason::PathChanged { by: Nanos(queue) };
     }
 
     /// Continues with what was learned.
-    pub(super) fn start_at(&mut self, usual: Rate) {
+    pub(crate) fn start_at(&mut self, usual: Rate) {
         self.rate = scale(usual.bits_per_sec(), BELOW, 1000).clamp(self.min, self.max);
         self.capacity = Some(usual.bits_per_sec());
         self.found = self.capacity;
         self.most = None;
         self.least = None;
-        self.trial = None;
-        self.hold = HOLD_MIN;
+        self.cut = None;
+        self.holdoff = HOLD_MIN;
         self.reason = Reason::Learned;
     }
 
-    pub(super) fn step(&mut self, now: Instant, view: &View) -> (Choice, Action) {
+    pub(crate) fn step(&mut self, now: Instant, observation: &Observation) -> (Choice, Action) {
         let elapsed = now.since(self.stepped_at).0.min(SECOND);
         self.stepped_at = now;
-        self.note_onset(now, view);
-        let action = match view.queue {
+        self.update_slow_start_guard(now, observation);
+        let action = match observation.queue {
             None => {
-                self.blind(now, elapsed, view);
+                self.blind(now, elapsed, observation);
                 Action::None
             }
             Some(queue) => {
                 self.known_at = now;
-                self.note_noise(elapsed, view);
-                self.follow(now, elapsed, queue.0, view)
+                self.note_noise(elapsed, observation);
+                self.follow(now, elapsed, queue.0, observation)
             }
         };
-        if self.trial.is_some() {
+        if self.cut.is_some() {
             self.cut_at = Some(now);
         }
         self.rate = self.rate.clamp(self.min, self.max);
@@ -378,25 +386,25 @@ impl Law {
     }
 
     /// Nothing is known of the delay.
-    fn blind(&mut self, now: Instant, elapsed: u64, view: &View) {
+    fn blind(&mut self, now: Instant, elapsed: u64, observation: &Observation) {
         let blind_for = now.since(self.known_at);
         if blind_for < BLIND_AFTER {
             return;
         }
         self.reason = Reason::SignalsLost;
         // Traffic flows on: it was the signals that failed, not the line.
-        if let Some(trial) = self.trial {
-            let flows = view.achieved.bits_per_sec();
-            if flows > trial.before / 2 {
-                self.rate = trial.before;
-                self.capacity = trial.capacity_before;
+        if let Some(cut) = self.cut {
+            let flows = observation.achieved.bits_per_sec();
+            if flows > cut.before / 2 {
+                self.rate = cut.before;
+                self.capacity = cut.capacity_before;
             } else if flows > scale(self.rate, FLOWS, 1000) {
-                self.rate = self.rate.max(self.base.min(trial.before));
+                self.rate = self.rate.max(self.base.min(cut.before));
                 self.reason = Reason::Decay;
             }
         }
-        self.trial = None;
-        if !view.loaded {
+        self.cut = None;
+        if !observation.loaded {
             self.known_at = now;
             self.reason = Reason::Unloaded;
             return;
@@ -412,95 +420,100 @@ impl Law {
         }
     }
 
-    fn follow(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
-        let floor = self.noise() + view.wire.0;
-        let is_new = self.note(view.sent, queue);
+    fn follow(&mut self, now: Instant, elapsed: u64, queue: u64, observation: &Observation) -> Action {
+        let floor = self.noise() + observation.serialization_delay.0;
+        let is_new = self.note(observation.sent, queue);
         let queue = queue.saturating_sub(floor);
-        let limit = if self.trial.is_none() && !view.busy {
+        let limit = if self.cut.is_none() && !observation.busy {
             BLOAT
         } else {
             // One more packet may be ahead of a probe, now and then.
-            view.aim.0 + view.wire.0
+            observation.aim.0 + observation.serialization_delay.0
         };
-        if view.has_other_fallen && self.trial.is_none() && self.waits_for(now, view) {
+        if observation.has_other_fallen && self.cut.is_none() && self.waits_for(now, observation) {
             return Action::None;
         }
-        let is_path = self.is_unmoved(now, queue, view) && !view.is_overdue && !view.losing_probes;
+        let is_path = self.delay_is_baseline(now, queue, observation)
+            && !observation.is_overdue
+            && !observation.losing_probes;
         if is_path && queue > limit / 2 {
             self.change_path(now, queue);
             return Action::Rebase;
         }
-        let is_none = queue <= limit / 2 && !self.is_unheard(now, view);
-        if is_none || !view.active || view.is_overdue && !view.carries {
+        let is_none = queue <= limit / 2 && !self.is_unheard(now, observation);
+        if is_none || !observation.active || observation.is_overdue && !observation.carries {
             (self.clear_at, self.decided_at) = (now, now);
-            return self.grow(now, elapsed, queue, view);
+            return self.grow(now, elapsed, queue, observation);
         }
-        if queue > limit || self.trial.is_some() {
+        if queue > limit || self.cut.is_some() {
             self.decided_at = now;
         }
         if queue <= limit {
             self.clear_at = now;
             if now.since(self.decided_at) >= LINGERS {
-                return self.grow(now, elapsed, queue, view);
+                return self.grow(now, elapsed, queue, observation);
             }
         }
-        let is_believed = queue > AIM.0 + view.wire.0 || now.since(self.clear_at) >= LASTS;
+        let is_believed =
+            queue > TARGET_DELAY.0 + observation.serialization_delay.0 || now.since(self.clear_at) >= LASTS;
         // A queue at the line passes traffic on: where none is, late answers were late elsewhere.
-        if self.trial.is_none() && (queue <= limit || !is_believed || !view.carries) {
-            self.reason = if view.loaded {
+        if self.cut.is_none() && (queue <= limit || !is_believed || !observation.carries) {
+            self.reason = if observation.loaded {
                 Reason::Steady
             } else {
                 Reason::Unloaded
             };
             return Action::None;
         }
-        if self.trial.is_none() {
-            self.begin(now, view);
+        if self.cut.is_none() {
+            self.begin(now, observation);
         }
-        if let Some(trial) = &mut self.trial {
+        if let Some(cut) = &mut self.cut {
             if queue > limit {
-                trial.seen_at = now;
+                cut.seen_at = now;
             }
-            if queue >= trial.peak.queue {
-                trial.peak = Point {
-                    sent: view.sent,
+            if queue >= cut.peak.queue {
+                cut.peak = Point {
+                    sent: observation.sent,
                     queue,
                 };
             }
         }
         if is_new {
-            self.learn(elapsed, queue, view);
-            if self.is_of_the_path(now, queue, view) {
+            self.learn(elapsed, queue, observation);
+            if self.is_of_the_path(now, queue, observation) {
                 return Action::Rebase;
             }
         }
-        let present = self.present(now, queue, view).max(self.expected(view));
+        let present = self
+            .present(now, queue, observation)
+            .max(self.expected(observation));
         let capacity = self.capacity.unwrap_or(self.rate);
         let least = match self.direction {
-            Direction::Ingress => LEAST_LET_IN,
-            Direction::Egress => LEAST_SENT,
+            Direction::Download => LEAST_LET_IN,
+            Direction::Upload => LEAST_SENT,
         };
-        let less = scale(present.saturating_sub(view.aim.0), 1000, DRAIN).min(1000 - least);
+        let less = scale(present.saturating_sub(observation.aim.0), 1000, DRAIN).min(1000 - least);
         let wanted = scale(capacity, 1000 - less, 1000);
-        let test = self.trial.and_then(|trial| trial.test(now, capacity, view));
+        let test = self.cut.and_then(|cut| cut.test(now, capacity, observation));
         let wanted = test.map_or(wanted, |test| wanted.min(test));
         let delay = Nanos(queue + floor);
         self.reason = if wanted >= self.rate {
-            Reason::Drain { delay }
+            Reason::Draining { delay }
         } else if queue > BLOAT {
-            Reason::Bloat { delay }
+            Reason::Bufferbloat { delay }
         } else {
-            Reason::Settle { delay }
+            Reason::SmallQueue { delay }
         };
-        self.rate = wanted.min(self.trial.map_or(wanted, |trial| trial.before));
+        self.rate = wanted.min(self.cut.map_or(wanted, |cut| cut.before));
         Action::None
     }
 
     /// Senders that hear nothing come back in a burst: limited to what they sent last, not to what the line carried before.
-    fn waits_for(&mut self, now: Instant, view: &View) -> bool {
-        let [mean, latest] = [view.achieved, view.latest].map(Rate::bits_per_sec);
+    fn waits_for(&mut self, now: Instant, observation: &Observation) -> bool {
+        let [mean, latest] = [observation.achieved, observation.latest].map(Rate::bits_per_sec);
         // Of a round trip it is not known which direction fell. If it was this one, too, what waits must go.
-        let most = if view.takes_turns {
+        let most = if observation.takes_turns {
             scale(latest, BELOW, 1000)
         } else {
             scale(mean.min(latest), OTHERS_FALL, 1000)
@@ -510,81 +523,84 @@ impl Law {
         if waits {
             self.waited = Some((now, self.rate));
             self.rate = most;
-            self.reason = Reason::OtherFell;
+            self.reason = Reason::OtherDirectionDropped;
         }
         waits
     }
 
     /// No queue.
-    fn grow(&mut self, now: Instant, elapsed: u64, queue: u64, view: &View) -> Action {
-        let is_unfounded = |trial: Trial| trial.expected > 0 && trial.peak.queue <= AIM.0;
-        if self.trial.is_some_and(is_unfounded) {
+    fn grow(&mut self, now: Instant, elapsed: u64, queue: u64, observation: &Observation) -> Action {
+        let unconfirmed = |cut: Cut| cut.expected > 0 && cut.peak.queue <= TARGET_DELAY.0;
+        if self.cut.is_some_and(unconfirmed) {
             // Senders stopped, and no queue came of it.
-            self.acquit(now);
+            self.retract_cut(now);
             // But not all at once what nobody knows to pass now.
-            if view.has_other_collapsed && self.waits_for(now, view) {
+            if observation.has_other_collapsed && self.waits_for(now, observation) {
                 return Action::None;
             }
         }
-        if self.is_not_heard_yet(now, view) {
+        if self.is_not_heard_yet(now, observation) {
             return Action::None;
         }
-        let action = self.end_trial(now, queue, view);
-        if self.lets_in().is_some() {
-            self.reason = Reason::Begins;
+        let action = self.end_cut(now, queue, observation);
+        if self.slow_start_limit().is_some() {
+            self.reason = Reason::SlowStartGuard;
             return action;
         }
-        if !view.loaded {
+        if !observation.loaded {
             self.reason = Reason::Unloaded;
-            if view.has_rested && !self.was_cut_within(now, CUT_LATELY) {
-                self.rate = self.rate.max(self.most_after_a_rest(now, view));
+            if observation.has_rested && !self.was_cut_within(now, CUT_LATELY) {
+                self.rate = self.rate.max(self.most_after_a_rest(now, observation));
             }
             return action;
         }
-        let near = if view.is_long {
-            Some(self.surely(now))
+        let near = if observation.is_high_rtt {
+            Some(self.conservative_rate(now))
         } else {
             self.found.map(|found| scale(found, 900, 1000))
         };
         let is_far = near.is_none_or(|near| self.rate < near);
-        let is_someones = view.anyones.0 > view.aim.0 / 2 + self.noise() + view.wire.0;
-        if !is_far && !view.may_explore {
+        let is_someones = observation.total_queue_delay.0
+            > observation.aim.0 / 2 + self.noise() + observation.serialization_delay.0;
+        if !is_far && !observation.may_explore {
             // Of a long path it is already at what the line surely carries, and what it gave up would come back slowly.
-            let below = if view.is_long { 1000 } else { BELOW };
+            let below = if observation.is_high_rtt { 1000 } else { BELOW };
             let most = scale(self.capacity.unwrap_or(self.rate), below, 1000);
             self.rate = self.rate.min(most);
             if is_someones {
                 // It may be this one's, if what was found is a little too much: cut for, it would be the other's fault.
-                let less = scale(self.rate, GIVES_WAY * elapsed, 1000 * SECOND);
+                let less = scale(self.rate, YIELD_RATE * elapsed, 1000 * SECOND);
                 self.rate = (self.rate - less).max(scale(most, BELOW, 1000)).min(self.rate);
             }
             self.reason = Reason::Steady;
             return action;
         }
-        if is_someones || view.has_other_collapsed || !is_far && now < self.hold_until {
+        if is_someones || observation.has_other_collapsed || !is_far && now < self.holdoff_until {
             self.reason = Reason::Steady;
             return action;
         }
         // What is tried must not go far before it is heard of.
-        let news = view.rtt.0 + SEEN_AFTER.0;
-        let pace = match (is_far, view.is_long) {
+        let news = observation.rtt.0 + SEEN_AFTER.0;
+        let growth_rate = match (is_far, observation.is_high_rtt) {
             (true, _) => QUICK,
-            (false, true) => self.pace_of_long(),
-            (false, false) => self.pace,
+            (false, true) => self.high_rtt_growth_rate(),
+            (false, false) => self.growth_rate,
         };
-        let pace = pace.min(scale(AHEAD, SECOND, news));
+        let growth_rate = growth_rate.min(scale(AHEAD, SECOND, news));
         // What was found holds no more.
         let is_beyond = self
             .found
             .is_none_or(|found| self.rate > scale(found, BEYOND, 1000));
-        if is_beyond && !view.is_long {
-            self.pace = (self.pace + scale(self.pace, elapsed, PACE_DOUBLES.0.max(news)).max(1)).min(QUICK);
+        if is_beyond && !observation.is_high_rtt {
+            self.growth_rate = (self.growth_rate
+                + scale(self.growth_rate, elapsed, PACE_DOUBLES.0.max(news)).max(1))
+            .min(QUICK);
         }
         let grown = self
             .rate
-            .saturating_add(scale(self.rate, pace * elapsed, 1000 * SECOND));
+            .saturating_add(scale(self.rate, growth_rate * elapsed, 1000 * SECOND));
         // Not far ahead of the traffic, which is what proves that the line carries it.
-        let proven = scale(view.peak.bits_per_sec(), PROVEN, 1000);
+        let proven = scale(observation.peak.bits_per_sec(), PROVEN, 1000);
         let near = near.filter(|near| self.rate < *near).unwrap_or(u64::MAX);
         self.rate = grown.min(proven).min(near).max(self.rate);
         if let Some(capacity) = self.capacity {
@@ -596,76 +612,80 @@ impl Law {
 
     /// Whether a download's senders cannot know yet that they were cut for a queue that is gone. On a long path that was a burst, and the
     /// next one comes before they do.
-    fn is_not_heard_yet(&self, now: Instant, view: &View) -> bool {
-        view.is_long
-            && self.direction == Direction::Ingress
-            && self.trial.is_some_and(|trial| now < trial.effective_at)
+    fn is_not_heard_yet(&self, now: Instant, observation: &Observation) -> bool {
+        observation.is_high_rtt
+            && self.direction == Direction::Download
+            && self.cut.is_some_and(|cut| now < cut.effective_at)
     }
 
     /// The queue that it was cut for is gone.
-    fn end_trial(&mut self, now: Instant, queue: u64, view: &View) -> Action {
+    fn end_cut(&mut self, now: Instant, queue: u64, observation: &Observation) -> Action {
         let has_collapsed = self.has_collapsed();
-        let Some(trial) = self.trial.take() else {
+        let Some(cut) = self.cut.take() else {
             return Action::None;
         };
-        if self.went_by_itself(now, &trial, view) {
-            self.capacity = trial.capacity_before;
-            self.rate = trial.before;
-            self.hold_until = now + HOLD_MIN;
+        if self.drained_before_reaction(now, &cut, observation) {
+            self.capacity = cut.capacity_before;
+            self.rate = cut.before;
+            self.holdoff_until = now + HOLD_MIN;
             return Action::None;
         }
         let capacity = self
             .capacity
             .unwrap_or(self.rate)
-            .max(self.carried_since(&trial, queue, view));
+            .max(self.carried_since(&cut, queue, observation));
         let is_same = self
             .found
             .is_some_and(|found| found.abs_diff(capacity) <= scale(capacity, SAME, 1000));
-        self.hold = if is_same && !trial.is_of_beginning {
-            let most = if view.takes_turns {
+        self.holdoff = if is_same && !cut.is_of_beginning {
+            let most = if observation.takes_turns {
                 HOLD_MAX
             } else {
                 HOLD_MAX_APART
             };
-            Nanos(self.hold.0 / 4 * 5).min(most)
+            Nanos(self.holdoff.0 / 4 * 5).min(most)
         } else {
             HOLD_MIN
         };
         // A line that has just fallen far may rise as soon.
         let fell = self
             .found
-            .is_some_and(|found| capacity < scale(found, FELL, 1000));
+            .is_some_and(|found| capacity < scale(found, CAPACITY_DROP_RATIO, 1000));
         if let Some(found) = self.found {
             let change = scale(found.abs_diff(capacity), 1000, capacity).min(1000);
-            self.unrest = self.unrest - self.unrest / 4 + change / 4;
+            self.capacity_variance = self.capacity_variance - self.capacity_variance / 4 + change / 4;
             let dip = if change > JUMP { 0 } else { change.min(DIP_MOST) };
-            self.dips = self.dips - self.dips / 4 + dip * 1000 / 4;
+            self.dip_ewma = self.dip_ewma - self.dip_ewma / 4 + dip * 1000 / 4;
         }
-        let pace = if view.takes_turns {
-            SLOW + scale(self.unrest, UNREST, 1000)
-        } else if view.is_reflected && !view.is_beside {
+        let growth_rate = if observation.takes_turns {
+            SLOW + scale(self.capacity_variance, VARIANCE_GROWTH_GAIN, 1000)
+        } else if observation.is_reflected && !observation.competes_with_download {
             SLOW_REFLECTED
         } else {
             SLOW
         };
-        self.pace = if fell { pace.max(SOONER) } else { pace };
+        self.growth_rate = if fell {
+            growth_rate.max(FAST_REGROWTH)
+        } else {
+            growth_rate
+        };
         self.found = Some(capacity);
         self.note_most(now, capacity);
-        self.note_least(now, capacity.min(trial.before));
-        self.hold_until = now + self.hold;
+        self.note_least(now, capacity.min(cut.before));
+        self.holdoff_until = now + self.holdoff;
         self.capacity = Some(capacity);
-        let place = if view.is_beside {
+        let place = if observation.competes_with_download {
             scale(capacity, BESIDE, 1000)
         } else {
             capacity
         };
-        self.rate = place.min(trial.before);
-        if view.is_long {
-            self.rate = self.rate.min(self.surely(now));
+        self.rate = place.min(cut.before);
+        if observation.is_high_rtt {
+            self.rate = self.rate.min(self.conservative_rate(now));
         }
-        if trial.is_shared && self.direction == Direction::Ingress && !has_collapsed {
+        if cut.is_shared && self.direction == Direction::Download && !has_collapsed {
             // The upload is estimated better, so it keeps its cut while the download tries whether it was innocent.
-            self.rate = self.rate.max(scale(trial.before, 900, 1000));
+            self.rate = self.rate.max(scale(cut.before, 900, 1000));
             return Action::TryAgain;
         }
         Action::Learn(Rate::from_bits_per_sec(capacity))
@@ -680,9 +700,9 @@ impl Law {
         }
     }
 
-    fn most_after_a_rest(&self, now: Instant, view: &View) -> u64 {
-        if view.is_long {
-            return self.surely(now);
+    fn most_after_a_rest(&self, now: Instant, observation: &Observation) -> u64 {
+        if observation.is_high_rtt {
+            return self.conservative_rate(now);
         }
         let [most, last] = [self.most.map(|(most, _)| most), self.found].map(|found| found.unwrap_or(0));
         most.min(scale(last, MOST_MORE, 1000))
@@ -690,12 +710,12 @@ impl Law {
 
     /// Follows how far votes of the same time are apart. While there is no queue, what they agree on is seldom more above the
     /// baselines than [`SPREADS_PERCENT`] of that.
-    fn note_noise(&mut self, elapsed: u64, view: &View) {
-        if self.trial.is_some() {
+    fn note_noise(&mut self, elapsed: u64, observation: &Observation) {
+        if self.cut.is_some() {
             return;
         }
-        let queue = view.queue.unwrap_or(Nanos(0)).0;
-        let spread = view.typical.0.saturating_sub(queue).min(NOISE_MAX);
+        let queue = observation.queue.unwrap_or(Nanos(0)).0;
+        let spread = observation.upper_median.0.saturating_sub(queue).min(NOISE_MAX);
         let weight = elapsed.min(NOISE_LEARNS);
         self.spread =
             self.spread - scale(self.spread, weight, NOISE_LEARNS) + scale(spread, weight, NOISE_LEARNS);

@@ -1,6 +1,6 @@
 //! What a controller was told and what it decided, as lines of comma-separated values: to be looked at, drawn, and played again.
 //!
-//! A line, here a [`Row`], is a moment: the time on the wall and on the controller's clock, rate, load and reason of both directions, and
+//! A line, here a [`Entry`], is a moment: the time on the wall and on the controller's clock, rate, load and reason of both directions, and
 //! in the last column, as words, every step since the line before with all that the controller was told for it. With them
 //! [`replay`](super::replay) makes the same decisions again, to the bit, or those of another controller.
 //!
@@ -22,22 +22,25 @@
 //!
 //! `@AGE` is left out where it is nothing. The column stands in quotation marks, so that a line of which a part is missing is known.
 
-mod word;
+pub mod replay;
+mod sample_codec;
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use word::{Micros, Word, micros, number};
+use sample_codec::{Micros, Token, micros, number};
 
 #[cfg(doc)]
-use super::Signal;
-use super::{Both, Bounds, Choice, Decision, Direction, Learned, Probes, Reason, Sample};
+use crate::Signal;
+use crate::{Bounds, CapacityByHour, Choice, Decision, Probes, Reason, Sample};
+use sqm_core::direction::{Direction, PerDirection};
+
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// The first line of a log. Another version has another one.
-pub const HEAD: &str = "unix_ms,monotonic_us,probe_interval_us,download_bits_per_sec,download_load_bits_per_sec,download_reason,\
+pub const HEADER: &str = "unix_ms,monotonic_us,probe_interval_us,download_bits_per_sec,download_load_bits_per_sec,download_reason,\
                         upload_bits_per_sec,upload_load_bits_per_sec,upload_reason,samples";
 const COLUMNS: usize = 10;
 /// A line has no more steps and samples; no daemon writes a tenth of it.
@@ -45,7 +48,7 @@ const MOST_WORDS: usize = 4096;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Entry {
     /// The wall's clock, milliseconds since 1970.
     pub unix_ms: u64,
     /// The controller's clock at the last step.
@@ -53,9 +56,9 @@ pub struct Row {
     /// What was decided then.
     pub decision: Decision,
     /// What passed.
-    pub loads: Both<Rate>,
+    pub throughput: PerDirection<Rate>,
     /// What the controller knew before the first step, where it does not follow from the line before.
-    pub origin: Option<Origin>,
+    pub start: Option<Start>,
     /// Since the line before; there is at least one.
     pub steps: Vec<Step>,
 }
@@ -71,29 +74,29 @@ pub struct Step {
 
 /// Where the steps of a line begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct Start {
     /// When this was so.
     pub at: Instant,
     /// For one that was at work before: when the line before this one was, which is in another log, or lost.
     pub resumes: Option<Instant>,
     /// With what.
-    pub beginning: Box<Beginning>,
+    pub config: Box<ControllerConfig>,
 }
 
 /// What a controller begins with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Beginning {
+pub struct ControllerConfig {
     /// Which program it is part of: letters, digits, `.`, `-` and `+`.
     pub program: String,
     /// What its user allows.
-    pub bounds: Both<Bounds>,
+    pub bounds: PerDirection<Bounds>,
     /// What an earlier one had learned.
-    pub learned: Both<Learned>,
+    pub learned: PerDirection<CapacityByHour>,
 }
 
 /// Why a line is none of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum ParseError {
     /// It has so many columns.
     Columns(usize),
     /// In this column, counted from one, stands something else than there should.
@@ -101,51 +104,51 @@ pub enum Trouble {
     /// The samples do not begin and end with a quotation mark, as those of a line that is whole.
     Open,
     /// Among the samples stands something that is no word of this version.
-    Word(String),
+    Token(String),
     /// A sample stands before the first step, or there is no step.
     NoStep,
     /// It has more words than any log.
     TooLong,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Columns(count) => write!(f, "{count} columns instead of {COLUMNS}"),
             Self::Column(index, text) => {
-                let name = HEAD.split(',').nth(index - 1).unwrap_or_default();
+                let name = HEADER.split(',').nth(index - 1).unwrap_or_default();
                 write!(f, "column {index}: {text:?} is no {name}")
             }
             Self::Open => write!(f, "column {COLUMNS} is not whole"),
-            Self::Word(word) => write!(f, "column {COLUMNS}: {word:?} is no sample of this version"),
+            Self::Token(word) => write!(f, "column {COLUMNS}: {word:?} is no sample of this version"),
             Self::NoStep => write!(f, "column {COLUMNS} does not begin with a step"),
             Self::TooLong => write!(f, "more than {MOST_WORDS} samples"),
         }
     }
 }
 
-impl Row {
+impl Entry {
     /// Reads a line without its end.
-    pub fn parse(line: &str) -> Result<Self, Trouble> {
+    pub fn parse(line: &str) -> Result<Self, ParseError> {
         let columns: Vec<&str> = line.splitn(COLUMNS + 1, ',').collect();
-        let [unix, at, probes, ingress @ .., samples] = &columns[..] else {
-            return Err(Trouble::Columns(columns.len()));
+        let [unix, at, probes, download @ .., samples] = &columns[..] else {
+            return Err(ParseError::Columns(columns.len()));
         };
-        let [rate, load, why, egress @ ..] = ingress else {
-            return Err(Trouble::Columns(columns.len()));
+        let [rate, load, why, upload @ ..] = download else {
+            return Err(ParseError::Columns(columns.len()));
         };
-        let [egress_rate, egress_load, egress_why] = egress else {
-            return Err(Trouble::Columns(columns.len()));
+        let [upload_rate, upload_load, upload_why] = upload else {
+            return Err(ParseError::Columns(columns.len()));
         };
-        let wrong = |index: usize| move || Trouble::Column(index, excerpt(columns_at(line, index)));
+        let wrong = |index: usize| move || ParseError::Column(index, excerpt(columns_at(line, index)));
         let rate_of = |index: usize, text: &str| {
             let rate = number(text).map(Rate::from_bits_per_sec);
             rate.ok_or_else(wrong(index))
         };
-        let reason_of = |index: usize, text: &str| word::reason(text).ok_or_else(wrong(index));
+        let reason_of = |index: usize, text: &str| sample_codec::reason(text).ok_or_else(wrong(index));
         let at = Instant(micros(at).ok_or_else(wrong(2))?);
         let quoted = samples.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        let (origin, steps) = word::steps(quoted.ok_or(Trouble::Open)?, at)?;
+        let (start, steps) = sample_codec::steps(quoted.ok_or(ParseError::Open)?, at)?;
         Ok(Self {
             unix_ms: number(unix).ok_or_else(wrong(1))?,
             at,
@@ -154,28 +157,28 @@ impl Row {
                     0 => Probes::Off,
                     gap => Probes::Every(Nanos(gap)),
                 },
-                rates: Both {
-                    ingress: Choice {
+                rates: PerDirection {
+                    download: Choice {
                         rate: rate_of(4, rate)?,
                         reason: reason_of(6, why)?,
                     },
-                    egress: Choice {
-                        rate: rate_of(7, egress_rate)?,
-                        reason: reason_of(9, egress_why)?,
+                    upload: Choice {
+                        rate: rate_of(7, upload_rate)?,
+                        reason: reason_of(9, upload_why)?,
                     },
                 },
             },
-            loads: Both {
-                ingress: rate_of(5, load)?,
-                egress: rate_of(8, egress_load)?,
+            throughput: PerDirection {
+                download: rate_of(5, load)?,
+                upload: rate_of(8, upload_load)?,
             },
-            origin,
+            start,
             steps,
         })
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gap = match self.decision.probes {
             Probes::Off => 0,
@@ -184,17 +187,17 @@ impl fmt::Display for Row {
         write!(f, "{},{},{}", self.unix_ms, Micros(self.at.0), Micros(gap))?;
         for direction in Direction::BOTH {
             let Choice { rate, reason } = self.decision.rates[direction];
-            let load = self.loads[direction].bits_per_sec();
-            write!(f, ",{},{load},{}", rate.bits_per_sec(), Why(reason))?;
+            let load = self.throughput[direction].bits_per_sec();
+            write!(f, ",{},{load},{}", rate.bits_per_sec(), ReasonWord(reason))?;
         }
         f.write_str(",\"")?;
         let mut gap = "";
-        if let Some(origin) = &self.origin {
-            write!(f, "{}", Word::Origin(origin, self.at))?;
+        if let Some(start) = &self.start {
+            write!(f, "{}", Token::Start(start, self.at))?;
             gap = " ";
         }
         for step in &self.steps {
-            write!(f, "{gap}{}", Word::Step(step, self.at))?;
+            write!(f, "{gap}{}", Token::Step(step, self.at))?;
             gap = " ";
         }
         f.write_str("\"")
@@ -203,12 +206,12 @@ impl fmt::Display for Row {
 
 /// A reason as one word, which stays the same when its words for people change.
 #[derive(Clone, Copy, Debug)]
-pub struct Why(pub Reason);
+pub struct ReasonWord(pub Reason);
 
-impl fmt::Display for Why {
+impl fmt::Display for ReasonWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(reason) = self;
-        let (word, delay) = word::of_reason(*reason);
+        let (word, delay) = sample_codec::of_reason(*reason);
         f.write_str(word)?;
         delay.map_or(Ok(()), |Nanos(delay)| write!(f, ":{}", Micros(delay)))
     }
@@ -229,8 +232,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::Signal;
     use super::*;
+    use crate::Signal;
     use sqm_core::units::Bytes;
 
     fn signal() -> impl Strategy<Value = Signal> {
@@ -243,21 +246,21 @@ mod tests {
                 rtt
             }),
             (any::<u16>(), sent(), any::<i64>(), any::<i64>()).prop_map(
-                |(reflector, sent, ingress, egress)| Signal::OneWay {
+                |(reflector, sent, download, upload)| Signal::OneWay {
                     reflector,
                     sent,
-                    ingress,
-                    egress
+                    download,
+                    upload
                 }
             ),
             (any::<u16>(), sent()).prop_map(|(reflector, sent)| Signal::Waiting { reflector, sent }),
             any::<u16>().prop_map(|reflector| Signal::Lost { reflector }),
             (any::<u64>(), sent(), any::<i64>(), any::<Option<i64>>()).prop_map(
-                |(flow, sent, ingress, egress)| Signal::Flow {
+                |(flow, sent, download, upload)| Signal::Flow {
                     flow,
                     sent,
-                    ingress,
-                    egress,
+                    download,
+                    upload,
                 }
             ),
             (any::<bool>(), any::<u64>(), 0..3_u64).prop_map(|(down, bytes, span)| Signal::Traffic {
@@ -272,36 +275,38 @@ mod tests {
     fn reason() -> impl Strategy<Value = Reason> {
         let delay = || any::<u64>().prop_map(Nanos);
         prop_oneof![
-            delay().prop_map(|delay| Reason::Settle { delay }),
-            delay().prop_map(|delay| Reason::Bloat { delay }),
-            delay().prop_map(|delay| Reason::Drain { delay }),
+            delay().prop_map(|delay| Reason::SmallQueue { delay }),
+            delay().prop_map(|delay| Reason::Bufferbloat { delay }),
+            delay().prop_map(|delay| Reason::Draining { delay }),
             delay().prop_map(|by| Reason::PathChanged { by }),
             prop::sample::select(alloc::vec![
                 Reason::Start,
                 Reason::Unloaded,
-                Reason::Begins,
+                Reason::SlowStartGuard,
                 Reason::Steady,
                 Reason::Grow,
                 Reason::SignalsLost,
                 Reason::Decay,
                 Reason::Learned,
-                Reason::OtherFell,
+                Reason::OtherDirectionDropped,
             ]),
         ]
     }
 
-    fn both<T: Clone + fmt::Debug>(of: impl Strategy<Value = T> + Clone) -> impl Strategy<Value = Both<T>> {
-        (of.clone(), of).prop_map(|(ingress, egress)| Both { ingress, egress })
+    fn both<T: Clone + fmt::Debug>(
+        of: impl Strategy<Value = T> + Clone,
+    ) -> impl Strategy<Value = PerDirection<T>> {
+        (of.clone(), of).prop_map(|(download, upload)| PerDirection { download, upload })
     }
 
     fn rate() -> impl Strategy<Value = Rate> + Clone {
         any::<u64>().prop_map(Rate::from_bits_per_sec)
     }
 
-    fn origin() -> impl Strategy<Value = Origin> {
+    fn start() -> impl Strategy<Value = Start> {
         let some = || prop::option::of(rate());
         let bounds = (some(), some(), some()).prop_map(|(min, base, max)| Bounds { min, base, max });
-        let learned = prop::collection::vec(some(), 24).prop_map(|hours| Learned {
+        let learned = prop::collection::vec(some(), 24).prop_map(|hours| CapacityByHour {
             hours: hours.try_into().expect("24 of them"),
         });
         let parts = (
@@ -311,10 +316,10 @@ mod tests {
             both(bounds),
             both(learned),
         );
-        parts.prop_map(|(at, resumes, program, bounds, learned)| Origin {
+        parts.prop_map(|(at, resumes, program, bounds, learned)| Start {
             at: Instant(at),
             resumes: resumes.map(Instant),
-            beginning: Box::new(Beginning {
+            config: Box::new(ControllerConfig {
                 program,
                 bounds,
                 learned,
@@ -337,28 +342,28 @@ mod tests {
         })
     }
 
-    fn row() -> impl Strategy<Value = Row> {
+    fn row() -> impl Strategy<Value = Entry> {
         let choice = (rate(), reason()).prop_map(|(rate, reason)| Choice { rate, reason });
         let choices = (choice, rate(), reason());
         let times = (any::<u64>(), any::<u64>(), any::<u64>());
         let steps = prop::collection::vec(step(), 1..5);
-        let parts = (times, choices, both(rate()), prop::option::of(origin()), steps);
+        let parts = (times, choices, both(rate()), prop::option::of(start()), steps);
         parts.prop_map(
-            |((unix_ms, at, gap), (ingress, rate, reason), loads, origin, steps)| Row {
+            |((unix_ms, at, gap), (download, rate, reason), throughput, start, steps)| Entry {
                 unix_ms,
                 at: Instant(at),
                 decision: Decision {
-                    rates: Both {
-                        ingress,
-                        egress: Choice { rate, reason },
+                    rates: PerDirection {
+                        download,
+                        upload: Choice { rate, reason },
                     },
                     probes: match gap {
                         0 => Probes::Off,
                         gap => Probes::Every(Nanos(gap)),
                     },
                 },
-                loads,
-                origin,
+                throughput,
+                start,
                 steps,
             },
         )
@@ -367,7 +372,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(row in row()) {
-            prop_assert_eq!(Row::parse(&row.to_string()), Ok(row));
+            prop_assert_eq!(Entry::parse(&row.to_string()), Ok(row));
         }
     }
 
@@ -382,29 +387,29 @@ mod tests {
                 span: Nanos::from_millis(50),
             },
         };
-        let row = Row {
+        let row = Entry {
             unix_ms: 1_700_000_000_000,
             at: ms(1000),
             decision: Decision {
-                rates: Both {
-                    ingress: Choice {
+                rates: PerDirection {
+                    download: Choice {
                         rate: Rate::from_kbits_per_sec(20_000),
-                        reason: Reason::Bloat {
+                        reason: Reason::Bufferbloat {
                             delay: Nanos(12_345_678),
                         },
                     },
-                    egress: Choice {
+                    upload: Choice {
                         rate: Rate::from_kbits_per_sec(4000),
                         reason: Reason::Steady,
                     },
                 },
                 probes: Probes::Every(Nanos::from_millis(50)),
             },
-            loads: Both {
-                ingress: Rate::from_bits_per_sec(17),
-                egress: Rate::from_bits_per_sec(18),
+            throughput: PerDirection {
+                download: Rate::from_bits_per_sec(17),
+                upload: Rate::from_bits_per_sec(18),
             },
-            origin: None,
+            start: None,
             steps: alloc::vec![
                 Step {
                     at: ms(990),
@@ -419,7 +424,10 @@ mod tests {
                 },
                 Step {
                     at: ms(1000),
-                    samples: alloc::vec![moved(Direction::Ingress, 125_000), moved(Direction::Egress, 2500)],
+                    samples: alloc::vec![
+                        moved(Direction::Download, 125_000),
+                        moved(Direction::Upload, 2500)
+                    ],
                 },
             ],
         };
@@ -432,23 +440,23 @@ mod tests {
 
     #[test]
     fn other_lines_are_refused_with_the_place() {
-        let column = |index, text: &str| Trouble::Column(index, text.into());
-        let word = |word: &str| Trouble::Word(word.into());
+        let column = |index, text: &str| ParseError::Column(index, text.into());
+        let word = |word: &str| ParseError::Token(word.into());
         for (line, trouble) in [
-            ("", Trouble::Columns(1)),
-            (HEAD, column(2, "monotonic_us")),
-            ("1,2,0,4,5,grow,7,8,grow", Trouble::Columns(9)),
-            ("1,2,0,4,5,grow,7,8,grow,\"step\",", Trouble::Columns(11)),
-            ("1,2,0,4,5,grow,7,8,grow,\"step", Trouble::Open),
-            ("1,2,0,4,5,grow,7,8,grow,\"", Trouble::Open),
-            ("1,2,0,4,5,grow,7,8,grow,", Trouble::Open),
+            ("", ParseError::Columns(1)),
+            (HEADER, column(2, "monotonic_us")),
+            ("1,2,0,4,5,grow,7,8,grow", ParseError::Columns(9)),
+            ("1,2,0,4,5,grow,7,8,grow,\"step\",", ParseError::Columns(11)),
+            ("1,2,0,4,5,grow,7,8,grow,\"step", ParseError::Open),
+            ("1,2,0,4,5,grow,7,8,grow,\"", ParseError::Open),
+            ("1,2,0,4,5,grow,7,8,grow,", ParseError::Open),
             ("1,2,0,4,5,grow,7,8,grown,\"step\"", column(9, "grown")),
             ("1,2,0,4,5,grow:1,7,8,grow,\"step\"", column(6, "grow:1")),
             ("1,2,0,4,5,bloat,7,8,grow,\"step\"", column(6, "bloat")),
             ("1,2,0,4,-5,grow,7,8,grow,\"step\"", column(5, "-5")),
             ("1,2.5,0,4,5,grow,7,8,grow,\"step\"", column(2, "2.5")),
-            ("1,2,0,4,5,grow,7,8,grow,\"\"", Trouble::NoStep),
-            ("1,2,0,4,5,grow,7,8,grow,\"hour:1\"", Trouble::NoStep),
+            ("1,2,0,4,5,grow,7,8,grow,\"\"", ParseError::NoStep),
+            ("1,2,0,4,5,grow,7,8,grow,\"hour:1\"", ParseError::NoStep),
             ("1,2,0,4,5,grow,7,8,grow,\"step:1\"", word("step:1")),
             ("1,2,0,4,5,grow,7,8,grow,\"step hour:24\"", word("hour:24")),
             ("1,2,0,4,5,grow,7,8,grow,\"step echo:1\"", word("echo:1")),
@@ -463,9 +471,9 @@ mod tests {
                 word("begin:x:-:-:-:-:-:-:d24=1"),
             ),
         ] {
-            assert_eq!(Row::parse(line), Err(trouble), "{line}");
+            assert_eq!(Entry::parse(line), Err(trouble), "{line}");
         }
         let long = alloc::format!("1,2,0,4,5,grow,7,8,grow,\"{}\"", "step ".repeat(MOST_WORDS + 1));
-        assert_eq!(Row::parse(&long), Err(Trouble::TooLong));
+        assert_eq!(Entry::parse(&long), Err(ParseError::TooLong));
     }
 }

@@ -1,9 +1,24 @@
 //! What passes in one direction, and since when.
 
-use super::past::{Past, Span};
-use super::{ACTIVE_PERMILLE, BUSY_PERMILLE, LOADED_PERMILLE, NEARLY_FILLED, QUEUE_LASTS, SECOND, scale};
+mod rate_history;
+
+use crate::{SECOND, scale};
+pub(crate) use rate_history::RateHistory;
+use rate_history::Span;
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
+/// A direction loaded less than this share of its rate for a while needs few probes.
+pub(crate) const ACTIVE_PERMILLE: u64 = 20;
+/// Shaped traffic at this share of the rate can have a queue at the line; 75 % as in cake-autorate.
+pub(crate) const LOADED_PERMILLE: u64 = 750;
+/// A download that the line holds back does not reach the share above; a queue with this much traffic is its own.
+pub(crate) const BUSY_PERMILLE: u64 = 400;
+/// A queue is gone so long after the last traffic to speak of.
+pub(crate) const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
+/// As much of what senders may send fills a direction, or nearly so, thousandths.
+pub(crate) const NEARLY_FILLED: u64 = 900;
+/// One of which as little arrives while it was loaded is held back by the line: no sender's own decrease is as deep.
+pub(crate) const STARVED_LOAD_RATIO: u64 = 500;
 /// A load begins where this much of the rate comes at once, thousandths, after no more than that.
 const BEGINS_WITH: u64 = 200;
 const BEGINS_AFTER: u64 = 50;
@@ -21,34 +36,34 @@ const SOME: u64 = 100;
 
 /// The traffic of one direction: a mean over the last 200 ms or so, and when it last mattered.
 #[derive(Clone, Debug)]
-pub(super) struct Load {
-    pub(super) past: Past,
+pub(crate) struct Throughput {
+    pub(crate) history: RateHistory,
     rate: u64,
     /// What senders may know of it.
-    pub(super) allowed: u64,
+    pub(crate) allowed: u64,
     updated_at: Instant,
-    pub(super) loaded_at: Instant,
+    pub(crate) loaded_at: Instant,
     busy_at: Instant,
     /// When it last had enough for a queue, if the line is not far slower than was found.
     some_at: Instant,
     /// When it last had nearly all that it may.
-    pub(super) filled_at: Instant,
+    pub(crate) filled_at: Instant,
     /// When it last began at once, after a pause.
     began_at: Instant,
-    pub(super) active_at: Instant,
+    pub(crate) active_at: Instant,
     was_loaded: bool,
 }
 
-impl Load {
+impl Throughput {
     const SPANS: usize = 4;
     /// Between bursts of packets, "loaded" holds on for this long.
-    const HOLDS: Nanos = Nanos::from_millis(400);
+    const HOLD_RATIO: Nanos = Nanos::from_millis(400);
     /// Without a report for this long, nothing passes.
     const SILENT: Nanos = Nanos::from_millis(1000);
 
-    pub(super) const fn new(now: Instant) -> Self {
+    pub(crate) const fn new(now: Instant) -> Self {
         Self {
-            past: Past::new(),
+            history: RateHistory::new(),
             rate: 0,
             allowed: 0,
             updated_at: now,
@@ -62,11 +77,11 @@ impl Load {
         }
     }
 
-    pub(super) fn add(&mut self, now: Instant, bytes: Bytes, span: Nanos, rate: Rate) {
+    pub(crate) fn add(&mut self, now: Instant, bytes: Bytes, span: Nanos, rate: Rate) {
         if span.0 == 0 {
             return;
         }
-        self.past.add(now, bytes, span);
+        self.history.add(now, bytes, span);
         self.updated_at = now;
         self.rate = rate.bits_per_sec();
         // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.
@@ -93,54 +108,54 @@ impl Load {
         }
     }
 
-    pub(super) fn on_time(&mut self, now: Instant) {
+    pub(crate) fn on_time(&mut self, now: Instant) {
         if now.since(self.updated_at) >= Self::SILENT && self.spans().iter().any(|span| span.length().0 > 0) {
             for _ in 0..Self::SPANS {
-                self.past.add(now, Bytes(0), Nanos(0));
+                self.history.add(now, Bytes(0), Nanos(0));
             }
         }
     }
 
-    pub(super) fn is_loaded(&self, now: Instant) -> bool {
-        self.was_loaded_within(now, Self::HOLDS)
+    pub(crate) fn is_loaded(&self, now: Instant) -> bool {
+        self.was_loaded_within(now, Self::HOLD_RATIO)
     }
 
-    pub(super) fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
+    pub(crate) fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
         self.was_loaded && now.since(self.loaded_at) <= span
     }
 
-    pub(super) fn has_just_begun(&self, now: Instant) -> bool {
+    pub(crate) fn has_just_begun(&self, now: Instant) -> bool {
         now.since(self.began_at) < BEGINS
     }
 
-    pub(super) fn has_rested(&self, now: Instant) -> bool {
+    pub(crate) fn has_rested(&self, now: Instant) -> bool {
         now.since(self.busy_at) > RESTED
     }
 
     /// Whether there has been no queue for a while.
-    pub(super) fn has_no_queue(&self, now: Instant) -> bool {
+    pub(crate) fn has_no_queue(&self, now: Instant) -> bool {
         now.since(self.some_at) > QUEUE_LASTS
     }
 
-    pub(super) fn carries_something(&self) -> bool {
+    pub(crate) fn has_traffic(&self) -> bool {
         self.latest().bits_per_sec() >= scale(self.allowed, ACTIVE_PERMILLE, 1000)
     }
 
-    pub(super) fn achieved(&self) -> Rate {
+    pub(crate) fn achieved(&self) -> Rate {
         mean(&self.spans())
     }
 
-    pub(super) fn latest(&self) -> Rate {
+    pub(crate) fn latest(&self) -> Rate {
         mean(&self.spans()[Self::SPANS / 2..])
     }
 
     /// The most that any of the spans carried.
-    pub(super) fn peak(&self) -> Rate {
+    pub(crate) fn peak(&self) -> Rate {
         Rate::from_bits_per_sec(self.rates().into_iter().max().unwrap_or(0))
     }
 
     /// Whether there was a moment with hardly anything, behind which as much passes as before.
-    pub(super) fn had_gap(&self) -> bool {
+    pub(crate) fn had_gap(&self) -> bool {
         let rates = self.rates();
         let share_of_peak = |share| scale(self.peak().bits_per_sec(), share, 1000);
         rates[Self::SPANS - 1] >= share_of_peak(BACK) && rates.iter().any(|rate| *rate < share_of_peak(GAP))
@@ -152,15 +167,15 @@ impl Load {
 
     /// What counts as now, newest last.
     fn spans(&self) -> [Span; Self::SPANS] {
-        self.past.newest()
+        self.history.newest()
     }
 
     /// Of the rate, in thousandths.
-    pub(super) fn share(&self) -> u64 {
+    pub(crate) fn share(&self) -> u64 {
         scale(self.achieved().bits_per_sec(), 1000, self.rate)
     }
 
-    pub(super) fn share_lately(&self) -> u64 {
+    pub(crate) fn share_lately(&self) -> u64 {
         scale(self.latest().bits_per_sec(), 1000, self.rate)
     }
 

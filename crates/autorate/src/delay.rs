@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::{Direction, Signal, other};
+use crate::Signal;
+use sqm_core::direction::Direction;
 use sqm_core::units::{Instant, Nanos};
 
 /// All paths that were heard of lately.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Evidence {
-    paths: Vec<Path>,
+pub(crate) struct DelayEstimator {
+    paths: Vec<Source>,
     /// The last probe that came back without a queue: when it was sent, and when it was back.
     free: Option<(Instant, Instant)>,
     /// Which directions have rested for a while.
@@ -17,17 +18,19 @@ pub(super) struct Evidence {
 
 /// What the paths agree on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vote {
+pub(crate) struct DelayEstimate {
     /// Delay above the baselines: what more than one path says at least.
-    pub(super) queue: Nanos,
+    pub(crate) queue: Nanos,
     /// What more than one path says at most; more than [`Self::queue`] while bursts come and go.
-    pub(super) typical: Nanos,
+    pub(crate) upper_median: Nanos,
     /// When the probe was sent that says so.
-    pub(super) sent: Instant,
+    pub(crate) sent: Instant,
     /// Whether it is a silence that says so.
-    pub(super) is_overdue: bool,
+    pub(crate) is_overdue: bool,
 }
 
+/// A queue is heard of this long after a round trip: three of four votes.
+pub(crate) const SEEN_AFTER: Nanos = Nanos::from_millis(200);
 /// More paths than this are not kept: the one silent for longest makes room.
 const PATHS: usize = 32;
 /// Votes that are counted.
@@ -57,37 +60,44 @@ const LITTLE: i64 = 15_000_000;
 /// A one-way delay that moves by more than this was a clock, not a queue.
 const CLOCK_STEP: i64 = 10_000_000_000;
 
-impl Evidence {
-    pub(super) fn add(&mut self, now: Instant, at: Instant, signal: Signal) {
+impl DelayEstimator {
+    pub(crate) fn add(&mut self, now: Instant, at: Instant, signal: Signal) {
         match signal {
             Signal::Echo { reflector, sent, rtt } => {
                 let delay = i64::try_from(rtt.0).unwrap_or(LONGEST);
-                let id = Id::Reflector(reflector);
-                self.answer(now, id, at, sent, [Some(delay); 2], Kind::RoundTrip);
+                let id = SourceId::Reflector(reflector);
+                self.answer(now, id, at, sent, [Some(delay); 2], DelayKind::RoundTrip);
             }
             Signal::OneWay {
                 reflector,
                 sent,
-                ingress,
-                egress,
+                download,
+                upload,
             } => {
-                let delays = [Some(ingress), Some(egress)];
-                self.answer(now, Id::Reflector(reflector), at, sent, delays, Kind::OneWay);
+                let delays = [Some(download), Some(upload)];
+                self.answer(
+                    now,
+                    SourceId::Reflector(reflector),
+                    at,
+                    sent,
+                    delays,
+                    DelayKind::OneWay,
+                );
             }
             Signal::Flow {
                 flow,
                 sent,
-                ingress,
-                egress,
+                download,
+                upload,
             } => {
-                let delays = [Some(ingress), egress];
-                self.answer(now, Id::Flow(flow), at, sent, delays, Kind::OneWay);
+                let delays = [Some(download), upload];
+                self.answer(now, SourceId::Flow(flow), at, sent, delays, DelayKind::OneWay);
             }
             Signal::Waiting { reflector, sent } => {
                 if let Some(path) = self
                     .paths
                     .iter_mut()
-                    .find(|path| path.id == Id::Reflector(reflector))
+                    .find(|path| path.id == SourceId::Reflector(reflector))
                 {
                     path.waiting = Some(sent).filter(|sent| !path.is_overtaken(*sent, self.free));
                 }
@@ -96,7 +106,7 @@ impl Evidence {
                 if let Some(path) = self
                     .paths
                     .iter_mut()
-                    .find(|path| path.id == Id::Reflector(reflector))
+                    .find(|path| path.id == SourceId::Reflector(reflector))
                 {
                     path.reliability -= path.reliability / 8;
                 }
@@ -109,8 +119,8 @@ impl Evidence {
     ///
     /// What only a round trip or a silence says counts for a `blamed` direction; another one has no queue as far as that
     /// is known.
-    pub(super) fn vote(&self, direction: Direction, now: Instant, blamed: bool) -> Option<Vote> {
-        let (ballots, kind) = self.ballots(direction, now, blamed, Path::is_trusted);
+    pub(crate) fn vote(&self, direction: Direction, now: Instant, blamed: bool) -> Option<DelayEstimate> {
+        let (ballots, kind) = self.ballots(direction, now, blamed, Source::is_trusted);
         let speaking = || {
             self.paths
                 .iter()
@@ -120,52 +130,52 @@ impl Evidence {
         if trusted * 2 < speaking().count() {
             return None;
         }
-        let chosen = second_smallest(&ballots)?;
+        let chosen = lower_median(&ballots)?;
         let others = match kind {
-            Kind::RoundTrip => self.others(direction, now),
-            Kind::OneWay => None,
+            DelayKind::RoundTrip => self.others(direction, now),
+            DelayKind::OneWay => None,
         };
-        let counts = blamed || kind == Kind::OneWay;
+        let counts = blamed || kind == DelayKind::OneWay;
         let delay = |delay: i64| {
             let delay = u64::try_from(delay - others.unwrap_or(0)).ok();
             Nanos(delay.filter(|_| counts).unwrap_or(0))
         };
-        Some(Vote {
+        Some(DelayEstimate {
             queue: delay(chosen.delay),
-            typical: delay(ballots.second_largest().unwrap_or(chosen.delay)),
+            upper_median: delay(ballots.upper_median().unwrap_or(chosen.delay)),
             sent: chosen.sent,
             is_overdue: chosen.is_overdue,
         })
     }
 
     /// What the newest trusted path says alone, whosever queue it is: enough to ask sooner, not to decide.
-    pub(super) fn newest(&self, now: Instant) -> Nanos {
+    pub(crate) fn newest(&self, now: Instant) -> Nanos {
         let newest = Direction::BOTH.into_iter().filter_map(|direction| {
-            let (ballots, _) = self.ballots(direction, now, true, Path::is_trusted);
+            let (ballots, _) = self.ballots(direction, now, true, Source::is_trusted);
             ballots.newest()
         });
         Nanos(u64::try_from(newest.max().unwrap_or(0)).unwrap_or(0))
     }
 
     /// Whether a direction is known by itself, not from round trips alone.
-    pub(super) fn knows(&self, direction: Direction, now: Instant) -> bool {
-        self.voters(direction, now, Path::is_trusted).0 == Kind::OneWay
+    pub(crate) fn knows(&self, direction: Direction, now: Instant) -> bool {
+        self.voters(direction, now, Source::is_trusted).0 == DelayKind::OneWay
     }
 
     /// Whether a direction is known from more than one path: what a single one says is small now and then by chance.
-    pub(super) fn is_agreed_on(&self, direction: Direction, now: Instant) -> bool {
-        let (kind, voters) = self.voters(direction, now, Path::is_trusted);
-        kind == Kind::OneWay && voters >= ENOUGH
+    pub(crate) fn is_agreed_on(&self, direction: Direction, now: Instant) -> bool {
+        let (kind, voters) = self.voters(direction, now, Source::is_trusted);
+        kind == DelayKind::OneWay && voters >= ENOUGH
     }
 
     /// Whether more than one reflector tells of a direction by itself: sooner, and more often, than flows do.
-    pub(super) fn is_reflected(&self, direction: Direction, now: Instant) -> bool {
+    pub(crate) fn is_reflected(&self, direction: Direction, now: Instant) -> bool {
         let telling = self.reflectors(direction, now);
-        telling.filter(|path| path.kind == Kind::OneWay).count() >= ENOUGH
+        telling.filter(|path| path.kind == DelayKind::OneWay).count() >= ENOUGH
     }
 
     /// Whether nothing that counts tells the directions apart.
-    pub(super) fn is_round_trip_only(&self, now: Instant) -> bool {
+    pub(crate) fn is_round_trip_only(&self, now: Instant) -> bool {
         !Direction::BOTH
             .into_iter()
             .any(|direction| self.knows(direction, now))
@@ -173,28 +183,28 @@ impl Evidence {
 
     /// What of a round trip is the other direction's, where that is known by itself: the most that was said of it lately.
     fn others(&self, direction: Direction, now: Instant) -> Option<i64> {
-        let (ballots, kind) = self.ballots(other(direction), now, false, Path::is_trusted);
+        let (ballots, kind) = self.ballots(direction.other(), now, false, Source::is_trusted);
         let most = ballots.iter().map(|ballot| ballot.delay).max();
-        most.filter(|_| kind == Kind::OneWay)
+        most.filter(|_| kind == DelayKind::OneWay)
     }
 
     /// The round trip of the nearest path without any queue.
-    pub(super) fn rtt(&self) -> Nanos {
-        let rtts = self.paths.iter().filter_map(Path::rtt);
+    pub(crate) fn rtt(&self) -> Nanos {
+        let rtts = self.paths.iter().filter_map(Source::rtt);
         Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(FARTHEST)
     }
 
     /// Whether the nearest path is one on which news of the line is old.
-    pub(super) fn is_long(&self) -> bool {
+    pub(crate) fn is_high_rtt(&self) -> bool {
         self.rtt() >= LONG
     }
 
     /// Whether more probes are lost than by chance: at a full buffer, not on a longer path.
-    pub(super) fn is_losing_probes(&self) -> bool {
+    pub(crate) fn is_losing_probes(&self) -> bool {
         let reflectors = self
             .paths
             .iter()
-            .filter(|path| matches!(path.id, Id::Reflector(_)));
+            .filter(|path| matches!(path.id, SourceId::Reflector(_)));
         let (count, losing) = reflectors.fold((0, 0), |(count, losing), path| {
             (count + 1, losing + usize::from(path.reliability < RELIABLE))
         });
@@ -203,18 +213,26 @@ impl Evidence {
 
     /// Takes note of the directions that have had too little traffic for a queue for a while, in the order of [`Direction::BOTH`]:
     /// what their delays are then is the path's.
-    pub(super) const fn note_rest(&mut self, rests: [bool; 2]) {
+    pub(crate) const fn set_idle(&mut self, rests: [bool; 2]) {
         self.rests = rests;
     }
 
     /// Takes the present delays for the new baselines.
-    pub(super) fn rebase(&mut self, direction: Direction) {
+    pub(crate) fn rebase(&mut self, direction: Direction) {
         for path in &mut self.paths {
             path.rebase(direction);
         }
     }
 
-    fn answer(&mut self, now: Instant, id: Id, at: Instant, sent: Instant, delays: Delays, kind: Kind) {
+    fn answer(
+        &mut self,
+        now: Instant,
+        id: SourceId,
+        at: Instant,
+        sent: Instant,
+        delays: Delays,
+        kind: DelayKind,
+    ) {
         let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-LONGEST, LONGEST)));
         let index = self.index(id, kind, at);
         self.paths[index].add(at, sent, delays, kind, self.rests);
@@ -222,7 +240,7 @@ impl Evidence {
         // answered yet is no vote here: it would be one on both directions, and contradict every answer on that without a queue.
         let votes = Direction::BOTH.map(|direction| {
             let (ballots, voting) = self.ballots(direction, now, false, |_| true);
-            second_smallest(&ballots).filter(|_| voting == kind)
+            lower_median(&ballots).filter(|_| voting == kind)
         });
         if votes.iter().any(Option::is_some) {
             self.paths[index].compare(delays, votes);
@@ -243,11 +261,11 @@ impl Evidence {
         }
     }
 
-    fn index(&mut self, id: Id, kind: Kind, at: Instant) -> usize {
+    fn index(&mut self, id: SourceId, kind: DelayKind, at: Instant) -> usize {
         if let Some(index) = self.paths.iter().position(|path| path.id == id) {
             return index;
         }
-        let path = Path::new(id, kind);
+        let path = Source::new(id, kind);
         if self.paths.len() < PATHS {
             self.paths.push(path);
             return self.paths.len() - 1;
@@ -266,11 +284,11 @@ impl Evidence {
         direction: Direction,
         now: Instant,
         silence_counts: bool,
-        may_vote: impl Fn(&Path) -> bool,
-    ) -> (Ballots, Kind) {
+        may_vote: impl Fn(&Source) -> bool,
+    ) -> (NewestSamples, DelayKind) {
         let (kind, voters) = self.voters(direction, now, &may_vote);
         let share = VOTERS.div_ceil(voters.max(1));
-        let mut ballots = Ballots::default();
+        let mut ballots = NewestSamples::default();
         let voting = || {
             self.paths
                 .iter()
@@ -298,14 +316,19 @@ impl Evidence {
     }
 
     /// Those that are believed and were heard of lately.
-    fn reflectors(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Path> {
+    fn reflectors(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
         self.paths
             .iter()
             .filter(move |path| !path.id.is_flow() && path.is_trusted() && path.is_recent(direction, now))
     }
 
     /// Those who vote on a direction: of which kind, and how many.
-    fn voters(&self, direction: Direction, now: Instant, may_vote: impl Fn(&Path) -> bool) -> (Kind, usize) {
+    fn voters(
+        &self,
+        direction: Direction,
+        now: Instant,
+        may_vote: impl Fn(&Source) -> bool,
+    ) -> (DelayKind, usize) {
         let voting = |kind| {
             self.paths
                 .iter()
@@ -313,19 +336,19 @@ impl Evidence {
                 .filter(|path| may_vote(path))
         };
         let recent = |kind| voting(kind).filter(|path| path.is_recent(direction, now));
-        let speaks = |path: &&Path| path.speaks(direction, now) && !path.id.is_flow();
+        let speaks = |path: &&Source| path.speaks(direction, now) && !path.id.is_flow();
         let counts = |kind| match recent(kind).count() {
             recent @ ENOUGH.. => recent,
             _ => voting(kind).filter(speaks).count().min(1),
         };
-        let (one_ways, round_trips) = (counts(Kind::OneWay), counts(Kind::RoundTrip));
+        let (one_ways, round_trips) = (counts(DelayKind::OneWay), counts(DelayKind::RoundTrip));
         // One-way delays are better where there are enough of them to vote, or reflectors to confirm what a flow says.
-        let are_confirmed =
-            one_ways >= ENOUGH || round_trips >= ENOUGH && recent(Kind::OneWay).any(|path| path.id.is_flow());
+        let are_confirmed = one_ways >= ENOUGH
+            || round_trips >= ENOUGH && recent(DelayKind::OneWay).any(|path| path.id.is_flow());
         if are_confirmed || one_ways > 0 && round_trips < ENOUGH {
-            (Kind::OneWay, one_ways.max(1))
+            (DelayKind::OneWay, one_ways.max(1))
         } else {
-            (Kind::RoundTrip, round_trips)
+            (DelayKind::RoundTrip, round_trips)
         }
     }
 }
@@ -335,19 +358,19 @@ impl Evidence {
 const LONGEST: i64 = 1 << 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Id {
+enum SourceId {
     Reflector(u16),
     Flow(u64),
 }
 
-impl Id {
+impl SourceId {
     const fn is_flow(self) -> bool {
         matches!(self, Self::Flow(_))
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DelayKind {
     RoundTrip,
     OneWay,
 }
@@ -357,9 +380,9 @@ type Delays = [Option<i64>; 2];
 
 /// One reflector or flow.
 #[derive(Clone, Debug)]
-struct Path {
-    id: Id,
-    kind: Kind,
+struct Source {
+    id: SourceId,
+    kind: DelayKind,
     /// By direction; of a round trip both are the same.
     baselines: [Baseline; 2],
     /// The last answers, newest last: when sent, when heard, delays.
@@ -369,7 +392,7 @@ struct Path {
     /// Share of probes answered lately, of 256.
     reliability: u32,
     /// Share of answers that contradicted the vote lately, of 1024.
-    discord: u32,
+    outlier_score: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -379,8 +402,8 @@ struct Answer {
     delays: Delays,
 }
 
-impl Path {
-    fn new(id: Id, kind: Kind) -> Self {
+impl Source {
+    fn new(id: SourceId, kind: DelayKind) -> Self {
         Self {
             id,
             kind,
@@ -389,32 +412,33 @@ impl Path {
             waiting: None,
             heard_at: Instant(0),
             reliability: 256,
-            discord: 0,
+            outlier_score: 0,
         }
     }
 
     const fn is_trusted(&self) -> bool {
-        self.discord <= DISCORD
+        self.outlier_score <= DISCORD
     }
 
     /// Notes whether its newest answer is as the vote of all.
-    fn compare(&mut self, delays: Delays, votes: [Option<Ballot>; 2]) {
+    fn compare(&mut self, delays: Delays, votes: [Option<DelaySample>; 2]) {
         let above = |channel: usize| Some(delays[channel]?.saturating_sub(self.baselines[channel].least()?));
         let disagrees = (0..2).any(|channel| match (above(channel), votes[channel]) {
             (Some(above), Some(vote)) => (above - vote.delay).abs() > TIE.max(vote.delay / 2),
             _ => false,
         });
-        self.discord = self.discord - self.discord / 8 + if disagrees { 1024 / 8 } else { 0 };
+        self.outlier_score =
+            self.outlier_score - self.outlier_score / 8 + if disagrees { 1024 / 8 } else { 0 };
     }
 
-    fn add(&mut self, at: Instant, sent: Instant, delays: Delays, kind: Kind, rests: [bool; 2]) {
+    fn add(&mut self, at: Instant, sent: Instant, delays: Delays, kind: DelayKind, rests: [bool; 2]) {
         if kind != self.kind {
             *self = Self::new(self.id, kind);
         }
         let span = at.since(self.heard_at);
         let rests = match kind {
-            Kind::RoundTrip => [rests == [true; 2]; 2],
-            Kind::OneWay => rests,
+            DelayKind::RoundTrip => [rests == [true; 2]; 2],
+            DelayKind::OneWay => rests,
         };
         for ((baseline, delay), rests) in self.baselines.iter_mut().zip(delays).zip(rests) {
             let Some(delay) = delay else { continue };
@@ -463,7 +487,7 @@ impl Path {
         direction: Direction,
         now: Instant,
         silence_counts: bool,
-    ) -> impl Iterator<Item = Ballot> {
+    ) -> impl Iterator<Item = DelaySample> {
         let channel = channel(direction);
         let least = self.baselines[channel].least();
         let mut answers = self
@@ -473,7 +497,7 @@ impl Path {
             .flatten()
             .filter(move |answer| now.since(answer.at) <= FRESH_SLOW)
             .filter_map(move |answer| {
-                Some(Ballot {
+                Some(DelaySample {
                     delay: answer.delays[channel]?.saturating_sub(least?).max(0),
                     sent: answer.sent,
                     is_recent: now.since(answer.at) <= FRESH,
@@ -488,12 +512,12 @@ impl Path {
     }
 
     /// What its silence says; not of which direction.
-    fn overdue(&self, now: Instant) -> Option<Ballot> {
+    fn overdue(&self, now: Instant) -> Option<DelaySample> {
         let sent = self.waiting?;
         let usual = self.rtt()?;
         let late = i64::try_from(now.since(sent).0).ok()?.saturating_sub(usual);
         let believed = self.reliability >= RELIABLE && late > 0 && late < i64::try_from(DEAD.0).unwrap_or(0);
-        believed.then_some(Ballot {
+        believed.then_some(DelaySample {
             delay: late,
             sent,
             is_recent: true,
@@ -503,17 +527,17 @@ impl Path {
 
     /// Round trip without a queue: of one-way delays the sum, in which the clocks cancel.
     fn rtt(&self) -> Option<i64> {
-        let [ingress, egress] = [self.baselines[0].least()?, self.baselines[1].least()?];
+        let [download, upload] = [self.baselines[0].least()?, self.baselines[1].least()?];
         Some(match self.kind {
-            Kind::RoundTrip => ingress,
-            Kind::OneWay => ingress.saturating_add(egress).max(0),
+            DelayKind::RoundTrip => download,
+            DelayKind::OneWay => download.saturating_add(upload).max(0),
         })
     }
 
     fn rebase(&mut self, direction: Direction) {
         let channels = match self.kind {
-            Kind::RoundTrip => 0..2,
-            Kind::OneWay => channel(direction)..channel(direction) + 1,
+            DelayKind::RoundTrip => 0..2,
+            DelayKind::OneWay => channel(direction)..channel(direction) + 1,
         };
         for channel in channels {
             // The last two: older ones may be of the old path.
@@ -529,8 +553,8 @@ impl Path {
 
 const fn channel(direction: Direction) -> usize {
     match direction {
-        Direction::Ingress => 0,
-        Direction::Egress => 1,
+        Direction::Download => 0,
+        Direction::Upload => 1,
     }
 }
 
@@ -568,7 +592,7 @@ impl Baseline {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ballot {
+struct DelaySample {
     delay: i64,
     sent: Instant,
     /// Slow probing leaves old ones, which count only where there are none better.
@@ -576,7 +600,7 @@ struct Ballot {
     is_overdue: bool,
 }
 
-impl Ballot {
+impl DelaySample {
     fn at_most(self, most: Option<i64>) -> Self {
         let delay = most.map_or(self.delay, |most| self.delay.min(most));
         Self { delay, ..self }
@@ -585,10 +609,10 @@ impl Ballot {
 
 /// The newest few, newest first.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ballots([Option<Ballot>; VOTERS]);
+struct NewestSamples([Option<DelaySample>; VOTERS]);
 
-impl Ballots {
-    fn offer(&mut self, ballot: Ballot) {
+impl NewestSamples {
+    fn offer(&mut self, ballot: DelaySample) {
         let mut offered = Some(ballot);
         for place in &mut self.0 {
             if place.is_none_or(|held| offered.is_some_and(|new| new.sent > held.sent)) {
@@ -597,7 +621,7 @@ impl Ballots {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Ballot> {
+    fn iter(&self) -> impl Iterator<Item = &DelaySample> {
         // One alone proves nothing.
         let any_recent = self.0.iter().flatten().filter(|ballot| ballot.is_recent).count() >= 2;
         self.0
@@ -611,7 +635,7 @@ impl Ballots {
     }
 
     /// The second largest of three or more, the smallest of fewer.
-    fn second_largest(&self) -> Option<i64> {
+    fn upper_median(&self) -> Option<i64> {
         let delays = || self.iter().map(|ballot| ballot.delay);
         if delays().count() < 3 {
             return delays().min();
@@ -623,7 +647,7 @@ impl Ballots {
 }
 
 /// The second smallest of three or more, the smallest of fewer.
-fn second_smallest(ballots: &Ballots) -> Option<Ballot> {
+fn lower_median(ballots: &NewestSamples) -> Option<DelaySample> {
     let mut sorted = [None; VOTERS];
     let mut count = 0;
     for (place, ballot) in sorted.iter_mut().zip(ballots.iter()) {
@@ -637,7 +661,7 @@ fn second_smallest(ballots: &Ballots) -> Option<Ballot> {
         .iter()
         .filter(|ballot| ballot.delay >= chosen.delay)
         .map(|ballot| ballot.sent);
-    Some(Ballot {
+    Some(DelaySample {
         sent: sent.max().unwrap_or(chosen.sent),
         ..chosen
     })

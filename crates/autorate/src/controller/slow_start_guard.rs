@@ -4,9 +4,11 @@
 //! So the shaper lets half pass until they have left slow start. That costs: they leave it sooner, and grow slowly from there
 //! (docs/results/autorate-bench.md has figures of both).
 
-use super::{Law, scale};
-use crate::Direction;
-use crate::view::View;
+use super::RateController;
+use crate::scale;
+use sqm_core::direction::Direction;
+
+use crate::observation::Observation;
 use sqm_core::units::{Instant, Nanos, Rate};
 
 /// Of the rate, thousandths.
@@ -22,58 +24,65 @@ const ROUNDS: u64 = 12;
 
 /// A download that began on a long path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Onset {
+pub(crate) struct SlowStartGuard {
     began_at: Instant,
     /// When its senders last sent ever more, or more than they may.
     grew_at: Instant,
-    lets_in: u64,
+    slow_start_limit: u64,
     is_over: bool,
 }
 
-impl Law {
+impl RateController {
     /// Takes note of a download that begins, and of whether its senders have left slow start.
-    pub(super) fn note_onset(&mut self, now: Instant, view: &View) {
-        if self.direction == Direction::Egress || !view.is_long {
-            self.onset = None;
+    pub(crate) fn update_slow_start_guard(&mut self, now: Instant, observation: &Observation) {
+        if self.direction == Direction::Upload || !observation.is_high_rtt {
+            self.slow_start_guard = None;
             return;
         }
-        let Some(last) = round(0, now, view) else { return };
+        let Some(last) = round(0, now, observation) else {
+            return;
+        };
         let some = scale(self.rate, SOME, 1000);
-        match &mut self.onset {
+        match &mut self.slow_start_guard {
             None if last >= some => {
-                self.onset = Some(Onset {
+                self.slow_start_guard = Some(SlowStartGuard {
                     began_at: now,
                     grew_at: now,
-                    lets_in: scale(self.rate, LETS_IN, 1000).max(self.min),
+                    slow_start_limit: scale(self.rate, LETS_IN, 1000).max(self.min),
                     is_over: false,
                 });
             }
             None => {}
-            Some(_) if last < some / 2 => self.onset = None,
-            Some(onset) => onset.is_over |= onset.ends(now, last, view),
+            Some(_) if last < some / 2 => self.slow_start_guard = None,
+            Some(slow_start_guard) => {
+                slow_start_guard.is_over |= slow_start_guard.ends(now, last, observation)
+            }
         }
     }
 
     /// How much is let in while a download begins.
-    pub(super) fn lets_in(&self) -> Option<u64> {
-        let begins = self.onset.filter(|onset| !onset.is_over);
-        begins.map(|onset| onset.lets_in)
+    pub(crate) fn slow_start_limit(&self) -> Option<u64> {
+        let begins = self
+            .slow_start_guard
+            .filter(|slow_start_guard| !slow_start_guard.is_over);
+        begins.map(|slow_start_guard| slow_start_guard.slow_start_limit)
     }
 }
 
-impl Onset {
-    fn ends(&mut self, now: Instant, last: u64, view: &View) -> bool {
-        let before = round(1, now, view).unwrap_or(0);
-        if last > scale(before, DOUBLES, 1000) || last > scale(self.lets_in, KNOWS, 1000) {
+impl SlowStartGuard {
+    fn ends(&mut self, now: Instant, last: u64, observation: &Observation) -> bool {
+        let before = round(1, now, observation).unwrap_or(0);
+        if last > scale(before, DOUBLES, 1000) || last > scale(self.slow_start_limit, KNOWS, 1000) {
             self.grew_at = now;
         }
-        now.since(self.grew_at) >= view.rtt || now.since(self.began_at) >= Nanos(ROUNDS * view.rtt.0)
+        now.since(self.grew_at) >= observation.rtt
+            || now.since(self.began_at) >= Nanos(ROUNDS * observation.rtt.0)
     }
 }
 
 /// What passed in a round trip that ended so many before now, bits per second.
-fn round(ago: u64, now: Instant, view: &View) -> Option<u64> {
-    let before = |rounds: u64| Instant(now.0.saturating_sub(rounds * view.rtt.0));
-    let rate = view.past.rate(before(ago + 1), before(ago));
+fn round(ago: u64, now: Instant, observation: &Observation) -> Option<u64> {
+    let before = |rounds: u64| Instant(now.0.saturating_sub(rounds * observation.rtt.0));
+    let rate = observation.history.rate(before(ago + 1), before(ago));
     rate.map(Rate::bits_per_sec)
 }
