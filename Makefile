@@ -32,7 +32,8 @@ other-suites:
 nightly: lab-kernel deny
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
 	cargo test -p sqm --test hostile -- --ignored --nocapture
-	cargo test -p sqm --lib --test writers -- --ignored --nocapture
+	cargo test -p sqm-configuration -- --ignored --nocapture
+	cargo test -p sqm --test web --test writers -- --ignored --nocapture
 	cargo test -p sqm --test lab -- --ignored --nocapture
 
 # Licences, sources and second generations of the dependencies; and known vulnerabilities, where their database can be had.

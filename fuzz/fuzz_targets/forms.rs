@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (Ok(file), body) = (std::str::from_utf8(&bytes[..at]), &bytes[at + 1..]) else {
         return;
     };
-    let Some(text) = sqm::fuzz::forms(file, body) else {
+    let Some(text) = sqm_web::fuzz_forms(file, body) else {
         return;
     };
     let body: Value = serde_json::from_slice(body).expect("what is taken is JSON");

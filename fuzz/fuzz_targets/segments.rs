@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| sqm::fuzz::segments(bytes));
+fuzz_target!(|bytes: &[u8]| sqm_daemon::fuzz_segments(bytes));

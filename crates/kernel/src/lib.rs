@@ -21,6 +21,7 @@ pub mod observe;
 mod ownership;
 pub mod plan_json;
 pub mod render;
+pub mod routes;
 pub mod snapshot;
 pub mod stack;
 pub mod state;

@@ -7,12 +7,9 @@
 extern crate sqm_process;
 
 mod cli;
-mod daemon;
 mod doctor;
 mod png;
 mod redact;
-mod tune;
-mod web;
 
 /// What fuzz targets reach of the program. Compiled in tests too, so that `make lint` reads it.
 #[cfg(any(test, fuzzing))]
@@ -20,16 +17,6 @@ pub mod fuzz {
     /// The doctor's facts, as JSON.
     pub fn judge(bytes: &[u8]) {
         crate::doctor::fuzz(bytes);
-    }
-
-    /// TCP segments that pass the device whose rates follow the line.
-    pub fn segments(bytes: &[u8]) {
-        crate::daemon::fuzz_segments(bytes);
-    }
-
-    /// The page's forms: what a file becomes by the body of a request; `None` if it is refused.
-    pub fn forms(file: &str, body: &[u8]) -> Option<String> {
-        crate::web::fuzz_forms(file, body)
     }
 }
 

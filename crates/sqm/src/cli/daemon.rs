@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use sqm_kernel::state;
 
-use crate::daemon::{self, Drift, Options};
+use sqm_daemon::Options;
 use sqm_process::failure::Failure;
 use sqm_process::user;
 
@@ -46,6 +46,23 @@ pub(crate) struct Args {
     state_dir: PathBuf,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Drift {
+    /// Put the queues back.
+    Repair,
+    /// Only say so.
+    Report,
+}
+
+impl From<Drift> for sqm_daemon::Drift {
+    fn from(drift: Drift) -> Self {
+        match drift {
+            Drift::Repair => Self::Repair,
+            Drift::Report => Self::Report,
+        }
+    }
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if let Some(address) = self.metrics
@@ -57,12 +74,12 @@ impl Args {
                 address.ip()
             )));
         }
-        daemon::run(Options {
+        sqm_daemon::run(Options {
             config: self.config,
             state_dir: self.state_dir,
             socket: self.socket,
             metrics: self.metrics,
-            drift: self.drift,
+            drift: self.drift.into(),
             admin: admin(self.admin_user.as_deref())?,
         })
     }

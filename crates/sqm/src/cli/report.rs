@@ -13,12 +13,12 @@ use sqm_kernel::verify::Comparison;
 use sqm_kernel::{observe, render, stack, state};
 use sqm_plan::plan::Plan;
 
-use crate::daemon::{self, client};
 use crate::doctor::collect::collect;
 use crate::doctor::findings::diagnose;
 use crate::redact::redact;
 use sqm_configuration::load;
 use sqm_configuration::rates;
+use sqm_daemon::client;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
 use sqm_process::printable::printable;
@@ -122,7 +122,7 @@ impl Args {
             }
             Err(error) => report.part("doctor", &format!("cannot look: {error}")),
         }
-        let daemon = client::get(&self.state_dir.join(daemon::SOCKET), "/v1/status");
+        let daemon = client::get(&self.state_dir.join(sqm_daemon::SOCKET), "/v1/status");
         report.part(
             "daemon",
             &daemon.map_or_else(|error| format!("{error:#}"), |status| json(&status)),
@@ -207,7 +207,7 @@ fn devices(links: &[Link]) -> String {
     }
     // As the kernel keeps them they are numbers that hide nothing: only the devices are told.
     let defaults =
-        crate::doctor::collect::default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+        sqm_kernel::routes::default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
     let _ = writeln!(text, "default routes: {}", defaults.join(" "));
     text
 }

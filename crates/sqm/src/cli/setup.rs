@@ -18,7 +18,7 @@ use sqm_plan::uci::Document;
 
 use super::calc::parse_link;
 use super::shape;
-use crate::doctor::collect::default_devices;
+use sqm_kernel::routes::default_devices;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 

@@ -16,9 +16,9 @@ use sqm_plan::plan::Plan;
 
 use super::config::Which;
 use super::confirm::Trial;
-use crate::daemon::{self, client};
 use sqm_configuration::applied;
 use sqm_configuration::rates;
+use sqm_daemon::client;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
 
@@ -249,7 +249,7 @@ impl Stop {
 impl Status {
     /// Exit code 1 if something is not as it should be.
     fn of_daemon(&self) -> Result<ExitCode, Failure> {
-        let status = client::get(&self.state.state_dir.join(daemon::SOCKET), "/v1/status")?;
+        let status = client::get(&self.state.state_dir.join(sqm_daemon::SOCKET), "/v1/status")?;
         let code = if status["health"] == "ok" {
             ExitCode::SUCCESS
         } else {

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::web::{self, Options};
 use sqm_process::failure::Failure;
+use sqm_web::Options;
 
 /// The page: settings, a live picture of the line, tests and advice in a browser
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "/run/sqm/api.sock")]
     socket: PathBuf,
     /// Where password, log of changes, certificate and results of tests are kept
-    #[arg(long, value_name = "DIR", default_value = web::DIR)]
+    #[arg(long, value_name = "DIR", default_value = sqm_web::DIR)]
     dir: PathBuf,
     /// Ask for a password (or read one line from standard input), keep it, and end
     #[arg(long, conflicts_with_all = ["listen", "name", "tls", "socket", "results", "user"])]
@@ -53,12 +53,12 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if self.set_password {
-            return web::set_password(&self.dir);
+            return sqm_web::set_password(&self.dir);
         }
         if self.connector {
-            return web::connector::serve(&self.socket);
+            return sqm_web::connector::serve(&self.socket);
         }
-        web::run(Options {
+        sqm_web::run(Options {
             listen: self.listen,
             names: self.name,
             socket: self.socket,

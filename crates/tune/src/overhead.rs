@@ -1,0 +1,160 @@
+//! Whether the line frames packets as the configuration says.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+use sqm_core::spec::cake::Cells;
+use sqm_measure::client::Target;
+use sqm_measure::sweep::{self, Configured, Fit, HEADERS_V4, HEADERS_V6};
+use sqm_measure::trains;
+
+use super::framing::Framing;
+use crate::log::Log;
+
+/// No line that carries ATM cells is faster (ADSL2+, ITU-T G.992.5).
+const FASTEST_ATM_MBIT: f64 = 30.0;
+
+/// A wider interval of the overhead, in bytes, tells nothing.
+const TELLING: f64 = 16.0;
+
+/// What trains of packets of several sizes told.
+#[derive(Debug, Serialize)]
+pub(crate) struct Overhead {
+    pub(crate) fit: Fit,
+    /// What to change in the configuration, in words.
+    pub(crate) advice: Vec<String>,
+    /// Options that the rates below need, with their values; empty if the configuration fits.
+    pub(crate) options: Vec<(&'static str, String)>,
+}
+
+/// Asks the unshaped, idle line. What cannot be told is said, and changes nothing.
+pub(crate) fn check(target: &Target, framing: Framing, stop: &AtomicBool, log: &mut Log) -> Option<Overhead> {
+    let host = address(target)?;
+    let headers = if host.is_ipv6() { HEADERS_V6 } else { HEADERS_V4 };
+    let fit = trains::measure(host, stop)
+        .map_err(|error| error.to_string())
+        .and_then(|points| Fit::of(&points).map_err(|unfit| unfit.to_string()));
+    let fit = match fit {
+        Ok(fit) if width(&fit) <= TELLING => fit,
+        Ok(fit) => {
+            let width = width(&fit);
+            log.say(
+                None,
+                format!(
+                    "packet sizes say nothing of the overhead: it may be anything within {width:.0} bytes"
+                ),
+            );
+            return None;
+        }
+        Err(reason) => {
+            log.say(
+                None,
+                format!("packet sizes say nothing of the overhead: {reason}"),
+            );
+            return None;
+        }
+    };
+    let overhead = judge(fit, framing, headers);
+    let what = match overhead.fit.framing {
+        sweep::Framing::AtmCells => "the line carries ATM cells",
+        sweep::Framing::Packets => "the line carries packets whole",
+    };
+    let (low, high) = overhead.fit.bytes_interval;
+    log.say(
+        None,
+        format!(
+            "packets of several sizes: {what}, and adds {:.0} bytes to each (95 %: {:.0} to {:.0})",
+            overhead.fit.bytes - headers,
+            low - headers,
+            high - headers
+        ),
+    );
+    for advice in &overhead.advice {
+        log.say(None, advice.clone());
+    }
+    Some(overhead)
+}
+
+fn width(fit: &Fit) -> f64 {
+    fit.bytes_interval.1 - fit.bytes_interval.0
+}
+
+fn address(target: &Target) -> Option<IpAddr> {
+    let addresses = (target.host.as_str(), target.port).to_socket_addrs();
+    Some(addresses.ok()?.next()?.ip().to_canonical())
+}
+
+/// Cells that are not counted must be: a shaper without them is right for one size of packet only. An overhead that is off is
+/// advice, as it may be that of a device on the way.
+fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
+    let atm = framing.line.cells == Cells::Atm;
+    let configured = Configured {
+        // The rates are still to be found.
+        rate_mbit: 0.0,
+        overhead: f64::from(framing.line.overhead),
+        atm,
+    };
+    let is_believable = fit.framing == sweep::Framing::Packets || fit.gross_mbit <= FASTEST_ATM_MBIT;
+    let advice = if is_believable {
+        sweep::advice(&fit, &configured, headers)
+    } else {
+        Vec::new()
+    };
+    let mut options = Vec::new();
+    if fit.framing == sweep::Framing::AtmCells && is_believable && !atm {
+        let (low, high) = fit.bytes_interval;
+        let fits = (low..=high).contains(&(configured.overhead + headers));
+        let overhead = if fits {
+            configured.overhead
+        } else {
+            (fit.bytes - headers).round().max(0.0)
+        };
+        options.push(("linklayer", "atm".to_owned()));
+        options.push(("overhead", format!("{overhead:.0}")));
+    }
+    Overhead { fit, advice, options }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqm_measure::sweep::Point;
+
+    use super::*;
+
+    /// A line of that rate with packets of 76 to 373 bytes.
+    fn fit(mbit: f64, on_the_line: impl Fn(f64) -> f64) -> Fit {
+        let points = (0..28).map(|place| {
+            let payload = f64::from(76 + 11 * place) - HEADERS_V4;
+            Point {
+                payload,
+                goodput_mbit: mbit * payload / on_the_line(payload + HEADERS_V4),
+            }
+        });
+        Fit::of(&points.collect::<Vec<_>>()).expect("a line")
+    }
+
+    #[test]
+    fn cells_that_are_not_counted_are_to_be() {
+        let cells = |bytes: f64| ((bytes + 40.0) / 48.0).ceil() * 53.0;
+        let found = judge(fit(0.8, cells), Framing::ethernet(40, Cells::None), HEADERS_V4);
+        assert_eq!(
+            found.options,
+            [("linklayer", "atm".to_owned()), ("overhead", "40".to_owned())]
+        );
+        let found = judge(fit(0.8, cells), Framing::ethernet(0, Cells::None), HEADERS_V4);
+        assert_eq!(found.options[1].1, "40");
+        let found = judge(fit(0.8, cells), Framing::ethernet(40, Cells::Atm), HEADERS_V4);
+        assert!(found.options.is_empty() && found.advice.is_empty());
+    }
+
+    #[test]
+    fn a_line_that_fits_has_no_advice() {
+        let found = judge(
+            fit(4.8, |bytes| bytes + 18.0),
+            Framing::ethernet(18, Cells::None),
+            HEADERS_V4,
+        );
+        assert!(found.options.is_empty() && found.advice.is_empty(), "{found:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! What a form needs to know: the options, the kinds of lines, the devices of this machine.
+
+use std::fs;
+
+use hyper::StatusCode;
+use serde::Serialize;
+use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::{observe, stack};
+use sqm_plan::arithmetic;
+use sqm_plan::link::PRESETS;
+use sqm_plan::options::{self, Kind, Level, Tab};
+use sqm_plan::settings::LinkLayer;
+
+use super::problem::{Handled, Problem};
+use sqm_http::json;
+use sqm_kernel::routes::default_devices;
+
+/// Of Ethernet, bytes.
+const FULL_PACKET: u32 = 1500;
+
+#[derive(Serialize)]
+struct Options {
+    options: Vec<Option_>,
+}
+
+#[derive(Serialize)]
+struct Option_ {
+    name: String,
+    tab: &'static str,
+    level: &'static str,
+    r#type: &'static str,
+    title: &'static str,
+    about: &'static str,
+    unit: Option<&'static str>,
+    default: Option<&'static str>,
+    least: Option<i64>,
+    most: Option<i64>,
+    choices: Option<Vec<Choice>>,
+    direction: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Choice {
+    value: &'static str,
+    about: &'static str,
+}
+
+#[derive(Serialize)]
+struct Links {
+    links: Vec<Link>,
+}
+
+#[derive(Serialize)]
+struct Link {
+    name: &'static str,
+    about: &'static str,
+    linklayer: &'static str,
+    overhead_bytes: i32,
+    mpu_bytes: u32,
+    counts_vlan: bool,
+    counts_pppoe: bool,
+    source: &'static str,
+    on_the_line_bytes: u32,
+}
+
+#[derive(Serialize)]
+struct Interfaces {
+    suggested: Option<String>,
+    how: Option<String>,
+    devices: Vec<Device>,
+}
+
+#[derive(Serialize)]
+struct Device {
+    name: String,
+    kind: Option<String>,
+    up: bool,
+    carrier: bool,
+    mtu_bytes: u32,
+    default_route: bool,
+    encapsulations: Vec<String>,
+    encapsulation_bytes: i32,
+}
+
+pub(super) fn options() -> Handled {
+    let options = options::all().into_iter();
+    let options = options
+        .map(|option| Option_ {
+            name: option.name,
+            tab: match option.tab {
+                Tab::Basic => "basic",
+                Tab::Queue => "queue",
+                Tab::Link => "link",
+            },
+            level: match option.level {
+                Level::Basic => "basic",
+                Level::Advanced => "advanced",
+                Level::Expert => "expert",
+            },
+            r#type: match option.kind {
+                Kind::Switch => "switch",
+                Kind::Device => "device",
+                Kind::Rate => "rate",
+                Kind::Choice => "choice",
+                Kind::Integer => "integer",
+                Kind::Time => "time",
+                Kind::Size => "size",
+                Kind::Mask => "mask",
+                Kind::Text => "text",
+            },
+            title: option.title,
+            about: option.about,
+            unit: option.unit,
+            default: option.default,
+            least: option.range.map(|range| range.0),
+            most: option.range.map(|range| range.1),
+            choices: (!option.choices.is_empty()).then(|| {
+                let choices = option.choices.iter();
+                choices.map(|&(value, about)| Choice { value, about }).collect()
+            }),
+            direction: option.direction,
+        })
+        .collect();
+    Ok(json(StatusCode::OK, &Options { options }))
+}
+
+pub(super) fn links() -> Handled {
+    let links = PRESETS
+        .iter()
+        .map(|preset| Link {
+            name: preset.name,
+            about: preset.about,
+            linklayer: match preset.layer {
+                LinkLayer::None => "none",
+                LinkLayer::Ethernet => "ethernet",
+                LinkLayer::Atm => "atm",
+                LinkLayer::Ptm => "ptm",
+            },
+            overhead_bytes: preset.overhead,
+            mpu_bytes: preset.mpu,
+            counts_vlan: preset.vlan,
+            counts_pppoe: preset.pppoe,
+            source: preset.source,
+            on_the_line_bytes: arithmetic::framing(preset).line_len(FULL_PACKET),
+        })
+        .collect();
+    Ok(json(StatusCode::OK, &Links { links }))
+}
+
+pub(super) fn interfaces() -> Handled {
+    let silent =
+        |error: &dyn std::fmt::Display| Problem::unavailable(format!("the kernel does not answer: {error}"));
+    let mut socket = Socket::open().map_err(|error| silent(&error))?;
+    let links = observe::links(&mut socket).map_err(|error| silent(&error))?;
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let defaults = default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+    let suggested = defaults.first().cloned();
+    let how = suggested.as_ref().map(|_| match defaults.len() {
+        1 => "the default route goes through it".to_owned(),
+        n => format!("the default route of the highest preference goes through it, of {n}"),
+    });
+    let devices = links
+        .iter()
+        .filter(|link| link.leads_out())
+        .map(|link| {
+            let stack = stack::device(&links, &link.name).stack;
+            Device {
+                name: link.name.clone(),
+                kind: link.kind.clone(),
+                up: link.up,
+                carrier: link.carrier,
+                mtu_bytes: link.mtu,
+                default_route: defaults.contains(&link.name),
+                encapsulations: stack.iter().map(ToString::to_string).collect(),
+                encapsulation_bytes: stack.iter().map(|layer| layer.bytes()).sum(),
+            }
+        })
+        .collect();
+    let answer = Interfaces {
+        suggested,
+        how,
+        devices,
+    };
+    Ok(json(StatusCode::OK, &answer))
+}
