@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sqm_kernel::execute::change_rates;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::state::{Memory, Record, Store};
+use sqm_kernel::state::{Record, Store, UnwrittenRecords};
 use sqm_kernel::stop::{Stopped, stop};
 use sqm_kernel::transaction::Transaction;
 use sqm_kernel::verify::Comparison;
@@ -49,7 +49,7 @@ pub(super) struct Shaper {
     file: PathBuf,
     state_dir: PathBuf,
     /// Records that cannot be written.
-    memory: Memory,
+    unwritten: UnwrittenRecords,
     drift: Drift,
     pub(super) configuration: Configuration,
     /// Rates that hold instead of those of the file, by interface.
@@ -80,7 +80,7 @@ impl Shaper {
             socket: Socket::open()?,
             file,
             state_dir,
-            memory: Memory::default(),
+            unwritten: UnwrittenRecords::default(),
             drift,
             configuration: Configuration::default(),
             rates: rates::Held::new(),
@@ -110,7 +110,7 @@ impl Shaper {
         if !is_shaped {
             return Ok(());
         }
-        let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? else {
+        let Some(store) = self.unwritten.try_open(&self.state_dir).map_err(text)? else {
             // Whoever holds it is waited for by the next check.
             return Ok(());
         };
@@ -239,7 +239,7 @@ impl Shaper {
     ) -> Result<Outcome, String> {
         self.in_force.remove(interface);
         // Nobody else changes anything from here on.
-        let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? else {
+        let Some(store) = self.unwritten.try_open(&self.state_dir).map_err(text)? else {
             return Ok(Outcome::Busy { request });
         };
         if request == Request::Look && commit_confirm::is_pending(&self.state_dir) {
@@ -400,7 +400,7 @@ impl Shaper {
 
     /// Stops shaping an interface. Answers what there is to tell; none if another program is at work on the queues.
     pub(super) fn release(&mut self, interface: &str) -> Result<Option<Vec<String>>, String> {
-        match self.memory.try_open(&self.state_dir).map_err(text)? {
+        match self.unwritten.try_open(&self.state_dir).map_err(text)? {
             Some(store) => self.release_with(&store, interface).map(Some),
             None => Ok(None),
         }
@@ -435,7 +435,7 @@ impl Shaper {
     fn store_within(&self, patience: Duration) -> Result<Store, String> {
         let begun = Instant::now();
         loop {
-            if let Some(store) = self.memory.try_open(&self.state_dir).map_err(text)? {
+            if let Some(store) = self.unwritten.try_open(&self.state_dir).map_err(text)? {
                 return Ok(store);
             }
             if begun.elapsed() >= patience {
@@ -477,12 +477,12 @@ impl Shaper {
 
     /// What there is to tell of damaged files.
     pub(super) fn take_notes(&self) -> Vec<String> {
-        self.memory.take_notes()
+        self.unwritten.take_notes()
     }
 
     /// Why something of the state cannot be written.
     pub(super) fn trouble(&self) -> Option<String> {
-        let trouble = self.memory.trouble()?;
+        let trouble = self.unwritten.last_error()?;
         Some(format!(
             "{trouble}; until it can, only this daemon knows what stop must put back"
         ))

@@ -1,6 +1,6 @@
-//! Whether this process may, and this kernel can, do what plans need.
+//! Checks the privileges of this process and the features of this kernel that plans need.
 //!
-//! The kernel loads modules by itself when asked, so a module that is only not loaded yet is no obstacle.
+//! The kernel loads modules on demand, so a module that is not loaded yet is not missing.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,23 @@ use crate::error::Error;
 use crate::netlink::socket::{NetlinkError, Socket};
 use crate::netlink::{filter, tc};
 
-/// Something of the kernel that a change may need.
+/// A part of the kernel that a step may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Feature {
     Ifb,
     Qdisc(&'static str),
-    /// Kind of a filter on HTB's or HFSC's root.
+    /// A kind of filter on the root of HTB or HFSC.
     Filter(&'static str),
     Redirect,
 }
 
 impl Feature {
-    /// What a step needs.
+    /// The feature that a step needs, if any.
     fn of(step: &Step) -> Option<Self> {
         match step {
             Step::AddIfb { .. } => Some(Self::Ifb),
             Step::AddQdisc(_, planned) => Some(Self::Qdisc(match planned.qdisc.kind() {
-                // A plain CAKE stands in for it.
+                // On a kernel without cake_mq, a plain CAKE stands in for it.
                 "cake_mq" => "cake",
                 kind => kind,
             })),
@@ -65,7 +65,7 @@ impl Feature {
             Self::Qdisc("tbf") => ("TBF", "CONFIG_NET_SCH_TBF", "sch_tbf", core),
             Self::Qdisc("hfsc") => ("HFSC", "CONFIG_NET_SCH_HFSC", "sch_hfsc", core),
             Self::Qdisc("htb") => ("HTB", "CONFIG_NET_SCH_HTB", "sch_htb", core),
-            // Part of every kernel with traffic control.
+            // The plain queues are part of every kernel with traffic control.
             Self::Qdisc(_) => ("traffic control", "CONFIG_NET_SCHED", "none", core),
             Self::Filter("fw") => ("filter by firewall mark", "CONFIG_NET_CLS_FW", "cls_fw", core),
             Self::Filter(_) => ("filter by packet content", "CONFIG_NET_CLS_U32", "cls_u32", core),
@@ -88,7 +88,7 @@ impl Feature {
 /// Fails unless this process has `CAP_NET_ADMIN`.
 pub fn require_privileges(operation: &str) -> Result<(), Error> {
     let has = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::NET_ADMIN);
-    // Where the kernel does not tell, it will refuse, and say so just as well.
+    // If the capabilities cannot be read, the kernel's answer to the first change tells.
     if rustix::thread::capabilities(None).map_or(true, has) {
         return Ok(());
     }
@@ -97,8 +97,8 @@ pub fn require_privileges(operation: &str) -> Result<(), Error> {
     })
 }
 
-/// Fails if the kernel does not know a queueing discipline that the steps need. Nothing is touched, and nothing is asked
-/// where parameters only change. What else may be missing, the transaction finds out, and puts everything back.
+/// Fails if the kernel lacks a kind of qdisc that the steps make. Changes nothing; if the steps make no qdisc, nothing is
+/// requested either. Other features are not checked: if one is missing, the transaction fails and rolls back.
 pub fn require_kernel(socket: &mut Socket, steps: &[Step]) -> Result<(), Error> {
     let needed: BTreeSet<Feature> = steps.iter().filter_map(Feature::of).collect();
     for feature in needed {
@@ -112,8 +112,8 @@ pub fn require_kernel(socket: &mut Socket, steps: &[Step]) -> Result<(), Error> 
     Ok(())
 }
 
-/// What the kernel lacks, if that is why it refused the step. Qdiscs were asked for before; what is not found when one is
-/// made is its place.
+/// The error for a feature that the kernel lacks, if that is why it refused the step. For a qdisc it is not: its kind was
+/// checked before, and "not found" then means its parent.
 pub(crate) fn missing(step: &Step, error: &NetlinkError) -> Option<Error> {
     match Feature::of(step) {
         Some(Feature::Qdisc(_)) | None => None,
@@ -121,7 +121,8 @@ pub(crate) fn missing(step: &Step, error: &NetlinkError) -> Option<Error> {
     }
 }
 
-/// How the kernel says that it does not know a kind: of qdisc, filter and action, and of device.
+/// Whether this is how the kernel refuses an unknown kind: `ENOENT` for qdiscs, filters and actions, `EOPNOTSUPP` for
+/// devices.
 fn is_unknown(error: &NetlinkError) -> bool {
     error.is(rustix::io::Errno::NOENT) || error.is(rustix::io::Errno::OPNOTSUPP)
 }

@@ -1,8 +1,8 @@
-//! From what the kernel holds to what a plan says: the smallest change, as steps in order. Pure.
+//! Computes the smallest change from what the kernel holds to a plan, as steps in order. Pure.
 //!
-//! A plan that differs only in parameters is reached by changing them in place, under running traffic. A root of another
-//! number is replaced in one step; only one of the same number and another kind has to go first, and for that moment
-//! the kernel's default queues the packets.
+//! If only parameters differ, they are changed in place, under running traffic. A root with another handle is replaced in
+//! one step. A root with the planned handle and another kind must be removed first; for that moment the kernel's default
+//! qdisc queues the packets.
 
 use std::fmt;
 
@@ -17,18 +17,18 @@ use crate::verify::{is_default_quantum, same_class, same_qdisc, same_shape, same
 /// One change of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Makes the firewall table what it should be, in one go.
+    /// Sets the firewall table, in one transaction of nftables.
     SetFirewall(Firewall),
     /// Makes an IFB.
     AddIfb {
         /// Its name.
         name: String,
-        /// Whether it has a queue for each processor.
+        /// Whether it gets a transmit queue for each processor.
         many_queues: bool,
     },
     /// Sets a device up.
     SetUp(String),
-    /// Makes a qdisc, in place of a root that has another number.
+    /// Makes a qdisc. A root replaces one that has another handle.
     AddQdisc(String, PlannedQdisc),
     /// Changes the parameters of a qdisc.
     ChangeQdisc(String, PlannedQdisc),
@@ -36,7 +36,7 @@ pub enum Step {
     RemoveQdisc {
         /// The device.
         device: String,
-        /// Its number.
+        /// Its handle.
         handle: Handle,
         /// What it hangs on; `None` is the root.
         parent: Option<Handle>,
@@ -47,23 +47,23 @@ pub enum Step {
     AddClass(String, PlannedClass),
     /// Changes the parameters of a class, or makes it if it is missing.
     ChangeClass(String, PlannedClass),
-    /// Makes a filter on the root of that number.
+    /// Makes a filter on the root with this handle.
     AddFilter(String, Handle, PlannedFilter),
-    /// Removes a filter from the root of that number.
+    /// Removes a filter from the root with this handle.
     RemoveFilter(String, Handle, Filter),
     /// Removes the qdisc at the ingress hook with its filters.
     RemoveIngressQdisc(String),
     /// Sends arriving packets to the IFB.
     Redirect {
-        /// Where they arrive.
+        /// The device on which they arrive.
         device: String,
-        /// Where they go.
+        /// The IFB.
         ifb: String,
     },
 }
 
 impl Step {
-    /// What the kernel is asked to do, for a message that it refused.
+    /// The request in words, for the message of a failure.
     pub(crate) fn request(&self) -> String {
         match self {
             Self::SetFirewall(firewall) => format!("set the firewall table {}", firewall.table),
@@ -85,7 +85,7 @@ impl Step {
     }
 }
 
-/// Says it as done.
+/// The step in words, as a change that was made.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -120,11 +120,11 @@ impl fmt::Display for Step {
     }
 }
 
-/// The steps to a plan; none if everything is as planned. What a direction that the plan does not shape holds is left
+/// The steps that lead to a plan; none if everything is as planned. Directions that the plan does not shape are left
 /// alone.
 pub fn steps(plan: &Plan, observed: &Observed) -> Vec<Step> {
     let mut steps = Vec::new();
-    // Marks before the filters that look at them.
+    // Rules that set marks come before the filters that match them.
     if let (Some(firewall), Some(false)) = (&plan.firewall, observed.firewall) {
         steps.push(Step::SetFirewall(firewall.clone()));
     }
@@ -144,8 +144,7 @@ pub fn steps(plan: &Plan, observed: &Observed) -> Vec<Step> {
         if observed.ifb.as_ref().is_none_or(|ifb| !ifb.link.up) {
             steps.push(Step::SetUp(ifb.clone()));
         }
-        // The redirect comes last: a packet sent to a device that is down or has no queues yet would be lost or pass
-        // unshaped.
+        // The redirect comes last: a device that is down loses packets, and one without queues does not shape them.
         if observed.device.redirect.as_deref() != Some(&ifb) {
             if observed.device.ingress_qdisc.is_some() {
                 steps.push(Step::RemoveIngressQdisc(plan.interface.clone()));
@@ -157,8 +156,8 @@ pub fn steps(plan: &Plan, observed: &Observed) -> Vec<Step> {
     steps
 }
 
-/// The steps from one plan that is in force to another that differs only in parameters which can be changed in place,
-/// such as rates; none if it takes more than that, or a look at the kernel.
+/// The steps from a plan that is in force to one that differs only in parameters such as rates. `None` if it takes more than
+/// changes in place, or if that depends on what the kernel holds.
 pub fn changes(from: &Plan, to: &Plan) -> Option<Vec<Step>> {
     let same_place = from.interface == to.interface && from.firewall == to.firewall;
     let mut steps = Vec::new();
@@ -182,7 +181,7 @@ fn tree_changes(device: &str, from: &Tree, to: &Tree, steps: &mut Vec<Step>) -> 
     }
     for (from, to) in from.qdiscs.iter().zip(&to.qdiscs) {
         let same_place = (from.parent, from.handle, &from.stab) == (to.parent, to.handle, &to.stab);
-        // Of the other kinds it depends on what the kernel holds.
+        // For other kinds it depends on what the kernel holds: see `can_change`.
         let can = from.qdisc == to.qdisc
             || matches!(
                 (&from.qdisc, &to.qdisc),
@@ -206,7 +205,7 @@ fn tree_changes(device: &str, from: &Tree, to: &Tree, steps: &mut Vec<Step>) -> 
     Some(())
 }
 
-/// The queues of one device become the tree.
+/// Adds the steps from the queues of a device to a planned tree. `now` is `None` for a device that is still to be made.
 fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>) {
     let Some(now) = now else {
         return rebuild(device, &[], tree, steps);
@@ -219,7 +218,7 @@ fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>
     if !same_shape(tree, now) || !root_can_stay {
         return rebuild(device, &now.qdiscs, tree, steps);
     }
-    // TBF gives its own limit to a plain queue inside it whenever it is changed.
+    // Every change of a TBF resets the limit of a plain queue inside it.
     let mut sets_limits = false;
     for planned in &tree.qdiscs {
         let is_reset = sets_limits && matches!(planned.qdisc, Qdisc::Pfifo(_) | Qdisc::Bfifo(_));
@@ -260,7 +259,7 @@ fn filters(device: &str, now: &Device, tree: &Tree, steps: &mut Vec<Step>) {
     }
 }
 
-/// Root, classes, leaves, filters, all new.
+/// Adds the steps that make all queues anew: root, classes, leaves, filters.
 fn rebuild(device: &str, now: &[ObservedQdisc], tree: &Tree, steps: &mut Vec<Step>) {
     let root = now.iter().find(|q| q.parent.is_none() && q.handle.major != 0);
     let number_taken = now
@@ -297,17 +296,17 @@ fn is_as_planned(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> 
     same && same_stab(planned.stab.as_ref(), found.stab.as_ref())
 }
 
-/// Whether the kernel can go from one to the other without a new qdisc.
+/// Whether the kernel can change the qdisc it holds to the planned one, without making a new one.
 fn can_change(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> bool {
     let Some(there) = &found.qdisc else {
         return false;
     };
     match (&planned.qdisc, there) {
         (Qdisc::Cake(_) | Qdisc::CakeMq(_), Qdisc::Cake(_)) | (Qdisc::CakeMq(_), Qdisc::CakeMq(_)) => true,
-        // HTB and SFQ have no change operation; a size table is not their own and can change.
+        // HTB has no change operation, but the size table of any qdisc can be changed.
         (Qdisc::Htb(_), Qdisc::Htb(_)) => same_qdisc(&planned.qdisc, there, link.mtu),
         (Qdisc::Hfsc(_), Qdisc::Hfsc(_)) => true,
-        // The number of flows is fixed, and a threshold or quantum once given cannot be taken back.
+        // The number of flows is fixed when it is made, and a threshold or quantum cannot be unset.
         (Qdisc::FqCodel(planned), Qdisc::FqCodel(found)) => {
             let quantum_can = planned.quantum.is_some() || is_default_quantum(found.quantum, link.mtu);
             let threshold_can = planned.ce_threshold.is_some() || found.ce_threshold.is_none();
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn other_rates_take_no_look_at_the_kernel() {
+    fn new_rates_need_no_look_at_the_kernel() {
         for script in ["best_of_cake", "piece_of_cake", "layer_cake"] {
             let from = at(script, (20_000, 4000), "");
             assert_eq!(changes(&from, &from), Some(Vec::new()));
@@ -364,7 +363,7 @@ mod tests {
                 Some(1)
             );
         }
-        // Classes of HTB.
+        // Rates of HTB's classes.
         let steps = changes(
             &at("simple", (20_000, 8000), ""),
             &at("simple", (30_000, 8000), ""),
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn other_queues_take_a_look_at_the_kernel() {
+    fn other_queues_need_a_look_at_the_kernel() {
         let from = at("piece_of_cake", (20_000, 4000), "");
         for other in [
             at("simple", (20_000, 4000), ""),

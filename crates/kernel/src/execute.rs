@@ -1,4 +1,4 @@
-//! Carries out the steps of [`diff`] through netlink.
+//! Carries out the steps that [`diff`] has computed, through netlink.
 
 use std::num::NonZero;
 
@@ -122,7 +122,7 @@ fn add_ifb(socket: &mut Socket, name: &str, many_queues: bool) -> Result<Link, N
     link::get(socket, name)
 }
 
-/// Makes a qdisc. A kernel without cake_mq gets a plain CAKE, which the returned note tells.
+/// Makes a qdisc. On a kernel without cake_mq, makes a plain CAKE and returns a note that says so.
 fn add_qdisc(
     socket: &mut Socket,
     link: &Link,

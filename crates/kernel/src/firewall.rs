@@ -60,7 +60,7 @@ pub(crate) fn refuse_foreign_table(interface: &str, table: &str) -> Result<(), E
         return Err(Error::InTheWay {
             interface: interface.to_owned(),
             what: format!("the firewall table inet {table}"),
-            remedy: "Whoever made it (sqm-scripts does) must stop first, or remove it with nft.",
+            remedy: "Stop the program that made it (sqm-scripts does), or remove it with nft.",
         });
     }
     Ok(())

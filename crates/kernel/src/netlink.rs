@@ -1,8 +1,10 @@
-//! The messages of `NETLINK_ROUTE` that carry traffic control, and a socket to exchange them.
+//! Netlink sockets, and the messages that are exchanged through them.
 //!
-//! Encoders write what iproute2 writes. Decoders take any bytes: what is cut short, unknown or out of range gives
-//! `None` or a default, never a panic. Numbers are in the machine's byte order unless a field says otherwise;
-//! constants are those of `linux/pkt_sched.h`, `linux/rtnetlink.h` and `linux/pkt_cls.h`.
+//! Devices and traffic control are in `NETLINK_ROUTE`, firewall rules in `NETLINK_NETFILTER`, driver features in
+//! `NETLINK_GENERIC`. Encoders write the attributes that `tc`, `ip` and `nft` write; recorded messages of those tools are the
+//! tests. Decoders accept any bytes: what is cut short, unknown or out of range becomes `None` or a default, never a
+//! panic. Numbers are in the machine's byte order unless a comment says otherwise. Unless a file names another header,
+//! constants are from `linux/pkt_sched.h`, `linux/rtnetlink.h` and `linux/pkt_cls.h`.
 
 pub mod attribute;
 pub mod cake;

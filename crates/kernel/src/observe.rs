@@ -1,4 +1,4 @@
-//! What the kernel holds at this moment, in the plan's own terms, with its counters. Needs no privileges.
+//! Reads what the kernel holds, in the terms of a plan, with counters. Needs no privileges.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::netlink::{filter, options, redirect, size_table};
 
 pub use statistics::TinStatistics;
 
-/// A device with everything that queues on it.
+/// A device with its qdiscs, classes and filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// The device itself.
@@ -28,13 +28,13 @@ pub struct Device {
     pub qdiscs: Vec<ObservedQdisc>,
     /// Its classes.
     pub classes: Vec<ObservedClass>,
-    /// The filters on its root, in the order in which they are asked.
+    /// The filters on its root, in the order in which the kernel tries them.
     pub filters: Vec<filter::Filter>,
     /// Kind of the qdisc at the ingress hook.
     pub ingress_qdisc: Option<String>,
-    /// The device that every arriving packet is sent to.
+    /// The device to which all arriving packets are redirected.
     pub redirect: Option<String>,
-    /// What all of this was decoded from.
+    /// The entries from which all of this was decoded.
     pub(crate) entries: Entries,
 }
 
@@ -58,9 +58,9 @@ impl Device {
 /// A qdisc as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedQdisc {
-    /// What it hangs on; `None` is the root.
+    /// Its parent; `None` for the root.
     pub parent: Option<Handle>,
-    /// Its number; 0 for one the kernel made by itself.
+    /// Its handle; 0 for one that the kernel made by default.
     pub handle: Handle,
     /// Its kind.
     pub kind: String,
@@ -70,7 +70,7 @@ pub struct ObservedQdisc {
     pub stab: Option<Stab>,
     /// Its counters.
     pub statistics: Statistics,
-    /// The counters of its kind.
+    /// Counters that only its kind has.
     pub detail: Detail,
 }
 
@@ -79,18 +79,18 @@ pub struct ObservedQdisc {
 pub enum Detail {
     /// None.
     None,
-    /// Of CAKE.
+    /// CAKE's.
     Cake(CakeStatistics),
-    /// Of fq_codel.
+    /// fq_codel's.
     FqCodel(FqCodelStatistics),
 }
 
 /// A class as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedClass {
-    /// The class above; for a class at the top, the root qdisc.
+    /// The parent class; for a class at the top, the root qdisc.
     pub parent: Handle,
-    /// Its number.
+    /// Its handle.
     pub id: Handle,
     /// Its parameters.
     pub class: Class,
@@ -179,16 +179,16 @@ pub fn links(socket: &mut Socket) -> Result<Vec<Link>, Error> {
     link::list(socket).map_err(Error::kernel("network", "list the devices"))
 }
 
-/// The device of that name, if there is one. Asks for it alone: a machine may have thousands.
+/// The device of this name, if there is one. Only this device is requested: a machine may have thousands.
 pub(crate) fn link_named(socket: &mut Socket, name: &str) -> Result<Option<Link>, Error> {
     let link = unless_absent(link::get(socket, name)).map_err(Error::kernel(name, "look for the device"))?;
-    // An alternative name is not the one that a plan means.
+    // The kernel also finds devices by alternative names, which plans do not use.
     Ok(link.filter(|link| link.name == name))
 }
 
-/// The device of that number, if there is one.
+/// The device with this index, if there is one.
 pub(crate) fn link_numbered(socket: &mut Socket, index: u32) -> Result<Option<Link>, Error> {
-    // The kernel numbers devices from 1, and names 0 as the target of a redirect whose device is gone.
+    // Indices start at 1; the kernel reports 0 as the target of a redirect whose device is gone.
     if index == 0 {
         return Ok(None);
     }
@@ -196,7 +196,7 @@ pub(crate) fn link_numbered(socket: &mut Socket, index: u32) -> Result<Option<Li
         .map_err(Error::kernel(&format!("device {index}"), "look for the device"))
 }
 
-/// The device of that name, or an error that names the most similar one.
+/// The device of this name, or an error that names the most similar one.
 pub(crate) fn existing(socket: &mut Socket, name: &str) -> Result<Link, Error> {
     match link_named(socket, name)? {
         Some(link) => Ok(link),
@@ -207,13 +207,13 @@ pub(crate) fn existing(socket: &mut Socket, name: &str) -> Result<Link, Error> {
 fn unless_absent(answer: Result<Link, NetlinkError>) -> Result<Option<Link>, NetlinkError> {
     match answer {
         Ok(link) => Ok(Some(link)),
-        // ERANGE is a name longer than any device's.
+        // ERANGE: the name is longer than any device's.
         Err(error) if error.is(Errno::NODEV) || error.is(Errno::RANGE) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The device of that name among `links`, or an error that names the most similar one.
+/// The device of this name among `links`, or an error that names the most similar one.
 pub fn find<'a>(links: &'a [Link], name: &str) -> Result<&'a Link, Error> {
     links
         .iter()
@@ -226,19 +226,19 @@ pub fn find<'a>(links: &'a [Link], name: &str) -> Result<&'a Link, Error> {
         })
 }
 
-/// Everything that queues on one device.
+/// Reads the qdiscs, classes and filters of a device. `links` must hold the device to which arriving packets are redirected.
 pub fn device(socket: &mut Socket, links: &[Link], link: &Link) -> Result<Device, Error> {
     let entries = Entries::read(socket, link)?;
     Ok(decode_device(entries, links, link))
 }
 
-/// Decodes what [`Entries::read`] has read on `link`. `links` must hold the device that arriving packets are redirected to.
+/// Decodes the entries that were read on `link`. `links` must hold the device to which arriving packets are redirected.
 pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> Device {
     let redirect = entries
         .redirect()
         .and_then(|(_, index)| links.iter().find(|l| l.index == index));
     let mut qdiscs: Vec<_> = entries.qdiscs.iter().map(decode_qdisc).collect();
-    // CAKE for many queues counts nothing itself.
+    // cake_mq has no counters itself: those of the CAKEs below it are added up.
     if let (Some(root), false) = (qdiscs.first_mut(), entries.cakes.is_empty()) {
         let each = entries.cakes.iter().map(|cake| decode_cake(cake.statistics()));
         root.detail = each
@@ -256,16 +256,16 @@ pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> De
     }
 }
 
-/// The same, undecoded: what a snapshot is made from.
+/// What the kernel lists about a device, undecoded: a snapshot is made from this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entries {
     /// Root first, parents before children.
     pub(crate) qdiscs: Vec<Entry>,
-    /// Those below a CAKE for many queues, which made them and allows no other.
+    /// The CAKEs below a cake_mq, which makes one for each transmit queue and allows no other children.
     cakes: Vec<Entry>,
     /// Parents before children.
     pub(crate) classes: Vec<Entry>,
-    /// What stands under the root to find a class: filters, and what the kernel lists beside them.
+    /// The filters on the root, and what the kernel lists beside them.
     pub(crate) root_filters: Vec<Entry>,
     /// The qdisc at the ingress hook.
     pub(crate) ingress_qdisc: Option<Entry>,
@@ -283,13 +283,13 @@ impl Entries {
             Some(root) if root.kind() == "cake_mq" => qdiscs.split_off(1),
             _ => Vec::new(),
         };
-        // Only a class that plans use has parameters worth reading; others have as many classes as queues.
+        // Only the classes of kinds that plans use are listed: others have a class for each of their queues.
         let of_plans = |entry: &Entry| CLASSFUL.contains(&entry.kind().as_str());
         let mut classes = Vec::new();
         let mut root_filters = Vec::new();
         if qdiscs.iter().any(of_plans) {
             classes = tc::classes(socket, link.index).map_err(context("list the classes"))?;
-            // HFSC lists itself as a class.
+            // HFSC also lists its root as a class.
             classes.retain(|c| of_plans(c) && c.handle & 0xffff != 0);
             parents_first(&mut classes);
         }
@@ -298,7 +298,7 @@ impl Entries {
                 tc::filters(socket, link.index, root.handle).map_err(context("list the filters"))?;
         }
         let ingress_qdisc = ingress.pop();
-        // clsact keeps the filters of arriving and of leaving packets apart, under two parents of its own.
+        // clsact has a parent for filters on arriving packets, and another for those on leaving ones.
         let parents: &[u32] = match ingress_qdisc.as_ref().map(Entry::kind).as_deref() {
             None => &[],
             Some("clsact") => &[INGRESS_HANDLE | 0xfff2, INGRESS_HANDLE | 0xfff3],
@@ -319,8 +319,7 @@ impl Entries {
         })
     }
 
-    /// The filters on a root with classes, in the order in which they are asked. Those on another, which a user may have
-    /// set, are none of a plan's.
+    /// The filters on a root with classes, in the order in which the kernel tries them. Plans have filters on no other root.
     pub(crate) fn filters(&self) -> Vec<filter::Filter> {
         let has_classes = |root: &Entry| CLASSFUL.contains(&root.kind().as_str());
         if !self.root().is_some_and(has_classes) {
@@ -341,8 +340,8 @@ impl Entries {
         self.root().map(|root| RootId::from((root.kind(), root.handle)))
     }
 
-    /// Preference and target of the filter that sends everything away, if it is the only one and stands where we
-    /// put it, under `ingress`.
+    /// Preference and target of the filter that redirects all packets, if it is the only filter and on an `ingress` qdisc, as
+    /// ours is.
     pub(crate) fn redirect(&self) -> Option<(u16, u32)> {
         let [filter] = self.ingress_filters.as_slice() else {
             return None;
@@ -358,10 +357,10 @@ impl Entries {
     }
 }
 
-/// Kinds whose classes plans use.
+/// The kinds of qdisc whose classes plans use.
 const CLASSFUL: [&str; 2] = ["htb", "hfsc"];
 
-/// The kernel lists, besides a filter, its protocol's entry without options and its hash tables.
+/// Whether an entry is a filter. For each filter the kernel also lists an entry of its protocol, and its hash tables.
 fn is_filter(entry: &Entry) -> bool {
     if entry.kind() == redirect::KIND {
         redirect::is_filter(entry.options())
@@ -370,12 +369,13 @@ fn is_filter(entry: &Entry) -> bool {
     }
 }
 
-/// A class can only be made below one that exists; the kernel lists them by hash.
+/// Sorts classes so that each comes after its parent, because a class can only be made below one that exists. The kernel
+/// lists them in the order of a hash table.
 fn parents_first(classes: &mut [Entry]) {
     let all = classes.to_vec();
     let depth = |class: &Entry| {
         let mut parent = class.parent;
-        // HTB is 8 levels deep.
+        // `TC_HTB_MAXDEPTH`: HTB has eight levels.
         (0..8)
             .take_while(|_| {
                 let above = all.iter().find(|c| c.handle == parent);
@@ -393,7 +393,7 @@ fn parents_first(classes: &mut [Entry]) {
     }
 }
 
-/// What the kernel says about a qdisc.
+/// Decodes a qdisc.
 pub fn decode_qdisc(entry: &Entry) -> ObservedQdisc {
     let (kind, parameters) = (entry.kind(), entry.options());
     let qdisc = options::decode(&kind, parameters);
@@ -413,10 +413,10 @@ pub fn decode_qdisc(entry: &Entry) -> ObservedQdisc {
     }
 }
 
-/// What the kernel says about a class; `None` for one that plans do not use.
+/// Decodes a class; `None` for a kind that plans do not use.
 pub fn decode_class(entry: &Entry) -> Option<ObservedClass> {
     let id = Handle::from_bits(entry.handle);
-    // A class at the top reports "root"; a plan, as `tc`, names the root qdisc.
+    // The kernel reports ROOT as the parent of a class at the top; a plan, like `tc`, names the root qdisc.
     let parent = if entry.parent == ROOT {
         Handle::new(id.major, 0)
     } else {

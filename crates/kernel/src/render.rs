@@ -1,11 +1,11 @@
-//! The plan as the commands a person would type.
+//! A plan as the `tc`, `ip` and `nft` commands that a person would type.
 //!
-//! The lines, run by a root shell in this order on a device without queues of its own, give what [`apply`](crate::apply)
-//! gives through netlink. They are for reading, teaching and comparing; the program never runs them.
+//! Run by a root shell in this order, on a device with the kernel's default queues, they lead to the same state as a
+//! [`Transaction`](crate::transaction::Transaction) does. They are for reading and comparing; the program never runs them.
 
 use sqm_plan::plan::{Firewall, Hook, Plan, PlannedClass, PlannedQdisc, RuleAction, RuleCondition, Tree};
 
-/// One command per element, without line ends. Empty for a plan that shapes nothing.
+/// The commands, each without a line end. Empty for a plan that shapes nothing.
 pub fn tc(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(firewall) = &plan.firewall {
@@ -18,8 +18,7 @@ pub fn tc(plan: &Plan) -> Vec<String> {
         let (device, ifb) = (&plan.interface, plan.ifb());
         lines.push(format!("ip link add {ifb} type ifb"));
         tree(&ifb, ingress, &mut lines);
-        // The redirect comes last: a packet sent to a device that is down or has no queues yet would be lost or
-        // pass unshaped.
+        // The redirect comes last: a device that is down loses packets, and one without queues does not shape them.
         lines.push(format!("ip link set {ifb} up"));
         lines.push(format!("tc qdisc add dev {device} handle ffff: ingress"));
         lines.push(format!(
@@ -30,7 +29,7 @@ pub fn tc(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Root, then classes, then leaves, then filters: each needs the one above it.
+/// Adds the commands for a tree: root, then classes, then leaves, then filters, because each needs its parent.
 fn tree(device: &str, tree: &Tree, lines: &mut Vec<String>) {
     lines.extend(tree.root().map(|root| qdisc(device, root)));
     lines.extend(tree.classes.iter().map(|c| class(device, c)));
@@ -66,7 +65,7 @@ fn class(device: &str, planned: &PlannedClass) -> String {
     format!("tc class add dev {device} parent {parent} classid {id} {class}")
 }
 
-/// The firewall table as `nft` commands.
+/// A firewall table as `nft` commands.
 pub fn nft(firewall: &Firewall) -> Vec<String> {
     let table = &firewall.table;
     let mut lines = vec![format!("nft add table inet {table}")];
@@ -79,15 +78,21 @@ pub fn nft(firewall: &Firewall) -> Vec<String> {
         }
     }
     lines.extend(rules.iter().map(|(hook, rule)| {
-        let conditions = rule.conditions.iter().map(|condition| asks(*condition, firewall));
-        let actions = rule.actions.iter().map(|action| does(*action, firewall.mask));
+        let conditions = rule
+            .conditions
+            .iter()
+            .map(|condition| condition_words(*condition, firewall));
+        let actions = rule
+            .actions
+            .iter()
+            .map(|action| action_words(*action, firewall.mask));
         let words: Vec<String> = conditions.chain(actions).collect();
         format!("nft add rule inet {table} {hook} {}", words.join(" "))
     }));
     lines
 }
 
-fn asks(condition: RuleCondition, firewall: &Firewall) -> String {
+fn condition_words(condition: RuleCondition, firewall: &Firewall) -> String {
     let Firewall { interface, mask, .. } = firewall;
     match condition {
         RuleCondition::Arrives => format!("iifname {interface}"),
@@ -105,7 +110,7 @@ fn asks(condition: RuleCondition, firewall: &Firewall) -> String {
     }
 }
 
-fn does(action: RuleAction, mask: u32) -> String {
+fn action_words(action: RuleAction, mask: u32) -> String {
     match action {
         RuleAction::Mark(mark) => format!("meta mark set meta mark and {:#x} or {:#x}", !mask, mark & mask),
         RuleAction::EraseDscp { ipv6: true } => "ip6 dscp set 0".to_owned(),

@@ -1,8 +1,7 @@
-//! What stands on a device, raw, so that it can be put back.
+//! Snapshots of the queues of a device, as the kernel reported them, and how they are restored.
 //!
-//! A snapshot is taken before anything is touched, and refused if what is there could not be put back: better not
-//! to start than to take away what cannot be returned. The kernel's own defaults need no record; removing the root
-//! brings them back.
+//! A snapshot is taken before the first change. It fails if something could not be restored later, and then nothing is
+//! changed. The kernel's default queues are not recorded: when the root qdisc is removed, the kernel makes them again.
 
 use serde::{Deserialize, Serialize};
 use sqm_core::handle::Handle;
@@ -14,7 +13,7 @@ use crate::netlink::tc::{self, Entry, INGRESS, INGRESS_HANDLE, NewFilter, NewQdi
 use crate::netlink::{codel, filter, fq_codel, htb, redirect, sfq, size_table};
 use crate::observe::{self, Device, Entries, Observed, RootId};
 
-/// Kinds that can be made again from what the kernel reports about them.
+/// Kinds of qdisc that can be made again from what the kernel reports about them.
 const RESTORABLE: [&str; 15] = [
     "bfifo",
     "cake",
@@ -36,29 +35,29 @@ const RESTORABLE: [&str; 15] = [
 /// The state of the directions that a change touches; `None` is a direction it does not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// QdiscTree on the device.
+    /// The queues of the device.
     pub egress: Option<QdiscTree>,
     /// What happens to arriving packets.
     pub ingress: Option<IngressState>,
 }
 
-/// The queues of one device. Empty is the kernel's default.
+/// The qdiscs, classes and filters of a device. Empty for the kernel's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QdiscTree {
     qdiscs: Vec<RawQdisc>,
     classes: Vec<RawQdisc>,
-    /// On the root.
+    /// The filters on the root.
     #[serde(default)]
     filters: Vec<RawFilter>,
 }
 
-/// A filter as reported, reduced to what makes it again.
+/// A filter as the kernel reported it, reduced to what is needed to make it again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct RawFilter {
     preference: u16,
     protocol: u16,
     parent: u32,
-    /// Of `fw` the mark; others get a number from the kernel.
+    /// The mark of an `fw` filter; 0 for others, whose handle the kernel chooses.
     handle: u32,
     kind: String,
     #[serde(with = "hexadecimal")]
@@ -70,7 +69,7 @@ struct RawFilter {
 pub struct IngressState {
     #[serde(rename = "hook")]
     qdisc: Option<IngressQdisc>,
-    /// `None` if there is no such device.
+    /// `None` if the device does not exist.
     ifb: Option<Ifb>,
 }
 
@@ -81,7 +80,7 @@ struct IngressQdisc {
     redirect: Option<Redirect>,
 }
 
-/// A filter that sends everything to another device.
+/// A filter that redirects all packets to another device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Redirect {
     preference: u16,
@@ -94,7 +93,7 @@ struct Ifb {
     queues: QdiscTree,
 }
 
-/// A qdisc or class as reported.
+/// A qdisc or class as the kernel reported it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RawQdisc {
     handle: u32,
@@ -102,13 +101,13 @@ struct RawQdisc {
     kind: String,
     #[serde(with = "hexadecimal")]
     options: Vec<u8>,
-    /// Content of `TCA_STAB` with its table.
+    /// Content of `TCA_STAB`, with the table computed again; empty without a size table.
     #[serde(with = "hexadecimal")]
     stab: Vec<u8>,
 }
 
 impl Snapshot {
-    /// Records the directions asked for. Fails, without touching anything, on what could not be put back.
+    /// Takes a snapshot of the directions asked for. Fails if something there could not be restored.
     pub(crate) fn take(
         socket: &mut Socket,
         observed: &Observed,
@@ -130,14 +129,14 @@ impl Snapshot {
         })
     }
 
-    /// Puts everything back, and makes sure that it is. A part that fails does not keep the others from being
-    /// tried; the first failure is reported.
+    /// Restores the snapshot, and compares the result with it. If one direction fails, the other is restored all the same, and
+    /// the first error is returned.
     pub(crate) fn restore(&self, socket: &mut Socket, interface: &str, ifb: &str) -> Result<(), Error> {
         let (link, entries) = existing(socket, interface)?;
         self.restore_from(socket, &link, &entries, ifb)
     }
 
-    /// Like [`Self::restore`], for a caller that has just read the device.
+    /// Like [`Self::restore`], from entries that were just read.
     pub(crate) fn restore_from(
         &self,
         socket: &mut Socket,
@@ -182,7 +181,7 @@ impl Snapshot {
 }
 
 impl QdiscTree {
-    /// A tree of a root alone.
+    /// A tree that has only a root.
     #[cfg(test)]
     pub(crate) fn with_root(root: &RootId) -> Self {
         let root = RawQdisc {
@@ -269,7 +268,8 @@ impl QdiscTree {
         self.build(socket, link)
     }
 
-    /// Same numbers and kinds in the same places: then parameters can be changed back under running traffic.
+    /// Whether both have the same kinds and handles in the same places. Then parameters can be changed back in place, under
+    /// running traffic.
     fn has_shape_of(&self, other: &Self) -> bool {
         let places = |list: &[RawQdisc]| -> Vec<_> {
             list.iter()
@@ -287,7 +287,7 @@ impl QdiscTree {
     fn change_back(&self, socket: &mut Socket, link: &Link) -> Result<(), Error> {
         for qdisc in &self.qdiscs {
             let options = match qdisc.kind.as_str() {
-                // HTB's own parameters cannot be changed, so they still are what they were.
+                // The parameters of HTB's root cannot be changed, so they are still the same.
                 "htb" => Vec::new(),
                 "fq_codel" => fq_codel::without_flows(&qdisc.recreate_options()),
                 _ => qdisc.recreate_options(),
@@ -360,7 +360,7 @@ impl RawFilter {
 }
 
 impl Redirect {
-    /// The one of a device, if it sends everything away.
+    /// The redirect of a device, if all arriving packets are redirected.
     fn of(socket: &mut Socket, entries: &Entries) -> Result<Option<Self>, Error> {
         let Some((preference, index)) = entries.redirect() else {
             return Ok(None);
@@ -378,7 +378,7 @@ impl IngressState {
             Some(found) => {
                 let kind = found.kind();
                 let redirect = Redirect::of(socket, &device.entries)?;
-                // A redirect to a device that is gone loses every packet: nobody wants that back.
+                // A redirect to a device that is gone loses all packets; it is not recorded.
                 let is_known = redirect.is_some() || device.entries.redirect().is_some();
                 if found.has_shared_block() || (!device.entries.ingress_filters.is_empty() && !is_known) {
                     return Err(in_the_way(&device.link, format!("the {kind} hook with filters")));
@@ -402,12 +402,12 @@ impl IngressState {
         Ok(Self { qdisc, ifb })
     }
 
-    /// Whether the IFB was not there: then whoever shapes made it, and removes it.
+    /// Whether there was no IFB. The one that is there now was then made for shaping, and is removed with it.
     pub(crate) fn has_no_ifb(&self) -> bool {
         self.ifb.is_none()
     }
 
-    /// The same without an IFB, which then goes when shaping stops.
+    /// This state without the IFB, which is then removed when shaping stops.
     pub(crate) fn without_ifb(self) -> Self {
         Self { ifb: None, ..self }
     }
@@ -429,7 +429,7 @@ impl IngressState {
             kind: qdisc.kind(),
             redirect,
         });
-        // The redirect goes before its target does: packets sent to a device that is gone are lost.
+        // The redirect is removed before its target: packets redirected to a missing device are lost.
         if now != self.qdisc && now.is_some() {
             remove_ingress_qdisc(socket, device)?;
         }
@@ -489,7 +489,7 @@ impl RawQdisc {
         }
     }
 
-    /// Options that make the kernel report the recorded ones again.
+    /// Options with which the kernel makes a qdisc that it reports with the recorded options.
     fn recreate_options(&self) -> Vec<u8> {
         match self.kind.as_str() {
             "htb" => htb::recreate_root_options(&self.options),
@@ -527,20 +527,20 @@ impl RawQdisc {
     }
 }
 
-/// The device of that name and what stands on it.
+/// The device of this name, and what the kernel lists about it.
 fn existing(socket: &mut Socket, device: &str) -> Result<(Link, Entries), Error> {
     let link = observe::existing(socket, device)?;
     let entries = Entries::read(socket, &link)?;
     Ok((link, entries))
 }
 
-/// Takes the qdisc at the ingress hook away, with its filters.
+/// Removes the qdisc at the ingress hook, with its filters.
 pub(crate) fn remove_ingress_qdisc(socket: &mut Socket, device: &Link) -> Result<(), Error> {
     tc::delete_qdisc(socket, device.index, INGRESS_HANDLE, INGRESS)
         .map_err(Error::kernel(&device.name, "remove the ingress qdisc"))
 }
 
-/// Sets up the ingress hook, with a redirect of that preference to that device.
+/// Makes a qdisc at the ingress hook, with a redirect: its preference, and the index of its target.
 pub(crate) fn create_ingress_qdisc(
     socket: &mut Socket,
     device: &Link,
@@ -561,7 +561,7 @@ pub(crate) fn create_ingress_qdisc(
     })
 }
 
-/// Whether the size table can be computed again from what the kernel tells of it.
+/// Whether the size table can be computed again from the parameters that the kernel reports.
 fn has_exact_table(qdisc: &Entry) -> bool {
     qdisc.stab().is_none_or(|stab| {
         let again = size_table::decode_stab(stab).map(|decoded| size_table::encode(&decoded));
@@ -577,7 +577,7 @@ fn in_the_way(link: &Link, what: String) -> Error {
     }
 }
 
-/// Bytes as text in the state file, readable beside `strace` and `nlmon`.
+/// Bytes as hexadecimal digits in the state file, to be compared with the output of `strace` or a capture of netlink.
 mod hexadecimal {
     use std::fmt::Write;
 
@@ -585,7 +585,7 @@ mod hexadecimal {
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
         let text = bytes.iter().fold(String::new(), |mut text, byte| {
-            // Writing to a String cannot fail.
+            // Writing to a String does not fail.
             let _ = write!(text, "{byte:02x}");
             text
         });
@@ -609,7 +609,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survives_the_state_file() {
+    fn a_snapshot_is_the_same_after_it_was_stored() {
         let root = RawQdisc {
             handle: 0x1_0000,
             parent: ROOT,

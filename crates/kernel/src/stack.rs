@@ -1,20 +1,20 @@
-//! What stands between a device and the line, as far as the machine shows it.
+//! The encapsulations between a device and the line, as far as this machine shows them.
 
 use sqm_plan::link::Encapsulation;
 use sqm_plan::recipes::Device;
 
 use crate::netlink::link::Link;
 
-/// Where the kernel lists the sessions of PPPoE and the devices that they run over.
+/// The kernel's list of PPPoE sessions, with the device of each.
 const SESSIONS: &str = "/proc/net/pppoe";
-/// Devices that pass packets on to the one below them.
+/// Kinds of device that pass packets on to the device below them.
 const PASSING: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
-/// Deeper stacks are somebody's mistake.
+/// Number of layers that are looked at, so that a loop of devices ends. A choice: PPPoE over a VLAN has three.
 const DEEPEST: usize = 8;
 
-/// The facts about a device that a plan depends on.
+/// The facts about a device on which a plan depends.
 pub fn device(links: &[Link], name: &str) -> Device {
-    // Without a device of PPP there is no session.
+    // Without a PPP device there is no session, and the file need not be read.
     let has_ppp = links.iter().any(|link| link.kind.as_deref() == Some("ppp"));
     let sessions = if has_ppp {
         std::fs::read_to_string(SESSIONS).unwrap_or_default()
@@ -49,7 +49,7 @@ fn stack(links: &[Link], link: &Link, sessions: &str) -> Vec<Encapsulation> {
         let kind = link.kind.as_deref().unwrap_or_default();
         here = None;
         match Encapsulation::of_kind(kind) {
-            // PPP runs over other things, too; those add nothing that is known.
+            // PPP may also run over something else than PPPoE, whose overhead is unknown: then nothing is added.
             Some(Encapsulation::Pppoe) => {
                 let below = sessions
                     .lines()
@@ -60,7 +60,7 @@ fn stack(links: &[Link], link: &Link, sessions: &str) -> Vec<Encapsulation> {
                     here = links.iter().find(|link| link.name == below);
                 }
             }
-            // What carries a tunnel is another network's affair.
+            // What carries the tunnel's packets is not on this path of devices.
             Some(tunnel @ Encapsulation::Tunnel { .. }) => layers.push(tunnel),
             layer => {
                 layers.extend(layer);
@@ -100,7 +100,7 @@ mod tests {
             link(3, "eth0.7", Some("vlan"), Some(2), 1),
             link(4, "pppoe-wan", Some("ppp"), None, 512),
             link(5, "6in4", Some("sit"), Some(2), 776),
-            // Of a veth the other end is named, which is nothing below it.
+            // The kernel names the other end of a veth as its lower device, but it is not below.
             link(6, "veth0", Some("veth"), Some(3), 1),
         ];
         let sessions = "Id       Address              Device\n00000001 00:11:22:33:44:55   eth0.7\n";

@@ -1,8 +1,7 @@
-//! What `stop` must put back, kept in a file per interface.
+//! Records of what `stop` must restore, in a file for each interface.
 //!
-//! The file is written before the kernel is touched, so that a machine that loses power, or a process that is
-//! killed, half-way leaves the way back on record. The directory is on a file system that a restart empties, as it
-//! empties the kernel's queues.
+//! A record is written before the first change of the kernel, so that it is there if the process is killed half-way. The
+//! directory is on a file system that a restart empties, as it empties the kernel's queues.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,52 +19,53 @@ use crate::error::Error;
 use crate::observe::RootId;
 use crate::snapshot::{IngressState, QdiscTree, Snapshot};
 
-/// Where the files are unless the user says otherwise.
+/// The default directory of the records.
 pub const DIRECTORY: &str = "/run/sqm";
 
-/// The longest record that is read, in bytes; one of hundreds of classes has a tenth of it.
+/// Largest record that is read, bytes. A choice: the record of a tree with hundreds of classes has a tenth of it.
 const MAX_RECORD: u64 = 16 << 20;
-/// Everybody may read what `status` tells of a record.
+/// Any user may read a record, because `sqm status` works for any user.
 const RECORD_MODE: u32 = 0o644;
 
-/// The state files, locked for this process.
+/// The records, locked for this process.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
-    /// Held until the store is dropped: two programs must not change the same queues at once. None where no process can hold it.
+    /// Held until the store is dropped, because two processes must not change the same queues at once. `None` if no process can
+    /// hold the lock, such as on a read-only file system.
     lock: Option<Lock>,
-    /// Where a record goes that cannot be written, unless that is an error.
-    memory: Memory,
+    /// Takes records that cannot be written, unless the store is strict.
+    unwritten: UnwrittenRecords,
     is_strict: bool,
 }
 
-/// The records of a process that shapes although it cannot write them. They last as long as the process, and are written as
-/// soon as that is possible.
+/// The records of a process that goes on shaping although it cannot write them. They last as long as the process, and are
+/// written as soon as that is possible.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<Unwritten>>);
+pub struct UnwrittenRecords(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
-struct Unwritten {
-    /// By interface; none for a record that could not be removed.
+struct Inner {
+    /// By interface; `None` for a record that could not be removed.
     records: BTreeMap<String, Option<Record>>,
-    /// Why the last of them could not be written.
-    trouble: Option<String>,
-    /// What there is to tell.
+    /// Why the last of them could not be written or removed.
+    last_error: Option<String>,
+    /// Messages for the user.
     notes: Vec<String>,
 }
 
-/// One interface that is shaped.
+/// The record of an interface that is shaped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The shaped device.
     pub interface: String,
-    /// Its number; another one under the same name is a new device without our queues.
+    /// Its index. A device of this name with another index is a new one, without our queues.
     pub index: u32,
     /// The device that carries the ingress queues.
     pub ifb: String,
-    /// Kind and handle of our root qdisc, if egress is shaped.
+    /// Our root qdisc, if egress is shaped.
     pub egress: Option<RootId>,
-    /// Kind and handle of our root before a change that has not ended yet: until then either is ours.
+    /// Our root from before a change that is not complete: until then, both roots are ours.
     #[serde(default)]
     pub replaces: Option<RootId>,
     /// Whether ingress is shaped.
@@ -73,15 +73,15 @@ pub struct Record {
     /// Our firewall table.
     #[serde(default)]
     pub firewall: Option<Firewall>,
-    /// What was there before.
+    /// The state from before our first start, which `stop` restores.
     pub previous: Snapshot,
-    /// Whether it stands for one that was damaged, so that nothing but the interface is known.
+    /// Whether it replaces a record that was damaged, so that only the interface is known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_lost: bool,
 }
 
 impl Record {
-    /// Stands for a record that was damaged. What was there before is taken for the kernel's defaults.
+    /// Replaces a record that was damaged. The kernel's default queues are assumed as the previous state.
     fn lost(interface: &str) -> Self {
         Self {
             interface: interface.to_owned(),
@@ -101,84 +101,84 @@ impl Record {
 }
 
 impl Store {
-    /// Opens the directory, making it if needed, and waits for another process that holds it.
+    /// Opens the directory, and makes it if it is missing. Waits while another process holds the lock.
     pub fn open(directory: &Path) -> Result<Self, Error> {
-        let memory = Memory::default();
-        let lock = take(directory, None, &mut memory.lock().notes)?;
+        let unwritten = UnwrittenRecords::default();
+        let lock = take(directory, None, &mut unwritten.lock().notes)?;
         Ok(Self {
             directory: directory.to_owned(),
             lock,
-            memory,
+            unwritten,
             is_strict: true,
         })
     }
 
-    /// What there is to tell since the last call: damaged files that were put aside.
+    /// Takes the messages for the user since the last call: damaged files that were moved aside.
     pub fn take_notes(&self) -> Vec<String> {
-        self.memory.take_notes()
+        self.unwritten.take_notes()
     }
 
-    /// The lock for another process: nobody else holds these files until that process ends, too. It takes over if this one is
-    /// killed. None where no process can hold the lock.
+    /// A descriptor of the lock for another process: the lock is released when both processes have closed it, so that the
+    /// other process holds it if this one is killed. `None` if no process can hold the lock.
     pub fn share_lock(&self) -> io::Result<Option<OwnedFd>> {
         self.lock.as_ref().map(Lock::share).transpose()
     }
 
-    /// The state files in the hands of a process that was given [`Store::share_lock`].
+    /// Opens the directory with a lock that [`Store::share_lock`] of another process has given.
     pub fn with_lock(directory: &Path, lock: OwnedFd) -> Self {
         Self {
             directory: directory.to_owned(),
             lock: Some(Lock::from(lock)),
-            memory: Memory::default(),
+            unwritten: UnwrittenRecords::default(),
             is_strict: true,
         }
     }
 
-    /// Whether there is a record of an interface, though it may be damaged.
+    /// Whether there is a record of an interface, even a damaged one.
     pub fn has(&self, interface: &str) -> bool {
-        match self.memory.get(interface) {
+        match self.unwritten.get(interface) {
             Some(record) => record.is_some(),
             None => path(&self.directory, interface).symlink_metadata().is_ok(),
         }
     }
 
-    /// The record of an interface, if it is shaped. A damaged one is put aside; one that knows nothing stands for it.
+    /// The record of an interface, if there is one. A damaged one is moved aside and replaced by one that is marked as lost.
     pub fn read(&self, interface: &str) -> Result<Option<Record>, Error> {
-        if let Some(record) = self.memory.get(interface) {
+        if let Some(record) = self.unwritten.get(interface) {
             return Ok(record);
         }
         let path = path(&self.directory, interface);
-        let trouble = match sqm_files::read_if_there(&path, MAX_RECORD) {
+        let damage = match sqm_files::read_if_there(&path, MAX_RECORD) {
             Ok(None) => return Ok(None),
             Ok(Some(text)) => match serde_json::from_slice::<Record>(&text) {
                 Ok(record) if record.interface == interface => return Ok(Some(record)),
-                Ok(record) => format!("it is of {}", record.interface),
+                Ok(record) => format!("it is the record of {}", record.interface),
                 Err(error) => error.to_string(),
             },
             Err(error) => error.to_string(),
         };
         let aside = match sqm_files::set_aside(&path) {
             Ok(aside) => format!("it is {} now", aside.display()),
-            Err(error) => format!("it cannot be put aside: {error}"),
+            Err(error) => format!("it cannot be moved aside: {error}"),
         };
-        self.memory.lock().notes.push(format!(
-            "{interface}: the record {} is damaged ({trouble}; {aside}): what was there before is not known, and stop will leave \
+        self.unwritten.lock().notes.push(format!(
+            "{interface}: the record {} is damaged ({damage}; {aside}): what was there before is not known, and stop will leave \
              the kernel's defaults",
             path.display()
         ));
         let lost = Record::lost(interface);
-        // It is kept so that the next process knows it too; whoever starts or stops is told of a failure then.
+        // It is stored for the next process. If that fails, the start or stop that follows reports it when it writes.
         let _ = self.write(&lost);
         Ok(Some(lost))
     }
 
-    /// Replaces the record in one step; on disk before this returns.
+    /// Replaces the record atomically; it is on disk when this returns.
     pub fn write(&self, record: &Record) -> Result<(), Error> {
         let written = write(&self.directory, record);
         self.remember(&record.interface, Some(record), written)
     }
 
-    /// Forgets an interface.
+    /// Removes the record of an interface.
     pub fn remove(&self, interface: &str) -> Result<(), Error> {
         let removed = remove(&self.directory, interface);
         self.remember(interface, None, removed)
@@ -193,20 +193,20 @@ impl Store {
         if self.is_strict {
             return outcome;
         }
-        let mut unwritten = self.memory.lock();
+        let mut unwritten = self.unwritten.lock();
         match outcome {
             Ok(()) => {
                 unwritten.records.remove(interface);
             }
             Err(error) => {
                 unwritten.records.insert(interface.to_owned(), record.cloned());
-                unwritten.trouble = Some(error.to_string());
+                unwritten.last_error = Some(error.to_string());
             }
         }
         Ok(())
     }
 
-    /// The interfaces that have a record, sorted.
+    /// The interfaces that have a record on disk, sorted.
     pub fn interfaces(&self) -> Result<Vec<String>, Error> {
         let fail = |source| Error::State {
             path: self.directory.clone(),
@@ -227,14 +227,15 @@ impl Store {
     }
 }
 
-impl Memory {
-    /// As [`Store::open`], with this memory. Where the directory takes no lock it is opened without: no process can hold it then.
+impl UnwrittenRecords {
+    /// Like [`Store::open`], but records that cannot be written are kept here. If the lock cannot be made, the store is opened
+    /// without it: no other process can hold it then either.
     pub fn open(&self, directory: &Path) -> Result<Store, Error> {
         let store = self.take(directory, None)?;
-        Ok(store.expect("it waits however long it takes"))
+        Ok(store.expect("it waits for the lock without a limit"))
     }
 
-    /// The same without waiting: `None` while another process holds it.
+    /// Like [`Self::open`], but `None` while another process holds the lock.
     pub fn try_open(&self, directory: &Path) -> Result<Option<Store>, Error> {
         self.take(directory, Some(Duration::ZERO))
     }
@@ -247,7 +248,7 @@ impl Memory {
             Ok(None) => return Ok(None),
             Ok(lock) => lock,
             Err(error) => {
-                self.lock().trouble = Some(error.to_string());
+                self.lock().last_error = Some(error.to_string());
                 None
             }
         };
@@ -257,47 +258,48 @@ impl Memory {
         Ok(Some(Store {
             directory: directory.to_owned(),
             lock,
-            memory: self.clone(),
+            unwritten: self.clone(),
             is_strict: false,
         }))
     }
 
-    /// As [`Store::take_notes`].
+    /// Like [`Store::take_notes`].
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// Why something of the state could not be written, as long as that is so.
-    pub fn trouble(&self) -> Option<String> {
-        self.lock().trouble.clone()
+    /// Why a record could not be written or the lock not be taken, as long as that is so.
+    pub fn last_error(&self) -> Option<String> {
+        self.lock().last_error.clone()
     }
 
     fn get(&self, interface: &str) -> Option<Option<Record>> {
         self.lock().records.get(interface).cloned()
     }
 
-    /// Writes what could not be written before.
+    /// Tries again to write the records that could not be written.
     fn write(&self, directory: &Path) {
         let mut unwritten = self.lock();
-        let mut trouble = None;
+        let mut last_error = None;
         unwritten.records.retain(|interface, record| {
             let written = match record {
                 Some(record) => write(directory, record),
                 None => remove(directory, interface),
             };
             let Err(error) = written else { return false };
-            trouble = Some(error.to_string());
+            last_error = Some(error.to_string());
             true
         });
-        unwritten.trouble = trouble;
+        unwritten.last_error = last_error;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Unwritten> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("no holder of this lock panics")
     }
 }
 
-/// The lock of the directory, which is made if it is missing. What stands in the lock's place and is no file is put aside.
+/// Takes the lock of the directory, which is made if it is missing. Something in the lock's place that is not a regular file is
+/// moved aside. `None` if another process holds the lock and `patience` is given.
 fn take(
     directory: &Path,
     patience: Option<Duration>,
@@ -313,7 +315,7 @@ fn take(
         Some(_) => Lock::try_take(&path),
     };
     match try_take() {
-        // The directory is there but the first time.
+        // The directory is missing only the first time.
         Err(error) if error.is_not_found() => {
             fs::create_dir_all(directory).map_err(|source| Error::State {
                 path: directory.to_owned(),
@@ -323,16 +325,16 @@ fn take(
         }
         Err(_) => {
             let aside = sqm_files::set_aside_irregular(&path).map_err(fail)?;
-            let told =
-                |aside: PathBuf| format!("{} was no file, and is {} now", path.display(), aside.display());
-            notes.extend(aside.map(told));
+            let note =
+                |aside: PathBuf| format!("{} was not a file; it is {} now", path.display(), aside.display());
+            notes.extend(aside.map(note));
         }
         taken => return taken.map_err(fail),
     }
     try_take().map_err(fail)
 }
 
-/// The record of an interface as anybody may read it, without the lock: for looking only.
+/// Reads the record of an interface without the lock, for display only. Any user may.
 pub fn peek(directory: &Path, interface: &str) -> Option<Record> {
     let text = sqm_files::read(&path(directory, interface), MAX_RECORD).ok()?;
     serde_json::from_slice(&text).ok()
@@ -359,7 +361,7 @@ fn remove(directory: &Path, interface: &str) -> Result<(), Error> {
     })
 }
 
-/// No device has a slash in its name, so no name leads out of the directory.
+/// The file of a record. Names of devices have no slash, and one in an argument cannot lead out of the directory.
 fn path(directory: &Path, interface: &str) -> PathBuf {
     directory.join(format!("{}.json", interface.replace('/', "_")))
 }
@@ -369,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_replaced_and_forgotten() {
+    fn a_record_is_replaced_and_removed() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("sqm")).unwrap();
         let mut record = Record {
@@ -414,7 +416,7 @@ mod tests {
                 notes.contains("eth0.json is damaged") && notes.contains("eth0.json.damaged"),
                 "{notes}"
             );
-            // The next process knows that it is lost, and has nothing to tell.
+            // The next process finds it marked as lost, and has no message.
             drop(store);
             let store = Store::open(directory.path()).unwrap();
             assert_eq!(store.read("eth0").unwrap(), Some(record));
@@ -431,7 +433,10 @@ mod tests {
         let store = Store::open(directory.path()).unwrap();
         assert!(store.take_notes()[0].contains("lock.damaged"));
         assert!(
-            Memory::default().try_open(directory.path()).unwrap().is_none(),
+            UnwrittenRecords::default()
+                .try_open(directory.path())
+                .unwrap()
+                .is_none(),
             "it is held"
         );
     }
@@ -442,17 +447,17 @@ mod tests {
         let records = directory.path().join("gone");
         fs::write(&records, "a file in the place of the directory").unwrap();
         assert!(Store::open(&records).is_err());
-        let memory = Memory::default();
+        let unwritten = UnwrittenRecords::default();
         let record = Record::lost("eth0");
         {
-            let store = memory.open(&records).unwrap();
+            let store = unwritten.open(&records).unwrap();
             store.write(&record).unwrap();
             assert_eq!(store.read("eth0").unwrap(), Some(record.clone()));
-            assert!(memory.trouble().unwrap().contains("gone"));
+            assert!(unwritten.last_error().unwrap().contains("gone"));
         }
         fs::remove_file(&records).unwrap();
-        let store = memory.open(&records).unwrap();
-        assert_eq!(memory.trouble(), None);
+        let store = unwritten.open(&records).unwrap();
+        assert_eq!(unwritten.last_error(), None);
         assert_eq!(peek(&records, "eth0"), Some(record));
         assert_eq!(store.interfaces().unwrap(), ["eth0"]);
     }

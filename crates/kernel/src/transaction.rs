@@ -43,13 +43,13 @@ pub struct Transaction<'p> {
     rollback: RollbackState,
 }
 
-/// A plan that is in force.
+/// The result of a transaction: the plan is in force.
 #[derive(Debug)]
 #[must_use]
 pub struct Applied {
     /// What was changed, in order; empty if everything was as planned before.
     pub changes: Vec<String>,
-    /// Leads back to what was there before.
+    /// Restores what was there before.
     pub rollback: RollbackState,
 }
 
@@ -139,7 +139,7 @@ impl<'p> Transaction<'p> {
         &self.steps
     }
 
-    /// Leads back to what is there now.
+    /// Restores what is there now; to be given to another process before the plan is applied.
     pub fn rollback_state(&self) -> &RollbackState {
         &self.rollback
     }
@@ -238,7 +238,7 @@ impl RollbackState {
     }
 }
 
-/// Tells that our root replaces the one of another program, and which program that probably is.
+/// The message that our root replaces the one of another program, and which program that probably is.
 fn takeover_note(decision: &Decision, observed: &Observed) -> Vec<String> {
     let Some(takeover) = &decision.takeover else {
         return Vec::new();

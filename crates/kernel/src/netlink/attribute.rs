@@ -1,8 +1,8 @@
 //! Attributes: a length, a type and a payload, each padded to four bytes (`struct nlattr`).
 
-/// Length and type before the payload.
+/// Bytes before the payload: length and type.
 const HEADER: usize = 4;
-/// Type bits that are flags (nested, network byte order), not part of the number.
+/// The bits of a type that are its number (`NLA_TYPE_MASK`); the others are flags.
 const TYPE_MASK: u16 = 0x3fff;
 
 /// Attributes under construction.
@@ -12,8 +12,7 @@ pub struct Builder(Vec<u8>);
 impl Builder {
     /// Appends one attribute.
     pub fn bytes(mut self, kind: u16, payload: &[u8]) -> Self {
-        // The longest payload here is a size table of 65535 two-byte entries at most in theory; the kernel's own
-        // limit is the same 16-bit length, so a longer one is cut and refused there.
+        // The length has 16 bits. No payload of ours is longer; if one were, the kernel would refuse the message.
         let length = u16::try_from(HEADER + payload.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -22,64 +21,64 @@ impl Builder {
         self
     }
 
-    /// Appends 32 bits.
+    /// Appends a 32-bit number.
     pub fn u32(self, kind: u16, value: u32) -> Self {
         self.bytes(kind, &value.to_ne_bytes())
     }
 
-    /// Appends 64 bits.
+    /// Appends a 64-bit number.
     pub fn u64(self, kind: u16, value: u64) -> Self {
         self.bytes(kind, &value.to_ne_bytes())
     }
 
-    /// Appends text with its closing zero byte.
+    /// Appends text with a closing zero byte.
     pub fn text(self, kind: u16, value: &str) -> Self {
         let mut payload = value.as_bytes().to_vec();
         payload.push(0);
         self.bytes(kind, &payload)
     }
 
-    /// Appends attributes inside an attribute.
+    /// Appends an attribute that contains others.
     pub fn nested(self, kind: u16, inner: Self) -> Self {
         self.bytes(kind, &inner.0)
     }
 
-    /// The bytes.
+    /// The bytes of all attributes.
     pub fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Received attributes. Bytes that do not hold another whole attribute end the list.
+/// Received attributes. The list ends where the bytes do not hold another whole attribute.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a>(pub &'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// Payload of the last attribute of this type, as the kernel's own parser takes the last.
+    /// Payload of the last attribute of this type; the kernel's parser takes the last, too.
     pub fn get(self, kind: u16) -> Option<&'a [u8]> {
         self.filter(|(k, _)| *k == kind)
             .last()
             .map(|(_, payload)| payload)
     }
 
-    /// A 32-bit payload.
+    /// A payload as a 32-bit number.
     pub fn u32(self, kind: u16) -> Option<u32> {
         u32_at(self.get(kind)?, 0)
     }
 
-    /// A 64-bit payload.
+    /// A payload as a 64-bit number.
     pub fn u64(self, kind: u16) -> Option<u64> {
         u64_at(self.get(kind)?, 0)
     }
 
-    /// Text up to its closing zero byte.
+    /// A payload as text, up to its closing zero byte.
     pub fn text(self, kind: u16) -> Option<String> {
         let payload = self.get(kind)?;
         let end = payload.iter().position(|&b| b == 0).unwrap_or(payload.len());
         Some(String::from_utf8_lossy(&payload[..end]).into_owned())
     }
 
-    /// Attributes inside an attribute; none if it is absent.
+    /// The attributes inside an attribute; none if it is absent.
     pub fn nested(self, kind: u16) -> Self {
         Self(self.get(kind).unwrap_or_default())
     }

@@ -47,9 +47,9 @@ const ACK_FILTERS: [AckFilter; 3] = [AckFilter::Off, AckFilter::Filter, AckFilte
 /// `CAKE_ATM_*`, in the kernel's order.
 const CELLS: [Cells; 3] = [Cells::None, Cells::Atm, Cells::Ptm];
 
-/// Every option, said outright: an option left out keeps its old value when a CAKE is changed.
+/// Encodes every option, because a change keeps the old value of an option that is left out.
 pub fn encode(cake: &Cake) -> Vec<u8> {
-    // 0 means unlimited to the kernel, so a rate below one byte per second becomes one.
+    // To the kernel 0 is unlimited, so a rate below one byte per second becomes one.
     let rate = cake.bandwidth.map_or(0, |rate| rate.bytes_per_sec().max(1));
     let interval = u32::try_from(cake.rtt.as_micros()).unwrap_or(u32::MAX).max(1);
     let options = Builder::default()
@@ -73,8 +73,8 @@ pub fn encode(cake: &Cake) -> Vec<u8> {
         .u32(INGRESS, cake.ingress.into())
         .u32(ACK_FILTER, position(&ACK_FILTERS, cake.ack_filter))
         .u32(SPLIT_GSO, cake.split_gso.into());
-    // The overhead switches counting from the IP header on; RAW, whatever its value and position, switches it off
-    // again and keeps the overhead.
+    // Any overhead makes the kernel count packets from the IP header. RAW turns that off and keeps the overhead; its value
+    // and position do not matter.
     let options = if cake.framing.from_ip {
         options
     } else {
@@ -83,7 +83,7 @@ pub fn encode(cake: &Cake) -> Vec<u8> {
     options.finish()
 }
 
-/// `None` for a mode that this program does not know. An absent option has its default.
+/// Decodes options; absent ones have their default. `None` for a mode that this program does not know.
 pub fn decode_options(bytes: &[u8]) -> Option<Cake> {
     let options = Attributes(bytes);
     let default = Cake::default();
@@ -122,12 +122,12 @@ pub fn decode_options(bytes: &[u8]) -> Option<Cake> {
     })
 }
 
-/// The same parameters as the kernel holds them: rates in whole bytes per second, times in whole microseconds.
+/// The parameters as the kernel will report them: rates in whole bytes per second, times in whole microseconds.
 pub fn normalized(cake: &Cake) -> Cake {
     decode_options(&encode(cake)).unwrap_or_else(|| cake.clone())
 }
 
-/// Every list here holds every variant, so the position exists.
+/// The position of a value; the lists above hold all values.
 fn position<T: PartialEq>(list: &[T], value: T) -> u32 {
     list.iter()
         .position(|v| *v == value)

@@ -12,10 +12,10 @@ const INTERVAL: u16 = 3;
 const ECN: u16 = 4;
 const CE_THRESHOLD: u16 = 5;
 
-/// The attributes that are times in CoDel's clock.
+/// The attributes that are times, which the kernel keeps in units of CoDel's clock.
 pub(crate) const TIMES: [u16; 3] = [TARGET, INTERVAL, CE_THRESHOLD];
 
-/// Every option; `ce_threshold` only if given.
+/// Encodes every option, `ce_threshold` only if given.
 pub fn encode(codel: &Codel) -> Vec<u8> {
     let options = Builder::default()
         .u32(LIMIT, codel.limit)
@@ -29,7 +29,7 @@ pub fn encode(codel: &Codel) -> Vec<u8> {
     .finish()
 }
 
-/// An absent option has its default.
+/// Decodes options; absent ones have their default.
 pub fn decode_options(bytes: &[u8]) -> Codel {
     let options = Attributes(bytes);
     let default = Codel::default();
@@ -43,7 +43,7 @@ pub fn decode_options(bytes: &[u8]) -> Codel {
     }
 }
 
-/// The same parameters as the kernel reports them.
+/// The parameters as the kernel will report them.
 pub fn normalized(codel: &Codel) -> Codel {
     Codel {
         target: normalized_time(codel.target),

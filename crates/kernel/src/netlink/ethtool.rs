@@ -1,12 +1,12 @@
-//! What a device's driver does with packets on its own: features as `ethtool -k` lists them (`NETLINK_GENERIC`, family
-//! `ethtool`, `linux/ethtool_netlink.h`).
+//! Features of a device's driver, such as offloads, as `ethtool -k` lists them (`NETLINK_GENERIC`, family `ethtool`,
+//! `linux/ethtool_netlink.h`).
 
 use std::collections::BTreeMap;
 
 use super::attribute::{Attributes, Builder, u16_at};
 use super::socket::{Message, NetlinkError, Socket};
 
-/// `GENL_ID_CTRL`, which knows the numbers of all families.
+/// `GENL_ID_CTRL`: the family that reports the number of every other family.
 const CONTROL: u16 = 0x10;
 const GETFAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -20,14 +20,14 @@ const HEADER_DEVICE_NAME: u16 = 2;
 const BITSET_BITS: u16 = 3;
 const BIT_NAME: u16 = 2;
 
-/// This family wants to be told that attributes are inside (`NLA_F_NESTED`).
+/// `NLA_F_NESTED`, which this family requires on attributes that contain others.
 const NESTED: u16 = 1 << 15;
 
 /// Length of `struct genlmsghdr`: command, version, padding.
 const HEADER: usize = 4;
 
-/// The active features of these devices, by the kernel's names: `rx-gro`, `tx-generic-segmentation`. A device that has
-/// gone meanwhile is missing.
+/// The active features of these devices, by the kernel's names, such as `rx-gro`. A device that was removed meanwhile is
+/// missing.
 pub fn features(
     socket: &mut Socket,
     devices: impl Iterator<Item = u32>,
@@ -37,7 +37,7 @@ pub fn features(
         return Ok(BTreeMap::new());
     };
     let mut features = BTreeMap::new();
-    // One by one: a list of them ends at the first that is longer than the kernel's buffer.
+    // One request for each device: a dump of all ends at the first answer that is longer than the kernel's buffer.
     for device in devices {
         let header = Builder::default().u32(HEADER_DEVICE_INDEX, device);
         let header = Builder::default().nested(FEATURES_HEADER | NESTED, header);
@@ -48,13 +48,13 @@ pub fn features(
     Ok(features)
 }
 
-/// The number of a family, if this is the message about it.
+/// The number of the family `name`, if the message is about it.
 fn number(message: &Message, name: &str) -> Option<u16> {
     let attributes = Attributes(message.body.get(HEADER..)?);
     (attributes.text(FAMILY_NAME)? == name).then(|| u16_at(attributes.get(FAMILY_ID)?, 0))?
 }
 
-/// A device and its active features.
+/// Decodes the name of a device and its active features.
 pub fn decode(message: &Message) -> Option<(String, Vec<String>)> {
     let attributes = Attributes(message.body.get(HEADER..)?);
     let device = attributes.nested(FEATURES_HEADER).text(HEADER_DEVICE_NAME)?;

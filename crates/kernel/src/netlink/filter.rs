@@ -1,4 +1,4 @@
-//! Filters that send packets to classes: `fw` looks at the firewall mark, `u32` at words of the packet.
+//! Filters that send packets to classes: `fw` matches firewall marks, `u32` matches words of the packet.
 
 use sqm_plan::plan::{Condition, Key, PlannedFilter, Protocol};
 
@@ -14,37 +14,37 @@ const U32_SEL: u16 = 5;
 const U32_ACT: u16 = 7;
 const U32_MARK: u16 = 10;
 
-/// `TC_U32_TERMINAL`: the search ends with this filter.
+/// `TC_U32_TERMINAL`: no further filters are tried.
 const TERMINAL: u8 = 1;
-/// Length of `struct tc_u32_sel` before its keys, and of `struct tc_u32_key`.
+/// Lengths of `struct tc_u32_sel` without keys, and of `struct tc_u32_key`, bytes.
 const SELECTOR: usize = 16;
 const KEY: usize = 16;
 
 /// A filter as the kernel holds it, or should hold it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Filter {
-    /// Lower ones are asked first.
+    /// Filters with a lower preference are tried first.
     pub preference: u16,
     /// `ETH_P_*`.
     pub protocol: u16,
-    /// Where a packet that fits goes.
+    /// The class to which a packet that matches goes.
     pub class: u32,
-    /// What it looks for.
+    /// What it matches.
     pub rule: Rule,
 }
 
-/// What a filter looks for.
+/// What a filter matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A firewall mark and the bits that are looked at.
+    /// A firewall mark, and the mask of the bits that are compared.
     Mark(u32, u32),
-    /// Words of the packet: place, value, mask.
+    /// Words of the packet: offset in bytes, value, mask.
     Words(Vec<(u32, u32, u32)>),
-    /// Something that plans do not use.
+    /// Something that plans do not use; the kind of the filter.
     Other(String),
 }
 
-/// The filter that a plan asks for, its kind, and the handle and options that make it.
+/// Encodes a planned filter: the filter as [`decode`] will find it, its kind, handle and options.
 pub fn encode(planned: &PlannedFilter) -> (Filter, &'static str, u32, Vec<u8>) {
     let class = planned.class.bits();
     let filter = |rule| Filter {
@@ -65,7 +65,7 @@ pub fn encode(planned: &PlannedFilter) -> (Filter, &'static str, u32, Vec<u8>) {
     (filter(Rule::Words(words)), "u32", 0, options.finish())
 }
 
-/// A filter as the kernel lists it. `None` for what it lists beside filters: protocols and hash tables.
+/// Decodes a filter that the kernel lists. `None` for the entries of protocols and hash tables that it lists, too.
 pub fn decode(entry: &Entry) -> Option<Filter> {
     let options = Attributes(entry.options());
     let kind = entry.kind();
@@ -100,7 +100,7 @@ pub fn decode(entry: &Entry) -> Option<Filter> {
     })
 }
 
-/// Options of a filter as reported, turned into options that make the same filter.
+/// Turns reported options into options that make the same filter.
 pub(crate) fn recreate_options(kind: &str, options: &[u8]) -> Vec<u8> {
     let kept: &[u16] = match kind {
         "fw" => &[FW_CLASSID, FW_MASK],
@@ -114,7 +114,7 @@ pub(crate) fn recreate_options(kind: &str, options: &[u8]) -> Vec<u8> {
         .finish()
 }
 
-/// `ETH_P_*`.
+/// The protocol as `ETH_P_*`.
 pub const fn ether_type(protocol: Protocol) -> u16 {
     match protocol {
         Protocol::All => 0x0003,
@@ -124,7 +124,7 @@ pub const fn ether_type(protocol: Protocol) -> u16 {
     }
 }
 
-/// `struct tc_u32_sel` with its keys: mask and value in network byte order, place, mask of the place.
+/// `struct tc_u32_sel` with its keys: mask and value in network byte order, offset, mask of the offset.
 fn selector(keys: &[Key]) -> Vec<u8> {
     let mut bytes = vec![0; SELECTOR];
     bytes[0] = TERMINAL;
@@ -138,7 +138,7 @@ fn selector(keys: &[Key]) -> Vec<u8> {
     bytes
 }
 
-/// `None` for a selector that does more than compare words at fixed places.
+/// Decodes a selector. `None` if it does more than compare words at fixed offsets.
 fn words(selector: &[u8]) -> Option<Vec<(u32, u32, u32)>> {
     let count = usize::from(*selector.get(2)?);
     if selector.len() != SELECTOR + count * KEY || selector[0] != TERMINAL {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_reads_back() {
+    fn a_planned_filter_reads_back() {
         let port = Condition::WellKnownPort {
             transport: 6,
             destination: true,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dscp_lies_where_each_protocol_has_it() {
+    fn a_dscp_is_matched_where_each_protocol_has_it() {
         assert_eq!(Condition::Dscp(46).keys(Protocol::Ip)[0].value, 0x00b8_0000);
         assert_eq!(Condition::Dscp(46).keys(Protocol::Ipv6)[0].value, 0x0b80_0000);
         assert_eq!(Condition::Dscp(46).keys(Protocol::Ipv6)[0].mask, 0x0fc0_0000);

@@ -1,10 +1,10 @@
-//! Flow offload: flowtables of nftables, whose packets pass the queues' ingress by, and in hardware all queues
-//! (`linux/netfilter/nf_tables.h`).
+//! Flow offload by flowtables of nftables (`linux/netfilter/nf_tables.h`). Packets of an offloaded flow bypass the ingress
+//! queues; if the hardware forwards them, they bypass all queues.
 
 use super::attribute::Attributes;
 use super::socket::{Message, NetlinkError, Socket};
 
-/// `NFNL_SUBSYS_NFTABLES` above `NFT_MSG_GETFLOWTABLE`.
+/// `NFNL_SUBSYS_NFTABLES` in the upper byte, `NFT_MSG_GETFLOWTABLE` in the lower.
 const GETFLOWTABLE: u16 = 10 << 8 | 23;
 const NAME: u16 = 2;
 const HOOK: u16 = 3;
@@ -21,19 +21,19 @@ const HEADER: usize = 4;
 pub struct Flowtable {
     /// Its name.
     pub name: String,
-    /// The devices whose packets it takes.
+    /// The devices whose packets it offloads.
     pub devices: Vec<String>,
-    /// Whether the hardware takes them.
+    /// Whether the hardware forwards them.
     pub hardware: bool,
 }
 
-/// All flowtables of the network namespace. The kernel shows them to root only.
+/// All flowtables of the network namespace. Needs `CAP_NET_ADMIN`.
 pub fn list(socket: &mut Socket) -> Result<Vec<Flowtable>, NetlinkError> {
     let messages = socket.dump(GETFLOWTABLE, &[0; HEADER])?;
     Ok(messages.iter().filter_map(decode).collect())
 }
 
-/// Reads one message of that list.
+/// Decodes one message of that list.
 pub fn decode(message: &Message) -> Option<Flowtable> {
     let attributes = Attributes(message.body.get(HEADER..)?);
     let text = |bytes: &[u8]| {

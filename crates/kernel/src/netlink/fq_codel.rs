@@ -20,16 +20,16 @@ const CE_THRESHOLD_MASK: u16 = 11;
 /// Largest memory limit the kernel keeps (`min(1 << 31)` in `fq_codel_change`).
 const MEMORY_LIMIT_MAX: u64 = 1 << 31;
 
-/// Whether the options are for a new qdisc or for one that stands.
+/// Whether options are to make a qdisc or to change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Make it.
+    /// Make a new qdisc.
     Create,
-    /// Change it; the number of flows is then fixed and naming it is an error.
+    /// Change a qdisc. The number of flows is fixed, and the kernel refuses options that name it.
     Change,
 }
 
-/// Every option; `quantum` and `ce_threshold` only if given.
+/// Encodes every option, `quantum` and `ce_threshold` only if given.
 pub fn encode(codel: &FqCodel, purpose: Purpose) -> Vec<u8> {
     let mut options = Builder::default()
         .u32(LIMIT, codel.limit)
@@ -45,7 +45,7 @@ pub fn encode(codel: &FqCodel, purpose: Purpose) -> Vec<u8> {
         options = options.u32(QUANTUM, quantum);
     }
     if let Some(threshold) = codel.ce_threshold {
-        // A mask of 0 is no selector; it is said outright because a change would keep an old one.
+        // A mask of 0 is no selector. It is always sent, because a change would keep an old selector.
         let Selector { value, mask } = codel
             .ce_threshold_selector
             .unwrap_or(Selector { value: 0, mask: 0 });
@@ -57,7 +57,7 @@ pub fn encode(codel: &FqCodel, purpose: Purpose) -> Vec<u8> {
     options.finish()
 }
 
-/// An absent option has its default; the quantum is always reported, so it is always `Some`.
+/// Decodes options; absent ones have their default. The kernel always reports a quantum.
 pub fn decode_options(bytes: &[u8]) -> Option<FqCodel> {
     let options = Attributes(bytes);
     let default = FqCodel::default();
@@ -87,13 +87,13 @@ pub fn decode_options(bytes: &[u8]) -> Option<FqCodel> {
     })
 }
 
-/// The same parameters as the kernel reports them.
+/// The parameters as the kernel will report them.
 pub fn normalized(codel: &FqCodel) -> FqCodel {
     FqCodel {
         target: normalized_time(codel.target),
         interval: normalized_time(codel.interval),
         ce_threshold: codel.ce_threshold.map(normalized_time),
-        // Without a threshold it selects nothing and is not reported.
+        // Without a threshold the kernel does not report a selector.
         ce_threshold_selector: codel.ce_threshold.and(codel.ce_threshold_selector),
         quantum: codel.quantum.map(|n| n.max(256)),
         drop_batch: codel.drop_batch.max(1),
@@ -102,22 +102,23 @@ pub fn normalized(codel: &FqCodel) -> FqCodel {
     }
 }
 
-/// A time as the kernel reports it. CoDel's clock ticks every 1024 ns (`CODEL_SHIFT` 10), so 5000 us are kept as 4882 ticks and reported as 4999 us.
+/// A time as the kernel will report it. CoDel's clock ticks every 1024 ns (`CODEL_SHIFT` is 10): 5000 µs are kept as 4882
+/// ticks and reported as 4999 µs.
 pub(super) fn normalized_time(time: Nanos) -> Nanos {
     let ticks = (time.as_micros().min(u32::MAX.into()) * 1000) >> 10;
     Nanos::from_micros((ticks << 10) / 1000)
 }
 
-/// A time as it is sent.
+/// A time as it is sent, in microseconds.
 pub(super) fn micros(time: Nanos) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// Options as reported, turned into options that make the kernel report the same again.
+/// Turns reported options into options with which the kernel reports the same again. For every qdisc that keeps times in
+/// ticks of CoDel's clock; `times` are their attributes.
 ///
-/// A reported time is rounded down to microseconds and would be rounded down to ticks once more; a microsecond
-/// more lands in the same tick, because a tick is longer than that. Serves every qdisc whose times are CoDel's:
-/// `times` are their attributes.
+/// A reported time was rounded down to microseconds, and would be rounded down to ticks again. One microsecond more is in
+/// the same tick as the original, because a tick is longer than that.
 pub(crate) fn recreate_options(options: &[u8], times: &[u16]) -> Vec<u8> {
     Attributes(options)
         .fold(Builder::default(), |built, (kind, payload)| {
@@ -129,10 +130,10 @@ pub(crate) fn recreate_options(options: &[u8], times: &[u16]) -> Vec<u8> {
         .finish()
 }
 
-/// Attributes of fq_codel that hold CoDel times.
+/// The attributes of fq_codel that are times.
 pub(crate) const TIMES: [u16; 3] = [TARGET, INTERVAL, CE_THRESHOLD];
 
-/// Reported options without the one that is fixed at creation.
+/// Reported options without the number of flows, which cannot be changed.
 pub(crate) fn without_flows(options: &[u8]) -> Vec<u8> {
     Attributes(options)
         .filter(|(kind, _)| *kind != FLOWS)
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_not_named_in_a_change() {
+    fn a_change_does_not_name_the_number_of_flows() {
         let change = encode(&FqCodel::default(), Purpose::Change);
         assert_eq!(Attributes(&change).get(FLOWS), None);
     }
@@ -181,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_replayed_time_is_reported_unchanged(us in 0u64..4_000_000) {
+        fn a_restored_time_is_reported_unchanged(us in 0u64..4_000_000) {
             let reported = normalized_micros(us);
             prop_assert_eq!(normalized_micros(reported + 1), reported);
         }

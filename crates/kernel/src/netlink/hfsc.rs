@@ -10,19 +10,19 @@ const RSC: u16 = 1;
 const FSC: u16 = 2;
 const USC: u16 = 3;
 
-/// Options of the root.
+/// Encodes the options of the root.
 pub fn encode_root(hfsc: &Hfsc) -> Vec<u8> {
     u16::try_from(hfsc.default).unwrap_or(0).to_ne_bytes().to_vec()
 }
 
-/// Options of the root.
+/// Decodes the options of the root.
 pub fn decode_root(bytes: &[u8]) -> Option<Hfsc> {
     Some(Hfsc {
         default: u16_at(bytes, 0)?.into(),
     })
 }
 
-/// Options of a class.
+/// Encodes the options of a class.
 pub fn encode_class(class: &HfscClass) -> Vec<u8> {
     [(RSC, class.rt), (FSC, class.ls), (USC, class.ul)]
         .into_iter()
@@ -33,7 +33,7 @@ pub fn encode_class(class: &HfscClass) -> Vec<u8> {
         .finish()
 }
 
-/// Options of a class.
+/// Decodes the options of a class.
 pub fn decode_class(bytes: &[u8]) -> HfscClass {
     let curve = |kind| Attributes(bytes).get(kind).and_then(decode_curve);
     HfscClass {
@@ -43,7 +43,7 @@ pub fn decode_class(bytes: &[u8]) -> HfscClass {
     }
 }
 
-/// The same parameters as the kernel reports them: slopes in whole bytes per second.
+/// The parameters as the kernel will report them: slopes in whole bytes per second.
 pub fn normalized(class: &HfscClass) -> HfscClass {
     decode_class(&encode_class(class))
 }

@@ -14,18 +14,18 @@ const CEIL64: u16 = 7;
 
 /// Version of the protocol between `tc` and the kernel (`TC_HTB_PROTOVER`).
 const VERSION: u32 = 3;
-/// `TC_LINKLAYER_*`. Any value but 0 tells the kernel that no rate table follows: it computes exact costs.
+/// `TC_LINKLAYER_*`. With any value but 0 the kernel computes transmission times itself and uses no rate table.
 const LINKLAYER_ETHERNET: u8 = 1;
 const LINKLAYER_ATM: u8 = 2;
-/// Length of `struct tc_ratespec`.
+/// Length of `struct tc_ratespec`, bytes.
 pub(super) const RATESPEC: usize = 12;
-/// Priorities end here (`TC_HTB_NUMPRIO`); the kernel lowers a higher number to it.
+/// Highest priority (`TC_HTB_NUMPRIO` is 8); the kernel lowers a higher one to it.
 const PRIO_MAX: u32 = 7;
-/// Nanoseconds in one tick of the packet scheduler (`PSCHED_SHIFT` 6).
+/// Nanoseconds in one tick of the packet scheduler (`PSCHED_SHIFT` is 6).
 pub(super) const TICK_NS: u128 = 64;
 const NS_PER_SEC: u128 = 1_000_000_000;
 
-/// Options of the root.
+/// Encodes the options of the root.
 pub fn encode_root(htb: &Htb) -> Vec<u8> {
     // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
     let mut init = Vec::with_capacity(20);
@@ -40,7 +40,7 @@ pub fn encode_root(htb: &Htb) -> Vec<u8> {
     .finish()
 }
 
-/// Options of the root. The limit of unshaped packets is always reported.
+/// Decodes the options of the root. The kernel always reports `direct_qlen`.
 pub fn decode_root(bytes: &[u8]) -> Option<Htb> {
     let options = Attributes(bytes);
     let init = options.get(INIT)?;
@@ -51,8 +51,8 @@ pub fn decode_root(bytes: &[u8]) -> Option<Htb> {
     })
 }
 
-/// Options of a root as reported, turned into options that make the same root: the kernel reports its full version
-/// number, and takes only the major half of it.
+/// Turns reported options of a root into options that make the same root. The kernel reports its full version number, but
+/// accepts the major number only.
 pub(crate) fn recreate_root_options(options: &[u8]) -> Vec<u8> {
     let with_protocol_version = |init: &[u8]| match init.get(4..) {
         Some(rest) => [&VERSION.to_ne_bytes(), rest].concat(),
@@ -66,7 +66,7 @@ pub(crate) fn recreate_root_options(options: &[u8]) -> Vec<u8> {
         .finish()
 }
 
-/// Options of a class.
+/// Encodes the options of a class.
 pub fn encode_class(class: &HtbClass) -> Vec<u8> {
     let (rate, ceil) = (class.rate.bytes_per_sec(), class.ceil.bytes_per_sec());
     // struct tc_htb_opt: rate, ceil, buffer, cbuffer, quantum, level, prio.
@@ -76,7 +76,7 @@ pub fn encode_class(class: &HtbClass) -> Vec<u8> {
     for word in [
         ticks(class.burst, rate),
         ticks(class.cburst, ceil),
-        // 0 lets the kernel divide the rate.
+        // With 0 the kernel divides the rate by r2q.
         class.quantum.unwrap_or(0),
         0,
         class.prio,
@@ -93,7 +93,7 @@ pub fn encode_class(class: &HtbClass) -> Vec<u8> {
     options.bytes(PARMS, &parms).finish()
 }
 
-/// Options of a class.
+/// Decodes the options of a class.
 pub fn decode_class(bytes: &[u8]) -> Option<HtbClass> {
     let options = Attributes(bytes);
     let parms = options.get(PARMS)?;
@@ -114,7 +114,7 @@ pub fn decode_class(bytes: &[u8]) -> Option<HtbClass> {
     })
 }
 
-/// The same parameters as the kernel reports them: rates in whole bytes per second, bursts through ticks of time.
+/// The parameters as the kernel will report them: rates in whole bytes per second, bursts rounded to ticks.
 pub fn normalized(class: &HtbClass) -> HtbClass {
     let mut normalized = decode_class(&encode_class(class)).unwrap_or_else(|| class.clone());
     normalized.prio = normalized.prio.min(PRIO_MAX);
@@ -134,7 +134,7 @@ pub(super) fn ratespec(bytes_per_sec: u64, framing: RateFraming) -> [u8; RATESPE
     spec
 }
 
-/// The accounting in a `struct tc_ratespec`.
+/// The framing in a `struct tc_ratespec`.
 pub(super) fn framing(spec: &[u8]) -> Option<RateFraming> {
     Some(RateFraming {
         overhead: u16_at(spec, 2)?,
@@ -146,14 +146,14 @@ pub(super) fn framing(spec: &[u8]) -> Option<RateFraming> {
     })
 }
 
-/// How long a burst takes at a rate, in ticks, rounded up (`tc_calc_xmittime`). The kernel keeps bursts as time.
+/// Transmission time of a burst, ticks, rounded up (`tc_calc_xmittime` of iproute2). The kernel keeps bursts as times.
 pub(super) fn ticks(Bytes(size): Bytes, bytes_per_sec: u64) -> u32 {
     let ns = (u128::from(size) * NS_PER_SEC).div_ceil(u128::from(bytes_per_sec.max(1)));
-    // Rounded up once, from the exact quotient: ceil(ceil(x) / n) is ceil(x / n) for whole n.
+    // Rounding up twice is rounding up once: ceil(ceil(x) / n) = ceil(x / n) for whole n.
     u32::try_from(ns.div_ceil(TICK_NS)).unwrap_or(u32::MAX)
 }
 
-/// How much passes at a rate in that many ticks, rounded down (`tc_calc_xmitsize`).
+/// Bytes that pass in this many ticks, rounded down (`tc_calc_xmitsize` of iproute2).
 pub(super) fn size(ticks: u32, bytes_per_sec: u64) -> Bytes {
     let size = u128::from(ticks) * TICK_NS * u128::from(bytes_per_sec) / NS_PER_SEC;
     Bytes(u64::try_from(size).unwrap_or(u64::MAX))
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_lie_where_the_kernel_expects_them() {
+    fn parameters_are_where_the_kernel_expects_them() {
         // `tc class add dev d parent 1: classid 1:1 htb rate 8mbit burst 1749 quantum 1749`:
         // 1749 bytes at 1,000,000 bytes/s are 1749 us, 27328.125 ticks.
         let encoded = encode_class(&class(8000));
@@ -209,11 +209,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_reported_is_held_unchanged_but_for_one_tick(kbits in 8u64..10_000_000, burst in 1u64..1_000_000) {
+        fn a_burst_is_reported_with_a_deviation_of_one_tick(kbits in 8u64..10_000_000, burst in 1u64..1_000_000) {
             let mut planned = class(kbits);
             planned.burst = Bytes(burst);
             let normalized = normalized(&planned);
-            // One tick of the rate is the most that rounding can add.
+            // Rounding adds no more than what passes in one tick.
             let tick_bytes = planned.rate.bytes_per_sec() * 64 / 1_000_000_000 + 1;
             prop_assert!(normalized.burst.0 + 1 >= burst && normalized.burst.0 <= burst + tick_bytes);
         }

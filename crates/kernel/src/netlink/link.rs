@@ -17,29 +17,29 @@ const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INFO_KIND: u16 = 1;
 /// Administratively up.
 const IFF_UP: u32 = 1;
-/// The line below is there.
+/// The link has a carrier.
 const IFF_LOWER_UP: u32 = 1 << 16;
 
 /// A network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number in this network namespace.
+    /// Its index in this network namespace.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Largest packet, bytes, without the link header.
+    /// Largest packet without the link header, bytes.
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
-    /// The line below is there: a cable, the other end.
+    /// It has a carrier: a cable, or the other end of a pair.
     pub carrier: bool,
-    /// Kind of a virtual device: `ifb`, `veth`.
+    /// Kind of a virtual device, such as `ifb`.
     pub kind: Option<String>,
     /// Its type (`ARPHRD_*`).
     pub hardware: u16,
-    /// Number of the device below it.
+    /// Index of the device below it.
     pub lower: Option<u32>,
-    /// Queues for leaving and for arriving packets.
+    /// Numbers of transmit queues and of receive queues.
     pub queues: (u32, u32),
 }
 
@@ -47,13 +47,13 @@ pub struct Link {
 const LOOPBACK: u16 = 772;
 
 impl Link {
-    /// Whether packets carry an Ethernet header here, which the kernel then counts in their length.
+    /// Whether packets have an Ethernet header here. The kernel then counts it in their length.
     pub const fn has_ethernet_header(&self) -> bool {
         const ETHERNET: u16 = 1;
         matches!(self.hardware, ETHERNET | LOOPBACK)
     }
 
-    /// Whether it can lead to another machine: the loopback device and an IFB cannot.
+    /// Whether it can lead to another machine: all but the loopback device and IFBs.
     pub fn leads_out(&self) -> bool {
         self.hardware != LOOPBACK && self.kind.as_deref() != Some("ifb")
     }
@@ -68,14 +68,14 @@ pub fn list(socket: &mut Socket) -> Result<Vec<Link>, NetlinkError> {
         .collect())
 }
 
-/// The device of that name. The kernel takes an alternative name for one, too: the answer's name then differs.
+/// The device of this name. The kernel also accepts an alternative name; the device that is returned then has another name.
 pub fn get(socket: &mut Socket, name: &str) -> Result<Link, NetlinkError> {
     let mut body = header(0, 0, 0);
     body.extend(Builder::default().text(IFLA_IFNAME, name).finish());
     get_by(socket, &body)
 }
 
-/// The device of that number.
+/// The device with this index.
 pub fn get_by_index(socket: &mut Socket, index: u32) -> Result<Link, NetlinkError> {
     get_by(socket, &header(index, 0, 0))
 }
@@ -85,12 +85,12 @@ fn get_by(socket: &mut Socket, request: &[u8]) -> Result<Link, NetlinkError> {
     decode_link(&body).ok_or_else(|| Errno::NODEV.into())
 }
 
-/// Makes a virtual device, down.
+/// Makes a virtual device, which is down at first.
 pub fn create(socket: &mut Socket, name: &str, kind: &str) -> Result<(), NetlinkError> {
     create_with_queues(socket, name, kind, 1)
 }
 
-/// Makes a virtual device with this number of transmit queues, down.
+/// Makes a virtual device with this number of transmit queues, which is down at first.
 pub fn create_with_queues(
     socket: &mut Socket,
     name: &str,
@@ -143,7 +143,7 @@ fn header(index: u32, flags: u32, change: u32) -> Vec<u8> {
     body
 }
 
-/// Reads the body of an `RTM_NEWLINK` message.
+/// Decodes the body of an `RTM_NEWLINK` message.
 pub fn decode_link(body: &[u8]) -> Option<Link> {
     let attributes = Attributes(body.get(16..)?);
     Some(Link {

@@ -1,15 +1,15 @@
-//! The firewall table of an interface, through `NETLINK_NETFILTER`: one batch makes or removes it as a whole.
+//! The firewall table of an interface, through `NETLINK_NETFILTER`: one batch sets or removes all of it.
 //!
-//! Written here because what there is beside it runs the `nft` program, needs its C library, or has a licence that
-//! this program cannot take; and a table of plain rules is a few hundred lines. Numbers are those of
-//! `linux/netfilter/nf_tables.h`; unlike elsewhere in netlink they travel in network byte order.
+//! This is not a library's work, because those that exist run the `nft` program, need its C library, or have a licence that
+//! this program cannot use; a table of plain rules needs only a few hundred lines. Constants are from
+//! `linux/netfilter/nf_tables.h`. Unlike elsewhere in netlink, numbers are in network byte order.
 
 use sqm_plan::plan::{Firewall, Hook, Rule, RuleAction, RuleCondition};
 
 use super::attribute::{Attributes, Builder};
 use super::socket::{BatchMessage, NLM_F_APPEND, NLM_F_CREATE, NetlinkError, Socket};
 
-/// `NFNL_SUBSYS_NFTABLES`, above the message's number.
+/// `NFNL_SUBSYS_NFTABLES`, in the upper byte of a message's kind.
 const SUBSYSTEM: u16 = 10 << 8;
 const NEWTABLE: u16 = SUBSYSTEM;
 const GETTABLE: u16 = SUBSYSTEM | 1;
@@ -35,15 +35,15 @@ const DATA_VALUE: u16 = 1;
 const DATA_VERDICT: u16 = 2;
 const VERDICT_CODE: u16 = 1;
 
-/// `NFPROTO_INET`: IPv4 and IPv6 in one table.
+/// `NFPROTO_INET`: a table for IPv4 and IPv6.
 const FAMILY: u8 = 1;
-/// `mangle`, in iptables' words: before anything filters.
+/// Priority of the chains, `mangle` (`NF_IP_PRI_MANGLE`): before chains that filter.
 const PRIORITY: i32 = -150;
 /// Length of `struct nfgenmsg`.
 const HEADER: usize = 4;
-/// The one register that is used.
+/// The register that our expressions use (`NFT_REG_1`).
 const REGISTER: u32 = 1;
-/// The kernel compares device names over the whole of their field.
+/// Length of a device's name with padding (`IFNAMSIZ`): the kernel compares the whole field.
 const NAME_LENGTH: usize = 16;
 
 /// The hooks at which a plan may have a chain.
@@ -118,14 +118,14 @@ pub(super) fn are_planned(listed: &[Vec<u8>], firewall: &Firewall) -> bool {
     same && rules.len() == listed.len()
 }
 
-/// One step of a rule: its name and what it needs.
+/// One expression of a rule: its name and its attributes.
 #[derive(Clone, Debug)]
 struct Expression {
     name: &'static str,
     data: Builder,
 }
 
-/// A rule as the kernel lists it: its chain, and the names and attributes of its expressions.
+/// Decodes a rule that the kernel lists: its chain, and the names and attributes of its expressions.
 pub fn decode_rule(body: &[u8]) -> (String, Vec<(String, &[u8])>) {
     let rule = attributes_of(body);
     let expressions = rule
@@ -139,7 +139,7 @@ pub fn decode_rule(body: &[u8]) -> (String, Vec<(String, &[u8])>) {
     (rule.text(RULE_CHAIN).unwrap_or_default(), expressions)
 }
 
-/// Every attribute that we set is reported back with the same value; the kernel adds some of its own.
+/// Whether a rule is as planned: the kernel reports every attribute that we set, and some more.
 fn same_rule(planned: &[Expression], body: &[u8]) -> bool {
     let (_, found) = decode_rule(body);
     planned.len() == found.len()
@@ -210,15 +210,16 @@ fn expressions(rule: &Rule, firewall: &Firewall) -> Vec<Expression> {
     let conditions = rule
         .conditions
         .iter()
-        .flat_map(|condition| asks(*condition, firewall));
+        .flat_map(|condition| match_expressions(*condition, firewall));
     let actions = rule
         .actions
         .iter()
-        .flat_map(|action| does(*action, firewall.mask));
+        .flat_map(|action| action_expressions(*action, firewall.mask));
     conditions.chain(actions).collect()
 }
 
-fn asks(condition: RuleCondition, firewall: &Firewall) -> Vec<Expression> {
+/// The expressions that match what a condition asks for.
+fn match_expressions(condition: RuleCondition, firewall: &Firewall) -> Vec<Expression> {
     let interface = || {
         let mut name = firewall.interface.as_bytes().to_vec();
         name.resize(NAME_LENGTH, 0);
@@ -265,7 +266,8 @@ fn asks(condition: RuleCondition, firewall: &Firewall) -> Vec<Expression> {
     }
 }
 
-fn does(action: RuleAction, mask: u32) -> Vec<Expression> {
+/// The expressions that carry out an action.
+fn action_expressions(action: RuleAction, mask: u32) -> Vec<Expression> {
     match action {
         RuleAction::Mark(mark) => vec![
             meta(META_MARK),
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_the_same_as_itself_and_as_no_other() {
+    fn a_rule_is_equal_to_itself_and_to_no_other() {
         let firewall = firewall();
         let rules = firewall.rules();
         for (n, (_, rule)) in rules.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The options of every kind of qdisc and class that plans use, by kind.
+//! Options of every kind of qdisc and class that plans use.
 
 use sqm_core::spec::{Class, Qdisc};
 
 use super::fq_codel::Purpose;
 use super::{cake, codel, fifo, fq_codel, hfsc, htb, pie, sfq, tbf};
 
-/// What makes a qdisc what it is, for a new one or for one that stands.
+/// Encodes the options of a qdisc, to make it or to change one.
 pub fn encode(qdisc: &Qdisc, purpose: Purpose) -> Vec<u8> {
     match qdisc {
         Qdisc::Cake(c) | Qdisc::CakeMq(c) => cake::encode(c),
@@ -20,7 +20,7 @@ pub fn encode(qdisc: &Qdisc, purpose: Purpose) -> Vec<u8> {
     }
 }
 
-/// `None` for a kind that plans do not use.
+/// Decodes the options of a qdisc. `None` for a kind that plans do not use.
 pub fn decode(kind: &str, options: &[u8]) -> Option<Qdisc> {
     Some(match kind {
         "cake" => Qdisc::Cake(cake::decode_options(options)?),
@@ -39,10 +39,10 @@ pub fn decode(kind: &str, options: &[u8]) -> Option<Qdisc> {
     })
 }
 
-/// What a qdisc will look like once the kernel holds it.
+/// A qdisc as the kernel will report it.
 ///
-/// The kernel keeps rates in whole bytes per second, CoDel's times in units of 1024 ns, bursts as time. What is left to
-/// the device stays `None` here.
+/// The kernel keeps rates in whole bytes per second, CoDel's times in units of 1024 ns, and bursts as times. Parameters that
+/// are left to the kernel stay `None`.
 pub fn normalized(qdisc: &Qdisc) -> Qdisc {
     match qdisc {
         Qdisc::Cake(c) => Qdisc::Cake(cake::normalized(c)),
@@ -58,7 +58,7 @@ pub fn normalized(qdisc: &Qdisc) -> Qdisc {
     }
 }
 
-/// What makes a class what it is.
+/// Encodes the options of a class.
 pub fn encode_class(class: &Class) -> Vec<u8> {
     match class {
         Class::Htb(c) => htb::encode_class(c),
@@ -66,7 +66,7 @@ pub fn encode_class(class: &Class) -> Vec<u8> {
     }
 }
 
-/// `None` for a kind that plans do not use.
+/// Decodes the options of a class. `None` for a kind that plans do not use.
 pub fn decode_class(kind: &str, options: &[u8]) -> Option<Class> {
     match kind {
         "htb" => htb::decode_class(options).map(Class::Htb),

@@ -16,7 +16,7 @@ const ECN: u16 = 6;
 const BYTEMODE: u16 = 7;
 const DQ_RATE_ESTIMATOR: u16 = 8;
 
-/// Every option; the estimator only if asked for, because older kernels do not know it.
+/// Encodes every option, the estimator only if it is on, because older kernels do not know it.
 pub fn encode(pie: &Pie) -> Vec<u8> {
     let options = Builder::default()
         .u32(LIMIT, pie.limit)
@@ -34,7 +34,7 @@ pub fn encode(pie: &Pie) -> Vec<u8> {
     .finish()
 }
 
-/// An absent option has its default.
+/// Decodes options; absent ones have their default.
 pub fn decode_options(bytes: &[u8]) -> Pie {
     let options = Attributes(bytes);
     let default = Pie::default();
@@ -52,8 +52,8 @@ pub fn decode_options(bytes: &[u8]) -> Pie {
     }
 }
 
-/// The same parameters as the kernel reports them: the target in ticks of the packet scheduler. (`tupdate` is kept in
-/// ticks of the kernel's timer, whose length no message tells.)
+/// The parameters as the kernel will report them: the target rounded to ticks of the packet scheduler. The kernel also
+/// rounds `tupdate`, to jiffies, whose length netlink does not report.
 pub fn normalized(pie: &Pie) -> Pie {
     let ticks = u128::from(pie.target.as_micros()) * 1000 / TICK_NS;
     Pie {

@@ -1,4 +1,4 @@
-//! The one filter this program sets: every arriving packet goes to another device (`u32` with `mirred`).
+//! The filter that redirects all arriving packets to another device: `u32` with the action `mirred`.
 
 use super::attribute::{Attributes, Builder, u32_at};
 use super::socket::{NetlinkError, Socket};
@@ -11,13 +11,13 @@ const ACT_KIND: u16 = 1;
 const ACT_OPTIONS: u16 = 2;
 const MIRRED_PARMS: u16 = 2;
 
-/// `flowid 1:1`: a filter that ends here needs some class; none exists at the ingress hook.
+/// `flowid 1:1`. A terminal filter needs a class, though the ingress qdisc has none.
 const CLASSID: u32 = 0x1_0001;
-/// `TC_U32_TERMINAL`: the search ends with this filter.
+/// `TC_U32_TERMINAL`: no further filters are tried.
 const TERMINAL: u8 = 1;
-/// `TC_ACT_STOLEN`: the packet leaves this path.
+/// `TC_ACT_STOLEN`: the action has taken the packet.
 const STOLEN: u32 = 4;
-/// `TCA_EGRESS_REDIR`: the packet is sent out of the other device.
+/// `TCA_EGRESS_REDIR`: the other device transmits the packet.
 const EGRESS_REDIRECT: u32 = 1;
 /// Length of `struct tc_u32_sel` before its keys.
 const SELECTOR: usize = 16;
@@ -26,10 +26,10 @@ const KEY: usize = 16;
 
 /// Kind of the filter.
 pub const KIND: &str = "u32";
-/// `preference` of the filter. sqm-scripts uses the same, and other tools look for it.
+/// Preference of the filter; sqm-scripts has this one, too.
 pub const PREFERENCE: u16 = 10;
 
-/// Sets the filter.
+/// Makes the filter on a device that has an `ingress` qdisc.
 pub(crate) fn create(
     socket: &mut Socket,
     device: u32,
@@ -48,7 +48,7 @@ pub(crate) fn create(
     new.create(socket)
 }
 
-/// Options of the filter that sends every packet out of the device with that index.
+/// Encodes the options of the filter that redirects all packets to the device with this index.
 pub fn encode(target: u32) -> Vec<u8> {
     let mut selector = [0; SELECTOR + KEY];
     selector[0] = TERMINAL;
@@ -69,7 +69,7 @@ pub fn encode(target: u32) -> Vec<u8> {
         .finish()
 }
 
-/// Index of the device that every packet goes to; `None` if the filter does anything else or anything more.
+/// Decodes the index of the device to which all packets are redirected; `None` if the filter does anything else, or more.
 pub fn decode_redirect(bytes: &[u8]) -> Option<u32> {
     let options = Attributes(bytes);
     let selector = options.get(U32_SEL)?;
@@ -89,7 +89,7 @@ pub fn decode_redirect(bytes: &[u8]) -> Option<u32> {
     (matches_everything && redirects).then(|| u32_at(mirred, 24))?
 }
 
-/// Whether these are options of a filter at all; the kernel also lists the hash tables that filters live in.
+/// Whether these are options of a filter. The kernel also lists the hash tables that hold filters.
 pub fn is_filter(bytes: &[u8]) -> bool {
     Attributes(bytes).get(U32_SEL).is_some()
 }
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_filter_with_a_narrower_match_is_not_ours() {
         let mut options = encode(7);
-        // Last byte of the key's mask and value region: the selector is the last attribute.
+        // The selector is the last attribute and ends with its key, which begins with the mask.
         let mask_at = options.len() - KEY;
         options[mask_at] = 1;
         assert_eq!(decode_redirect(&options), None);

@@ -1,4 +1,4 @@
-//! SFQ's options: not attributes, but `struct tc_sfq_qopt_v1`.
+//! SFQ's options: `struct tc_sfq_qopt_v1`, not attributes.
 
 use sqm_core::spec::sfq::Sfq;
 
@@ -23,13 +23,13 @@ mod offset {
     pub(super) const QTH_MIN: usize = 32;
 }
 
-/// The structure, with RED off.
+/// Encodes the structure, with the RED mode off.
 pub fn encode(sfq: &Sfq) -> Vec<u8> {
     let sfq = sfq.effective();
     let mut bytes = Vec::with_capacity(LENGTH);
     // quantum, perturb_period, limit, divisor, flows; then depth, headdrop.
     for word in [
-        // 0 leaves it to the kernel.
+        // With 0 the kernel chooses a quantum.
         sfq.quantum.unwrap_or(0),
         sfq.perturb,
         sfq.limit,
@@ -44,7 +44,7 @@ pub fn encode(sfq: &Sfq) -> Vec<u8> {
     bytes
 }
 
-/// `None` for a structure that is too short. The kernel always reports a quantum, so it is always `Some`.
+/// Decodes the structure; `None` if it is too short. The kernel always reports a quantum.
 pub fn decode_options(bytes: &[u8]) -> Option<Sfq> {
     let default = Sfq::default();
     Some(Sfq {
@@ -107,9 +107,9 @@ mod tests {
         assert_eq!(decode_options(&[0; 7]), None);
     }
 
-    /// `sizeof(struct tc_sfq_qopt_v1)`, below which the kernel takes no notice of depth and headdrop.
+    /// If it is shorter than `sizeof(struct tc_sfq_qopt_v1)`, the kernel ignores depth and headdrop.
     #[test]
-    fn the_second_version_is_whole() {
+    fn the_structure_has_its_full_length() {
         assert_eq!(encode(&Sfq::default()).len(), 72);
     }
 }

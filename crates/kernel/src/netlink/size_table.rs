@@ -1,4 +1,4 @@
-//! Size tables (`TCA_STAB_*`): `tc` computes the table, the kernel looks sizes up in it.
+//! Size tables (`TCA_STAB_*`): user space computes the table, and the kernel looks up the length of each packet in it.
 
 use sqm_core::spec::{LinkLayer, Stab};
 
@@ -9,15 +9,15 @@ const DATA: u16 = 2;
 
 const LINKLAYER_ETHERNET: u32 = 1;
 const LINKLAYER_ATM: u32 = 2;
-/// A cell: 48 bytes of payload in 53.
+/// An ATM cell has 53 bytes, 48 of them payload.
 const ATM_PAYLOAD: u64 = 48;
 const ATM_CELL: u64 = 53;
 
-/// What `tc` takes for a table whose size is not given (`tc_calc_size_table`).
+/// Defaults of `tc` for the size of a table (`tc_calc_size_table`).
 const MTU_DEFAULT: u32 = 2047;
 const TSIZE_DEFAULT: u32 = 512;
 
-/// The attribute's content: `struct tc_sizespec`, then the table if one is needed.
+/// Encodes the content of the attribute: `struct tc_sizespec`, then the table if one is needed.
 pub fn encode(stab: &Stab) -> Vec<u8> {
     let Table {
         cell_log,
@@ -41,7 +41,7 @@ pub fn encode(stab: &Stab) -> Vec<u8> {
     content.bytes(DATA, &data).finish()
 }
 
-/// The kernel reports the parameters, never the table.
+/// Decodes the parameters. The kernel does not report the table.
 pub fn decode_stab(bytes: &[u8]) -> Option<Stab> {
     let base = Attributes(bytes).get(BASE)?;
     Some(Stab {
@@ -57,12 +57,12 @@ pub fn decode_stab(bytes: &[u8]) -> Option<Stab> {
     })
 }
 
-/// The same parameters as the kernel reports them: without a table, its size is 0.
+/// The parameters as the kernel will report them: without a table, its size is 0.
 pub fn normalized(stab: &Stab) -> Stab {
     decode_stab(&encode(stab)).unwrap_or_else(|| stab.clone())
 }
 
-/// The parameters as the kernel reports them, for comparison of what was there with what is there.
+/// The encoded parameters, without the table.
 pub(crate) fn base(bytes: &[u8]) -> Option<&[u8]> {
     Attributes(bytes).get(BASE)
 }
@@ -74,9 +74,9 @@ struct Table {
     mtu: u32,
 }
 
-/// `tc_calc_size_table` of iproute2.
+/// Computes the table as `tc_calc_size_table` of iproute2 does.
 fn table(stab: &Stab) -> Table {
-    // Whole packets without a least size need no table: the overhead alone says it all.
+    // Without cells and without a minimum size there is nothing to look up: the kernel adds the overhead itself.
     if stab.linklayer == LinkLayer::Ethernet && stab.mpu == 0 {
         return Table {
             cell_log: 0,
@@ -86,7 +86,7 @@ fn table(stab: &Stab) -> Table {
         };
     }
     let or = |n, default| if n == 0 { default } else { n };
-    // 16 bits of attribute length hold no more entries.
+    // The 16-bit length of an attribute allows 32765 entries of two bytes; 16384 is the largest power of two below.
     let tsize = or(stab.tsize, TSIZE_DEFAULT).min(16_384);
     let mtu = or(stab.mtu, MTU_DEFAULT);
     let cell_log = (0u8..32).find(|log| mtu >> log < tsize).unwrap_or(31);
@@ -106,7 +106,7 @@ fn table(stab: &Stab) -> Table {
     }
 }
 
-/// What a packet of that size costs on the line (`tc_adjust_size`).
+/// The length of a packet on the line, bytes (`tc_adjust_size` of iproute2).
 fn cost(size: u64, stab: &Stab) -> u64 {
     let size = size.max(stab.mpu.into());
     match stab.linklayer {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_without_a_least_size_needs_no_table() {
+    fn ethernet_without_a_minimum_size_needs_no_table() {
         let stab = stab(0, LinkLayer::Ethernet);
         assert_eq!(Attributes(&encode(&stab)).get(DATA), None);
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_rise_in_steps_of_four_bytes_from_the_least_size() {
+    fn sizes_rise_in_steps_of_four_bytes_from_the_minimum_size() {
         let table = table(&stab(64, LinkLayer::Ethernet));
         assert_eq!((table.cell_log, table.size_log), (2, 0));
         assert_eq!(table.sizes[14..18], [64, 64, 68, 72]);

@@ -1,4 +1,4 @@
-//! One request at a time, each answered before the next.
+//! A netlink socket: one request at a time, each answered before the next is sent.
 
 use std::fmt;
 use std::io;
@@ -10,44 +10,44 @@ use rustix::net::RecvFlags;
 use super::attribute::{Attributes, i32_at, u16_at, u32_at};
 use crate::fault;
 
-/// Length of `struct nlmsghdr`.
+/// Length of `struct nlmsghdr`, bytes.
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 const NLMSGERR_ATTR_OFFS: u16 = 2;
-/// Around the messages that netfilter is to take as one.
+/// Messages around a batch (`NFNL_MSG_BATCH_BEGIN`, `NFNL_MSG_BATCH_END`).
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 
-/// It is a request.
+/// The message is a request.
 pub const NLM_F_REQUEST: u16 = 0x01;
-/// Answer with an acknowledgement.
+/// The kernel shall acknowledge the request.
 pub const NLM_F_ACK: u16 = 0x04;
-/// Answer with everything there is.
+/// The kernel shall list all objects.
 pub const NLM_F_DUMP: u16 = 0x300;
-/// The list changed while it was read.
+/// In an answer: the list has changed while it was read.
 pub const NLM_F_DUMP_INTR: u16 = 0x10;
-/// Replace what is there.
+/// Replace an existing object.
 pub const NLM_F_REPLACE: u16 = 0x100;
-/// Refuse if it is there.
+/// Fail if the object exists.
 pub const NLM_F_EXCL: u16 = 0x200;
-/// Make it if it is not there.
+/// Make the object if it does not exist.
 pub const NLM_F_CREATE: u16 = 0x400;
-/// Add it behind what is there.
+/// Add the object at the end of the list.
 pub const NLM_F_APPEND: u16 = 0x800;
-/// In an acknowledgement: the request is not repeated in it.
+/// In an acknowledgement: it does not repeat the request.
 const NLM_F_CAPPED: u16 = 0x100;
-/// In an acknowledgement: attributes with the kernel's explanation follow.
+/// In an acknowledgement: attributes with an explanation follow.
 const NLM_F_ACK_TLVS: u16 = 0x200;
 
-/// How often a list that changed while it was read is read again.
+/// How often a list is read that keeps changing meanwhile; a choice.
 const DUMP_ATTEMPTS: u32 = 8;
 
-/// One of several messages that are one change.
+/// A message of a batch, which is one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchMessage {
-    /// Subsystem and message.
+    /// Subsystem in the upper byte, message in the lower.
     pub kind: u16,
     /// `NLM_F_*`.
     pub flags: u16,
@@ -59,30 +59,30 @@ pub struct BatchMessage {
 pub struct Socket {
     inner: netlink_sys::Socket,
     sequence: u32,
-    /// Where datagrams arrive.
+    /// Receives datagrams.
     buffer: Vec<u8>,
 }
 
-/// Room for a datagram, bytes. The kernel fills one of a list with up to 32 KiB, more only for a device with hundreds of
-/// virtual functions; what is not used is never touched.
+/// Room for a datagram, bytes. The kernel puts up to 32 KiB into a datagram of a list, and more only for a device with
+/// hundreds of virtual functions. 1 MiB is a choice; memory that is not used is not touched.
 const LONGEST: usize = 1 << 20;
 
 /// Requests sent by this process.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
 
-/// How many requests this process has sent to the kernel: lists asked for, changes, and batches.
+/// Number of requests that this process has sent to the kernel; a batch counts as one.
 pub fn requests() -> u32 {
     REQUESTS.load(Ordering::Relaxed)
 }
 
-/// Why the kernel did not do what it was asked, in its own words.
+/// The kernel's reason for refusing a request, or an error of the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetlinkError {
     /// The positive error number.
     pub errno: i32,
     /// The kernel's explanation.
     pub message: Option<String>,
-    /// Where in the request the fault is, in bytes from its start.
+    /// Offset of the fault in the request, bytes.
     pub offset: Option<u32>,
 }
 
@@ -106,7 +106,7 @@ impl Socket {
         Self::of(NETLINK_NETFILTER)
     }
 
-    /// Opens a socket for what drivers tell (`NETLINK_GENERIC`); needs no privileges.
+    /// Opens a socket for driver features (`NETLINK_GENERIC`); needs no privileges.
     pub fn generic() -> io::Result<Self> {
         Self::of(NETLINK_GENERIC)
     }
@@ -114,7 +114,7 @@ impl Socket {
     fn of(protocol: isize) -> io::Result<Self> {
         let mut inner = netlink_sys::Socket::new(protocol)?;
         inner.bind_auto()?;
-        // All three are missing on some kernel that still shapes; only the explanations get poorer without.
+        // Older kernels lack these options. Without them, the explanations of errors are shorter.
         let _ = inner.set_ext_ack(true);
         let _ = inner.set_cap_ack(true);
         let _ = inner.set_netlink_get_strict_chk(true);
@@ -125,12 +125,12 @@ impl Socket {
         })
     }
 
-    /// Its number, which the kernel's news of what it changed carry.
+    /// Its port number. Events of what this socket has changed name it.
     pub fn port(&self) -> u32 {
         let mut address = netlink_sys::SocketAddr::new(0, 0);
         match self.inner.get_address(&mut address) {
             Ok(()) => address.port_number(),
-            // The kernel's own number: nobody's news.
+            // The kernel's own port, which no event of a change names.
             Err(_) => 0,
         }
     }
@@ -153,7 +153,7 @@ impl Socket {
         }
     }
 
-    /// Sends messages that a subsystem of netfilter takes as one change, all or none, and waits for the outcome.
+    /// Sends messages to a subsystem of netfilter, which carries out all of them or none, and waits for the outcome.
     pub fn batch(&mut self, subsystem: u16, messages: &[BatchMessage]) -> Result<(), NetlinkError> {
         injected_fault()?;
         let first = self.sequence.wrapping_add(1);
@@ -161,7 +161,7 @@ impl Socket {
         let around = [&[0, 0], &subsystem.to_be_bytes()[..]].concat();
         let mut bytes = encode(BATCH_BEGIN, NLM_F_REQUEST, first, &around);
         for (n, BatchMessage { kind, flags, body }) in messages.iter().enumerate() {
-            // The last one's acknowledgement tells that all were good.
+            // Errors are always reported; the acknowledgement of the last message says that there was none.
             let acknowledge = if n + 1 == messages.len() { NLM_F_ACK } else { 0 };
             let sequence = first.wrapping_add(1 + n as u32);
             bytes.extend(encode(*kind, flags | NLM_F_REQUEST | acknowledge, sequence, body));
@@ -185,7 +185,7 @@ impl Socket {
         }
     }
 
-    /// Reads one thing that the request names.
+    /// Reads the one object that the request names.
     pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, NetlinkError> {
         self.send(kind, NLM_F_REQUEST, body)?;
         loop {
@@ -205,7 +205,7 @@ impl Socket {
         }
     }
 
-    /// Reads a whole list. A list that changes while it is read is read again.
+    /// Reads a list of objects. If it changes meanwhile, it is read again.
     pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, NetlinkError> {
         for _ in 0..DUMP_ATTEMPTS {
             if let Some(messages) = self.dump_once(kind, body)? {
@@ -219,7 +219,7 @@ impl Socket {
         })
     }
 
-    /// `None` if the list changed meanwhile.
+    /// `None` if the list has changed meanwhile.
     fn dump_once(&mut self, kind: u16, body: &[u8]) -> Result<Option<Vec<Message>>, NetlinkError> {
         self.send(kind, NLM_F_REQUEST | NLM_F_DUMP, body)?;
         let (mut messages, mut interrupted) = (Vec::new(), false);
@@ -234,7 +234,7 @@ impl Socket {
                         decode_acknowledgement(header.flags, &body)?;
                     }
                     NLMSG_DONE => {
-                        // Its payload is the error number of a list that broke off.
+                        // The payload is a negative error number if the list is incomplete.
                         return match i32_at(&body, 0).unwrap_or(0) {
                             0.. => Ok((!interrupted).then_some(messages)),
                             negative => Err(NetlinkError::from_errno(negative.saturating_neg())),
@@ -311,7 +311,7 @@ impl fmt::Display for NetlinkError {
 
 impl std::error::Error for NetlinkError {}
 
-/// The fields of `struct nlmsghdr` that matter here.
+/// Fields of `struct nlmsghdr`.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     kind: u16,
@@ -320,7 +320,7 @@ struct Header {
     port: u32,
 }
 
-/// The error of a test that asked for one at this change.
+/// The error that `SQM_FAULT` asks for at this change, if it does.
 fn injected_fault() -> Result<(), NetlinkError> {
     if !fault::is_due() {
         return Ok(());
@@ -344,7 +344,7 @@ fn encode(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The messages of one datagram, whoever they are for, and the number of the socket that caused each.
+/// The messages of a datagram, each with the port of the socket that caused it.
 pub(super) fn messages(bytes: &[u8]) -> Vec<(u32, Message)> {
     split(bytes)
         .into_iter()
@@ -352,7 +352,7 @@ pub(super) fn messages(bytes: &[u8]) -> Vec<(u32, Message)> {
         .collect()
 }
 
-/// The messages of one datagram.
+/// The messages of a datagram, with their headers.
 fn split(mut bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
     let mut messages = Vec::new();
     while let (Some(length), Some(kind), Some(flags), Some(sequence), Some(port)) = (
@@ -380,13 +380,13 @@ fn split(mut bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
     messages
 }
 
-/// Reads the body of an `NLMSG_ERROR` message (`struct nlmsgerr`): error number 0 is success.
+/// Decodes the body of an `NLMSG_ERROR` message (`struct nlmsgerr`); error number 0 is success.
 pub fn decode_acknowledgement(flags: u16, body: &[u8]) -> Result<(), NetlinkError> {
     let errno = i32_at(body, 0).unwrap_or(0).saturating_neg();
     if errno == 0 {
         return Ok(());
     }
-    // The error number, then the header of the request, then the rest of the request unless it was capped.
+    // The error number comes first, then the header of the request, then the rest of the request unless it is capped.
     let request = u32_at(body, 4).map_or(0, |length| length as usize);
     let skipped = 4 + if flags & NLM_F_CAPPED != 0 {
         HEADER
@@ -412,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn explanation_of_a_capped_acknowledgement_is_read() {
+    fn the_explanation_in_a_capped_acknowledgement_is_read() {
         let mut body = (-2i32).to_ne_bytes().to_vec();
         body.extend_from_slice(&[0; HEADER]);
         body.extend(
@@ -436,7 +436,7 @@ mod tests {
         }
 
         #[test]
-        fn a_message_survives_the_trip(kind: u16, flags: u16, body in proptest::collection::vec(any::<u8>(), 0..96)) {
+        fn a_message_is_split_as_it_was_encoded(kind: u16, flags: u16, body in proptest::collection::vec(any::<u8>(), 0..96)) {
             let read = split(&encode(kind, flags, 9, &body));
             prop_assert_eq!(read.len(), 1);
             prop_assert_eq!(read[0].0.kind, kind);

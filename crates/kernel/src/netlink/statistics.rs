@@ -9,26 +9,26 @@ const QUEUE: u16 = 3;
 const APP: u16 = 4;
 const PKT64: u16 = 8;
 
-/// What a qdisc or class has done and holds.
+/// Counters that every qdisc and class has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
-    /// Bytes that left it.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets that left it.
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Packets it dropped.
+    /// Packets dropped.
     pub drops: u32,
-    /// Times it had to hold packets back.
+    /// Times that a packet was delayed because of a rate limit.
     pub overlimits: u32,
-    /// Packets the device gave back.
+    /// Packets that the device could not take yet and returned.
     pub requeues: u32,
-    /// Bytes it holds.
+    /// Bytes in the queue.
     pub backlog_bytes: u32,
-    /// Packets it holds.
+    /// Packets in the queue.
     pub backlog_packets: u32,
 }
 
-/// Reads `TCA_STATS2`. An absent counter is 0.
+/// Decodes `TCA_STATS2`. An absent counter is 0.
 pub fn decode_statistics(bytes: &[u8]) -> Statistics {
     let all = Attributes(bytes);
     // struct gnet_stats_basic: bytes, packets. struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
@@ -37,7 +37,7 @@ pub fn decode_statistics(bytes: &[u8]) -> Statistics {
     let word = |at| u32_at(queue, at).unwrap_or(0);
     Statistics {
         sent_bytes: u64_at(basic, 0).unwrap_or(0),
-        // The 32-bit count wraps; a kernel since 5.5 adds the whole one.
+        // The 32-bit counter wraps; kernels since 5.5 also report 64 bits.
         sent_packets: all
             .u64(PKT64)
             .unwrap_or_else(|| u32_at(basic, 8).unwrap_or(0).into()),
@@ -49,25 +49,25 @@ pub fn decode_statistics(bytes: &[u8]) -> Statistics {
     }
 }
 
-/// What CAKE tells beyond the common counters.
+/// CAKE's counters beyond the common ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CakeStatistics {
-    /// Memory in use at its highest, bytes.
+    /// Highest memory use so far, bytes.
     pub memory_used_bytes: u32,
-    /// Memory it may use, bytes.
+    /// Limit of memory use, bytes.
     pub memory_limit_bytes: u32,
     /// Estimated capacity, bits per second.
     pub capacity_estimate_bits_per_sec: u64,
-    /// Least and largest packet seen, from the IP header, bytes. 65535 and 0 before the first.
+    /// Smallest and largest packet so far, from the IP header on, bytes. 65535 and 0 before the first packet.
     pub network_size_bytes: [u32; 2],
-    /// Least and largest packet as counted on the line, bytes. 65535 and 0 before the first.
+    /// Smallest and largest packet so far, on the line, bytes. 65535 and 0 before the first packet.
     pub adjusted_size_bytes: [u32; 2],
     /// Tins, in the kernel's order: lowest priority first.
     pub tins: Vec<TinStatistics>,
 }
 
 impl CakeStatistics {
-    /// Two of the same settings as one: what is counted is added up, what is measured is the worse of both.
+    /// Combines two CAKEs with equal settings: counters are added, and of measurements the worse one counts.
     pub(crate) fn together(self, other: Self) -> Self {
         let range = |[least, largest]: [u32; 2], [l, r]: [u32; 2]| [least.min(l), largest.max(r)];
         Self {
@@ -91,43 +91,43 @@ impl CakeStatistics {
 /// One tin of CAKE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TinStatistics {
-    /// Rate up to which it keeps its priority, bits per second.
+    /// Rate up to which the tin keeps its priority, bits per second.
     pub threshold_bits_per_sec: u64,
-    /// Bytes that came in, later drops included.
+    /// Bytes enqueued, including those dropped later.
     pub sent_bytes: u64,
-    /// Packets that came in, later drops included.
+    /// Packets enqueued, including those dropped later.
     pub sent_packets: u32,
-    /// Bytes it holds.
+    /// Bytes in the queue.
     pub backlog_bytes: u32,
     /// CoDel's target in effect.
     pub target_us: u32,
     /// CoDel's interval in effect.
     pub interval_us: u32,
-    /// Delay, following its peaks.
+    /// Average of the delay that rises fast and falls slowly.
     pub delay_peak_us: u32,
-    /// Delay, averaged.
+    /// Average delay.
     pub delay_avg_us: u32,
-    /// Delay, following its lows.
+    /// Average of the delay that falls fast and rises slowly.
     pub delay_base_us: u32,
     /// Packets dropped by the queue management or for lack of memory.
     pub drops: u32,
     /// Packets marked with ECN.
     pub marks: u32,
-    /// Acknowledgements filtered out.
+    /// Acknowledgements dropped by the filter.
     pub ack_drops: u32,
-    /// Flows that send little.
+    /// Sparse flows: those that build no queue.
     pub sparse_flows: u32,
-    /// Flows that keep a queue.
+    /// Bulk flows: those that keep a queue.
     pub bulk_flows: u32,
-    /// Flows that do not react to drops.
+    /// Flows that do not respond to drops.
     pub unresponsive_flows: u32,
-    /// Hash collisions that another way of the set resolved.
+    /// Hash collisions that were resolved by another queue of the set.
     pub way_indirect_hits: u32,
-    /// Flows that found no queue of theirs.
+    /// Packets whose flow had no queue yet.
     pub way_misses: u32,
-    /// Flows that had to share a queue.
+    /// Flows that had to share a queue because all of the set were in use.
     pub way_collisions: u32,
-    /// Largest packet offered, bytes.
+    /// Largest packet so far, bytes.
     pub packet_max_bytes: u32,
     /// Bytes a flow sends per round.
     pub flow_quantum_bytes: u32,
@@ -136,13 +136,13 @@ pub struct TinStatistics {
 impl TinStatistics {
     fn together(self, other: &Self) -> Self {
         Self {
-            // Each has all of the rate while the others are idle.
+            // Each CAKE may use the whole rate while the others are idle.
             threshold_bits_per_sec: self.threshold_bits_per_sec.max(other.threshold_bits_per_sec),
             target_us: self.target_us,
             interval_us: self.interval_us,
             flow_quantum_bytes: self.flow_quantum_bytes,
             sent_bytes: self.sent_bytes.wrapping_add(other.sent_bytes),
-            // As the kernel's own, these start again after 2^32.
+            // Like the kernel's own 32-bit counters, these wrap.
             sent_packets: self.sent_packets.wrapping_add(other.sent_packets),
             drops: self.drops.wrapping_add(other.drops),
             marks: self.marks.wrapping_add(other.marks),
@@ -162,7 +162,7 @@ impl TinStatistics {
     }
 }
 
-/// Reads CAKE's own statistics out of `TCA_STATS2`.
+/// Decodes CAKE's own statistics in `TCA_STATS2`.
 pub fn decode_cake(bytes: &[u8]) -> CakeStatistics {
     let cake = Attributes(bytes).nested(APP);
     let number = |kind| cake.u32(kind).unwrap_or(0);
@@ -179,7 +179,7 @@ pub fn decode_cake(bytes: &[u8]) -> CakeStatistics {
     }
 }
 
-/// `TCA_CAKE_TIN_STATS_*`.
+/// Decodes `TCA_CAKE_TIN_STATS_*`.
 fn decode_tin(tin: Attributes<'_>) -> TinStatistics {
     let number = |kind| tin.u32(kind).unwrap_or(0);
     TinStatistics {
@@ -206,10 +206,10 @@ fn decode_tin(tin: Attributes<'_>) -> TinStatistics {
     }
 }
 
-/// What fq_codel tells beyond the common counters.
+/// fq_codel's counters beyond the common ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FqCodelStatistics {
-    /// Largest packet seen, bytes.
+    /// Largest packet so far, bytes.
     pub packet_max_bytes: u32,
     /// Packets dropped because the queue was full.
     pub drops_overlimit: u32,
@@ -217,19 +217,19 @@ pub struct FqCodelStatistics {
     pub drops_overmemory: u32,
     /// Packets marked with ECN.
     pub marks: u32,
-    /// Packets marked above the threshold.
+    /// Packets marked because of `ce_threshold`.
     pub marks_ce_threshold: u32,
-    /// Times a packet began a new flow.
+    /// Times that a packet started a new flow.
     pub new_flows: u32,
-    /// Flows that are new at this moment.
+    /// Flows in the list of new flows now.
     pub new_flows_now: u32,
-    /// Flows that keep a queue at this moment.
+    /// Flows in the list of old flows now.
     pub old_flows_now: u32,
     /// Memory in use, bytes.
     pub memory_used_bytes: u32,
 }
 
-/// Reads fq_codel's own statistics out of `TCA_STATS2`; `None` for those of a class.
+/// Decodes fq_codel's own statistics in `TCA_STATS2`; `None` for those of a class.
 pub fn decode_fq_codel(bytes: &[u8]) -> Option<FqCodelStatistics> {
     // struct tc_fq_codel_xstats: type (0 for a qdisc), then the words of struct tc_fq_codel_qd_stats.
     let app = Attributes(bytes).get(APP)?;
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_lie_where_the_kernel_puts_them() {
+    fn counters_are_read_where_the_kernel_puts_them() {
         let basic = [1500u64.to_ne_bytes().as_slice(), &1u32.to_ne_bytes(), &[0; 4]].concat();
         let queue: Vec<u8> = [2u32, 3000, 4, 5, 6]
             .iter()

@@ -13,7 +13,7 @@ const PRATE64: u16 = 5;
 const BURST: u16 = 6;
 const PBURST: u16 = 7;
 
-/// Every option. The burst is said in bytes, too, because the kernel counts its cost by itself then.
+/// Encodes every option. Bursts are sent in bytes, too: the kernel then computes their transmission time itself.
 pub fn encode(tbf: &Tbf) -> Vec<u8> {
     let rate = tbf.rate.bytes_per_sec();
     let burst = word(tbf.burst);
@@ -48,7 +48,7 @@ pub fn encode(tbf: &Tbf) -> Vec<u8> {
     options.finish()
 }
 
-/// The kernel reports bursts as the time that their cost takes.
+/// Decodes options. The kernel reports bursts as transmission times.
 pub fn decode_options(bytes: &[u8]) -> Option<Tbf> {
     let options = Attributes(bytes);
     let parms = options.get(PARMS)?;
@@ -73,7 +73,7 @@ pub fn decode_options(bytes: &[u8]) -> Option<Tbf> {
     })
 }
 
-/// The same parameters as the kernel reports them.
+/// The parameters as the kernel will report them.
 pub fn normalized(tbf: &Tbf) -> Tbf {
     let through_time = |bytes: Bytes, rate: Rate| {
         let rate = rate.bytes_per_sec();
@@ -90,7 +90,7 @@ pub fn normalized(tbf: &Tbf) -> Tbf {
     }
 }
 
-/// What the kernel counts for that many bytes.
+/// The length on the line that the kernel computes for a size.
 fn cost(Bytes(size): Bytes, framing: RateFraming) -> Bytes {
     let size = (size + u64::from(framing.overhead)).max(framing.mpu.into());
     Bytes(match framing.linklayer {

@@ -1,4 +1,5 @@
-//! Qdiscs, classes and filters (`RTM_*QDISC`, `RTM_*TCLASS`, `RTM_*TFILTER`): one header, `struct tcmsg`.
+//! Traffic control: messages about qdiscs, classes and filters (`RTM_*QDISC`, `RTM_*TCLASS`, `RTM_*TFILTER`), which all have
+//! the header `struct tcmsg`.
 
 use super::attribute::{Attributes, Builder, u32_at};
 use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkError, Socket};
@@ -7,7 +8,7 @@ use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkErr
 pub const ROOT: u32 = 0xffff_ffff;
 /// The parent of the qdisc at the ingress hook (`TC_H_INGRESS`).
 pub const INGRESS: u32 = 0xffff_fff1;
-/// The handle of the qdisc at the ingress hook, `ffff:`.
+/// The handle of the qdisc at the ingress hook: `ffff:`.
 pub const INGRESS_HANDLE: u32 = 0xffff_0000;
 
 const RTM_NEWQDISC: u16 = 36;
@@ -26,23 +27,23 @@ const STAB: u16 = 8;
 const INGRESS_BLOCK: u16 = 13;
 const EGRESS_BLOCK: u16 = 14;
 
-/// `ETH_P_ALL`: a filter that sees every protocol.
+/// `ETH_P_ALL`: the filter matches packets of any protocol.
 pub const PROTOCOL_ALL: u16 = 3;
-/// Length of `struct tcmsg`.
+/// Length of `struct tcmsg`, bytes.
 const HEADER: usize = 20;
 
 /// A qdisc, class or filter as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The device it is on.
+    /// Index of the device.
     pub device: u32,
-    /// Its own number.
+    /// Its handle.
     pub handle: u32,
-    /// What it hangs on.
+    /// Handle of its parent.
     pub parent: u32,
-    /// Of a filter, preference and protocol; of a class, the qdisc in it.
+    /// For a filter, preference and protocol; for a class, the handle of the qdisc in it.
     pub info: u32,
-    /// All that is said about it.
+    /// Its attributes.
     pub attributes: Vec<u8>,
 }
 
@@ -52,12 +53,12 @@ impl Entry {
         Attributes(&self.attributes).text(KIND).unwrap_or_default()
     }
 
-    /// Its parameters, in the form of its kind; empty if there are none.
+    /// Its options, in the encoding of its kind; empty if there are none.
     pub fn options(&self) -> &[u8] {
         Attributes(&self.attributes).get(OPTIONS).unwrap_or_default()
     }
 
-    /// Its size table.
+    /// The content of its size table (`TCA_STAB`).
     pub fn stab(&self) -> Option<&[u8]> {
         Attributes(&self.attributes).get(STAB)
     }
@@ -75,18 +76,18 @@ impl Entry {
             .any(|kind| attributes.u32(*kind).is_some_and(|block| block != 0))
     }
 
-    /// Of a filter: its preference.
+    /// The preference of a filter.
     pub fn preference(&self) -> u16 {
         (self.info >> 16) as u16
     }
 
-    /// Of a filter: the protocol it looks at, `ETH_P_*`.
+    /// The protocol that a filter matches, `ETH_P_*`.
     pub fn protocol(&self) -> u16 {
         u16::from_be(self.info as u16)
     }
 }
 
-/// Reads the body of a message about a qdisc, a class or a filter.
+/// Decodes the body of a message about a qdisc, a class or a filter.
 pub fn decode_entry(body: &[u8]) -> Option<Entry> {
     Some(Entry {
         device: u32_at(body, 4)?,
@@ -97,7 +98,7 @@ pub fn decode_entry(body: &[u8]) -> Option<Entry> {
     })
 }
 
-/// The qdiscs of a device, without those the kernel hides (the defaults inside classes).
+/// The qdiscs of a device. The kernel does not list the default qdiscs inside classes.
 pub fn qdiscs(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, NetlinkError> {
     list(socket, RTM_GETQDISC, device, 0)
 }
@@ -107,39 +108,39 @@ pub fn classes(socket: &mut Socket, device: u32) -> Result<Vec<Entry>, NetlinkEr
     list(socket, RTM_GETTCLASS, device, 0)
 }
 
-/// The filters on a qdisc or class, and the tables they live in.
+/// The filters on a qdisc or class, and the hash tables that hold them.
 pub fn filters(socket: &mut Socket, device: u32, parent: u32) -> Result<Vec<Entry>, NetlinkError> {
     list(socket, RTM_GETTFILTER, device, parent)
 }
 
 fn list(socket: &mut Socket, kind: u16, device: u32, parent: u32) -> Result<Vec<Entry>, NetlinkError> {
     let messages = socket.dump(kind, &header(device, 0, parent, 0))?;
-    // The kernel lists the qdiscs of every device, whatever device is asked for.
+    // The kernel lists the qdiscs of all devices, even if the request names one.
     let entries = messages
         .iter()
         .filter_map(|Message { body, .. }| decode_entry(body));
     Ok(entries.filter(|entry| entry.device == device).collect())
 }
 
-/// A qdisc to be made or changed.
+/// A request to make or change a qdisc.
 #[derive(Clone, Debug)]
 pub struct NewQdisc<'a> {
-    /// The device.
+    /// Index of the device.
     pub device: u32,
     /// [`ROOT`], [`INGRESS`] or a class.
     pub parent: u32,
-    /// Its number; 0 lets the kernel choose.
+    /// Its handle; with 0 the kernel chooses one.
     pub handle: u32,
     /// Its kind.
     pub kind: &'a str,
-    /// Its parameters; empty sends none.
+    /// Its encoded options; if empty, none are sent.
     pub options: &'a [u8],
-    /// Its size table. A change without it takes the table away.
+    /// Its encoded size table. A change without one removes the table.
     pub stab: Option<&'a [u8]>,
 }
 
 impl NewQdisc<'_> {
-    /// Makes it. A root of another number is replaced in one step; anything of the same number is an error.
+    /// Makes the qdisc. A root with another handle is replaced in one step; a qdisc with the same handle is an error.
     pub fn create(&self, socket: &mut Socket) -> Result<(), NetlinkError> {
         let flags = if self.parent == ROOT {
             NLM_F_CREATE | NLM_F_REPLACE
@@ -149,7 +150,7 @@ impl NewQdisc<'_> {
         socket.request(RTM_NEWQDISC, flags, &self.encode())
     }
 
-    /// Changes the one that stands there with this number and kind.
+    /// Changes the qdisc with this handle and kind.
     pub fn change(&self, socket: &mut Socket) -> Result<(), NetlinkError> {
         socket.request(RTM_NEWQDISC, 0, &self.encode())
     }
@@ -169,11 +170,11 @@ impl NewQdisc<'_> {
     }
 }
 
-/// Asks whether the kernel knows a kind of qdisc, by a request that cannot be carried out: a root for the loopback device
-/// with a size table that has no content. An unknown kind is refused for being unknown (`ENOENT`), a known one for the
-/// table.
+/// Finds out whether the kernel knows a kind of qdisc, by a request that always fails and changes nothing: a root for the
+/// loopback device with an empty size table. The kernel refuses an unknown kind with `ENOENT`, and a known one because of
+/// the size table.
 pub fn ask_for_kind(socket: &mut Socket, kind: &str) -> Result<(), NetlinkError> {
-    /// Every network namespace has it.
+    /// Index of the loopback device in every network namespace.
     const LOOPBACK: u32 = 1;
     const UNUSED: u32 = 0x7ffe_0000;
     let impossible = NewQdisc {
@@ -192,7 +193,7 @@ pub fn delete_qdisc(socket: &mut Socket, device: u32, handle: u32, parent: u32) 
     socket.request(RTM_DELQDISC, 0, &header(device, handle, parent, 0))
 }
 
-/// Makes a class, or changes it if it is there.
+/// Makes a class, or changes it if it exists.
 pub fn put_class(
     socket: &mut Socket,
     device: u32,
@@ -211,27 +212,27 @@ pub fn put_class(
     socket.request(RTM_NEWTCLASS, NLM_F_CREATE, &body)
 }
 
-/// A filter to be made.
+/// A request to make a filter.
 #[derive(Clone, Debug)]
 pub struct NewFilter<'a> {
-    /// The device.
+    /// Index of the device.
     pub device: u32,
-    /// The qdisc it hangs on.
+    /// Handle of the qdisc or class that it is on.
     pub parent: u32,
-    /// Lower ones are asked first.
+    /// Filters with a lower preference are tried first.
     pub preference: u16,
     /// `ETH_P_*`.
     pub protocol: u16,
-    /// Its number; 0 lets the kernel choose.
+    /// Its handle; with 0 the kernel chooses one.
     pub handle: u32,
     /// Its kind.
     pub kind: &'a str,
-    /// Its parameters.
+    /// Its encoded options.
     pub options: &'a [u8],
 }
 
 impl NewFilter<'_> {
-    /// Makes it; one of the same number is an error.
+    /// Makes the filter; one with the same handle is an error.
     pub fn create(&self, socket: &mut Socket) -> Result<(), NetlinkError> {
         socket.request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &self.encode())
     }
@@ -250,7 +251,7 @@ impl NewFilter<'_> {
     }
 }
 
-/// Removes the filters of that preference.
+/// Removes the filters with this preference.
 pub fn delete_filters(
     socket: &mut Socket,
     device: u32,
@@ -262,12 +263,12 @@ pub fn delete_filters(
     socket.request(RTM_DELTFILTER, 0, &header(device, 0, parent, info))
 }
 
-/// Preference above, protocol in network byte order below.
+/// Preference in the upper 16 bits, protocol in network byte order in the lower.
 fn filter_info(preference: u16, protocol: u16) -> u32 {
     u32::from(preference) << 16 | u32::from(protocol.to_be())
 }
 
-/// `struct tcmsg`: family and padding, device, handle, parent, info.
+/// `struct tcmsg`: family and padding, then device, handle, parent, info.
 fn header(device: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
     for word in [device, handle, parent, info] {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sqm_kernel::netlink::socket::{self, Socket};
 use sqm_kernel::state::{self, Store};
 use sqm_kernel::stop::{Stopped, stop};
-use sqm_kernel::transaction::{RollbackState, Transaction};
+use sqm_kernel::transaction::{Applied, Transaction};
 use sqm_kernel::verify::Comparison;
 use sqm_kernel::{Difference, capability, foreign, observe};
 use sqm_plan::plan::Plan;
@@ -145,13 +145,13 @@ impl Start {
             prepared.push((transaction, clock.read()));
         }
 
-        let (changes, rollbacks) = apply_all(&mut socket, &store, prepared)?;
-        let is_changed = changes.iter().any(|(changes, _)| !changes.is_empty());
+        let applied = apply_all(&mut socket, &store, prepared)?;
+        let is_changed = applied.iter().any(|(one, _)| !one.changes.is_empty());
         if let Some(seconds) = self.confirm.filter(|_| is_changed) {
             let trial = match Trial::announce(&self.state.state_dir) {
                 Ok(trial) => trial,
                 Err(error) => {
-                    roll_back_all(&mut socket, &store, &rollbacks)?;
+                    roll_back_all(&mut socket, &store, &applied)?;
                     return Err(error);
                 }
             };
@@ -160,7 +160,7 @@ impl Start {
             let confirmed = trial.wait(seconds)?;
             store = Store::open(&self.state.state_dir)?;
             if !confirmed {
-                roll_back_all(&mut socket, &store, &rollbacks)?;
+                roll_back_all(&mut socket, &store, &applied)?;
                 trial.settle()?;
                 return Err(Failure::Failed(anyhow!(
                     "not confirmed within {seconds} s: everything is as it was before"
@@ -172,8 +172,8 @@ impl Start {
         }
         let mut outcomes: Vec<Outcome> = plans
             .iter()
-            .zip(changes)
-            .map(|(plan, (changes, cost))| Outcome {
+            .zip(applied)
+            .map(|(plan, (Applied { changes, .. }, cost))| Outcome {
                 interface: plan.interface.clone(),
                 state: if changes.is_empty() { "unchanged" } else { "shaped" },
                 cost,
@@ -390,24 +390,20 @@ impl Verify {
     }
 }
 
-/// Applies every transaction, or none: if one fails, those that were applied before it are rolled back. Returns the
-/// changes of each interface and what they cost, and how to roll them back.
+/// Applies every transaction, or none: if one fails, those that were applied before it are rolled back.
 fn apply_all(
     socket: &mut Socket,
     store: &Store,
     prepared: Vec<(Transaction<'_>, Cost)>,
-) -> Result<(Vec<(Vec<String>, Cost)>, Vec<RollbackState>), Failure> {
-    let (mut changes, mut rollbacks): (Vec<_>, Vec<RollbackState>) = (Vec::new(), Vec::new());
+) -> Result<Vec<(Applied, Cost)>, Failure> {
+    let mut applied: Vec<(Applied, Cost)> = Vec::new();
     for (transaction, preparing) in prepared {
         let clock = Clock::start();
         match transaction.apply(socket, store) {
-            Ok(applied) => {
-                changes.push((applied.changes, preparing.and(clock.read())));
-                rollbacks.push(applied.rollback);
-            }
+            Ok(one) => applied.push((one, preparing.and(clock.read()))),
             Err(cause) => {
-                for rollback in rollbacks.iter().rev() {
-                    if let Err(error) = rollback.roll_back(socket, store) {
+                for (one, _) in applied.iter().rev() {
+                    if let Err(error) = one.rollback.roll_back(socket, store) {
                         errln!("sqm: could not be put back: {error}");
                     }
                 }
@@ -415,13 +411,13 @@ fn apply_all(
             }
         }
     }
-    Ok((changes, rollbacks))
+    Ok(applied)
 }
 
 /// Rolls back, the last change first.
-fn roll_back_all(socket: &mut Socket, store: &Store, rollbacks: &[RollbackState]) -> Result<(), Failure> {
-    for rollback in rollbacks.iter().rev() {
-        rollback.roll_back(socket, store)?;
+fn roll_back_all(socket: &mut Socket, store: &Store, applied: &[(Applied, Cost)]) -> Result<(), Failure> {
+    for (one, _) in applied.iter().rev() {
+        one.rollback.roll_back(socket, store)?;
     }
     Ok(())
 }
