@@ -118,6 +118,15 @@ impl Error {
         }
     }
 
+    /// Something on the device could not be restored later.
+    pub(crate) fn queues_in_the_way(interface: &str, what: String) -> Self {
+        Self::InTheWay {
+            interface: interface.to_owned(),
+            what,
+            remedy: "Remove it with tc first, or leave this direction unshaped.",
+        }
+    }
+
     /// Like [`Self::kernel`] for requests to nftables, which a kernel may lack.
     pub(crate) fn firewall(
         interface: &str,

@@ -204,6 +204,13 @@ pub(crate) fn existing(socket: &mut Socket, name: &str) -> Result<Link, Error> {
     }
 }
 
+/// The device of this name, and what the kernel lists about it.
+pub(crate) fn entries_of(socket: &mut Socket, device: &str) -> Result<(Link, Entries), Error> {
+    let link = existing(socket, device)?;
+    let entries = Entries::read(socket, &link)?;
+    Ok((link, entries))
+}
+
 fn unless_absent(answer: Result<Link, NetlinkError>) -> Result<Option<Link>, NetlinkError> {
     match answer {
         Ok(link) => Ok(Some(link)),

@@ -397,6 +397,21 @@ mod tests {
     }
 
     #[test]
+    fn the_stored_form_stays_the_same() {
+        let text = concat!(
+            r#"{"interface":"eth0","index":2,"ifb":"ifb4eth0","egress":["cake",65536],"replaces":null,"#,
+            r#""ingress":true,"firewall":null,"previous":{"egress":null,"ingress":null}}"#
+        );
+        let record: Record = serde_json::from_str(text).unwrap();
+        let ours = record.egress.clone().expect("a root");
+        assert_eq!(
+            (ours.kind.as_str(), ours.handle.to_string().as_str()),
+            ("cake", "1:")
+        );
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
     fn a_damaged_record_is_put_aside_and_stands_for_nothing_known() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);

@@ -49,8 +49,10 @@ fn graph() -> Graph {
             .and_then(|name| name.to_str())
             .expect("a name");
         let module = module.trim_end_matches(".rs").to_owned();
-        // A module of tests only.
-        if module == "lib" || below.ends_with("recorded.rs") {
+        // Modules of tests only.
+        let is_test = ["recorded", "recorded.rs", "tests.rs"];
+        let is_test = below.iter().any(|part| is_test.iter().any(|name| part == *name));
+        if module == "lib" || is_test {
             continue;
         }
         let source = fs::read_to_string(&file).expect("a source");

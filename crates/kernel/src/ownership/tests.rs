@@ -1,0 +1,363 @@
+//! Each combination of record, found queues and plan.
+
+use super::*;
+
+const DEVICE: u32 = 7;
+
+fn root(kind: &str, major: u32) -> RootId {
+    RootId::from((kind.to_owned(), major << 16))
+}
+
+/// A plan of the setup script, with the rates in kbit/s; 0 does not shape the direction.
+fn plan(script: &str, download: u32, upload: u32) -> Plan {
+    let text = format!(
+        "config queue\n\toption enabled '1'\n\toption interface 'eth0'\n\toption script '{script}.qos'\n\
+         \toption download '{download}'\n\toption upload '{upload}'\n"
+    );
+    let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::recipes::Device::absent);
+    loaded.expect("a configuration").plans.remove(0)
+}
+
+fn both() -> Plan {
+    plan("piece_of_cake", 20_000, 4000)
+}
+
+fn only_download() -> Plan {
+    plan("piece_of_cake", 20_000, 0)
+}
+
+fn only_upload() -> Plan {
+    plan("piece_of_cake", 0, 4000)
+}
+
+fn with_firewall() -> Plan {
+    let plan = plan("simple", 20_000, 4000);
+    assert!(plan.firewall.is_some());
+    plan
+}
+
+/// A device that holds this root and is not as planned.
+fn found(root: Option<RootId>) -> Found {
+    Found {
+        index: DEVICE,
+        root,
+        firewall: None,
+        is_as_planned: false,
+    }
+}
+
+fn as_planned(root: Option<RootId>) -> Found {
+    Found {
+        is_as_planned: true,
+        ..found(root)
+    }
+}
+
+/// The record of a start that shapes both directions, and that made the IFB.
+fn record() -> Record {
+    Record {
+        interface: "eth0".to_owned(),
+        index: DEVICE,
+        ifb: "ifb4eth0".to_owned(),
+        egress: Some(root("cake", 1)),
+        replaces: None,
+        ingress: true,
+        firewall: None,
+        previous: Snapshot {
+            egress: Some(tree("pfifo", 3)),
+            ingress: Some(IngressState::default()),
+        },
+        is_lost: false,
+    }
+}
+
+fn tree(kind: &str, major: u32) -> QdiscTree {
+    QdiscTree::with_root(&root(kind, major))
+}
+
+fn actions(decision: &Decision) -> (Action, Action) {
+    (decision.egress.action, decision.ingress.action)
+}
+
+fn previous(decision: &Decision) -> (Previous, Previous) {
+    (decision.egress.previous, decision.ingress.previous)
+}
+
+#[test]
+fn a_first_start_remembers_what_stands_there() {
+    for root in [None, Some(root("fq", 2))] {
+        let decision = decide(None, &found(root.clone()), &both());
+        assert_eq!(actions(&decision), (Action::Shape, Action::Shape));
+        assert_eq!(previous(&decision), (Previous::Snapshot, Previous::Snapshot));
+        assert_eq!(decision.takeover, root.map(|theirs| Takeover::First { theirs }));
+        assert_eq!((decision.replaces, decision.is_unchanged), (None, false));
+    }
+}
+
+#[test]
+fn a_direction_without_a_plan_and_without_a_record_is_left_alone() {
+    let theirs = Some(root("fq", 2));
+    let decision = decide(None, &found(theirs.clone()), &only_download());
+    assert_eq!(actions(&decision), (Action::Leave, Action::Shape));
+    assert_eq!(decision.takeover, None, "their root stays");
+    let decision = decide(None, &found(theirs), &only_upload());
+    assert_eq!(actions(&decision), (Action::Shape, Action::Leave));
+}
+
+#[test]
+fn our_own_queues_are_never_remembered_as_the_previous_state() {
+    let decision = decide(Some(&record()), &found(Some(root("cake", 1))), &both());
+    assert_eq!(previous(&decision), (Previous::Recorded, Previous::Recorded));
+    assert_eq!((decision.takeover, decision.replaces), (None, None));
+}
+
+#[test]
+fn a_root_removed_by_another_program_is_set_again_and_the_recorded_state_stays() {
+    let decision = decide(Some(&record()), &found(None), &both());
+    assert_eq!(previous(&decision).0, Previous::Recorded);
+    assert_eq!(decision.takeover, None);
+}
+
+#[test]
+fn a_root_that_another_program_has_set_since_is_the_one_to_restore() {
+    let (ours, theirs) = (root("cake", 1), root("tbf", 9));
+    let decision = decide(Some(&record()), &found(Some(theirs.clone())), &both());
+    assert_eq!(previous(&decision), (Previous::Snapshot, Previous::Recorded));
+    assert_eq!(decision.takeover, Some(Takeover::Again { ours, theirs }));
+}
+
+#[test]
+fn the_previous_root_is_not_foreign_after_an_interrupted_stop() {
+    let restored = root("pfifo", 3);
+    let decision = decide(Some(&record()), &found(Some(restored.clone())), &both());
+    assert_eq!(previous(&decision).0, Previous::Recorded);
+    // The user is still told: it has replaced ours.
+    assert!(matches!(decision.takeover, Some(Takeover::Again { theirs, .. }) if theirs == restored));
+}
+
+#[test]
+fn a_start_with_other_queues_owns_both_roots_until_it_is_complete() {
+    let record = record();
+    let decision = decide(
+        Some(&record),
+        &found(Some(root("cake", 1))),
+        &plan("simple", 20_000, 4000),
+    );
+    assert_eq!(decision.replaces, Some(root("cake", 1)));
+    // Killed half-way: the record names the new root, and the old one still stands.
+    let killed = Record {
+        egress: Some(root("htb", 1)),
+        replaces: decision.replaces,
+        ..record
+    };
+    assert!(killed.owns(&root("cake", 1)) && killed.owns(&root("htb", 1)));
+    assert!(!killed.owns(&root("tbf", 1)) && !killed.owns(&root("htb", 2)));
+    let again = decide(Some(&killed), &found(Some(root("cake", 1))), &both());
+    assert_eq!((again.takeover, again.replaces), (None, None));
+    assert_eq!(again.egress.previous, Previous::Recorded);
+}
+
+#[test]
+fn a_direction_that_is_shaped_no_more_is_restored() {
+    let ours = Some(root("cake", 1));
+    let decision = decide(Some(&record()), &found(ours.clone()), &only_download());
+    assert_eq!(actions(&decision), (Action::Restore, Action::Shape));
+    let decision = decide(Some(&record()), &found(ours), &only_upload());
+    assert_eq!(actions(&decision), (Action::Shape, Action::Restore));
+    let nothing = Plan {
+        egress: None,
+        ingress: None,
+        ..both()
+    };
+    let decision = decide(Some(&record()), &as_planned(None), &nothing);
+    assert_eq!(actions(&decision), (Action::Restore, Action::Restore));
+    assert!(!decision.is_unchanged, "a restored direction is a change");
+}
+
+#[test]
+fn what_is_restored_now_is_off_the_record() {
+    let decision = decide(Some(&record()), &found(Some(root("cake", 1))), &only_download());
+    let (now, later) = decision.split(decision.previous(Some(&record()), &Snapshot::default()));
+    assert_eq!(now.egress, Some(tree("pfifo", 3)));
+    assert_eq!(now.ingress, None);
+    assert_eq!(later.egress, None);
+    assert_eq!(later.ingress, Some(IngressState::default()));
+}
+
+#[test]
+fn the_recorded_state_wins_over_the_snapshot_which_fills_what_is_not_recorded() {
+    let snapshot = Snapshot {
+        egress: Some(tree("cake", 1)),
+        ingress: Some(IngressState::default()),
+    };
+    let decision = decide(Some(&record()), &found(Some(root("cake", 1))), &both());
+    let before = decision.previous(Some(&record()), &snapshot);
+    assert_eq!(before.egress, Some(tree("pfifo", 3)));
+    // So far only the upload was shaped.
+    let upload = Record {
+        ingress: false,
+        previous: Snapshot {
+            ingress: None,
+            ..record().previous
+        },
+        ..record()
+    };
+    let before = decision.previous(Some(&upload), &snapshot);
+    assert_eq!(before.ingress, snapshot.ingress);
+}
+
+#[test]
+fn queues_as_planned_without_a_record_are_ours_from_a_process_that_was_killed() {
+    let decision = decide(None, &as_planned(Some(root("cake", 1))), &both());
+    assert_eq!(previous(&decision), (Previous::Default, Previous::Default));
+    assert_eq!((decision.takeover.clone(), decision.is_unchanged), (None, true));
+    let snapshot = Snapshot {
+        egress: Some(tree("cake", 1)),
+        ingress: Some(IngressState::default()),
+    };
+    let before = decision.previous(None, &snapshot);
+    assert_eq!(before.egress, Some(QdiscTree::default()));
+}
+
+#[test]
+fn queues_as_planned_with_a_record_change_nothing() {
+    let decision = decide(Some(&record()), &as_planned(Some(root("cake", 1))), &both());
+    assert!(decision.is_unchanged);
+    assert_eq!(previous(&decision), (Previous::Recorded, Previous::Recorded));
+}
+
+#[test]
+fn a_device_made_again_is_a_new_one_but_the_ifb_stays_ours() {
+    let gone = Record {
+        index: DEVICE - 1,
+        ..record()
+    };
+    let theirs = root("fq", 2);
+    let decision = decide(Some(&gone), &found(Some(theirs.clone())), &both());
+    assert_eq!(
+        previous(&decision),
+        (Previous::Snapshot, Previous::SnapshotWithoutIfb)
+    );
+    assert_eq!(decision.takeover, Some(Takeover::First { theirs }));
+    // Nothing of ours stands on the new device, so there is nothing to restore.
+    let decision = decide(Some(&gone), &found(None), &only_download());
+    assert_eq!(decision.egress.action, Action::Leave);
+    // An IFB that was there before our first start is not ours.
+    let with_ifb = Record {
+        ifb: "ifb0".to_owned(),
+        ..gone
+    };
+    let decision = decide(Some(&with_ifb), &found(None), &both());
+    assert_eq!(decision.ingress.previous, Previous::Snapshot);
+}
+
+#[test]
+fn a_table_that_is_not_on_record_must_not_exist() {
+    let plan = with_firewall();
+    let table = plan.firewall.as_ref().map(|firewall| firewall.table.clone());
+    let found = |firewall| Found {
+        firewall,
+        ..found(None)
+    };
+    let decision = decide(None, &found(Some(false)), &plan);
+    assert_eq!(decision.unrecorded_table, table);
+    // It holds exactly our rules: it is ours, from a process that was killed.
+    assert_eq!(decide(None, &found(Some(true)), &plan).unrecorded_table, None);
+    let recorded = Record {
+        firewall: plan.firewall.clone(),
+        ..record()
+    };
+    assert_eq!(
+        decide(Some(&recorded), &found(Some(false)), &plan).unrecorded_table,
+        None
+    );
+    // The table stays when a device goes, so the record of that device counts.
+    let gone = Record { index: 1, ..recorded };
+    let decision = decide(Some(&gone), &found(Some(false)), &plan);
+    assert_eq!(decision.unrecorded_table, None);
+    assert_eq!(decision.firewall.before, plan.firewall);
+}
+
+#[test]
+fn a_table_that_the_plan_does_not_have_any_more_is_stale() {
+    let plan = with_firewall();
+    let recorded = Record {
+        firewall: plan.firewall.clone(),
+        ..record()
+    };
+    let decision = decide(Some(&recorded), &found(None), &both());
+    assert_eq!(decision.firewall.stale_table(), Some("sqm_eth0"));
+    let decision = decide(Some(&recorded), &found(None), &plan);
+    assert_eq!(decision.firewall.stale_table(), None);
+}
+
+fn lost(root: Option<RootId>) -> Record {
+    let record = Record {
+        index: 0,
+        egress: None,
+        previous: Snapshot {
+            egress: Some(QdiscTree::default()),
+            ingress: Some(IngressState::default()),
+        },
+        is_lost: true,
+        ..record()
+    };
+    record.completed(DEVICE, root)
+}
+
+#[test]
+fn with_a_lost_record_a_root_of_our_kind_and_handle_is_taken_for_ours() {
+    let ours = Some(root("htb", 1));
+    let decision = decide(Some(&lost(ours.clone())), &found(ours), &both());
+    assert_eq!(
+        (decision.takeover, decision.replaces),
+        (None, Some(root("htb", 1)))
+    );
+    assert_eq!(decision.egress.previous, Previous::Recorded);
+    for theirs in [root("fq", 1), root("htb", 9)] {
+        let record = lost(Some(theirs.clone()));
+        let decision = decide(Some(&record), &found(Some(theirs.clone())), &both());
+        assert_eq!(decision.egress.previous, Previous::Snapshot, "{theirs}");
+        assert_eq!(decision.takeover, Some(Takeover::First { theirs }));
+    }
+}
+
+#[test]
+fn with_a_lost_record_a_table_of_our_name_may_be_ours() {
+    let found = Found {
+        firewall: Some(false),
+        ..found(None)
+    };
+    let decision = decide(Some(&lost(None)), &found, &with_firewall());
+    assert_eq!((decision.unrecorded_table, decision.leftover_table), (None, None));
+    let decision = decide(Some(&lost(None)), &found, &both());
+    assert_eq!(decision.leftover_table.as_deref(), Some("sqm_eth0"));
+    assert_eq!(decide(Some(&record()), &found, &both()).leftover_table, None);
+}
+
+#[test]
+fn stop_leaves_a_root_alone_that_is_not_ours() {
+    let record = record();
+    assert!(!record.leaves_alone(&root("cake", 1)));
+    assert!(record.leaves_alone(&root("tbf", 9)));
+    let only_ingress = Record {
+        egress: None,
+        ..record
+    };
+    assert!(
+        !only_ingress.leaves_alone(&root("tbf", 9)),
+        "egress was never shaped, and nothing is restored there"
+    );
+    assert!(lost(Some(root("tbf", 9))).leaves_alone(&root("tbf", 9)));
+    assert!(!lost(Some(root("tbf", 1))).leaves_alone(&root("tbf", 1)));
+}
+
+#[test]
+fn a_plain_cake_stands_in_for_cake_mq() {
+    let many = Record {
+        egress: Some(root("cake_mq", 1)),
+        ..record()
+    };
+    assert!(many.owns(&root("cake", 1)) && many.owns(&root("cake_mq", 1)));
+    assert!(!many.owns(&root("cake", 2)) && !record().owns(&root("cake_mq", 1)));
+}
