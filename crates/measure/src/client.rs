@@ -2,29 +2,29 @@
 
 mod bounds;
 mod connect;
+mod cross_check;
 mod endpoint;
-mod evidence;
 mod findings;
+mod host_metrics;
 mod outcome;
 pub(crate) mod patience;
-mod story;
 pub mod web;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use crate::scenario::Family;
-pub use evidence::{Reading, Readings, interface_of};
+pub use host_metrics::{Gauge, Gauges, interface_of};
 
 use crate::Error;
 use crate::load::{Load, Role};
-use crate::probe::{Connect, Icmp, Prober, Udp, Wire};
+use crate::probe::{Connect, Icmp, ProbeSocket, Prober, Udp};
 use crate::protocol::{MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, MAX_PROBES, Seen};
 use crate::result::{Direction, ProbeKind, Settings, TAIL_MS, TestResult};
 use crate::scenario::{ProbePlan, Scenario};
 use crate::socket;
 use endpoint::Endpoint;
-use evidence::Recorder;
+use host_metrics::Recorder;
 use patience::Patience;
 
 /// The load waits this much longer for the first probe if none has come back in the idle phase.
@@ -75,7 +75,7 @@ pub struct Hooks<'a> {
     /// Set to end the test; what was measured until then is the result.
     pub stop: &'a AtomicBool,
     /// Asked twice a second for whatever else is to be kept with the result.
-    pub readings: Option<Readings>,
+    pub gauges: Option<Gauges>,
 }
 
 /// What a test is doing.
@@ -129,10 +129,10 @@ pub fn run(test: &Test, hooks: Hooks<'_>) -> Result<Outcome, Error> {
     let Hooks {
         progress,
         stop,
-        readings,
+        gauges,
     } = hooks;
     let mut running = Running::open(test, stop, progress)?;
-    let recorder = Recorder::start(running.endpoints[0].local(), readings);
+    let recorder = Recorder::start(running.endpoints[0].local(), gauges);
     running.idle()?;
     let load = running.start()?;
     let began = SystemTime::now();
@@ -254,9 +254,9 @@ impl<'a> Running<'a> {
             let interval = Duration::from_millis(plan.interval_ms.unwrap_or(settings.probe_interval_ms));
             // Series that start together would queue behind each other.
             let start = begin + interval * index as u32 / scenario.probes.len() as u32;
-            let wire = wire(plan, index as u16, &endpoints[plan.endpoint]);
-            let prober = match wire {
-                Ok(wire) => Ok(Prober::start(wire, interval, start, until)
+            let socket = probe_socket(plan, index as u16, &endpoints[plan.endpoint]);
+            let prober = match socket {
+                Ok(socket) => Ok(Prober::start(socket, interval, start, until)
                     .map_err(|e| Error::system("send probes", e))?),
                 Err(reason) if plan.kind == ProbeKind::Icmp => Err(reason.to_string()),
                 Err(reason) => return Err(Error::system("send probes", reason)),
@@ -587,7 +587,7 @@ fn check_probe_rates(scenario: &Scenario, settings: &Settings, endpoints: &[Endp
 }
 
 /// The way that probes of a series take.
-fn wire(plan: &ProbePlan, series: u16, endpoint: &Endpoint) -> std::io::Result<Box<dyn Wire>> {
+fn probe_socket(plan: &ProbePlan, series: u16, endpoint: &Endpoint) -> std::io::Result<Box<dyn ProbeSocket>> {
     let server = endpoint.remote();
     Ok(match plan.kind {
         ProbeKind::Icmp => Box::new(Icmp::open(server.ip(), plan.dscp)?),

@@ -12,7 +12,7 @@
 //! virtual time, where computing takes no time at all.
 #![forbid(unsafe_code)]
 
-pub mod autorate_log;
+pub mod autorate_trace;
 mod calendar;
 pub mod chart;
 pub mod client;
@@ -30,10 +30,11 @@ mod http;
 pub mod icmp;
 pub mod irtt;
 mod load;
+pub mod overhead_fit;
+pub mod packet_trains;
 pub mod plot;
 mod probe;
 pub mod protocol;
-pub mod recording;
 pub mod reflect;
 pub mod report;
 pub mod result;
@@ -45,10 +46,8 @@ pub mod server;
 mod socket;
 pub mod stats;
 mod svg;
-pub mod sweep;
 pub mod tcp_info;
 pub mod tls;
-pub mod trains;
 pub mod validity;
 
 pub use error::Error;

@@ -35,20 +35,20 @@ const CLOCK_ERROR: Duration = Duration::from_millis(1);
 const LATE_READS: u32 = 16;
 
 /// Something that can be asked and answers.
-pub(crate) trait Wire: Send {
+pub(crate) trait ProbeSocket: Send {
     /// Sends the probe with this number.
     fn send(&mut self, sequence: u32) -> io::Result<()>;
 
     /// Waits for an answer, until `deadline` at the latest; none when it has passed, or when what came was no answer.
-    fn receive(&mut self, deadline: Instant) -> Waited;
+    fn receive(&mut self, deadline: Instant) -> Received;
 }
 
 /// What a wait brought.
-pub(crate) enum Waited {
+pub(crate) enum Received {
     /// The deadline.
-    Nothing,
+    TimedOut,
     /// Something of no meaning to us.
-    Noise,
+    Ignored,
     /// The answer to a probe.
     Answer(Answer),
 }
@@ -105,8 +105,8 @@ struct Shared {
 #[derive(Default)]
 struct Books {
     entries: Vec<Entry>,
-    marks_there: BTreeMap<u8, u64>,
-    marks_back: BTreeMap<u8, u64>,
+    tos_at_server: BTreeMap<u8, u64>,
+    tos_at_client: BTreeMap<u8, u64>,
 }
 
 /// One probe and what became of it.
@@ -122,7 +122,7 @@ struct Entry {
 impl Prober {
     /// Probes every `interval` from `start` on until `until`.
     pub(crate) fn start(
-        wire: Box<dyn Wire>,
+        socket: Box<dyn ProbeSocket>,
         interval: Duration,
         start: Instant,
         until: Instant,
@@ -131,7 +131,7 @@ impl Prober {
         let theirs = shared.clone();
         let thread = thread::Builder::new()
             .name("prober".to_owned())
-            .spawn(move || run(wire, interval, start, &theirs))?;
+            .spawn(move || run(socket, interval, start, &theirs))?;
         Ok(Self {
             thread: Some(thread),
             shared,
@@ -221,13 +221,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Finished {
     /// Marks of the probes as the server saw them, and how many bore each.
-    pub(crate) fn marks_there(&self) -> BTreeMap<u8, u64> {
-        self.books.marks_there.clone()
+    pub(crate) fn tos_at_server(&self) -> BTreeMap<u8, u64> {
+        self.books.tos_at_server.clone()
     }
 
     /// Marks of the answers as they came back.
-    pub(crate) fn marks_back(&self) -> BTreeMap<u8, u64> {
-        self.books.marks_back.clone()
+    pub(crate) fn tos_at_client(&self) -> BTreeMap<u8, u64> {
+        self.books.tos_at_client.clone()
     }
 
     /// The answered probes that were sent from `from_ms` to `to_ms` after the load began, by both clocks.
@@ -347,10 +347,10 @@ impl Books {
         }
         shared.answers.fetch_add(1, Ordering::Relaxed);
         if let Some(mark) = answer.mark {
-            *self.marks_back.entry(mark).or_default() += 1;
+            *self.tos_at_client.entry(mark).or_default() += 1;
         }
         if let Some(echo) = answer.echo {
-            *self.marks_there.entry(echo.mark_arrived).or_default() += 1;
+            *self.tos_at_server.entry(echo.mark_arrived).or_default() += 1;
             for back in 1..64.min(index + 1) {
                 if echo.window >> back & 1 == 1 {
                     self.entries[index - back].was_there = true;
@@ -365,18 +365,18 @@ fn to_microseconds(ms: f64) -> f64 {
     (ms * 1000.0).round() / 1000.0
 }
 
-fn run(mut wire: Box<dyn Wire>, interval: Duration, start: Instant, shared: &Shared) -> Books {
+fn run(mut socket: Box<dyn ProbeSocket>, interval: Duration, start: Instant, shared: &Shared) -> Books {
     let mut books = Books::default();
     let mut due = start;
     while due < shared.end().until {
         // In slices, as the end may be moved meanwhile.
-        listen(&mut *wire, due.min(Instant::now() + SLICE), &mut books, shared);
+        listen(&mut *socket, due.min(Instant::now() + SLICE), &mut books, shared);
         let sent = Instant::now();
         if sent < due {
             continue;
         }
         // A full queue in this machine loses the probe like a full queue anywhere else.
-        let _ = wire.send(books.entries.len() as u32);
+        let _ = socket.send(books.entries.len() as u32);
         books.note_sent(due, sent);
         due += interval;
     }
@@ -386,7 +386,7 @@ fn run(mut wire: Box<dyn Wire>, interval: Duration, start: Instant, shared: &Sha
         if now >= end {
             break;
         }
-        if let Waited::Answer(answer) = wire.receive(end.min(now + SLICE)) {
+        if let Received::Answer(answer) = socket.receive(end.min(now + SLICE)) {
             books.note(answer, shared);
         }
     }
@@ -394,14 +394,14 @@ fn run(mut wire: Box<dyn Wire>, interval: Duration, start: Instant, shared: &Sha
 }
 
 /// Takes answers until `deadline`, however many there are.
-fn listen(wire: &mut dyn Wire, deadline: Instant, books: &mut Books, shared: &Shared) {
+fn listen(socket: &mut dyn ProbeSocket, deadline: Instant, books: &mut Books, shared: &Shared) {
     let mut late = 0;
     while late < LATE_READS {
         late += u32::from(Instant::now() >= deadline);
-        match wire.receive(deadline) {
-            Waited::Nothing => return,
-            Waited::Noise => {}
-            Waited::Answer(answer) => books.note(answer, shared),
+        match socket.receive(deadline) {
+            Received::TimedOut => return,
+            Received::Ignored => {}
+            Received::Answer(answer) => books.note(answer, shared),
         }
     }
 }
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(lost.iter().flatten().count(), 2);
         assert_eq!((probes[0].t_ms, probes[0].rtt_ms), (-200.0, Some(20.0)));
         assert_eq!(shared.answers.load(Ordering::Relaxed), 8);
-        assert_eq!(finished.marks_there(), BTreeMap::from([(0xb8, 8)]));
+        assert_eq!(finished.tos_at_server(), BTreeMap::from([(0xb8, 8)]));
         assert_eq!(finished.exchanges(-200.0, 0.0).len(), 2);
     }
 
@@ -534,14 +534,14 @@ mod tests {
     /// Answers without end.
     struct Flood(u32);
 
-    impl Wire for Flood {
+    impl ProbeSocket for Flood {
         fn send(&mut self, sequence: u32) -> io::Result<()> {
             self.0 = sequence;
             Ok(())
         }
 
-        fn receive(&mut self, _: Instant) -> Waited {
-            Waited::Answer(Answer {
+        fn receive(&mut self, _: Instant) -> Received {
+            Received::Answer(Answer {
                 sequence: self.0 / 2,
                 at: Instant::now(),
                 mark: None,
@@ -553,9 +553,9 @@ mod tests {
     #[test]
     fn a_flood_of_answers_delays_neither_the_probes_nor_the_end() {
         let start = Instant::now();
-        let wire = Box::new(Flood(0));
+        let socket = Box::new(Flood(0));
         let far = start + Duration::from_secs(1000);
-        let prober = Prober::start(wire, Duration::from_millis(10), start, far).unwrap();
+        let prober = Prober::start(socket, Duration::from_millis(10), start, far).unwrap();
         while prober.answers() < 5 {
             std::thread::yield_now();
         }

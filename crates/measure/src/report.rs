@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::autorate_trace::Recording;
 use crate::compare::Difference;
 use crate::grade::Verdict;
 use crate::plot::{self, Plot, Run};
-use crate::recording::Recording;
 use crate::result::{Direction, TestResult};
 use crate::svg::{escape, short};
 

@@ -4,7 +4,7 @@
 //! where they arrived. Mbit/s are 10^6 bits per second. Series bear the names that Flent gives them, so that the same
 //! thing has one name in either program.
 
-pub(crate) mod possible;
+pub(crate) mod plausibility;
 mod summary;
 
 use std::borrow::Cow;
@@ -610,9 +610,9 @@ impl TestResult {
         room.check(text)?;
         let mut result: Self = serde_json::from_str(text).map_err(brief)?;
         result.make_printable();
-        result.samples_are_possible()?;
+        result.check_samples()?;
         result.redraw();
-        result.figures_are_possible()?;
+        result.check_figures()?;
         Ok(result)
     }
 

@@ -5,7 +5,7 @@
 //! server. The figures are computed here. Pure.
 
 pub mod client;
-mod guests;
+mod connection_limit;
 pub(crate) mod server;
 
 use std::time::Duration;

@@ -4,11 +4,11 @@
 //! seconds, tests and connections are counted, each test has a last moment, and whatever a client leaves behind goes when
 //! its control connection does.
 
-mod allowance;
 mod echo;
-mod guesses;
-mod lobby;
+mod guess_limiter;
 mod log;
+mod pending_connections;
+mod rate_limiter;
 mod reflect;
 mod session;
 
@@ -28,9 +28,9 @@ use crate::datagram::Datagrams;
 use crate::protocol::{self, DEFAULT_PORT, Hello, MAX_FLOWS, MAX_LOAD_MS, Reply, Request, Token};
 use crate::rpm::server::Https;
 use crate::{Error, secret, socket, tcp_info};
-use guesses::Guesses;
-use lobby::{Lobby, Visitor};
+use guess_limiter::GuessLimiter;
 use log::Log;
+use pending_connections::{PendingConnections, PendingGuard};
 use session::{Admission, Session, Sessions};
 
 /// A connection that has not said what it is after this long is closed.
@@ -93,12 +93,12 @@ pub struct Server {
 struct Shared {
     config: Config,
     sessions: Sessions,
-    lobby: Lobby,
+    pending: PendingConnections,
     https: Option<Https>,
     /// Wakes the thread that accepts, to end.
     wake: OwnedFd,
     is_over: AtomicBool,
-    guesses: Guesses,
+    guess_limiter: GuessLimiter,
     log: Log,
 }
 
@@ -127,11 +127,11 @@ impl Server {
         let shared = Arc::new(Shared {
             config,
             sessions: Sessions::default(),
-            lobby: Lobby::default(),
+            pending: PendingConnections::default(),
             https,
             wake,
             is_over: AtomicBool::new(false),
-            guesses: Guesses::new(Instant::now()),
+            guess_limiter: GuessLimiter::new(Instant::now()),
             log,
         });
         Ok(Self {
@@ -227,17 +227,17 @@ fn open(address: SocketAddr) -> Result<(TcpListener, UdpSocket), Error> {
 
 fn welcome(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) -> io::Result<()> {
     let client = peer.ip().to_canonical();
-    let visitor = Visitor::enter(&shared.lobby, client, &stream)?;
+    let pending = PendingGuard::enter(&shared.pending, client, &stream)?;
     let shared = shared.clone();
     thread::Builder::new()
         .name("client".to_owned())
         // A connection that fails is the client's to explain; the server goes on.
-        .spawn(move || drop(greet(stream, client, visitor, &shared)))
+        .spawn(move || drop(greet(stream, client, pending, &shared)))
         .map(drop)
 }
 
 /// Finds out what a new connection is for.
-fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Shared>) -> io::Result<()> {
+fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<Shared>) -> io::Result<()> {
     if let Some(https) = &shared.https
         && begins_with_tls(&stream)?
     {
@@ -260,7 +260,7 @@ fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Share
                 return refuse(connection, reason);
             }
             if let Some(secret) = &shared.config.secret
-                && let Err(reason) = challenge(&mut connection, secret, &shared.guesses, client)?
+                && let Err(reason) = challenge(&mut connection, secret, &shared.guess_limiter, client)?
             {
                 shared.log.say(&format!("{client}: refused, wrong secret"));
                 return refuse(connection, reason);
@@ -270,7 +270,7 @@ fn greet(stream: TcpStream, client: IpAddr, visitor: Visitor, shared: &Arc<Share
                 Ok(admission) => admission,
                 Err(refusal) => return refuse(connection, refusal.to_string()),
             };
-            drop(visitor);
+            drop(pending);
             shared.log.say(&format!(
                 "{client}: test with {down} downloads and {up} uploads, {} s",
                 load_ms as f64 / 1000.0
@@ -346,7 +346,7 @@ impl Config {
 fn challenge(
     connection: &mut Connection,
     secret: &str,
-    guesses: &Guesses,
+    guess_limiter: &GuessLimiter,
     client: IpAddr,
 ) -> io::Result<Result<(), String>> {
     let nonce = Token(random()?);
@@ -354,13 +354,13 @@ fn challenge(
     let Request::Proof { mac } = connection.expect(HELLO_TIMEOUT)? else {
         return Ok(Err("it expects the proof of its secret first".to_owned()));
     };
-    if !guesses.takes(client, Instant::now()) {
+    if !guess_limiter.try_take(client, Instant::now()) {
         return Ok(Err(
             "too many wrong secrets came from your address; try again in a minute".to_owned(),
         ));
     }
     if secret::is_proven(secret, nonce, &mac) {
-        guesses.right(client);
+        guess_limiter.give_back(client);
         Ok(Ok(()))
     } else {
         Ok(Err(

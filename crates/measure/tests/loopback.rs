@@ -66,7 +66,7 @@ fn run_with(test: &Test, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress))
     let hooks = Hooks {
         progress,
         stop,
-        readings: None,
+        gauges: None,
     };
     client::run(test, hooks)
 }

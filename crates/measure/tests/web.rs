@@ -29,7 +29,7 @@ fn run(site: &Site, settings: &Settings) -> Result<Outcome, Error> {
     let hooks = Hooks {
         progress: &mut |_| {},
         stop: &AtomicBool::new(false),
-        readings: None,
+        gauges: None,
     };
     web::run(site, settings, Some("a title"), hooks)
 }

@@ -71,7 +71,7 @@ impl Loading<'_> {
                 // What nobody looks at in time is lost.
                 progress: &mut |progress| drop(sender.try_send(progress.clone())),
                 stop: &theirs,
-                readings: None,
+                gauges: None,
             };
             drop(tell.send(server.load(settings, title, hooks)));
         });

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use sqm_core::spec::cake::Cells;
 use sqm_measure::client::Target;
-use sqm_measure::sweep::{self, Configured, Fit, HEADERS_V4, HEADERS_V6};
-use sqm_measure::trains;
+use sqm_measure::overhead_fit::{self, Configured, Fit, HEADERS_V4, HEADERS_V6};
+use sqm_measure::packet_trains;
 
 use super::framing::Framing;
 use crate::log::Log;
@@ -32,7 +32,7 @@ pub(crate) struct Overhead {
 pub(crate) fn check(target: &Target, framing: Framing, stop: &AtomicBool, log: &mut Log) -> Option<Overhead> {
     let host = address(target)?;
     let headers = if host.is_ipv6() { HEADERS_V6 } else { HEADERS_V4 };
-    let fit = trains::measure(host, stop)
+    let fit = packet_trains::measure(host, stop)
         .map_err(|error| error.to_string())
         .and_then(|points| Fit::of(&points).map_err(|unfit| unfit.to_string()));
     let fit = match fit {
@@ -57,8 +57,8 @@ pub(crate) fn check(target: &Target, framing: Framing, stop: &AtomicBool, log: &
     };
     let overhead = judge(fit, framing, headers);
     let what = match overhead.fit.framing {
-        sweep::Framing::AtmCells => "the line carries ATM cells",
-        sweep::Framing::Packets => "the line carries packets whole",
+        overhead_fit::Framing::AtmCells => "the line carries ATM cells",
+        overhead_fit::Framing::Packets => "the line carries packets whole",
     };
     let (low, high) = overhead.fit.bytes_interval;
     log.say(
@@ -95,14 +95,14 @@ fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
         overhead: f64::from(framing.line.overhead),
         atm,
     };
-    let is_believable = fit.framing == sweep::Framing::Packets || fit.gross_mbit <= FASTEST_ATM_MBIT;
+    let is_believable = fit.framing == overhead_fit::Framing::Packets || fit.gross_mbit <= FASTEST_ATM_MBIT;
     let advice = if is_believable {
-        sweep::advice(&fit, &configured, headers)
+        overhead_fit::advice(&fit, &configured, headers)
     } else {
         Vec::new()
     };
     let mut options = Vec::new();
-    if fit.framing == sweep::Framing::AtmCells && is_believable && !atm {
+    if fit.framing == overhead_fit::Framing::AtmCells && is_believable && !atm {
         let (low, high) = fit.bytes_interval;
         let fits = (low..=high).contains(&(configured.overhead + headers));
         let overhead = if fits {
@@ -118,7 +118,7 @@ fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
 
 #[cfg(test)]
 mod tests {
-    use sqm_measure::sweep::Point;
+    use sqm_measure::overhead_fit::Point;
 
     use super::*;
 

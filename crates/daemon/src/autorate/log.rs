@@ -261,7 +261,7 @@ mod tests {
     use sqm_autorate::trace::replay::Replay;
     use sqm_autorate::{Autorate, Controller, Signal};
     use sqm_core::units::Bytes;
-    use sqm_measure::autorate_log;
+    use sqm_measure::autorate_trace;
 
     use super::*;
 
@@ -324,8 +324,8 @@ mod tests {
         });
         let mut seen = (0, 0, 0, 0, 0);
         for log in logs {
-            let cuts = autorate_log::read(log, &mut |_, row| {
-                let played = replay.play(&row);
+            let cuts = autorate_trace::read(log, &mut |_, row| {
+                let played = replay.row(&row);
                 seen.0 += 1;
                 seen.1 += usize::from(played.is_new);
                 seen.2 += usize::from(played.is_new && !played.is_exact);

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::evidence::Recorder;
-use super::story::{Fault, Story};
+use super::cross_check::{Fault, FlowReports};
+use super::host_metrics::Recorder;
 use super::{OurSide, Outcome, Running, Series, findings};
 use crate::clock::Offset;
 use crate::load::millis;
@@ -114,7 +114,7 @@ fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
             Direction::Down => Vec::new(),
         };
         let theirs = endpoint.seen(attached.direction, attached.number);
-        let story = Story {
+        let story = FlowReports {
             direction: attached.direction,
             reported: &reported,
             theirs: theirs.as_ref(),
@@ -201,8 +201,8 @@ fn probe_series(
         peer: plan.peer.clone(),
         interval_ms: interval_ms as f64,
         bytes: (plan.bytes > 0).then_some(plan.bytes as u32),
-        arrived_up: finished.marks_there(),
-        arrived_down: finished.marks_back(),
+        arrived_up: finished.tos_at_server(),
+        arrived_down: finished.tos_at_client(),
         samples: finished.probes(offsets[plan.endpoint].as_ref()),
     }
 }

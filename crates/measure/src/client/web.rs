@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use self::transfer::{Transfer, final_place};
 use super::connect::check_congestion;
-use super::evidence::Recorder;
+use super::host_metrics::Recorder;
 use super::outcome::phases;
 use super::patience::Patience;
 use super::{
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::http::{Place, Tasks, look_up, port, shown, tls_config};
 use crate::load::millis;
-use crate::probe::{Connect, Dns, Finished, Icmp, Prober, Wire};
+use crate::probe::{Connect, Dns, Finished, Icmp, ProbeSocket, Prober};
 use crate::protocol::{MAX_FLOWS, Seen};
 use crate::result::{
     Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult, rfc3339,
@@ -76,11 +76,11 @@ pub fn run(
     let Hooks {
         progress,
         stop,
-        readings,
+        gauges,
     } = hooks;
     let deadline = Instant::now() + length(settings) + SPARE;
     let ways = find(site, &tasks, &Patience::new(stop, SETUP))?;
-    let recorder = Recorder::start(ways.local, readings);
+    let recorder = Recorder::start(ways.local, gauges);
     let mut running = Running::open(site, settings, ways, deadline)?;
     let stopped = || stop.load(Ordering::Acquire);
     let mut report = |stage, running: &Running<'_>| progress(&running.progress(stage));
@@ -247,9 +247,9 @@ impl<'a> Running<'a> {
         for (index, plan) in scenario.probes.iter().enumerate() {
             let interval = Duration::from_millis(plan.interval_ms.unwrap_or(settings.probe_interval_ms));
             let start = begin + interval * index as u32 / scenario.probes.len() as u32;
-            match wire(plan.kind, ways.reflector) {
-                Ok(wire) => {
-                    let prober = Prober::start(wire, interval, start, until)
+            match probe_socket(plan.kind, ways.reflector) {
+                Ok(socket) => {
+                    let prober = Prober::start(socket, interval, start, until)
                         .map_err(|e| Error::system("send probes", e))?;
                     probes.push((index, prober));
                 }
@@ -577,7 +577,7 @@ impl<'a> Running<'a> {
 }
 
 /// The way that probes of a kind take.
-fn wire(kind: ProbeKind, reflector: SocketAddr) -> std::io::Result<Box<dyn Wire>> {
+fn probe_socket(kind: ProbeKind, reflector: SocketAddr) -> std::io::Result<Box<dyn ProbeSocket>> {
     Ok(match kind {
         ProbeKind::Icmp => Box::new(Icmp::open(reflector.ip(), 0)?),
         ProbeKind::Tcp | ProbeKind::Http => Box::new(Connect::new(reflector, 0)),

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{DELAY_S, OWN_KEY, VERSION};
 use crate::protocol::MAX_REASON;
-use crate::result::possible::{MAX_LATENCY_MS, MAX_MBIT, within};
+use crate::result::plausibility::{MAX_LATENCY_MS, MAX_MBIT, within};
 use crate::result::{
     Direction, Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings,
     Severity, TcpSample, TestResult, Transport,
@@ -191,8 +191,8 @@ impl<'a> Reader<'a> {
         flows.sort_by_key(|flow| flow.direction);
         let meta = self.meta(&flows, &probes)?;
         let mut result = TestResult::new(meta, Vec::new(), flows, probes);
-        result.samples_are_possible()?;
-        result.figures_are_possible()?;
+        result.check_samples()?;
+        result.check_figures()?;
         result.evidence = evidence;
         if result.flows(Direction::Up).next().is_some() {
             result.findings.push(Finding {

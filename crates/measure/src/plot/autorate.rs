@@ -4,7 +4,7 @@ use sqm_core::direction::Direction as Way;
 
 use super::cdf::share_grid;
 use super::*;
-use crate::recording::{Moment, Recording, Side, Trip};
+use crate::autorate_trace::{DirectionFigures, Moment, ProbeOutcome, Recording};
 use crate::stats::percentile;
 
 const HEIGHT: f64 = 168.0;
@@ -64,7 +64,7 @@ pub fn over_time(recording: &Recording) -> Option<String> {
             &[("rate", colour), ("load", GREY), (&cuts, INK)],
         );
     }
-    let (typical, worst) = delays(&recording.trips, &unit, recording.seconds());
+    let (typical, worst) = delays(&recording.probes, &unit, recording.seconds());
     let values: Vec<f64> = typical.iter().chain(&worst).filter_map(|(_, ms)| *ms).collect();
     let (y, scale) = latency_axis(&values);
     let panel = panel(ways.len(), y, scale);
@@ -73,14 +73,14 @@ pub fn over_time(recording: &Recording) -> Option<String> {
     svg.upright_text(14.0, panel.top + panel.height / 2.0, font, "Added delay");
     panel.plot(&mut svg, &worst, ORANGE, 1.0, 0.8);
     panel.plot(&mut svg, &typical, VERMILION, 1.8, 1.0);
-    for trip in recording.trips.iter().filter(|trip| trip.rtt_ms.is_none()) {
+    for trip in recording.probes.iter().filter(|trip| trip.rtt_ms.is_none()) {
         let x = panel.at_x(trip.t_s / unit.seconds);
         svg.line((x, panel.top), (x, panel.top + 7.0), INK, 1.5, "");
     }
     let lost = format!(
         "{} lost",
         recording
-            .trips
+            .probes
             .iter()
             .filter(|trip| trip.rtt_ms.is_none())
             .count()
@@ -203,11 +203,11 @@ fn series(recording: &Recording, unit: &Unit, value: impl Fn(&Moment) -> f64) ->
 }
 
 /// Median and worst delay of each stretch, none where there were no probes.
-fn delays(trips: &[Trip], unit: &Unit, seconds: f64) -> (Points, Points) {
+fn delays(trips: &[ProbeOutcome], unit: &Unit, seconds: f64) -> (Points, Points) {
     let stretch = (seconds / DELAYS).max(LEAST_STRETCH_S);
     let (mut typical, mut worst) = (Points::new(), Points::new());
     let mut last = 0;
-    let number = |trip: &Trip| (trip.t_s / stretch).max(0.0) as u64;
+    let number = |trip: &ProbeOutcome| (trip.t_s / stretch).max(0.0) as u64;
     for trips in trips.chunk_by(|a, b| number(a) == number(b)) {
         let added: Vec<f64> = trips
             .iter()
@@ -251,7 +251,7 @@ fn names(svg: &mut Svg, panel: &Panel, lines: &[(&str, &'static str)]) {
 
 fn words(recording: &Recording) -> String {
     let figures = recording.figures();
-    let rate = |side: Option<Side>, name: &str| {
+    let rate = |side: Option<DirectionFigures>, name: &str| {
         side.map(|side| {
             format!(
                 "{name} {} Mbit/s ({} to {})",
@@ -280,8 +280,8 @@ struct Curve {
 }
 
 fn delay_curve(recording: &Recording) -> Curve {
-    let added: Vec<f64> = recording.trips.iter().filter_map(|trip| trip.added_ms).collect();
-    curve_of_probes(&recording.name, added, recording.trips.len())
+    let added: Vec<f64> = recording.probes.iter().filter_map(|trip| trip.added_ms).collect();
+    curve_of_probes(&recording.name, added, recording.probes.len())
 }
 
 /// The same of a test under load: above its least round trip.
@@ -350,7 +350,7 @@ fn cumulated(sorted: &[(f64, f64)], all: f64) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::tests::example;
+    use crate::autorate_trace::example;
     use crate::result::tests::example as test;
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(distribution(&[], &[]), None);
         let mut little = example("one line");
         little.moments.truncate(1);
-        little.trips.clear();
+        little.probes.clear();
         for picture in [over_time(&little), distribution(&[&little], &[])]
             .into_iter()
             .flatten()

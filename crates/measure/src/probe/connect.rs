@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags};
 use socket2::{Domain, Socket, Type};
 
-use super::{Answer, Waited, Wire};
+use super::{Answer, ProbeSocket, Received};
 use crate::socket;
 
 /// Handshakes that may be under way at once; a line that needs more loses its oldest.
@@ -31,7 +31,7 @@ impl Connect {
     }
 }
 
-impl Wire for Connect {
+impl ProbeSocket for Connect {
     fn send(&mut self, sequence: u32) -> io::Result<()> {
         let socket = Socket::new(Domain::for_address(self.server), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -48,31 +48,31 @@ impl Wire for Connect {
         Ok(())
     }
 
-    fn receive(&mut self, deadline: Instant) -> Waited {
+    fn receive(&mut self, deadline: Instant) -> Received {
         let mut polled: Vec<_> = self
             .pending
             .iter()
             .map(|(_, socket)| PollFd::new(socket, PollFlags::OUT))
             .collect();
         if !socket::wait(&mut polled, deadline).unwrap_or(false) {
-            return Waited::Nothing;
+            return Received::TimedOut;
         }
         let at = Instant::now();
         let Some(ready) = polled.iter().position(|fd| !fd.revents().is_empty()) else {
-            return Waited::Noise;
+            return Received::Ignored;
         };
         let Some((sequence, socket)) = self.pending.remove(ready) else {
-            return Waited::Noise;
+            return Received::Ignored;
         };
         // A refusal is no handshake.
         match socket.take_error() {
-            Ok(None) => Waited::Answer(Answer {
+            Ok(None) => Received::Answer(Answer {
                 sequence,
                 at,
                 mark: None,
                 echo: None,
             }),
-            _ => Waited::Noise,
+            _ => Received::Ignored,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::{Answer, Waited, Wire};
+use super::{Answer, ProbeSocket, Received};
 use crate::datagram::Datagrams;
 use crate::socket;
 
@@ -52,7 +52,7 @@ impl Dns {
     }
 }
 
-impl Wire for Dns {
+impl ProbeSocket for Dns {
     fn send(&mut self, sequence: u32) -> io::Result<()> {
         self.newest = sequence;
         let mut question = QUESTION;
@@ -60,22 +60,22 @@ impl Wire for Dns {
         self.datagrams.send(&question)
     }
 
-    fn receive(&mut self, deadline: Instant) -> Waited {
+    fn receive(&mut self, deadline: Instant) -> Received {
         if !socket::wait_readable(&self.datagrams, deadline).unwrap_or(false) {
-            return Waited::Nothing;
+            return Received::TimedOut;
         }
         let mut buffer = [0; BUFFER];
         let Ok(arrival) = self.datagrams.receive(&mut buffer) else {
-            return Waited::Noise;
+            return Received::Ignored;
         };
         match self.sequence(&buffer[..arrival.length]) {
-            Some(sequence) => Waited::Answer(Answer {
+            Some(sequence) => Received::Answer(Answer {
                 sequence,
                 at: arrival.at,
                 mark: arrival.mark,
                 echo: None,
             }),
-            None => Waited::Noise,
+            None => Received::Ignored,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::rand::{GetRandomFlags, getrandom};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Answer, Waited, Wire};
+use super::{Answer, ProbeSocket, Received};
 use crate::icmp::IcmpEcho;
 use crate::socket;
 
@@ -51,7 +51,7 @@ impl Icmp {
     }
 }
 
-impl Wire for Icmp {
+impl ProbeSocket for Icmp {
     fn send(&mut self, sequence: u32) -> io::Result<()> {
         let echo = IcmpEcho {
             sequence: sequence as u16,
@@ -61,25 +61,25 @@ impl Wire for Icmp {
         self.socket.send(&echo.request(self.v6, self.length)).map(drop)
     }
 
-    fn receive(&mut self, deadline: Instant) -> Waited {
+    fn receive(&mut self, deadline: Instant) -> Received {
         if !socket::wait_readable(&self.socket, deadline).unwrap_or(false) {
-            return Waited::Nothing;
+            return Received::TimedOut;
         }
         let mut buffer = [MaybeUninit::uninit(); 2048];
         let Ok((message, _)) =
             rustix::net::recv(&self.socket, &mut buffer[..], rustix::net::RecvFlags::empty())
         else {
-            return Waited::Noise;
+            return Received::Ignored;
         };
         let at = Instant::now();
         match IcmpEcho::parse_reply(message.0, self.v6) {
-            Some(echo) if echo.cookie == self.cookie => Waited::Answer(Answer {
+            Some(echo) if echo.cookie == self.cookie => Received::Answer(Answer {
                 sequence: echo.number,
                 at,
                 mark: None,
                 echo: None,
             }),
-            _ => Waited::Noise,
+            _ => Received::Ignored,
         }
     }
 }

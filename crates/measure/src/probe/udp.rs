@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use super::{Answer, Waited, Wire};
+use super::{Answer, ProbeSocket, Received};
 use crate::datagram::Datagrams;
 use crate::protocol::{Echo, Probe, Token};
 use crate::socket;
@@ -44,7 +44,7 @@ impl Udp {
     }
 }
 
-impl Wire for Udp {
+impl ProbeSocket for Udp {
     fn send(&mut self, sequence: u32) -> io::Result<()> {
         let probe = Probe {
             token: self.token,
@@ -57,25 +57,25 @@ impl Wire for Udp {
         self.datagrams.send(&self.payload)
     }
 
-    fn receive(&mut self, deadline: Instant) -> Waited {
+    fn receive(&mut self, deadline: Instant) -> Received {
         if !socket::wait_readable(&self.datagrams, deadline).unwrap_or(false) {
-            return Waited::Nothing;
+            return Received::TimedOut;
         }
         let mut buffer = [0; Probe::MAX_LENGTH];
         // An error is an ICMP message about an earlier probe; that one is then simply lost.
         let Ok(arrival) = self.datagrams.receive(&mut buffer) else {
-            return Waited::Noise;
+            return Received::Ignored;
         };
         match Probe::decode(&buffer[..arrival.length]) {
             Some(probe) if probe.token == self.token && probe.series == self.series => {
-                Waited::Answer(Answer {
+                Received::Answer(Answer {
                     sequence: probe.sequence,
                     at: arrival.at,
                     mark: arrival.mark,
                     echo: Some(probe.echo),
                 })
             }
-            _ => Waited::Noise,
+            _ => Received::Ignored,
         }
     }
 }

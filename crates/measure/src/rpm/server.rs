@@ -20,7 +20,7 @@ use hyper_util::server::conn::auto;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
-use super::guests::{Guest, Guests, UnderWay};
+use super::connection_limit::{ConnectionGuard, ConnectionTable, RequestGuard};
 use crate::tls::Certificate;
 use crate::{Error, load, socket};
 
@@ -45,7 +45,7 @@ pub(crate) struct Https {
     lifetime: Duration,
     /// Bytes per second of one connection.
     max_rate: Option<u64>,
-    guests: Guests,
+    guests: ConnectionTable,
 }
 
 impl Https {
@@ -63,7 +63,7 @@ impl Https {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             lifetime,
             max_rate,
-            guests: Guests::default(),
+            guests: ConnectionTable::default(),
         })
     }
 
@@ -88,10 +88,10 @@ impl Https {
 }
 
 /// Answers on a connection until the client closes it or it is shown out.
-async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &Guest) -> io::Result<()> {
+async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &ConnectionGuard) -> io::Result<()> {
     let stream = tokio::net::TcpStream::from_std(stream)?;
     let tls = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
-    guest.is_ready();
+    guest.handshake_done();
     let mut server = auto::Builder::new(TokioExecutor::new());
     server
         .http1()
@@ -107,7 +107,7 @@ async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &Guest) -> i
         .max_header_list_size(16 << 10);
     let service = service_fn(|request| answer(request, guest.request()));
     let mut connection = pin!(server.serve_connection(TokioIo::new(tls), service));
-    let mut end = pin!(guest.is_shown_out());
+    let mut end = pin!(guest.evicted());
     let mut is_ending = false;
     poll_fn(|context| {
         if !is_ending && end.as_mut().poll(context).is_ready() {
@@ -122,11 +122,11 @@ async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &Guest) -> i
 
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
-async fn answer(request: Request<Incoming>, under_way: UnderWay) -> Result<Response<Counted>, Infallible> {
+async fn answer(request: Request<Incoming>, guard: RequestGuard) -> Result<Response<Counted>, Infallible> {
     let reply = respond(request).await;
     Ok(reply.map(|body| Counted {
         body,
-        _under_way: under_way,
+        _under_way: guard,
     }))
 }
 
@@ -213,7 +213,7 @@ async fn swallow(mut body: Incoming) {
 /// A body whose request is under way as long as it is.
 struct Counted {
     body: BoxBody<Bytes, Infallible>,
-    _under_way: UnderWay,
+    _under_way: RequestGuard,
 }
 
 impl Body for Counted {

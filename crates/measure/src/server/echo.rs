@@ -5,14 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::allowance::Allowance;
+use super::rate_limiter::TokenBucket;
 use super::reflect::Reflector;
 use crate::datagram::{Arrival, Datagrams};
 use crate::protocol::{Echo, MAX_PROBES, Probe};
 
 /// What the echo remembers of a test.
 pub(super) struct Memory {
-    allowance: Allowance,
+    bucket: TokenBucket,
     /// Of each series: the highest number, and which ones before it were here.
     series: [(u32, u64); MAX_PROBES as usize],
 }
@@ -20,7 +20,7 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn new() -> Mutex<Self> {
         Mutex::new(Self {
-            allowance: Allowance::new(Instant::now()),
+            bucket: TokenBucket::new(Instant::now()),
             series: [(0, 0); MAX_PROBES as usize],
         })
     }
@@ -75,7 +75,7 @@ fn reply(probe: Probe, arrival: &Arrival, shared: &Shared) -> Option<Probe> {
         .find(probe.token, arrival.from.ip().to_canonical())?;
     let mut memory = session.echo();
     let per_second = shared.config.max_probes_per_s;
-    if !memory.allowance.takes(arrival.at, per_second) {
+    if !memory.bucket.try_take(arrival.at, per_second) {
         return None;
     }
     let window = memory.window(probe.series, probe.sequence)?;

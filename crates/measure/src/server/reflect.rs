@@ -11,7 +11,7 @@ use std::time::Instant;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::allowance::Allowance;
+use super::rate_limiter::TokenBucket;
 use crate::datagram::Arrival;
 use crate::protocol::{Echo, Probe, Token};
 
@@ -25,8 +25,8 @@ const NETWORKS: usize = 4096;
 pub(super) struct Reflector {
     origin: Instant,
     key: Hmac<Sha256>,
-    strangers: Allowance,
-    networks: Vec<Allowance>,
+    strangers: TokenBucket,
+    networks: Vec<TokenBucket>,
     places: RandomState,
 }
 
@@ -35,8 +35,8 @@ impl Reflector {
         Self {
             origin,
             key: Hmac::new_from_slice(&key).expect("HMAC takes keys of every length"),
-            strangers: Allowance::new(origin),
-            networks: vec![Allowance::new(origin); NETWORKS],
+            strangers: TokenBucket::new(origin),
+            networks: vec![TokenBucket::new(origin); NETWORKS],
             places: RandomState::new(),
         }
     }
@@ -55,8 +55,8 @@ impl Reflector {
             .any(|epoch| self.is_token(probe.token, from, epoch));
         let place = self.places.hash_one(network(from.ip())) as usize % NETWORKS;
         let is_allowed = match is_known {
-            true => self.networks[place].takes(arrival.at, per_second),
-            false => self.strangers.takes(arrival.at, STRANGERS),
+            true => self.networks[place].try_take(arrival.at, per_second),
+            false => self.strangers.try_take(arrival.at, STRANGERS),
         };
         is_allowed.then(|| Probe {
             token: self.token(from, epoch),

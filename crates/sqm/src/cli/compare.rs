@@ -6,12 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use sqm_measure::autorate_log;
+use sqm_measure::autorate_trace::{self, Figures, Recording};
 use sqm_measure::compare::{Difference, differences};
 use sqm_measure::foreign;
 use sqm_measure::grade::Verdict;
 use sqm_measure::plot::{self, Plot, Run};
-use sqm_measure::recording::{Figures, Recording};
 use sqm_measure::report;
 use sqm_measure::result::{Meta, Summary, TestResult};
 use sqm_measure::room::Room;
@@ -117,7 +116,7 @@ impl Args {
             .files
             .iter()
             .cloned()
-            .partition(|file| autorate_log::is_one(file));
+            .partition(|file| autorate_trace::is_trace(file));
         let room = Room::default();
         let logs = logs
             .into_iter()
@@ -139,7 +138,7 @@ impl Args {
             .collect();
         let recordings: Vec<&Recording> = logs.iter().map(|(recording, _)| recording).collect();
         for (recording, file) in &logs {
-            for cut in &recording.cut_lines {
+            for cut in &recording.truncated_lines {
                 let (file, line) = (file.display(), cut.line);
                 errln!(
                     "sqm: warning: {file}: line {line} is cut off and left out: {}",
@@ -276,7 +275,7 @@ fn json(
             file,
             name: &recording.name,
             figures: recording.figures(),
-            cut_lines: recording.cut_lines.iter().map(|cut| cut.line).collect(),
+            cut_lines: recording.truncated_lines.iter().map(|cut| cut.line).collect(),
         })
         .collect();
     let runs = files

@@ -283,7 +283,7 @@ impl Args {
             let hooks = Hooks {
                 progress: &mut |progress| display.show(progress),
                 stop: &stop,
-                readings: queues::readings(),
+                gauges: queues::gauges(),
             };
             run(settings, hooks)
         };

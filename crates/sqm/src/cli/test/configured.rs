@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sqm_core::spec::cake::Cells;
 use sqm_core::units::Rate;
+use sqm_measure::overhead_fit::Configured;
 use sqm_measure::result::Direction;
-use sqm_measure::sweep::Configured;
 use sqm_plan::line::ConfiguredLine;
 
 use sqm_configuration::load;

@@ -2,12 +2,12 @@
 
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe::{self, Device};
-use sqm_measure::client::{Reading, Readings};
+use sqm_measure::client::{Gauge, Gauges};
 
 /// Reads the queues of the devices that have a shaper's qdisc; none where nothing shapes, or nobody may look.
 ///
 /// Names are `qdisc_stats_DEVICE::counter`, as Flent's are of a host.
-pub(super) fn readings() -> Option<Readings> {
+pub(super) fn gauges() -> Option<Gauges> {
     let mut socket = Socket::open().ok()?;
     let links = observe::links(&mut socket).ok()?;
     let mut shaped = Vec::new();
@@ -33,7 +33,7 @@ fn is_shaped(device: &Device) -> bool {
     root.is_some_and(|root| ["cake", "htb", "hfsc", "tbf"].contains(&root.kind.as_str()))
 }
 
-fn counters(device: &Device) -> Vec<Reading> {
+fn counters(device: &Device) -> Vec<Gauge> {
     let Some(root) = device.qdiscs.first() else {
         return Vec::new();
     };
@@ -45,10 +45,10 @@ fn counters(device: &Device) -> Vec<Reading> {
         ("dropped", "packets", f64::from(statistics.drops)),
         ("sent_bytes", "bytes", statistics.sent_bytes as f64),
     ];
-    let reading = |(counter, unit, value)| Reading {
+    let gauge = |(counter, unit, value)| Gauge {
         name: format!("qdisc_stats_{name}::{counter}"),
         unit,
         value,
     };
-    values.into_iter().map(reading).collect()
+    values.into_iter().map(gauge).collect()
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use sqm_measure::client::{Outcome, Test};
+use sqm_measure::overhead_fit::{Configured, Fit, Framing, HEADERS_V4, HEADERS_V6, Point, advice};
 use sqm_measure::result::{Direction, Flow, Settings, TestResult};
 use sqm_measure::scenario::Scenario;
-use sqm_measure::sweep::{Configured, Fit, Framing, HEADERS_V4, HEADERS_V6, Point, advice};
 use sqm_plan::line::ConfiguredLine;
 
 use super::{Args, configured, for_user, queues};
@@ -43,7 +43,7 @@ struct Swept {
 impl Args {
     pub(super) fn run_sweep(&self) -> Result<ExitCode, Failure> {
         let lines = configured::lines(self.config.as_ref())?;
-        if !lines.is_empty() && queues::readings().is_some() {
+        if !lines.is_empty() && queues::gauges().is_some() {
             errln!(
                 "sqm: warning: queues shape on this machine, and the sweep measures them instead of the line behind them; \
                  'sqm stop' first"

@@ -9,7 +9,7 @@ use sqm_autorate::trace::{ControllerConfig, Entry, ReasonWord};
 use sqm_autorate::{Autorate, Bounds, Choice, Controller, Decision, Probes, Sample};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
-use sqm_measure::autorate_log;
+use sqm_measure::autorate_trace;
 use sqm_measure::chart::{Chart, Line, Panel};
 use sqm_measure::{foreign, stats};
 
@@ -93,8 +93,8 @@ impl ReplayArgs {
         });
         let mut comparison = Comparison::new(self);
         for log in &self.replay {
-            let cuts = autorate_log::read(log, &mut |line, row| {
-                let played = replay.play(&row);
+            let cuts = autorate_trace::read(log, &mut |line, row| {
+                let played = replay.row(&row);
                 comparison.add(log, line, &row, played);
             })?;
             comparison.cut.extend(cuts.into_iter().map(|cut| CutLine {

@@ -19,7 +19,7 @@ const LONGEST_LOG: u64 = 32 << 20;
 /// A line that is not whole, where that has a cause that is no mistake: whoever wrote it was interrupted, or the beginning of the
 /// file was cut away. It is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct TruncatedLine {
     /// Counted from one.
     pub line: usize,
     /// What is wrong with it.
@@ -28,7 +28,7 @@ pub struct Cut {
 
 /// Why a text is not a log.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum ReadError {
     /// It cannot be read.
     Read(io::Error),
     /// This line, counted from one, is wrong.
@@ -36,7 +36,7 @@ pub enum Trouble {
 }
 
 /// Whether a file looks like a log, and not like a test's result: by its first byte.
-pub fn is_one(path: &Path) -> bool {
+pub fn is_trace(path: &Path) -> bool {
     // A pipe gives its first byte only once.
     if !path.is_file() {
         return false;
@@ -48,7 +48,7 @@ pub fn is_one(path: &Path) -> bool {
 }
 
 /// Gives `take` each line with its number, and answers which ones were cut off.
-pub fn read(path: &Path, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Cut>, Error> {
+pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<TruncatedLine>, Error> {
     let cannot = |reason| Error::Read {
         path: path.to_owned(),
         reason,
@@ -61,8 +61,8 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Cut>,
         return Err(cannot(io::Error::new(io::ErrorKind::InvalidData, reason)));
     }
     cuts.map_err(|trouble| match trouble {
-        Trouble::Read(reason) => cannot(reason),
-        Trouble::Line(line, reason) => Error::Log {
+        ReadError::Read(reason) => cannot(reason),
+        ReadError::Line(line, reason) => Error::Log {
             path: path.to_owned(),
             line,
             reason,
@@ -71,12 +71,15 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Cut>,
 }
 
 /// The same of any source.
-pub fn read_from(mut source: impl BufRead, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Cut>, Trouble> {
+pub fn read_from(
+    mut source: impl BufRead,
+    take: &mut dyn FnMut(usize, Row),
+) -> Result<Vec<TruncatedLine>, ReadError> {
     let (mut cuts, mut rows) = (Vec::new(), 0_usize);
-    let mut broken: Option<Cut> = None;
+    let mut broken: Option<TruncatedLine> = None;
     let mut is_open = false;
     for line in 1.. {
-        let Some(bytes) = next_line(&mut source).map_err(Trouble::Read)? else {
+        let Some(bytes) = next_line(&mut source).map_err(ReadError::Read)? else {
             break;
         };
         is_open = bytes.last() != Some(&b'\n');
@@ -97,14 +100,14 @@ pub fn read_from(mut source: impl BufRead, take: &mut dyn FnMut(usize, Entry)) -
                 take(line, row);
             }
             (Err(_), Some(before)) => return Err(wrong(before)),
-            (Err(reason), None) => broken = Some(Cut { line, reason }),
+            (Err(reason), None) => broken = Some(TruncatedLine { line, reason }),
         }
     }
     match broken {
         // The end is still to come, or never did.
         Some(cut) if is_open && rows > 0 => cuts.push(cut),
         Some(cut) => return Err(wrong(cut)),
-        None if rows == 0 => return Err(Trouble::Line(1, "nothing was logged".to_owned())),
+        None if rows == 0 => return Err(ReadError::Line(1, "nothing was logged".to_owned())),
         None => {}
     }
     Ok(cuts)
@@ -118,12 +121,12 @@ fn row(text: &[u8]) -> Result<Entry, String> {
     Entry::parse(text).map_err(|trouble| foreign::brief(&trouble.to_string(), MAX_REASON))
 }
 
-fn wrong(Cut { line, reason }: Cut) -> Trouble {
+fn wrong(TruncatedLine { line, reason }: TruncatedLine) -> ReadError {
     let hint = match line {
         1 => "; is this a log of option autorate_log, written by this version?",
         _ => "",
     };
-    Trouble::Line(line, reason + hint)
+    ReadError::Line(line, reason + hint)
 }
 
 /// A line with its end, if it has one; of one that is too long no more than shows that it is.
@@ -148,8 +151,8 @@ mod tests {
         let mut numbers = Vec::new();
         match read_from(text, &mut |line, _| numbers.push(line)) {
             Ok(cuts) => Ok((numbers, cuts.iter().map(|cut| cut.line).collect())),
-            Err(Trouble::Line(line, reason)) => Err((line, reason)),
-            Err(Trouble::Read(error)) => panic!("{error}"),
+            Err(ReadError::Line(line, reason)) => Err((line, reason)),
+            Err(ReadError::Read(error)) => panic!("{error}"),
         }
     }
 

@@ -9,8 +9,8 @@ use sqm_autorate::{Sample, Signal};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::Instant;
 
+use super::reader::{self, TruncatedLine};
 use crate::Error;
-use crate::autorate_log::{self, Cut};
 use crate::room::Room;
 use crate::stats::{percentile, weighted_percentile};
 
@@ -27,7 +27,7 @@ pub struct Recording {
     /// Lines of the log.
     pub moments: Vec<Moment>,
     /// Answers of reflectors, and those that did not come.
-    pub trips: Vec<Trip>,
+    pub probes: Vec<ProbeOutcome>,
     /// Whether a direction has a rate in the configuration.
     pub is_shaped: PerDirection<bool>,
     /// How often a rate was lowered because of a queue.
@@ -35,7 +35,7 @@ pub struct Recording {
     /// Bytes that passed, and the seconds in which they were counted.
     carried: PerDirection<(f64, f64)>,
     /// Lines that are left out.
-    pub cut_lines: Vec<Cut>,
+    pub truncated_lines: Vec<TruncatedLine>,
     /// Where the present controller began: on its clock, and in [`Moment::t_s`].
     began: (Instant, f64),
     was_cut: PerDirection<bool>,
@@ -59,7 +59,7 @@ pub struct Moment {
 
 /// One probe.
 #[derive(Clone, Copy, Debug)]
-pub struct Trip {
+pub struct ProbeOutcome {
     /// Seconds since the first line, when its answer was heard or given up.
     pub t_s: f64,
     /// Its round trip in milliseconds; none for one that was lost.
@@ -80,16 +80,16 @@ pub struct Figures {
     /// How many controllers it has, one after the other.
     pub runs: u32,
     /// None if it is not shaped.
-    pub download: Option<Side>,
+    pub download: Option<DirectionFigures>,
     /// None if it is not shaped.
-    pub upload: Option<Side>,
+    pub upload: Option<DirectionFigures>,
     /// Of the reflectors' answers.
-    pub delay: Delay,
+    pub delay: DelayFigures,
 }
 
 /// One direction. Percentiles are of time.
 #[derive(Clone, Debug, Serialize)]
-pub struct Side {
+pub struct DirectionFigures {
     /// Mean of the rates that were chosen.
     pub rate_mean_mbit: f64,
     /// Lowest rate that was chosen.
@@ -110,7 +110,7 @@ pub struct Side {
 
 /// What probes found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Delay {
+pub struct DelayFigures {
     /// Shortest round trip of all.
     pub least_rtt_ms: Option<f64>,
     /// Round trip above the least of the same reflector.
@@ -130,7 +130,7 @@ impl Recording {
     pub fn load(path: &Path, name: String, room: &Room) -> Result<Self, Error> {
         let mut recording = Self::of(name, &[]);
         let mut is_full = false;
-        recording.cut_lines = autorate_log::read(path, &mut |_, row| {
+        recording.truncated_lines = reader::read(path, &mut |_, row| {
             is_full |= room.clone().take(recording.size()).is_err();
             if !is_full {
                 recording.add(&row);
@@ -146,7 +146,7 @@ impl Recording {
 
     /// What it holds, in bytes.
     fn size(&self) -> usize {
-        size_of_val(&*self.moments) + size_of_val(&*self.trips)
+        size_of_val(&*self.moments) + size_of_val(&*self.probes)
     }
 
     /// The same of lines that were read.
@@ -194,7 +194,7 @@ impl Recording {
         }
     }
 
-    fn side(&self, direction: Direction) -> Side {
+    fn side(&self, direction: Direction) -> DirectionFigures {
         let rates = self.rates(direction);
         let (sum, seconds) = rates.iter().fold((0.0, 0.0), |sum, (rate, for_s)| {
             (sum.0 + rate * for_s, sum.1 + for_s)
@@ -204,7 +204,7 @@ impl Recording {
         // One line has no time.
         let at = |p| weighted_percentile(&rates, p).unwrap_or(lowest);
         let (bytes, counted_s) = self.carried[direction];
-        Side {
+        DirectionFigures {
             rate_mean_mbit: if seconds > 0.0 { sum / seconds } else { lowest },
             rate_min_mbit: lowest,
             rate_p5_mbit: at(5.0),
@@ -220,16 +220,16 @@ impl Recording {
         }
     }
 
-    fn delay(&self) -> Delay {
-        let rtts = self.trips.iter().filter_map(|trip| trip.rtt_ms);
-        let added: Vec<f64> = self.trips.iter().filter_map(|trip| trip.added_ms).collect();
-        Delay {
+    fn delay(&self) -> DelayFigures {
+        let rtts = self.probes.iter().filter_map(|probe| probe.rtt_ms);
+        let added: Vec<f64> = self.probes.iter().filter_map(|probe| probe.added_ms).collect();
+        DelayFigures {
             least_rtt_ms: rtts.min_by(f64::total_cmp),
             added_median_ms: percentile(&added, 50.0),
             added_p95_ms: percentile(&added, 95.0),
             added_p99_ms: percentile(&added, 99.0),
-            probes: self.trips.len(),
-            lost: self.trips.len() - added.len(),
+            probes: self.probes.len(),
+            lost: self.probes.len() - added.len(),
         }
     }
 
@@ -271,10 +271,10 @@ impl Recording {
             last.for_s = (t_s - last.t_s).min(LONGEST_S);
         }
         let samples = row.steps.iter().flat_map(|step| &step.samples);
-        let trips = samples
+        let probes = samples
             .clone()
-            .filter_map(|sample| trip(sample, self.runs, at(sample.at)));
-        self.trips.extend(trips);
+            .filter_map(|sample| probe(sample, self.runs, at(sample.at)));
+        self.probes.extend(probes);
         for sample in samples {
             if let Signal::Traffic {
                 direction,
@@ -298,31 +298,31 @@ impl Recording {
     fn finish(&mut self) {
         let mut least = BTreeMap::new();
         for (reflector, rtt) in self
-            .trips
+            .probes
             .iter()
-            .filter_map(|trip| Some((trip.reflector, trip.rtt_ms?)))
+            .filter_map(|probe| Some((probe.reflector, probe.rtt_ms?)))
         {
             let known: &mut f64 = least.entry(reflector).or_insert(rtt);
             *known = known.min(rtt);
         }
-        for trip in &mut self.trips {
-            trip.added_ms = trip
+        for probe in &mut self.probes {
+            probe.added_ms = probe
                 .rtt_ms
-                .zip(least.get(&trip.reflector))
+                .zip(least.get(&probe.reflector))
                 .map(|(rtt, least)| rtt - least);
         }
     }
 }
 
 /// A probe that came to its end with this sample.
-fn trip(sample: &Sample, run: u32, t_s: f64) -> Option<Trip> {
+fn probe(sample: &Sample, run: u32, t_s: f64) -> Option<ProbeOutcome> {
     let (reflector, rtt_ms) = match sample.signal {
         Signal::Echo { reflector, rtt, .. } => (reflector, Some(rtt.0 as f64 / 1e6)),
         Signal::OneWay { reflector, sent, .. } => (reflector, Some(sample.at.since(sent).0 as f64 / 1e6)),
         Signal::Lost { reflector } => (reflector, None),
         _ => return None,
     };
-    Some(Trip {
+    Some(ProbeOutcome {
         t_s,
         rtt_ms,
         added_ms: None,

@@ -40,14 +40,14 @@ fn cannot_be(what: &str) -> String {
 
 impl TestResult {
     /// Refuses samples that no line has.
-    pub(crate) fn samples_are_possible(&self) -> Result<(), String> {
+    pub(crate) fn check_samples(&self) -> Result<(), String> {
         phases(&self.phases)?;
         self.flows.iter().try_for_each(flow)?;
         self.probes.iter().try_for_each(series)
     }
 
     /// Refuses figures that come out of samples each of which is possible.
-    pub(crate) fn figures_are_possible(&self) -> Result<(), String> {
+    pub(crate) fn check_figures(&self) -> Result<(), String> {
         let (down, up) = (&self.summary.down, &self.summary.up);
         for (direction, mbit, figures) in [
             (Direction::Down, self.summary.download_mbit, down),

@@ -1,4 +1,4 @@
-//! Who guesses the secret, and how often.
+//! Who guess_limiter the secret, and how often.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -15,12 +15,12 @@ const EACH: Duration = Duration::from_secs(15);
 const NETWORKS: usize = 1024;
 
 /// What each network (an address of IPv4, a /64 of IPv6) has left.
-pub(super) struct Guesses {
+pub(super) struct GuessLimiter {
     left: Mutex<Vec<(f64, Instant)>>,
     places: RandomState,
 }
 
-impl Guesses {
+impl GuessLimiter {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             left: Mutex::new(vec![(AT_ONCE, now); NETWORKS]),
@@ -28,9 +28,9 @@ impl Guesses {
         }
     }
 
-    /// Whether a proof from there is looked at. It counts as wrong until [`right`](Self::right) says otherwise, so that nobody gains
+    /// Whether a proof from there is looked at. It counts as wrong until [`right`](Self::give_back) says otherwise, so that nobody gains
     /// by guessing on many connections at once.
-    pub(super) fn takes(&self, client: IpAddr, now: Instant) -> bool {
+    pub(super) fn try_take(&self, client: IpAddr, now: Instant) -> bool {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, at) = &mut left[self.place(client)];
         let grown = now.saturating_duration_since(*at).as_secs_f64() / EACH.as_secs_f64();
@@ -44,7 +44,7 @@ impl Guesses {
     }
 
     /// The proof was right.
-    pub(super) fn right(&self, client: IpAddr) {
+    pub(super) fn give_back(&self, client: IpAddr) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, _) = &mut left[self.place(client)];
         *left = (*left + 1.0).min(AT_ONCE);
@@ -62,16 +62,16 @@ mod tests {
     #[test]
     fn wrong_proofs_become_seldom_and_right_ones_cost_nothing() {
         let start = Instant::now();
-        let guesses = Guesses::new(start);
+        let guess_limiter = GuessLimiter::new(start);
         let client: IpAddr = "192.0.2.1".parse().unwrap();
         for _ in 0..100 {
-            assert!(guesses.takes(client, start));
-            guesses.right(client);
+            assert!(guess_limiter.try_take(client, start));
+            guess_limiter.give_back(client);
         }
-        let allowed = (0..100).filter(|_| guesses.takes(client, start)).count();
+        let allowed = (0..100).filter(|_| guess_limiter.try_take(client, start)).count();
         assert_eq!(allowed, 8);
         let later = start + Duration::from_secs(31);
-        let allowed = (0..100).filter(|_| guesses.takes(client, later)).count();
+        let allowed = (0..100).filter(|_| guess_limiter.try_take(client, later)).count();
         assert_eq!(allowed, 2);
     }
 }

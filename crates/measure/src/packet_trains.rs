@@ -2,7 +2,7 @@
 //! at once and come back as far apart as that part let them.
 //!
 //! That part should be the access line, idle and unshaped. The answers have the size of the requests, so that it is the upload
-//! wherever that is not faster than the download. [`crate::sweep::Fit`] makes framing and overhead of what is found.
+//! wherever that is not faster than the download. [`crate::overhead_fit::Fit`] makes framing and overhead of what is found.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::probe::{Icmp, Waited, Wire};
+use crate::overhead_fit::{HEADERS_V4, HEADERS_V6, Point};
+use crate::probe::{Icmp, ProbeSocket, Received};
 use crate::stats;
-use crate::sweep::{HEADERS_V4, HEADERS_V6, Point};
 
 /// Bytes of IP: half of the places within an ATM cell of 48, and no packet is long.
 const SMALLEST: usize = 76;
@@ -74,7 +74,7 @@ fn train(icmp: &mut Icmp, size: usize, number: &mut u32, end: Instant) -> io::Re
     let mut arrivals: Vec<(u32, Instant)> = Vec::new();
     let mut last = Instant::now();
     while last.elapsed() < SILENCE && Instant::now() < end && arrivals.len() < count as usize {
-        if let Waited::Answer(answer) = icmp.receive(end.min(last + SILENCE))
+        if let Received::Answer(answer) = icmp.receive(end.min(last + SILENCE))
             && answer.sequence >= first
         {
             arrivals.push((answer.sequence - first, answer.at));

@@ -15,10 +15,10 @@ const MAX_IDLE: usize = 32;
 
 /// Everybody who is here.
 #[derive(Clone, Default)]
-pub(super) struct Guests(Arc<Mutex<Book>>);
+pub(super) struct ConnectionTable(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
-struct Book {
+struct Inner {
     guests: BTreeMap<u64, Entry>,
     /// The next number for a guest or for a moment; none is used twice.
     next: u64,
@@ -33,21 +33,21 @@ struct Entry {
 }
 
 /// A connection's place; free when dropped.
-pub(super) struct Guest {
+pub(super) struct ConnectionGuard {
     number: u64,
-    guests: Guests,
+    guests: ConnectionTable,
     leave: Arc<Notify>,
 }
 
 /// A request of a connection, from its head to the end of the answer's body; over when dropped.
-pub(super) struct UnderWay {
+pub(super) struct RequestGuard {
     number: u64,
-    guests: Guests,
+    guests: ConnectionTable,
 }
 
-impl Guests {
+impl ConnectionTable {
     /// None when there is no room.
-    pub(super) fn enter(&self, client: IpAddr) -> Option<Guest> {
+    pub(super) fn enter(&self, client: IpAddr) -> Option<ConnectionGuard> {
         let mut book = self.book();
         let theirs = book.guests.values().filter(|e| e.client == client).count();
         if book.guests.len() >= MAX_CONNECTIONS || theirs >= MAX_PER_ADDRESS {
@@ -63,48 +63,48 @@ impl Guests {
         let number = book.number();
         book.guests.insert(number, entry);
         drop(book);
-        Some(Guest {
+        Some(ConnectionGuard {
             number,
             guests: self.clone(),
             leave,
         })
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Guest {
+impl ConnectionGuard {
     /// The handshake is done: from now on it is idle while it has no request.
-    pub(super) fn is_ready(&self) {
+    pub(super) fn handshake_done(&self) {
         self.guests.book().rests(self.number);
     }
 
-    pub(super) fn request(&self) -> UnderWay {
+    pub(super) fn request(&self) -> RequestGuard {
         if let Some(entry) = self.guests.book().guests.get_mut(&self.number) {
             entry.requests += 1;
             entry.idle_since = None;
         }
-        UnderWay {
+        RequestGuard {
             number: self.number,
             guests: self.guests.clone(),
         }
     }
 
     /// Returns when the connection should end: it idles, and so do too many younger ones of its address.
-    pub(super) async fn is_shown_out(&self) {
+    pub(super) async fn evicted(&self) {
         self.leave.notified().await;
     }
 }
 
-impl Drop for Guest {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.guests.book().guests.remove(&self.number);
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let mut book = self.guests.book();
         // It may outlive its connection.
@@ -117,7 +117,7 @@ impl Drop for UnderWay {
     }
 }
 
-impl Book {
+impl Inner {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -154,21 +154,21 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const THERE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
-    fn enter(guests: &Guests, client: IpAddr) -> Guest {
+    fn enter(guests: &ConnectionTable, client: IpAddr) -> ConnectionGuard {
         let guest = guests.enter(client).expect("there is room");
-        guest.is_ready();
+        guest.handshake_done();
         guest
     }
 
-    fn must_leave(guest: &Guest) -> bool {
-        pin!(guest.is_shown_out())
+    fn must_leave(guest: &ConnectionGuard) -> bool {
+        pin!(guest.evicted())
             .poll(&mut Context::from_waker(Waker::noop()))
             .is_ready()
     }
 
     #[test]
     fn who_idles_longest_leaves_and_who_is_busy_stays() {
-        let guests = Guests::default();
+        let guests = ConnectionTable::default();
         let other = enter(&guests, THERE);
         let busy = enter(&guests, HERE);
         let request = busy.request();
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_all_places() {
-        let guests = Guests::default();
+        let guests = ConnectionTable::default();
         let mut here: Vec<_> = (0..MAX_PER_ADDRESS).map(|_| enter(&guests, HERE)).collect();
         assert!(guests.enter(HERE).is_none());
         assert!(guests.enter(THERE).is_some());
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_request_may_outlive_its_connection() {
-        let guests = Guests::default();
+        let guests = ConnectionTable::default();
         let gone = enter(&guests, HERE);
         let request = gone.request();
         drop(gone);

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 /// What may be done now; grows with time up to a second's worth.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allowance {
+pub(super) struct TokenBucket {
     left: f64,
     refilled: Instant,
 }
 
-impl Allowance {
+impl TokenBucket {
     /// A whole second's worth.
     pub(super) fn new(now: Instant) -> Self {
         Self {
@@ -20,7 +20,7 @@ impl Allowance {
     }
 
     /// Whether it may be done once more at `now`.
-    pub(super) fn takes(&mut self, now: Instant, per_second: u32) -> bool {
+    pub(super) fn try_take(&mut self, now: Instant, per_second: u32) -> bool {
         let rate = f64::from(per_second);
         let grown = now.saturating_duration_since(self.refilled).as_secs_f64() * rate;
         self.left = (self.left + grown).min(rate);
@@ -40,17 +40,17 @@ mod tests {
     #[test]
     fn more_than_allowed_is_refused() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(start);
+        let mut bucket = TokenBucket::new(start);
         let now = start + Duration::from_secs(10);
-        let allowed = (0..30).filter(|_| allowance.takes(now, 20)).count();
+        let allowed = (0..30).filter(|_| bucket.try_take(now, 20)).count();
         assert_eq!(allowed, 20);
-        assert!(!allowance.takes(now + Duration::from_millis(40), 20));
-        assert!(allowance.takes(now + Duration::from_millis(60), 20));
+        assert!(!bucket.try_take(now + Duration::from_millis(40), 20));
+        assert!(bucket.try_take(now + Duration::from_millis(60), 20));
     }
 
     #[test]
     fn nothing_is_allowed_where_it_is_none() {
         let start = Instant::now();
-        assert!(!Allowance::new(start).takes(start + Duration::from_secs(10), 0));
+        assert!(!TokenBucket::new(start).try_take(start + Duration::from_secs(10), 0));
     }
 }

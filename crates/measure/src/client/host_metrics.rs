@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Something else with a value at this moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct Gauge {
     /// What it is of.
     pub name: String,
     /// Unit of the value.
@@ -30,18 +30,18 @@ pub struct Reading {
 }
 
 /// Whoever looks at something else, once for each call.
-pub type Readings = Box<dyn FnMut() -> Vec<Reading> + Send>;
+pub type Gauges = Box<dyn FnMut() -> Vec<Gauge> + Send>;
 
 /// The thread that looks.
 pub(super) struct Recorder {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Books>>,
+    thread: Option<JoinHandle<SeriesBuilder>>,
     origin: Instant,
 }
 
 /// Series under construction, in milliseconds since the recorder's start.
 #[derive(Default)]
-struct Books {
+struct SeriesBuilder {
     series: BTreeMap<String, Growing>,
 }
 
@@ -50,13 +50,13 @@ type Growing = (&'static str, Vec<(f64, Option<f64>)>);
 
 impl Recorder {
     /// Looks twice a second until told to stop. A machine that tells nothing gives no series.
-    pub(super) fn start(local: SocketAddr, readings: Option<Readings>) -> Self {
+    pub(super) fn start(local: SocketAddr, gauges: Option<Gauges>) -> Self {
         let origin = Instant::now();
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = stop.clone();
         let thread = thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || record(origin, interface_of(local.ip()), readings, &theirs));
+            .spawn(move || record(origin, interface_of(local.ip()), gauges, &theirs));
         Self {
             stop,
             thread: thread.ok(),
@@ -67,9 +67,9 @@ impl Recorder {
     /// All series, with times since the load began.
     pub(super) fn finish(mut self, load_start: Instant) -> Vec<Series> {
         self.stop.store(true, Ordering::Release);
-        let books = self.thread.take().and_then(|thread| thread.join().ok());
+        let builder = self.thread.take().and_then(|thread| thread.join().ok());
         let offset_ms = millis(load_start.saturating_duration_since(self.origin));
-        let series = books.unwrap_or_default().series.into_iter();
+        let series = builder.unwrap_or_default().series.into_iter();
         series
             .map(|(name, (unit, samples))| Series {
                 name,
@@ -89,7 +89,7 @@ impl Drop for Recorder {
     }
 }
 
-impl Books {
+impl SeriesBuilder {
     fn note(&mut self, t_ms: f64, name: String, unit: &'static str, value: Option<f64>) {
         let series = &mut self.series.entry(name).or_insert_with(|| (unit, Vec::new())).1;
         let rounded = value.map(|v| (v * 10_000.0).round() / 10_000.0);
@@ -100,11 +100,11 @@ impl Books {
 fn record(
     origin: Instant,
     interface: Option<String>,
-    mut readings: Option<Readings>,
+    mut gauges: Option<Gauges>,
     stop: &AtomicBool,
-) -> Books {
+) -> SeriesBuilder {
     let host = socket::host_name();
-    let mut books = Books::default();
+    let mut builder = SeriesBuilder::default();
     let mut cpu = CpuTimes::read();
     let mut counters = interface.as_deref().and_then(counters);
     let (mut next, mut last) = (origin, origin);
@@ -115,13 +115,13 @@ fn record(
         let t_ms = millis(now - origin);
         if let Some((before, after)) = cpu.take().zip(CpuTimes::read()) {
             for (number, share) in after.since(&before).into_iter().enumerate() {
-                books.note(
+                builder.note(
                     t_ms,
                     format!("cpu_stats_{host}::cpu{number}"),
                     "",
                     share.map(|s| s.busy),
                 );
-                books.note(
+                builder.note(
                     t_ms,
                     format!("softirq_stats_{host}::cpu{number}"),
                     "",
@@ -136,19 +136,19 @@ fn record(
                 let rate = |bytes: u64| bytes as f64 * 8.0 / 1e6 / (now - last).as_secs_f64();
                 for (way, before, after) in [("rx", before.0, after.0), ("tx", before.1, after.1)] {
                     let rate = after.checked_sub(before).map(rate);
-                    books.note(t_ms, format!("interface {name}::{way}"), "Mbits/s", rate);
+                    builder.note(t_ms, format!("interface {name}::{way}"), "Mbits/s", rate);
                 }
             }
             counters = newest;
         }
         last = now;
-        if let Some(readings) = &mut readings {
-            for Reading { name, unit, value } in readings() {
-                books.note(t_ms, name, unit, Some(value));
+        if let Some(gauges) = &mut gauges {
+            for Gauge { name, unit, value } in gauges() {
+                builder.note(t_ms, name, unit, Some(value));
             }
         }
     }
-    books
+    builder
 }
 
 /// Bytes received and sent by an interface, headers included.

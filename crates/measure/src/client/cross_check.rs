@@ -20,7 +20,7 @@ const LARGEST_WINDOW: u64 = 1 << 30;
 const EARLY_MS: f64 = 100.0;
 
 /// All that is told of one flow.
-pub(super) struct Story<'a> {
+pub(super) struct FlowReports<'a> {
     pub(super) direction: Direction,
     /// Of an upload on the way: milliseconds since the load began, and bytes until then.
     pub(super) reported: &'a [(f64, u64)],
@@ -38,7 +38,7 @@ pub(super) enum Fault {
     Part(&'static str),
 }
 
-impl Story<'_> {
+impl FlowReports<'_> {
     /// `load_ms` is none if the load ended early: then each end saw another part of it.
     pub(super) fn check(&self, load_ms: Option<f64>) -> Result<(), Fault> {
         match self.direction {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn upload_with(report: (f64, u64), theirs: &Seen) -> Result<(), Fault> {
-        Story {
+        FlowReports {
             direction: Direction::Up,
             reported: &[report],
             theirs: Some(theirs),
@@ -149,7 +149,7 @@ mod tests {
         let reported: Vec<_> = (1..10)
             .map(|n| (f64::from(n) * 1000.0, u64::from(n as u32) * 10 * MB))
             .collect();
-        Story {
+        FlowReports {
             direction: Direction::Up,
             reported: &reported,
             theirs: Some(theirs),
@@ -197,7 +197,7 @@ mod tests {
     fn an_upload_without_its_end_is_a_part() {
         let ours = sender(30 * MB, 0);
         let theirs = sampled([(3000.0, 30 * MB)]);
-        let story = Story {
+        let story = FlowReports {
             direction: Direction::Up,
             reported: &[(1000.0, 10 * MB)],
             theirs: Some(&theirs),
@@ -211,7 +211,7 @@ mod tests {
     fn without_reports_what_was_sent_here_counts() {
         let check = |arrived: u64, sent: u64| {
             let (ours, theirs) = (sender(sent, 0), sampled([(LOAD_MS, arrived)]));
-            let story = Story {
+            let story = FlowReports {
                 direction: Direction::Up,
                 reported: &[],
                 theirs: Some(&theirs),
@@ -229,7 +229,7 @@ mod tests {
     fn a_download_was_sent() {
         let check = |sent: u64, again: u64| {
             let (ours, theirs) = (steady(), sender(sent, again));
-            let story = Story {
+            let story = FlowReports {
                 direction: Direction::Down,
                 reported: &[],
                 theirs: Some(&theirs),
