@@ -1,4 +1,4 @@
-//! Result files on disk: compression, bounds, and the text inside.
+//! Result files on disk: which format they have, their compression, and limits for what is read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,23 +9,60 @@ use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::result::TestResult;
+use crate::room::Room;
 use crate::{Error, flent};
 
-/// The longest text that is read, in bytes: an hour of eight flows and four series of probes has less. A small file can unfold to
-/// any size, so that something must end it.
+/// The longest text that is read, in bytes. A test of one hour with eight flows and four series of probes has less. A small compressed
+/// file can expand to any size, so that there must be a limit.
 const MAX_TEXT: usize = 96 << 20;
-/// The most that is read of a compressed file, in bytes: what cannot be compressed grows by less.
+/// The most that is read of a compressed file, in bytes: gzip makes incompressible data longer, but by less than the added 1 MiB.
 const MAX_PACKED: u64 = MAX_TEXT as u64 + (1 << 20);
-/// Compressed files in one behind each other (RFC 1952, section 2.2). Each takes time, even if it holds nothing.
+/// The largest number of gzip members in one file (RFC 1952, section 2.2). Each member takes time, even an empty one. A choice.
 const MAX_MEMBERS: usize = 1000;
-/// The longest of the texts in quotes in it.
+/// The longest quoted string in the text, in bytes. A choice.
 const MAX_QUOTED: usize = 1 << 20;
-/// Permissions of a new result file.
+/// Permissions of a new result file: everybody may read it.
 const READABLE: u32 = 0o644;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The text of a file, uncompressed if it was compressed with gzip.
-pub(crate) fn read(path: &Path) -> Result<String, Error> {
+impl TestResult {
+    /// Reads a result file, ours or Flent's, compressed or not.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        Self::load_within(path, &Room::default())
+    }
+
+    /// Reads one of several result files that share a limit of memory: the memory for its samples is taken from `room`.
+    pub fn load_within(path: &Path, room: &Room) -> Result<Self, Error> {
+        let text = read(path)?;
+        Self::from_text(&text, room).map_err(|reason| Error::Format {
+            path: path.to_owned(),
+            reason,
+        })
+    }
+
+    /// Reads a result from the bytes of a file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        Self::from_text(&unpack(bytes).map_err(|e| e.to_string())?, &Room::default())
+    }
+
+    fn from_text(text: &str, room: &Room) -> Result<Self, String> {
+        let result = if is_flent(text) {
+            flent::from_json_within(text, room)
+        } else {
+            Self::from_json_within(text, room)
+        }?;
+        room.take(result.size())?;
+        Ok(result)
+    }
+
+    /// Writes a result file. A name that ends in `.gz` gets the Flent format, which Flent and sqm read; any other gets our JSON.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        write(path, self)
+    }
+}
+
+/// The text of a file, decompressed if it was compressed with gzip.
+fn read(path: &Path) -> Result<String, Error> {
     let file = File::open(path).map_err(|reason| Error::Read {
         path: path.to_owned(),
         reason,
@@ -36,15 +73,15 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// Whether a text has the form of Flent's rather than of ours.
-pub(crate) fn is_flent(text: &str) -> bool {
-    // Ours begins with its name; serializers keep the order.
+/// True if a text has Flent's format and not ours.
+fn is_flent(text: &str) -> bool {
+    // Our format begins with its `format` field; our serializer keeps the order of fields.
     let head: String = text.chars().filter(|c| !c.is_whitespace()).take(20).collect();
     !head.starts_with("{\"format\":")
 }
 
-/// Writes a result in one step, so that nobody sees half of one.
-pub(crate) fn write(path: &Path, result: &TestResult) -> Result<(), Error> {
+/// Writes a result atomically: a reader never sees a part of it.
+fn write(path: &Path, result: &TestResult) -> Result<(), Error> {
     let error = |reason| Error::Write {
         path: path.to_owned(),
         reason,
@@ -66,7 +103,7 @@ fn pack(text: &str) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// The text within bytes, bounded in length.
+/// The text of a file, within the limits of this module.
 pub(crate) fn unpack(mut source: impl Read) -> io::Result<String> {
     let mut head = Vec::new();
     (&mut source).take(GZIP.len() as u64).read_to_end(&mut head)?;
@@ -87,13 +124,13 @@ fn invalid(reason: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// JSON that is being read. Python writes values that JSON does not have, `NaN` and `Infinity`; they become null.
+/// JSON that is being read. Python writes `NaN` and `Infinity`, which JSON does not have; they become null.
 #[derive(Default)]
 struct Text {
     bytes: Vec<u8>,
-    /// Letters outside of quotes so far; none behind those that are too many for a word.
+    /// The letters outside of quotes since the last other byte, at most sixteen.
     word: Vec<u8>,
-    /// Bytes since the quote that is open.
+    /// Bytes since the opening quote; `None` outside of quotes.
     quoted: Option<usize>,
     is_escaped: bool,
 }
@@ -113,7 +150,7 @@ impl Text {
             }
         }
         Err(invalid(format!(
-            "it is made of more than {MAX_MEMBERS} compressed files"
+            "it is made of more than {MAX_MEMBERS} gzip members"
         )))
     }
 
@@ -142,7 +179,7 @@ impl Text {
         let Some(length) = &mut self.quoted else {
             if byte.is_ascii_alphabetic() || byte == b'-' {
                 self.word.push(byte);
-                // No word of JSON is so long.
+                // No word of JSON is that long: give the letters back as they are.
                 if self.word.len() > 16 {
                     self.end_word();
                 }
@@ -159,10 +196,10 @@ impl Text {
         if *length > MAX_QUOTED {
             let most = MAX_QUOTED >> 20;
             return Err(invalid(format!(
-                "it holds a text in quotes of more than {most} MiB"
+                "it holds a quoted string of more than {most} MiB"
             )));
         }
-        // What is escaped does not end the text.
+        // An escaped quote does not end the string.
         if self.is_escaped || byte == b'\\' {
             self.is_escaped = !self.is_escaped;
         } else if byte == b'"' {
@@ -187,14 +224,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_json_lacks_become_null_outside_of_texts_only() {
+    fn nan_and_infinity_become_null_outside_of_strings_only() {
         let text = r#"{"a":[NaN,-Infinity,Infinity,1],"b":"NaN \" NaN","é":"\\","c":NaN}"#;
         let plain = r#"{"a":[null,null,null,1],"b":"NaN \" NaN","é":"\\","c":null}"#;
         assert_eq!(unpack(text.as_bytes()).unwrap(), plain);
     }
 
     #[test]
-    fn a_small_file_cannot_unfold_without_end() {
+    fn a_small_compressed_file_cannot_expand_without_limit() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         let zeros = vec![b'0'; 1 << 20];
         for _ in 0..=(MAX_TEXT >> 20) {
@@ -205,18 +242,23 @@ mod tests {
         let error = unpack(&bomb[..]).unwrap_err().to_string();
         assert_eq!(error, "it holds more than 96 MiB of text");
         let quoted = [b"\"".as_slice(), &zeros, &zeros].concat();
-        assert!(unpack(&quoted[..]).unwrap_err().to_string().contains("in quotes"));
+        assert!(
+            unpack(&quoted[..])
+                .unwrap_err()
+                .to_string()
+                .contains("a quoted string")
+        );
     }
 
     #[test]
-    fn compressed_files_behind_each_other_are_one_and_few() {
+    fn gzip_members_are_concatenated_and_their_number_is_limited() {
         let member = |text| pack(text).unwrap();
         let two = [member("{\"a\":"), member(""), member("1}")].concat();
         assert_eq!(unpack(&two[..]).unwrap(), "{\"a\":1}");
         let many = member("").repeat(MAX_MEMBERS + 1);
         let error = unpack(&many[..]).unwrap_err().to_string();
-        assert_eq!(error, "it is made of more than 1000 compressed files");
-        // Blocks of nothing (RFC 1951, section 3.2.4), without end: the header of a file, then blocks that are not the last.
+        assert_eq!(error, "it is made of more than 1000 gzip members");
+        // Endless empty blocks (RFC 1951, section 3.2.4): the header of a gzip file, then blocks that are not the last.
         let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
         let mut blocks = [0, 0, 0, 0xff, 0xff].into_iter().cycle();
         let endless = Endless(&mut blocks);
@@ -237,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_comes_back() {
+    fn packed_text_unpacks_to_the_same_text() {
         assert_eq!(unpack(&pack("{\"é\":1}").unwrap()[..]).unwrap(), "{\"é\":1}");
         assert_eq!(unpack(&b""[..]).unwrap(), "");
         assert!(unpack(&[0x1f, 0x8b, 0][..]).is_err());

@@ -6,6 +6,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+/// A reason that another program gave is shown with at most this many characters. A choice: three lines of a terminal.
+pub(crate) const MAX_REASON: usize = 300;
+
 /// The text with every control character written out: `\n`, `\t`, or `\u001b` for an escape.
 ///
 /// Control characters are C0, DEL and C1, the line and paragraph separators, and the marks that change the direction of writing.

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 use crate::Error;
 use crate::client::patience::{Patience, Unheard};
 use crate::foreign;
-use crate::protocol::MAX_REASON;
+use crate::foreign::MAX_REASON;
 use crate::scenario::Family;
 
 /// Turns of tasks between two looks at clock and sockets.

@@ -37,7 +37,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::foreign;
+use crate::foreign::{self, MAX_REASON};
 use crate::result::{Direction, Sample, TcpSample, TcpTotals};
 
 /// The port, TCP and UDP, unless another is named.
@@ -54,8 +54,6 @@ pub const MAX_FLOWS: u32 = 64;
 pub const MAX_LOAD_MS: u64 = 3_600_000;
 /// The longest idle phase in milliseconds.
 pub const MAX_IDLE_MS: u64 = 60_000;
-/// Characters of the reason for a refusal that are shown.
-pub(crate) const MAX_REASON: usize = 300;
 /// Series of UDP probes in one test.
 pub const MAX_PROBES: u16 = 16;
 

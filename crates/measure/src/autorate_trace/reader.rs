@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sqm_autorate::trace::{Entry, HEADER};
 
-use crate::protocol::MAX_REASON;
+use crate::foreign::MAX_REASON;
 use crate::{Error, foreign};
 
 /// A line is not longer; the daemon's have a tenth of it.

@@ -5,11 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::cross_check::{Fault, FlowReports};
 use super::host_metrics::Recorder;
 use super::{OurSide, Outcome, Running, Series, findings};
+use crate::calendar::rfc3339;
 use crate::clock::Offset;
 use crate::load::millis;
 use crate::probe::Finished;
 use crate::protocol::Seen;
-use crate::result::{Clock, Direction, Flow, Meta, Phase, ProbeKind, ProbeSeries, TestResult, rfc3339};
+use crate::result::{Clock, Direction, Flow, Meta, Phase, ProbeKind, ProbeSeries, TestResult};
 use crate::scenario::ProbePlan;
 use crate::{Error, socket};
 

@@ -23,13 +23,12 @@ use super::{
     FIRST_PROBE_TIMEOUT, Hooks, IMPATIENT_TIMEOUT, Meter, Outcome, Progress, SETUP, SILENCE, SPARE, Stage,
     TICK, check_times, findings,
 };
+use crate::calendar::rfc3339;
 use crate::http::{Place, Tasks, look_up, port, shown, tls_config};
 use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, ProbeSocket, Prober};
 use crate::protocol::{MAX_FLOWS, Seen};
-use crate::result::{
-    Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult, rfc3339,
-};
+use crate::result::{Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult};
 use crate::scenario::{Family, Scenario};
 use crate::{Error, foreign, socket};
 

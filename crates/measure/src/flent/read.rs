@@ -8,8 +8,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{DELAY_S, OWN_KEY, VERSION};
-use crate::protocol::MAX_REASON;
-use crate::result::plausibility::{MAX_LATENCY_MS, MAX_MBIT, within};
+use crate::foreign::MAX_REASON;
+use crate::result::plausibility::{self, MAX_LATENCY_MS, MAX_MBIT, within};
 use crate::result::{
     Direction, Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings,
     Severity, TcpSample, TestResult, Transport,
@@ -191,8 +191,8 @@ impl<'a> Reader<'a> {
         flows.sort_by_key(|flow| flow.direction);
         let meta = self.meta(&flows, &probes)?;
         let mut result = TestResult::new(meta, Vec::new(), flows, probes);
-        result.check_samples()?;
-        result.check_figures()?;
+        plausibility::check_samples(&result)?;
+        plausibility::check_figures(&result)?;
         result.evidence = evidence;
         if result.flows(Direction::Up).next().is_some() {
             result.findings.push(Finding {

@@ -1,80 +1,84 @@
-//! What the samples of a result that somebody else wrote can be, and what not. Pure.
+//! Bounds for the samples of a result file that another program may have written. Pure.
 //!
-//! Figures are drawn from samples, so a file's own figures need no looking at: they are drawn again when it is read. Samples are
-//! taken as they are, within what any line and any clock can show.
+//! The figures in a file are not checked: they are computed again from the samples when the file is read. Samples are accepted
+//! as long as some line and some clock could have produced them.
 
-use super::{Direction, Flow, Phase, Probe, ProbeSeries, TcpSample, TestResult};
+use super::direction::Direction;
+use super::flow::{Flow, TcpSample};
+use super::probe::{Probe, ProbeSeries};
+use super::settings::Phase;
+use super::test_result::TestResult;
 
-/// No line carries more, in Mbit/s: 10 Tbit/s.
+/// The largest goodput that is accepted, in Mbit/s. A choice far above any line: 10 Tbit/s.
 pub(crate) const MAX_MBIT: f64 = 1e7;
-/// No reply is waited for so long, in milliseconds: an hour.
+/// The longest round trip that is accepted, in milliseconds. A choice far above any timeout: one hour.
 pub(crate) const MAX_LATENCY_MS: f64 = 3_600_000.0;
-/// No moment of a test is so far from its load, and no two clocks are so far apart, in milliseconds: thirty years.
+/// The farthest that a moment may be from the start of the load, and one clock from another, in milliseconds. A choice: thirty years.
 const MAX_TIME_MS: f64 = 1e12;
-/// The least that the bytes of an interval are divided by, in milliseconds: what a busy machine reads late comes at once.
+/// An interval counts as at least this long when its rate is checked, in milliseconds: a busy machine reads the bytes of a second
+/// late and all at once.
 const MIN_INTERVAL_MS: f64 = 1000.0;
-/// What a sender's kernel works out from single packets may be far above what the line carries, in Mbit/s.
+/// The largest delivery or pacing rate that is accepted, in Mbit/s. The kernel estimates both from single packets, so that they may
+/// be far above the rate of the line.
 const MAX_ESTIMATE_MBIT: f64 = 1e9;
-/// Segments; integers beyond are none in JSON.
+/// The largest congestion window that is accepted, in segments: 2^53, the largest integer that every reader of JSON keeps exactly.
 const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
-/// Parts of a test.
+/// The largest number of phases that is accepted. A choice: our own tests have three.
 const MAX_PHASES: usize = 100;
 
-/// Refuses a number outside of its range, in words.
+/// Refuses a number outside of `range`; the error names `what` and the number.
 pub(crate) fn within(what: &str, value: f64, range: (f64, f64), unit: &str) -> Result<(), String> {
     if value >= range.0 && value <= range.1 {
         return Ok(());
     }
-    // As short as a number can be: written out, it may have three hundred digits.
+    // Written out, a large or small number may have three hundred digits.
     let value = if value.abs() < 1e9 && value.abs() > 1e-3 {
         value.to_string()
     } else {
         format!("{value:e}")
     };
-    Err(cannot_be(&format!("{what} of {value} {unit}")))
+    Err(impossible(&format!("{what} of {value} {unit}")))
 }
 
-fn cannot_be(what: &str) -> String {
-    format!("it tells what cannot be: {what}")
+/// Refuses samples that no line and no clock can produce.
+pub(crate) fn check_samples(result: &TestResult) -> Result<(), String> {
+    phases(&result.phases)?;
+    result.flows.iter().try_for_each(flow)?;
+    result.probes.iter().try_for_each(series)
 }
 
-impl TestResult {
-    /// Refuses samples that no line has.
-    pub(crate) fn check_samples(&self) -> Result<(), String> {
-        phases(&self.phases)?;
-        self.flows.iter().try_for_each(flow)?;
-        self.probes.iter().try_for_each(series)
-    }
-
-    /// Refuses figures that come out of samples each of which is possible.
-    pub(crate) fn check_figures(&self) -> Result<(), String> {
-        let (down, up) = (&self.summary.down, &self.summary.up);
-        for (direction, mbit, figures) in [
-            (Direction::Down, self.summary.download_mbit, down),
-            (Direction::Up, self.summary.upload_mbit, up),
-        ] {
-            let word = direction.word();
-            within(&format!("a {word}"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
-            let added = figures.iter().flat_map(|f| [f.added_median_ms, f.added_p95_ms]);
-            for ms in added.flatten() {
-                let range = (-MAX_LATENCY_MS, MAX_LATENCY_MS);
-                within(&format!("latency added by the {word}"), ms, range, "ms")?;
-            }
+/// Refuses figures out of bounds: samples that are each within bounds can still add up to such figures.
+pub(crate) fn check_figures(result: &TestResult) -> Result<(), String> {
+    let summary = &result.summary;
+    for (direction, mbit, figures) in [
+        (Direction::Down, summary.download_mbit, &summary.down),
+        (Direction::Up, summary.upload_mbit, &summary.up),
+    ] {
+        let word = direction.word();
+        within(&format!("a {word}"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
+        let added = figures.iter().flat_map(|f| [f.added_median_ms, f.added_p95_ms]);
+        for ms in added.flatten() {
+            let range = (-MAX_LATENCY_MS, MAX_LATENCY_MS);
+            within(&format!("latency added by the {word}"), ms, range, "ms")?;
         }
-        Ok(())
     }
+    Ok(())
+}
+
+fn impossible(what: &str) -> String {
+    format!("it holds an impossible value: {what}")
 }
 
 fn phases(phases: &[Phase]) -> Result<(), String> {
     if phases.len() > MAX_PHASES {
-        return Err(cannot_be(&format!("a test of {} phases", phases.len())));
+        return Err(impossible(&format!("a test of {} phases", phases.len())));
     }
     let mut last = -MAX_TIME_MS;
     for phase in phases {
         moment("a phase's beginning", phase.from_ms)?;
         moment("a phase's end", phase.to_ms)?;
         if phase.to_ms < phase.from_ms || phase.from_ms < last {
-            return Err(cannot_be("phases that go back in time"));
+            return Err(impossible("phases that go back in time"));
         }
         last = phase.to_ms;
     }
@@ -87,7 +91,7 @@ fn flow(flow: &Flow) -> Result<(), String> {
     for sample in &flow.samples {
         moment(&format!("a sample of '{name}'"), sample.t_ms)?;
         if sample.t_ms < last && last > 0.0 {
-            return Err(cannot_be(&format!("samples of '{name}' that go back in time")));
+            return Err(impossible(&format!("samples of '{name}' that go back in time")));
         }
         let interval_ms = (sample.t_ms - last).max(MIN_INTERVAL_MS);
         let mbit = sample.bytes as f64 * 8.0 / 1000.0 / interval_ms;
@@ -128,7 +132,7 @@ fn series(series: &ProbeSeries) -> Result<(), String> {
 fn probe(name: &str, probe: &Probe) -> Result<(), String> {
     let is_sound = |value: Option<f64>, least: f64, most: f64| value.is_none_or(|v| v >= least && v <= most);
     let far = MAX_TIME_MS;
-    // Of a million probes hardly one needs the words.
+    // A fast path: a file has up to a million probes, and building the words for each takes time.
     if is_sound(probe.rtt_ms, 0.0, MAX_LATENCY_MS)
         && [Some(probe.t_ms), Some(probe.due_ms), probe.up_ms, probe.down_ms]
             .into_iter()
@@ -161,11 +165,11 @@ fn moment(what: &str, t_ms: f64) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::result::TestResult;
     use crate::result::tests::{example, with_probes_every};
+    use crate::result::{TcpSample, TestResult};
 
     #[test]
-    fn figures_are_of_the_samples_whatever_the_file_says() {
+    fn the_figures_in_a_file_are_replaced_by_figures_computed_from_its_samples() {
         let honest = with_probes_every(20.0, 300.0);
         let mut forged = honest.clone();
         let summary = &mut forged.summary;
@@ -182,7 +186,7 @@ mod tests {
         }
         forged.flows[0].mbit = 1e300;
         assert!(TestResult::from_json(&forged.to_json()).unwrap() == honest);
-        // Where there are no samples there are no figures.
+        // Without samples there are no figures.
         forged.flows.clear();
         forged.probes.clear();
         let empty = TestResult::from_json(&forged.to_json()).unwrap().summary;
@@ -191,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_no_line_has_are_refused_by_name() {
+    fn impossible_samples_are_refused_with_the_name_of_the_series() {
         let refused = |change: fn(&mut TestResult)| {
             let mut result = example("x", 300.0, 20.0, 4.0);
             change(&mut result);
             let error = TestResult::from_json(&result.to_json()).unwrap_err();
             assert!(
-                error.starts_with("it tells what cannot be: ") && error.len() < 120,
+                error.starts_with("it holds an impossible value: ") && error.len() < 120,
                 "{error}"
             );
             error
@@ -220,15 +224,15 @@ mod tests {
         refused(|r| r.phases[1].to_ms = -1e9);
         refused(|r| r.phases = vec![r.phases[1].clone(); 101]);
         refused(|r| {
-            let sample = super::TcpSample {
+            let sample = TcpSample {
                 rtt_ms: Some(1e300),
-                ..super::TcpSample::default()
+                ..TcpSample::default()
             };
             r.flows[0].sender = vec![sample];
         });
         refused(|r| {
             for probe in &mut r.probes[0].samples {
-                // Both directions are loaded at once: what is added is told by one-way delays.
+                // Both directions are loaded at once, so that the added latency comes from one-way delays.
                 probe.down_ms = Some(if probe.t_ms < 0.0 { -1e11 } else { 1e11 });
             }
         });

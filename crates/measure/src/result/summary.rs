@@ -1,11 +1,14 @@
-//! The figures of a test, drawn from its samples. Pure.
+//! The figures of a test, computed from its samples. Pure.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Flow, Phase, Probe, ProbeKind, ProbeSeries};
+use super::direction::Direction;
+use super::flow::Flow;
+use super::probe::{Probe, ProbeKind, ProbeSeries};
+use super::settings::Phase;
 use crate::stats;
 
-/// The figures to quote. Latency and goodput are of the steady parts of the load; a figure without samples is null.
+/// The figures to quote. Latency under load and goodput are those of the steady parts of the load. A figure without samples is null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Median round trip before the load.
@@ -18,24 +21,24 @@ pub struct Summary {
     pub latency_p95_ms: Option<f64>,
     /// 99th percentile under load.
     pub latency_p99_ms: Option<f64>,
-    /// The worst round trip under load.
+    /// The longest round trip under load.
     pub latency_max_ms: Option<f64>,
-    /// Probes sent in the whole test, of the series that these figures are of.
+    /// Probes sent in the whole test, in the series of the headline figures.
     pub probes_sent: u64,
-    /// Those whose reply never came.
+    /// Probes without an answer.
     pub probes_lost: u64,
     /// Sum of the download flows.
     pub download_mbit: f64,
     /// Sum of the upload flows.
     pub upload_mbit: f64,
-    /// Jain's index over the download flows.
+    /// Jain's fairness index of the download flows.
     pub jain_down: Option<f64>,
-    /// Jain's index over the upload flows.
+    /// Jain's fairness index of the upload flows.
     pub jain_up: Option<f64>,
-    /// The download on its own.
+    /// The figures of the download.
     #[serde(default)]
     pub down: Option<DirectionFigures>,
-    /// The upload on its own.
+    /// The figures of the upload.
     #[serde(default)]
     pub up: Option<DirectionFigures>,
     /// The latency of each series of probes.
@@ -43,17 +46,17 @@ pub struct Summary {
     pub probes: Vec<ProbeFigures>,
 }
 
-/// What load in one direction does to latency.
+/// The effect on latency of load in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionFigures {
-    /// Sum of the flows.
+    /// Sum of the flows of this direction.
     pub mbit: f64,
-    /// Loaded minus idle, of the medians.
+    /// Median under load minus the idle median.
     pub added_median_ms: Option<f64>,
     /// 95th percentile under load minus the idle median.
     pub added_p95_ms: Option<f64>,
-    /// Whether these are of one-way delays, because both directions were loaded at once; else of round trips while
-    /// only this direction was.
+    /// True if the figures come from one-way delays, because both directions were loaded at once. False if they come from
+    /// round trips while only this direction was loaded.
     pub one_way: bool,
 }
 
@@ -68,24 +71,24 @@ pub struct ProbeFigures {
     pub loaded: Latency,
 }
 
-/// A distribution of round trips in milliseconds. Probes without a reply are not in the percentiles but counted.
+/// A distribution of round trips in milliseconds. Lost probes are counted; the percentiles leave them out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Probes sent.
     pub sent: u64,
-    /// Probes without a reply.
+    /// Probes without an answer.
     pub lost: u64,
-    /// The fastest.
+    /// The shortest round trip.
     pub min_ms: Option<f64>,
-    /// Half are below.
+    /// Median.
     pub median_ms: Option<f64>,
     /// Arithmetic mean.
     pub mean_ms: Option<f64>,
-    /// 95 of 100 are below.
+    /// 95th percentile.
     pub p95_ms: Option<f64>,
-    /// 99 of 100 are below.
+    /// 99th percentile.
     pub p99_ms: Option<f64>,
-    /// The slowest.
+    /// The longest round trip.
     pub max_ms: Option<f64>,
 }
 
@@ -157,7 +160,7 @@ impl DirectionFigures {
 }
 
 impl Latency {
-    /// The figures of these probes.
+    /// The distribution of these probes.
     pub fn of(probes: &[&Probe]) -> Self {
         let rtts: Vec<f64> = probes.iter().filter_map(|p| p.rtt_ms).collect();
         let at = |p| stats::percentile(&rtts, p).map(round);
@@ -185,18 +188,20 @@ pub(super) fn goodput(flow: &Flow, phases: &[Phase], settle_ms: u64) -> f64 {
     round(if length > 0.0 { amount / length } else { 0.0 })
 }
 
-/// Three decimals: microseconds, kilobits.
+/// Rounds to three decimals: to a microsecond of milliseconds, to a kilobit of megabits.
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
+/// The series of the headline figures; see [`TestResult::headline_probes`](super::TestResult::headline_probes).
 pub(super) fn headline(probes: &[ProbeSeries]) -> Vec<&ProbeSeries> {
     let kind = probes
         .iter()
         .map(|series| series.kind)
         .filter(|kind| *kind != ProbeKind::Voip)
         .min();
-    // Series to others than the test's server are asides, unless there are no others: RRUL over both protocols, several servers.
+    // Series to a host other than the test's server do not count, unless there are only such series: RRUL over IPv4 and IPv6, or
+    // several servers.
     let has_server = probes
         .iter()
         .any(|series| series.peer.is_none() && Some(series.kind) == kind);
@@ -206,7 +211,7 @@ pub(super) fn headline(probes: &[ProbeSeries]) -> Vec<&ProbeSeries> {
         .collect()
 }
 
-/// Idle phases before the first load; behind a load, queues may still be draining.
+/// The idle phases before the first load. After a load, queues may still be draining.
 fn idle_windows(phases: &[Phase]) -> Vec<(f64, f64)> {
     let before = phases.iter().take_while(|p| p.is_idle());
     before.map(|p| (p.from_ms, p.to_ms)).collect()
@@ -240,7 +245,7 @@ fn rates(flows: &[Flow], direction: Direction) -> Vec<f64> {
         .collect()
 }
 
-/// A plain sum of no flows is -0.0, which would be printed so.
+/// The sum of the rates. `Iterator::sum` of no rates is -0.0, which would be printed with its sign.
 fn total(rates: &[f64]) -> f64 {
     rates.iter().fold(0.0, |sum, rate| sum + rate)
 }

@@ -1,5 +1,7 @@
 //! Tests of the result, and results for the tests of others.
 
+use std::path::Path;
+
 use super::*;
 
 /// A made-up result with round figures: `bloat_ms` of queue under load, two flows each way.
@@ -97,24 +99,6 @@ fn figures_are_of_the_steady_window() {
     assert_eq!(summary.jain_up, Some(1.0));
     assert_eq!((summary.probes_sent, summary.probes_lost), (20, 1));
     assert!(summary.latency_median_ms > Some(1000.0));
-}
-
-#[test]
-fn an_interval_across_the_window_counts_by_its_part_inside() {
-    let samples = [
-        Sample {
-            t_ms: 1000.0,
-            bytes: 125_000,
-        },
-        Sample {
-            t_ms: 2000.0,
-            bytes: 375_000,
-        },
-    ];
-    assert_eq!(mbit_between(&samples, 0.0, 2000.0), 2.0);
-    assert_eq!(mbit_between(&samples, 500.0, 1500.0), 2.0);
-    assert_eq!(mbit_between(&samples, 1500.0, 2000.0), 3.0);
-    assert_eq!(mbit_between(&samples, 1500.0, 1500.0), 0.0);
 }
 
 #[test]

@@ -29,9 +29,9 @@ use super::{
 use crate::Error;
 use crate::client::web::Site;
 use crate::foreign;
+use crate::foreign::MAX_REASON;
 use crate::http::{Place, Tasks, Upload, bracketed, request, shown, tls_config};
 use crate::load;
-use crate::protocol::MAX_REASON;
 use crate::result::{Direction, Finding};
 
 /// Until a connection stands and its TLS handshake is done.
