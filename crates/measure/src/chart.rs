@@ -1,28 +1,29 @@
-//! Lines over one horizontal axis, in panels one below the other: for data that is no test's. Pure.
+//! Line charts in panels that share a horizontal axis, for data other than a test result. Pure.
 
+use crate::plot::frame::{LEFT, RIGHT, WIDTH, linear_grid, time_axis, upright_name};
 use crate::svg::{
-    Anchor, BLUE, Font, GREEN, GREY, GRID, INK, Panel as Area, Scale, Svg, VERMILION, linear_ticks, short,
+    BLUE, Font, GREEN, GREY, INK, ORANGE, PURPLE, Panel as Area, SKY, Scale, Svg, VERMILION, linear_ticks,
 };
 
 /// A picture of lines.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above all.
+    /// The title at the top.
     pub title: String,
     /// Below the title.
     pub subtitle: String,
-    /// What the horizontal axis counts, with its unit.
+    /// Name of the horizontal axis, with its unit.
     pub x: String,
-    /// From the top down.
+    /// The panels, from top to bottom.
     pub panels: Vec<Panel>,
 }
 
 /// Lines over one vertical axis.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What the axis counts, with its unit.
+    /// Name of the vertical axis, with its unit.
     pub y: String,
-    /// Each in a colour of its own.
+    /// The lines, each in its own colour.
     pub lines: Vec<Line>,
 }
 
@@ -44,7 +45,7 @@ impl Line {
         }
     }
 
-    /// A thin grey line, for what stands behind the others.
+    /// A thin grey line, for the background.
     pub fn thin(name: impl Into<String>, points: Vec<(f64, Option<f64>)>) -> Self {
         Self {
             is_thin: true,
@@ -52,24 +53,19 @@ impl Line {
         }
     }
 
-    /// Whether no point has a value.
+    /// True if no point has a value.
     pub fn is_empty(&self) -> bool {
         self.points.iter().all(|(_, y)| y.is_none())
     }
 }
 
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 78.0;
-/// Room for the names of the lines.
-const RIGHT: f64 = 128.0;
+/// Heights in pixels: of the title, of a panel, and between two panels.
 const TOP: f64 = 92.0;
 const HEIGHT: f64 = 168.0;
 const GAP: f64 = 30.0;
 
-/// Colours of Okabe and Ito's palette, told apart with any colour vision.
-const COLOURS: [&str; 8] = [
-    BLUE, VERMILION, GREEN, "#cc79a7", "#e69f00", "#56b4e9", "#8c6d00", INK,
-];
+/// The palette of Okabe and Ito, whose colours people with any colour vision can tell apart.
+const COLOURS: [&str; 8] = [BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, "#8c6d00", INK];
 
 impl Chart {
     /// The picture as SVG text.
@@ -86,45 +82,21 @@ impl Chart {
             .fold(0.0, f64::max);
         let x = (0.0, if last > 0.0 { last } else { 1.0 });
         for (index, panel) in self.panels.iter().enumerate() {
-            panel.draw(&mut svg, x, TOP + index as f64 * (HEIGHT + GAP));
+            panel.draw(&mut svg, area(x, TOP + index as f64 * (HEIGHT + GAP), HEIGHT));
         }
-        time_axis(&mut svg, x, bottom, &self.x);
+        time_axis(&mut svg, &area(x, bottom, 0.0), &self.x);
         svg.finish()
     }
 }
 
 impl Panel {
-    fn draw(&self, svg: &mut Svg, x: (f64, f64), top: f64) {
+    fn draw(&self, svg: &mut Svg, mut area: Area) {
         let values = self.lines.iter().flat_map(|line| &line.points);
         let highest = values.filter_map(|(_, y)| *y).fold(0.0, f64::max);
         let ticks = linear_ticks(highest, 4.0);
-        let area = Area {
-            left: LEFT,
-            top,
-            width: WIDTH - LEFT - RIGHT,
-            height: HEIGHT,
-            x,
-            y: (0.0, ticks.last().copied().unwrap_or(1.0)),
-            x_scale: Scale::Linear,
-            scale: Scale::Linear,
-        };
-        for tick in ticks {
-            let y = area.at_y(tick);
-            svg.line((area.left, y), (area.right(), y), GRID, 1.0, "");
-            svg.text(
-                area.left - 8.0,
-                y + 4.5,
-                Font::LABEL.at(Anchor::End),
-                &short(tick),
-            );
-        }
-        let middle = top + HEIGHT / 2.0;
-        svg.upright_text(
-            20.0,
-            middle,
-            Font::LABEL.at(Anchor::Middle).in_colour(INK),
-            &self.y,
-        );
+        area.y.1 = ticks.last().copied().unwrap_or(1.0);
+        linear_grid(svg, &area, &ticks);
+        upright_name(svg, &area, &self.y);
         let mut colours = COLOURS.into_iter().cycle();
         for (index, line) in self.lines.iter().enumerate() {
             let (colour, width, opacity) = if line.is_thin {
@@ -133,7 +105,7 @@ impl Panel {
                 (colours.next().unwrap_or(INK), 1.8, 1.0)
             };
             area.plot(svg, &line.points, colour, width, opacity);
-            let y = top + 12.0 + index as f64 * 18.0;
+            let y = area.top + 12.0 + index as f64 * 18.0;
             svg.text(
                 area.right() + 10.0,
                 y,
@@ -144,30 +116,18 @@ impl Panel {
     }
 }
 
-fn time_axis(svg: &mut Svg, x: (f64, f64), bottom: f64, name: &str) {
-    let area = Area {
+/// The place of a panel, or of the time axis if it has no height. The vertical axis is linear and begins at 0.
+fn area(x: (f64, f64), top: f64, height: f64) -> Area {
+    Area {
         left: LEFT,
-        top: bottom,
+        top,
         width: WIDTH - LEFT - RIGHT,
-        height: 0.0,
+        height,
         x,
         y: (0.0, 1.0),
         x_scale: Scale::Linear,
         scale: Scale::Linear,
-    };
-    svg.line((area.left, bottom), (area.right(), bottom), GREY, 1.0, "");
-    for tick in linear_ticks(x.1, 6.0).into_iter().filter(|tick| *tick <= x.1) {
-        let at = area.at_x(tick);
-        svg.line((at, bottom), (at, bottom + 5.0), GREY, 1.0, "");
-        svg.text(at, bottom + 20.0, Font::LABEL.at(Anchor::Middle), &short(tick));
     }
-    let middle = area.left + area.width / 2.0;
-    svg.text(
-        middle,
-        bottom + 42.0,
-        Font::LABEL.at(Anchor::Middle).in_colour(INK),
-        name,
-    );
 }
 
 #[cfg(test)]

@@ -4,10 +4,8 @@ mod bounds;
 mod connect;
 mod cross_check;
 mod endpoint;
-mod findings;
 mod host_metrics;
 mod outcome;
-pub(crate) mod patience;
 pub mod web;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +15,7 @@ pub use crate::scenario::Family;
 pub use host_metrics::{Gauge, Gauges, interface_of};
 
 use crate::Error;
+use crate::deadline::Deadline;
 use crate::load::{Load, Role};
 use crate::probe::{Connect, Icmp, ProbeSocket, Prober, Udp};
 use crate::protocol::{MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, MAX_PROBES, Seen};
@@ -25,7 +24,6 @@ use crate::scenario::{ProbePlan, Scenario};
 use crate::socket;
 use endpoint::Endpoint;
 use host_metrics::Recorder;
-use patience::Patience;
 
 /// The load waits this much longer for the first probe if none has come back in the idle phase.
 const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -243,9 +241,9 @@ impl<'a> Running<'a> {
         } = test;
         let length = Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms);
         let deadline = Instant::now() + length + SPARE;
-        let patience = Patience::new(stop, SETUP);
-        let mut endpoints = open_endpoints(test, &patience)?;
-        let flows = attach_flows(test, &mut endpoints, &patience)?;
+        let setup = Deadline::new(stop, SETUP);
+        let mut endpoints = open_endpoints(test, &setup)?;
+        let flows = attach_flows(test, &mut endpoints, &setup)?;
         check_probe_rates(scenario, settings, &endpoints)?;
         let begin = Instant::now();
         let until = begin + length + FIRST_PROBE_TIMEOUT;
@@ -296,10 +294,10 @@ impl<'a> Running<'a> {
         }
         let settings = &self.test.settings;
         let load = Duration::from_millis(settings.load_ms + settings.after_ms);
-        let patience = (end + FIRST_PROBE_TIMEOUT).min(self.deadline - load);
+        let latest = (end + FIRST_PROBE_TIMEOUT).min(self.deadline - load);
         while let Some(silent) = self.silent_endpoint() {
             self.not_stopped()?;
-            if Instant::now() >= patience {
+            if Instant::now() >= latest {
                 let endpoint = &self.endpoints[silent];
                 return Err(Error::NoProbes {
                     host: endpoint.host().to_owned(),
@@ -523,7 +521,7 @@ impl<'a> Running<'a> {
 }
 
 /// Asks each server for the test.
-fn open_endpoints(test: &Test, patience: &Patience<'_>) -> Result<Vec<Endpoint>, Error> {
+fn open_endpoints(test: &Test, deadline: &Deadline<'_>) -> Result<Vec<Endpoint>, Error> {
     let Test {
         scenario, settings, ..
     } = test;
@@ -539,7 +537,7 @@ fn open_endpoints(test: &Test, patience: &Patience<'_>) -> Result<Vec<Endpoint>,
             flows.filter(|f| f.direction == direction).count() as u32
         };
         let asked = (count(Direction::Down), count(Direction::Up));
-        endpoints.push(Endpoint::open(target, asked, settings, patience)?);
+        endpoints.push(Endpoint::open(target, asked, settings, deadline)?);
     }
     Ok(endpoints)
 }
@@ -548,7 +546,7 @@ fn open_endpoints(test: &Test, patience: &Patience<'_>) -> Result<Vec<Endpoint>,
 fn attach_flows(
     test: &Test,
     endpoints: &mut [Endpoint],
-    patience: &Patience<'_>,
+    deadline: &Deadline<'_>,
 ) -> Result<Vec<endpoint::Attached>, Error> {
     let flows = &test.scenario.flows;
     let begun: Vec<_> = flows
@@ -558,12 +556,12 @@ fn attach_flows(
     let greeted: Vec<_> = flows
         .iter()
         .zip(begun)
-        .map(|(flow, begun)| endpoints[flow.endpoint].greet(begun, patience))
+        .map(|(flow, begun)| endpoints[flow.endpoint].greet(begun, deadline))
         .collect::<Result<_, _>>()?;
     flows
         .iter()
         .zip(greeted)
-        .map(|(flow, greeted)| endpoints[flow.endpoint].attached(greeted, patience))
+        .map(|(flow, greeted)| endpoints[flow.endpoint].attached(greeted, deadline))
         .collect()
 }
 

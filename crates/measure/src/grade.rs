@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::result::{Finding, Severity, TestResult};
-use crate::{stats, validity};
+use crate::{checks, stats};
 
 /// Added latency in milliseconds below which each letter is given; F from the last on
 /// (DSLReports, "How is bufferbloat graded", FAQ 17930).
@@ -72,7 +72,7 @@ pub enum Basis {
 impl Verdict {
     /// Judges a test.
     pub fn of(result: &TestResult) -> Self {
-        let findings = validity::findings(result);
+        let findings = checks::findings(result);
         let valid = findings
             .iter()
             .all(|finding| finding.severity < Severity::Invalid);

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::Error;
-use crate::client::patience::{Patience, Unheard};
+use crate::deadline::{Deadline, WaitError};
 use crate::foreign;
 use crate::foreign::MAX_REASON;
 use crate::scenario::Family;
@@ -42,15 +42,15 @@ impl Tasks {
     /// The outcome of a task. Neither deadline nor the user's wish to stop depends on the threads here, which a server may keep busy.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
-        patience: &Patience<'_>,
+        deadline: &Deadline<'_>,
         task: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Unheard> {
+    ) -> Result<T, WaitError> {
         let (tell, told) = mpsc::channel();
         self.runtime().spawn(async move {
             // Nobody may be waiting any more.
             let _ = tell.send(task.await);
         });
-        patience.until_told(&told)
+        deadline.receive(&told)
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {

@@ -15,12 +15,14 @@
 pub mod autorate_trace;
 mod calendar;
 pub mod chart;
+mod checks;
 pub mod client;
 pub mod clock;
 pub mod compare;
 mod connection;
 pub mod cpu;
 mod datagram;
+mod deadline;
 mod error;
 mod file;
 pub mod flent;
@@ -48,7 +50,6 @@ pub mod stats;
 mod svg;
 pub mod tcp_info;
 pub mod tls;
-pub mod validity;
 
 pub use error::Error;
 

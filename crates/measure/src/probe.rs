@@ -381,8 +381,8 @@ fn run(mut socket: Box<dyn ProbeSocket>, interval: Duration, start: Instant, sha
         due += interval;
     }
     while let Some(newest) = books.newest_waiting() {
-        let (now, patience) = (Instant::now(), newest + STRAGGLERS);
-        let end = shared.end().give_up.map_or(patience, |end| end.min(patience));
+        let (now, latest) = (Instant::now(), newest + STRAGGLERS);
+        let end = shared.end().give_up.map_or(latest, |end| end.min(latest));
         if now >= end {
             break;
         }

@@ -7,19 +7,19 @@ use std::sync::mpsc;
 use rustix::event::PollFlags;
 use socket2::{Domain, Socket, Type};
 
-use super::patience::{Patience, Unheard};
 use super::{Family, Target};
+use crate::deadline::{Deadline, WaitError};
 use crate::result::Settings;
 use crate::{Error, foreign, socket};
 
 /// Tries the addresses of a name in turn.
-pub(super) fn any(target: &Target, patience: &Patience<'_>) -> Result<TcpStream, Error> {
-    let addresses = resolve(target, patience)?;
-    let mut failure = Unheard::Failed(io::ErrorKind::TimedOut.into());
+pub(super) fn any(target: &Target, deadline: &Deadline<'_>) -> Result<TcpStream, Error> {
+    let addresses = resolve(target, deadline)?;
+    let mut failure = WaitError::Failed(io::ErrorKind::TimedOut.into());
     for (index, address) in addresses.iter().enumerate() {
-        let share = patience.left() / (addresses.len() - index) as u32;
-        match connect(*address, &patience.at_most(share)) {
-            Err(Unheard::Stopped) => return Err(Error::Interrupted { at_s: 0.0 }),
+        let share = deadline.left() / (addresses.len() - index) as u32;
+        match connect(*address, &deadline.at_most(share)) {
+            Err(WaitError::Stopped) => return Err(Error::Interrupted { at_s: 0.0 }),
             Err(other) => failure = other,
             Ok(stream) => return Ok(stream),
         }
@@ -27,10 +27,10 @@ pub(super) fn any(target: &Target, patience: &Patience<'_>) -> Result<TcpStream,
     Err(failure.or(|reason| failed(target, reason)))
 }
 
-fn connect(address: SocketAddr, patience: &Patience<'_>) -> Result<TcpStream, Unheard> {
+fn connect(address: SocketAddr, deadline: &Deadline<'_>) -> Result<TcpStream, WaitError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     begin(&socket, address)?;
-    finish(socket, patience)
+    finish(socket, deadline)
 }
 
 /// Sends the first packet of the handshake.
@@ -43,8 +43,8 @@ fn begin(socket: &Socket, address: SocketAddr) -> io::Result<()> {
 }
 
 /// Waits for the end of the handshake.
-pub(super) fn finish(socket: Socket, patience: &Patience<'_>) -> Result<TcpStream, Unheard> {
-    patience.wait(&socket, PollFlags::OUT)?;
+pub(super) fn finish(socket: Socket, deadline: &Deadline<'_>) -> Result<TcpStream, WaitError> {
+    deadline.wait(&socket, PollFlags::OUT)?;
     if let Some(reason) = socket.take_error()? {
         return Err(reason.into());
     }
@@ -97,7 +97,7 @@ pub(super) fn failed(target: &Target, reason: io::Error) -> Error {
     }
 }
 
-fn resolve(target: &Target, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, Error> {
+fn resolve(target: &Target, deadline: &Deadline<'_>) -> Result<Vec<SocketAddr>, Error> {
     let wanted = match target.family {
         Some(Family::V4) => " of IPv4",
         Some(Family::V6) => " of IPv6",
@@ -109,7 +109,7 @@ fn resolve(target: &Target, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, 
         reason,
     };
     let host = target.host.trim_start_matches('[').trim_end_matches(']');
-    let all = look_up(host, target.port, patience)
+    let all = look_up(host, target.port, deadline)
         .map_err(|unheard| unheard.or(|reason| error(foreign::brief(&reason.to_string(), 200))))?;
     let addresses: Vec<_> = all
         .into_iter()
@@ -128,7 +128,7 @@ fn resolve(target: &Target, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, 
 
 /// Asks the system's resolver in a thread of its own: a name server that does not answer cannot be interrupted, and the thread
 /// is left behind then.
-fn look_up(host: &str, port: u16, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, Unheard> {
+fn look_up(host: &str, port: u16, deadline: &Deadline<'_>) -> Result<Vec<SocketAddr>, WaitError> {
     let (tell, told) = mpsc::channel();
     let host = host.to_owned();
     std::thread::Builder::new()
@@ -138,5 +138,5 @@ fn look_up(host: &str, port: u16, patience: &Patience<'_>) -> Result<Vec<SocketA
             // Nobody may be waiting any more.
             let _ = tell.send(found.map(Vec::from_iter));
         })?;
-    Ok(patience.until_told(&told)??)
+    Ok(deadline.receive(&told)??)
 }

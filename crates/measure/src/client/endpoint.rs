@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::bounds::Bounds;
-use super::patience::Patience;
 use super::{Target, connect};
 use crate::connection::Connection;
+use crate::deadline::Deadline;
 use crate::foreign::MAX_REASON;
 use crate::protocol::{self, Hello, Reply, Request, Seen, Token};
 use crate::result::{Direction, Sample, Settings};
@@ -81,12 +81,12 @@ impl Endpoint {
         target: Target,
         asked: (u32, u32),
         settings: &Settings,
-        patience: &Patience<'_>,
+        deadline: &Deadline<'_>,
     ) -> Result<Self, Error> {
         if let Some(name) = &settings.congestion {
             connect::check_congestion(name)?;
         }
-        let stream = connect::any(&target, patience)?;
+        let stream = connect::any(&target, deadline)?;
         let connect_error = |reason| connect::failed(&target, reason);
         let remote = stream.peer_addr().map_err(connect_error)?;
         let local = stream.local_addr().map_err(connect_error)?;
@@ -98,7 +98,7 @@ impl Endpoint {
             load_ms: settings.load_ms,
         };
         say(&mut control, &hello, &target)?;
-        let mut reply = hear(&mut control, &target, patience)?;
+        let mut reply = hear(&mut control, &target, deadline)?;
         if let Reply::Challenge { nonce } = reply {
             let Some(secret) = &target.secret else {
                 return Err(Error::Secret { host: target.host });
@@ -107,7 +107,7 @@ impl Endpoint {
                 mac: secret::proof(secret, nonce),
             };
             say(&mut control, &proof, &target)?;
-            reply = hear(&mut control, &target, patience)?;
+            reply = hear(&mut control, &target, deadline)?;
         }
         let Reply::Welcome {
             version,
@@ -177,7 +177,7 @@ impl Endpoint {
     pub(super) fn greet(
         &self,
         flow: Attaching<socket2::Socket>,
-        patience: &Patience<'_>,
+        deadline: &Deadline<'_>,
     ) -> Result<Attaching<Connection>, Error> {
         let Attaching {
             socket,
@@ -188,7 +188,7 @@ impl Endpoint {
             endpoint,
         } = flow;
         let failed = |reason| connect::failed(&self.target, reason);
-        let stream = connect::finish(socket, patience).map_err(|unheard| unheard.or(failed))?;
+        let stream = connect::finish(socket, deadline).map_err(|unheard| unheard.or(failed))?;
         let mut socket = Connection::new(stream).map_err(failed)?;
         say(&mut socket, &hello, &self.target)?;
         Ok(Attaching {
@@ -205,11 +205,11 @@ impl Endpoint {
     pub(super) fn attached(
         &self,
         mut flow: Attaching<Connection>,
-        patience: &Patience<'_>,
+        deadline: &Deadline<'_>,
     ) -> Result<Attached, Error> {
         let ours = socket::congestion(flow.socket.stream())
             .map_err(|e| Error::system("read the congestion control", e))?;
-        let reply = hear(&mut flow.socket, &self.target, patience)?;
+        let reply = hear(&mut flow.socket, &self.target, deadline)?;
         let Reply::Attached {
             congestion: theirs,
             dscp_arrived,
@@ -411,8 +411,8 @@ fn say(connection: &mut Connection, message: &impl serde::Serialize, target: &Ta
         .map_err(|reason| unheard(target, &reason))
 }
 
-fn hear(connection: &mut Connection, target: &Target, patience: &Patience<'_>) -> Result<Reply, Error> {
-    let heard = patience.until(|moment| connection.receive(moment));
+fn hear(connection: &mut Connection, target: &Target, deadline: &Deadline<'_>) -> Result<Reply, Error> {
+    let heard = deadline.until(|moment| connection.receive(moment));
     heard.map_err(|why| why.or(|reason| unheard(target, &reason)))
 }
 

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cross_check::{Fault, FlowReports};
 use super::host_metrics::Recorder;
-use super::{OurSide, Outcome, Running, Series, findings};
+use super::{OurSide, Outcome, Running, Series};
 use crate::calendar::rfc3339;
 use crate::clock::Offset;
 use crate::load::millis;
@@ -12,7 +12,7 @@ use crate::probe::Finished;
 use crate::protocol::Seen;
 use crate::result::{Clock, Direction, Flow, Meta, Phase, ProbeKind, ProbeSeries, TestResult};
 use crate::scenario::ProbePlan;
-use crate::{Error, socket};
+use crate::{Error, checks, socket};
 
 /// After a load the queues drain for a while; the clocks are compared later than that.
 const DRAIN_MS: f64 = 1000.0;
@@ -46,7 +46,7 @@ pub(super) fn outcome(
     let mut result = TestResult::new(meta, phases, flows, probes);
     result.evidence = recorder.finish(start);
     let server_cpu = running.endpoints.iter().filter_map(|e| e.busiest_cpu());
-    result.findings = findings::findings(&result, server_cpu.max_by(f64::total_cmp));
+    result.findings = checks::run_findings(&result, server_cpu.max_by(f64::total_cmp));
     Outcome { result, trouble }
 }
 

@@ -18,19 +18,19 @@ use self::transfer::{Transfer, final_place};
 use super::connect::check_congestion;
 use super::host_metrics::Recorder;
 use super::outcome::phases;
-use super::patience::Patience;
 use super::{
     FIRST_PROBE_TIMEOUT, Hooks, IMPATIENT_TIMEOUT, Meter, Outcome, Progress, SETUP, SILENCE, SPARE, Stage,
-    TICK, check_times, findings,
+    TICK, check_times,
 };
 use crate::calendar::rfc3339;
+use crate::deadline::Deadline;
 use crate::http::{Place, Tasks, look_up, port, shown, tls_config};
 use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, ProbeSocket, Prober};
 use crate::protocol::{MAX_FLOWS, Seen};
 use crate::result::{Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult};
 use crate::scenario::{Family, Scenario};
-use crate::{Error, foreign, socket};
+use crate::{Error, checks, foreign, socket};
 
 /// The time between two samples of a flow.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ pub fn run(
         gauges,
     } = hooks;
     let deadline = Instant::now() + length(settings) + SPARE;
-    let ways = find(site, &tasks, &Patience::new(stop, SETUP))?;
+    let ways = find(site, &tasks, &Deadline::new(stop, SETUP))?;
     let recorder = Recorder::start(ways.local, gauges);
     let mut running = Running::open(site, settings, ways, deadline)?;
     let stopped = || stop.load(Ordering::Acquire);
@@ -123,12 +123,12 @@ fn length(settings: &Settings) -> Duration {
     Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms)
 }
 
-fn find(site: &Site, tasks: &Tasks, patience: &Patience<'_>) -> Result<Ways, Error> {
+fn find(site: &Site, tasks: &Tasks, deadline: &Deadline<'_>) -> Result<Ways, Error> {
     let (theirs, url) = (
         site.clone(),
         site.download.clone().or_else(|| site.upload.clone()),
     );
-    let found = tasks.wait(patience, async move { Ways::find(&theirs).await });
+    let found = tasks.wait(deadline, async move { Ways::find(&theirs).await });
     found.map_err(|why| {
         why.or(|reason| Error::Url {
             url: url.unwrap_or_default(),
@@ -278,9 +278,9 @@ impl<'a> Running<'a> {
     /// Waits for the idle phase to pass; kinds of probes that nobody answers in it are given up.
     fn idle(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) -> Result<(), Error> {
         let end = self.begin + Duration::from_millis(self.settings.idle_ms);
-        let patience = end + FIRST_PROBE_TIMEOUT;
+        let latest = end + FIRST_PROBE_TIMEOUT;
         let mut next = self.begin;
-        while next < end || (next < patience && self.probes.iter().all(|(_, p)| p.answers() == 0)) {
+        while next < end || (next < latest && self.probes.iter().all(|(_, p)| p.answers() == 0)) {
             report(Stage::Idle, self);
             if stopped() {
                 return Err(Error::Interrupted { at_s: 0.0 });
@@ -487,7 +487,7 @@ impl<'a> Running<'a> {
         let phases = phases(&meta, load_ms, trouble.is_some());
         let mut result = TestResult::new(meta, phases, self.flows(), probes);
         result.evidence = recorder.finish(start);
-        result.findings = findings::findings(&result, None);
+        result.findings = checks::run_findings(&result, None);
         result
             .findings
             .extend(self.short_files(result.summary.idle_ms.unwrap_or_default()));
@@ -566,7 +566,7 @@ impl<'a> Running<'a> {
     fn short_files(&self, round_trip_ms: f64) -> Option<Finding> {
         let worst = self.transfers.iter().max_by_key(|transfer| transfer.requests())?;
         let load = self.end.saturating_duration_since(self.start);
-        findings::short_files(
+        checks::short_files(
             &self.url(worst.direction),
             worst.requests(),
             round_trip_ms,

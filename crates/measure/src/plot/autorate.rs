@@ -2,10 +2,17 @@
 
 use sqm_core::direction::Direction as Way;
 
-use super::cdf::share_grid;
-use super::*;
+use super::frame::{
+    LEFT, RIGHT, STYLES, WIDTH, clipped, latency, latency_axis, latency_grid, legend, linear_grid,
+    share_grid, small_print, time_axis, upright_name,
+};
+use super::run::Run;
+use super::series::{Points, STRETCHES, highest, thin, within};
 use crate::autorate_trace::{DirectionFigures, Moment, ProbeOutcome, Recording};
 use crate::stats::percentile;
+use crate::svg::{
+    Anchor, BLUE, Font, GREEN, GREY, INK, ORANGE, Panel, Scale, Svg, VERMILION, linear_ticks, short,
+};
 
 const HEIGHT: f64 = 168.0;
 const GAP: f64 = 30.0;
@@ -229,8 +236,6 @@ fn delays(trips: &[ProbeOutcome], unit: &Unit, seconds: f64) -> (Points, Points)
     (typical, worst)
 }
 
-type Points = Vec<(f64, Option<f64>)>;
-
 fn percentile_of(points: &[(f64, Option<f64>)], p: f64) -> f64 {
     let values: Vec<f64> = points.iter().filter_map(|(_, value)| *value).collect();
     percentile(&values, p).unwrap_or(0.0)
@@ -287,7 +292,7 @@ fn delay_curve(recording: &Recording) -> Curve {
 /// The same of a test under load: above its least round trip.
 fn test_curve(run: &Run<'_>) -> Curve {
     let windows: Vec<_> = run.result.steady().collect();
-    let probes = super::cdf::within(&run.result.headline_probes(), &windows);
+    let probes = within(&run.result.headline_probes(), &windows);
     let least = probes.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let added = probes.iter().flatten().map(|rtt| rtt - least).collect();
     curve_of_probes(run.name, added, probes.len())

@@ -1,7 +1,10 @@
 //! Boxes of throughput and latency, one row for each test.
 
-use super::*;
+use super::frame::{STYLES, WIDTH, axis_ticks, clipped, latency_axis, small_print};
+use super::run::{Run, captions};
+use crate::result::{Direction, TestResult};
 use crate::stats::percentile;
+use crate::svg::{Anchor, Font, GRID, INK, Panel, Scale, Svg, linear_ticks, short};
 
 const ROW: f64 = 46.0;
 const TOP: f64 = 108.0;

@@ -1,6 +1,10 @@
 //! The distribution of latency under load.
 
-use super::*;
+use super::frame::{LEFT, STYLES, WIDTH, latency, latency_axis, legend, share_grid, small_print};
+use super::run::{Run, captions};
+use super::series::{STRETCHES, within};
+use crate::result::{ProbeSeries, TestResult};
+use crate::svg::{Font, Panel, Scale, Svg};
 
 /// For each test the share of probes under load that came back within a time. What never came back is not left out:
 /// such a line ends below 100 %. Of a single test also each series of probes, and the idle line.
@@ -128,54 +132,4 @@ fn curves(runs: &[Run<'_>]) -> Vec<Curve> {
         curves.push(Curve::new(STYLES.len() - 1, "idle line".to_owned(), &idle));
     }
     curves
-}
-
-pub(super) fn within(series: &[&ProbeSeries], windows: &[(f64, f64)]) -> Vec<Option<f64>> {
-    let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t < *to);
-    let samples = series.iter().flat_map(|series| &series.samples);
-    samples
-        .filter(|probe| inside(probe.t_ms))
-        .map(|probe| probe.rtt_ms)
-        .collect()
-}
-
-/// Of a panel with shares of 100 %, with the names of its axes.
-pub(super) fn share_grid(svg: &mut Svg, panel: &Panel, (across, up): (&str, &str)) {
-    for share in [0.0, 25.0, 50.0, 75.0, 95.0, 100.0] {
-        let y = panel.at_y(share);
-        svg.line(
-            (panel.left, y),
-            (panel.right(), y),
-            GRID,
-            1.0,
-            if share == 95.0 { "2 4" } else { "" },
-        );
-        svg.text(
-            panel.left - 8.0,
-            y + 4.5,
-            Font::LABEL.at(Anchor::End),
-            &format!("{share} %"),
-        );
-    }
-    for (tick, strong) in axis_ticks(panel.x, panel.x_scale) {
-        let x = panel.at_x(tick);
-        svg.line(
-            (x, panel.top),
-            (x, panel.bottom()),
-            GRID,
-            1.0,
-            if strong { "" } else { "2 4" },
-        );
-        let font = Font::LABEL.at(Anchor::Middle);
-        svg.text(
-            x,
-            panel.bottom() + 20.0,
-            if strong { font.in_colour(INK) } else { font },
-            &short(tick),
-        );
-    }
-    let middle = panel.left + panel.width / 2.0;
-    let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
-    svg.text(middle, panel.bottom() + 40.0, font, across);
-    svg.upright_text(20.0, panel.top + panel.height / 2.0, font, up);
 }

@@ -1,6 +1,11 @@
 //! One line before and after.
 
-use super::*;
+use super::frame::{
+    LEAST_MS, LEFT, SINCE_LOAD, WIDTH, latency, latency_grid, load_begin, name_phases, time_axis,
+};
+use super::series::{headline, time_range};
+use crate::result::TestResult;
+use crate::svg::{BLUE, Font, Panel, Scale, Svg, VERMILION};
 
 /// The latency of two tests over one time axis, on a logarithmic scale so that both can be read.
 pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) -> String {

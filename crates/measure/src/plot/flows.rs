@@ -1,7 +1,10 @@
 //! Every flow of one test over time: what it carried, and what its sender's TCP knew.
 
-use super::*;
-use crate::result::TcpSample;
+use super::frame::{LEFT, SINCE_LOAD, STYLES, WIDTH, clipped, frame, name_phases, small_print, time_axis};
+use super::run::caption;
+use super::series::{highest, rates, thin, time_range};
+use crate::result::{Direction, Flow, TcpSample, TestResult};
+use crate::svg::{Font, INK, Panel, Scale, Svg, linear_ticks, short};
 
 const TOP: f64 = 74.0;
 const GAP: f64 = 34.0;

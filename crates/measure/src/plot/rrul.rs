@@ -1,6 +1,12 @@
 //! One test over time.
 
-use super::*;
+use super::frame::{
+    LEFT, RIGHT, SINCE_LOAD, WIDTH, clipped, frame, latency, name_phases, small_print, time_axis,
+};
+use super::run::{caption, flow_count};
+use super::series::{highest, latencies, rates, sum, time_range};
+use crate::result::{Direction, TestResult};
+use crate::svg::{BLUE, Font, GREEN, INK, ORANGE, PURPLE, Panel, Scale, Svg, VERMILION, linear_ticks, short};
 
 /// Colours of the series of probes.
 const PROBES: [&str; 4] = [VERMILION, PURPLE, ORANGE, INK];

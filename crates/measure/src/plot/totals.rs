@@ -1,6 +1,13 @@
 //! Sums of throughput, and latency, over time.
 
-use super::*;
+use super::frame::{
+    LEFT, SINCE_LOAD, STYLES, WIDTH, frame, latency, latency_axis, latency_grid, legend, load_begin,
+    name_phases, small_print, time_axis,
+};
+use super::run::{Run, captions};
+use super::series::{headline, highest, time_range, total_rate};
+use crate::result::{Direction, TestResult};
+use crate::svg::{Anchor, Font, INK, Panel, Scale, Svg, linear_ticks, short};
 
 const HEIGHT: f64 = 190.0;
 const GAP: f64 = 34.0;

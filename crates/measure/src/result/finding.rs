@@ -26,6 +26,15 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// A finding with this code for programs and this text for people.
+    pub(crate) fn new(severity: Severity, code: &str, text: impl Into<String>) -> Self {
+        Self {
+            severity,
+            code: code.to_owned(),
+            text: text.into(),
+        }
+    }
+
     /// One line for people: the severity and the text.
     pub fn to_text(&self) -> String {
         let kind = match self.severity {

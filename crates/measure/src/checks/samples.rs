@@ -1,7 +1,4 @@
-//! Whether a test tells about the line at all. Pure.
-//!
-//! A figure from a run in which the computer was the bottleneck, or the line was never full, is worse than none: it is
-//! believed.
+//! The checks that the samples of a result allow, whichever program took them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +6,7 @@ use crate::result::{Direction, Finding, ProbeSeries, Series, Severity, TestResul
 use crate::stats;
 
 /// Fewer probes under load than this, and the 99th percentile is one probe's luck.
-pub const MIN_PROBES: u64 = 100;
+const MIN_PROBES: u64 = 100;
 /// A core busier than this for [`BUSY_SHARE`] of the load has nothing left for bursts.
 const BUSY: f64 = 0.95;
 const BUSY_SHARE: f64 = 0.1;
@@ -20,10 +17,10 @@ const IDLE_SPREAD: f64 = 0.5;
 const LOSS: f64 = 0.1;
 
 /// Everything that speaks against the figures: what the test itself noted, and what its samples show.
-pub fn findings(result: &TestResult) -> Vec<Finding> {
+pub(crate) fn findings(result: &TestResult) -> Vec<Finding> {
     let checks = [partial, loaded, probes, idle, processor, marks, loss];
     let mut findings = result.findings.clone();
-    for finding in checks.iter().flat_map(|check| check(result)) {
+    for finding in checks.iter().filter_map(|check| check(result)) {
         // The test itself may have known better.
         if findings.iter().all(|known| known.code != finding.code) {
             findings.push(finding);
@@ -33,29 +30,21 @@ pub fn findings(result: &TestResult) -> Vec<Finding> {
     findings
 }
 
-fn finding(severity: Severity, code: &str, text: String) -> Vec<Finding> {
-    vec![Finding {
-        severity,
-        code: code.to_owned(),
-        text,
-    }]
-}
-
-fn partial(result: &TestResult) -> Vec<Finding> {
+fn partial(result: &TestResult) -> Option<Finding> {
     match &result.meta.partial {
-        Some(reason) => finding(
+        Some(reason) => Some(Finding::new(
             Severity::Invalid,
             "partial",
             format!("the test was cut short: {reason}"),
-        ),
-        None => Vec::new(),
+        )),
+        None => None,
     }
 }
 
-fn loaded(result: &TestResult) -> Vec<Finding> {
+fn loaded(result: &TestResult) -> Option<Finding> {
     if result.phases.iter().all(|phase| phase.is_idle()) || result.flows.is_empty() {
         let text = "nothing loaded the line: this is latency of an idle line only".to_owned();
-        return finding(Severity::Invalid, "no_load", text);
+        return Some(Finding::new(Severity::Invalid, "no_load", text));
     }
     let silent = |direction| {
         let mut flows = result.flows(direction).peekable();
@@ -67,13 +56,13 @@ fn loaded(result: &TestResult) -> Vec<Finding> {
                 "no {} got anything through in the steady part of the load",
                 direction.word()
             );
-            return finding(Severity::Invalid, "load_not_reached", text);
+            return Some(Finding::new(Severity::Invalid, "load_not_reached", text));
         }
     }
-    Vec::new()
+    None
 }
 
-fn probes(result: &TestResult) -> Vec<Finding> {
+fn probes(result: &TestResult) -> Option<Finding> {
     // Between the runs of one kind the summary's first series stands for all: they share a timetable.
     let answered: u64 = result
         .summary
@@ -82,31 +71,31 @@ fn probes(result: &TestResult) -> Vec<Finding> {
         .map(|p| p.loaded.sent - p.loaded.lost)
         .sum();
     if answered >= MIN_PROBES {
-        return Vec::new();
+        return None;
     }
     let text = format!(
         "only {answered} probes came back under load, where {MIN_PROBES} are needed: test for longer, or with a \
          shorter probe interval"
     );
-    finding(Severity::Invalid, "too_few_probes", text)
+    Some(Finding::new(Severity::Invalid, "too_few_probes", text))
 }
 
-fn idle(result: &TestResult) -> Vec<Finding> {
+fn idle(result: &TestResult) -> Option<Finding> {
     let (Some(median), Some(p95)) = (result.summary.idle_ms, result.summary.idle_p95_ms) else {
         let text = "no probe came back before the load: what the load adds cannot be told".to_owned();
-        return finding(Severity::Invalid, "no_baseline", text);
+        return Some(Finding::new(Severity::Invalid, "no_baseline", text));
     };
     if p95 - median <= IDLE_SPREAD_MS.max(median * IDLE_SPREAD) {
-        return Vec::new();
+        return None;
     }
     let text = format!(
         "before the load the line was not idle, or is not steady: half of the probes took {median:.1} ms, one in \
          twenty more than {p95:.1} ms; look for other traffic, and for Wi-Fi"
     );
-    finding(Severity::Warning, "cross_traffic", text)
+    Some(Finding::new(Severity::Warning, "cross_traffic", text))
 }
 
-fn processor(result: &TestResult) -> Vec<Finding> {
+fn processor(result: &TestResult) -> Option<Finding> {
     let windows: Vec<_> = result.steady().collect();
     let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t < *to);
     let busiest = |series: &Series| -> f64 {
@@ -137,13 +126,13 @@ fn processor(result: &TestResult) -> Vec<Finding> {
                 BUSY * 100.0,
                 share * 100.0
             );
-            finding(Severity::Invalid, "cpu_saturated", text)
+            Some(Finding::new(Severity::Invalid, "cpu_saturated", text))
         }
-        _ => Vec::new(),
+        _ => None,
     }
 }
 
-fn marks(result: &TestResult) -> Vec<Finding> {
+fn marks(result: &TestResult) -> Option<Finding> {
     let mut changed: BTreeMap<(u8, u8), u64> = BTreeMap::new();
     for flow in &result.flows {
         if let Some(arrived) = flow.dscp_arrived.filter(|arrived| *arrived != flow.dscp) {
@@ -156,7 +145,7 @@ fn marks(result: &TestResult) -> Vec<Finding> {
         }
     }
     if changed.is_empty() {
-        return Vec::new();
+        return None;
     }
     let list: Vec<String> = changed
         .keys()
@@ -166,7 +155,7 @@ fn marks(result: &TestResult) -> Vec<Finding> {
         "the network changes marks: DSCP {} arrive; figures per class say nothing about classes",
         list.join(", ")
     );
-    finding(Severity::Warning, "marks_changed", text)
+    Some(Finding::new(Severity::Warning, "marks_changed", text))
 }
 
 /// The code points that a series' probes bore on arrival, both ways.
@@ -178,16 +167,16 @@ fn arrived(series: &ProbeSeries) -> impl Iterator<Item = u8> {
         .map(|class| class >> 2)
 }
 
-fn loss(result: &TestResult) -> Vec<Finding> {
+fn loss(result: &TestResult) -> Option<Finding> {
     let (sent, lost) = (result.summary.probes_sent, result.summary.probes_lost);
     let share = stats::share(lost, sent);
     if share <= LOSS {
-        return Vec::new();
+        return None;
     }
     let text = format!(
         "{lost} of {sent} probes never came back: the percentiles are of those that did, and flatter the line"
     );
-    finding(Severity::Warning, "probes_lost", text)
+    Some(Finding::new(Severity::Warning, "probes_lost", text))
 }
 
 #[cfg(test)]

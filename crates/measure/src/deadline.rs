@@ -15,7 +15,7 @@ const SLICE: Duration = Duration::from_millis(200);
 
 /// A deadline, and the user's switch.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience<'a> {
+pub(crate) struct Deadline<'a> {
     stop: &'a AtomicBool,
     begun: Instant,
     end: Instant,
@@ -23,16 +23,16 @@ pub(crate) struct Patience<'a> {
 
 /// Why a wait ended without what was waited for.
 #[derive(Debug)]
-pub(crate) enum Unheard {
+pub(crate) enum WaitError {
     /// The user ended the test.
     Stopped,
     /// The deadline passed, so long after the waiting began.
-    Late(Duration),
+    TimedOut(Duration),
     /// The system or the other end failed.
     Failed(io::Error),
 }
 
-impl<'a> Patience<'a> {
+impl<'a> Deadline<'a> {
     /// From now on for so long.
     pub(crate) fn new(stop: &'a AtomicBool, length: Duration) -> Self {
         let begun = Instant::now();
@@ -57,12 +57,12 @@ impl<'a> Patience<'a> {
     }
 
     /// An error as soon as there is no reason to wait any longer.
-    pub(crate) fn check(&self) -> Result<(), Unheard> {
+    pub(crate) fn check(&self) -> Result<(), WaitError> {
         if self.stop.load(Ordering::Acquire) {
-            return Err(Unheard::Stopped);
+            return Err(WaitError::Stopped);
         }
         if Instant::now() >= self.end {
-            return Err(Unheard::Late(self.end - self.begun));
+            return Err(WaitError::TimedOut(self.end - self.begun));
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ impl<'a> Patience<'a> {
     }
 
     /// Waits until a socket is as awaited.
-    pub(crate) fn wait(&self, socket: impl AsFd, awaited: PollFlags) -> Result<(), Unheard> {
+    pub(crate) fn wait(&self, socket: impl AsFd, awaited: PollFlags) -> Result<(), WaitError> {
         loop {
             self.check()?;
             if socket::wait(&mut [PollFd::new(&socket, awaited)], self.slice())? {
@@ -86,7 +86,7 @@ impl<'a> Patience<'a> {
     pub(crate) fn until<T>(
         &self,
         mut attempt: impl FnMut(Instant) -> io::Result<Option<T>>,
-    ) -> Result<T, Unheard> {
+    ) -> Result<T, WaitError> {
         loop {
             self.check()?;
             if let Some(found) = attempt(self.slice())? {
@@ -96,7 +96,7 @@ impl<'a> Patience<'a> {
     }
 
     /// Waits for a message of a thread or a task.
-    pub(crate) fn until_told<T>(&self, told: &Receiver<T>) -> Result<T, Unheard> {
+    pub(crate) fn receive<T>(&self, told: &Receiver<T>) -> Result<T, WaitError> {
         self.until(|moment| {
             let left = moment.saturating_duration_since(Instant::now());
             match told.recv_timeout(left.max(Duration::from_millis(1))) {
@@ -108,12 +108,12 @@ impl<'a> Patience<'a> {
     }
 }
 
-impl Unheard {
+impl WaitError {
     /// In the words of whoever waited; a wait that the user ended is told apart.
     pub(crate) fn or(self, told: impl FnOnce(io::Error) -> Error) -> Error {
         match self {
             Self::Stopped => Error::Interrupted { at_s: 0.0 },
-            Self::Late(waited) => {
+            Self::TimedOut(waited) => {
                 let text = format!("no answer within {:.0} s", waited.as_secs_f64());
                 told(io::Error::new(io::ErrorKind::TimedOut, text))
             }
@@ -122,7 +122,7 @@ impl Unheard {
     }
 }
 
-impl From<io::Error> for Unheard {
+impl From<io::Error> for WaitError {
     fn from(reason: io::Error) -> Self {
         Self::Failed(reason)
     }

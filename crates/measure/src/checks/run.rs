@@ -1,7 +1,4 @@
-//! What only the machines that ran a test know about its worth. Pure.
-//!
-//! [`validity`](crate::validity) judges a result by its samples, whoever took them; these are the rules that need to know
-//! how the samples came about.
+//! The checks that only the client of a test can make, because they need to know how the samples came about.
 
 use crate::result::{Direction, Finding, Flow, Series, Severity, TcpTotals, TestResult};
 use crate::stats;
@@ -30,7 +27,7 @@ const NOISE_MBIT: f64 = 0.5;
 const PAUSES: f64 = 0.05;
 
 /// Everything noteworthy. `server_cpu` is the share of time that the server's busiest processor was busy under load.
-pub(super) fn findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Finding> {
+pub(crate) fn run_findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Finding> {
     let both = [Direction::Down, Direction::Up];
     let mut found = Vec::new();
     found.extend(server(server_cpu));
@@ -41,10 +38,10 @@ pub(super) fn findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Find
 }
 
 /// Files so short that one flow, with so many requests in this time, spent it asking for the next.
-pub(super) fn short_files(url: &str, requests: u32, round_trip_ms: f64, load_ms: f64) -> Option<Finding> {
+pub(crate) fn short_files(url: &str, requests: u32, round_trip_ms: f64, load_ms: f64) -> Option<Finding> {
     let pauses = f64::from(requests.saturating_sub(1)) * round_trip_ms / load_ms;
     (pauses > PAUSES).then(|| {
-        finding(
+        Finding::new(
             Severity::Warning,
             "short_files",
             format!(
@@ -54,14 +51,6 @@ pub(super) fn short_files(url: &str, requests: u32, round_trip_ms: f64, load_ms:
             ),
         )
     })
-}
-
-fn finding(severity: Severity, code: &str, text: String) -> Finding {
-    Finding {
-        severity,
-        code: code.to_owned(),
-        text,
-    }
 }
 
 /// Values of a series under steady load.
@@ -74,7 +63,7 @@ fn under_load(result: &TestResult, series: &Series) -> Vec<f64> {
 
 fn server(cpu: Option<f64>) -> Option<Finding> {
     let share = cpu.filter(|share| *share >= SATURATED)?;
-    Some(finding(
+    Some(Finding::new(
         Severity::Invalid,
         "server_cpu_saturated",
         format!(
@@ -98,7 +87,7 @@ fn load(result: &TestResult, direction: Direction) -> Option<Finding> {
     let held_back = held_back.count();
     let added = result.summary.latency_median_ms? - result.summary.idle_ms?;
     (held_back == flows.len() && added < STANDING_QUEUE_MS).then(|| {
-        finding(
+        Finding::new(
             Severity::Invalid,
             "load_not_reached",
             format!(
@@ -146,7 +135,7 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
         share if share >= SOME_CROSS_TRAFFIC => Severity::Warning,
         _ => return None,
     };
-    Some(finding(
+    Some(Finding::new(
         severity,
         "cross_traffic",
         format!(
@@ -182,7 +171,7 @@ fn ecn(result: &TestResult) -> Option<Finding> {
     } else {
         ("off", "set net.ipv4.tcp_ecn=0 here")
     };
-    Some(finding(
+    Some(Finding::new(
         Severity::Warning,
         "ecn_not_as_asked",
         format!("ECN was to be {wanted}, and {agreed} of {all} flows use it; {remedy}"),
@@ -208,7 +197,7 @@ mod tests {
     }
 
     fn codes(result: &TestResult) -> Vec<(Severity, String)> {
-        let found = findings(result, None).into_iter();
+        let found = run_findings(result, None).into_iter();
         found.map(|f| (f.severity, f.code)).collect()
     }
 
@@ -224,8 +213,8 @@ mod tests {
 
     #[test]
     fn a_server_without_time_makes_a_run_invalid() {
-        assert_eq!(findings(&good(), Some(0.99))[0].code, "server_cpu_saturated");
-        assert_eq!(findings(&good(), Some(0.5)), []);
+        assert_eq!(run_findings(&good(), Some(0.99))[0].code, "server_cpu_saturated");
+        assert_eq!(run_findings(&good(), Some(0.5)), []);
     }
 
     #[test]
