@@ -1,11 +1,11 @@
-//! What can go wrong in a measurement.
+//! The errors of a measurement.
 
 use std::io;
 use std::path::PathBuf;
 
-/// A failed measurement, in words that say what to do next.
+/// A failed measurement. The message says what happened and what to do next.
 ///
-/// The words include those of the system, so there is no further source to print.
+/// The message includes that of the operating system, so that there is no further source to print.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,12 +17,12 @@ pub enum Error {
     Resolve {
         /// As the user wrote it.
         host: String,
-        /// " of the wanted family", or nothing.
+        /// " of IPv4" or " of IPv6" if the user asked for one of them, or nothing.
         wanted: &'static str,
-        /// The resolver's words.
+        /// The resolver's message.
         reason: String,
     },
-    /// Nobody answers there.
+    /// The server cannot be reached.
     #[error(
         "cannot connect to {host} port {port}: {reason}; start 'sqm serve' there, or open the port (TCP and UDP)"
     )]
@@ -34,10 +34,10 @@ pub enum Error {
         /// The last attempt's error.
         reason: io::Error,
     },
-    /// No server of the responsiveness protocol answers there.
+    /// The host does not answer as a server of the responsiveness protocol.
     #[error(
         "cannot measure responsiveness against {host} port {port}: {reason}; is that a server of \
-         draft-ietf-ippm-responsiveness? If only its certificate is the trouble, --insecure takes it"
+         draft-ietf-ippm-responsiveness? If only its certificate is refused, --insecure accepts it"
     )]
     Rpm {
         /// As the user wrote it.
@@ -64,16 +64,16 @@ pub enum Error {
         /// Address and port.
         reflector: String,
     },
-    /// The server speaks to us and says no.
+    /// The server refuses the test.
     #[error("{host} refuses the test: {reason}")]
     Refused {
         /// As the user wrote it.
         host: String,
-        /// The server's words.
+        /// The server's message.
         reason: String,
     },
-    /// The server was there and is not any more.
-    #[error("lost {host} while {during}: {reason}; see whether 'sqm serve' still runs there")]
+    /// The connection to the server was lost.
+    #[error("lost {host} while {during}: {reason}; check that 'sqm serve' still runs there")]
     Vanished {
         /// As the user wrote it.
         host: String,
@@ -82,23 +82,23 @@ pub enum Error {
         /// What was seen.
         reason: String,
     },
-    /// The server has a secret and the user gave none.
+    /// The server requires a secret, and the user gave none.
     #[error("{host} admits only clients that know its secret; give it with --secret FILE")]
     Secret {
         /// As the user wrote it.
         host: String,
     },
-    /// What the server says cannot be true.
-    #[error("{host} tells what cannot be: {what}; its part of the result is left out")]
-    Lied {
+    /// The server reports figures that are impossible.
+    #[error("{host} reports what is impossible: {what}; its part of the result is left out")]
+    Implausible {
         /// As the user wrote it.
         host: String,
         /// The contradiction.
         what: String,
     },
-    /// The server was there to the end, and has said less than it saw.
-    #[error("the results of {host} are incomplete, it told only a part of what it saw: {missing}")]
-    Untold {
+    /// The server stayed to the end of the test, but a part of its results is missing.
+    #[error("the results of {host} are incomplete: {missing}")]
+    Incomplete {
         /// As the user wrote it.
         host: String,
         /// What is missing.
@@ -107,7 +107,7 @@ pub enum Error {
     /// The user ended the test.
     #[error("interrupted {}", since_load(*at_s))]
     Interrupted {
-        /// Seconds of load until then; zero or less before it.
+        /// Seconds since the load began. Zero or less before the load.
         at_s: f64,
     },
     /// TCP works, UDP does not.
@@ -120,7 +120,7 @@ pub enum Error {
         /// UDP port.
         port: u16,
     },
-    /// This kernel has no such congestion control, or keeps it for the privileged.
+    /// The kernel has no such congestion control, or reserves it for privileged processes.
     #[error(
         "congestion control '{name}' cannot be chosen on this machine; without privileges there is: {available}"
     )]
@@ -133,7 +133,7 @@ pub enum Error {
     /// The operating system refused something.
     #[error("cannot {action}: {reason}")]
     System {
-        /// What was tried, with its object.
+        /// The action that failed, with its object.
         action: String,
         /// The system's answer.
         reason: io::Error,
@@ -154,7 +154,7 @@ pub enum Error {
         /// The system's answer.
         reason: io::Error,
     },
-    /// A file is not a log of `option autorate_log`, or not from there on.
+    /// A file is not a log of `option autorate_log`, or a line of it is wrong.
     #[error("{}: line {line}: {reason}", path.display())]
     Log {
         /// The file.
@@ -164,12 +164,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A file is not a result that we read.
+    /// A file is not a test result that this program can read.
     #[error("{} is not a test result: {reason}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// Where it departs.
+        /// What is wrong with it.
         reason: String,
     },
 }

@@ -6,6 +6,7 @@
 mod connect;
 mod dns;
 mod icmp;
+mod socket;
 mod udp;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 pub(crate) use connect::Connect;
 pub(crate) use dns::Dns;
 pub(crate) use icmp::Icmp;
+pub(crate) use socket::{Answer, ProbeSocket, Received};
 pub(crate) use udp::Udp;
 
 use crate::clock::{Exchange, Offset};
@@ -34,46 +36,16 @@ const CLOCK_ERROR: Duration = Duration::from_millis(1);
 /// Answers that are read although the next probe is due: one that is late is still heard, and no flood delays the timetable.
 const LATE_READS: u32 = 16;
 
-/// Something that can be asked and answers.
-pub(crate) trait ProbeSocket: Send {
-    /// Sends the probe with this number.
-    fn send(&mut self, sequence: u32) -> io::Result<()>;
-
-    /// Waits for an answer, until `deadline` at the latest; none when it has passed, or when what came was no answer.
-    fn receive(&mut self, deadline: Instant) -> Received;
-}
-
-/// What a wait brought.
-pub(crate) enum Received {
-    /// The deadline.
-    TimedOut,
-    /// Something of no meaning to us.
-    Ignored,
-    /// The answer to a probe.
-    Answer(Answer),
-}
-
-/// The answer to a probe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
-    pub(crate) sequence: u32,
-    pub(crate) at: Instant,
-    /// The byte with DSCP and ECN with which it came.
-    pub(crate) mark: Option<u8>,
-    /// What the server adds, if it is one of ours.
-    pub(crate) echo: Option<protocol::Echo>,
-}
-
-/// The thread that sends, receives and keeps the books of one series.
+/// The thread that sends, receives and keeps the log of one series.
 pub(crate) struct Prober {
-    thread: Option<JoinHandle<Books>>,
+    thread: Option<JoinHandle<ProbeLog>>,
     shared: Arc<Shared>,
     origin: Instant,
 }
 
 /// A series at its end.
 pub(crate) struct Finished {
-    books: Books,
+    log: ProbeLog,
     /// From the thread's own zero to the load's beginning.
     offset_ms: f64,
     origin: Instant,
@@ -92,7 +64,7 @@ struct End {
 struct Shared {
     end: Mutex<End>,
     /// The first thing that was told of a probe and cannot be.
-    lie: Mutex<Option<String>>,
+    contradiction: Mutex<Option<String>>,
     /// The newest round trip in microseconds; zero before the first.
     newest_us: AtomicU64,
     /// Answers so far.
@@ -103,7 +75,7 @@ struct Shared {
 
 /// Everything about the probes of a series.
 #[derive(Default)]
-struct Books {
+struct ProbeLog {
     entries: Vec<Entry>,
     tos_at_server: BTreeMap<u8, u64>,
     tos_at_client: BTreeMap<u8, u64>,
@@ -158,8 +130,8 @@ impl Prober {
     }
 
     /// What was told of a probe and cannot be.
-    pub(crate) fn lie(&self) -> Option<String> {
-        lock(&self.shared.lie).clone()
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        lock(&self.shared.contradiction).clone()
     }
 
     /// Moves the end.
@@ -174,13 +146,13 @@ impl Prober {
             end.until = end.until.min(deadline);
             end.give_up = Some(deadline);
         }
-        let books = self
+        let log = self
             .thread
             .take()
             .and_then(|thread| thread.join().ok())
             .unwrap_or_default();
         Finished {
-            books,
+            log,
             offset_ms: millis(load_start.saturating_duration_since(self.origin)),
             origin: self.origin,
         }
@@ -203,7 +175,7 @@ impl Shared {
         let give_up = None;
         Self {
             end: Mutex::new(End { until, give_up }),
-            lie: Mutex::default(),
+            contradiction: Mutex::default(),
             newest_us: AtomicU64::new(0),
             answers: AtomicU64::new(0),
             recent: Mutex::default(),
@@ -222,17 +194,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Finished {
     /// Marks of the probes as the server saw them, and how many bore each.
     pub(crate) fn tos_at_server(&self) -> BTreeMap<u8, u64> {
-        self.books.tos_at_server.clone()
+        self.log.tos_at_server.clone()
     }
 
     /// Marks of the answers as they came back.
     pub(crate) fn tos_at_client(&self) -> BTreeMap<u8, u64> {
-        self.books.tos_at_client.clone()
+        self.log.tos_at_client.clone()
     }
 
     /// The answered probes that were sent from `from_ms` to `to_ms` after the load began, by both clocks.
     pub(crate) fn exchanges(&self, from_ms: f64, to_ms: f64) -> Vec<Exchange> {
-        let entries = self.books.entries.iter();
+        let entries = self.log.entries.iter();
         let exchanges = entries.filter_map(|entry| self.exchange(entry));
         exchanges
             .filter(|exchange| exchange.sent_ms >= from_ms && exchange.sent_ms < to_ms)
@@ -241,7 +213,7 @@ impl Finished {
 
     /// Every probe; with one-way delays if the server's clock is known.
     pub(crate) fn probes(&self, offset: Option<&Offset>) -> Vec<Probe> {
-        let entries = self.books.entries.iter();
+        let entries = self.log.entries.iter();
         entries.map(|entry| self.probe(entry, offset)).collect()
     }
 
@@ -250,7 +222,7 @@ impl Finished {
         let one_way = exchange.zip(offset).map(|(e, offset)| offset.one_way_ms(&e));
         let echoes = entry.answer.and_then(|answer| answer.echo);
         let knows_losses = self
-            .books
+            .log
             .entries
             .iter()
             .any(|e| e.answer.is_some_and(|a| a.echo.is_some()));
@@ -287,7 +259,7 @@ impl Finished {
 
 impl Entry {
     /// What is told of this probe and cannot be: a server that held it for longer than it was away would make any delay vanish.
-    fn lie(&self, answer: &Answer) -> Option<String> {
+    fn contradiction(&self, answer: &Answer) -> Option<String> {
         let held = Duration::from_nanos(answer.echo?.held_ns.into());
         let away = answer.at.saturating_duration_since(self.sent);
         (held > away + CLOCK_ERROR).then(|| {
@@ -312,7 +284,7 @@ impl Entry {
     }
 }
 
-impl Books {
+impl ProbeLog {
     fn note_sent(&mut self, due: Instant, sent: Instant) {
         self.entries.push(Entry {
             due,
@@ -334,8 +306,8 @@ impl Books {
         let Some(entry) = self.entries.get_mut(index).filter(|e| e.answer.is_none()) else {
             return;
         };
-        if let Some(lie) = entry.lie(&answer) {
-            lock(&shared.lie).get_or_insert(lie);
+        if let Some(contradiction) = entry.contradiction(&answer) {
+            lock(&shared.contradiction).get_or_insert(contradiction);
             return;
         }
         entry.answer = Some(answer);
@@ -365,43 +337,43 @@ fn to_microseconds(ms: f64) -> f64 {
     (ms * 1000.0).round() / 1000.0
 }
 
-fn run(mut socket: Box<dyn ProbeSocket>, interval: Duration, start: Instant, shared: &Shared) -> Books {
-    let mut books = Books::default();
+fn run(mut socket: Box<dyn ProbeSocket>, interval: Duration, start: Instant, shared: &Shared) -> ProbeLog {
+    let mut log = ProbeLog::default();
     let mut due = start;
     while due < shared.end().until {
         // In slices, as the end may be moved meanwhile.
-        listen(&mut *socket, due.min(Instant::now() + SLICE), &mut books, shared);
+        listen(&mut *socket, due.min(Instant::now() + SLICE), &mut log, shared);
         let sent = Instant::now();
         if sent < due {
             continue;
         }
         // A full queue in this machine loses the probe like a full queue anywhere else.
-        let _ = socket.send(books.entries.len() as u32);
-        books.note_sent(due, sent);
+        let _ = socket.send(log.entries.len() as u32);
+        log.note_sent(due, sent);
         due += interval;
     }
-    while let Some(newest) = books.newest_waiting() {
+    while let Some(newest) = log.newest_waiting() {
         let (now, latest) = (Instant::now(), newest + STRAGGLERS);
         let end = shared.end().give_up.map_or(latest, |end| end.min(latest));
         if now >= end {
             break;
         }
         if let Received::Answer(answer) = socket.receive(end.min(now + SLICE)) {
-            books.note(answer, shared);
+            log.note(answer, shared);
         }
     }
-    books
+    log
 }
 
 /// Takes answers until `deadline`, however many there are.
-fn listen(socket: &mut dyn ProbeSocket, deadline: Instant, books: &mut Books, shared: &Shared) {
+fn listen(socket: &mut dyn ProbeSocket, deadline: Instant, log: &mut ProbeLog, shared: &Shared) {
     let mut late = 0;
     while late < LATE_READS {
         late += u32::from(Instant::now() >= deadline);
         match socket.receive(deadline) {
             Received::TimedOut => return,
             Received::Ignored => {}
-            Received::Answer(answer) => books.note(answer, shared),
+            Received::Answer(answer) => log.note(answer, shared),
         }
     }
 }
@@ -411,15 +383,15 @@ fn listen(socket: &mut dyn ProbeSocket, deadline: Instant, books: &mut Books, sh
 pub fn answered_with(messages: &[&[u8]]) {
     const PROBES: u32 = 70;
     let (origin, shared) = (Instant::now(), Shared::new(Instant::now()));
-    let mut books = Books::default();
+    let mut log = ProbeLog::default();
     for n in 0..PROBES {
         let sent = origin + Duration::from_millis(20) * n;
-        books.note_sent(sent, sent);
+        log.note_sent(sent, sent);
     }
     for (n, message) in messages.iter().enumerate() {
         if let Some(probe) = protocol::Probe::decode(message) {
             let at = origin + Duration::from_millis(17) * n as u32;
-            books.note(
+            log.note(
                 Answer {
                     sequence: probe.sequence,
                     at,
@@ -431,7 +403,7 @@ pub fn answered_with(messages: &[&[u8]]) {
         }
     }
     let finished = Finished {
-        books,
+        log,
         offset_ms: 300.0,
         origin,
     };
@@ -461,10 +433,10 @@ mod tests {
     fn losses_are_told_apart_and_the_servers_time_is_not_the_networks() {
         let shared = Shared::new(Instant::now());
         let origin = Instant::now();
-        let mut books = Books::default();
+        let mut log = ProbeLog::default();
         for i in 0..10u32 {
             let sent = origin + Duration::from_millis(100) * i;
-            books.note_sent(sent, sent);
+            log.note_sent(sent, sent);
         }
         let mut window = 0;
         for sequence in 0..10u32 {
@@ -489,11 +461,11 @@ mod tests {
                 mark: Some(0),
                 echo: Some(echo),
             };
-            books.note(answer, &shared);
-            books.note(answer, &shared);
+            log.note(answer, &shared);
+            log.note(answer, &shared);
         }
         let finished = Finished {
-            books,
+            log,
             offset_ms: 200.0,
             origin,
         };
@@ -512,8 +484,8 @@ mod tests {
     fn a_server_that_held_a_probe_for_longer_than_it_was_away_lies() {
         let shared = Shared::new(Instant::now());
         let sent = Instant::now();
-        let mut books = Books::default();
-        books.note_sent(sent, sent);
+        let mut log = ProbeLog::default();
+        log.note_sent(sent, sent);
         let answer = |held_ns| Answer {
             sequence: 0,
             at: sent + Duration::from_millis(10),
@@ -523,12 +495,15 @@ mod tests {
                 ..Echo::default()
             }),
         };
-        books.note(answer(12_000_000), &shared);
-        let lie = lock(&shared.lie).clone().expect("a lie");
-        assert!(lie.contains("12.0 ms") && lie.contains("10.0 ms"), "{lie}");
-        assert_eq!(books.entries[0].round_trip(), None, "it is no answer");
-        books.note(answer(9_000_000), &shared);
-        assert_eq!(books.entries[0].round_trip(), Some(Duration::from_millis(1)));
+        log.note(answer(12_000_000), &shared);
+        let contradiction = lock(&shared.contradiction).clone().expect("a contradiction");
+        assert!(
+            contradiction.contains("12.0 ms") && contradiction.contains("10.0 ms"),
+            "{contradiction}"
+        );
+        assert_eq!(log.entries[0].round_trip(), None, "it is no answer");
+        log.note(answer(9_000_000), &shared);
+        assert_eq!(log.entries[0].round_trip(), Some(Duration::from_millis(1)));
     }
 
     /// Answers without end.
@@ -560,7 +535,7 @@ mod tests {
             std::thread::yield_now();
         }
         let finished = prober.finish(start, Instant::now());
-        assert!(finished.books.entries.len() >= 10);
+        assert!(finished.log.entries.len() >= 10);
         assert!(start.elapsed() < Duration::from_secs(100));
     }
 }

@@ -1,6 +1,9 @@
 //! Proof that both ends know the same secret, without sending it.
 
+use std::io;
+
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
 
 use crate::protocol::Token;
@@ -19,6 +22,13 @@ pub(crate) fn is_proven(secret: &str, nonce: Token, proof: &str) -> bool {
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect();
     bytes.is_some_and(|bytes| proof.len() == 64 && mac(secret, nonce).verify_slice(&bytes).is_ok())
+}
+
+/// Random bytes from the kernel.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(bytes)
 }
 
 fn mac(secret: &str, nonce: Token) -> Hmac<Sha256> {

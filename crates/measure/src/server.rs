@@ -4,10 +4,12 @@
 //! seconds, tests and connections are counted, each test has a last moment, and whatever a client leaves behind goes when
 //! its control connection does.
 
+mod config;
 mod echo;
 mod guess_limiter;
 mod log;
 mod pending_connections;
+mod probe_history;
 mod rate_limiter;
 mod reflect;
 mod session;
@@ -21,17 +23,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::connection::Connection;
 use crate::datagram::Datagrams;
-use crate::protocol::{self, DEFAULT_PORT, Hello, MAX_FLOWS, MAX_LOAD_MS, Reply, Request, Token};
+use crate::protocol::{DEFAULT_PORT, Hello, Reply, Request, Token};
 use crate::rpm::server::Https;
 use crate::{Error, secret, socket, tcp_info};
+use config::Asked;
+pub use config::Config;
 use guess_limiter::GuessLimiter;
 use log::Log;
 use pending_connections::{PendingConnections, PendingGuard};
-use session::{Admission, Session, Sessions};
+use session::{Admission, Session, Sessions, refuse};
 
 /// A connection that has not said what it is after this long is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,48 +42,6 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 const ECHO_BUFFER: usize = 1 << 20;
 /// The pause after the system had no room for one more connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What a server allows.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Address and port, TCP and UDP; none is all of the machine's addresses and the usual port.
-    pub listen: Option<SocketAddr>,
-    /// Clients must know it; none lets everybody in.
-    pub secret: Option<String>,
-    /// The longest load.
-    pub max_load: Duration,
-    /// Tests at the same time.
-    pub max_clients: usize,
-    /// Tests at the same time from one address.
-    pub max_per_address: usize,
-    /// Bytes per second in each direction of one test.
-    pub max_rate: Option<u64>,
-    /// Probes per second that are answered in one test; the others are lost.
-    pub max_probes_per_s: u32,
-    /// Answers per second to each address (each /64 of IPv6) that asks for the time outside a test; none if zero.
-    pub max_reflections_per_s: u32,
-    /// Serve HTTPS for tests of responsiveness too: on the same port, to everybody.
-    pub https: bool,
-    /// End after the first test.
-    pub once: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            listen: None,
-            secret: None,
-            max_load: Duration::from_secs(300),
-            max_clients: 8,
-            max_per_address: 4,
-            max_rate: None,
-            max_probes_per_s: 1000,
-            max_reflections_per_s: 100,
-            https: true,
-            once: false,
-        }
-    }
-}
 
 /// A server with its sockets open.
 pub struct Server {
@@ -156,13 +117,13 @@ impl Server {
             shared,
         } = self;
         let datagrams = Datagrams::new(echo).map_err(|e| Error::system("read marks of packets", e))?;
-        let key = random().map_err(|e| Error::system("draw random bytes", e))?;
+        let key = secret::random().map_err(|e| Error::system("draw random bytes", e))?;
         let theirs = shared.clone();
         // Before anybody is let in: what arrives before the thread runs has its time, too.
         let origin = Instant::now();
         thread::Builder::new()
             .name("echo".to_owned())
-            .spawn(move || echo::answer(datagrams, key, origin, &theirs))
+            .spawn(move || echo::answer(datagrams, key, origin, &theirs.config, &theirs.sessions))
             .map_err(|e| Error::system("start a thread", e))?;
         while !shared.is_over.load(Ordering::Acquire) {
             let mut events = [
@@ -266,7 +227,7 @@ fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<
                 return refuse(connection, reason);
             }
             let session = Session::new(client, connection.stream(), down, up)?;
-            let admission = match Admission::new(session, shared)? {
+            let admission = match Admission::new(session, &shared.sessions, &shared.config)? {
                 Ok(admission) => admission,
                 Err(refusal) => return refuse(connection, refusal.to_string()),
             };
@@ -313,35 +274,6 @@ fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
     Ok(came && stream.peek(&mut first)? == 1 && first[0] == HANDSHAKE)
 }
 
-/// What a client wants to do.
-struct Asked {
-    down: u32,
-    up: u32,
-    load_ms: u64,
-}
-
-impl Config {
-    fn allows(&self, version: u32, asked: &Asked) -> Result<(), String> {
-        let ours = protocol::VERSION;
-        if version != ours {
-            return Err(format!(
-                "it speaks protocol version {ours}, this program {version}; use the same sqm on both"
-            ));
-        }
-        let limit_ms = MAX_LOAD_MS.min(self.max_load.as_millis() as u64);
-        if asked.load_ms > limit_ms {
-            return Err(format!("it allows at most {} s of load", limit_ms / 1000));
-        }
-        if asked.load_ms == 0 {
-            return Err("it takes part in no test without length".to_owned());
-        }
-        if asked.down > MAX_FLOWS || asked.up > MAX_FLOWS {
-            return Err(format!("it allows at most {MAX_FLOWS} flows in each direction"));
-        }
-        Ok(())
-    }
-}
-
 /// Has the client prove that it knows the secret; the inner error is for the client.
 fn challenge(
     connection: &mut Connection,
@@ -349,7 +281,7 @@ fn challenge(
     guess_limiter: &GuessLimiter,
     client: IpAddr,
 ) -> io::Result<Result<(), String>> {
-    let nonce = Token(random()?);
+    let nonce = Token(secret::random()?);
     connection.send(&Reply::Challenge { nonce })?;
     let Request::Proof { mac } = connection.expect(HELLO_TIMEOUT)? else {
         return Ok(Err("it expects the proof of its secret first".to_owned()));
@@ -367,14 +299,4 @@ fn challenge(
             "it has another secret; give the right one with --secret".to_owned()
         ))
     }
-}
-
-fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
-    Ok(bytes)
-}
-
-fn refuse(mut connection: Connection, reason: String) -> io::Result<()> {
-    connection.send(&Reply::Error { reason })
 }

@@ -74,7 +74,7 @@ fn run_with(test: &Test, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress))
 /// Runs a test that must come to its end.
 fn complete(test: &Test) -> TestResult {
     let outcome = run(test).unwrap();
-    assert!(outcome.trouble.is_none(), "{:?}", outcome.trouble);
+    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
     outcome.result
 }
 
@@ -82,7 +82,7 @@ fn test_on(ip: IpAddr) -> TestResult {
     let mut stages = Vec::new();
     let test = against(serve(ip, 1), Scenario::of_flows(2, 1, &[0, 46]));
     let outcome = run_with(&test, &AtomicBool::new(false), &mut |p| stages.push(p.stage)).unwrap();
-    assert!(outcome.trouble.is_none(), "{:?}", outcome.trouble);
+    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
     let result = outcome.result;
     stages.dedup();
     assert_eq!(stages, [Stage::Idle, Stage::Load, Stage::After, Stage::Collect]);
@@ -273,7 +273,7 @@ fn a_test_that_is_stopped_keeps_what_it_has() {
         stop.fetch_or(is_enough, Ordering::AcqRel);
     })
     .unwrap();
-    assert!(matches!(outcome.trouble, Some(Error::Interrupted { .. })));
+    assert!(matches!(outcome.failure, Some(Error::Interrupted { .. })));
     let result = outcome.result;
     assert!(result.meta.partial.is_some() && Verdict::of(&result).grade.is_none());
     for flow in &result.flows {
@@ -444,9 +444,9 @@ fn a_server_that_claims_too_much_is_caught_and_the_rest_is_kept() {
         true
     });
     assert!(
-        matches!(outcome.trouble, Some(Error::Lied { .. })),
+        matches!(outcome.failure, Some(Error::Implausible { .. })),
         "{:?}",
-        outcome.trouble
+        outcome.failure
     );
     let result = outcome.result;
     assert!(Verdict::of(&result).grade.is_none() && result.summary.download_mbit > 0.0);
@@ -456,8 +456,8 @@ fn a_server_that_claims_too_much_is_caught_and_the_rest_is_kept() {
 #[test]
 fn a_server_that_keeps_its_results_to_itself_is_reported_and_ours_are_kept() {
     let outcome = against_liar(|reply| !matches!(reply, Reply::Flow { .. }));
-    let trouble = outcome.trouble.expect("results are missing");
-    assert!(trouble.to_string().contains("no results within 9 s"), "{trouble}");
+    let failure = outcome.failure.expect("results are missing");
+    assert!(failure.to_string().contains("no results within 9 s"), "{failure}");
     assert!(outcome.result.summary.download_mbit > 0.0);
     assert!(outcome.result.probes[0].samples.len() > 40);
 }

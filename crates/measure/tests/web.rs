@@ -100,8 +100,8 @@ fn both_directions_over_tls_with_probes() {
             upload: Some(format!("https://{address}/upload")),
             ..Site::default()
         };
-        let Outcome { result, trouble } = run(&site, &settings(2, 1)).unwrap();
-        assert!(trouble.is_none(), "{trouble:?}");
+        let Outcome { result, failure } = run(&site, &settings(2, 1)).unwrap();
+        assert!(failure.is_none(), "{failure:?}");
         assert!(result.summary.download_mbit > 1.0 && result.summary.upload_mbit > 1.0);
         assert!(result.summary.idle_ms.is_some() && result.summary.latency_median_ms.is_some());
         assert_eq!(result.flows.len(), 3);
@@ -190,9 +190,9 @@ fn what_the_server_says_no_to_is_told_and_ends_the_test() {
         upload: url,
         ..Site::default()
     };
-    let Outcome { result, trouble } = run(&site, &settings(0, 1)).unwrap();
-    let trouble = trouble.unwrap().to_string();
-    assert!(trouble.contains("413"), "{trouble}");
+    let Outcome { result, failure } = run(&site, &settings(0, 1)).unwrap();
+    let failure = failure.unwrap().to_string();
+    assert!(failure.contains("413"), "{failure}");
     assert!(result.meta.partial.is_some());
 }
 

@@ -150,7 +150,7 @@ fn run(mut command: Command, limit: Duration) -> Ended {
 
 /// The exit codes that fit, and what must be said.
 fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
-    const LIES: &str = "tells what cannot be";
+    const LIES: &str = "reports what is impossible";
     match behaviour {
         "welcome-no-probes" => (&[2], "answers 0 probes"),
         "welcome-version" => (&[1], "protocol version 99"),
@@ -162,9 +162,9 @@ fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
         "results-silence" | "results-drip" | "load-slow-words" => (&[1], "no results within"),
         "http-redirect-port" => (&[1], "'99999' is no port"),
         "connect-silence" | "accept-silence" | "hello-drip" | "http-silence" => (&[1], "no answer within"),
-        "results-short" => (&[1], "it told only a part"),
+        "results-short" => (&[1], "are incomplete: "),
         "results-honest" => (&[0], ""),
-        _ if behaviour.starts_with("results-omit") => (&[1], "it told only a part"),
+        _ if behaviour.starts_with("results-omit") => (&[1], "are incomplete: "),
         "load-done-early" => (&[1], LIES),
         _ if behaviour.starts_with("progress-") => (&[1], LIES),
         _ if behaviour.starts_with("results-") && is_lie(behaviour) => (&[1], LIES),

@@ -88,7 +88,7 @@ impl Loading<'_> {
             // The load's own words say more than that it fell silent.
             Err(Trouble::Measuring(error)) => Err(Trouble::Measuring(match load.ends_within(LAST_WORDS) {
                 Some(Err(own)) => own,
-                Some(Ok(outcome)) => outcome.trouble.unwrap_or(error),
+                Some(Ok(outcome)) => outcome.failure.unwrap_or(error),
                 None => error,
             })),
             Err(trouble) => {

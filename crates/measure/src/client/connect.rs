@@ -7,9 +7,10 @@ use std::sync::mpsc;
 use rustix::event::PollFlags;
 use socket2::{Domain, Socket, Type};
 
-use super::{Family, Target};
+use super::types::Target;
 use crate::deadline::{Deadline, WaitError};
 use crate::result::Settings;
+use crate::scenario::Family;
 use crate::{Error, foreign, socket};
 
 /// Tries the addresses of a name in turn.

@@ -33,9 +33,9 @@ pub(super) struct FlowReports<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It cannot be.
-    Lie(&'static str),
+    Contradiction(&'static str),
     /// It is not all.
-    Part(&'static str),
+    Incomplete(&'static str),
 }
 
 impl FlowReports<'_> {
@@ -54,11 +54,11 @@ impl FlowReports<'_> {
         let arrived = sum(self.ours.samples.iter());
         let new = totals.bytes_sent.saturating_sub(totals.bytes_retransmitted);
         if new.saturating_add(new / PART + ROOM) < arrived {
-            return Err(Fault::Lie("less was sent there than arrived here"));
+            return Err(Fault::Contradiction("less was sent there than arrived here"));
         }
         // In time at least half of what a sender has sent has arrived: it may not be far ahead of its acknowledgements.
         if new > arrived.saturating_mul(2).saturating_add(LARGEST_WINDOW) {
-            return Err(Fault::Lie("more was sent there than can be under way"));
+            return Err(Fault::Contradiction("more was sent there than can be under way"));
         }
         Ok(())
     }
@@ -69,22 +69,24 @@ impl FlowReports<'_> {
         let sent = self.ours.totals;
         let too_much = |sent: u64| told.max(claimed) > sent.saturating_add(sent / 64 + ROOM);
         if sent.is_some_and(|totals| too_much(totals.bytes_sent)) {
-            return Err(Fault::Lie("more arrived there than was sent"));
+            return Err(Fault::Contradiction("more arrived there than was sent"));
         }
         let (Some(theirs), Some(load_ms)) = (self.theirs, load_ms) else {
             return Ok(());
         };
         if self.reported.iter().any(|report| contradicts(theirs, *report)) {
-            return Err(Fault::Lie("other bytes arrived there than it told on the way"));
+            return Err(Fault::Contradiction(
+                "other bytes arrived there than it told on the way",
+            ));
         }
         // A sender is ahead of its acknowledgements by as much again at most: its window grows with them.
         let new = sent.map_or(0, |t| t.bytes_sent.saturating_sub(t.bytes_retransmitted));
         if told.saturating_add(ON_THE_WAY).saturating_mul(2) < new {
-            return Err(Fault::Lie("far less arrived there than was sent"));
+            return Err(Fault::Contradiction("far less arrived there than was sent"));
         }
         let end = theirs.samples.last().map_or(0.0, |sample| sample.t_ms);
         match end < load_ms * 0.999 - EARLY_MS {
-            true => Err(Fault::Part("the end")),
+            true => Err(Fault::Incomplete("the end")),
             false => Ok(()),
         }
     }
@@ -181,7 +183,10 @@ mod tests {
             sampled([(LOAD_MS, 200 * MB)]),
         ];
         for lie in lies {
-            assert!(matches!(upload(&lie, whole), Err(Fault::Lie(_))), "{lie:?}");
+            assert!(
+                matches!(upload(&lie, whole), Err(Fault::Contradiction(_))),
+                "{lie:?}"
+            );
         }
     }
 
@@ -204,7 +209,7 @@ mod tests {
             ours: &ours,
         };
         assert_eq!(story.check(Some(3050.0)), Ok(()));
-        assert!(matches!(story.check(Some(LOAD_MS)), Err(Fault::Part(_))));
+        assert!(matches!(story.check(Some(LOAD_MS)), Err(Fault::Incomplete(_))));
     }
 
     #[test]
@@ -222,7 +227,7 @@ mod tests {
         // A flow that stalls has what buffers hold under way.
         assert_eq!(check(0, 6 * MB), Ok(()));
         assert_eq!(check(100 * MB, 160 * MB), Ok(()));
-        assert!(matches!(check(2 * MB, 100 * MB), Err(Fault::Lie(_))));
+        assert!(matches!(check(2 * MB, 100 * MB), Err(Fault::Contradiction(_))));
     }
 
     #[test]
@@ -241,7 +246,7 @@ mod tests {
         assert_eq!(check(160 * MB, 40 * MB), Ok(()));
         for (sent, again) in [(1, 0), (100 * MB, 90 * MB), (100 * MB, 1 << 53), (1 << 53, 0)] {
             assert!(
-                matches!(check(sent, again), Err(Fault::Lie(_))),
+                matches!(check(sent, again), Err(Fault::Contradiction(_))),
                 "{sent}, {again}"
             );
         }

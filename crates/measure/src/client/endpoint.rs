@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::bounds::Bounds;
-use super::{Target, connect};
+use super::connect;
+use super::types::Target;
 use crate::connection::Connection;
 use crate::deadline::Deadline;
 use crate::foreign::MAX_REASON;
@@ -219,7 +220,7 @@ impl Endpoint {
         };
         if let Some(dscp) = dscp_arrived.filter(|dscp| *dscp > 63) {
             let sent = flow.dscp;
-            return Err(self.lied(&format!(
+            return Err(self.implausible(&format!(
                 "DSCP {dscp} arrived there, and {sent} was sent; 63 is the largest"
             )));
         }
@@ -258,7 +259,7 @@ impl Endpoint {
             };
             self.told.words += 1;
             if self.told.words > self.bounds.words {
-                return Err(self.lied("it has more to tell than there was time for"));
+                return Err(self.implausible("it has more to tell than there was time for"));
             }
             self.note(reply)?;
         }
@@ -270,12 +271,14 @@ impl Endpoint {
         match reply {
             Reply::Progress { elapsed_ms, received } if received.len() == up as usize => {
                 let at = Duration::from_millis(elapsed_ms);
-                self.bounds.check_time(at).map_err(|what| self.lied(what))?;
+                self.bounds
+                    .check_time(at)
+                    .map_err(|what| self.implausible(what))?;
                 let shrinks = self.told.newest.as_ref().is_some_and(|(last, before)| {
                     at < *last || before.iter().zip(&received).any(|(before, now)| now < before)
                 });
                 if shrinks {
-                    return Err(self.lied("what had arrived there has become less"));
+                    return Err(self.implausible("what had arrived there has become less"));
                 }
                 let kept = self.told.progress.last();
                 if kept.is_none_or(|(last, _)| at - *last >= PROGRESS_INTERVAL) {
@@ -292,23 +295,23 @@ impl Endpoint {
                 self.check_moment()?;
                 self.bounds
                     .check(direction, &seen)
-                    .map_err(|what| self.lied(what))?;
+                    .map_err(|what| self.implausible(what))?;
                 match self.told.flows.insert((direction, flow), seen) {
                     None => Ok(()),
-                    Some(_) => Err(self.lied("it tells of one flow twice")),
+                    Some(_) => Err(self.implausible("it tells of one flow twice")),
                 }
             }
             Reply::Done { busiest_cpu } => {
                 self.check_moment()?;
                 if busiest_cpu.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                    return Err(self.lied("a processor cannot be busy for more than all of the time"));
+                    return Err(self.implausible("a processor cannot be busy for more than all of the time"));
                 }
                 self.told.is_done = true;
                 self.told.busiest_cpu = busiest_cpu;
                 let (told, all) = (self.told.flows.len(), (down + up) as usize);
                 match told == all {
                     true => Ok(()),
-                    false => Err(self.untold(format!("{} of {all} flows are missing", all - told))),
+                    false => Err(self.incomplete(format!("{} of {all} flows are missing", all - told))),
                 }
             }
             other => Err(unexpected(&self.target, other)),
@@ -318,7 +321,7 @@ impl Endpoint {
     /// Results are of the whole load: nobody has them before it is over, unless it was told to end it.
     fn check_moment(&self) -> Result<(), Error> {
         match self.earliest.is_some_and(|earliest| Instant::now() < earliest) {
-            true => Err(self.lied("it has results of the load before the load is over")),
+            true => Err(self.implausible("it has results of the load before the load is over")),
             false => Ok(()),
         }
     }
@@ -390,15 +393,15 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn untold(&self, missing: String) -> Error {
-        Error::Untold {
+    pub(super) fn incomplete(&self, missing: String) -> Error {
+        Error::Incomplete {
             host: self.target.host.clone(),
             missing,
         }
     }
 
-    pub(super) fn lied(&self, what: &str) -> Error {
-        Error::Lied {
+    pub(super) fn implausible(&self, what: &str) -> Error {
+        Error::Implausible {
             host: self.target.host.clone(),
             what: what.to_owned(),
         }

@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cross_check::{Fault, FlowReports};
 use super::host_metrics::Recorder;
-use super::{OurSide, Outcome, Running, Series};
+use super::running::{Running, Series};
+use super::types::Outcome;
 use crate::calendar::rfc3339;
 use crate::clock::Offset;
 use crate::load::millis;
@@ -22,7 +23,7 @@ type Ended = (ProbePlan, Result<Finished, String>);
 
 pub(super) fn outcome(
     mut running: Running<'_>,
-    ours: OurSide,
+    ours: Vec<Seen>,
     began: SystemTime,
     recorder: Recorder,
 ) -> Outcome {
@@ -40,14 +41,14 @@ pub(super) fn outcome(
         .iter()
         .filter_map(|(plan, finished)| Some(probe_series(plan, finished.as_ref().ok()?, &offsets, &running)))
         .collect();
-    let trouble = running.trouble.take();
-    let meta = meta(&running, &ended, offsets[0].as_ref(), began, trouble.as_ref());
-    let phases = phases(&meta, load_ms, trouble.is_some());
+    let failure = running.failure.take();
+    let meta = meta(&running, &ended, offsets[0].as_ref(), began, failure.as_ref());
+    let phases = phases(&meta, load_ms, failure.is_some());
     let mut result = TestResult::new(meta, phases, flows, probes);
     result.evidence = recorder.finish(start);
     let server_cpu = running.endpoints.iter().filter_map(|e| e.busiest_cpu());
     result.findings = checks::run_findings(&result, server_cpu.max_by(f64::total_cmp));
-    Outcome { result, trouble }
+    Outcome { result, failure }
 }
 
 fn meta(
@@ -55,7 +56,7 @@ fn meta(
     ended: &[Ended],
     offset: Option<&Offset>,
     began: SystemTime,
-    trouble: Option<&Error>,
+    failure: Option<&Error>,
 ) -> Meta {
     let test = running.test;
     let first = &running.endpoints[0];
@@ -78,7 +79,7 @@ fn meta(
             error_ms: to_thousandths(offset.error_ms),
             drift_ppm: to_thousandths(offset.drift_ppm()),
         }),
-        partial: trouble.map(ToString::to_string),
+        partial: failure.map(ToString::to_string),
         ..Meta::default()
     };
     for (plan, finished) in ended {
@@ -102,10 +103,10 @@ pub(super) fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> 
     phases
 }
 
-fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
+fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
     let mut flows = Vec::new();
     // If the load ended early, the two sides stopped counting at different moments.
-    let is_whole = running.trouble.is_none();
+    let is_whole = running.failure.is_none();
     let load_ms = running.test.settings.load_ms as f64;
     let plans = running.test.scenario.flows.iter();
     for ((plan, attached), ours) in plans.zip(&running.flows).zip(ours) {
@@ -133,14 +134,17 @@ fn flows(running: &mut Running<'_>, ours: OurSide) -> Vec<Flow> {
             Ok(()) => theirs.unwrap_or_else(coarse),
             Err(fault) => {
                 let name = &plan.name;
-                let (trouble, theirs) = match fault {
-                    Fault::Lie(what) => (endpoint.lied(&format!("of '{name}', {what}")), Seen::default()),
-                    Fault::Part(missing) => {
-                        let trouble = endpoint.untold(format!("{missing} of '{name}' is missing"));
-                        (trouble, theirs.unwrap_or_else(coarse))
+                let (failure, theirs) = match fault {
+                    Fault::Contradiction(what) => (
+                        endpoint.implausible(&format!("of '{name}', {what}")),
+                        Seen::default(),
+                    ),
+                    Fault::Incomplete(missing) => {
+                        let failure = endpoint.incomplete(format!("{missing} of '{name}' is missing"));
+                        (failure, theirs.unwrap_or_else(coarse))
                     }
                 };
-                running.trouble.get_or_insert(trouble);
+                running.failure.get_or_insert(failure);
                 theirs
             }
         };

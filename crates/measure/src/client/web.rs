@@ -18,10 +18,8 @@ use self::transfer::{Transfer, final_place};
 use super::connect::check_congestion;
 use super::host_metrics::Recorder;
 use super::outcome::phases;
-use super::{
-    FIRST_PROBE_TIMEOUT, Hooks, IMPATIENT_TIMEOUT, Meter, Outcome, Progress, SETUP, SILENCE, SPARE, Stage,
-    TICK, check_times,
-};
+use super::timing::{FIRST_PROBE_TIMEOUT, RateMeter, SETUP, SILENCE, SPARE, STOP_TIMEOUT, TICK};
+use super::types::{Hooks, Outcome, Progress, Stage, check_times};
 use crate::calendar::rfc3339;
 use crate::deadline::Deadline;
 use crate::http::{Place, Tasks, look_up, port, shown, tls_config};
@@ -229,10 +227,10 @@ struct Running<'a> {
     end: Instant,
     /// Then the test is over, whatever is still missing.
     deadline: Instant,
-    down: Meter,
-    up: Meter,
+    down: RateMeter,
+    up: RateMeter,
     is_loaded: bool,
-    trouble: Option<Error>,
+    failure: Option<Error>,
 }
 
 type Report<'r, 'a> = &'r mut dyn FnMut(Stage, &Running<'a>);
@@ -268,10 +266,10 @@ impl<'a> Running<'a> {
             start: begin,
             end: begin,
             deadline,
-            down: Meter::default(),
-            up: Meter::default(),
+            down: RateMeter::default(),
+            up: RateMeter::default(),
             is_loaded: false,
-            trouble: None,
+            failure: None,
         })
     }
 
@@ -331,7 +329,7 @@ impl<'a> Running<'a> {
         let (planned, mut next, mut round) = (self.end, self.start, 0);
         let mut counted = vec![0; self.transfers.len()];
         let (mut life, mut alive) = (0, Instant::now());
-        while next < planned && self.trouble.is_none() {
+        while next < planned && self.failure.is_none() {
             next = (next + SAMPLE_INTERVAL).min(planned);
             socket::sleep_until(next);
             let is_full = round % SAMPLES_PER_INFO == 0;
@@ -342,19 +340,19 @@ impl<'a> Running<'a> {
             }
             if stopped() {
                 let at_s = self.start.elapsed().as_secs_f64();
-                self.trouble = Some(Error::Interrupted { at_s });
+                self.failure = Some(Error::Interrupted { at_s });
                 self.end_soon();
             }
             let signs = counted.iter().sum();
             if signs > life {
                 (life, alive) = (signs, Instant::now());
             } else if alive.elapsed() > SILENCE {
-                self.trouble = Some(self.silence());
+                self.failure = Some(self.silence());
             }
-            self.trouble = self.trouble.take().or_else(|| self.refusal());
+            self.failure = self.failure.take().or_else(|| self.refusal());
         }
         self.is_loaded = false;
-        if self.trouble.is_some() {
+        if self.failure.is_some() {
             self.end = Instant::now();
             self.probe_until(self.end);
         }
@@ -395,7 +393,7 @@ impl<'a> Running<'a> {
     }
 
     fn silence(&self) -> Error {
-        let told = self.transfers.iter().find_map(|transfer| transfer.trouble());
+        let told = self.transfers.iter().find_map(|transfer| transfer.failure());
         let url = self.url(self.transfers[0].direction);
         let reason = told.unwrap_or_else(|| format!("no byte moves for {} s", SILENCE.as_secs()));
         Error::Url {
@@ -409,7 +407,7 @@ impl<'a> Running<'a> {
         let refused = self.transfers.iter().find(|transfer| transfer.is_refused())?;
         Some(Error::Url {
             url: self.url(refused.direction),
-            reason: std::io::Error::other(refused.trouble()?),
+            reason: std::io::Error::other(refused.failure()?),
         })
     }
 
@@ -425,7 +423,7 @@ impl<'a> Running<'a> {
     fn after(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) {
         let end = self.end + Duration::from_millis(self.settings.after_ms);
         let mut next = self.end;
-        while next < end && self.trouble.is_none() {
+        while next < end && self.failure.is_none() {
             next = (next + TICK).min(end);
             socket::sleep_until(next);
             report(Stage::After, self);
@@ -439,7 +437,7 @@ impl<'a> Running<'a> {
 
     /// The user waits.
     fn end_soon(&mut self) {
-        self.deadline = self.deadline.min(Instant::now() + IMPATIENT_TIMEOUT);
+        self.deadline = self.deadline.min(Instant::now() + STOP_TIMEOUT);
     }
 
     fn probe_until(&self, until: Instant) {
@@ -482,16 +480,16 @@ impl<'a> Running<'a> {
         let probes = probes
             .map(|(index, prober)| self.series(index, &prober.finish(start, self.deadline)))
             .collect();
-        let trouble = self.trouble.take();
-        let meta = self.meta(title, began, trouble.as_ref());
-        let phases = phases(&meta, load_ms, trouble.is_some());
+        let failure = self.failure.take();
+        let meta = self.meta(title, began, failure.as_ref());
+        let phases = phases(&meta, load_ms, failure.is_some());
         let mut result = TestResult::new(meta, phases, self.flows(), probes);
         result.evidence = recorder.finish(start);
         result.findings = checks::run_findings(&result, None);
         result
             .findings
             .extend(self.short_files(result.summary.idle_ms.unwrap_or_default()));
-        Outcome { result, trouble }
+        Outcome { result, failure }
     }
 
     fn series(&self, index: usize, finished: &Finished) -> ProbeSeries {
@@ -529,7 +527,7 @@ impl<'a> Running<'a> {
             .collect()
     }
 
-    fn meta(&self, title: Option<&str>, began: SystemTime, trouble: Option<&Error>) -> Meta {
+    fn meta(&self, title: Option<&str>, began: SystemTime, failure: Option<&Error>) -> Meta {
         let place = self.ways.download.as_ref().or(self.ways.upload.as_ref());
         let host = place.and_then(|place| place.uri.host()).unwrap_or_default();
         let mut meta = Meta {
@@ -544,7 +542,7 @@ impl<'a> Running<'a> {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: socket::kernel_release(),
             settings: self.settings.clone(),
-            partial: trouble.map(ToString::to_string),
+            partial: failure.map(ToString::to_string),
             ..Meta::default()
         };
         let mut tell = |name: &str, value: String| meta.parameters.insert(name.to_owned(), value);

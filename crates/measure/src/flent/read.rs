@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{DELAY_S, OWN_KEY, VERSION};
+use super::format::{DELAY_S, OWN_KEY, VERSION};
 use crate::foreign::MAX_REASON;
 use crate::result::plausibility::{self, MAX_LATENCY_MS, MAX_MBIT, within};
 use crate::result::{

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{OWN_KEY, VERSION};
+use super::format::{OWN_KEY, VERSION};
 use crate::calendar;
 use crate::result::{Direction, Flow, Probe, ProbeKind, ProbeSeries, TcpSample, TestResult, Transport};
 use crate::stats;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags};
 use socket2::{Domain, Socket, Type};
 
-use super::{Answer, ProbeSocket, Received};
+use super::socket::{Answer, ProbeSocket, Received};
 use crate::socket;
 
 /// Handshakes that may be under way at once; a line that needs more loses its oldest.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::{Answer, ProbeSocket, Received};
+use super::socket::{Answer, ProbeSocket, Received};
 use crate::datagram::Datagrams;
 use crate::socket;
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::rand::{GetRandomFlags, getrandom};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Answer, ProbeSocket, Received};
+use super::socket::{Answer, ProbeSocket, Received};
 use crate::icmp::IcmpEcho;
 use crate::socket;
 

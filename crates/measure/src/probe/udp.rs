@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use super::{Answer, ProbeSocket, Received};
+use super::socket::{Answer, ProbeSocket, Received};
 use crate::datagram::Datagrams;
 use crate::protocol::{Echo, Probe, Token};
 use crate::socket;

@@ -1,48 +1,22 @@
 //! Answers to probes.
 
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Shared;
-use super::rate_limiter::TokenBucket;
+use super::config::Config;
 use super::reflect::Reflector;
+use super::session::Sessions;
 use crate::datagram::{Arrival, Datagrams};
-use crate::protocol::{Echo, MAX_PROBES, Probe};
-
-/// What the echo remembers of a test.
-pub(super) struct Memory {
-    bucket: TokenBucket,
-    /// Of each series: the highest number, and which ones before it were here.
-    series: [(u32, u64); MAX_PROBES as usize],
-}
-
-impl Memory {
-    pub(super) fn new() -> Mutex<Self> {
-        Mutex::new(Self {
-            bucket: TokenBucket::new(Instant::now()),
-            series: [(0, 0); MAX_PROBES as usize],
-        })
-    }
-
-    /// Takes down that a probe was here; answers which of those before it were, itself included. None for a series that no test has.
-    fn window(&mut self, series: u16, sequence: u32) -> Option<u64> {
-        let (highest, window) = self.series.get_mut(series as usize)?;
-        if *window == 0 || sequence > *highest {
-            let ahead = sequence - if *window == 0 { sequence } else { *highest };
-            *window = window.checked_shl(ahead).unwrap_or(0) | 1;
-            *highest = sequence;
-            return Some(*window);
-        }
-        // Overtaken on its way.
-        let behind = *highest - sequence;
-        *window |= 1u64.checked_shl(behind).unwrap_or(0);
-        Some(window.checked_shr(behind).unwrap_or(0) | 1)
-    }
-}
+use crate::protocol::{Echo, Probe};
 
 /// Answers until the process ends. `key` is for the tokens of those who take part in no test, times are since `origin`.
-pub(super) fn answer(mut datagrams: Datagrams, key: [u8; 32], origin: Instant, shared: &Shared) {
+pub(super) fn answer(
+    mut datagrams: Datagrams,
+    key: [u8; 32],
+    origin: Instant,
+    config: &Config,
+    sessions: &Sessions,
+) {
     let mut reflector = Reflector::new(key, origin);
     let mut buffer = [0; Probe::MAX_LENGTH + 1];
     loop {
@@ -55,9 +29,9 @@ pub(super) fn answer(mut datagrams: Datagrams, key: [u8; 32], origin: Instant, s
             continue;
         };
         let told = if probe.series == Probe::NO_TEST {
-            reflector.reply(probe, &arrival, shared.config.max_reflections_per_s)
+            reflector.reply(probe, &arrival, config.max_reflections_per_s)
         } else {
-            reply(probe, &arrival, shared)
+            reply(probe, &arrival, config, sessions)
         };
         if let Some(reply) = told {
             let reply = stamped(reply, &arrival, origin);
@@ -69,16 +43,14 @@ pub(super) fn answer(mut datagrams: Datagrams, key: [u8; 32], origin: Instant, s
 }
 
 /// The answer to a probe of a test that exists, to the address that the test was asked for from.
-fn reply(probe: Probe, arrival: &Arrival, shared: &Shared) -> Option<Probe> {
-    let session = shared
-        .sessions
-        .find(probe.token, arrival.from.ip().to_canonical())?;
-    let mut memory = session.echo();
-    let per_second = shared.config.max_probes_per_s;
-    if !memory.bucket.try_take(arrival.at, per_second) {
+fn reply(probe: Probe, arrival: &Arrival, config: &Config, sessions: &Sessions) -> Option<Probe> {
+    let session = sessions.find(probe.token, arrival.from.ip().to_canonical())?;
+    let mut history = session.probe_history();
+    let per_second = config.max_probes_per_s;
+    if !history.bucket.try_take(arrival.at, per_second) {
         return None;
     }
-    let window = memory.window(probe.series, probe.sequence)?;
+    let window = history.window(probe.series, probe.sequence)?;
     session.note_activity();
     let echo = Echo {
         window,
@@ -100,25 +72,5 @@ fn stamped(reply: Probe, arrival: &Arrival, origin: Instant) -> Probe {
             window: reply.echo.window,
         },
         ..reply
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_window_tells_who_was_here() {
-        let memory = Memory::new();
-        let mut memory = memory.lock().unwrap();
-        assert_eq!(memory.window(0, 5), Some(0b1));
-        assert_eq!(memory.window(0, 7), Some(0b101));
-        assert_eq!(memory.window(0, 6), Some(0b11));
-        assert_eq!(memory.window(0, 8), Some(0b1111));
-        assert_eq!(memory.window(0, 200), Some(1));
-        assert_eq!(memory.window(0, 3), Some(1));
-        assert_eq!(memory.window(0, u32::MAX), Some(1));
-        assert_eq!(memory.window(1, 0), Some(1));
-        assert_eq!(memory.window(MAX_PROBES, 0), None);
     }
 }

@@ -8,14 +8,14 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::echo::Memory;
-use super::{Shared, random, refuse};
+use super::config::Config;
+use super::probe_history::ProbeHistory;
 use crate::connection::Connection;
 use crate::cpu::{self, CpuTimes};
 use crate::load::{Load, Role};
 use crate::protocol::{self, Reply, Request, Token};
 use crate::result::Direction;
-use crate::{socket, tcp_info};
+use crate::{secret, socket, tcp_info};
 
 /// From the welcome to the start of the load: the longest idle phase, and time to connect.
 const SETUP_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
@@ -82,7 +82,7 @@ pub(super) struct Session {
     /// Time of the client's last flow or probe; `None` once the load has begun.
     silent_since: Mutex<Option<Instant>>,
     flows: Mutex<Flows>,
-    echo: Mutex<Memory>,
+    probe_history: Mutex<ProbeHistory>,
 }
 
 /// The data connections that stand, by direction and number.
@@ -102,7 +102,7 @@ impl Session {
                 down: none(down),
                 up: none(up),
             }),
-            echo: Memory::new(),
+            probe_history: ProbeHistory::new(),
         })
     }
 
@@ -125,8 +125,8 @@ impl Session {
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn echo(&self) -> MutexGuard<'_, Memory> {
-        self.echo.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn probe_history(&self) -> MutexGuard<'_, ProbeHistory> {
+        self.probe_history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Parks a data connection with its test; the inner error is for the client.
@@ -201,30 +201,36 @@ impl fmt::Display for Refusal {
 pub(super) struct Admission<'a> {
     token: Token,
     session: Arc<Session>,
-    shared: &'a Shared,
+    sessions: &'a Sessions,
+    config: &'a Config,
 }
 
 impl<'a> Admission<'a> {
-    pub(super) fn new(session: Session, shared: &'a Shared) -> io::Result<Result<Self, Refusal>> {
-        let token = Token(random()?);
+    pub(super) fn new(
+        session: Session,
+        sessions: &'a Sessions,
+        config: &'a Config,
+    ) -> io::Result<Result<Self, Refusal>> {
+        let token = Token(secret::random()?);
         let session = Arc::new(session);
-        let mut sessions = shared.sessions.lock();
+        let mut table = sessions.lock();
         let client = session.client;
         let theirs = |sessions: &BTreeMap<Token, Arc<Session>>| {
             sessions.values().filter(|other| other.client == client).count()
         };
-        if theirs(&sessions) >= shared.config.max_per_address && !evict_idle(&mut sessions, Some(client)) {
+        if theirs(&table) >= config.max_per_address && !evict_idle(&mut table, Some(client)) {
             return Ok(Err(Refusal::FullForAddress));
         }
-        if sessions.len() >= shared.config.max_clients && !evict_idle(&mut sessions, None) {
+        if table.len() >= config.max_clients && !evict_idle(&mut table, None) {
             return Ok(Err(Refusal::Full));
         }
-        sessions.insert(token, session.clone());
-        drop(sessions);
+        table.insert(token, session.clone());
+        drop(table);
         Ok(Ok(Self {
             token,
             session,
-            shared,
+            sessions,
+            config,
         }))
     }
 }
@@ -242,7 +248,7 @@ fn evict_idle(sessions: &mut BTreeMap<Token, Arc<Session>>, among: Option<IpAddr
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        self.shared.sessions.lock().remove(&self.token);
+        self.sessions.lock().remove(&self.token);
     }
 }
 
@@ -258,7 +264,7 @@ pub(super) fn conduct(
         token: admission.token,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: socket::kernel_release(),
-        max_probes_per_s: admission.shared.config.max_probes_per_s,
+        max_probes_per_s: admission.config.max_probes_per_s,
     })?;
     let Request::Start = control.expect(SETUP_TIMEOUT)? else {
         return refuse(control, "it expects the start of the load".to_owned());
@@ -270,7 +276,7 @@ pub(super) fn conduct(
     };
     let roles: Vec<_> = flows.iter().map(|(_, role)| *role).collect();
     let before = CpuTimes::read();
-    let load = Load::start(flows, start, length, admission.shared.config.max_rate)?;
+    let load = Load::start(flows, start, length, admission.config.max_rate)?;
     watch(&mut control, &load, start, length)?;
     let busiest_cpu = before
         .zip(CpuTimes::read())
@@ -332,4 +338,9 @@ fn tell(control: &mut Connection, load: Load, roles: &[Role]) -> io::Result<()> 
         *number += 1;
     }
     Ok(())
+}
+
+/// Tells the client why the server refuses.
+pub(super) fn refuse(mut connection: Connection, reason: String) -> io::Result<()> {
+    connection.send(&Reply::Error { reason })
 }

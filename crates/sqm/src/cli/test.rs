@@ -243,9 +243,9 @@ impl Args {
 
     fn conclude(&self, outcome: Outcome) -> Result<ExitCode, Failure> {
         self.deliver(&outcome.result)?;
-        match outcome.trouble {
+        match outcome.failure {
             None => Ok(ExitCode::SUCCESS),
-            Some(trouble) => Err(Failure::Failed(trouble.into())),
+            Some(failure) => Err(Failure::Failed(failure.into())),
         }
     }
 

@@ -57,7 +57,7 @@ struct Line {
     /// Of the connections before it.
     earlier: Arrived,
     congestion: String,
-    trouble: Option<String>,
+    failure: Option<String>,
 }
 
 /// Bytes at their end.
@@ -94,7 +94,7 @@ impl Transfer {
             let before = self.look().0.whole;
             let ended = self.connection().await;
             if let Err(reason) = ended {
-                self.line().trouble = Some(shown(&reason).to_string());
+                self.line().failure = Some(shown(&reason).to_string());
                 let is_refused = reason.kind() == io::ErrorKind::InvalidData;
                 let moved = self.look().0.whole > before && !is_refused;
                 let failures = if moved {
@@ -137,8 +137,8 @@ impl Transfer {
     }
 
     /// What went wrong last.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.line().trouble.clone()
+    pub(super) fn failure(&self) -> Option<String> {
+        self.line().failure.clone()
     }
 
     /// Whether it is no use to go on.

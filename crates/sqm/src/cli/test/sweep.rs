@@ -107,9 +107,9 @@ impl Args {
                 },
                 title: None,
             };
-            let Outcome { result, trouble } = self.measure(&mut test, true).map_err(for_user)?;
-            if let Some(trouble) = trouble {
-                return Err(Failure::Failed(trouble.into()));
+            let Outcome { result, failure } = self.measure(&mut test, true).map_err(for_user)?;
+            if let Some(failure) = failure {
+                return Err(Failure::Failed(failure.into()));
             }
             if result.meta.remote.starts_with('[') {
                 header_bytes = HEADERS_V6;
