@@ -1,4 +1,4 @@
-//! How long a client waits: until a deadline that nothing the other end does can move, or until the user ends the test.
+//! A client waits until a deadline that the other end cannot move, or until the user ends the test.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,10 +10,10 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::{Error, socket};
 
-/// The user's wish to end a test is looked at this often.
+/// How often a wait checks whether the user has ended the test. A choice.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// A deadline, and the user's switch.
+/// A deadline, and the flag with which the user ends the test.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline<'a> {
     stop: &'a AtomicBool,
@@ -21,19 +21,19 @@ pub(crate) struct Deadline<'a> {
     end: Instant,
 }
 
-/// Why a wait ended without what was waited for.
+/// Why a wait failed.
 #[derive(Debug)]
 pub(crate) enum WaitError {
     /// The user ended the test.
     Stopped,
-    /// The deadline passed, so long after the waiting began.
+    /// The deadline passed. Holds the length of the wait.
     TimedOut(Duration),
     /// The system or the other end failed.
     Failed(io::Error),
 }
 
 impl<'a> Deadline<'a> {
-    /// From now on for so long.
+    /// A deadline `length` from now.
     pub(crate) fn new(stop: &'a AtomicBool, length: Duration) -> Self {
         let begun = Instant::now();
         Self {
@@ -43,7 +43,7 @@ impl<'a> Deadline<'a> {
         }
     }
 
-    /// The same with an earlier end, if `length` from now is earlier.
+    /// A deadline `length` from now, if that is earlier.
     pub(crate) fn at_most(self, length: Duration) -> Self {
         Self {
             end: self.end.min(Instant::now() + length),
@@ -51,12 +51,12 @@ impl<'a> Deadline<'a> {
         }
     }
 
-    /// What is left of it.
+    /// Time until the deadline.
     pub(crate) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// An error as soon as there is no reason to wait any longer.
+    /// Fails if the deadline has passed or the user has ended the test.
     pub(crate) fn check(&self) -> Result<(), WaitError> {
         if self.stop.load(Ordering::Acquire) {
             return Err(WaitError::Stopped);
@@ -67,12 +67,12 @@ impl<'a> Deadline<'a> {
         Ok(())
     }
 
-    /// A wait may last until this moment; then [`check`](Self::check) again.
+    /// A wait may last until this moment, and must then call [`check`](Self::check) again.
     pub(crate) fn slice(&self) -> Instant {
         self.end.min(Instant::now() + SLICE)
     }
 
-    /// Waits until a socket is as awaited.
+    /// Waits until a socket is ready.
     pub(crate) fn wait(&self, socket: impl AsFd, awaited: PollFlags) -> Result<(), WaitError> {
         loop {
             self.check()?;
@@ -82,7 +82,7 @@ impl<'a> Deadline<'a> {
         }
     }
 
-    /// What `attempt` answers; it is asked again and again with a moment until which it may wait, and answers none by then.
+    /// Calls `attempt` until it returns a value. Its argument is the moment until which it may wait; it then returns `None`.
     pub(crate) fn until<T>(
         &self,
         mut attempt: impl FnMut(Instant) -> io::Result<Option<T>>,
@@ -95,11 +95,11 @@ impl<'a> Deadline<'a> {
         }
     }
 
-    /// Waits for a message of a thread or a task.
-    pub(crate) fn receive<T>(&self, told: &Receiver<T>) -> Result<T, WaitError> {
+    /// Waits for a message from a thread or a task.
+    pub(crate) fn receive<T>(&self, receiver: &Receiver<T>) -> Result<T, WaitError> {
         self.until(|moment| {
             let left = moment.saturating_duration_since(Instant::now());
-            match told.recv_timeout(left.max(Duration::from_millis(1))) {
+            match receiver.recv_timeout(left.max(Duration::from_millis(1))) {
                 Ok(found) => Ok(Some(found)),
                 Err(RecvTimeoutError::Timeout) => Ok(None),
                 Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("it ended without an answer")),
@@ -109,15 +109,15 @@ impl<'a> Deadline<'a> {
 }
 
 impl WaitError {
-    /// In the words of whoever waited; a wait that the user ended is told apart.
-    pub(crate) fn or(self, told: impl FnOnce(io::Error) -> Error) -> Error {
+    /// The error for the user: `failed` turns a failure into one, and a wait that the user ended becomes [`Error::Interrupted`].
+    pub(crate) fn or(self, failed: impl FnOnce(io::Error) -> Error) -> Error {
         match self {
             Self::Stopped => Error::Interrupted { at_s: 0.0 },
             Self::TimedOut(waited) => {
                 let text = format!("no answer within {:.0} s", waited.as_secs_f64());
-                told(io::Error::new(io::ErrorKind::TimedOut, text))
+                failed(io::Error::new(io::ErrorKind::TimedOut, text))
             }
-            Self::Failed(reason) => told(reason),
+            Self::Failed(reason) => failed(reason),
         }
     }
 }

@@ -1,15 +1,17 @@
-//! Latency under load: how long a small packet takes while large transfers fill the line.
+//! Latency under load: the round trip of a small packet while large transfers fill the line.
 //!
-//! One program is both ends. [`server`] sinks, sources and echoes; [`client`] runs a test against it: an idle
-//! baseline, then uploads and downloads at once, with probes through all of it. What comes out is a
-//! [`result::TestResult`], which [`plot`] and [`report`] turn into pictures and pages.
+//! One program is both ends. The [`server`] receives, sends and echoes. The [`client`] runs a test against it: an idle
+//! baseline, then uploads and downloads at once, with probes all the time. The outcome is a
+//! [`result::TestResult`], of which [`plot`] makes pictures and [`report`] makes pages.
 //!
-//! Three rules make the figures right. Bytes are counted where they arrive: a sender also counts what still sits in
-//! its own buffers. Probes leave on a fixed timetable, whatever became of the ones before. And a reply that comes late
-//! is a late reply: only what never comes back is lost.
+//! Three rules keep the figures right:
 //!
-//! Nothing here spins or watches the clock in a loop. Every wait is a sleep in the kernel, so that a test also runs in
-//! virtual time, where computing takes no time at all.
+//! * The receiver counts the bytes. A sender would also count those that are still in its own buffers.
+//! * Probes leave on a fixed timetable, whether or not earlier ones have come back.
+//! * An answer that comes late counts with its delay. Only a probe without any answer is lost.
+//!
+//! No loop here polls the clock. Every wait is a sleep in the kernel, so that a test also runs in virtual time, in which computing
+//! takes no time.
 #![forbid(unsafe_code)]
 
 pub mod autorate_trace;
@@ -53,7 +55,7 @@ pub mod tls;
 
 pub use error::Error;
 
-/// What a fuzz target reaches of the probes. Compiled in tests too, so that `make lint` reads it.
+/// The part of the probes that a fuzz target calls. Tests compile it, too, so that `make lint` checks it.
 #[cfg(any(test, fuzzing))]
 pub mod fuzz {
     pub use crate::probe::answered_with;

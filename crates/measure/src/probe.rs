@@ -1,7 +1,7 @@
-//! Latency probes: small packets on a fixed timetable, and the wait for their answers.
+//! Latency probes: small packets on a fixed timetable, and their answers.
 //!
-//! One thread per series. The deadlines are absolute, so a probe sent late does not delay the next, and nothing that became
-//! of earlier probes changes the timetable.
+//! Each series has a thread. The times of sending are absolute: neither a probe that is sent late nor the fate of earlier probes changes
+//! the timetable.
 
 mod connect;
 mod dns;
@@ -27,26 +27,27 @@ use crate::load::millis;
 use crate::protocol;
 use crate::result::{Direction, Probe};
 
-/// How long the answer to a probe is waited for: lines exist whose buffers hold several seconds.
+/// How long to wait for the answer to a probe. A choice: some lines have buffers of several seconds.
 const STRAGGLERS: Duration = Duration::from_secs(5);
-/// How often it is looked whether anybody still wants the answers.
+/// How often the thread checks whether its end has moved.
 const SLICE: Duration = Duration::from_millis(200);
-/// How far the clocks of two machines may differ in the length of one round trip.
+/// How far the clocks of two machines may drift apart within one round trip. A choice.
 const CLOCK_ERROR: Duration = Duration::from_millis(1);
-/// Answers that are read although the next probe is due: one that is late is still heard, and no flood delays the timetable.
+/// Number of packets that are read after the next probe is due. A choice: late answers are still received, and a flood of packets does
+/// not delay the timetable.
 const LATE_READS: u32 = 16;
 
-/// The thread that sends, receives and keeps the log of one series.
+/// A series of probes with its thread.
 pub(crate) struct Prober {
     thread: Option<JoinHandle<ProbeLog>>,
     shared: Arc<Shared>,
     origin: Instant,
 }
 
-/// A series at its end.
+/// A series that has ended.
 pub(crate) struct Finished {
     log: ProbeLog,
-    /// From the thread's own zero to the load's beginning.
+    /// From `origin` to the beginning of the load.
     offset_ms: f64,
     origin: Instant,
 }
@@ -54,45 +55,47 @@ pub(crate) struct Finished {
 /// When a series ends.
 #[derive(Clone, Copy)]
 struct End {
-    /// No probe is sent from then on.
+    /// No probe is sent from this moment on.
     until: Instant,
-    /// No answer is waited for from then on.
+    /// The thread does not wait for answers after this moment.
     give_up: Option<Instant>,
 }
 
-/// What the thread and its owner tell each other.
+/// State that the thread shares with its owner.
 struct Shared {
     end: Mutex<End>,
-    /// The first thing that was told of a probe and cannot be.
+    /// The first impossible answer, in words.
     contradiction: Mutex<Option<String>>,
-    /// The newest round trip in microseconds; zero before the first.
+    /// The newest round trip in microseconds. Zero before the first.
     newest_us: AtomicU64,
-    /// Answers so far.
+    /// Number of answers so far.
     answers: AtomicU64,
-    /// Round trips that nobody has taken yet.
+    /// Round trips since the last [`Prober::take_recent`].
     recent: Mutex<Vec<Duration>>,
 }
 
-/// Everything about the probes of a series.
+/// The probes of a series.
 #[derive(Default)]
 struct ProbeLog {
     entries: Vec<Entry>,
+    /// Traffic class bytes (DSCP and ECN) of the probes on arrival, with their numbers.
     tos_at_server: BTreeMap<u8, u64>,
+    /// Traffic class bytes of the answers on arrival.
     tos_at_client: BTreeMap<u8, u64>,
 }
 
-/// One probe and what became of it.
+/// One probe and its answer.
 #[derive(Clone, Copy)]
 struct Entry {
     due: Instant,
     sent: Instant,
     answer: Option<Answer>,
-    /// A later answer tells that the server had this one.
-    was_there: bool,
+    /// A later answer says that this probe reached the server.
+    reached_server: bool,
 }
 
 impl Prober {
-    /// Probes every `interval` from `start` on until `until`.
+    /// Sends a probe every `interval`, from `start` until `until`.
     pub(crate) fn start(
         socket: Box<dyn ProbeSocket>,
         interval: Duration,
@@ -111,7 +114,7 @@ impl Prober {
         })
     }
 
-    /// The newest round trip, once there is one.
+    /// The newest round trip. `None` before the first.
     pub(crate) fn newest(&self) -> Option<Duration> {
         Some(Duration::from_micros(
             self.shared.newest_us.load(Ordering::Relaxed),
@@ -119,27 +122,27 @@ impl Prober {
         .filter(|rtt| !rtt.is_zero())
     }
 
-    /// The round trips whose answers came since the last call.
+    /// The round trips of the answers since the last call.
     pub(crate) fn take_recent(&self) -> Vec<Duration> {
         std::mem::take(&mut *lock(&self.shared.recent))
     }
 
-    /// Answers so far.
+    /// Number of answers so far.
     pub(crate) fn answers(&self) -> u64 {
         self.shared.answers.load(Ordering::Relaxed)
     }
 
-    /// What was told of a probe and cannot be.
+    /// The first impossible answer, in words.
     pub(crate) fn contradiction(&self) -> Option<String> {
         lock(&self.shared.contradiction).clone()
     }
 
-    /// Moves the end.
+    /// Moves the end of the series.
     pub(crate) fn set_until(&self, until: Instant) {
         lock(&self.shared.end).until = until;
     }
 
-    /// Waits for the last answers, until `deadline` at the latest.
+    /// Ends the series. Waits for the last answers, at most until `deadline`.
     pub(crate) fn finish(mut self, load_start: Instant, deadline: Instant) -> Finished {
         {
             let mut end = lock(&self.shared.end);
@@ -159,7 +162,7 @@ impl Prober {
     }
 }
 
-/// A test that fails half-way sends no more probes.
+/// Ends the thread: a test that fails must not go on probing.
 impl Drop for Prober {
     fn drop(&mut self) {
         let end = self.origin;
@@ -192,17 +195,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Finished {
-    /// Marks of the probes as the server saw them, and how many bore each.
+    /// Traffic class bytes of the probes on arrival at the server, with the number of probes that had each.
     pub(crate) fn tos_at_server(&self) -> BTreeMap<u8, u64> {
         self.log.tos_at_server.clone()
     }
 
-    /// Marks of the answers as they came back.
+    /// Traffic class bytes of the answers on arrival, with the number of answers that had each.
     pub(crate) fn tos_at_client(&self) -> BTreeMap<u8, u64> {
         self.log.tos_at_client.clone()
     }
 
-    /// The answered probes that were sent from `from_ms` to `to_ms` after the load began, by both clocks.
+    /// The answered probes that were sent from `from_ms` to `to_ms` after the load began, with the times of both clocks.
     pub(crate) fn exchanges(&self, from_ms: f64, to_ms: f64) -> Vec<Exchange> {
         let entries = self.log.entries.iter();
         let exchanges = entries.filter_map(|entry| self.exchange(entry));
@@ -211,7 +214,7 @@ impl Finished {
             .collect()
     }
 
-    /// Every probe; with one-way delays if the server's clock is known.
+    /// Every probe, with one-way delays if the offset of the server's clock is known.
     pub(crate) fn probes(&self, offset: Option<&Offset>) -> Vec<Probe> {
         let entries = self.log.entries.iter();
         entries.map(|entry| self.probe(entry, offset)).collect()
@@ -226,7 +229,7 @@ impl Finished {
             .entries
             .iter()
             .any(|e| e.answer.is_some_and(|a| a.echo.is_some()));
-        let lost = (entry.answer.is_none() && knows_losses).then_some(if entry.was_there {
+        let lost = (entry.answer.is_none() && knows_losses).then_some(if entry.reached_server {
             Direction::Down
         } else {
             Direction::Up
@@ -258,20 +261,21 @@ impl Finished {
 }
 
 impl Entry {
-    /// What is told of this probe and cannot be: a server that held it for longer than it was away would make any delay vanish.
+    /// The contradiction if the server claims to have held the probe for longer than the whole round trip. Such a claim could hide any
+    /// delay.
     fn contradiction(&self, answer: &Answer) -> Option<String> {
         let held = Duration::from_nanos(answer.echo?.held_ns.into());
         let away = answer.at.saturating_duration_since(self.sent);
         (held > away + CLOCK_ERROR).then(|| {
             format!(
-                "it held a probe for {:.1} ms, and the answer was here {:.1} ms after the probe had left",
+                "it held a probe for {:.1} ms, and the answer arrived {:.1} ms after the probe had left",
                 millis(held),
                 millis(away)
             )
         })
     }
 
-    /// From sending to the answer's arrival, less the time that the server kept it: that is not the network's.
+    /// From sending until the arrival of the answer, without the time that the server held the probe.
     fn round_trip(&self) -> Option<Duration> {
         let answer = self.answer?;
         let held = Duration::from_nanos(answer.echo.map_or(0, |echo| echo.held_ns.into()));
@@ -290,11 +294,11 @@ impl ProbeLog {
             due,
             sent,
             answer: None,
-            was_there: false,
+            reached_server: false,
         });
     }
 
-    /// When the newest probe without an answer was sent; none if all have one.
+    /// When the newest probe without an answer was sent. `None` if all have an answer.
     fn newest_waiting(&self) -> Option<Instant> {
         let newest = self.entries.iter().rfind(|entry| entry.answer.is_none())?;
         Some(newest.sent)
@@ -302,7 +306,7 @@ impl ProbeLog {
 
     fn note(&mut self, answer: Answer, shared: &Shared) {
         let index = answer.sequence as usize;
-        // The first of duplicates counts; an answer to what was never asked is noise.
+        // Of duplicates the first counts. An answer to a probe that was not sent is ignored.
         let Some(entry) = self.entries.get_mut(index).filter(|e| e.answer.is_none()) else {
             return;
         };
@@ -325,14 +329,14 @@ impl ProbeLog {
             *self.tos_at_server.entry(echo.mark_arrived).or_default() += 1;
             for back in 1..64.min(index + 1) {
                 if echo.window >> back & 1 == 1 {
-                    self.entries[index - back].was_there = true;
+                    self.entries[index - back].reached_server = true;
                 }
             }
         }
     }
 }
 
-/// Takes off the noise that a subtraction of floats leaves behind the third decimal.
+/// Rounds to microseconds: a subtraction of floats leaves errors behind the third decimal.
 fn to_microseconds(ms: f64) -> f64 {
     (ms * 1000.0).round() / 1000.0
 }
@@ -341,13 +345,13 @@ fn run(mut socket: Box<dyn ProbeSocket>, interval: Duration, start: Instant, sha
     let mut log = ProbeLog::default();
     let mut due = start;
     while due < shared.end().until {
-        // In slices, as the end may be moved meanwhile.
-        listen(&mut *socket, due.min(Instant::now() + SLICE), &mut log, shared);
+        // In slices, because the end may move meanwhile.
+        receive_until(&mut *socket, due.min(Instant::now() + SLICE), &mut log, shared);
         let sent = Instant::now();
         if sent < due {
             continue;
         }
-        // A full queue in this machine loses the probe like a full queue anywhere else.
+        // A probe that a full queue of this machine drops is lost like any other.
         let _ = socket.send(log.entries.len() as u32);
         log.note_sent(due, sent);
         due += interval;
@@ -365,8 +369,8 @@ fn run(mut socket: Box<dyn ProbeSocket>, interval: Duration, start: Instant, sha
     log
 }
 
-/// Takes answers until `deadline`, however many there are.
-fn listen(socket: &mut dyn ProbeSocket, deadline: Instant, log: &mut ProbeLog, shared: &Shared) {
+/// Receives answers until `deadline`.
+fn receive_until(socket: &mut dyn ProbeSocket, deadline: Instant, log: &mut ProbeLog, shared: &Shared) {
     let mut late = 0;
     while late < LATE_READS {
         late += u32::from(Instant::now() >= deadline);
@@ -378,7 +382,7 @@ fn listen(socket: &mut dyn ProbeSocket, deadline: Instant, log: &mut ProbeLog, s
     }
 }
 
-/// A series of probes that are answered with whatever a fuzzer makes up: nothing that is told of them may be impossible.
+/// Answers a series of probes with the messages of a fuzzer. The figures must stay possible.
 #[cfg(any(test, fuzzing))]
 pub fn answered_with(messages: &[&[u8]]) {
     const PROBES: u32 = 70;
@@ -428,7 +432,7 @@ mod tests {
     use super::*;
     use crate::protocol::Echo;
 
-    /// Ten probes; the third is lost on the way there, the fifth on the way back, and each answer takes as long as told.
+    /// Ten probes with a round trip of 20 ms. The third is lost on its way to the server, the answer to the fifth on its way back.
     #[test]
     fn losses_are_told_apart_and_the_servers_time_is_not_the_networks() {
         let shared = Shared::new(Instant::now());
@@ -481,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_held_a_probe_for_longer_than_it_was_away_lies() {
+    fn a_server_cannot_hold_a_probe_for_longer_than_its_round_trip() {
         let shared = Shared::new(Instant::now());
         let sent = Instant::now();
         let mut log = ProbeLog::default();
@@ -506,7 +510,7 @@ mod tests {
         assert_eq!(log.entries[0].round_trip(), Some(Duration::from_millis(1)));
     }
 
-    /// Answers without end.
+    /// A socket with endless answers.
     struct Flood(u32);
 
     impl ProbeSocket for Flood {

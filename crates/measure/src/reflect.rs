@@ -1,16 +1,16 @@
-//! Asking for the time by UDP, outside a test: of `sqm serve`, or of `irtt server`. Pure.
+//! Asks `sqm serve` or `irtt server` for the time by UDP, outside a test. Pure.
 //!
-//! Both introduce themselves first: whoever answers to a token has the address that it came from. A lost introduction is only made
-//! again, as is one that was forgotten on the other side.
+//! Both protocols begin with a handshake: the server issues a token, and a client that sends it back has proved its address. If
+//! the handshake is lost, or if the server forgets the token, the client repeats it.
 
 use crate::irtt;
 use crate::protocol::{Echo, Probe, Token};
 
-/// Times of a clock that has run for longer, in nanoseconds, are made up: 36 years. Whoever takes differences of differences of
-/// them need not fear that they overflow.
+/// Larger times of a server's clock are refused, in nanoseconds: 36 years. Differences of differences of accepted times cannot
+/// overflow.
 const LONGEST_NS: i64 = 1 << 60;
 
-/// Who is asked.
+/// The protocol of a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// `sqm serve`.
@@ -19,24 +19,24 @@ pub enum Protocol {
     Irtt,
 }
 
-/// What was heard.
+/// The meaning of a message from the reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// We know each other now.
+    /// The handshake is done.
     Introduced {
-        /// The message that it answers, if it tells.
+        /// The number of the message that it answers, if the protocol has it.
         number: Option<u32>,
     },
-    /// To the probe of this number.
+    /// The answer to a probe.
     Echo {
-        /// As it was given to [`Conversation::ask`].
+        /// The number that was given to [`Conversation::ask`].
         number: u32,
-        /// When the probe arrived and when the answer left, by the other's clock, if it tells.
+        /// When the probe arrived and when the answer left, by the reflector's clock, if the answer has both.
         times_ns: Option<(i64, i64)>,
     },
 }
 
-/// With one of them, who may know us already.
+/// The exchange with one reflector.
 #[derive(Clone, Debug)]
 pub struct Conversation(State);
 
@@ -46,15 +46,16 @@ enum State {
     Irtt(Option<Connection>),
 }
 
-/// What an `irtt server` has opened.
+/// A connection that an `irtt server` has opened.
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     token: u64,
+    /// Answers have the times of arrival and departure.
     stamps_both: bool,
 }
 
 impl Conversation {
-    /// Nothing was said yet.
+    /// An exchange that begins with the handshake.
     pub const fn new(protocol: Protocol) -> Self {
         Self(match protocol {
             Protocol::Sqm => State::Sqm(None),
@@ -62,12 +63,12 @@ impl Conversation {
         })
     }
 
-    /// Whether the next message asks for the time; otherwise it introduces us.
+    /// True if the next message asks for the time. Otherwise it is the handshake.
     pub const fn is_introduced(&self) -> bool {
         matches!(self.0, State::Sqm(Some(_)) | State::Irtt(Some(_)))
     }
 
-    /// Begins anew: the other has forgotten us, or is another one.
+    /// Begins again with the handshake: the reflector has forgotten the token, or is another one.
     pub const fn forget(&mut self) {
         self.0 = match self.0 {
             State::Sqm(_) => State::Sqm(None),
@@ -75,7 +76,7 @@ impl Conversation {
         };
     }
 
-    /// The next message. `number` comes back with the answer.
+    /// The next message to send. `number` comes back with the answer.
     pub fn ask(&self, number: u32) -> Vec<u8> {
         match self.0 {
             State::Irtt(Some(connection)) => irtt::probe(connection.token, number).to_vec(),
@@ -93,7 +94,7 @@ impl Conversation {
         }
     }
 
-    /// What a message from the other says; none if nothing. Never panics.
+    /// The meaning of a message from the reflector. `None` if it is not valid. Never panics.
     pub fn hear(&mut self, bytes: &[u8]) -> Option<Answer> {
         match self.0 {
             State::Sqm(_) => self.hear_sqm(Probe::decode(bytes)?),
@@ -105,7 +106,7 @@ impl Conversation {
         if answer.series != Probe::NO_TEST || answer.token == Probe::STRANGER {
             return None;
         }
-        // Each answer bears the token to use from now on.
+        // Each answer has the token to use from now on.
         self.0 = State::Sqm(Some(answer.token));
         let Echo {
             arrived_ns,
@@ -121,7 +122,7 @@ impl Conversation {
         let left = arrived.checked_add(i64::from(held_ns))?;
         Some(Answer::Echo {
             number: answer.sequence,
-            times_ns: Some(believable(arrived, left)?),
+            times_ns: Some(plausible(arrived, left)?),
         })
     }
 
@@ -145,7 +146,7 @@ impl Conversation {
                     self.forget();
                 }
                 let times_ns = match connection.stamps_both {
-                    true => Some(believable(received_ns, sent_ns)?),
+                    true => Some(plausible(received_ns, sent_ns)?),
                     false => None,
                 };
                 Some(Answer::Echo {
@@ -158,8 +159,8 @@ impl Conversation {
     }
 }
 
-/// Times that can be: of a clock that began, and the answer left after the probe had come.
-fn believable(arrived_ns: i64, left_ns: i64) -> Option<(i64, i64)> {
+/// The two times, if they are plausible: not negative, in order, and within [`LONGEST_NS`].
+fn plausible(arrived_ns: i64, left_ns: i64) -> Option<(i64, i64)> {
     (0 <= arrived_ns && arrived_ns <= left_ns && left_ns <= LONGEST_NS).then_some((arrived_ns, left_ns))
 }
 
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server of sqm's makes of a message.
+    /// The answer of an `sqm serve` to a message.
     fn answered(bytes: &[u8], token: [u8; 16], window: u64) -> Vec<u8> {
         let probe = Probe::decode(bytes).unwrap();
         let echo = Echo {
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_told_a_token_and_then_the_time() {
+    fn a_client_first_receives_a_token_and_then_the_time() {
         let mut talk = Conversation::new(Protocol::Sqm);
         let first = talk.ask(1);
         assert_eq!(

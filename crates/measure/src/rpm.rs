@@ -1,8 +1,8 @@
-//! Responsiveness under working conditions, as the IETF measures it: round trips per minute of HTTP requests while HTTP
-//! transfers fill the line ([`DRAFT`]).
+//! Responsiveness under working conditions ([`DRAFT`]): round trips per minute of HTTP requests while HTTP transfers fill
+//! the line.
 //!
-//! [`server`] is what `sqm serve` offers on its port to any client of this protocol; [`client`] measures against any such
-//! server. The figures are computed here. Pure.
+//! `server` is the part of `sqm serve` that any client of this protocol can use. [`client`] measures against any server of
+//! this protocol. This file computes the figures and is pure.
 
 pub mod client;
 mod connection_limit;
@@ -14,34 +14,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Direction, Finding, Severity};
 
-/// The version of the specification that names, defaults and formulas are of.
+/// The version of the specification from which the names, defaults and formulas here come.
 pub const DRAFT: &str = "draft-ietf-ippm-responsiveness-09";
 
-/// MAD: intervals in a moving average, and averages that must agree.
+/// MAD: the number of intervals in a moving average, and of moving averages that must agree.
 pub const MOVING_AVERAGE_DISTANCE: usize = 4;
-/// ID: the interval. The draft says 5 s, with which four of them take 20 s before anything can be stable; clients in use,
-/// and this one, take 1 s.
+/// ID: the interval. With the 5 s of the draft, no figure can be stable before 20 s. The clients in use take 1 s, and so does
+/// this one.
 pub const INTERVAL: Duration = Duration::from_secs(1);
-/// TMP: share of the probes that is kept, the fastest ones.
+/// TMP: the share of the probes, fastest first, that the trimmed mean keeps.
 pub const TRIMMED_MEAN_SHARE: f64 = 0.95;
-/// SDT: standard deviation of the moving averages, as a share of the newest, below which a figure is stable.
+/// SDT: a figure is stable if the standard deviation of the moving averages is below this share of the newest.
 pub const STABLE_DEVIATION: f64 = 0.05;
-/// INP: connections at first.
+/// INP: the number of connections at the beginning.
 pub const INITIAL_CONNECTIONS: usize = 1;
-/// INC: connections added in each interval.
+/// INC: the number of connections added in each interval.
 pub const ADDED_CONNECTIONS: usize = 1;
-/// MNP: connections at most.
+/// MNP: the largest number of connections.
 pub const MAX_CONNECTIONS: usize = 16;
-/// MPS: probes per second at most.
+/// MPS: the largest number of probes per second.
 pub const MAX_PROBES_PER_S: f64 = 100.0;
-/// Fewer would tell nothing.
+/// The smallest number of probes per second, also on slow lines. A choice: four intervals of 1 s then have eight probes.
 const MIN_PROBES_PER_S: f64 = 2.0;
-/// PTC: share of the capacity that probes may take.
+/// PTC: the share of the capacity that probes may take.
 pub const PROBE_SHARE: f64 = 0.05;
-/// What a probe of a new connection costs, and one within a connection, in bytes (the draft's estimates).
+/// Bytes that a probe takes on a new connection, and within an existing one (estimates of the draft).
 pub const PROBE_BYTES: (f64, f64) = (5000.0, 1000.0);
 
-/// What the probes of a line take at the least, in Mbit/s: a download below that is no load beside them.
+/// The rate of [`MIN_PROBES_PER_S`], in Mbit/s. A download below this rate does not load the line: the probes alone take as much.
 pub const LEAST_LOAD_MBIT: f64 = MIN_PROBES_PER_S * (PROBE_BYTES.0 + PROBE_BYTES.1) * 8.0 / 1e6;
 
 /// A probe with a connection of its own, in milliseconds.
@@ -55,7 +55,7 @@ pub struct ForeignProbe {
     pub http_ms: f64,
 }
 
-/// How far a figure may be believed.
+/// How reliable a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
@@ -63,33 +63,33 @@ pub enum Confidence {
     Low,
     /// The figures never became stable.
     Medium,
-    /// They did.
+    /// The figures became stable.
     High,
 }
 
 /// The responsiveness of one direction under load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Responsiveness {
-    /// By the draft: the mean of the two that follow.
+    /// Round trips per minute: the mean of the next two figures, as the draft has it.
     pub rpm: f64,
-    /// Of new connections. A queue that is fair to flows shows them none of the load's delay.
+    /// Round trips per minute of new connections. With fair queuing they do not see the delay of the load.
     pub foreign_rpm: f64,
-    /// Of requests within the connections that make the load.
+    /// Round trips per minute of requests within the connections that load the line.
     pub self_rpm: f64,
     /// Goodput at the end, Mbit/s of HTTP bodies.
     pub mbit: f64,
-    /// Connections at the end.
+    /// Number of connections at the end.
     pub connections: usize,
-    /// Probes of new connections that went into the figure.
+    /// Number of probes of new connections in the figure.
     pub foreign_probes: usize,
-    /// Requests within load connections that went into the figure.
+    /// Number of requests within load connections in the figure.
     pub self_probes: usize,
-    /// Whether it is to be believed.
+    /// How reliable the figure is.
     pub confidence: Confidence,
 }
 
 impl Responsiveness {
-    /// The draft's words for its bands.
+    /// The draft's word for a range of figures.
     pub fn word(&self) -> &'static str {
         match self.rpm {
             rpm if rpm < 300.0 => "poor",
@@ -100,17 +100,18 @@ impl Responsiveness {
     }
 }
 
-/// Round trips of a line that nothing loads are no responsiveness under working conditions. `is_under_way`: whether a transfer goes on.
+/// The finding for a direction that did not load the line: its round trips are not those of working conditions. `is_under_way` is
+/// true if a transfer was still going on at the end.
 pub fn unloaded(direction: Direction, mbit: f64, is_under_way: bool) -> Option<Finding> {
     let is_loaded = match direction {
         Direction::Down => is_under_way && mbit >= LEAST_LOAD_MBIT,
-        // What leaves does so in lumps, which on a slow line are far between.
+        // The rate is no criterion: an upload leaves in large pieces, which are far apart on a slow line.
         Direction::Up => is_under_way,
     };
     let word = direction.word();
     let why = match is_under_way {
         true => "",
-        false => ": the server ends the transfers, or takes nothing",
+        false => ": the server ends the transfers or accepts no data",
     };
     (!is_loaded).then(|| Finding {
         severity: Severity::Invalid,
@@ -121,7 +122,7 @@ pub fn unloaded(direction: Direction, mbit: f64, is_under_way: bool) -> Option<F
     })
 }
 
-/// The mean without the slowest twentieth; none of an empty set.
+/// The mean without the slowest twentieth. `None` for an empty set.
 pub fn trimmed_mean(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -142,7 +143,7 @@ pub fn self_rpm(requests_ms: &[f64]) -> Option<f64> {
     Some(60_000.0 / trimmed_mean(requests_ms)?)
 }
 
-/// Whether the newest moving averages of a figure agree: `values` are one for each interval so far.
+/// True if the newest moving averages of a figure agree. `values` has one value for each interval so far.
 pub fn is_stable(values: &[f64]) -> bool {
     let averages: Vec<f64> = values
         .windows(MOVING_AVERAGE_DISTANCE)
@@ -158,7 +159,7 @@ pub fn is_stable(values: &[f64]) -> bool {
     last > 0.0 && variance.sqrt() < STABLE_DEVIATION * last
 }
 
-/// Probes of both kinds per second that a line of this capacity has room for.
+/// Probes per second, of each kind, on a line of this capacity.
 pub fn probes_per_s(mbit: f64) -> f64 {
     let both = (PROBE_BYTES.0 + PROBE_BYTES.1) * 8.0;
     (mbit * 1e6 * PROBE_SHARE / both).clamp(MIN_PROBES_PER_S, MAX_PROBES_PER_S)
@@ -169,8 +170,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drafts_formulas() {
-        // Twenty probes of which the slowest is left out.
+    fn formulas_of_the_draft() {
+        // Of twenty probes the slowest is left out.
         let mut slow = vec![20.0; 19];
         slow.push(1000.0);
         assert_eq!(trimmed_mean(&slow), Some(20.0));
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn stable_is_what_four_moving_averages_agree_on() {
+    fn a_figure_is_stable_when_four_moving_averages_agree() {
         assert!(!is_stable(&[100.0; 6]));
         assert!(is_stable(&[100.0; 7]));
         let rising: Vec<f64> = (1..=7).map(|i| f64::from(i) * 20.0).collect();

@@ -1,8 +1,8 @@
-//! The far end of a test: sink, source and echo for clients that come and go.
+//! The server of a test: it receives, sends and echoes for its clients.
 //!
-//! One thread per connection and one for the probes. A client is trusted with nothing: messages are small and due within
-//! seconds, tests and connections are counted, each test has a last moment, and whatever a client leaves behind goes when
-//! its control connection does.
+//! Each connection has a thread, and one thread answers the probes. The server does not trust its clients: messages are small and must
+//! arrive within seconds, the numbers of tests and connections are limited, each test has a deadline, and all that belongs to a test
+//! is released when its control connection ends.
 
 mod config;
 mod echo;
@@ -36,27 +36,27 @@ use log::Log;
 use pending_connections::{PendingConnections, PendingGuard};
 use session::{Admission, Session, Sessions, refuse};
 
-/// A connection that has not said what it is after this long is closed.
+/// A new connection is closed if its first message is not here after this long.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of probes that may wait for an answer.
+/// Receive buffer of the probe socket, bytes: room for probes while this process waits for a processor.
 const ECHO_BUFFER: usize = 1 << 20;
-/// The pause after the system had no room for one more connection.
+/// The pause after the system could not accept a connection, for example because no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server with its sockets open.
+/// A server with open sockets.
 pub struct Server {
     listener: TcpListener,
     echo: UdpSocket,
     shared: Arc<Shared>,
 }
 
-/// What all threads know.
+/// State that all threads share.
 struct Shared {
     config: Config,
     sessions: Sessions,
     pending: PendingConnections,
     https: Option<Https>,
-    /// Wakes the thread that accepts, to end.
+    /// Wakes the thread that accepts connections, to end it.
     wake: OwnedFd,
     is_over: AtomicBool,
     guess_limiter: GuessLimiter,
@@ -64,23 +64,23 @@ struct Shared {
 }
 
 impl Server {
-    /// Opens the sockets. `log` is told in a line whatever the operator may want to know.
+    /// Opens the sockets. The server calls `log` with a line for each event that an operator may want to know.
     pub fn bind(config: Config, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Self, Error> {
         let everywhere = |ip: IpAddr| SocketAddr::new(ip, DEFAULT_PORT);
         let log = Log::new(log);
         let (listener, echo) = match config.listen {
             Some(address) => open(address)?,
-            // A machine without IPv6 still serves IPv4.
+            // A machine without IPv6 serves IPv4 only.
             None => open(everywhere(Ipv6Addr::UNSPECIFIED.into()))
                 .or_else(|_| open(everywhere(Ipv4Addr::UNSPECIFIED.into())))?,
         };
         let https = || Https::new(config.max_load + HELLO_TIMEOUT, config.max_rate);
-        // Only tests of responsiveness need it. Cryptography is at the mercy of the processor: Debian's User Mode Linux does not
-        // keep the AVX registers where the host has AMX, and then no certificate is right.
+        // Only tests of responsiveness need HTTPS, so that the server goes on without it. It fails under Debian's User Mode Linux on a
+        // host with AMX: that kernel does not preserve the AVX registers, and the cryptography gives wrong results.
         let https = match config.https.then(https).transpose() {
             Ok(https) => https,
             Err(error) => {
-                log.say(&format!("warning: {error}; no HTTPS, and so no tests with --rpm"));
+                log.write(&format!("warning: {error}; no HTTPS, and so no tests with --rpm"));
                 None
             }
         };
@@ -119,7 +119,7 @@ impl Server {
         let datagrams = Datagrams::new(echo).map_err(|e| Error::system("read marks of packets", e))?;
         let key = secret::random().map_err(|e| Error::system("draw random bytes", e))?;
         let theirs = shared.clone();
-        // Before anybody is let in: what arrives before the thread runs has its time, too.
+        // Set before the thread starts, so that no probe arrives earlier than the origin of its times.
         let origin = Instant::now();
         thread::Builder::new()
             .name("echo".to_owned())
@@ -148,7 +148,7 @@ impl Server {
 impl Shared {
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        // The counter of an event cannot overflow by ones.
+        // The write cannot fail: only a counter of 2^64 - 2 would overflow.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
@@ -170,34 +170,35 @@ fn open(address: SocketAddr) -> Result<(TcpListener, UdpSocket), Error> {
     };
     let (listener, echo) = loop {
         let listener = bound(Type::STREAM, address).map_err(fail)?;
-        // An old kernel then cannot tell which mark a flow's first packet bore, and the result says so.
+        // An old kernel cannot save the SYN. The result then has no DSCP on arrival.
         let _ = tcp_info::keep_syn(&listener);
         listener.listen(128).map_err(fail)?;
         let listener = TcpListener::from(listener);
         match bound(Type::DGRAM, listener.local_addr().map_err(fail)?) {
             Ok(echo) => break (listener, echo),
-            // A TCP port that the system has chosen may be another program's UDP port: the system chooses again.
+            // The system has chosen a TCP port whose UDP port belongs to another program: let it choose again.
             Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(fail(error)),
         }
     };
-    // Room for probes while this process waits for a processor; the kernel gives as much of it as it allows.
+    // The kernel limits the size (`net.core.rmem_max`).
     let _ = echo.set_recv_buffer_size(ECHO_BUFFER);
     Ok((listener, echo.into()))
 }
 
+/// Starts a thread for a new connection.
 fn welcome(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) -> io::Result<()> {
     let client = peer.ip().to_canonical();
-    let pending = PendingGuard::enter(&shared.pending, client, &stream)?;
+    let pending = PendingGuard::admit(&shared.pending, client, &stream)?;
     let shared = shared.clone();
     thread::Builder::new()
         .name("client".to_owned())
-        // A connection that fails is the client's to explain; the server goes on.
+        // An error on a connection shows at the client; the server goes on.
         .spawn(move || drop(greet(stream, client, pending, &shared)))
         .map(drop)
 }
 
-/// Finds out what a new connection is for.
+/// Serves a new connection according to its first message.
 fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<Shared>) -> io::Result<()> {
     if let Some(https) = &shared.https
         && begins_with_tls(&stream)?
@@ -223,16 +224,16 @@ fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<
             if let Some(secret) = &shared.config.secret
                 && let Err(reason) = challenge(&mut connection, secret, &shared.guess_limiter, client)?
             {
-                shared.log.say(&format!("{client}: refused, wrong secret"));
+                shared.log.write(&format!("{client}: refused, wrong secret"));
                 return refuse(connection, reason);
             }
             let session = Session::new(client, connection.stream(), down, up)?;
             let admission = match Admission::new(session, &shared.sessions, &shared.config)? {
                 Ok(admission) => admission,
-                Err(refusal) => return refuse(connection, refusal.to_string()),
+                Err(full) => return refuse(connection, full.to_string()),
             };
             drop(pending);
-            shared.log.say(&format!(
+            shared.log.write(&format!(
                 "{client}: test with {down} downloads and {up} uploads, {} s",
                 load_ms as f64 / 1000.0
             ));
@@ -240,7 +241,7 @@ fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<
             let words = outcome
                 .as_ref()
                 .map_or_else(ToString::to_string, |()| "done".to_owned());
-            shared.log.say(&format!("{client}: {words}"));
+            shared.log.write(&format!("{client}: {words}"));
             if shared.config.once && outcome.is_ok() {
                 shared.end();
             }
@@ -253,7 +254,7 @@ fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<
             dscp,
             congestion,
         } => match shared.sessions.find(token, client) {
-            None => refuse(connection, "it knows no such test".to_owned()),
+            None => refuse(connection, "it has no such test".to_owned()),
             Some(session) => {
                 let attached = session.attach(&connection, direction, flow, dscp, congestion.as_deref())?;
                 match attached {
@@ -265,8 +266,8 @@ fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<
     }
 }
 
-/// Whether the first byte is that of a TLS handshake (RFC 8446, section 5.1: record type 22). As the length of one of our
-/// frames it would be far too large.
+/// True if the first byte is that of a TLS handshake (RFC 8446, section 5.1: record type 22). No frame of ours begins with it: as the
+/// highest byte of a length it would be far too large.
 fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
     const HANDSHAKE: u8 = 22;
     let mut first = [0];
@@ -274,7 +275,7 @@ fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
     Ok(came && stream.peek(&mut first)? == 1 && first[0] == HANDSHAKE)
 }
 
-/// Has the client prove that it knows the secret; the inner error is for the client.
+/// Has the client prove that it knows the secret. The inner error is the reason for the client.
 fn challenge(
     connection: &mut Connection,
     secret: &str,
@@ -296,7 +297,7 @@ fn challenge(
         Ok(Ok(()))
     } else {
         Ok(Err(
-            "it has another secret; give the right one with --secret".to_owned()
+            "wrong secret; give the secret of this server with --secret".to_owned()
         ))
     }
 }

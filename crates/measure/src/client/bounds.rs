@@ -1,6 +1,7 @@
-//! What an honest server can have to say in a test. Pure.
+//! Bounds for the results that a server sends. Pure.
 //!
-//! A server is believed only within these bounds, which come from what was asked of it: how much it says, and which figures can be.
+//! The client does not trust the server. The bounds follow from the test that the client asked for: the number and size of messages,
+//! and the figures that are possible.
 
 use std::time::Duration;
 
@@ -9,63 +10,64 @@ use crate::load::sample_interval;
 use crate::protocol::{MAX_REPLY, Seen};
 use crate::result::{Direction, Sample, Settings, TcpSample, TcpTotals};
 
-/// A server may be this late: it hears of the load's beginning later, and may have to wait for a processor.
+/// How late a server may be: the message that starts the load takes time, and the server may have to wait for a processor. A choice.
 const LATE: Duration = Duration::from_secs(10);
-/// Messages that are neither results nor due by the clock.
-const SPARE_WORDS: u64 = 16;
-/// Samples more than the clock gives.
+/// Messages beyond the results and one progress message a second. A choice.
+const SPARE_MESSAGES: u64 = 16;
+/// Samples beyond those that fit in the time. A choice.
 const SPARE_SAMPLES: usize = 8;
-/// Bytes of JSON for each sample of a flow, with the kernel's view that comes with it, and for all else.
+/// Bytes of JSON for a sample of a flow with the kernel's view of it, and for the rest of a message.
 const SAMPLE_BYTES: usize = 256;
 const OTHER_BYTES: usize = 4096;
-/// Values of JSON, the same.
+/// JSON values in a sample of a flow, and in the rest of a message.
 const SAMPLE_VALUES: usize = 8;
 const OTHER_VALUES: usize = 256;
-/// No rate in Mbit/s, time in milliseconds or window in segments is larger.
+/// The largest accepted rate in Mbit/s, time in milliseconds, or window in segments.
 const LARGEST: f64 = 1e9;
-/// No counter is larger: the largest whole number that a reader of JSON takes without loss.
+/// The largest accepted counter: 2^53, the largest integer that every reader of JSON keeps exactly.
 const MOST: u64 = 1 << 53;
-/// No segment is larger, in bytes: one packet of IP.
+/// The largest segment, bytes: that of the largest IP packet.
 const LARGEST_SEGMENT: u32 = 65_535;
-/// No connection has smaller ones: of the least that Linux lets anybody ask for, 48 bytes, options of TCP take up to 40.
+/// The smallest segment, bytes: 48, the smallest size that Linux accepts (`TCP_MIN_MSS`), less up to 40 for TCP options.
 const SMALLEST_SEGMENT: u32 = 8;
-/// Segments in counters that bear nothing, or that the counter of bytes was not told of: those that open and close a connection.
+/// Segments without payload, such as those that open and close a connection. Counters of segments have them, counters of bytes do not.
 const SPARE_SEGMENTS: u64 = 64;
-/// Bytes that one counter of the kernel may have seen and the other not yet.
+/// How far two byte counters of the kernel may differ at one moment. A choice.
 const SPARE_BYTES: u64 = 256 << 10;
-/// Times in the kernel are of its ticks, of 10 ms at the longest.
+/// Tolerance for times from the kernel, milliseconds. They have the resolution of its tick, 10 ms at most.
 const SPARE_MS: f64 = 100.0;
-/// The least round trip of the last minutes and the smoothed one: the latter follows with a delay.
+/// How many times the minimum round trip may exceed the smoothed one, which follows changes with a delay. A choice.
 const SPARE_RTT: f64 = 2.0;
-/// The kernel takes segments for full where it tells a rate; over the loopback interface they seldom are.
+/// How many times a delivery rate may exceed what the bytes allow: the kernel computes it as if all segments were full, and on the
+/// loopback interface they seldom are. A choice.
 const SPARE_RATE: f64 = 16.0;
-/// A connection stands this long before the idle phase at most.
+/// The longest time from connecting to the idle phase.
 const SETUP: Duration = Duration::from_secs(10);
-/// Clocks may differ by so much in a load: a tenth of a second, and one in a thousand.
+/// How much shorter a load may be by the server's clock than by ours, besides one part in a thousand. A choice.
 const EARLY: Duration = Duration::from_millis(100);
-/// Samples of no length have no more than this part of all bytes: what a computer can read off its clock twice in one microsecond.
+/// Samples without duration may have at most this fraction of all bytes. A busy computer can take two samples within one microsecond.
 const IN_NO_TIME: u64 = 16;
 
-/// The bounds of one server's words in one test.
+/// The bounds for the messages of one server in one test.
 pub(super) struct Bounds {
-    /// Messages from the start of the load to the end.
-    pub(super) words: u64,
-    /// Samples of one flow.
+    /// Largest number of messages after the start of the load.
+    pub(super) messages: u64,
+    /// Largest number of samples of one flow.
     samples: usize,
-    /// On the server's clock, from the beginning of the load to its last sample.
+    /// Longest time from the beginning of the load to its last sample, by the server's clock.
     length: Duration,
-    /// From the first packet of a connection to the last.
+    /// Longest duration of a connection.
     connection: Duration,
     load: Duration,
 }
 
 impl Bounds {
-    /// With so many flows in both directions together.
+    /// `flows` is the number of flows in both directions together.
     pub(super) fn new(settings: &Settings, flows: u32) -> Self {
         let load = Duration::from_millis(settings.load_ms);
         let interval = sample_interval(load, flows as usize);
         Self {
-            words: load.as_secs() + u64::from(flows) + SPARE_WORDS,
+            messages: load.as_secs() + u64::from(flows) + SPARE_MESSAGES,
             samples: (load.as_micros() / interval.as_micros()) as usize + SPARE_SAMPLES,
             length: load + LATE,
             connection: SETUP + Duration::from_millis(settings.idle_ms) + load + LATE,
@@ -73,12 +75,12 @@ impl Bounds {
         }
     }
 
-    /// The load lasts this long at least, by any clock.
+    /// The shortest duration of the load by any clock.
     pub(super) fn least_load(&self) -> Duration {
         (self.load - self.load / 1000).saturating_sub(EARLY)
     }
 
-    /// The largest message.
+    /// The largest message that is accepted.
     pub(super) fn frames(&self) -> Frames {
         Frames {
             bytes: (OTHER_BYTES + self.samples * SAMPLE_BYTES).min(MAX_REPLY),
@@ -86,15 +88,15 @@ impl Bounds {
         }
     }
 
-    /// Whether the load can have lasted so long.
+    /// Refuses a progress message that is later than the load can have lasted.
     pub(super) fn check_time(&self, elapsed: Duration) -> Result<(), &'static str> {
         match elapsed <= self.length {
             true => Ok(()),
-            false => Err("the load has lasted longer there than it can have"),
+            false => Err("its load lasted longer than the test"),
         }
     }
 
-    /// Whether a flow can have been like this.
+    /// Refuses results of a flow that are impossible.
     pub(super) fn check(&self, direction: Direction, seen: &Seen) -> Result<(), &'static str> {
         if seen.samples.len().max(seen.tcp.len()) > self.samples {
             return Err("it has more samples than there was time for");
@@ -103,7 +105,7 @@ impl Bounds {
         let is_moment = |t_ms: f64| (0.0..=longest).contains(&t_ms);
         let times = seen.samples.iter().map(|s| s.t_ms);
         if !times.chain(seen.tcp.iter().map(|s| s.t_ms)).all(is_moment) {
-            return Err("its samples are not of the time of the load");
+            return Err("its samples lie outside of the load");
         }
         if !seen.samples.is_sorted_by(|a, b| a.t_ms <= b.t_ms)
             || !seen.tcp.is_sorted_by(|a, b| a.t_ms <= b.t_ms)
@@ -115,11 +117,11 @@ impl Bounds {
             Direction::Up => seen.totals.is_some(),
         };
         if is_other_role {
-            return Err("it tells of one direction what is of the other");
+            return Err("it reports figures of the other direction");
         }
         let bytes = sum(seen.samples.iter());
         if bytes_in_no_time(&seen.samples) > bytes / IN_NO_TIME {
-            return Err("bytes arrived there in no time");
+            return Err("its samples have bytes and no duration");
         }
         let is_sane = bytes <= MOST
             && seen.tcp.iter().all(is_sane_sample)
@@ -128,7 +130,7 @@ impl Bounds {
                 .mss
                 .is_none_or(|mss| (SMALLEST_SEGMENT..=LARGEST_SEGMENT).contains(&mss));
         if !is_sane {
-            return Err("its kernel's figures cannot be those of a connection");
+            return Err("the figures of its kernel are impossible");
         }
         self.check_times_of_kernel(seen)?;
         check_counters(seen)
@@ -144,20 +146,20 @@ impl Bounds {
                 t.busy_ms > longest || t.rwnd_limited_ms + t.sndbuf_limited_ms > t.busy_ms + SPARE_MS
             });
         if is_long {
-            return Err("its kernel counts more time than there was");
+            return Err("its kernel counts more time than has passed");
         }
         let is_odd = |s: &TcpSample| {
             let both = s.min_rtt_ms.zip(s.rtt_ms.filter(|rtt| *rtt > 0.0));
             both.is_some_and(|(least, rtt)| least > rtt * SPARE_RTT + SPARE_MS)
         };
         match seen.tcp.iter().any(is_odd) {
-            true => Err("its kernel's least round trip is longer than the usual one"),
+            true => Err("its kernel's minimum round trip exceeds the smoothed one"),
             false => Ok(()),
         }
     }
 }
 
-/// Refuses counters of the sending kernel that contradict each other. An old kernel tells none.
+/// Refuses counters of the sending kernel that contradict each other. An old kernel has none.
 fn check_counters(seen: &Seen) -> Result<(), &'static str> {
     let Some(totals) = seen.totals else {
         return Ok(());
@@ -165,7 +167,7 @@ fn check_counters(seen: &Seen) -> Result<(), &'static str> {
     let segments = |bytes: u64| bytes / u64::from(SMALLEST_SEGMENT) + SPARE_SEGMENTS;
     let (sent, again) = (totals.bytes_sent, totals.bytes_retransmitted);
     if again > sent + SPARE_BYTES || totals.retransmits > segments(again + SPARE_BYTES) {
-        return Err("its kernel sent more again than it sent");
+        return Err("its kernel retransmitted more than it sent");
     }
     let most = segments(sent + SPARE_BYTES);
     let is_beyond = |n: Option<u64>, most: u64| n.is_some_and(|n| n > most);
@@ -179,7 +181,7 @@ fn check_counters(seen: &Seen) -> Result<(), &'static str> {
     {
         return Err("its kernel counts more segments than it sent");
     }
-    // The kernel takes a rate over a round trip at least, and of no more than all that it sent.
+    // The kernel measures a rate over at least a round trip, and over no more than all bytes that it sent.
     let is_rate_beyond = |s: &TcpSample| {
         let both = s.delivery_mbit.zip(s.min_rtt_ms);
         both.is_some_and(|(mbit, rtt_ms)| {
@@ -192,12 +194,13 @@ fn check_counters(seen: &Seen) -> Result<(), &'static str> {
     }
 }
 
-/// All bytes of some samples.
+/// The bytes of all samples together.
 pub(super) fn sum<'a>(samples: impl Iterator<Item = &'a Sample>) -> u64 {
     samples.fold(0, |sum: u64, s| sum.saturating_add(s.bytes))
 }
 
-/// A figure takes bytes to have come evenly over the time since the sample before: those of no time would be in none.
+/// The bytes of samples without duration. Figures spread the bytes of a sample over its duration, so that such bytes would be
+/// missing from all figures.
 fn bytes_in_no_time(samples: &[Sample]) -> u64 {
     let begins = std::iter::once(0.0).chain(samples.iter().map(|s| s.t_ms));
     let pairs = begins.zip(samples);
@@ -214,7 +217,7 @@ fn is_sane_sample(sample: &TcpSample) -> bool {
         sample.pacing_mbit,
     ];
     let counters = [sample.retransmits, sample.delivered_ce, sample.delivered];
-    // A window has room for a segment, or nothing would ever be sent.
+    // A window always has room for a segment.
     sample.cwnd.is_none_or(|cwnd| cwnd >= 1.0)
         && figures.into_iter().flatten().all(is_sane_figure)
         && counters.into_iter().flatten().all(|n| n <= MOST)
@@ -255,7 +258,7 @@ mod tests {
         }
     }
 
-    /// A download of 10 s that a kernel has counted, with this among its samples.
+    /// A download of 10 s with the counters of a kernel and with this sample.
     fn sent(sample: TcpSample) -> Seen {
         let usual = TcpSample {
             t_ms: sample.t_ms,
@@ -288,7 +291,7 @@ mod tests {
     };
 
     #[test]
-    fn a_kernel_does_not_contradict_itself() {
+    fn counters_of_a_kernel_that_contradict_each_other_are_refused() {
         let nothing = TcpSample::default();
         let samples = [
             TcpSample {
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_is_told_of_as_it_is() {
+    fn figures_of_the_other_direction_are_refused() {
         let upload = sampled(&[1.0, 2.0], 1);
         assert!(bounds().check(Direction::Down, &upload).is_err());
         assert!(
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_take_time() {
+    fn samples_with_bytes_and_no_duration_are_refused() {
         let check = |samples: &[(f64, u64)]| {
             let seen = Seen {
                 samples: samples.iter().copied().map(Sample::from).collect(),
@@ -381,12 +384,12 @@ mod tests {
         };
         assert!(check(&[(500.0, 0), (500.0, 1000), (2000.0, 0)]).is_err());
         assert!(check(&[(0.0, 1000), (2000.0, 0)]).is_err());
-        // Two looks in one microsecond, which a busy computer may take.
+        // A busy computer may take two samples within one microsecond.
         assert_eq!(check(&[(500.0, 1000), (500.0, 10), (2000.0, 1000)]), Ok(()));
     }
 
     #[test]
-    fn a_load_lasts_as_long_as_asked() {
+    fn a_load_lasts_about_as_long_as_asked() {
         let least = bounds().least_load();
         assert!(
             least > Duration::from_millis(9800) && least < Duration::from_secs(10),
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_flow_is_believed() {
+    fn a_plausible_flow_is_accepted() {
         let times: Vec<f64> = (1..=100).map(|n| f64::from(n) * 100.0).collect();
         let sender = TcpSample {
             t_ms: 10_200.0,

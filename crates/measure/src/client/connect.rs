@@ -1,4 +1,4 @@
-//! From a name to connected sockets.
+//! Resolves names and connects sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -53,8 +53,8 @@ pub(super) fn finish(socket: Socket, deadline: &Deadline<'_>) -> Result<TcpStrea
     Ok(socket.into())
 }
 
-/// Begins to connect one flow. Its options are set before it connects, so that the handshake bears the mark, counts towards the
-/// congestion control's state, and tells the other end how large a segment may be.
+/// Begins to connect a flow. Its options are set before that, so that the handshake has the DSCP, counts for the
+/// congestion control, and carries the segment size.
 pub(super) fn flow(
     target: &Target,
     server: SocketAddr,
@@ -80,7 +80,7 @@ pub(super) fn flow(
     Ok(socket)
 }
 
-/// Whether this congestion control can be chosen, before anything is sent.
+/// Refuses a congestion control that is not available, before any packet is sent.
 pub(super) fn check_congestion(name: &str) -> Result<(), Error> {
     let scratch =
         Socket::new(Domain::IPV4, Type::STREAM, None).map_err(|e| Error::system("open a socket", e))?;
@@ -111,7 +111,7 @@ fn resolve(target: &Target, deadline: &Deadline<'_>) -> Result<Vec<SocketAddr>, 
     };
     let host = target.host.trim_start_matches('[').trim_end_matches(']');
     let all = look_up(host, target.port, deadline)
-        .map_err(|unheard| unheard.or(|reason| error(foreign::brief(&reason.to_string(), 200))))?;
+        .map_err(|wait| wait.or(|reason| error(foreign::brief(&reason.to_string(), 200))))?;
     let addresses: Vec<_> = all
         .into_iter()
         .filter(|address| match target.family {
@@ -127,17 +127,17 @@ fn resolve(target: &Target, deadline: &Deadline<'_>) -> Result<Vec<SocketAddr>, 
     }
 }
 
-/// Asks the system's resolver in a thread of its own: a name server that does not answer cannot be interrupted, and the thread
-/// is left behind then.
+/// Calls the system's resolver in its own thread, because the call cannot be interrupted. After the deadline the thread is
+/// left to itself.
 fn look_up(host: &str, port: u16, deadline: &Deadline<'_>) -> Result<Vec<SocketAddr>, WaitError> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let host = host.to_owned();
     std::thread::Builder::new()
         .name("resolver".to_owned())
         .spawn(move || {
             let found = (host.as_str(), port).to_socket_addrs();
-            // Nobody may be waiting any more.
-            let _ = tell.send(found.map(Vec::from_iter));
+            // Fails if the receiver has given up waiting.
+            let _ = sender.send(found.map(Vec::from_iter));
         })?;
-    Ok(deadline.receive(&told)??)
+    Ok(deadline.receive(&receiver)??)
 }

@@ -1,45 +1,46 @@
-//! Compares a server's final result of a flow with its own progress reports, and with what the client sent and received. Pure.
+//! Compares the server's results of a flow with its progress messages, and with what the client sent and received. Pure.
 //!
-//! [`bounds`](super::bounds) knows the limits of every flow; this module knows what this flow can have been.
+//! [`bounds`](super::bounds) has the limits that hold for every flow; the checks here depend on this flow.
 
 use super::bounds::sum;
 use crate::protocol::Seen;
 use crate::result::Direction;
 
-/// What is sent between the last look at a connection and its end is not in our figures.
-const ROOM: u64 = 256 << 10;
-/// This part of the bytes may be missing in one look: a busy computer counts them a little later than it looks at its clock.
-const PART: u64 = 16;
-/// Reports of progress and samples come from different threads of a computer that may be busy.
+/// Bytes that may be sent between the last sample of a connection and its end, and are missing from our figures. A choice.
+const SPARE_BYTES: u64 = 256 << 10;
+/// A sample may miss one part in this many of the bytes: a busy computer reads its counters a little later than its clock.
+const SPARE_FRACTION: u64 = 16;
+/// How far the times of progress messages and samples may differ: they come from different threads of a computer that may be busy.
 const SPARE_MS: f64 = 2000.0;
-/// Bytes that machines on the way acknowledge before they have passed them on, as some do on satellite links.
+/// Bytes that a proxy on the path may acknowledge before it has passed them on, as some do on satellite links. A choice.
 const ON_THE_WAY: u64 = 32 << 20;
-/// No connection has more under way (RFC 7323, section 2.3).
+/// The largest TCP window, bytes (RFC 7323, section 2.3).
 const LARGEST_WINDOW: u64 = 1 << 30;
-/// The samples of an upload end with the load, give or take what clocks differ by.
+/// How much earlier than the load the samples of an upload may end, besides one part in a thousand: the clocks differ. A choice.
 const EARLY_MS: f64 = 100.0;
 
-/// All that is told of one flow.
+/// All reports about one flow.
 pub(super) struct FlowReports<'a> {
     pub(super) direction: Direction,
-    /// Of an upload on the way: milliseconds since the load began, and bytes until then.
+    /// The progress messages of an upload: milliseconds since the load began, and bytes received until then.
     pub(super) reported: &'a [(f64, u64)],
-    /// The server's results; none if it told none.
+    /// The server's results. `None` if it sent none.
     pub(super) theirs: Option<&'a Seen>,
+    /// The client's own results.
     pub(super) ours: &'a Seen,
 }
 
-/// What is wrong with a story.
+/// What is wrong with the reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It cannot be.
+    /// They contradict each other.
     Contradiction(&'static str),
-    /// It is not all.
+    /// A part of the results is missing.
     Incomplete(&'static str),
 }
 
 impl FlowReports<'_> {
-    /// `load_ms` is none if the load ended early: then each end saw another part of it.
+    /// Compares the reports. `load_ms` is `None` if the load ended early: then the two ends counted different parts of it.
     pub(super) fn check(&self, load_ms: Option<f64>) -> Result<(), Fault> {
         match self.direction {
             Direction::Down => self.check_download(),
@@ -53,12 +54,12 @@ impl FlowReports<'_> {
         };
         let arrived = sum(self.ours.samples.iter());
         let new = totals.bytes_sent.saturating_sub(totals.bytes_retransmitted);
-        if new.saturating_add(new / PART + ROOM) < arrived {
-            return Err(Fault::Contradiction("less was sent there than arrived here"));
+        if new.saturating_add(new / SPARE_FRACTION + SPARE_BYTES) < arrived {
+            return Err(Fault::Contradiction("it sent less than arrived here"));
         }
-        // In time at least half of what a sender has sent has arrived: it may not be far ahead of its acknowledgements.
+        // A sender may be ahead of its acknowledgements by a window. In the long run at least half of what it sent has arrived.
         if new > arrived.saturating_mul(2).saturating_add(LARGEST_WINDOW) {
-            return Err(Fault::Contradiction("more was sent there than can be under way"));
+            return Err(Fault::Contradiction("it sent more than can be in flight"));
         }
         Ok(())
     }
@@ -67,22 +68,22 @@ impl FlowReports<'_> {
         let claimed = self.reported.last().map_or(0, |(_, bytes)| *bytes);
         let told = self.theirs.map_or(0, |theirs| sum(theirs.samples.iter()));
         let sent = self.ours.totals;
-        let too_much = |sent: u64| told.max(claimed) > sent.saturating_add(sent / 64 + ROOM);
+        let too_much = |sent: u64| told.max(claimed) > sent.saturating_add(sent / 64 + SPARE_BYTES);
         if sent.is_some_and(|totals| too_much(totals.bytes_sent)) {
-            return Err(Fault::Contradiction("more arrived there than was sent"));
+            return Err(Fault::Contradiction("it received more than was sent"));
         }
         let (Some(theirs), Some(load_ms)) = (self.theirs, load_ms) else {
             return Ok(());
         };
         if self.reported.iter().any(|report| contradicts(theirs, *report)) {
             return Err(Fault::Contradiction(
-                "other bytes arrived there than it told on the way",
+                "its results contradict its progress messages",
             ));
         }
-        // A sender is ahead of its acknowledgements by as much again at most: its window grows with them.
+        // A sender is ahead of its acknowledgements by at most as much again, because its window grows with them.
         let new = sent.map_or(0, |t| t.bytes_sent.saturating_sub(t.bytes_retransmitted));
         if told.saturating_add(ON_THE_WAY).saturating_mul(2) < new {
-            return Err(Fault::Contradiction("far less arrived there than was sent"));
+            return Err(Fault::Contradiction("it received far less than was sent"));
         }
         let end = theirs.samples.last().map_or(0.0, |sample| sample.t_ms);
         match end < load_ms * 0.999 - EARLY_MS {
@@ -92,8 +93,8 @@ impl FlowReports<'_> {
     }
 }
 
-/// Tells that the samples have too few or too many bytes for a progress report. Samples up to [`SPARE_MS`] before and after the
-/// report's moment may count either way. A busy server may report after its last sample: that report is not compared.
+/// True if the samples have too few or too many bytes for a progress message. Samples up to [`SPARE_MS`] before and after the
+/// time of the message may count either way. A message after the last sample is not compared: a busy server may send one.
 fn contradicts(theirs: &Seen, (at_ms, reported): (f64, u64)) -> bool {
     let samples = &theirs.samples;
     if samples.last().is_some_and(|last| last.t_ms < at_ms) {
@@ -103,7 +104,8 @@ fn contradicts(theirs: &Seen, (at_ms, reported): (f64, u64)) -> bool {
     let after = samples.partition_point(|s| s.t_ms < at_ms + SPARE_MS);
     let least = sum(samples[..before].iter());
     let most = sum(samples.iter().take(after + 1));
-    most < reported - reported / PART || least > reported.saturating_add(reported / PART + ROOM)
+    most < reported - reported / SPARE_FRACTION
+        || least > reported.saturating_add(reported / SPARE_FRACTION + SPARE_BYTES)
 }
 
 #[cfg(test)]
@@ -161,18 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_is_what_was_told_on_the_way() {
+    fn the_results_of_an_upload_must_match_its_progress_messages() {
         let whole = Some(LOAD_MS);
         assert_eq!(upload(&steady(), whole), Ok(()));
-        // One sample for all of it, or few, are no contradiction.
+        // A single sample for the whole load, or two, do not contradict.
         assert_eq!(upload(&sampled([(LOAD_MS, 100 * MB)]), whole), Ok(()));
         assert_eq!(
             upload(&sampled([(4600.0, 46 * MB), (10_200.0, 54 * MB)]), whole),
             Ok(())
         );
-        // The server came round to its last report late.
+        // The server sends its last progress message late.
         assert_eq!(upload_with((10_001.0, 110 * MB), &steady()), Ok(()));
-        // Half a second late at each moment.
+        // Each sample is half a second late.
         let late = (1..=100).map(|n| (f64::from(n) * 100.0 + 500.0, MB));
         assert_eq!(upload(&sampled(late), whole), Ok(()));
         let lies = [
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_ended_early_may_have_less() {
+    fn a_load_that_ended_early_may_have_fewer_bytes() {
         let early = sampled([(3000.0, 30 * MB)]);
         assert_eq!(upload(&early, None), Ok(()));
         assert!(upload(&early, Some(LOAD_MS)).is_err());
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_without_its_end_is_a_part() {
+    fn an_upload_without_its_end_is_incomplete() {
         let ours = sender(30 * MB, 0);
         let theirs = sampled([(3000.0, 30 * MB)]);
         let story = FlowReports {
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn without_reports_what_was_sent_here_counts() {
+    fn without_progress_messages_the_bytes_sent_by_the_client_are_the_limit() {
         let check = |arrived: u64, sent: u64| {
             let (ours, theirs) = (sender(sent, 0), sampled([(LOAD_MS, arrived)]));
             let story = FlowReports {

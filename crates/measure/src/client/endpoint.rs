@@ -1,4 +1,4 @@
-//! One server of a test: its control connection, and what it has told.
+//! One server of a test: its control connection, and the messages that it has sent.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -15,12 +15,12 @@ use crate::result::{Direction, Sample, Settings};
 use crate::scenario::FlowPlan;
 use crate::{Error, foreign, secret, socket};
 
-/// Reports of progress are kept this far apart at least; a server sends one a second.
+/// Progress messages that are closer together than this are not kept. A server sends one a second.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(900);
-/// Characters of a name that the server tells: of its version, its kernel, a congestion control.
+/// A name from the server (its version, its kernel, a congestion control) keeps at most this many characters.
 const MAX_NAME: usize = 64;
 
-/// A server with which a test stands.
+/// A server that takes part in the test.
 pub(super) struct Endpoint {
     target: Target,
     control: Connection,
@@ -29,32 +29,32 @@ pub(super) struct Endpoint {
     token: Token,
     pub(super) program: String,
     pub(super) kernel: String,
-    /// Probes that it answers in one test.
+    /// Probes per second that it answers in one test.
     pub(super) max_probes_per_s: u32,
-    /// Flows asked for: downloads and uploads.
+    /// The numbers of downloads and uploads of the test.
     asked: (u32, u32),
     bounds: Bounds,
-    /// Flows attached so far.
+    /// The number of flows attached so far.
     attached: BTreeMap<Direction, u32>,
-    told: Told,
-    /// Results cannot come sooner than this; none while any moment will do.
+    received: Received,
+    /// Results that arrive before this moment are refused. `None` if they may arrive at any time.
     earliest: Option<Instant>,
 }
 
-/// What a server has said since the load began.
+/// The messages of a server since the load began.
 #[derive(Default)]
-struct Told {
-    words: u64,
-    /// Bytes that arrived there of each upload, at moments of its clock.
+struct Received {
+    messages: u64,
+    /// Bytes of each upload that had arrived, at times of the server's clock.
     progress: Vec<(Duration, Vec<u64>)>,
-    /// The last report, also if it came too soon to be kept.
+    /// The last progress message, also if it came too soon to be kept.
     newest: Option<(Duration, Vec<u64>)>,
     flows: BTreeMap<(Direction, u32), Seen>,
     is_done: bool,
     busiest_cpu: Option<f64>,
 }
 
-/// A data connection whose handshake is under way, or done.
+/// A data connection that is being attached to the test.
 pub(super) struct Attaching<S> {
     socket: S,
     hello: Hello,
@@ -64,20 +64,20 @@ pub(super) struct Attaching<S> {
     endpoint: usize,
 }
 
-/// A data connection in place.
+/// A data connection that is attached to the test.
 pub(super) struct Attached {
     pub(super) direction: Direction,
     /// The sender's congestion control.
     pub(super) congestion: String,
     pub(super) dscp_arrived: Option<u8>,
     pub(super) endpoint: usize,
-    /// Which of the endpoint's flows of this direction.
+    /// The number of the flow among those of the endpoint in this direction.
     pub(super) number: u32,
     pub(super) stream: Option<TcpStream>,
 }
 
 impl Endpoint {
-    /// Asks for a test with so many downloads and uploads.
+    /// Opens a control connection and asks for a test with `asked` downloads and uploads.
     pub(super) fn open(
         target: Target,
         asked: (u32, u32),
@@ -98,8 +98,8 @@ impl Endpoint {
             up: asked.1,
             load_ms: settings.load_ms,
         };
-        say(&mut control, &hello, &target)?;
-        let mut reply = hear(&mut control, &target, deadline)?;
+        send(&mut control, &hello, &target)?;
+        let mut reply = receive(&mut control, &target, deadline)?;
         if let Reply::Challenge { nonce } = reply {
             let Some(secret) = &target.secret else {
                 return Err(Error::Secret { host: target.host });
@@ -107,8 +107,8 @@ impl Endpoint {
             let proof = Request::Proof {
                 mac: secret::proof(secret, nonce),
             };
-            say(&mut control, &proof, &target)?;
-            reply = hear(&mut control, &target, deadline)?;
+            send(&mut control, &proof, &target)?;
+            reply = receive(&mut control, &target, deadline)?;
         }
         let Reply::Welcome {
             version,
@@ -142,12 +142,12 @@ impl Endpoint {
             asked,
             bounds: Bounds::new(settings, asked.0 + asked.1),
             attached: BTreeMap::new(),
-            told: Told::default(),
+            received: Received::default(),
             earliest: None,
         })
     }
 
-    /// Begins to connect one flow.
+    /// Begins to connect a flow.
     pub(super) fn attach(
         &mut self,
         plan: &FlowPlan,
@@ -174,7 +174,7 @@ impl Endpoint {
         })
     }
 
-    /// Waits for the end of the handshake, and says what the connection is for.
+    /// Waits for the end of the TCP handshake, and sends the first message of the flow.
     pub(super) fn greet(
         &self,
         flow: Attaching<socket2::Socket>,
@@ -189,9 +189,9 @@ impl Endpoint {
             endpoint,
         } = flow;
         let failed = |reason| connect::failed(&self.target, reason);
-        let stream = connect::finish(socket, deadline).map_err(|unheard| unheard.or(failed))?;
+        let stream = connect::finish(socket, deadline).map_err(|error| error.or(failed))?;
         let mut socket = Connection::new(stream).map_err(failed)?;
-        say(&mut socket, &hello, &self.target)?;
+        send(&mut socket, &hello, &self.target)?;
         Ok(Attaching {
             socket,
             hello,
@@ -202,7 +202,7 @@ impl Endpoint {
         })
     }
 
-    /// Waits until the flow is in place.
+    /// Waits until the server has attached the flow.
     pub(super) fn attached(
         &self,
         mut flow: Attaching<Connection>,
@@ -210,7 +210,7 @@ impl Endpoint {
     ) -> Result<Attached, Error> {
         let ours = socket::congestion(flow.socket.stream())
             .map_err(|e| Error::system("read the congestion control", e))?;
-        let reply = hear(&mut flow.socket, &self.target, deadline)?;
+        let reply = receive(&mut flow.socket, &self.target, deadline)?;
         let Reply::Attached {
             congestion: theirs,
             dscp_arrived,
@@ -221,7 +221,7 @@ impl Endpoint {
         if let Some(dscp) = dscp_arrived.filter(|dscp| *dscp > 63) {
             let sent = flow.dscp;
             return Err(self.implausible(&format!(
-                "DSCP {dscp} arrived there, and {sent} was sent; 63 is the largest"
+                "it received DSCP {dscp}, and {sent} was sent; 63 is the largest"
             )));
         }
         Ok(Attached {
@@ -237,6 +237,7 @@ impl Endpoint {
         })
     }
 
+    /// Tells the server that the load begins.
     pub(super) fn start(&mut self) -> Result<(), Error> {
         self.control.set_limit(self.bounds.frames());
         self.earliest = Some(Instant::now() + self.bounds.least_load());
@@ -244,22 +245,22 @@ impl Endpoint {
         sent.map_err(|e| self.vanished("starting the load", e.to_string()))
     }
 
-    /// Ends the load before its time. A server that does not take the message finds out by itself.
+    /// Tells the server that the load ends early. If the message does not arrive, the end of the connections tells it.
     pub(super) fn stop(&mut self) {
         self.earliest = None;
         let _ = self.control.send(&Request::Stop);
     }
 
-    /// Takes in what the server says until `deadline`, or until it is done.
+    /// Receives messages until `deadline`, or until the server has sent all its results.
     pub(super) fn listen(&mut self, during: &'static str, deadline: Instant) -> Result<(), Error> {
-        while !self.told.is_done {
+        while !self.received.is_done {
             let received = self.control.receive(deadline);
             let Some(reply) = received.map_err(|e| self.vanished(during, e.to_string()))? else {
                 return Ok(());
             };
-            self.told.words += 1;
-            if self.told.words > self.bounds.words {
-                return Err(self.implausible("it has more to tell than there was time for"));
+            self.received.messages += 1;
+            if self.received.messages > self.bounds.messages {
+                return Err(self.implausible("it sent more messages than the test allows"));
             }
             self.note(reply)?;
         }
@@ -274,17 +275,17 @@ impl Endpoint {
                 self.bounds
                     .check_time(at)
                     .map_err(|what| self.implausible(what))?;
-                let shrinks = self.told.newest.as_ref().is_some_and(|(last, before)| {
+                let shrinks = self.received.newest.as_ref().is_some_and(|(last, before)| {
                     at < *last || before.iter().zip(&received).any(|(before, now)| now < before)
                 });
                 if shrinks {
-                    return Err(self.implausible("what had arrived there has become less"));
+                    return Err(self.implausible("its count of received bytes has decreased"));
                 }
-                let kept = self.told.progress.last();
+                let kept = self.received.progress.last();
                 if kept.is_none_or(|(last, _)| at - *last >= PROGRESS_INTERVAL) {
-                    self.told.progress.push((at, received.clone()));
+                    self.received.progress.push((at, received.clone()));
                 }
-                self.told.newest = Some((at, received));
+                self.received.newest = Some((at, received));
                 Ok(())
             }
             Reply::Flow {
@@ -296,45 +297,45 @@ impl Endpoint {
                 self.bounds
                     .check(direction, &seen)
                     .map_err(|what| self.implausible(what))?;
-                match self.told.flows.insert((direction, flow), seen) {
+                match self.received.flows.insert((direction, flow), seen) {
                     None => Ok(()),
-                    Some(_) => Err(self.implausible("it tells of one flow twice")),
+                    Some(_) => Err(self.implausible("it reports one flow twice")),
                 }
             }
             Reply::Done { busiest_cpu } => {
                 self.check_moment()?;
                 if busiest_cpu.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                    return Err(self.implausible("a processor cannot be busy for more than all of the time"));
+                    return Err(self.implausible("a processor was busy for more than the whole time"));
                 }
-                self.told.is_done = true;
-                self.told.busiest_cpu = busiest_cpu;
-                let (told, all) = (self.told.flows.len(), (down + up) as usize);
-                match told == all {
+                self.received.is_done = true;
+                self.received.busiest_cpu = busiest_cpu;
+                let (have, all) = (self.received.flows.len(), (down + up) as usize);
+                match have == all {
                     true => Ok(()),
-                    false => Err(self.incomplete(format!("{} of {all} flows are missing", all - told))),
+                    false => Err(self.incomplete(format!("{} of {all} flows are missing", all - have))),
                 }
             }
             other => Err(unexpected(&self.target, other)),
         }
     }
 
-    /// Results are of the whole load: nobody has them before it is over, unless it was told to end it.
+    /// Refuses results that arrive before the load is over, unless the client has ended the load.
     fn check_moment(&self) -> Result<(), Error> {
         match self.earliest.is_some_and(|earliest| Instant::now() < earliest) {
-            true => Err(self.implausible("it has results of the load before the load is over")),
+            true => Err(self.implausible("it sent results before the load was over")),
             false => Ok(()),
         }
     }
 
-    /// What the server saw of a flow; none if it did not say.
+    /// The results of a flow. `None` if the server did not send them.
     pub(super) fn seen(&mut self, direction: Direction, number: u32) -> Option<Seen> {
-        self.told.flows.remove(&(direction, number))
+        self.received.flows.remove(&(direction, number))
     }
 
-    /// What is known of an upload from reports of progress alone, a second each.
+    /// Samples of an upload from the progress messages alone, one second each.
     pub(super) fn coarse_samples(&self, number: u32) -> Vec<Sample> {
         let mut counted = 0;
-        let progress = self.told.progress.iter();
+        let progress = self.received.progress.iter();
         progress
             .map(|(at, received)| {
                 let total = received.get(number as usize).copied().unwrap_or(counted);
@@ -348,9 +349,9 @@ impl Endpoint {
             .collect()
     }
 
-    /// The server's progress reports of an upload: milliseconds on the server's clock, and bytes received since the load began.
+    /// The progress messages for an upload: milliseconds by the server's clock, and bytes received since the load began.
     pub(super) fn reported(&self, number: u32) -> Vec<(f64, u64)> {
-        let reports = self.told.progress.iter().chain(&self.told.newest);
+        let reports = self.received.progress.iter().chain(&self.received.newest);
         let of_flow = |(at, received): &(Duration, Vec<u64>)| {
             Some((crate::load::millis(*at), *received.get(number as usize)?))
         };
@@ -358,15 +359,16 @@ impl Endpoint {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.told.is_done
+        self.received.is_done
     }
 
-    pub(super) fn words(&self) -> u64 {
-        self.told.words
+    /// Number of messages so far.
+    pub(super) fn messages(&self) -> u64 {
+        self.received.messages
     }
 
     pub(super) fn busiest_cpu(&self) -> Option<f64> {
-        self.told.busiest_cpu
+        self.received.busiest_cpu
     }
 
     pub(super) fn host(&self) -> &str {
@@ -408,18 +410,18 @@ impl Endpoint {
     }
 }
 
-fn say(connection: &mut Connection, message: &impl serde::Serialize, target: &Target) -> Result<(), Error> {
+fn send(connection: &mut Connection, message: &impl serde::Serialize, target: &Target) -> Result<(), Error> {
     connection
         .send(message)
-        .map_err(|reason| unheard(target, &reason))
+        .map_err(|reason| no_answer(target, &reason))
 }
 
-fn hear(connection: &mut Connection, target: &Target, deadline: &Deadline<'_>) -> Result<Reply, Error> {
-    let heard = deadline.until(|moment| connection.receive(moment));
-    heard.map_err(|why| why.or(|reason| unheard(target, &reason)))
+fn receive(connection: &mut Connection, target: &Target, deadline: &Deadline<'_>) -> Result<Reply, Error> {
+    let received = deadline.until(|moment| connection.receive(moment));
+    received.map_err(|error| error.or(|reason| no_answer(target, &reason)))
 }
 
-fn unheard(target: &Target, reason: &std::io::Error) -> Error {
+fn no_answer(target: &Target, reason: &std::io::Error) -> Error {
     Error::Vanished {
         host: target.host.clone(),
         during: "asking for a test",
@@ -430,7 +432,7 @@ fn unheard(target: &Target, reason: &std::io::Error) -> Error {
 fn unexpected(target: &Target, reply: Reply) -> Error {
     let reason = match reply {
         Reply::Error { reason } => foreign::brief(&reason, MAX_REASON),
-        _ => "it answers out of turn".to_owned(),
+        _ => "its answer is out of order".to_owned(),
     };
     Error::Refused {
         host: target.host.clone(),

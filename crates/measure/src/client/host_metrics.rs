@@ -1,4 +1,4 @@
-//! What this machine does while it measures: processors, the interface, and whatever the caller looks at.
+//! Records the state of this machine during a test: processor load, interface counters, and gauges of the caller.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,13 @@ use crate::load::millis;
 use crate::result::Series;
 use crate::socket;
 
-/// The time between two looks: processors tick a hundred times a second.
+/// The time between two readings. A choice: the counters of processor time have a resolution of 10 ms.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Something else with a value at this moment.
+/// A value at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gauge {
-    /// What it is of.
+    /// Name of its series.
     pub name: String,
     /// Unit of the value.
     pub unit: &'static str,
@@ -29,10 +29,10 @@ pub struct Gauge {
     pub value: f64,
 }
 
-/// Whoever looks at something else, once for each call.
+/// Reads the gauges of the caller. Called once for each reading.
 pub type Gauges = Box<dyn FnMut() -> Vec<Gauge> + Send>;
 
-/// The thread that looks.
+/// The thread that takes the readings.
 pub(super) struct Recorder {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<SeriesBuilder>>,
@@ -49,7 +49,7 @@ struct SeriesBuilder {
 type Growing = (&'static str, Vec<(f64, Option<f64>)>);
 
 impl Recorder {
-    /// Looks twice a second until told to stop. A machine that tells nothing gives no series.
+    /// Takes readings twice a second until [`finish`](Self::finish). Counters that this machine does not have give no series.
     pub(super) fn start(local: SocketAddr, gauges: Option<Gauges>) -> Self {
         let origin = Instant::now();
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Puts what both ends saw together.
+//! Combines the measurements of both ends into a result.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,12 +15,13 @@ use crate::result::{Clock, Direction, Flow, Meta, Phase, ProbeKind, ProbeSeries,
 use crate::scenario::ProbePlan;
 use crate::{Error, checks, socket};
 
-/// After a load the queues drain for a while; the clocks are compared later than that.
+/// Queues drain after the load. Probes in this time are not used to compare the clocks, milliseconds. A choice.
 const DRAIN_MS: f64 = 1000.0;
 
-/// A series that has ended, or why it never began.
+/// A series of probes that has ended, or the reason why it could not start.
 type Ended = (ProbePlan, Result<Finished, String>);
 
+/// The outcome of a test. `ours` has the results of the client for each flow.
 pub(super) fn outcome(
     mut running: Running<'_>,
     ours: Vec<Seen>,
@@ -91,7 +92,7 @@ fn meta(
     meta
 }
 
-/// As planned, but a load that ended early ends there.
+/// The planned phases. If the load ended early, they end with it.
 pub(super) fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> {
     let mut phases = meta.settings.phases();
     if is_partial {
@@ -116,13 +117,13 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
             Direction::Down => Vec::new(),
         };
         let theirs = endpoint.seen(attached.direction, attached.number);
-        let story = FlowReports {
+        let reports = FlowReports {
             direction: attached.direction,
             reported: &reported,
             theirs: theirs.as_ref(),
             ours: &ours,
         };
-        let judged = story.check(is_whole.then_some(load_ms));
+        let judged = reports.check(is_whole.then_some(load_ms));
         let coarse = || Seen {
             samples: match attached.direction {
                 Direction::Up => endpoint.coarse_samples(attached.number),
@@ -136,7 +137,7 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
                 let name = &plan.name;
                 let (failure, theirs) = match fault {
                     Fault::Contradiction(what) => (
-                        endpoint.implausible(&format!("of '{name}', {what}")),
+                        endpoint.implausible(&format!("in '{name}', {what}")),
                         Seen::default(),
                     ),
                     Fault::Incomplete(missing) => {
@@ -171,7 +172,8 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
     flows
 }
 
-/// The server's clock, from the UDP probes on the idle line before the load and after it.
+/// The offset of the server's clock, from the UDP probes on the idle line before and after the load. `None` if a probe contradicts
+/// the estimate.
 fn offset(ended: &[Ended], endpoint: usize, load_ms: f64) -> Option<Offset> {
     let series = ended.iter().filter(|(plan, _)| {
         plan.endpoint == endpoint && matches!(plan.kind, ProbeKind::Udp | ProbeKind::Voip)

@@ -15,38 +15,38 @@ use crate::result::{Direction, ProbeKind, Settings};
 use crate::scenario::{ProbePlan, Scenario};
 use crate::{Error, socket};
 
-/// A test with everything connected.
+/// A test with all its connections.
 pub(super) struct Running<'a> {
     pub(super) test: &'a Test,
     pub(super) stop: &'a AtomicBool,
     pub(super) progress: &'a mut dyn FnMut(&Progress),
     pub(super) endpoints: Vec<Endpoint>,
-    /// In the scenario's order.
+    /// In the order of the scenario.
     pub(super) flows: Vec<endpoint::Attached>,
     pub(super) probes: Vec<Series>,
     /// The beginning of the idle phase.
     pub(super) begin: Instant,
     /// The beginning of the load.
     pub(super) start: Instant,
-    /// The end of the load: as planned, until it comes earlier.
+    /// The end of the load: the planned one, or the actual one if the load ended early.
     pub(super) end: Instant,
-    /// Then the test is over, whatever is still missing.
+    /// The test is over at this moment, even if results are missing.
     pub(super) deadline: Instant,
-    /// The user has ended the test.
+    /// The user has asked to end the test.
     pub(super) is_ending: bool,
     pub(super) down: RateMeter,
     pub(super) up: RateMeter,
     pub(super) failure: Option<Error>,
 }
 
-/// A series of probes under way, or why it is not.
+/// A running series of probes, or the reason why it could not start.
 pub(super) struct Series {
     pub(super) plan: ProbePlan,
     pub(super) prober: Result<Prober, String>,
 }
 
 impl<'a> Running<'a> {
-    /// Connects all there is to connect while the line is idle, and starts the probes.
+    /// Opens all connections while the line is idle, and starts the probes.
     pub(super) fn open(
         test: &'a Test,
         stop: &'a AtomicBool,
@@ -66,7 +66,7 @@ impl<'a> Running<'a> {
         let mut probes = Vec::new();
         for (index, plan) in scenario.probes.iter().enumerate() {
             let interval = Duration::from_millis(plan.interval_ms.unwrap_or(settings.probe_interval_ms));
-            // Series that start together would queue behind each other.
+            // The series start at different moments: their probes would otherwise queue behind each other.
             let start = begin + interval * index as u32 / scenario.probes.len() as u32;
             let socket = probe_socket(plan, index as u16, &endpoints[plan.endpoint]);
             let prober = match socket {
@@ -133,7 +133,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// A server whose echo has not answered a single probe.
+    /// The first server that has not answered a single probe.
     fn silent_endpoint(&self) -> Option<usize> {
         (0..self.endpoints.len()).find(|index| {
             let mut asked = self.probes.iter().filter(|s| {
@@ -144,7 +144,7 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// The first server that answers probes with what cannot be.
+    /// The error for the first server with an impossible probe answer.
     fn first_contradiction(&self) -> Option<Error> {
         let probers = self
             .probes
@@ -162,7 +162,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Starts both ends: the servers' by a message, ours at the same moment.
+    /// Starts the load at both ends: tells the servers, and starts our own part at the same moment.
     pub(super) fn start(&mut self) -> Result<Load, Error> {
         for endpoint in &mut self.endpoints {
             endpoint.start()?;
@@ -183,11 +183,11 @@ impl<'a> Running<'a> {
         Load::start(flows, self.start, length, None).map_err(|e| Error::system("start the load", e))
     }
 
-    /// Listens to the servers until the load is over.
+    /// Receives the messages of the servers until the load is over.
     pub(super) fn load(&mut self, load: &Load) {
         let planned = self.end;
         let mut next = self.start;
-        let (mut life, mut alive) = (0, Instant::now());
+        let (mut signs, mut alive) = (0, Instant::now());
         while next < planned && self.failure.is_none() {
             next = (next + TICK).min(planned);
             socket::sleep_until(next);
@@ -198,11 +198,11 @@ impl<'a> Running<'a> {
             if self.is_stopped() {
                 self.interrupted();
             }
-            let signs = received + self.signs_of_life();
-            if signs > life {
-                (life, alive) = (signs, Instant::now());
+            let newest = received + self.signs_of_life();
+            if newest > signs {
+                (signs, alive) = (newest, Instant::now());
             } else if alive.elapsed() > SILENCE {
-                let reason = format!("nothing came from it for {} s", SILENCE.as_secs());
+                let reason = format!("no data came from it for {} s", SILENCE.as_secs());
                 let failure = self.endpoints[0].vanished("loading the line", reason);
                 self.fail(failure);
             }
@@ -216,7 +216,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The line after the load; results arrive meanwhile.
+    /// The idle phase after the load. Results arrive meanwhile.
     pub(super) fn after(&mut self) {
         let end = self.end + Duration::from_millis(self.test.settings.after_ms);
         let mut next = self.end;
@@ -226,19 +226,19 @@ impl<'a> Running<'a> {
             self.listen("waiting for its results");
             self.report(Stage::After, None);
             if self.is_stopped() {
-                // The load is complete; only the look at the line afterwards is cut short.
+                // The load is complete; only the idle phase after it is cut short.
                 self.probe_until(Instant::now());
                 return;
             }
         }
     }
 
-    /// Waits for the servers' side of the story.
+    /// Waits for the results of the servers.
     pub(super) fn collect(&mut self) {
         self.report(Stage::Collect, None);
         let begun = Instant::now();
         while let Some(waiting) = self.endpoints.iter().position(|e| !e.is_done()) {
-            // What follows from a failure with a server is not waited for.
+            // After a failure of a server, further results are not worth a wait.
             let is_pointless = self
                 .failure
                 .as_ref()
@@ -268,7 +268,7 @@ impl<'a> Running<'a> {
         self.fail(Error::Interrupted { at_s });
     }
 
-    /// Whether the user has ended the test; then it has little time left.
+    /// True if the user has asked to end the test. The first time, this shortens the deadline of the test.
     fn is_stopped(&mut self) -> bool {
         let is_stopped = self.stop.load(Ordering::Acquire);
         if is_stopped && !self.is_ending {
@@ -278,7 +278,7 @@ impl<'a> Running<'a> {
         is_stopped
     }
 
-    /// Takes what the servers have said so far.
+    /// Receives the messages that the servers have sent so far.
     fn listen(&mut self, during: &'static str) {
         for index in 0..self.endpoints.len() {
             if let Err(failure) = self.endpoints[index].listen(during, Instant::now()) {
@@ -287,16 +287,16 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The first failure is the one to tell; the others follow from it.
+    /// Keeps the first failure: later ones follow from it.
     fn fail(&mut self, failure: Error) {
         self.failure.get_or_insert(failure);
     }
 
-    /// Grows whenever something comes from a server.
+    /// A counter that grows with each message and each probe answer.
     fn signs_of_life(&self) -> u64 {
         let answers = self.probes.iter().filter_map(|s| s.prober.as_ref().ok());
-        let words = self.endpoints.iter().map(Endpoint::words);
-        answers.map(Prober::answers).chain(words).sum()
+        let messages = self.endpoints.iter().map(Endpoint::messages);
+        answers.map(Prober::answers).chain(messages).sum()
     }
 
     fn probe_until(&self, until: Instant) {
@@ -305,7 +305,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// `moved` are bytes so far, down and up.
+    /// Reports progress. `moved` has the bytes so far, down and up.
     fn report(&mut self, stage: Stage, moved: Option<(u64, u64)>) {
         let elapsed = self.begin.elapsed();
         let settings = &self.test.settings;
@@ -316,7 +316,7 @@ impl<'a> Running<'a> {
             self.down.note(since_start, received);
             self.up.note(since_start, delivered);
         }
-        // Those of the other kinds are taken too, or they would pile up.
+        // Take the round trips of all kinds, so that none pile up. Only those by UDP are reported.
         let probers = self
             .probes
             .iter()
@@ -337,7 +337,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Asks each server for the test.
+/// Opens a control connection to each server, and asks for the test.
 fn open_endpoints(test: &Test, deadline: &Deadline<'_>) -> Result<Vec<Endpoint>, Error> {
     let Test {
         scenario, settings, ..
@@ -359,7 +359,7 @@ fn open_endpoints(test: &Test, deadline: &Deadline<'_>) -> Result<Vec<Endpoint>,
     Ok(endpoints)
 }
 
-/// Connects all flows side by side, so that a long path costs two round trips for all of them.
+/// Connects all flows in parallel: together they take two round trips.
 fn attach_flows(
     test: &Test,
     endpoints: &mut [Endpoint],
@@ -382,7 +382,7 @@ fn attach_flows(
         .collect()
 }
 
-/// Refuses more probes than a server answers: the others would look lost.
+/// Refuses more probes than a server answers: the rest would count as lost.
 fn check_probe_rates(scenario: &Scenario, settings: &Settings, endpoints: &[Endpoint]) -> Result<(), Error> {
     for (index, endpoint) in endpoints.iter().enumerate() {
         let echoed = scenario
@@ -401,7 +401,7 @@ fn check_probe_rates(scenario: &Scenario, settings: &Settings, endpoints: &[Endp
     Ok(())
 }
 
-/// The way that probes of a series take.
+/// Opens the socket of a series of probes.
 fn probe_socket(plan: &ProbePlan, series: u16, endpoint: &Endpoint) -> std::io::Result<Box<dyn ProbeSocket>> {
     let server = endpoint.remote();
     Ok(match plan.kind {

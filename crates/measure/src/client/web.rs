@@ -1,8 +1,8 @@
-//! A test against plain URLs, for those who have no server of their own beyond the line: files are fetched and sent by HTTP
-//! while probes go to a reflector.
+//! A test against plain URLs, for users without a server of their own beyond the line. It downloads and uploads files by HTTP
+//! while it sends probes to a reflector.
 //!
-//! Such servers tell nothing of what they see. Bytes are therefore those that the kernel here has received, or that the other
-//! end has acknowledged: payload of TCP, with some bytes per mille of TLS in it.
+//! Web servers report nothing. The kernel of the client therefore counts the bytes: those received, and those that the other end has
+//! acknowledged. They are TCP payload, of which TLS is a few thousandths.
 
 mod transfer;
 
@@ -32,33 +32,33 @@ use crate::{Error, checks, foreign, socket};
 
 /// The time between two samples of a flow.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
-/// The kernel is asked for the rest of what it knows at every so many samples.
+/// `TCP_INFO` is kept with every second sample.
 const SAMPLES_PER_INFO: u64 = 2;
-/// The port of DNS, where reflectors answer UDP.
+/// The port of DNS, to which UDP probes go.
 const DNS: u16 = 53;
 
-/// What to fetch and send, and whom to ask for the time meanwhile.
+/// The URLs that load the line, and the reflector of the probes.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// A large file.
+    /// URL of a large file.
     pub download: Option<String>,
-    /// What takes a POST of any size.
+    /// URL that accepts a POST of any size.
     pub upload: Option<String>,
-    /// Name or address to connect to instead of the hosts in these URLs.
+    /// Host name or address to connect to instead of the hosts in these URLs.
     pub instead: Option<String>,
-    /// Name or address of a machine beyond the line that answers ICMP, TCP or DNS; none takes the one with the file. A port
-    /// after a colon is where TCP connects to.
+    /// Host name or address of a machine beyond the line that answers ICMP, TCP or DNS. A port after a colon is that of TCP. `None`
+    /// takes the host of the file.
     pub reflector: Option<String>,
     /// IPv4 only or IPv6 only.
     pub family: Option<Family>,
-    /// Whether certificates must be good.
+    /// Whether to verify certificates.
     pub verify: bool,
 }
 
-/// Runs a test and waits for its result. Of `settings`, DSCP and segment size are of no use here: they are the sender's, and
-/// the sender of a download is out of reach.
+/// Runs a test and waits for its result. DSCP and segment size in `settings` have no effect: the sender sets them, and the
+/// sender of a download is a web server.
 ///
-/// Errors before the load begins leave nothing to keep; later ones come with what was measured until then.
+/// An error before the load begins is returned. After that, the outcome holds the error and what was measured until then.
 pub fn run(
     site: &Site,
     settings: &Settings,
@@ -76,16 +76,16 @@ pub fn run(
         gauges,
     } = hooks;
     let deadline = Instant::now() + length(settings) + SPARE;
-    let ways = find(site, &tasks, &Deadline::new(stop, SETUP))?;
-    let recorder = Recorder::start(ways.local, gauges);
-    let mut running = Running::open(site, settings, ways, deadline)?;
+    let route = find(site, &tasks, &Deadline::new(stop, SETUP))?;
+    let recorder = Recorder::start(route.local, gauges);
+    let mut running = Running::open(site, settings, route, deadline)?;
     let stopped = || stop.load(Ordering::Acquire);
     let mut report = |stage, running: &Running<'_>| progress(&running.progress(stage));
     running.idle(&stopped, &mut report)?;
     running.start(tasks.runtime());
     let began = SystemTime::now();
     running.load(&stopped, &mut report);
-    // Ends every transfer.
+    // Dropping the tasks ends every transfer.
     drop(tasks);
     running.after(&stopped, &mut report);
     report(Stage::Collect, &running);
@@ -97,11 +97,11 @@ fn check(site: &Site, settings: &Settings) -> Result<(), Error> {
     if site.download.is_none() && site.upload.is_none() {
         return wrong("no URL to load the line with".to_owned());
     }
-    let ways = [
+    let urls = [
         (Direction::Down, &site.download, settings.down),
         (Direction::Up, &site.upload, settings.up),
     ];
-    for (direction, url, flows) in ways {
+    for (direction, url, flows) in urls {
         if url.is_some() != (flows > 0) || flows > MAX_FLOWS {
             return wrong(format!(
                 "a URL for {}s takes 1 to {MAX_FLOWS} of them at once, not {flows}",
@@ -116,17 +116,17 @@ fn check(site: &Site, settings: &Settings) -> Result<(), Error> {
     check_times(settings)
 }
 
-/// From the beginning of the idle phase to the end of that after the load.
+/// Duration of all phases together.
 fn length(settings: &Settings) -> Duration {
     Duration::from_millis(settings.idle_ms + settings.load_ms + settings.after_ms)
 }
 
-fn find(site: &Site, tasks: &Tasks, deadline: &Deadline<'_>) -> Result<Ways, Error> {
+fn find(site: &Site, tasks: &Tasks, deadline: &Deadline<'_>) -> Result<Route, Error> {
     let (theirs, url) = (
         site.clone(),
         site.download.clone().or_else(|| site.upload.clone()),
     );
-    let found = tasks.wait(deadline, async move { Ways::find(&theirs).await });
+    let found = tasks.wait(deadline, async move { Route::find(&theirs).await });
     found.map_err(|why| {
         why.or(|reason| Error::Url {
             url: url.unwrap_or_default(),
@@ -135,17 +135,17 @@ fn find(site: &Site, tasks: &Tasks, deadline: &Deadline<'_>) -> Result<Ways, Err
     })?
 }
 
-/// Where everything is.
-struct Ways {
+/// The resolved addresses.
+struct Route {
     download: Option<Place>,
     upload: Option<Place>,
     reflector: SocketAddr,
-    /// Our own address towards the first of them.
+    /// Our own address on the route to the first URL.
     local: SocketAddr,
     tls: TlsConnector,
 }
 
-impl Ways {
+impl Route {
     async fn find(site: &Site) -> Result<Self, Error> {
         let tls = TlsConnector::from(Arc::new(tls_config(site.verify, b"http/1.1")?));
         let failed = |url: &str, reason| Error::Url {
@@ -175,7 +175,7 @@ impl Ways {
         };
         let local = std::net::UdpSocket::bind(unspecified(first))
             .and_then(|socket| socket.connect(first).and_then(|()| socket.local_addr()))
-            .map_err(|e| Error::system("find the way to the server", e))?;
+            .map_err(|e| Error::system("find the route to the server", e))?;
         Ok(Self {
             download,
             upload,
@@ -186,13 +186,13 @@ impl Ways {
     }
 }
 
-/// A name, an address, or either with a port.
+/// Resolves a host name or an address, either with or without a port.
 async fn reflector(named: &str, usual: u16, family: Option<Family>) -> Result<SocketAddr, Error> {
     let (host, port) = match named.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().ok()),
         _ => (named, Some(usual)),
     };
-    let port = port.ok_or_else(|| Error::Settings(format!("'{named}' has no port behind its colon")))?;
+    let port = port.ok_or_else(|| Error::Settings(format!("'{named}' has no port after its colon")))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     look_up(host, port, family)
         .await
@@ -211,21 +211,21 @@ fn unspecified(like: SocketAddr) -> SocketAddr {
     SocketAddr::new(any, 0)
 }
 
-/// A test with its probes under way.
+/// A running test.
 struct Running<'a> {
     site: &'a Site,
     settings: &'a Settings,
-    ways: Ways,
+    route: Route,
     scenario: Scenario,
     probes: Vec<(usize, Prober)>,
-    /// Series that are not, with the reason.
-    unprobed: Vec<(String, String)>,
+    /// Series of probes that are not measured, with the reason.
+    not_measured: Vec<(String, String)>,
     transfers: Vec<Arc<Transfer>>,
     seen: Vec<Seen>,
     begin: Instant,
     start: Instant,
     end: Instant,
-    /// Then the test is over, whatever is still missing.
+    /// The test is over at this moment, even if probes are missing.
     deadline: Instant,
     down: RateMeter,
     up: RateMeter,
@@ -236,30 +236,30 @@ struct Running<'a> {
 type Report<'r, 'a> = &'r mut dyn FnMut(Stage, &Running<'a>);
 
 impl<'a> Running<'a> {
-    fn open(site: &'a Site, settings: &'a Settings, ways: Ways, deadline: Instant) -> Result<Self, Error> {
+    fn open(site: &'a Site, settings: &'a Settings, route: Route, deadline: Instant) -> Result<Self, Error> {
         let scenario = Scenario::of_urls(settings.down, settings.up, settings.probe_interval_ms);
         let begin = Instant::now();
         let until = begin + length(settings) + FIRST_PROBE_TIMEOUT;
-        let (mut probes, mut unprobed) = (Vec::new(), Vec::new());
+        let (mut probes, mut not_measured) = (Vec::new(), Vec::new());
         for (index, plan) in scenario.probes.iter().enumerate() {
             let interval = Duration::from_millis(plan.interval_ms.unwrap_or(settings.probe_interval_ms));
             let start = begin + interval * index as u32 / scenario.probes.len() as u32;
-            match probe_socket(plan.kind, ways.reflector) {
+            match probe_socket(plan.kind, route.reflector) {
                 Ok(socket) => {
                     let prober = Prober::start(socket, interval, start, until)
                         .map_err(|e| Error::system("send probes", e))?;
                     probes.push((index, prober));
                 }
-                Err(reason) => unprobed.push((plan.name.clone(), reason.to_string())),
+                Err(reason) => not_measured.push((plan.name.clone(), reason.to_string())),
             }
         }
         Ok(Self {
             site,
             settings,
-            ways,
+            route,
             scenario,
             probes,
-            unprobed,
+            not_measured,
             transfers: Vec::new(),
             seen: Vec::new(),
             begin,
@@ -273,7 +273,7 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Waits for the idle phase to pass; kinds of probes that nobody answers in it are given up.
+    /// The idle phase. Gives up the kinds of probes that the reflector does not answer in it.
     fn idle(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) -> Result<(), Error> {
         let end = self.begin + Duration::from_millis(self.settings.idle_ms);
         let latest = end + FIRST_PROBE_TIMEOUT;
@@ -292,12 +292,12 @@ impl<'a> Running<'a> {
         self.probes = answered;
         for (index, _) in silent {
             let name = self.scenario.probes[index].name.clone();
-            self.unprobed
+            self.not_measured
                 .push((name, "no answer on the idle line".to_owned()));
         }
         if self.probes.is_empty() {
             return Err(Error::NoReflector {
-                reflector: self.ways.reflector.to_string(),
+                reflector: self.route.reflector.to_string(),
             });
         }
         Ok(())
@@ -310,12 +310,12 @@ impl<'a> Running<'a> {
         self.probe_until(until);
         for flow in &self.scenario.flows {
             let place = match flow.direction {
-                Direction::Down => &self.ways.download,
-                Direction::Up => &self.ways.upload,
+                Direction::Down => &self.route.download,
+                Direction::Up => &self.route.upload,
             };
             let place = place.clone().expect("flows go where a URL is");
             let congestion = self.settings.congestion.clone();
-            let transfer = Transfer::new(flow.direction, place, self.ways.tls.clone(), congestion);
+            let transfer = Transfer::new(flow.direction, place, self.route.tls.clone(), congestion);
             let transfer = Arc::new(transfer);
             runtime.spawn(transfer.clone().run());
             self.transfers.push(transfer);
@@ -324,11 +324,11 @@ impl<'a> Running<'a> {
         self.is_loaded = true;
     }
 
-    /// Takes samples until the load is over.
+    /// The load: takes samples until it is over.
     fn load(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) {
         let (planned, mut next, mut round) = (self.end, self.start, 0);
         let mut counted = vec![0; self.transfers.len()];
-        let (mut life, mut alive) = (0, Instant::now());
+        let (mut signs, mut alive) = (0, Instant::now());
         while next < planned && self.failure.is_none() {
             next = (next + SAMPLE_INTERVAL).min(planned);
             socket::sleep_until(next);
@@ -343,9 +343,9 @@ impl<'a> Running<'a> {
                 self.failure = Some(Error::Interrupted { at_s });
                 self.end_soon();
             }
-            let signs = counted.iter().sum();
-            if signs > life {
-                (life, alive) = (signs, Instant::now());
+            let newest = counted.iter().sum();
+            if newest > signs {
+                (signs, alive) = (newest, Instant::now());
             } else if alive.elapsed() > SILENCE {
                 self.failure = Some(self.silence());
             }
@@ -392,17 +392,18 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// The error for a load on which no data moves.
     fn silence(&self) -> Error {
         let told = self.transfers.iter().find_map(|transfer| transfer.failure());
         let url = self.url(self.transfers[0].direction);
-        let reason = told.unwrap_or_else(|| format!("no byte moves for {} s", SILENCE.as_secs()));
+        let reason = told.unwrap_or_else(|| format!("no data moved for {} s", SILENCE.as_secs()));
         Error::Url {
             url,
             reason: std::io::Error::other(reason),
         }
     }
 
-    /// The answer of a server that does not want what is asked of it.
+    /// The error for a server that refuses the requests.
     fn refusal(&self) -> Option<Error> {
         let refused = self.transfers.iter().find(|transfer| transfer.is_refused())?;
         Some(Error::Url {
@@ -419,7 +420,7 @@ impl<'a> Running<'a> {
         url.clone().unwrap_or_default()
     }
 
-    /// The line after the load.
+    /// The idle phase after the load.
     fn after(&mut self, stopped: &dyn Fn() -> bool, report: Report<'_, 'a>) {
         let end = self.end + Duration::from_millis(self.settings.after_ms);
         let mut next = self.end;
@@ -435,7 +436,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The user waits.
+    /// Shortens the deadline after the user has ended the test.
     fn end_soon(&mut self) {
         self.deadline = self.deadline.min(Instant::now() + STOP_TIMEOUT);
     }
@@ -460,7 +461,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// New round trips of the kind that the figures are of. Those of the others are taken too, or they would pile up.
+    /// New round trips, of the kind of the headline figures. Takes those of the other kinds, too, so that none pile up.
     fn round_trips(&self) -> Vec<Duration> {
         let kind = |index: usize| self.scenario.probes[index].kind;
         let answered = self.probes.iter().filter(|(_, prober)| prober.answers() > 0);
@@ -528,7 +529,7 @@ impl<'a> Running<'a> {
     }
 
     fn meta(&self, title: Option<&str>, began: SystemTime, failure: Option<&Error>) -> Meta {
-        let place = self.ways.download.as_ref().or(self.ways.upload.as_ref());
+        let place = self.route.download.as_ref().or(self.route.upload.as_ref());
         let host = place.and_then(|place| place.uri.host()).unwrap_or_default();
         let mut meta = Meta {
             test: self.scenario.test.clone(),
@@ -537,7 +538,7 @@ impl<'a> Running<'a> {
             start_unix: began.duration_since(UNIX_EPOCH).ok().map(|t| t.as_secs_f64()),
             host: host.to_owned(),
             local_host: socket::host_name(),
-            local: self.ways.local.to_string(),
+            local: self.route.local.to_string(),
             remote: place.map(|place| place.address.to_string()).unwrap_or_default(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: socket::kernel_release(),
@@ -545,18 +546,18 @@ impl<'a> Running<'a> {
             partial: failure.map(ToString::to_string),
             ..Meta::default()
         };
-        let mut tell = |name: &str, value: String| meta.parameters.insert(name.to_owned(), value);
+        let mut set = |name: &str, value: String| meta.parameters.insert(name.to_owned(), value);
         for (name, url) in [
             ("download URL", &self.site.download),
             ("upload URL", &self.site.upload),
         ] {
             if let Some(url) = url {
-                tell(name, url.clone());
+                set(name, url.clone());
             }
         }
-        tell("reflector", self.ways.reflector.to_string());
-        for (name, reason) in &self.unprobed {
-            tell(&format!("not measured: {name}"), reason.clone());
+        set("reflector", self.route.reflector.to_string());
+        for (name, reason) in &self.not_measured {
+            set(&format!("not measured: {name}"), reason.clone());
         }
         meta
     }
@@ -573,7 +574,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// The way that probes of a kind take.
+/// Opens the socket of a kind of probes.
 fn probe_socket(kind: ProbeKind, reflector: SocketAddr) -> std::io::Result<Box<dyn ProbeSocket>> {
     Ok(match kind {
         ProbeKind::Icmp => Box::new(Icmp::open(reflector.ip(), 0)?),

@@ -1,4 +1,4 @@
-//! The handshake of new TCP connections: what a browser waits for first.
+//! TCP handshakes as probes: the first thing that a browser waits for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +11,10 @@ use socket2::{Domain, Socket, Type};
 use super::socket::{Answer, ProbeSocket, Received};
 use crate::socket;
 
-/// Handshakes that may be under way at once; a line that needs more loses its oldest.
+/// Largest number of handshakes in progress. The oldest is given up for a new one. A choice.
 const MAX_PENDING: usize = 64;
 
-/// A series of connections that are closed as soon as they stand.
+/// A series of connections, each of which is closed as soon as it is established.
 pub(crate) struct Connect {
     server: SocketAddr,
     dscp: u8,
@@ -64,7 +64,7 @@ impl ProbeSocket for Connect {
         let Some((sequence, socket)) = self.pending.remove(ready) else {
             return Received::Ignored;
         };
-        // A refusal is no handshake.
+        // A refused connection does not count as an answer.
         match socket.take_error() {
             Ok(None) => Received::Answer(Answer {
                 sequence,

@@ -1,4 +1,4 @@
-//! Questions to a name server: UDP that almost any network answers nearby.
+//! DNS queries as probes: almost every network has a name server nearby that answers UDP.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,17 +10,17 @@ use super::socket::{Answer, ProbeSocket, Received};
 use crate::datagram::Datagrams;
 use crate::socket;
 
-/// Bytes of an answer that are read; only the first matter.
+/// Size of the receive buffer, bytes. Only the first bytes of an answer are used.
 const BUFFER: usize = 512;
-/// Header and question: the address of the root, which has none, so that the answer is short (RFC 1035, section 4.1).
+/// A query for the A record of the root (RFC 1035, section 4.1). The root has none, so that the answer is short.
 const QUESTION: [u8; 17] = [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
-/// The bit of the third byte that tells an answer from a question.
+/// The QR bit in the third byte: set in an answer.
 const RESPONSE: u8 = 0x80;
 
-/// A series of questions. Any answer counts, a refusal as well.
+/// A series of queries. Any answer counts, also a refusal.
 pub(crate) struct Dns {
     datagrams: Datagrams,
-    /// Mixed into the identifiers, so that an answer cannot be guessed without having seen the question.
+    /// Mixed into the identifiers, so that an answer cannot be forged without seeing the query.
     key: u16,
     newest: u32,
 }
@@ -42,7 +42,7 @@ impl Dns {
         })
     }
 
-    /// The newest probe with this identifier.
+    /// The number of the newest probe with the identifier of this message.
     fn sequence(&self, message: &[u8]) -> Option<u32> {
         let (&[high, low, flags], _) = message.split_first_chunk()?;
         let low = u16::from_be_bytes([high, low]) ^ self.key;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_find_their_question() {
+    fn an_answer_belongs_to_the_query_with_its_identifier() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut dns = Dns::open(server.local_addr().unwrap()).unwrap();
         for sequence in [0, 1, 65_535, 65_536, 70_000] {
@@ -93,7 +93,7 @@ mod tests {
             let mut message = [0; 64];
             let (length, _) = server.recv_from(&mut message).unwrap();
             assert_eq!(length, QUESTION.len());
-            assert_eq!(dns.sequence(&message[..length]), None, "a question is no answer");
+            assert_eq!(dns.sequence(&message[..length]), None, "a query is not an answer");
             message[2] |= RESPONSE;
             assert_eq!(dns.sequence(&message[..length]), Some(sequence));
             assert_eq!(dns.sequence(&message[..2]), None);

@@ -1,4 +1,4 @@
-//! ICMP echo, as `ping` does it, where the system permits that.
+//! ICMP echo requests as probes, where the system permits them.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,20 +16,20 @@ use crate::socket;
 pub(crate) struct Icmp {
     socket: Socket,
     v6: bool,
-    /// Marks our requests in their payload: the kernel rewrites the identifier on an unprivileged socket.
+    /// Identifies our requests by their payload: on an unprivileged socket the kernel rewrites the identifier.
     cookie: [u8; 8],
-    /// Bytes of a request, IP header not counted.
+    /// Length of a request without the IP header, bytes.
     length: usize,
 }
 
 impl Icmp {
-    /// The same with packets of so many bytes, IP header included.
+    /// Sets the length of the packets, bytes with the IP header.
     pub(crate) fn of_size(mut self, bytes: usize) -> Self {
         self.length = bytes - if self.v6 { 40 } else { 20 };
         self
     }
 
-    /// Fails where neither an unprivileged socket (`net.ipv4.ping_group_range`) nor a raw one is permitted.
+    /// Fails if neither an unprivileged socket (`net.ipv4.ping_group_range`) nor a raw socket is permitted.
     pub(crate) fn open(host: IpAddr, dscp: u8) -> io::Result<Self> {
         let host = host.to_canonical();
         let (domain, protocol) = match host {

@@ -1,4 +1,4 @@
-//! Probes that the test's server echoes.
+//! UDP probes that `sqm serve` echoes.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,7 +19,7 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// `length` is of the payload, and is made to fit what the protocol allows.
+    /// `length` is that of the payload in bytes. It is raised or lowered to what the protocol allows.
     pub(crate) fn open(
         server: SocketAddr,
         token: Token,
@@ -62,7 +62,7 @@ impl ProbeSocket for Udp {
             return Received::TimedOut;
         }
         let mut buffer = [0; Probe::MAX_LENGTH];
-        // An error is an ICMP message about an earlier probe; that one is then simply lost.
+        // An error is an ICMP message about an earlier probe, which then counts as lost.
         let Ok(arrival) = self.datagrams.receive(&mut buffer) else {
             return Received::Ignored;
         };

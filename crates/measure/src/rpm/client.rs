@@ -1,4 +1,4 @@
-//! The client's half: fills the line with HTTP transfers and asks for one byte at a time meanwhile.
+//! The client: it fills the line with HTTP transfers, and meanwhile sends small requests as probes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -34,30 +34,29 @@ use crate::http::{Place, Tasks, Upload, bracketed, request, shown, tls_config};
 use crate::load;
 use crate::result::{Direction, Finding};
 
-/// Until a connection stands and its TLS handshake is done.
+/// Longest time to connect, with the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Until the server's transfers are known and the idle line is probed, all in all.
+/// Longest time to read the configuration of the server and to probe the idle line, together.
 const SETUP: Duration = Duration::from_secs(8);
-/// Until the server answers on an idle line.
+/// Longest time for the answer to a small request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
-/// New connections for probes that may be under way at once. A server sees them all as one client's, and turns away who
-/// has too many.
+/// Largest number of probe connections at the same time. A choice: servers limit the connections of one client.
 const MAX_PENDING: usize = 32;
-/// Probes on the idle line.
+/// Number of probes on the idle line.
 const IDLE_PROBES: usize = 10;
-/// What may be under way towards us on a connection that loads the line, in bytes. With all connections it is what a server can make
-/// this program hold.
+/// HTTP/2 receive window of a connection that loads the line, bytes. Times the number of connections, it limits the memory that a
+/// server can make this program use.
 const WINDOW: u32 = 2 << 20;
-/// The same where only a small answer is expected.
+/// HTTP/2 receive window of a connection that expects a small answer, bytes.
 const SMALL_WINDOW: u32 = 128 << 10;
-/// What a server of HTTP/2 lets come before it has said a word (RFC 9113, section 6.9.2), in bytes.
-const UNASKED: u64 = 65_535;
-/// Bytes of an upload that are handed over at once; of these, two wait for the window to open. The longest frame that every server takes
-/// (RFC 9113, section 6.5.2).
-const UPLOADED_AT_ONCE: usize = 16 << 10;
+/// The initial HTTP/2 flow-control window, bytes (RFC 9113, section 6.9.2): a client may send this much before the server grants any.
+const INITIAL_WINDOW: u64 = 65_535;
+/// Size of a piece of an upload, bytes: the largest frame that every server accepts (RFC 9113, section 6.5.2). hyper takes two pieces
+/// ahead of the window.
+const UPLOAD_PIECE: usize = 16 << 10;
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIGURATION: usize = 64 << 10;
-/// Where the configuration is: the draft's place, then that of older servers.
+/// Paths of the configuration: that of the draft, then that of older servers.
 const CONFIGURATION: [&str; 2] = ["/.well-known/nq", "/config"];
 
 /// A server of the protocol.
@@ -67,31 +66,32 @@ pub struct Server {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Whether its certificate must be good. That of `sqm serve` is not: it makes one for itself.
+    /// Whether to verify its certificate. `sqm serve` has a self-signed one, which does not pass.
     pub verify: bool,
-    /// The longest that one direction may take.
+    /// Longest duration of one direction.
     pub limit: Duration,
 }
 
-/// What was measured.
+/// The measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`DRAFT`](super::DRAFT).
     pub draft: String,
     /// The server as the user named it.
     pub host: String,
-    /// New connections on the idle line; their round trips per minute.
+    /// Round trips per minute of new connections on the idle line.
     pub idle_rpm: Option<f64>,
-    /// While downloads filled the line; none if they did not.
+    /// Responsiveness while downloads filled the line. `None` if they did not fill it.
     pub download: Option<Responsiveness>,
-    /// While uploads did.
+    /// Responsiveness while uploads filled the line.
     pub upload: Option<Responsiveness>,
-    /// Why there is no figure of a direction.
+    /// Why a direction has no figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
 
-/// Measures downloads, then uploads. `progress` is told once a second: direction, Mbit/s, connections, RPM so far.
+/// Measures downloads, then uploads. Calls `progress` once a second with the direction, Mbit/s, the number of connections, and the RPM
+/// so far.
 pub fn run(
     server: &Server,
     progress: &mut dyn FnMut(Direction, f64, usize, Option<f64>),
@@ -108,21 +108,20 @@ pub fn run(
             findings: Vec::new(),
         };
         for direction in [Direction::Down, Direction::Up] {
-            let found = session.direction(direction, server.limit, progress).await?;
             let place = match direction {
                 Direction::Down => &mut report.download,
                 Direction::Up => &mut report.upload,
             };
-            match found {
-                Ok(figures) => *place = Some(figures),
-                Err(finding) => report.findings.push(finding),
+            match session.direction(direction, server.limit, progress).await? {
+                Loaded::Measured(figures) => *place = Some(figures),
+                Loaded::NotReached(finding) => report.findings.push(finding),
             }
         }
         Ok(report)
     })
 }
 
-/// Finds the server's transfers, and probes the idle line.
+/// Reads the configuration of the server, and probes the idle line.
 async fn prepare(server: &Server) -> Result<(Session, Vec<ForeignProbe>), Error> {
     let session = Session::open(server).await?;
     let mut idle = Vec::new();
@@ -137,6 +136,7 @@ async fn prepare(server: &Server) -> Result<(Session, Vec<ForeignProbe>), Error>
     Ok((session, idle))
 }
 
+/// The error for a server that is not ready in time.
 fn slow(host: &str, port: u16) -> Error {
     let text = format!("it is not ready within {} s", SETUP.as_secs());
     Error::Rpm {
@@ -146,7 +146,7 @@ fn slow(host: &str, port: u16) -> Error {
     }
 }
 
-/// Where a server of the protocol has its transfers, for a test that loads the line in its own way.
+/// The URLs of the transfers of a server, for a test that loads the line in another way.
 pub fn site(host: &str, port: u16, verify: bool) -> Result<Site, Error> {
     let tls = tls(verify)?;
     let asked = async { tokio::time::timeout(SETUP, find(host, port, &tls)).await };
@@ -158,7 +158,7 @@ pub fn site(host: &str, port: u16, verify: bool) -> Result<Site, Error> {
     })
 }
 
-/// The same if a configuration is what this URL leads to; none if it is anything else.
+/// The URLs of the transfers in the configuration at this URL. `None` if there is no configuration at this URL.
 pub fn site_at(url: &str, verify: bool) -> Result<Option<Site>, Error> {
     let tls = tls(verify)?;
     let asked = async {
@@ -190,19 +190,19 @@ struct Session {
     small: Place,
     large: Place,
     upload: Place,
-    /// Room for probes with connections of their own.
+    /// Permits for probes with their own connection.
     pending: Arc<Semaphore>,
 }
 
 /// The configuration file.
 #[derive(Debug, Deserialize)]
 struct Configuration {
-    /// By the draft's names, the older ones, or both.
+    /// URLs by the names of the draft, the older names, or both.
     urls: BTreeMap<String, String>,
     test_endpoint: Option<String>,
 }
 
-/// The draft's names of what is there, and those of older servers.
+/// Names of the URLs in the configuration: that of the draft, and that of older servers.
 const SMALL: [&str; 2] = ["small_download_url", "small_https_download_url"];
 const LARGE: [&str; 2] = ["large_download_url", "large_https_download_url"];
 const UPLOAD: [&str; 2] = ["upload_url", "https_upload_url"];
@@ -214,7 +214,7 @@ impl Configuration {
         Ok(url)
     }
 
-    /// Its transfers, for a test against plain URLs.
+    /// The URLs of the transfers, for a test against plain URLs.
     fn site(&self, verify: bool) -> Result<Site, String> {
         Ok(Site {
             download: Some(self.url(LARGE)?.to_owned()),
@@ -226,22 +226,30 @@ impl Configuration {
     }
 }
 
+/// The outcome of the load in one direction.
+enum Loaded {
+    Measured(Responsiveness),
+    /// The load did not fill the line.
+    NotReached(Finding),
+}
+
 type Sender = SendRequest<Upload>;
 
-/// A connection with the times that its making took.
+/// A connection, with the time that it took to establish.
 struct Connected {
     sender: Sender,
     tcp: Duration,
     tls: Duration,
 }
 
-/// What the connections and probes of one direction have seen so far.
+/// What the transfers and probes of one direction have measured so far.
 #[derive(Default)]
 struct Seen {
     bytes: AtomicU64,
-    /// Of these, what left on upload connections behind what a connection takes unasked.
+    /// The bytes of uploads that left after the server had granted a window.
     taken: AtomicU64,
     foreign: Mutex<Vec<(Instant, ForeignProbe)>>,
+    /// Requests within load connections, milliseconds.
     own: Mutex<Vec<(Instant, f64)>>,
 }
 
@@ -279,7 +287,7 @@ impl Session {
         }
     }
 
-    /// A new connection and a request of one byte.
+    /// Probes with a new connection and a request for one byte.
     async fn foreign(&self) -> io::Result<ForeignProbe> {
         let mut connected = connect(&self.tls, &self.small, SMALL_WINDOW).await?;
         let began = Instant::now();
@@ -291,17 +299,17 @@ impl Session {
         })
     }
 
-    /// Fills one direction until goodput and responsiveness are stable, or the time is over. The inner error is why that was no load.
+    /// Fills one direction until goodput and responsiveness are stable, or until the time is over.
     async fn direction(
         &self,
         direction: Direction,
         limit: Duration,
         progress: &mut dyn FnMut(Direction, f64, usize, Option<f64>),
-    ) -> Result<Result<Responsiveness, Finding>, Error> {
+    ) -> Result<Loaded, Error> {
         let failed = |e: io::Error| self.failed("loading the line", &e);
         let seen = Arc::new(Seen::default());
         let mut senders = Vec::new();
-        // Dropped with this function, and all transfers end.
+        // All transfers end when this set is dropped.
         let mut transfers = JoinSet::new();
         let end = Instant::now() + limit;
         for _ in 0..INITIAL_CONNECTIONS {
@@ -339,7 +347,7 @@ impl Session {
                 is_full = is_stable(&goodputs);
                 for _ in 0..ADDED_CONNECTIONS {
                     if !is_full && senders.len() < MAX_CONNECTIONS {
-                        // A server may have a limit of its own; those that stand go on.
+                        // The server may refuse more connections; the established ones go on.
                         let more =
                             tokio::time::timeout_at(end.into(), self.load(direction, &seen, &mut transfers));
                         senders.extend(more.await.ok().and_then(Result::ok));
@@ -366,12 +374,12 @@ impl Session {
             Direction::Up => seen.taken.load(Ordering::Relaxed) > 0,
         };
         Ok(match unloaded(direction, figures.mbit, is_under_way) {
-            None => Ok(figures),
-            Some(finding) => Err(finding),
+            None => Loaded::Measured(figures),
+            Some(finding) => Loaded::NotReached(finding),
         })
     }
 
-    /// Probes of both kinds at this rate, for this long; those without an answer yet are waited for no longer.
+    /// Sends probes of both kinds at this rate for this long. Does not wait for answers that are still missing then.
     async fn probe_for(&self, length: Duration, per_s: f64, senders: &[Sender], seen: &Arc<Seen>) {
         let end = tokio::time::Instant::now() + length;
         let mut timer = tokio::time::interval(Duration::from_secs_f64(1.0 / per_s));
@@ -399,7 +407,7 @@ impl Session {
         }
     }
 
-    /// One more connection that loads the line for as long as `transfers` lives.
+    /// Opens a connection that loads the line until `transfers` is dropped.
     async fn load(
         &self,
         direction: Direction,
@@ -413,8 +421,8 @@ impl Session {
         let mut sender = connect(&self.tls, place, WINDOW).await?.sender;
         let body = match direction {
             Direction::Down => Empty::new().boxed(),
-            Direction::Up => Counted {
-                unasked: UNASKED + 2 * UPLOADED_AT_ONCE as u64,
+            Direction::Up => CountedUpload {
+                before_grant: INITIAL_WINDOW + 2 * UPLOAD_PIECE as u64,
                 seen: seen.clone(),
             }
             .boxed(),
@@ -440,7 +448,7 @@ impl Session {
 }
 
 impl Seen {
-    /// The figures of the probes of the last intervals; none while one kind has no answers.
+    /// The figures of the probes in the last intervals. `None` while one kind of probe has no answer.
     fn figures(&self, now: Instant) -> Option<Responsiveness> {
         let since = INTERVAL * MOVING_AVERAGE_DISTANCE as u32;
         let is_recent = |at: Instant| now.saturating_duration_since(at) <= since;
@@ -472,7 +480,7 @@ fn tls(verify: bool) -> Result<TlsConnector, Error> {
     Ok(TlsConnector::from(Arc::new(tls_config(verify, b"h2")?)))
 }
 
-/// The configuration of a server, at one of the places where they are.
+/// Reads the configuration of a server from the first path that has one.
 async fn find(host: &str, port: u16, tls: &TlsConnector) -> Result<Configuration, Error> {
     let failed = |reason| Error::Rpm {
         host: host.to_owned(),
@@ -496,12 +504,13 @@ async fn find(host: &str, port: u16, tls: &TlsConnector) -> Result<Configuration
     Err(failed(reason))
 }
 
+/// Gets the body at a URL.
 async fn body(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8>> {
     let mut connected = connect(tls, place, SMALL_WINDOW).await?;
     fetch(&mut connected.sender, place, MAX_CONFIGURATION).await
 }
 
-/// Connects, and tells how long TCP took, and TLS in round trips.
+/// Connects. Measures the time of the TCP handshake, and that of a round trip of the TLS handshake.
 async fn connect(tls: &TlsConnector, place: &Place, window: u32) -> io::Result<Connected> {
     tokio::time::timeout(CONNECT_TIMEOUT, async {
         let began = Instant::now();
@@ -536,7 +545,7 @@ async fn connect(tls: &TlsConnector, place: &Place, window: u32) -> io::Result<C
     .await?
 }
 
-/// Gets a small body whole.
+/// Gets a small body, at most `limit` bytes.
 async fn fetch(sender: &mut Sender, place: &Place, limit: usize) -> io::Result<Vec<u8>> {
     let request = request(Method::GET, place, Empty::new().boxed())?;
     tokio::time::timeout(ANSWER_TIMEOUT, async {
@@ -552,7 +561,7 @@ async fn fetch(sender: &mut Sender, place: &Place, limit: usize) -> io::Result<V
                 bytes.extend_from_slice(data);
             }
             if bytes.len() > limit {
-                return Err(io::Error::other("it sends more than was to be expected"));
+                return Err(io::Error::other("its answer is too long"));
             }
         }
         Ok(bytes)
@@ -560,14 +569,14 @@ async fn fetch(sender: &mut Sender, place: &Place, limit: usize) -> io::Result<V
     .await?
 }
 
-/// An upload that counts what leaves.
-struct Counted {
-    /// What the connection takes of it, whether or not the server does.
-    unasked: u64,
+/// An endless upload body that counts the bytes that leave.
+struct CountedUpload {
+    /// Bytes that the connection still takes before the server grants a window.
+    before_grant: u64,
     seen: Arc<Seen>,
 }
 
-impl Body for Counted {
+impl Body for CountedUpload {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -575,12 +584,12 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let noise = Bytes::from_static(load::payload()).slice(..UPLOADED_AT_ONCE);
+        let noise = Bytes::from_static(load::payload()).slice(..UPLOAD_PIECE);
         let length = noise.len() as u64;
         self.seen.bytes.fetch_add(length, Ordering::Relaxed);
-        let unasked = length.min(self.unasked);
-        self.unasked -= unasked;
-        self.seen.taken.fetch_add(length - unasked, Ordering::Relaxed);
+        let ungranted = length.min(self.before_grant);
+        self.before_grant -= ungranted;
+        self.seen.taken.fetch_add(length - ungranted, Ordering::Relaxed);
         Poll::Ready(Some(Ok(Frame::data(noise))))
     }
 
@@ -607,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_has_names_old_and_new() {
+    fn a_configuration_may_use_the_names_of_the_draft_or_older_ones() {
         let new = site(
             r#"{"version": 1, "urls": {"small_download_url": "https://a/s", "large_download_url": "https://a/l",
                 "upload_url": "https://a/u"}, "test_endpoint": "edge.example"}"#,

@@ -1,4 +1,4 @@
-//! The HTTPS connections: how many there may be, and which are shown out.
+//! Connection limits of the HTTPS server: in total, per address, and eviction of the connection that has been idle for longest.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,112 +6,115 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Connections at the same time, all together and from one address. A client makes 16 for load, and up to 100 each second
-/// for probes, which on a slow line take several long round trips each.
+/// Largest number of simultaneous connections, in total and from one address. A client opens 16 for load. It also opens up to 100 a
+/// second for probes, each of which takes several round trips, and those are long on a slow line.
 const MAX_CONNECTIONS: usize = 512;
 const MAX_PER_ADDRESS: usize = 256;
-/// Connections of one address without a request. Some clients never close those of their probes.
+/// Largest number of idle connections from one address. Some clients never close the connections of their probes.
 const MAX_IDLE: usize = 32;
 
-/// Everybody who is here.
+/// The connections that are open.
 #[derive(Clone, Default)]
 pub(super) struct ConnectionTable(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    guests: BTreeMap<u64, Entry>,
-    /// The next number for a guest or for a moment; none is used twice.
-    next: u64,
+    connections: BTreeMap<u64, Entry>,
+    /// The last number that was given to a connection or to a moment. No number is used twice.
+    last: u64,
 }
 
 struct Entry {
     client: IpAddr,
+    /// Requests in progress.
     requests: usize,
-    /// The moment since when there has been no request; none before the handshake is done and on the way out.
+    /// When the last request ended, as a number that grows with time. `None` during a request, before the handshake is done, and after
+    /// the connection has been told to end.
     idle_since: Option<u64>,
-    leave: Arc<Notify>,
+    evict: Arc<Notify>,
 }
 
-/// A connection's place; free when dropped.
+/// A connection's entry in the table. Dropping it removes the entry.
 pub(super) struct ConnectionGuard {
     number: u64,
-    guests: ConnectionTable,
-    leave: Arc<Notify>,
+    table: ConnectionTable,
+    evict: Arc<Notify>,
 }
 
-/// A request of a connection, from its head to the end of the answer's body; over when dropped.
+/// A request in progress, from its head to the end of the response body. Dropping it ends the request.
 pub(super) struct RequestGuard {
     number: u64,
-    guests: ConnectionTable,
+    table: ConnectionTable,
 }
 
 impl ConnectionTable {
-    /// None when there is no room.
-    pub(super) fn enter(&self, client: IpAddr) -> Option<ConnectionGuard> {
-        let mut book = self.book();
-        let theirs = book.guests.values().filter(|e| e.client == client).count();
-        if book.guests.len() >= MAX_CONNECTIONS || theirs >= MAX_PER_ADDRESS {
+    /// Adds a connection. `None` if a limit is reached.
+    pub(super) fn admit(&self, client: IpAddr) -> Option<ConnectionGuard> {
+        let mut inner = self.lock();
+        let theirs = inner.connections.values().filter(|e| e.client == client).count();
+        if inner.connections.len() >= MAX_CONNECTIONS || theirs >= MAX_PER_ADDRESS {
             return None;
         }
-        let leave = Arc::new(Notify::new());
+        let evict = Arc::new(Notify::new());
         let entry = Entry {
             client,
             requests: 0,
             idle_since: None,
-            leave: leave.clone(),
+            evict: evict.clone(),
         };
-        let number = book.number();
-        book.guests.insert(number, entry);
-        drop(book);
+        let number = inner.number();
+        inner.connections.insert(number, entry);
+        drop(inner);
         Some(ConnectionGuard {
             number,
-            guests: self.clone(),
-            leave,
+            table: self.clone(),
+            evict,
         })
     }
 
-    fn book(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ConnectionGuard {
-    /// The handshake is done: from now on it is idle while it has no request.
+    /// The TLS handshake is done. From now on the connection is idle while it has no request.
     pub(super) fn handshake_done(&self) {
-        self.guests.book().rests(self.number);
+        self.table.lock().mark_idle(self.number);
     }
 
+    /// Begins a request.
     pub(super) fn request(&self) -> RequestGuard {
-        if let Some(entry) = self.guests.book().guests.get_mut(&self.number) {
+        if let Some(entry) = self.table.lock().connections.get_mut(&self.number) {
             entry.requests += 1;
             entry.idle_since = None;
         }
         RequestGuard {
             number: self.number,
-            guests: self.guests.clone(),
+            table: self.table.clone(),
         }
     }
 
-    /// Returns when the connection should end: it idles, and so do too many younger ones of its address.
+    /// Returns when the connection should end, because too many connections of its address are idle and it has been for longest.
     pub(super) async fn evicted(&self) {
-        self.leave.notified().await;
+        self.evict.notified().await;
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.guests.book().guests.remove(&self.number);
+        self.table.lock().connections.remove(&self.number);
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut book = self.guests.book();
-        // It may outlive its connection.
-        if let Some(entry) = book.guests.get_mut(&self.number) {
+        let mut inner = self.table.lock();
+        // The request may outlive its connection.
+        if let Some(entry) = inner.connections.get_mut(&self.number) {
             entry.requests -= 1;
             if entry.requests == 0 {
-                book.rests(self.number);
+                inner.mark_idle(self.number);
             }
         }
     }
@@ -119,25 +122,29 @@ impl Drop for RequestGuard {
 
 impl Inner {
     fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.last += 1;
+        self.last
     }
 
-    /// A guest becomes idle; when there are too many of its address, the one that has been so for longest leaves.
-    fn rests(&mut self, number: u64) {
+    /// Marks a connection as idle. If too many of its address are idle, tells the one that has been idle for longest to end.
+    fn mark_idle(&mut self, number: u64) {
         let now = self.number();
-        let Some(entry) = self.guests.get_mut(&number) else {
+        let Some(entry) = self.connections.get_mut(&number) else {
             return;
         };
         entry.idle_since = Some(now);
         let client = entry.client;
         let idle = |e: &&mut Entry| e.client == client && e.idle_since.is_some();
-        if self.guests.values_mut().filter(idle).count() > MAX_IDLE
-            && let Some(longest) = self.guests.values_mut().filter(idle).min_by_key(|e| e.idle_since)
+        if self.connections.values_mut().filter(idle).count() > MAX_IDLE
+            && let Some(longest) = self
+                .connections
+                .values_mut()
+                .filter(idle)
+                .min_by_key(|e| e.idle_since)
         {
-            // It is on its way: the next one too many is another.
+            // It is about to end, and no longer counts as idle.
             longest.idle_since = None;
-            longest.leave.notify_one();
+            longest.evict.notify_one();
         }
     }
 }
@@ -154,58 +161,58 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const THERE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
-    fn enter(guests: &ConnectionTable, client: IpAddr) -> ConnectionGuard {
-        let guest = guests.enter(client).expect("there is room");
-        guest.handshake_done();
-        guest
+    fn admit(table: &ConnectionTable, client: IpAddr) -> ConnectionGuard {
+        let connection = table.admit(client).expect("there is room");
+        connection.handshake_done();
+        connection
     }
 
-    fn must_leave(guest: &ConnectionGuard) -> bool {
-        pin!(guest.evicted())
+    fn is_evicted(connection: &ConnectionGuard) -> bool {
+        pin!(connection.evicted())
             .poll(&mut Context::from_waker(Waker::noop()))
             .is_ready()
     }
 
     #[test]
-    fn who_idles_longest_leaves_and_who_is_busy_stays() {
-        let guests = ConnectionTable::default();
-        let other = enter(&guests, THERE);
-        let busy = enter(&guests, HERE);
+    fn the_longest_idle_connection_is_evicted_and_a_busy_one_stays() {
+        let table = ConnectionTable::default();
+        let other = admit(&table, THERE);
+        let busy = admit(&table, HERE);
         let request = busy.request();
-        let used_again = enter(&guests, HERE);
-        let first = enter(&guests, HERE);
+        let used_again = admit(&table, HERE);
+        let first = admit(&table, HERE);
         drop(used_again.request());
-        let rest: Vec<_> = (2..MAX_IDLE).map(|_| enter(&guests, HERE)).collect();
-        assert!(!must_leave(&first));
-        let last = enter(&guests, HERE);
-        assert!(must_leave(&first));
-        // Its request over, the busy one is an idle one too many, whether or not the first is gone by now.
+        let rest: Vec<_> = (2..MAX_IDLE).map(|_| admit(&table, HERE)).collect();
+        assert!(!is_evicted(&first));
+        let last = admit(&table, HERE);
+        assert!(is_evicted(&first));
+        // After its request, the busy connection is idle, and one idle connection is too many. The first no longer counts.
         drop(request);
-        assert!(must_leave(&used_again));
-        for guest in rest.iter().chain([&other, &busy, &first, &last]) {
-            assert!(!must_leave(guest));
+        assert!(is_evicted(&used_again));
+        for connection in rest.iter().chain([&other, &busy, &first, &last]) {
+            assert!(!is_evicted(connection));
         }
     }
 
     #[test]
-    fn one_address_cannot_take_all_places() {
-        let guests = ConnectionTable::default();
-        let mut here: Vec<_> = (0..MAX_PER_ADDRESS).map(|_| enter(&guests, HERE)).collect();
-        assert!(guests.enter(HERE).is_none());
-        assert!(guests.enter(THERE).is_some());
+    fn one_address_cannot_take_all_connections() {
+        let table = ConnectionTable::default();
+        let mut here: Vec<_> = (0..MAX_PER_ADDRESS).map(|_| admit(&table, HERE)).collect();
+        assert!(table.admit(HERE).is_none());
+        assert!(table.admit(THERE).is_some());
         here.pop();
-        assert!(guests.enter(HERE).is_some());
+        assert!(table.admit(HERE).is_some());
     }
 
     #[test]
     fn a_request_may_outlive_its_connection() {
-        let guests = ConnectionTable::default();
-        let gone = enter(&guests, HERE);
+        let table = ConnectionTable::default();
+        let gone = admit(&table, HERE);
         let request = gone.request();
         drop(gone);
-        let next = enter(&guests, HERE);
+        let next = admit(&table, HERE);
         drop(request);
         drop(next.request());
-        assert!(guests.book().guests.values().all(|e| e.idle_since.is_some()));
+        assert!(table.lock().connections.values().all(|e| e.idle_since.is_some()));
     }
 }

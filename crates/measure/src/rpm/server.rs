@@ -1,4 +1,4 @@
-//! The server's half: one small and one endless download, an endless upload, and a file that says where they are.
+//! The HTTPS server: a small and a large download, an upload, and the configuration that names their URLs.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -24,32 +24,33 @@ use super::connection_limit::{ConnectionGuard, ConnectionTable, RequestGuard};
 use crate::tls::Certificate;
 use crate::{Error, load, socket};
 
-/// What the large download says it has; nobody waits for its end.
+/// Length of the large download, in bytes: long enough that no client reaches its end.
 const LARGE: u64 = 8_000_000_000;
-/// The handshake must be done after this long.
+/// Longest time for the TLS handshake, and for the head of a request.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Transfers at once within a connection.
+/// Largest number of simultaneous HTTP/2 streams in a connection.
 const MAX_STREAMS: u32 = 32;
-/// What may be under way towards us unread, in bytes: the delay of a long line at a high rate.
+/// HTTP/2 receive window, bytes. A choice: 1 Gbit/s over a round trip of 67 ms.
 const WINDOW: u32 = 8 << 20;
-/// What waits in the socket unsent, in bytes; more would delay the answers that come after it.
+/// Largest amount of unsent data in the socket, bytes. More would delay the responses behind it.
 const UNSENT: u32 = 128 << 10;
-/// Where clients look for the configuration: the draft's place, and those of older clients.
+/// Paths of the configuration: that of the draft, and those of older clients.
 const CONFIGURATION: [&str; 3] = ["/.well-known/nq", "/config", "/api/v1/gm/config"];
 
-/// Serves HTTPS on connections that others accept.
+/// The HTTPS server. It serves connections that [`crate::server`] has accepted.
 pub(crate) struct Https {
     runtime: Runtime,
     acceptor: TlsAcceptor,
-    /// A connection ends after this long, whatever it does.
+    /// Longest duration of a connection.
     lifetime: Duration,
-    /// Bytes per second of one connection.
+    /// Rate limit of one connection, bytes per second.
     max_rate: Option<u64>,
-    guests: ConnectionTable,
+    connections: ConnectionTable,
 }
 
 impl Https {
-    /// With a certificate of its own making: who measures does not mind, who minds tells the client to check.
+    /// A server with a self-signed certificate. `lifetime` is the longest duration of a connection, `max_rate` its rate limit in bytes
+    /// per second.
     pub(crate) fn new(lifetime: Duration, max_rate: Option<u64>) -> Result<Self, Error> {
         let config = Certificate::self_signed()?.server(&[b"h2", b"http/1.1"])?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -63,13 +64,13 @@ impl Https {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             lifetime,
             max_rate,
-            guests: ConnectionTable::default(),
+            connections: ConnectionTable::default(),
         })
     }
 
     /// Serves a connection that began with a TLS handshake.
     pub(crate) fn serve(&self, stream: TcpStream, client: IpAddr) -> io::Result<()> {
-        let Some(guest) = self.guests.enter(client) else {
+        let Some(entry) = self.connections.admit(client) else {
             return Ok(());
         };
         stream.set_nodelay(true)?;
@@ -80,18 +81,22 @@ impl Https {
         }
         let (acceptor, lifetime) = (self.acceptor.clone(), self.lifetime);
         self.runtime.spawn(async move {
-            // What goes wrong on a connection is the client's to see.
-            let _ = tokio::time::timeout(lifetime, converse(stream, &acceptor, &guest)).await;
+            // An error on a connection shows at the client.
+            let _ = tokio::time::timeout(lifetime, serve_connection(stream, &acceptor, &entry)).await;
         });
         Ok(())
     }
 }
 
-/// Answers on a connection until the client closes it or it is shown out.
-async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &ConnectionGuard) -> io::Result<()> {
+/// Serves a connection until the client closes it or the table evicts it.
+async fn serve_connection(
+    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    entry: &ConnectionGuard,
+) -> io::Result<()> {
     let stream = tokio::net::TcpStream::from_std(stream)?;
     let tls = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
-    guest.handshake_done();
+    entry.handshake_done();
     let mut server = auto::Builder::new(TokioExecutor::new());
     server
         .http1()
@@ -105,9 +110,9 @@ async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &ConnectionG
         .initial_connection_window_size(WINDOW)
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(16 << 10);
-    let service = service_fn(|request| answer(request, guest.request()));
+    let service = service_fn(|request| answer(request, entry.request()));
     let mut connection = pin!(server.serve_connection(TokioIo::new(tls), service));
-    let mut end = pin!(guest.evicted());
+    let mut end = pin!(entry.evicted());
     let mut is_ending = false;
     poll_fn(|context| {
         if !is_ending && end.as_mut().poll(context).is_ready() {
@@ -122,9 +127,12 @@ async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, guest: &ConnectionG
 
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
-async fn answer(request: Request<Incoming>, guard: RequestGuard) -> Result<Response<Counted>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+    guard: RequestGuard,
+) -> Result<Response<GuardedBody>, Infallible> {
     let reply = respond(request).await;
-    Ok(reply.map(|body| Counted {
+    Ok(reply.map(|body| GuardedBody {
         body,
         _under_way: guard,
     }))
@@ -147,7 +155,7 @@ async fn respond(request: Request<Incoming>) -> Reply {
     }
 }
 
-/// The name by which the client reached us, which its next requests must bear as well.
+/// The host name and port with which the client reached us, for the URLs in the configuration.
 fn authority(request: &Request<Incoming>) -> Option<String> {
     let by_header = || {
         request
@@ -166,7 +174,7 @@ fn authority(request: &Request<Incoming>) -> Option<String> {
     (host.len() < 256 && host.chars().all(is_plain)).then_some(host)
 }
 
-/// Both the draft's names and those of older clients.
+/// The configuration in JSON, with the names of the draft and those of older clients.
 fn configuration(host: &str) -> String {
     let url = |path: &str| format!("https://{host}/{path}");
     serde_json::json!({
@@ -204,19 +212,20 @@ fn reply(body: BoxBody<Bytes, Infallible>, kind: &'static str) -> Reply {
     reply
 }
 
+/// Reads a body to its end and drops it.
 async fn swallow(mut body: Incoming) {
     while let Some(Ok(frame)) = body.frame().await {
         drop(frame);
     }
 }
 
-/// A body whose request is under way as long as it is.
-struct Counted {
+/// A response body that keeps its request in progress until it is dropped.
+struct GuardedBody {
     body: BoxBody<Bytes, Infallible>,
     _under_way: RequestGuard,
 }
 
-impl Body for Counted {
+impl Body for GuardedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -236,8 +245,9 @@ impl Body for Counted {
     }
 }
 
-/// Noise of a known length.
+/// A body of pseudo-random bytes.
 pub(crate) struct Endless {
+    /// Bytes that are still to come.
     pub(crate) left: u64,
 }
 

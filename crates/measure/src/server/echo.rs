@@ -1,4 +1,4 @@
-//! Answers to probes.
+//! Answers probes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use super::session::Sessions;
 use crate::datagram::{Arrival, Datagrams};
 use crate::protocol::{Echo, Probe};
 
-/// Answers until the process ends. `key` is for the tokens of those who take part in no test, times are since `origin`.
+/// Answers probes until the process ends. `key` authenticates the tokens of clients outside a test. Times in the answers are since
+/// `origin`.
 pub(super) fn answer(
     mut datagrams: Datagrams,
     key: [u8; 32],
@@ -21,28 +22,28 @@ pub(super) fn answer(
     let mut buffer = [0; Probe::MAX_LENGTH + 1];
     loop {
         let Ok(arrival) = datagrams.receive(&mut buffer) else {
-            // An ICMP message about an earlier reply, or a system out of memory: neither is worth spinning for.
+            // An ICMP error for an earlier answer, or no memory. The pause keeps this loop from spinning.
             thread::sleep(Duration::from_millis(1));
             continue;
         };
         let Some(probe) = Probe::decode(&buffer[..arrival.length]) else {
             continue;
         };
-        let told = if probe.series == Probe::NO_TEST {
+        let answer = if probe.series == Probe::NO_TEST {
             reflector.reply(probe, &arrival, config.max_reflections_per_s)
         } else {
             reply(probe, &arrival, config, sessions)
         };
-        if let Some(reply) = told {
+        if let Some(reply) = answer {
             let reply = stamped(reply, &arrival, origin);
             buffer[..Probe::LENGTH].copy_from_slice(&reply.encode());
-            // A reply that cannot be sent is a lost probe, which the client counts.
+            // The client counts a probe whose answer cannot be sent as lost.
             let _ = datagrams.reply(&buffer[..arrival.length], &arrival, probe.mark);
         }
     }
 }
 
-/// The answer to a probe of a test that exists, to the address that the test was asked for from.
+/// The answer to a probe of a test. `None` if there is no such test from this address, or if the rate limit is reached.
 fn reply(probe: Probe, arrival: &Arrival, config: &Config, sessions: &Sessions) -> Option<Probe> {
     let session = sessions.find(probe.token, arrival.from.ip().to_canonical())?;
     let mut history = session.probe_history();
@@ -59,7 +60,7 @@ fn reply(probe: Probe, arrival: &Arrival, config: &Config, sessions: &Sessions) 
     Some(Probe { echo, ..probe })
 }
 
-/// With what is told of every probe that counts.
+/// Adds the times and the traffic class on arrival. An answer with an empty window does not get them.
 fn stamped(reply: Probe, arrival: &Arrival, origin: Instant) -> Probe {
     if reply.echo.window == 0 {
         return reply;

@@ -1,4 +1,4 @@
-//! Who guess_limiter the secret, and how often.
+//! Limits how often a network may guess the secret.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::reflect::network;
 
-/// Wrong proofs in a row that a network may have looked at.
+/// Wrong proofs in a row that the server checks for one network. A choice: room for typing errors.
 const AT_ONCE: f64 = 8.0;
-/// Until it may try once more.
+/// After that, the server checks one more proof in this time. A choice.
 const EACH: Duration = Duration::from_secs(15);
-/// Networks that are told apart, unless two happen to meet.
+/// Size of the table. Networks whose hashes collide share an entry.
 const NETWORKS: usize = 1024;
 
-/// What each network (an address of IPv4, a /64 of IPv6) has left.
+/// The number of proofs that each network (an IPv4 address, or a /64 of IPv6) may still have checked.
 pub(super) struct GuessLimiter {
     left: Mutex<Vec<(f64, Instant)>>,
     places: RandomState,
@@ -28,8 +28,8 @@ impl GuessLimiter {
         }
     }
 
-    /// Whether a proof from there is looked at. It counts as wrong until [`right`](Self::give_back) says otherwise, so that nobody gains
-    /// by guessing on many connections at once.
+    /// True if the server may check a proof of this client. The proof counts as wrong until [`give_back`](Self::give_back), so that
+    /// guessing on many connections at once gains nothing.
     pub(super) fn try_take(&self, client: IpAddr, now: Instant) -> bool {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, at) = &mut left[self.place(client)];
@@ -43,7 +43,7 @@ impl GuessLimiter {
         is_allowed
     }
 
-    /// The proof was right.
+    /// The proof was right and does not count.
     pub(super) fn give_back(&self, client: IpAddr) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, _) = &mut left[self.place(client)];
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_proofs_become_seldom_and_right_ones_cost_nothing() {
+    fn wrong_proofs_are_limited_and_right_ones_are_not() {
         let start = Instant::now();
         let guess_limiter = GuessLimiter::new(start);
         let client: IpAddr = "192.0.2.1".parse().unwrap();

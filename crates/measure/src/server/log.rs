@@ -1,13 +1,13 @@
-//! What the operator is told, and how much of it: whoever connects again and again does not fill the disk.
+//! The log of the server, with a rate limit: a client that connects again and again must not fill the disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Lines at once, and per second after that.
+/// Lines in a burst, and lines per second after that. A choice.
 const AT_ONCE: f64 = 50.0;
 const PER_SECOND: f64 = 1.0;
 
-/// Where lines go.
+/// A log with a rate limit.
 pub(super) struct Log {
     write: Box<dyn Fn(&str) + Send + Sync>,
     budget: Mutex<Budget>,
@@ -16,7 +16,7 @@ pub(super) struct Log {
 struct Budget {
     left: f64,
     at: Instant,
-    /// Lines that were left out since the last one.
+    /// Lines left out since the last line.
     omitted: u64,
 }
 
@@ -32,8 +32,8 @@ impl Log {
         }
     }
 
-    /// Writes a line unless there were too many lately; the next one that is written tells how many are missing.
-    pub(super) fn say(&self, line: &str) {
+    /// Writes a line unless the limit is reached. The next line that is written says how many were left out.
+    pub(super) fn write(&self, line: &str) {
         let omitted = self
             .budget
             .lock()
@@ -48,7 +48,7 @@ impl Log {
 }
 
 impl Budget {
-    /// How many lines were left out, if there is room for another.
+    /// The number of lines left out since the last one, if the limit allows another line.
     fn take(&mut self, now: Instant) -> Option<u64> {
         let grown = now.saturating_duration_since(self.at).as_secs_f64() * PER_SECOND;
         self.left = (self.left + grown).min(AT_ONCE);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_counted() {
+    fn the_next_line_says_how_many_were_left_out() {
         let at = Instant::now();
         let mut budget = Budget {
             left: AT_ONCE,

@@ -1,34 +1,34 @@
-//! The connections that have not yet said what they are for.
+//! The connections whose first message has not arrived yet.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections in the pending, all together. An honest client stays for one round trip, and for as long as a busy machine has no time for
-/// it: whoever floods the server from the same address is to take longer to turn the pending over.
+/// Largest number of pending connections. A client is pending for one round trip, and for longer while a busy machine does not run
+/// its thread. The limit is large enough that a flood from one address takes longer than that to replace all pending connections.
 const MAX_PENDING: usize = 256;
 
-/// Everybody in the pending, in order of arrival.
+/// The pending connections, in order of arrival.
 #[derive(Clone, Default)]
 pub(super) struct PendingConnections(Arc<Mutex<BTreeMap<u64, Entry>>>);
 
 struct Entry {
     client: IpAddr,
-    /// For showing it out.
+    /// The server shuts it down to evict the connection.
     stream: TcpStream,
 }
 
-/// A place in the pending; free when dropped.
+/// The entry of a pending connection. Dropping it removes the entry.
 pub(super) struct PendingGuard {
     number: u64,
     pending: PendingConnections,
 }
 
 impl PendingGuard {
-    /// Takes a place. In a full pending the oldest connection of the address with the most of them leaves: so whoever floods
-    /// the server pushes out its own, and an honest client, which speaks at once, stays.
-    pub(super) fn enter(
+    /// Adds a connection. If the limit is reached, evicts the oldest connection of the address with the most pending connections: an
+    /// address that floods the server evicts its own, and a client that sends its first message at once stays.
+    pub(super) fn admit(
         pending: &PendingConnections,
         client: IpAddr,
         stream: &TcpStream,
@@ -42,7 +42,7 @@ impl PendingGuard {
             && let Some(number) = oldest_of_busiest_address(&entries)
             && let Some(entry) = entries.remove(&number)
         {
-            // Its thread sees the end of the stream; that it may be gone already is no matter.
+            // Its thread sees the end of the stream. An error means that the connection is gone already.
             let _ = entry.stream.shutdown(Shutdown::Both);
         }
         let number = entries.last_key_value().map_or(0, |(last, _)| last + 1);

@@ -1,33 +1,33 @@
-//! So many in a second, and no more.
+//! A rate limiter.
 
 use std::time::{Duration, Instant};
 
-/// What may be done now; grows with time up to a second's worth.
+/// A token bucket. It fills at a rate per second and holds the tokens of one second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
-    left: f64,
+    tokens: f64,
     refilled: Instant,
 }
 
 impl TokenBucket {
-    /// A whole second's worth.
+    /// A full bucket.
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            left: 0.0,
-            // A clock that has just begun has no second before it.
+            tokens: 0.0,
+            // A clock that has run for less than a second has no earlier moment; the bucket is then empty.
             refilled: now.checked_sub(Duration::from_secs(1)).unwrap_or(now),
         }
     }
 
-    /// Whether it may be done once more at `now`.
+    /// Takes a token if there is one at `now`. The bucket fills with `per_second` tokens a second.
     pub(super) fn try_take(&mut self, now: Instant, per_second: u32) -> bool {
         let rate = f64::from(per_second);
         let grown = now.saturating_duration_since(self.refilled).as_secs_f64() * rate;
-        self.left = (self.left + grown).min(rate);
+        self.tokens = (self.tokens + grown).min(rate);
         self.refilled = self.refilled.max(now);
-        let is_allowed = self.left >= 1.0;
+        let is_allowed = self.tokens >= 1.0;
         if is_allowed {
-            self.left -= 1.0;
+            self.tokens -= 1.0;
         }
         is_allowed
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_allowed_is_refused() {
+    fn requests_above_the_rate_are_refused() {
         let start = Instant::now();
         let mut bucket = TokenBucket::new(start);
         let now = start + Duration::from_secs(10);
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_allowed_where_it_is_none() {
+    fn a_rate_of_zero_refuses_everything() {
         let start = Instant::now();
         assert!(!TokenBucket::new(start).try_take(start + Duration::from_secs(10), 0));
     }

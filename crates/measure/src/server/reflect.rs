@@ -1,8 +1,8 @@
-//! Answers to probes of no test.
+//! Answers probes outside a test.
 //!
-//! A stranger is given a token in a datagram no larger than its own, and the time only when it comes back with it: it has the
-//! address that it says. In the name of others a sender gets no more than the few answers a second that are for all strangers
-//! together. Nothing is remembered of anybody but how much was answered lately, in a table that does not grow.
+//! A client without a token first receives one, in a datagram that is no larger than its own. It receives the time only when it sends
+//! that token back, which proves its address. A sender with a forged address can therefore trigger only the token answers, and all
+//! clients without a token share a small rate of these. The only state is a table of fixed size with rate limiters.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -15,18 +15,20 @@ use super::rate_limiter::TokenBucket;
 use crate::datagram::Arrival;
 use crate::protocol::{Echo, Probe, Token};
 
-/// Tokens given in a second, to all strangers.
-const STRANGERS: u32 = 100;
-/// A token is good in the hour in which it was given, and in the next.
+/// Token answers per second, for all clients without a token together. A choice.
+const TOKENS_PER_S: u32 = 100;
+/// Length of an epoch in seconds. A token is valid in the epoch in which it was issued and in the next.
 const EPOCH_S: u64 = 3600;
-/// Networks whose answers are counted on their own, unless two happen to meet.
+/// Size of the table of rate limiters. Networks whose hashes collide share one.
 const NETWORKS: usize = 4096;
 
+/// Answers probes outside a test.
 pub(super) struct Reflector {
     origin: Instant,
     key: Hmac<Sha256>,
-    strangers: TokenBucket,
+    without_token: TokenBucket,
     networks: Vec<TokenBucket>,
+    /// Hashes networks to places in the table.
     places: RandomState,
 }
 
@@ -35,13 +37,13 @@ impl Reflector {
         Self {
             origin,
             key: Hmac::new_from_slice(&key).expect("HMAC takes keys of every length"),
-            strangers: TokenBucket::new(origin),
+            without_token: TokenBucket::new(origin),
             networks: vec![TokenBucket::new(origin); NETWORKS],
             places: RandomState::new(),
         }
     }
 
-    /// The answer, unless too much was answered lately.
+    /// The answer to a probe, unless a rate limit is reached. `per_second` is the limit of each network.
     pub(super) fn reply(&mut self, probe: Probe, arrival: &Arrival, per_second: u32) -> Option<Probe> {
         if per_second == 0 {
             return None;
@@ -56,7 +58,7 @@ impl Reflector {
         let place = self.places.hash_one(network(from.ip())) as usize % NETWORKS;
         let is_allowed = match is_known {
             true => self.networks[place].try_take(arrival.at, per_second),
-            false => self.strangers.try_take(arrival.at, STRANGERS),
+            false => self.without_token.try_take(arrival.at, TOKENS_PER_S),
         };
         is_allowed.then(|| Probe {
             token: self.token(from, epoch),
@@ -90,7 +92,7 @@ impl Reflector {
     }
 }
 
-/// Whom one subscriber has: an address of IPv4, or a /64 of IPv6.
+/// The network of one subscriber: an IPv4 address, or a /64 of IPv6.
 pub(super) fn network(address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_comes_back_with_its_token_from_its_address_is_told_the_time() {
+    fn only_a_client_that_returns_its_token_from_its_address_receives_the_time() {
         let (mut reflector, now) = reflector();
         let mut told = |probe, from, minutes: u64| {
             let at = now + Duration::from_secs(60 * minutes);
@@ -147,7 +149,7 @@ mod tests {
         assert_eq!((given.echo.window, given.sequence), (0, 7));
         let knows = |reply: Probe| reply.echo.window == 1;
         assert!(knows(told(with(given.token), "192.0.2.1:5", 59)));
-        // A socket of both protocols writes it so.
+        // A dual-stack socket reports the IPv4 address in this form.
         assert!(knows(told(with(given.token), "[::ffff:192.0.2.1]:5", 59)));
         assert!(!knows(told(with(given.token), "192.0.2.1:6", 59)));
         assert!(!knows(told(with(given.token), "192.0.2.2:5", 59)));
@@ -160,17 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn forged_addresses_are_answered_seldom_all_together() {
+    fn forged_addresses_share_one_small_rate_of_answers() {
         let (mut reflector, now) = reflector();
         let answered = (0..1000).filter(|n| {
             let from = format!("198.51.100.{}:{}", n % 250, 1000 + n);
             reflector.reply(STRANGER, &arrival(&from, now), 50).is_some()
         });
-        assert_eq!(answered.count(), STRANGERS as usize);
+        assert_eq!(answered.count(), TOKENS_PER_S as usize);
     }
 
     #[test]
-    fn each_network_has_its_own_share() {
+    fn each_network_has_its_own_rate_limit() {
         let (mut reflector, now) = reflector();
         let mut tokens = Vec::new();
         for from in ["192.0.2.1:5", "[2001:db8::1]:5", "[2001:db8::2]:5"] {

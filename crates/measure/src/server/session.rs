@@ -1,4 +1,4 @@
-//! One test at the server.
+//! A test at the server.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,26 +17,26 @@ use crate::protocol::{self, Reply, Request, Token};
 use crate::result::Direction;
 use crate::{secret, socket, tcp_info};
 
-/// From the welcome to the start of the load: the longest idle phase, and time to connect.
+/// Longest time from the welcome to the start of the load: the longest idle phase, and 30 s to connect.
 const SETUP_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
-/// From the end of the load to the end of the test: the idle phase after it, and results that travel through a full buffer.
+/// Longest time from the end of the load to the end of the test: the idle phase after it, and 30 s for results behind a full buffer.
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(protocol::MAX_IDLE_MS + 30_000);
-/// Requests that a client may make after the load.
+/// Largest number of requests from a client after the load. A choice.
 const LATE_REQUESTS: usize = 4;
-/// A test whose load has not begun is idle after this long without a new flow or a probe, and loses its place when another client
-/// needs one. Clients probe the idle line many times a second.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A test whose load has not begun is idle after this long without a new flow or a probe. It is ended when another client
+/// needs its place. Clients probe the idle line many times a second.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// The time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// Unacknowledged data on the control connection means that the client is gone after this long.
+/// The client is gone if data on the control connection stays unacknowledged for this long, milliseconds.
 const USER_TIMEOUT_MS: u32 = 60_000;
 
-/// The tests that run.
+/// The running tests.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<BTreeMap<Token, Arc<Session>>>);
 
 impl Sessions {
-    /// The test with this token, if it was asked for from this address.
+    /// The test with this token, if its control connection comes from this address.
     pub(super) fn find(&self, token: Token, client: IpAddr) -> Option<Arc<Session>> {
         let sessions = self.lock();
         sessions
@@ -64,7 +64,7 @@ fn longest_idle(
     let idle = sessions.iter().filter_map(|(token, session)| {
         let since = session.silent_since()?;
         let is_asked = among.is_none_or(|client| client == session.client);
-        (is_asked && now.saturating_duration_since(since) >= PATIENCE).then_some((
+        (is_asked && now.saturating_duration_since(since) >= IDLE_AFTER).then_some((
             places[&session.client],
             Reverse(since),
             *token,
@@ -74,7 +74,7 @@ fn longest_idle(
         .map(|(_, _, token)| token)
 }
 
-/// A test.
+/// A test with its flows.
 pub(super) struct Session {
     client: IpAddr,
     /// The control connection. The server shuts it down to end an idle test.
@@ -85,7 +85,7 @@ pub(super) struct Session {
     probe_history: Mutex<ProbeHistory>,
 }
 
-/// The data connections that stand, by direction and number.
+/// The established data connections, by direction and number.
 struct Flows {
     down: Vec<Option<TcpStream>>,
     up: Vec<Option<TcpStream>>,
@@ -129,7 +129,7 @@ impl Session {
         self.probe_history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Parks a data connection with its test; the inner error is for the client.
+    /// Adds a data connection to the test. The inner error is the reason for the client.
     pub(super) fn attach(
         &self,
         connection: &Connection,
@@ -145,7 +145,7 @@ impl Session {
         {
             let available = socket::available_congestion();
             return Ok(Err(format!(
-                "congestion control '{name}' cannot be chosen there; there is: {available}"
+                "congestion control '{name}' is not available there; available: {available}"
             )));
         }
         let reply = Reply::Attached {
@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// All flows, downloads first; none while one is missing.
+    /// All flows, downloads first. `None` if a flow is missing.
     fn take_flows(&self) -> Option<Vec<(TcpStream, Role)>> {
         let mut flows = self.flows();
         let (down, up) = (std::mem::take(&mut flows.down), std::mem::take(&mut flows.up));
@@ -182,13 +182,13 @@ impl Session {
     }
 }
 
-/// Why a test has to wait.
-pub(super) enum Refusal {
+/// Why the server does not accept another test.
+pub(super) enum AtCapacity {
     Full,
     FullForAddress,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AtCapacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "it is busy with other tests; try again later",
@@ -197,7 +197,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A test's place in the table; dropping it forgets the test.
+/// A test's entry in the table of running tests. Dropping it removes the entry.
 pub(super) struct Admission<'a> {
     token: Token,
     session: Arc<Session>,
@@ -210,7 +210,7 @@ impl<'a> Admission<'a> {
         session: Session,
         sessions: &'a Sessions,
         config: &'a Config,
-    ) -> io::Result<Result<Self, Refusal>> {
+    ) -> io::Result<Result<Self, AtCapacity>> {
         let token = Token(secret::random()?);
         let session = Arc::new(session);
         let mut table = sessions.lock();
@@ -219,10 +219,10 @@ impl<'a> Admission<'a> {
             sessions.values().filter(|other| other.client == client).count()
         };
         if theirs(&table) >= config.max_per_address && !evict_idle(&mut table, Some(client)) {
-            return Ok(Err(Refusal::FullForAddress));
+            return Ok(Err(AtCapacity::FullForAddress));
         }
         if table.len() >= config.max_clients && !evict_idle(&mut table, None) {
-            return Ok(Err(Refusal::Full));
+            return Ok(Err(AtCapacity::Full));
         }
         table.insert(token, session.clone());
         drop(table);
@@ -241,7 +241,7 @@ fn evict_idle(sessions: &mut BTreeMap<Token, Arc<Session>>, among: Option<IpAddr
     let Some(session) = idle.and_then(|token| sessions.remove(&token)) else {
         return false;
     };
-    // Its thread sees the end of the stream; that it may be gone already is no matter.
+    // Its thread sees the end of the stream. An error means that the connection is gone already.
     let _ = session.control.shutdown(Shutdown::Both);
     true
 }
@@ -252,7 +252,7 @@ impl Drop for Admission<'_> {
     }
 }
 
-/// A test from the welcome to the client's leave.
+/// Conducts a test, from the welcome until the client closes the control connection.
 pub(super) fn conduct(
     mut control: Connection,
     admission: &Admission<'_>,
@@ -281,9 +281,9 @@ pub(super) fn conduct(
     let busiest_cpu = before
         .zip(CpuTimes::read())
         .and_then(|(before, after)| cpu::busiest(&before, &after));
-    tell(&mut control, load, &roles)?;
+    send_results(&mut control, load, &roles)?;
     control.send(&Reply::Done { busiest_cpu })?;
-    // Probes are answered until the client closes. It has nothing more to say, but its wish to stop may have crossed the results.
+    // Probes are answered until the client closes the connection. It may still send a request to stop that crossed the results.
     let goodbye = Instant::now() + GOODBYE_TIMEOUT;
     for _ in 0..LATE_REQUESTS {
         match control.receive::<Request>(goodbye) {
@@ -291,22 +291,24 @@ pub(super) fn conduct(
             Ok(None) | Err(_) => return Ok(()),
         }
     }
-    Err(io::Error::other("it goes on asking after the end of the test"))
+    Err(io::Error::other(
+        "it keeps sending requests after the end of the test",
+    ))
 }
 
-/// Tells the client once a second how far it is, until the load is over.
+/// Sends a progress message once a second until the load is over, or until the client asks to stop.
 fn watch(control: &mut Connection, load: &Load, start: Instant, length: Duration) -> io::Result<()> {
     let end = start + length;
     let mut next = start + PROGRESS_INTERVAL;
     while next < end {
-        // If the client leaves, this is where it shows.
+        // A client that has gone away shows here as an error.
         match control.receive::<Request>(next)? {
             Some(_) => {
                 load.stop();
                 return Ok(());
             }
             None => {
-                // In this order all that is told has arrived until then, however long this thread had to wait in between.
+                // The bytes are read before the time, so that all of them have arrived by that time even if this thread pauses in between.
                 let received = load.received();
                 control.send(&Reply::Progress {
                     elapsed_ms: start.elapsed().as_millis() as u64,
@@ -322,7 +324,8 @@ fn watch(control: &mut Connection, load: &Load, start: Instant, length: Duration
     Ok(())
 }
 
-fn tell(control: &mut Connection, load: Load, roles: &[Role]) -> io::Result<()> {
+/// Sends the results of each flow.
+fn send_results(control: &mut Connection, load: Load, roles: &[Role]) -> io::Result<()> {
     let mut numbers = BTreeMap::from([(Direction::Down, 0), (Direction::Up, 0)]);
     for (seen, role) in load.finish().into_iter().zip(roles) {
         let direction = match role {

@@ -1,4 +1,4 @@
-//! One flow by HTTP: the same file again and again, over one connection as long as the server lets it stand.
+//! One flow by HTTP: it transfers a file again and again, over one connection as long as the server keeps it open.
 
 use std::io;
 use std::net::TcpStream as Blocking;
@@ -23,15 +23,15 @@ use crate::scenario::Family;
 use crate::socket;
 use crate::tcp_info::TcpInfo;
 
-/// Until a connection stands, TLS included.
+/// Longest time to connect, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Between a connection that ended and the next.
+/// The pause between two connections.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections in a row that bring an error and nothing else, before the server is taken at its word.
-const PATIENCE: u32 = 3;
-/// Bytes of one upload. Servers refuse what is too large; those of known speed tests take this much.
+/// After this many connections in a row that bring an error and no data, the server counts as refusing. A choice.
+const MAX_FAILURES: u32 = 3;
+/// Length of one upload, bytes. Servers refuse uploads that are too large; those of known speed tests accept this length.
 const UPLOAD_BYTES: u64 = 25_000_000;
-/// Addresses that may refer to one another.
+/// Largest number of redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
 /// A flow of HTTP requests in one direction.
@@ -39,33 +39,33 @@ pub(super) struct Transfer {
     pub(super) direction: Direction,
     place: Place,
     tls: TlsConnector,
-    /// None keeps the system's own.
+    /// `None` keeps the default of the system.
     congestion: Option<String>,
-    line: Mutex<Line>,
+    current: Mutex<Current>,
     requests: AtomicU32,
     failures: AtomicU32,
     is_refused: AtomicBool,
 }
 
-/// The connection of the moment.
+/// The present connection.
 #[derive(Default)]
-struct Line {
-    /// A second handle, to ask the kernel about it.
+struct Current {
+    /// A second handle, for `TCP_INFO`.
     socket: Option<Blocking>,
-    /// Of it when last looked at.
+    /// The bytes of this connection at the last reading.
     now: Arrived,
-    /// Of the connections before it.
+    /// The bytes of the connections before it.
     earlier: Arrived,
     congestion: String,
     failure: Option<String>,
 }
 
-/// Bytes at their end.
+/// Bytes that have arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrived {
-    /// Without a gap.
+    /// The bytes before the first gap.
     pub(super) whole: u64,
-    /// Also what waits behind a gap, as far as this end knows of it.
+    /// All bytes, those behind a gap included as far as this end knows of them.
     pub(super) all: u64,
 }
 
@@ -81,20 +81,20 @@ impl Transfer {
             place,
             tls,
             congestion,
-            line: Mutex::default(),
+            current: Mutex::default(),
             requests: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             is_refused: AtomicBool::new(false),
         }
     }
 
-    /// Never ends by itself.
+    /// Transfers the file until it is dropped.
     pub(super) async fn run(self: std::sync::Arc<Self>) {
         loop {
             let before = self.look().0.whole;
             let ended = self.connection().await;
             if let Err(reason) = ended {
-                self.line().failure = Some(shown(&reason).to_string());
+                self.current().failure = Some(shown(&reason).to_string());
                 let is_refused = reason.kind() == io::ErrorKind::InvalidData;
                 let moved = self.look().0.whole > before && !is_refused;
                 let failures = if moved {
@@ -103,54 +103,57 @@ impl Transfer {
                     self.failures.load(Ordering::Relaxed) + 1
                 };
                 self.failures.store(failures, Ordering::Relaxed);
-                self.is_refused.store(failures >= PATIENCE, Ordering::Release);
+                self.is_refused.store(failures >= MAX_FAILURES, Ordering::Release);
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// What has arrived so far, and what the kernel knows of the connection of the moment.
+    /// The bytes that have arrived so far, and `TCP_INFO` of the present connection.
     pub(super) fn look(&self) -> (Arrived, Option<TcpInfo>) {
-        let mut line = self.line();
-        let info = line.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
+        let mut current = self.current();
+        let info = current
+            .socket
+            .as_ref()
+            .and_then(|socket| TcpInfo::of(socket).ok());
         if let Some(info) = &info {
             let (whole, all) = match self.direction {
                 Direction::Down => (info.bytes_received, info.bytes_received),
                 Direction::Up => (info.bytes_acked, info.delivered_bytes()),
             };
-            line.now = Arrived { whole, all };
+            current.now = Arrived { whole, all };
         }
-        (line.earlier.with(line.now), info)
+        (current.earlier.with(current.now), info)
     }
 
-    /// Of the sender, if that is this machine.
+    /// The congestion control of the sender, if that is this machine. Else empty.
     pub(super) fn congestion(&self) -> String {
         match self.direction {
             Direction::Down => String::new(),
-            Direction::Up => self.line().congestion.clone(),
+            Direction::Up => self.current().congestion.clone(),
         }
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     pub(super) fn requests(&self) -> u32 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// What went wrong last.
+    /// The last failure.
     pub(super) fn failure(&self) -> Option<String> {
-        self.line().failure.clone()
+        self.current().failure.clone()
     }
 
-    /// Whether it is no use to go on.
+    /// True if the server refuses the requests.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Acquire)
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One connection, with as many requests as it bears.
+    /// Opens a connection, and sends requests on it until it ends.
     async fn connection(&self) -> io::Result<()> {
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(self.place.address)).await??;
         let stream = stream.into_std()?;
@@ -158,7 +161,7 @@ impl Transfer {
             socket::set_congestion(&stream, name)?;
         }
         socket::reset_on_close(&stream)?;
-        self.take_up(&stream)?;
+        self.set_current(&stream)?;
         let mut driver = JoinSet::new();
         let mut sender = open(TcpStream::from_std(stream)?, &self.place, &self.tls, &mut driver).await?;
         loop {
@@ -167,12 +170,13 @@ impl Transfer {
         }
     }
 
-    fn take_up(&self, stream: &Blocking) -> io::Result<()> {
+    /// Makes this the present connection.
+    fn set_current(&self, stream: &Blocking) -> io::Result<()> {
         let (_, _) = self.look();
-        let mut line = self.line();
-        line.earlier = line.earlier.with(std::mem::take(&mut line.now));
-        line.congestion = socket::congestion(stream)?;
-        line.socket = Some(stream.try_clone()?);
+        let mut current = self.current();
+        current.earlier = current.earlier.with(std::mem::take(&mut current.now));
+        current.congestion = socket::congestion(stream)?;
+        current.socket = Some(stream.try_clone()?);
         Ok(())
     }
 
@@ -208,7 +212,7 @@ fn answer(status: StatusCode) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it answers {status}"))
 }
 
-/// HTTP/1.1 over a connected socket. `driver` keeps it going, and ends it when it is dropped.
+/// Begins HTTP/1.1 on a connected socket. The connection lives in `driver` and ends when that is dropped.
 async fn open(
     stream: TcpStream,
     place: &Place,
@@ -232,13 +236,13 @@ async fn handshake(
         .await
         .map_err(io::Error::other)?;
     driver.spawn(async move {
-        // Its end shows in the requests.
+        // An error shows in the requests.
         let _ = connection.await;
     });
     Ok(sender)
 }
 
-/// Asks for the file once, follows where the server sends us, and answers where it really is.
+/// Requests the file once, follows redirects, and returns where the file is.
 pub(super) async fn final_place(
     place: &Place,
     tls: &TlsConnector,
@@ -263,10 +267,10 @@ pub(super) async fn final_place(
             }
             _ => location,
         };
-        let referred = |e: io::Error| io::Error::new(e.kind(), format!("it refers to {url}: {e}"));
+        let referred = |e: io::Error| io::Error::new(e.kind(), format!("it redirects to {url}: {e}"));
         place = Place::of(&url, None, family).await.map_err(referred)?;
     }
-    Err(io::Error::other("it only refers to other places"))
+    Err(io::Error::other("too many redirects"))
 }
 
 async fn ask(place: &Place, tls: &TlsConnector) -> io::Result<(StatusCode, Option<String>)> {
