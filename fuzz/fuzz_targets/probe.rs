@@ -19,10 +19,10 @@ fn probe(bytes: &[u8]) -> Option<[u8; Probe::LENGTH]> {
     let probe = Probe {
         token: Token([bytes[0]; 16]),
         series: u16::from(bytes[1] & 1) * Probe::NO_TEST,
-        mark: bytes[1],
+        tos: bytes[1],
         sequence: (long(2) >> 56) as u32,
         echo: Echo {
-            mark_arrived: bytes[2],
+            tos_arrived: bytes[2],
             arrived_ns: long(3),
             held_ns: long(11) as u32,
             window: long(14),

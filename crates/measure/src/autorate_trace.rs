@@ -1,4 +1,4 @@
-//! The logs that `sqm daemon` writes with `option autorate_log`: [`read`] takes one line by line, [`Recording`] draws figures from it.
+//! The logs that `sqm daemon` writes with `option autorate_log`: [`read`] takes one line by line, [`Recording`] computes figures from it.
 
 mod reader;
 mod summary;

@@ -1,23 +1,23 @@
-//! Moments as text and as seconds since 1970, in UTC. Pure.
+//! Dates and times as text and as seconds since 1970, in UTC. Pure.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DAY: i64 = 86_400;
-/// The end of the year 9999: no later one has four digits.
+/// The end of the year 9999 in seconds since 1970: later years have more than four digits.
 const LAST: f64 = 253_402_300_799.0;
 
-/// RFC 3339, to the second.
+/// A time by RFC 3339, to the second.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     format!("{}Z", seconds_text(since.as_secs() as i64))
 }
 
-/// The same of seconds since 1970.
+/// Seconds since 1970 by RFC 3339, to the second.
 pub(crate) fn iso_seconds(unix: f64) -> String {
     format!("{}Z", seconds_text(unix.clamp(0.0, LAST) as i64))
 }
 
-/// As Flent writes it: ISO 8601 to the microsecond, with or without the mark of UTC.
+/// Seconds since 1970 as Flent writes them: ISO 8601 to the microsecond, with `mark` behind, the suffix for UTC.
 pub(crate) fn iso_microseconds(unix: f64, mark: &str) -> String {
     let unix = unix.clamp(0.0, LAST);
     let micros = (unix * 1e6).round() as i64;
@@ -25,7 +25,7 @@ pub(crate) fn iso_microseconds(unix: f64, mark: &str) -> String {
     format!("{}.{micros:06}{mark}", seconds_text(seconds))
 }
 
-/// Seconds since 1970 of an ISO 8601 date and time; the second is false if the text does not say that it is UTC.
+/// Parses an ISO 8601 date and time. Returns seconds since 1970, and whether the text says that it is UTC.
 pub(crate) fn parse(text: &str) -> Option<(f64, bool)> {
     let (text, utc) = match text.strip_suffix('Z') {
         Some(rest) => (rest, true),
@@ -82,7 +82,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The way back (the same source, `days_from_civil`).
+/// The day count of a date (`days_from_civil` in the same source).
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));

@@ -1,36 +1,36 @@
-//! How far two clocks are apart, from probes that went there and back. Pure.
+//! Estimates the offset between two clocks from probes and their answers. Pure.
 //!
-//! A probe that took the shortest way in both directions tells the far clock's offset to within half its round trip.
-//! The offset is taken where the line is idle, before the load and after it, and runs in a straight line between: two
-//! quartz clocks part by some microseconds per second. What remains unknown is how the idle round trip divides into its
-//! two directions, which no exchange of packets can tell: so delays of one direction show where a queue is, and
-//! their differences are exact, but their sum is all that is known of the fixed part.
+//! A probe without queue delay in either direction gives the offset of the other clock to within half of its round trip.
+//! The offset is measured on the idle line before and after the load, and interpolated between: quartz clocks drift
+//! apart by some microseconds per second. How the idle round trip divides into its two directions stays unknown: no exchange of packets
+//! can measure that. One-way delays therefore show in which direction a queue is, and their changes are exact, but of their
+//! constant parts only the sum is known.
 
-/// No two clocks are further apart than a century, or part faster than this: the figures are made up.
+/// An estimate beyond these bounds is refused. Choices: clocks a century apart (milliseconds), and a drift of 1 %.
 const FURTHEST_MS: f64 = 100.0 * 365.25 * 86_400_000.0;
 const FASTEST: f64 = 0.01;
-/// A delay of one direction may be this much less than nothing, besides what is not known of it: clocks are slewed.
+/// A one-way delay may be this far below zero, besides the error of the estimate, milliseconds: clocks are slewed. A choice.
 const SLACK_MS: f64 = 20.0;
 
-/// A probe with both clocks, in milliseconds on each.
+/// The times of a probe by both clocks, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange {
-    /// When it left, on this clock.
+    /// When it left, by this clock.
     pub sent_ms: f64,
-    /// When it was there, on the other clock.
+    /// When it arrived, by the other clock.
     pub there_ms: f64,
-    /// When it was back, on this clock, less the time that it was held there.
+    /// When the answer arrived, by this clock, less the time that the server held the probe.
     pub back_ms: f64,
 }
 
-/// The other clock as seen from this one.
+/// The offset of the other clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offset {
-    /// Other minus this at time zero of this clock, milliseconds.
+    /// The other clock minus this one at time zero of this clock, milliseconds.
     at_zero_ms: f64,
-    /// What the other gains, milliseconds per millisecond.
+    /// How much the other clock gains, milliseconds per millisecond.
     drift: f64,
-    /// How wrong a delay of one direction may be, milliseconds: half the shortest round trip, if it were all on one side.
+    /// The largest error of a one-way delay, milliseconds: half of the shortest round trip, which could all be in one direction.
     pub error_ms: f64,
 }
 
@@ -42,10 +42,10 @@ struct Anchor {
 }
 
 impl Offset {
-    /// From exchanges on an idle line, before (`before`) and after the load; none without any before, or if they give what no two
-    /// clocks can be.
+    /// Estimates the offset from exchanges on the idle line before and after the load. `None` without any before the load, or if the
+    /// estimate is beyond its bounds.
     ///
-    /// The shortest third counts: a longer round trip waited somewhere, and nobody knows in which direction.
+    /// Only the shortest third of the round trips counts: a longer one has waited, in an unknown direction.
     pub fn estimate(before: &[Exchange], after: &[Exchange]) -> Option<Self> {
         let first = Anchor::of(before)?;
         let (drift, shortest) = match Anchor::of(after) {
@@ -63,29 +63,29 @@ impl Offset {
         (offset.at_zero_ms.abs() <= FURTHEST_MS && drift.abs() <= FASTEST).then_some(offset)
     }
 
-    /// Whether the delays that follow from it can be: neither is less than nothing.
+    /// True if neither one-way delay of the exchange is below zero by more than the tolerance.
     pub fn is_possible(&self, exchange: &Exchange) -> bool {
         let (there, back) = self.one_way_ms(exchange);
         there.min(back) >= -(self.error_ms + SLACK_MS)
     }
 
-    /// The delays there and back, milliseconds.
+    /// The one-way delays to the other clock and back, milliseconds.
     pub fn one_way_ms(&self, exchange: &Exchange) -> (f64, f64) {
         let there = exchange.there_ms - self.other_ms(exchange.sent_ms);
         (there, exchange.round_trip_ms() - there)
     }
 
-    /// Other minus this at time zero of this clock, milliseconds.
+    /// The other clock minus this one at time zero of this clock, milliseconds.
     pub fn at_zero_ms(&self) -> f64 {
         self.at_zero_ms
     }
 
-    /// What the other clock gains, parts per million.
+    /// How much the other clock gains, parts per million.
     pub fn drift_ppm(&self) -> f64 {
         self.drift * 1e6
     }
 
-    /// What the other clock shows when this one shows `this_ms`.
+    /// The time of the other clock when this one shows `this_ms`.
     fn other_ms(&self, this_ms: f64) -> f64 {
         this_ms + self.at_zero_ms + self.drift * this_ms
     }
@@ -120,7 +120,7 @@ impl Anchor {
 mod tests {
     use super::*;
 
-    /// A far clock 5 s ahead that gains 20 µs per second; 10 ms each way, and `queue_ms` more on the way there.
+    /// The other clock is 5 s ahead and gains 20 µs per second. A way takes 10 ms, and the way to the other clock `queue_ms` more.
     fn exchange(sent_ms: f64, queue_ms: f64) -> Exchange {
         let arrives_ms = sent_ms + 10.0 + queue_ms;
         Exchange {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_found_in_the_direction_where_it_is() {
+    fn a_queue_shows_in_the_delay_of_its_direction() {
         let idle = |from: f64| -> Vec<_> {
             (0..50)
                 .map(|i| exchange(from + f64::from(i) * 100.0, f64::from(i % 3) * 2.0))
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_idle_line_afterwards_the_clocks_are_taken_to_run_alike() {
+    fn without_an_idle_line_after_the_load_no_drift_is_assumed() {
         let offset = Offset::estimate(&[exchange(0.0, 0.0)], &[]).unwrap();
         let (up, down) = offset.one_way_ms(&exchange(1000.0, 0.0));
         assert!(
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_cannot_be_are_none() {
+    fn impossible_clocks_give_no_estimate() {
         let at = |sent_ms: f64, there_ms| Exchange {
             sent_ms,
             there_ms,

@@ -1,8 +1,8 @@
-//! Several tests against each other: whether a difference is more than chance. Pure.
+//! Compares tests, and says whether a difference is significant. Pure.
 //!
-//! Tests of the same name are repetitions. With at least [`REPETITIONS`] on each side, the tests are drawn again at random
-//! many times over (Efron's bootstrap, 1979), and the middle 95 % of the differences so found are the interval: if it
-//! leaves out zero, the difference is shown. What a single test shows, the next one may not.
+//! Tests with the same name are repetitions. With at least [`REPETITIONS`] on each side, the tests are resampled many
+//! times (bootstrap; Efron 1979), and the middle 95 % of the resulting differences are the confidence interval. The difference is
+//! significant if the interval does not contain zero. A single test cannot show that, because the next one may differ.
 
 use serde::Serialize;
 
@@ -10,29 +10,30 @@ use crate::plot::Run;
 use crate::result::{Summary, TestResult};
 use crate::stats;
 
-/// Fewer tests on a side show no difference.
+/// Number of tests on each side that a confidence interval needs. A choice.
 pub const REPETITIONS: usize = 3;
+/// Number of resamplings. A choice: the interval is then stable to about 1 % of its width.
 const DRAWS: usize = 4000;
 
-/// A figure of one group of tests against that of the first.
+/// The difference of a figure between one group of tests and the first group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// Name of the first group.
     pub from: String,
     /// Name of the other.
     pub to: String,
-    /// What is compared.
+    /// The figure that is compared.
     pub figure: &'static str,
     /// Unit of the difference.
     pub unit: &'static str,
     /// Mean of the other minus mean of the first.
     pub mean: f64,
-    /// The middle 95 % of what chance would make of it; none with fewer than [`REPETITIONS`] tests on a side.
+    /// 95 % confidence interval. `None` with fewer than [`REPETITIONS`] tests on a side.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Difference {
-    /// Whether chance is ruled out, to one in twenty.
+    /// True if the difference is significant at the 5 % level.
     pub fn is_shown(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
     }
@@ -69,7 +70,7 @@ const FIGURES: [(&str, &str, Figure); 4] = [
     ("upload", "Mbit/s", |s| Some(s.upload_mbit)),
 ];
 
-/// Each group of tests of one name against the first group.
+/// Compares each group of tests with the first group. A group holds the tests of one name.
 pub fn differences(runs: &[Run<'_>]) -> Vec<Difference> {
     let groups = groups(runs);
     let [(first, base), others @ ..] = groups.as_slice() else {
@@ -114,7 +115,7 @@ fn interval(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     if a.len().min(b.len()) < REPETITIONS {
         return None;
     }
-    // The same files give the same interval.
+    // A fixed seed: equal files give equal intervals.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut drawn_mean = |values: &[f64]| {
         let draw = || {
@@ -138,7 +139,7 @@ mod tests {
     use crate::result::tests::example;
 
     #[test]
-    fn repetitions_show_a_difference_and_single_tests_do_not() {
+    fn repetitions_make_a_difference_significant_and_single_tests_do_not() {
         let tests: Vec<TestResult> = [300.0, 320.0, 310.0, 5.0, 7.0, 6.0]
             .map(|bloat| example("x", bloat, 20.0, 4.0))
             .into();
@@ -158,7 +159,7 @@ mod tests {
         );
         let (low, high) = repeated[0].interval.unwrap();
         assert!(low < repeated[0].mean && repeated[0].mean < high);
-        // The rates are the same.
+        // The rates do not differ.
         assert!(repeated[2..].iter().all(|d| !d.is_shown()), "{repeated:?}");
         let single = named(&["before", "after"]);
         assert!(single.iter().all(|d| !d.is_shown() && d.interval.is_none()));

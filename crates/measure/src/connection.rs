@@ -1,4 +1,4 @@
-//! One framed TCP connection.
+//! A TCP connection that carries framed messages.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -9,26 +9,26 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::protocol::{self, MAX_REQUEST};
 use crate::socket;
 
-/// How long a small message may take to leave. A full modem buffer holds seconds, so this is many of them.
+/// Longest time to send a small message. A choice: a full modem buffer holds several seconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The largest frame that is accepted.
+/// Limits for the frames that are accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frames {
     pub(crate) bytes: usize,
-    /// Values in it: text is denser than what it stands for.
+    /// JSON values in a frame: decoded, they take more memory than their text.
     pub(crate) values: usize,
 }
 
 impl Frames {
-    /// Of requests, and of answers to them.
+    /// Limits for requests and their answers.
     pub(crate) const SMALL: Self = Self {
         bytes: MAX_REQUEST,
         values: 256,
     };
 }
 
-/// A stream with the bytes that have arrived of the next message.
+/// A TCP stream, and the bytes of the next message that have arrived.
 pub(crate) struct Connection {
     stream: TcpStream,
     pending: Vec<u8>,
@@ -46,7 +46,7 @@ impl Connection {
         })
     }
 
-    /// Larger messages are expected from now on.
+    /// Sets the limits for the frames from now on.
     pub(crate) fn set_limit(&mut self, limit: Frames) {
         self.limit = limit;
     }
@@ -63,11 +63,11 @@ impl Connection {
         self.stream.write_all(&protocol::encode(message))
     }
 
-    /// The next message; none when `deadline` passes first. What has arrived of it by then is kept.
+    /// The next message. `None` if `deadline` passes first; a part of the message that has arrived is kept for the next call.
     ///
-    /// The deadline is one for the whole message, so a peer that sends a byte now and then gains nothing, and one that sends
-    /// more than can be taken is left at the deadline as well. What has arrived already is taken after the deadline, too, but
-    /// only what one call to the system brings: whoever asks again and again for messages has to look at the clock.
+    /// The deadline holds for the whole message: neither a peer that sends a byte now and then nor one that sends without end can
+    /// extend it. A call after the deadline still makes one read, so that it returns a message that has already arrived. A caller that
+    /// loops over messages must therefore check the clock itself.
     pub(crate) fn receive<M: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<Option<M>> {
         let mut chunk = [0; 16 << 10];
         loop {
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// The next of the messages that have arrived.
+    /// The next complete message among the bytes that have arrived.
     fn take<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
         let body = match protocol::body(&self.pending, self.limit.bytes) {
@@ -103,7 +103,7 @@ impl Connection {
         };
         if body.iter().filter(|byte| **byte == b',').count() > self.limit.values {
             return Err(invalid(
-                "a message of more values than this test can need".to_owned(),
+                "a message with more values than this test can need".to_owned(),
             ));
         }
         let (message, length) = protocol::decode(&self.pending, self.limit.bytes)
@@ -113,7 +113,7 @@ impl Connection {
         Ok(Some(message))
     }
 
-    /// As [`receive`](Self::receive), but silence is an error.
+    /// Like [`receive`](Self::receive), but fails if no message arrives in time.
     pub(crate) fn expect<M: DeserializeOwned>(&mut self, within: Duration) -> io::Result<M> {
         self.receive(Instant::now() + within)?.ok_or_else(|| {
             io::Error::new(

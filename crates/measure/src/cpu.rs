@@ -1,41 +1,41 @@
-//! How busy each processor is, from `/proc/stat`.
+//! The load of each processor, from `/proc/stat`.
 
-/// Time that processors spent, in the kernel's ticks since the start of the system.
+/// The time of each processor, in the kernel's ticks since boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes(Vec<Ticks>);
 
-/// One processor's time.
+/// The time of one processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     total: u64,
-    /// Idle, and waiting for a disk.
+    /// Idle time, with the time that it waited for a disk.
     idle: u64,
     softirq: u64,
 }
 
-/// Shares of the time between two readings, 0 to 1.
+/// Shares of a processor's time between two readings, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
-    /// Everything but idling.
+    /// The share in which it was not idle.
     pub busy: f64,
-    /// Of all the time: packets are handled in soft interrupts.
+    /// The share in soft interrupts, in which the kernel handles packets.
     pub softirq: f64,
 }
 
 impl CpuTimes {
-    /// Asks the kernel; none where it does not tell.
+    /// Reads the times. `None` if the kernel does not report them.
     pub fn read() -> Option<Self> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         Some(Self::parse(&text)).filter(|times| !times.0.is_empty())
     }
 
-    /// Reads the file's `cpu0`, `cpu1` ... lines (proc(5)); never panics.
+    /// Parses the lines `cpu0`, `cpu1` and so on (proc(5)). Never panics.
     pub fn parse(text: &str) -> Self {
         let processors = text.lines().filter_map(|line| {
             let (name, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
             name.parse::<u32>().ok()?;
             let ticks: Vec<u64> = rest.split_whitespace().map_while(|n| n.parse().ok()).collect();
-            // user nice system idle iowait irq softirq steal; guest time after those is part of user already.
+            // user nice system idle iowait irq softirq steal. Guest time comes after these, and is part of user.
             let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
             Some(Ticks {
                 total: ticks.iter().take(8).fold(0, |sum, n| sum.saturating_add(*n)),
@@ -46,7 +46,7 @@ impl CpuTimes {
         Self(processors.collect())
     }
 
-    /// What each processor did since `before`; nothing for one whose clock did not tick.
+    /// The shares of each processor since `before`. `None` for a processor whose clock did not advance.
     pub fn since(&self, before: &Self) -> Vec<Option<Share>> {
         let share = |(after, before): (&Ticks, &Ticks)| {
             let total = after.total.saturating_sub(before.total) as f64;
@@ -60,7 +60,7 @@ impl CpuTimes {
     }
 }
 
-/// The share of the busiest processor.
+/// The busy share of the busiest processor.
 pub fn busiest(before: &CpuTimes, after: &CpuTimes) -> Option<f64> {
     let shares = after.since(before).into_iter().flatten();
     shares.map(|share| share.busy).max_by(f64::total_cmp)
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_of_the_time_between() {
+    fn shares_refer_to_the_time_between_two_readings() {
         let before = CpuTimes::parse("cpu  9 9 9 9\ncpu0 0 0 0 100 0 0 0 0 0 0\ncpu1 5 0 0 0\nintr 1\n");
         let after = CpuTimes::parse("cpu  9 9 9 9\ncpu0 30 0 10 140 5 5 10 0 30 0\ncpu1 5 0 0 0\n");
         let shares = after.since(&before);

@@ -1,4 +1,4 @@
-//! UDP with what the kernel knows of each packet: its mark, when it arrived, and to which of our addresses.
+//! UDP with the kernel's data about each packet: traffic class, time of arrival, and local address.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -10,16 +10,16 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-/// A kernel's time stamp further back than this is not believed: a clock was set meanwhile.
+/// An older kernel timestamp is ignored: the wall clock was set meanwhile. A choice.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Two readings of one clock this far apart leave no doubt about a third reading between them.
+/// Two readings of the monotonic clock that are no further apart date the reading of the wall clock between them well enough. A choice.
 const AT_ONCE: Duration = Duration::from_micros(20);
 
-/// How often clocks are read again when something came between.
+/// How often the clocks are read if the thread is interrupted between the readings. A choice.
 const READINGS: usize = 5;
 
-/// A UDP socket, and room for what comes with a packet.
+/// A UDP socket, and a buffer for control messages.
 pub(crate) struct Datagrams {
     socket: UdpSocket,
     control: Vec<u8>,
@@ -31,20 +31,20 @@ pub(crate) struct Arrival {
     /// Bytes of payload.
     pub(crate) length: usize,
     pub(crate) from: SocketAddr,
-    /// Which of our addresses it was sent to.
+    /// The local address to which it was sent.
     pub(crate) to: Option<IpAddr>,
-    /// When the kernel had it, whenever we came round to reading it.
+    /// When the kernel received it.
     pub(crate) at: Instant,
-    /// The byte with DSCP and ECN.
-    pub(crate) mark: Option<u8>,
+    /// The traffic class byte: DSCP and ECN.
+    pub(crate) tos: Option<u8>,
 }
 
 impl Datagrams {
-    /// Asks the kernel to tell all it knows.
+    /// Enables the control messages.
     pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
         let v6 = socket.local_addr()?.is_ipv6();
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        // A socket of IPv6 that also serves IPv4 has both kinds of packets.
+        // A dual-stack socket receives both kinds of packets.
         setsockopt(&socket, sockopt::IpRecvTos, &true)?;
         if v6 {
             setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?;
@@ -76,13 +76,13 @@ impl Datagrams {
             from,
             to: None,
             at: now,
-            mark: None,
+            tos: None,
         };
         for control in message.cmsgs()? {
             match control {
                 ControlMessageOwned::ScmTimestampns(stamp) => arrival.at = now - waited(stamp, wall),
-                ControlMessageOwned::Ipv4Tos(byte) => arrival.mark = Some(byte),
-                ControlMessageOwned::Ipv6TClass(word) => arrival.mark = Some(word as u8),
+                ControlMessageOwned::Ipv4Tos(byte) => arrival.tos = Some(byte),
+                ControlMessageOwned::Ipv6TClass(word) => arrival.tos = Some(word as u8),
                 ControlMessageOwned::Ipv4PacketInfo(info) => {
                     arrival.to = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
                 }
@@ -95,11 +95,11 @@ impl Datagrams {
         Ok(arrival)
     }
 
-    /// Sends from the address that the other side knows, with the mark that it should see.
-    pub(crate) fn reply(&self, payload: &[u8], arrival: &Arrival, mark: u8) -> io::Result<()> {
-        let word = i32::from(mark);
-        let tos = match arrival.from.ip().to_canonical() {
-            IpAddr::V4(_) => ControlMessage::Ipv4Tos(&mark),
+    /// Sends an answer from the address to which `arrival` was sent, with this traffic class byte.
+    pub(crate) fn reply(&self, payload: &[u8], arrival: &Arrival, tos: u8) -> io::Result<()> {
+        let word = i32::from(tos);
+        let control_tos = match arrival.from.ip().to_canonical() {
+            IpAddr::V4(_) => ControlMessage::Ipv4Tos(&tos),
             IpAddr::V6(_) => ControlMessage::Ipv6TClass(&word),
         };
         let to = SockaddrStorage::from(arrival.from);
@@ -124,7 +124,7 @@ impl Datagrams {
                     },
                     ipi_addr: libc::in_addr { s_addr: 0 },
                 };
-                send(&[ControlMessage::Ipv4PacketInfo(&info), tos])
+                send(&[ControlMessage::Ipv4PacketInfo(&info), control_tos])
             }
             Some(IpAddr::V6(ours)) => {
                 let scope = match arrival.from {
@@ -137,13 +137,13 @@ impl Datagrams {
                     },
                     ipi6_ifindex: scope,
                 };
-                send(&[ControlMessage::Ipv6PacketInfo(&info), tos])
+                send(&[ControlMessage::Ipv6PacketInfo(&info), control_tos])
             }
-            None => send(&[tos]),
+            None => send(&[control_tos]),
         }
     }
 
-    /// Sends on a connected socket, whose own mark the packet takes.
+    /// Sends on a connected socket, with the traffic class of the socket.
     pub(crate) fn send(&self, payload: &[u8]) -> io::Result<()> {
         self.socket.send(payload).map(drop)
     }
@@ -155,10 +155,10 @@ impl AsFd for Datagrams {
     }
 }
 
-/// One moment on both clocks, from readings of this one, the wall's and this one again.
+/// The same moment on both clocks. `read` reads the monotonic clock, the wall clock, and the monotonic clock again.
 ///
-/// A thread that loses its processor between two readings would take the pause for a wait of the packet, and tell a round
-/// trip that much too short: the closest readings count.
+/// If the thread loses its processor between two readings, the pause would count as time of the packet in the socket, and the round trip
+/// would be too short by that. The readings that are closest together count.
 fn on_both_clocks(mut read: impl FnMut() -> (Instant, SystemTime, Instant)) -> (Instant, SystemTime) {
     let apart = |(before, _, after): (Instant, SystemTime, Instant)| after - before;
     let mut closest = read();
@@ -175,7 +175,7 @@ fn on_both_clocks(mut read: impl FnMut() -> (Instant, SystemTime, Instant)) -> (
     (before + apart(closest) / 2, wall)
 }
 
-/// How long a packet lay in the socket. The stamp is of the wall clock, which may have been set since.
+/// How long a packet waited in the socket. The timestamp is by the wall clock, which may have been set since.
 fn waited(stamp: TimeSpec, now: SystemTime) -> Duration {
     let stamp = UNIX_EPOCH + Duration::from(stamp);
     let waited = now.duration_since(stamp).unwrap_or_default();
@@ -201,9 +201,9 @@ fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// The mark travels there and back, from and to the address that was asked, on both protocols and on a socket of both.
+    /// Traffic class and addresses arrive and return, over IPv4 and IPv6 and on a dual-stack socket.
     #[test]
-    fn marks_and_addresses_are_told_and_kept() {
+    fn traffic_class_and_addresses_arrive_and_return() {
         for (listen, ask, from) in [
             ("127.0.0.1:0", "127.0.0.1", "127.0.0.1:0"),
             ("[::]:0", "127.0.0.7", "127.0.0.1:0"),
@@ -220,22 +220,22 @@ mod tests {
             client.send(b"ping").unwrap();
             let mut buffer = [0; 16];
             let arrival = server.receive(&mut buffer).unwrap();
-            assert_eq!(arrival.mark, Some(0xb8), "{listen} {ask}");
+            assert_eq!(arrival.tos, Some(0xb8), "{listen} {ask}");
             assert_eq!(arrival.to.unwrap().to_canonical(), asked);
             server.reply(b"pong", &arrival, 0x21).unwrap();
             let arrival = client.receive(&mut buffer).unwrap();
             assert_eq!(
-                (&buffer[..arrival.length], arrival.mark),
+                (&buffer[..arrival.length], arrival.tos),
                 (&b"pong"[..], Some(0x21))
             );
         }
     }
 
     #[test]
-    fn a_pause_between_two_readings_is_not_a_wait() {
+    fn a_pause_between_two_readings_does_not_count_as_time_in_the_socket() {
         let (start, epoch) = (Instant::now(), UNIX_EPOCH + Duration::from_secs(100));
         let micros = Duration::from_micros;
-        // Readings at these microseconds: of this clock, of the wall's, of this one.
+        // Times of the readings in microseconds: monotonic clock, wall clock, monotonic clock.
         let read = |at: &[[u64; 3]]| {
             let mut readings = at.iter();
             let (now, wall) = on_both_clocks(|| {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_does_not_make_a_wait() {
+    fn a_wall_clock_that_was_set_does_not_count_as_time_in_the_socket() {
         let now = UNIX_EPOCH + Duration::from_secs(100);
         assert_eq!(
             waited(TimeSpec::new(99, 999_000_000), now),

@@ -1,7 +1,7 @@
-//! Text that somebody else wrote (a server, a file, a kernel), made safe to show. Pure.
+//! Makes text from other programs (a server, a file, a kernel) safe to print. Pure.
 //!
-//! A terminal obeys control characters in whatever is printed on it, and some characters of Unicode reverse the order of those
-//! around them. Text of others is therefore cleaned where it enters the program; then nobody who prints it has to think of that.
+//! A terminal obeys control characters in the text that it prints, and some Unicode characters reverse the order of the text
+//! around them. Foreign text is therefore cleaned where it enters the program, so that no code that prints it has to care.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// [`printable`], and at most so many characters; `…` stands for the rest.
+/// [`printable`] text of at most `most` characters. `…` stands for the rest.
 pub fn brief(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => printable(text).into_owned(),
@@ -39,7 +39,7 @@ pub fn brief(text: &str, most: usize) -> String {
     }
 }
 
-/// [`printable`] text of many lines, such as the output of a program: line ends and tabs stay.
+/// [`printable`] text of several lines, such as the output of a program. Line ends and tabs stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| !is_control(c) || c == '\n' || c == '\t';
     if text.chars().all(is_plain) {
@@ -53,7 +53,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean.collect())
 }
 
-/// Whether a terminal would obey the character, or show the text around it in another order.
+/// True if a terminal would obey the character, or would show the text around it in another order.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_terminal_obeys_is_left(text: String) {
+        fn no_control_character_is_left(text: String) {
             prop_assert!(!printable(&text).contains(is_control));
             prop_assert!(!brief(&text, 5).contains(is_control));
             prop_assert!(!printable_lines(&text).contains(|c| is_control(c) && c != '\n' && c != '\t'));

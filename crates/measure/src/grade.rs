@@ -1,8 +1,8 @@
-//! What a test says about a line, from figures to a letter. Pure.
+//! The verdict on a line: from the figures of a test to a grade. Pure.
 //!
-//! The letters are those of DSLReports' test, which speed tests have kept since: how much latency rises under load, mean
-//! of download and upload. A mean lets one good direction hide a bad one, so a second letter is of the worse direction by
-//! stricter bounds. RPM is round trips per minute, as in draft-ietf-ippm-responsiveness, but of our probes and TCP
+//! The letters are those of the DSLReports test, which later speed tests have kept. They grade the latency that load adds, as the mean
+//! of download and upload. In a mean, a good direction can hide a bad one. A second letter therefore grades the worse direction by
+//! stricter bounds. RPM is round trips per minute, as in draft-ietf-ippm-responsiveness, but measured with our probes and TCP
 //! connections instead of HTTP requests.
 
 use std::fmt::Write as _;
@@ -12,46 +12,46 @@ use serde::{Deserialize, Serialize};
 use crate::result::{Finding, Severity, TestResult};
 use crate::{checks, stats};
 
-/// Added latency in milliseconds below which each letter is given; F from the last on
+/// Added latency in milliseconds below which each letter is given. F from the last bound on
 /// (DSLReports, "How is bufferbloat graded", FAQ 17930).
 pub const LETTERS: [(f64, &str); 5] = [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];
-/// The stricter bounds (LibreQoS' bufferbloat test, its shipped configuration).
+/// The stricter bounds (LibreQoS bufferbloat test, default configuration).
 pub const STRICT: [(f64, &str); 5] = [(5.0, "A+"), (25.0, "A"), (50.0, "B"), (75.0, "C"), (100.0, "D")];
 /// Bounds of responsiveness in round trips per minute (draft-ietf-ippm-responsiveness-09).
 pub const RPM: [(f64, &str); 3] = [(300.0, "poor"), (1000.0, "fair"), (6000.0, "good")];
 /// The share of the slowest probes that the draft leaves out.
 const TRIMMED: f64 = 0.05;
 
-/// Findings that are printed; a file of somebody else's may hold thousands.
+/// Largest number of findings that are printed: a file from another program may hold thousands. A choice.
 const MAX_SHOWN: usize = 20;
 
-/// What a test says about a line.
+/// The verdict on a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What speaks against the figures, the gravest first.
+    /// The findings, the most severe first.
     pub findings: Vec<Finding>,
-    /// The grade; none if a finding makes the test invalid.
+    /// The grade. `None` if a finding makes the test invalid.
     pub grade: Option<Grade>,
 }
 
-/// Marks for a line.
+/// The grade of a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
-    /// By [`LETTERS`], of `added_ms`.
+    /// The letter for `added_ms` by [`LETTERS`].
     pub letter: String,
-    /// What load adds to the median round trip: mean of the directions, or both at once.
+    /// Latency that load adds, of medians: the mean of the directions, or both at once.
     pub added_ms: f64,
-    /// By [`STRICT`], of `worst_ms`.
+    /// The letter for `worst_ms` by [`STRICT`].
     pub strict: String,
-    /// The same of the worse direction.
+    /// Latency that load adds in the worse direction.
     pub worst_ms: f64,
-    /// What the two are of.
+    /// The measurements that the two figures come from.
     pub basis: Basis,
-    /// Round trips per minute of probes, a connection of their own each.
+    /// Round trips per minute of the probes.
     pub rpm_foreign: Option<f64>,
-    /// Round trips per minute within the connections that load the line, as their senders' TCP smooths them.
+    /// Round trips per minute within the connections that load the line: the smoothed round trips of their senders.
     pub rpm_self: Option<f64>,
-    /// In words, by [`RPM`]: of the mean of the two, or of the one there is.
+    /// The word for the mean of the two figures, or for the one that is known, by [`RPM`].
     pub rpm_word: Option<String>,
 }
 
@@ -59,11 +59,11 @@ pub struct Grade {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Each direction loaded on its own.
+    /// Each direction was loaded alone.
     EachDirection,
-    /// Both loaded at once, told apart by one-way delays.
+    /// Both directions were loaded at once, and one-way delays tell them apart.
     OneWay,
-    /// Both loaded at once, and nothing tells them apart.
+    /// Both directions were loaded at once, and cannot be told apart.
     BothAtOnce,
     /// Only one direction was loaded.
     OneDirection,
@@ -82,12 +82,12 @@ impl Verdict {
         }
     }
 
-    /// For people: the grade with its bounds, or why there is none, then what else was found.
+    /// Text for people: the grade with its bounds, or that there is none, and then the findings.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         match &self.grade {
             Some(grade) => text.push_str(&grade.to_text()),
-            None => text.push_str("no grade: the figures do not tell about the line\n"),
+            None => text.push_str("no grade: the figures say nothing about the line\n"),
         }
         for line in self.notes() {
             writeln!(text, "{line}").expect("a string grows");
@@ -95,10 +95,10 @@ impl Verdict {
         text
     }
 
-    /// A line for each of the gravest findings, and one that says how many more there are.
+    /// A line for each of the most severe findings, and one with the number of the others.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let left_out = self.findings.len().saturating_sub(MAX_SHOWN);
-        let more = (left_out > 0).then(|| format!("and {left_out} findings more"));
+        let more = (left_out > 0).then(|| format!("and {left_out} more findings"));
         self.findings
             .iter()
             .take(MAX_SHOWN)
@@ -169,7 +169,7 @@ impl Grade {
     }
 }
 
-/// Added latency of each direction in milliseconds; never below zero, which is only noise.
+/// Added latency of each direction in milliseconds. Values below zero are noise and count as zero.
 fn added(result: &TestResult) -> Option<(Basis, Vec<f64>)> {
     let summary = &result.summary;
     let directions: Vec<_> = [&summary.down, &summary.up].into_iter().flatten().collect();
@@ -208,7 +208,7 @@ fn bounds(bounds: &[(f64, &str)], unit: &str, beyond: &str) -> String {
     text + ", else " + beyond
 }
 
-/// Loaded round trips of all probes to the test's server.
+/// Round trips under load of all probes to the test's server.
 fn probes(result: &TestResult) -> Vec<f64> {
     let series = result.probes.iter().filter(|series| series.peer.is_none());
     let samples = series.flat_map(|series| &series.samples);
@@ -219,7 +219,7 @@ fn probes(result: &TestResult) -> Vec<f64> {
         .collect()
 }
 
-/// Loaded round trips of the connections that are the load.
+/// Round trips under load of the connections that load the line.
 fn connections(result: &TestResult) -> Vec<f64> {
     let windows: Vec<_> = result.steady().collect();
     let samples = result.flows.iter().flat_map(|flow| &flow.sender);
@@ -233,7 +233,7 @@ fn inside(windows: &[(f64, f64)], t: f64) -> bool {
     windows.iter().any(|(from, to)| t >= *from && t < *to)
 }
 
-/// Round trips per minute: 60,000 ms by the mean of all but the slowest.
+/// Round trips per minute: 60,000 ms divided by the trimmed mean.
 fn rpm(rtts: &[f64]) -> Option<f64> {
     let mean = stats::mean_without_slowest(rtts, TRIMMED)?;
     (mean > 0.0).then(|| 60_000.0 / mean)
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_letter_is_of_the_mean_and_the_strict_one_of_the_worse() {
+    fn the_letter_grades_the_mean_and_the_strict_letter_the_worse_direction() {
         let mut result = with_probes_every(20.0, 0.0);
         for (down, up, letter, strict) in [
             (0.0, 4.0, "A+", "A+"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_test_has_no_grade_but_reasons() {
+    fn an_invalid_test_has_findings_and_no_grade() {
         let verdict = Verdict::of(&example("x", 300.0, 20.0, 4.0));
         assert_eq!(verdict.grade, None);
         assert!(verdict.to_text().starts_with("no grade"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_findings_the_gravest_are_shown() {
+    fn the_most_severe_of_many_findings_are_shown() {
         let mut result = with_probes_every(20.0, 0.0);
         let many = (0..9000).map(|n| Finding {
             severity: if n == 8999 {
@@ -311,7 +311,7 @@ mod tests {
         let notes: Vec<String> = verdict.notes().collect();
         assert_eq!((notes.len(), verdict.findings.len()), (21, 9000));
         assert_eq!(notes[0], "invalid: text 8999");
-        assert_eq!(notes[20], "and 8980 findings more");
+        assert_eq!(notes[20], "and 8980 more findings");
         assert_eq!(verdict.to_text().lines().count(), 22);
     }
 

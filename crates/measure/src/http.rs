@@ -1,4 +1,4 @@
-//! What clients of HTTP need, whatever they ask for: where a URL leads, how far to trust, how a request looks.
+//! The parts that all HTTP clients here share: URLs, TLS settings and requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,18 +20,18 @@ use crate::foreign;
 use crate::foreign::MAX_REASON;
 use crate::scenario::Family;
 
-/// Turns of tasks between two looks at clock and sockets.
+/// Number of task polls after which tokio checks timers and sockets.
 const EVENT_INTERVAL: u32 = 4;
 
-/// Threads for asynchronous tasks. What is still under way at the end, such as a name server that does not answer, is left behind:
-/// nobody waits for it.
+/// Threads for asynchronous tasks. Dropping it does not wait for blocking calls that are still in progress, such as a query to a name
+/// server that does not answer.
 pub(crate) struct Tasks(Option<Runtime>);
 
 impl Tasks {
     pub(crate) fn new() -> Result<Self, Error> {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            // A server that floods a connection keeps its task busy: the clock is looked at in between.
+            // A server that floods a connection keeps its task busy; timers must still be checked.
             .event_interval(EVENT_INTERVAL)
             .enable_all()
             .build()
@@ -39,18 +39,19 @@ impl Tasks {
             .map_err(|e| Error::system("start threads", e))
     }
 
-    /// The outcome of a task. Neither deadline nor the user's wish to stop depends on the threads here, which a server may keep busy.
+    /// Waits for the outcome of a task. The wait is in the calling thread: a server that keeps the threads here busy cannot delay the
+    /// deadline or the user's wish to stop.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         deadline: &Deadline<'_>,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, WaitError> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         self.runtime().spawn(async move {
-            // Nobody may be waiting any more.
-            let _ = tell.send(task.await);
+            // Fails if the receiver has given up waiting.
+            let _ = sender.send(task.await);
         });
-        deadline.receive(&told)
+        deadline.receive(&receiver)
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -69,20 +70,20 @@ impl Drop for Tasks {
 /// A body that a client sends.
 pub(crate) type Upload = BoxBody<Bytes, Infallible>;
 
-/// Where a URL points to.
+/// A resolved URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) uri: Uri,
     pub(crate) address: SocketAddr,
-    /// Whose certificate it must have; none without TLS.
+    /// The name in its certificate. `None` without TLS.
     pub(crate) name: Option<ServerName<'static>>,
 }
 
 impl Place {
-    /// Looks up the host of a URL; `instead` is where to connect to in its stead.
+    /// Resolves the host of a URL, or the host `instead` if there is one.
     pub(crate) async fn of(url: &str, instead: Option<&str>, family: Option<Family>) -> io::Result<Self> {
         let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
-        let uri: Uri = url.parse().map_err(|_| invalid("it is no URL"))?;
+        let uri: Uri = url.parse().map_err(|_| invalid("it is not a URL"))?;
         let (is_secure, usual) = match uri.scheme_str() {
             Some("https") => (true, 443),
             Some("http") => (false, 80),
@@ -91,7 +92,7 @@ impl Place {
         let host = uri.host().ok_or_else(|| invalid("it has no host"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = port(&uri).map_err(|reason| invalid(&reason))?.unwrap_or(usual);
-        let name = ServerName::try_from(bare.clone()).map_err(|_| invalid("its host is no name"))?;
+        let name = ServerName::try_from(bare.clone()).map_err(|_| invalid("its host is not a valid name"))?;
         let address = look_up(instead.unwrap_or(&bare), port, family).await?;
         Ok(Self {
             uri,
@@ -101,7 +102,7 @@ impl Place {
     }
 }
 
-/// The port that a URL names. What is written there and is none must not become the usual one.
+/// The port in a URL. An invalid one is refused and does not become the default.
 pub(crate) fn port(uri: &Uri) -> Result<Option<u16>, String> {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -111,12 +112,12 @@ pub(crate) fn port(uri: &Uri) -> Result<Option<u16>, String> {
         None | Some((_, "")) => Ok(None),
         Some((_, text)) => match text.parse() {
             Ok(port) if port > 0 => Ok(Some(port)),
-            _ => Err(format!("'{text}' is no port; a port is from 1 to 65535")),
+            _ => Err(format!("'{text}' is not a port; a port is from 1 to 65535")),
         },
     }
 }
 
-/// The first address of a name, of this family if there is one.
+/// The first address of a name, of this family if one is given.
 pub(crate) async fn look_up(host: &str, port: u16, family: Option<Family>) -> io::Result<SocketAddr> {
     let is_wanted = |address: &SocketAddr| match family {
         None => true,
@@ -127,17 +128,17 @@ pub(crate) async fn look_up(host: &str, port: u16, family: Option<Family>) -> io
     found.find(is_wanted).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
-            format!("{host} has no address of that kind"),
+            format!("{host} has no address of that family"),
         )
     })
 }
 
-/// An error with what the other end wrote into it, such as the names in its certificate, made safe to show.
+/// An error whose text is safe to print: it may contain text from the other end, such as the names in its certificate.
 pub(crate) fn shown(reason: &io::Error) -> io::Error {
     io::Error::new(reason.kind(), foreign::brief(&reason.to_string(), MAX_REASON))
 }
 
-/// An IPv6 address needs brackets in a URL.
+/// A host for a URL, with brackets around an IPv6 address.
 pub(crate) fn bracketed(host: &str) -> String {
     if host.contains(':') && !host.starts_with('[') {
         format!("[{host}]")
@@ -146,7 +147,7 @@ pub(crate) fn bracketed(host: &str) -> String {
     }
 }
 
-/// A request as HTTP/2 has it; HTTP/1.1 wants [`in_origin_form`].
+/// A request for HTTP/2. HTTP/1.1 needs [`in_origin_form`].
 pub(crate) fn request(method: Method, place: &Place, body: Upload) -> io::Result<Request<Upload>> {
     Request::builder()
         .method(method)
@@ -157,7 +158,7 @@ pub(crate) fn request(method: Method, place: &Place, body: Upload) -> io::Result
         .map_err(io::Error::other)
 }
 
-/// A request with the host in a header of its own (RFC 9112, section 3.2.1).
+/// A request for HTTP/1.1, with the host in a header (RFC 9112, section 3.2.1).
 pub(crate) fn in_origin_form(method: Method, place: &Place, body: Upload) -> io::Result<Request<Upload>> {
     let mut request = request(method, place, body)?;
     let host = place.uri.authority().map(ToString::to_string).unwrap_or_default();
@@ -168,7 +169,8 @@ pub(crate) fn in_origin_form(method: Method, place: &Place, body: Upload) -> io:
     Ok(request)
 }
 
-/// TLS for a protocol by its name in ALPN. Without `verify` any certificate will do, as that which `sqm serve` makes for itself.
+/// A TLS configuration for a protocol by its ALPN name. Without `verify` any certificate is accepted, such as the self-signed one of
+/// `sqm serve`.
 pub(crate) fn tls_config(verify: bool, protocol: &[u8]) -> Result<ClientConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -184,12 +186,12 @@ pub(crate) fn tls_config(verify: bool, protocol: &[u8]) -> Result<ClientConfig, 
             .with_no_client_auth()
     };
     config.alpn_protocols = vec![protocol.to_vec()];
-    // A resumed session would save the round trip that is to be measured.
+    // A resumed session would skip the round trip that is to be measured.
     config.resumption = rustls::client::Resumption::disabled();
     Ok(config)
 }
 
-/// Takes every certificate; the signature in the handshake is checked all the same.
+/// Accepts every certificate. The signature in the handshake is still checked.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -235,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_taken_as_written_or_refused() {
+    fn an_invalid_port_is_refused() {
         let port = |url: &str| port(&url.parse().unwrap());
         assert_eq!(port("http://192.0.2.1/"), Ok(None));
         assert_eq!(port("http://192.0.2.1:/"), Ok(None), "RFC 3986, section 3.2.3");
@@ -254,7 +256,7 @@ mod tests {
             let Err(reason) = port(url) else {
                 panic!("{url} is taken");
             };
-            assert!(reason.contains(&format!("'{named}' is no port")), "{reason}");
+            assert!(reason.contains(&format!("'{named}' is not a port")), "{reason}");
         }
     }
 }

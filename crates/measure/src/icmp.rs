@@ -3,22 +3,22 @@
 /// An ICMP or ICMPv6 echo message (RFC 792, RFC 4443).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpEcho {
-    /// The low half of the probe's number.
+    /// The low 16 bits of the probe's number.
     pub sequence: u16,
-    /// The first bytes of the payload.
+    /// The first bytes of the payload, which identify the sender.
     pub cookie: [u8; 8],
-    /// The probe's whole number, from the payload.
+    /// The probe's number, from the payload.
     pub number: u32,
 }
 
 impl IcmpEcho {
     const HEAD: usize = 8;
-    /// With our marks.
+    /// The shortest message with cookie and number.
     const LEAST: usize = Self::HEAD + 12;
-    /// What `ping` sends.
+    /// The length that `ping` sends.
     pub const USUAL: usize = Self::HEAD + 56;
 
-    /// An echo request of so many bytes, IP header not counted; at least what is in it.
+    /// An echo request of `length` bytes without the IP header. It is longer if cookie and number need more.
     pub fn request(&self, v6: bool, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length.max(Self::LEAST)];
         bytes[0] = if v6 { 128 } else { 8 };
@@ -34,7 +34,7 @@ impl IcmpEcho {
         bytes
     }
 
-    /// An echo reply; on a raw IPv4 socket the IP header comes first. Never panics.
+    /// Parses an echo reply. On a raw IPv4 socket the IP header comes first. Never panics.
     pub fn parse_reply(bytes: &[u8], v6: bool) -> Option<Self> {
         let message = if v6 { bytes } else { without_header(bytes)? };
         let reply = if v6 { 129 } else { 0 };
@@ -49,23 +49,23 @@ impl IcmpEcho {
     }
 }
 
-/// An ICMP timestamp reply (RFC 792): when the request came and when the answer left, on the far clock.
+/// An ICMP timestamp reply (RFC 792): when the request arrived and when the reply left, by the other clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpTimestamp {
-    /// Whose request it answers.
+    /// Identifier of the request.
     pub identifier: u16,
-    /// And which of them.
+    /// Sequence number of the request.
     pub sequence: u16,
-    /// Milliseconds since midnight UT, or of some other clock: only changes have a meaning.
+    /// When the request arrived: milliseconds since midnight UT, or of another clock. Only differences are meaningful.
     pub received_ms: u32,
-    /// The same.
+    /// When the reply left, by the same clock.
     pub sent_ms: u32,
 }
 
 impl IcmpTimestamp {
     const LENGTH: usize = 20;
 
-    /// A request; our own time is left out.
+    /// A timestamp request, without our own time.
     pub fn request(identifier: u16, sequence: u16) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[0] = 13;
@@ -76,7 +76,7 @@ impl IcmpTimestamp {
         bytes
     }
 
-    /// A reply; on a raw socket the IP header comes first. Never panics.
+    /// Parses a timestamp reply. On a raw socket the IP header comes first. Never panics.
     pub fn parse_reply(bytes: &[u8]) -> Option<Self> {
         let message = without_header(bytes)?;
         if message.get(..2)? != [14, 0] {
@@ -93,7 +93,7 @@ impl IcmpTimestamp {
     }
 }
 
-/// The message without the IPv4 header that a raw socket shows.
+/// The message without the IPv4 header that a raw socket includes.
 fn without_header(bytes: &[u8]) -> Option<&[u8]> {
     match bytes.first()? {
         first if first >> 4 == 4 => bytes.get(usize::from(first & 0xf) * 4..),
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timestamp_is_known_with_and_without_its_ip_header() {
+    fn a_timestamp_reply_parses_with_and_without_its_ip_header() {
         let mut reply = IcmpTimestamp::request(7, 9);
         assert_eq!(IcmpTimestamp::parse_reply(&reply), None);
         reply[0] = 14;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_known_with_and_without_its_ip_header() {
+    fn an_echo_reply_parses_with_and_without_its_ip_header() {
         let echo = IcmpEcho {
             sequence: 7,
             cookie: *b"a cookie",
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_with_its_checksum_sums_up_to_nothing() {
+    fn the_checksum_of_a_message_with_its_checksum_is_zero() {
         let echo = IcmpEcho {
             sequence: 0xffff,
             cookie: [0xff; 8],

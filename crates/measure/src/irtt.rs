@@ -1,13 +1,13 @@
-//! The messages of irtt's protocol, version 1, that it takes to ask an `irtt server` for the time. Pure.
+//! The messages of irtt's protocol, version 1, that ask an `irtt server` for the time. Pure.
 //!
-//! Numbers are little-endian. Every message begins with three bytes of magic and one of flags. A server keeps a connection,
-//! named by a token, for each client that opens one, and forgets it after a minute without a message; it is silent towards
-//! everybody else. A server with a key (`--hmac`) is silent towards those who do not know it, as this does not.
+//! Numbers are little-endian. Every message begins with three bytes of magic and one byte of flags. A server keeps a connection,
+//! identified by a token, for each client that opens one, and forgets it after a minute without a message. It does not answer
+//! messages without such a token. A server with a key (`--hmac`) answers only clients with the key, which this client does not have.
 
-/// The UDP port, unless another is named.
+/// The default UDP port.
 pub const DEFAULT_PORT: u16 = 2112;
 
-/// So many bytes has a probe, and so many its answer: what two time stamps of one clock need.
+/// Length of a probe and of its answer, bytes: a header and two timestamps.
 const LENGTH: usize = STAMPS + 16;
 const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
 const TOKEN: usize = 4;
@@ -19,7 +19,7 @@ const REPLY: u8 = 2;
 const CLOSE: u8 = 4;
 const WITH_HMAC: u8 = 8;
 
-/// Parameters of a connection: each is its number, and a value as a zigzag varint.
+/// Parameters of a connection. Each is encoded as its number and a zigzag varint.
 mod parameter {
     pub(super) const VERSION: u64 = 1;
     pub(super) const DURATION: u64 = 2;
@@ -29,39 +29,39 @@ mod parameter {
     pub(super) const CLOCK: u64 = 7;
 }
 
-/// Stamped both when a probe arrived and when its answer left.
+/// The server records both when a probe arrives and when its answer leaves.
 const BOTH: i64 = 3;
 const MONOTONIC: i64 = 2;
 
-/// What a server says.
+/// A message from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The connection is open, under this name.
+    /// The connection is open.
     Opened {
-        /// Never zero.
+        /// Identifies the connection. Never zero.
         token: u64,
-        /// Whether its answers will say when a probe arrived and when its answer left.
+        /// True if its answers will have both times.
         stamps_both: bool,
     },
-    /// To a probe. Its times are what came, believable or not.
+    /// The answer to a probe. Its times are not checked.
     Echo {
-        /// The connection.
+        /// Identifies the connection.
         token: u64,
         /// The probe's number.
         sequence: u32,
-        /// When it arrived, by the server's monotonic clock in nanoseconds; of a connection that [`stamps
-        /// both`](Self::Opened::stamps_both).
+        /// When it arrived, by the server's monotonic clock in nanoseconds. Meaningful if the connection
+        /// [has both times](Self::Opened::stamps_both).
         received_ns: i64,
         /// When the answer left.
         sent_ns: i64,
-        /// The server has closed the connection: it lasted as long as allowed.
+        /// The server has closed the connection, because it has lasted as long as the server allows.
         is_last: bool,
     },
 }
 
-/// Asks for a connection whose answers bear both times.
+/// Asks for a connection whose answers have both times.
 pub fn open() -> Vec<u8> {
-    // Only told: a server cuts off what is longer than it allows, and takes probes that come slower than it allows.
+    // A server shortens a duration beyond its limit, and does not mind probes that come more slowly than the interval.
     let (an_hour_ns, interval_ns) = (3_600_000_000_000, 25_000_000);
     let mut bytes = [MAGIC.as_slice(), &[OPEN]].concat();
     for (number, value) in [
@@ -78,7 +78,7 @@ pub fn open() -> Vec<u8> {
     bytes
 }
 
-/// A probe, as large as its answer.
+/// A probe. It is as large as its answer.
 pub fn probe(token: u64, sequence: u32) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     bytes[..3].copy_from_slice(&MAGIC);
@@ -87,7 +87,7 @@ pub fn probe(token: u64, sequence: u32) -> [u8; LENGTH] {
     bytes
 }
 
-/// What a server said. None for anything else, also for a connection that it did not open. Never panics.
+/// Parses a message from a server. `None` for anything else, also if the server did not open the connection. Never panics.
 pub fn parse(bytes: &[u8]) -> Option<Reply> {
     let flags = *bytes.strip_prefix(&MAGIC)?.first()?;
     if flags & REPLY == 0 || flags & WITH_HMAC != 0 || flags & OPEN != 0 && flags & CLOSE != 0 {
@@ -108,7 +108,7 @@ pub fn parse(bytes: &[u8]) -> Option<Reply> {
     })
 }
 
-/// Whether the parameters that a server has made of ours still ask for both times; none if they are none.
+/// True if the parameters that the server has granted include both times. `None` if they cannot be parsed.
 fn grants_both_stamps(mut parameters: &[u8]) -> Option<bool> {
     let (mut stamp_at, mut clock) = (0, 0);
     while !parameters.is_empty() {
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// The server's answer to [`open`] with these values of [`parameter::STAMP_AT`] and [`parameter::CLOCK`].
+    /// The answer of a server to [`open`] with these values of [`parameter::STAMP_AT`] and [`parameter::CLOCK`].
     fn opened(flags: u8, token: u64, stamp_at: i64, clock: i64) -> Vec<u8> {
         let mut bytes = [MAGIC.as_slice(), &[flags], &token.to_le_bytes()].concat();
         for (number, value) in [(1, 1), (parameter::STAMP_AT, stamp_at), (parameter::CLOCK, clock)] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_open_under_its_name_and_with_what_was_granted() {
+    fn an_opened_connection_has_its_token_and_the_granted_parameters() {
         let token = 0x0102_0304_0506_0708;
         for (stamp_at, clock, stamps_both) in [(3, 2, true), (4, 2, false), (0, 2, false), (3, 3, false)] {
             assert_eq!(
@@ -208,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_come_back(value: u64) {
+        fn varints_decode_to_what_was_encoded(value: u64) {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
             let mut left = bytes.as_slice();

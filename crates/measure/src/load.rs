@@ -1,6 +1,6 @@
-//! The bulk transfers of one end: threads that write, threads that read, and one that takes samples.
+//! The flows of one end: a thread for each flow that sends or receives, and one thread that takes samples.
 //!
-//! Both ends of a test run this same code, each with its own sending and receiving sockets.
+//! Client and server both run this code.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,21 +14,21 @@ use crate::result::Sample;
 use crate::socket;
 use crate::tcp_info::TcpInfo;
 
-/// The time between two samples of what arrived, unless there would be too many.
+/// The time between two samples, unless there would be more than [`MAX_SAMPLES`].
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
-/// Samples of all flows of one test, which bounds the memory that a client can make a server use.
+/// Largest number of samples of all flows in a test. It limits the memory that a client can make a server use.
 const MAX_SAMPLES: u64 = 100_000;
-/// Whoever stops a load waits no longer than this for the thread that takes samples.
+/// How often the sampling thread checks whether the load has been stopped.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
-/// The kernel is asked about a connection at every so many samples.
+/// `TCP_INFO` is kept with every second sample.
 const SAMPLES_PER_INFO: u32 = 2;
-/// Looks at a connection on which bytes may be arriving meanwhile.
-const LOOKS: usize = 8;
-/// Bytes handed to the kernel at once.
+/// Attempts to read two counters of a connection without an arrival in between.
+const ATTEMPTS: usize = 8;
+/// Bytes per write.
 const WRITE_SIZE: usize = 128 << 10;
-/// Bytes taken from the kernel at once.
+/// Bytes per read.
 const READ_SIZE: usize = 256 << 10;
-/// Bytes that wake a reader: not every packet does, which is what lets one slow core take in a gigabit per second.
+/// Bytes that wake a reader. Because not every packet wakes it, one slow core can receive a gigabit per second.
 const WAKE_AT: usize = 16 << 10;
 
 /// Pseudo-random, so that a compressing link cannot shrink it.
@@ -44,12 +44,12 @@ static PAYLOAD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The bytes that every flow sends over and over.
+/// The bytes that every flow sends again and again.
 pub(crate) fn payload() -> &'static [u8] {
     &PAYLOAD
 }
 
-/// What this end does with a flow.
+/// The role of this end in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Send,
@@ -64,24 +64,25 @@ pub(crate) struct Load {
     sampler: Option<JoinHandle<Vec<Seen>>>,
 }
 
-/// One flow and what its reader has taken out of the socket.
+/// One flow.
 struct Flow {
     stream: TcpStream,
     role: Role,
+    /// Bytes that the reader has read.
     read: AtomicU64,
-    /// Bytes that the kernel had counted and the reader had taken out before the load; `None` if they cannot be told.
+    /// Bytes that the kernel had counted before the load and that had already been read. `None` if unknown.
     before: Option<u64>,
 }
 
 impl Flow {
     fn new((stream, role): (TcpStream, Role)) -> Self {
-        // Bytes may arrive between the two system calls: then both are repeated.
+        // Bytes may arrive between the two system calls. Then both are repeated.
         let look = || {
             let counted = || TcpInfo::of(&stream).ok().map(|info| info.bytes_received);
             let (count, waiting) = (counted()?, rustix::io::ioctl_fionread(&stream).ok()?);
             (counted() == Some(count)).then(|| count.saturating_sub(waiting))
         };
-        let before = (0..LOOKS).find_map(|_| look());
+        let before = (0..ATTEMPTS).find_map(|_| look());
         Self {
             stream,
             role,
@@ -90,13 +91,13 @@ impl Flow {
         }
     }
 
-    /// Bytes that have arrived: those read and those in the socket that the reader has not come round to.
+    /// Bytes that have arrived: those that were read, and those that still are in the socket.
     fn arrived(&self) -> u64 {
         if self.role == Role::Send {
             return 0;
         }
-        // The kernel counts received bytes at one moment. The fallback adds two figures, and misses the bytes that the reader takes
-        // out of the socket between them. A kernel before 4.1 counts none.
+        // The counter of the kernel is one figure. The fallback for kernels before 4.1, which have no counter, adds two figures, and
+        // misses the bytes that the reader reads between them.
         let info = TcpInfo::of(&self.stream).ok();
         let counted = self
             .before
@@ -110,8 +111,8 @@ impl Flow {
 }
 
 impl Load {
-    /// Starts all flows, and to take samples until `length` after `start`. `max_rate` is for all flows of one
-    /// direction together, in bytes per second.
+    /// Starts all flows, and takes samples until `length` after `start`. `max_rate` is the rate limit for all flows of one
+    /// direction together, bytes per second.
     pub(crate) fn start(
         flows: Vec<(TcpStream, Role)>,
         start: Instant,
@@ -155,26 +156,26 @@ impl Load {
         receiving.map(Flow::arrived).collect()
     }
 
-    /// Payload that has arrived at the other end so far, of all flows that this end sends: also what waits there behind a gap.
+    /// Payload bytes of all flows that this end sends and that have arrived at the other end so far, those behind a gap included.
     pub(crate) fn delivered(&self) -> u64 {
         let sending = self.flows.iter().filter(|flow| flow.role == Role::Send);
         let infos = sending.filter_map(|flow| TcpInfo::of(&flow.stream).ok());
         infos.map(|info| info.delivered_bytes()).sum()
     }
 
-    /// Ends before the time; [`finish`](Self::finish) answers what was seen until then.
+    /// Ends the load early. [`finish`](Self::finish) returns what was measured until then.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Waits for the last sample, ends all flows, and answers what was seen of each, in the order given.
+    /// Waits for the last sample, ends all flows, and returns the measurements of each, in the order given.
     pub(crate) fn finish(mut self) -> Vec<Seen> {
         let sampler = self.sampler.take();
         let mut seen = sampler
             .and_then(|sampler| sampler.join().ok())
             .unwrap_or_default();
         self.end();
-        // Nothing more leaves now, so that the senders' accounts are of all that was sent.
+        // The senders have stopped, so that their counters include all that was sent.
         for (flow, seen) in self.flows.iter().zip(&mut seen) {
             if flow.role == Role::Send
                 && let Ok(info) = TcpInfo::of(&flow.stream)
@@ -188,7 +189,7 @@ impl Load {
     fn end(&mut self) {
         self.stop.store(true, Ordering::Release);
         for flow in &*self.flows {
-            // Wakes a blocked writer; that the peer may be gone already is no matter.
+            // Wakes a blocked writer. An error means that the peer is gone already.
             let _ = flow.stream.shutdown(Shutdown::Both);
         }
         for worker in self.workers.drain(..) {
@@ -218,19 +219,21 @@ fn source(mut stream: &TcpStream, stop: &AtomicBool) {
 }
 
 fn sink(flow: &Flow, max_rate: Option<u64>, stop: &AtomicBool) {
-    /// Of its rate, what a flow that was late may catch up with: more, and one that had paused would exceed it for long.
+    /// How far a flow that was late may catch up, as time at its rate. With more, a flow after a pause would exceed its rate for long.
+    /// A choice.
     const BURST: Duration = Duration::from_millis(50);
-    /// What a receive window holds has arrived: it may be a quarter of a second's, or it would be counted beyond the rate.
+    /// Bytes in the receive buffer count as received, so that a large buffer would exceed the rate. The buffer holds a quarter of a
+    /// second at the rate, and at least this many bytes.
     const LEAST_WINDOW: u64 = 128 << 10;
     if let Some(rate) = max_rate {
         let window = usize::try_from((rate / 4).max(LEAST_WINDOW)).unwrap_or(usize::MAX);
-        // Without it a flow is only a little ahead at first.
+        // If it fails, the flow is a little above the rate at first.
         let _ = socket2::SockRef::from(&flow.stream).set_recv_buffer_size(window);
     }
     let mut due = Instant::now();
     let mut buffer = vec![0; READ_SIZE];
     while !stop.load(Ordering::Acquire) {
-        // Blocks while nothing is there, so an idle flow costs nothing.
+        // Blocks until data arrives, so that an idle flow takes no processor time.
         match (&flow.stream).read(&mut buffer) {
             Ok(0) | Err(_) => return,
             Ok(n) => {
@@ -239,7 +242,7 @@ fn sink(flow: &Flow, max_rate: Option<u64>, stop: &AtomicBool) {
                     let now = Instant::now();
                     due = due.max(now.checked_sub(BURST).unwrap_or(now));
                     due += Duration::from_secs_f64(n as f64 / rate as f64);
-                    // A reader that waits fills the receive window, which holds the sender to the same rate.
+                    // While the reader waits, the receive window fills and slows the sender down to the rate.
                     socket::sleep_until(due);
                 }
             }
@@ -271,7 +274,7 @@ fn sample(flows: &[Flow], start: Instant, length: Duration, stop: &AtomicBool) -
         }
         if round % SAMPLES_PER_INFO == 0 || elapsed == length {
             for (flow, seen) in flows.iter().zip(&mut seen) {
-                look(flow, seen, now_ms);
+                add_tcp_info(flow, seen, now_ms);
             }
         }
         round += 1;
@@ -279,8 +282,8 @@ fn sample(flows: &[Flow], start: Instant, length: Duration, stop: &AtomicBool) -
     seen
 }
 
-/// Asks the kernel about one flow. One that does not answer leaves a gap, which shows.
-fn look(flow: &Flow, seen: &mut Seen, now_ms: f64) {
+/// Adds a sample of `TCP_INFO` of one flow. On an error the sample is missing.
+fn add_tcp_info(flow: &Flow, seen: &mut Seen, now_ms: f64) {
     let Ok(info) = TcpInfo::of(&flow.stream) else {
         return;
     };
@@ -295,12 +298,13 @@ fn look(flow: &Flow, seen: &mut Seen, now_ms: f64) {
     }
 }
 
+/// The time between two samples for a load of this length with this number of flows.
 pub(crate) fn sample_interval(length: Duration, flows: usize) -> Duration {
     let at_least = length.as_micros() as u64 * flows as u64 / MAX_SAMPLES;
     SAMPLE_INTERVAL.max(Duration::from_micros(at_least))
 }
 
-/// Milliseconds, to the microsecond.
+/// A duration in milliseconds, rounded down to microseconds.
 pub(crate) fn millis(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }
@@ -310,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_tests_of_many_flows_are_sampled_less_often() {
+    fn long_tests_with_many_flows_take_fewer_samples() {
         assert_eq!(sample_interval(Duration::from_secs(60), 8), SAMPLE_INTERVAL);
         assert_eq!(
             sample_interval(Duration::from_secs(3600), 128),

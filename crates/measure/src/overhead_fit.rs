@@ -1,45 +1,44 @@
-//! From goodput at several packet sizes to what the line really carries: its gross rate, and the bytes that it adds to each
-//! packet. Pure.
+//! Finds the gross rate of a line, and the bytes that it adds to each packet, from the goodput at several packet sizes. Pure.
 //!
-//! A packet with `P` bytes of payload occupies the line for `(P + B) / S`, where `S` is the gross rate and `B` all that is
-//! not payload: TCP and IP headers and the line's own overhead. So
+//! A packet with `P` bytes of payload occupies the line for `(P + B) / S`. `S` is the gross rate, and `B` the bytes that are
+//! not payload: TCP and IP headers and the overhead of the line. Therefore
 //!
 //! ```text
 //! 1 / goodput = 1/S + (B/S) · 1/P
 //! ```
 //!
-//! is a straight line in `1/P`: its intercept gives the rate, slope over intercept the bytes. On ATM (ADSL), a packet
-//! takes whole cells of 53 bytes that hold 48 each, so the line becomes a staircase, which is fitted by trying every
-//! number of bytes; it is recognised when it explains the points much better.
+//! is a straight line in `1/P`. Its intercept gives the rate, and slope over intercept gives the bytes. On ATM (ADSL), a packet
+//! takes whole cells of 53 bytes with 48 bytes of payload, and the straight line becomes a staircase. The staircase is fitted by trying
+//! every number of bytes, and is accepted if it explains the points much better.
 //!
-//! What looks like overhead may be something else: a router that cannot forward so many small packets, a minimum frame
-//! size. The residuals are there to be looked at.
+//! Other causes may look like overhead: a router with a limited packet rate, or a minimum frame size. The residuals show whether
+//! the fit is good.
 
 use serde::{Deserialize, Serialize};
 
-/// Fewer sizes tell nothing about the fit's own error.
+/// Number of sizes that a fit needs: fewer do not allow an estimate of its error.
 pub const MIN_SIZES: usize = 4;
 /// TCP and IPv4 headers with timestamps, as Linux sends them: 20 + 20 + 12 bytes.
 pub const HEADERS_V4: f64 = 52.0;
-/// The same with IPv6.
+/// TCP and IPv6 headers with timestamps: 40 + 20 + 12 bytes.
 pub const HEADERS_V6: f64 = 72.0;
 
-/// An ATM cell, and what of it is payload, in bytes (ITU-T I.361).
+/// Length of an ATM cell, and of its payload, bytes (ITU-T I.361).
 const CELL: f64 = 53.0;
 const CELL_PAYLOAD: f64 = 48.0;
-/// Bytes around the payload that are tried in cells: IPv4 headers alone are 40, and no known encapsulation has 100.
+/// Bytes around the payload that are tried with ATM cells: IPv4 and TCP headers alone are 40, and known encapsulations are below 100.
 const CELL_BYTES: std::ops::RangeInclusive<u32> = 40..=200;
-/// The staircase must leave less than this share of the straight line's squared error to be believed.
+/// The staircase is accepted if its squared error is below this share of the straight line's. A choice.
 const MUCH_BETTER: f64 = 0.25;
-/// And the straight line must be off by more than this, relative, to need another explanation at all.
+/// The staircase is considered only if the typical relative error of the straight line exceeds this. A choice.
 const NOTICEABLE: f64 = 0.004;
 
-/// Goodput measured with packets of one size.
+/// The goodput with packets of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// TCP payload of a full packet, in bytes: the MSS without options.
     pub payload: f64,
-    /// Mbit/s, counted where it arrived.
+    /// Goodput in Mbit/s.
     pub goodput_mbit: f64,
 }
 
@@ -47,47 +46,47 @@ pub struct Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Framing {
-    /// Each packet takes its own length and a constant.
+    /// Each packet takes its length plus a constant.
     Packets,
     /// Each packet takes whole ATM cells.
     AtmCells,
 }
 
-/// What the points say.
+/// The result of a fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Packets or cells.
     pub framing: Framing,
-    /// What the line carries, everything counted, in Mbit/s.
+    /// Gross rate of the line in Mbit/s: with all headers and overhead.
     pub gross_mbit: f64,
-    /// 95 % confidence interval of it.
+    /// 95 % confidence interval of the gross rate.
     pub gross_interval: (f64, f64),
-    /// Bytes around the payload of each packet: headers and the line's overhead together.
+    /// Bytes around the payload of each packet: headers and overhead of the line.
     pub bytes: f64,
-    /// 95 % confidence interval of it.
+    /// 95 % confidence interval of these bytes.
     pub bytes_interval: (f64, f64),
-    /// Measured over fitted goodput, minus one, of each point in the order given.
+    /// For each point, in the order given, measured goodput over fitted goodput minus one.
     pub residuals: Vec<f64>,
 }
 
-/// Why there is no fit.
+/// Why no fit is possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Too few different sizes.
-    #[error("{found} packet sizes gave a rate, where {MIN_SIZES} are needed")]
+    #[error("only {found} packet sizes gave a rate, and {MIN_SIZES} are needed")]
     TooFew {
-        /// Sizes with a rate.
+        /// Number of sizes with a rate.
         found: usize,
     },
-    /// The figures are of no line.
+    /// The goodput does not depend on the size as it does on a line.
     #[error(
-        "the rates do not fall with the packets' size as a line's do; was something else the bottleneck?"
+        "the rates do not fall with the packet size as they do on a line; was something else the bottleneck?"
     )]
     NoLine,
 }
 
 impl Fit {
-    /// Fits the points; those without goodput are left out.
+    /// Fits the points. Those without goodput are left out.
     pub fn of(points: &[Point]) -> Result<Self, Unfit> {
         let usable: Vec<Point> = points
             .iter()
@@ -129,20 +128,20 @@ impl Fit {
     }
 }
 
-/// What a shaper was told about the line.
+/// The configuration of a shaper.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Configured {
     /// Its rate in Mbit/s.
     pub rate_mbit: f64,
-    /// Bytes that it adds to each IP packet.
+    /// Bytes that it counts beyond each IP packet.
     pub overhead: f64,
-    /// Whether it counts ATM cells.
+    /// True if it counts ATM cells.
     pub atm: bool,
 }
 
-/// What to change, in words for the user; empty if the settings fit. `headers` are the bytes of TCP and IP headers.
+/// Advice for the user on what to change. Empty if the settings fit. `headers` is the length of TCP and IP headers in bytes.
 ///
-/// The fit must be of the bare line: through a shaper it tells what the shaper does.
+/// The fit must be that of the bare line. Measured through a shaper, it describes the shaper.
 pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
     let mut advice = Vec::new();
     let overhead = fit.bytes - headers;
@@ -152,13 +151,13 @@ pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
             "the line carries packets in ATM cells, and the shaper does not count cells: set linklayer 'atm'".to_owned(),
         ),
         (Framing::Packets, true) => advice.push(
-            "the shaper counts ATM cells, and the line shows none: set linklayer 'ethernet', unless all sizes were too \
-             few to tell"
+            "the shaper counts ATM cells, and the line has none: set linklayer 'ethernet', unless there were too few packet \
+             sizes to be sure"
                 .to_owned(),
         ),
         _ => {}
     }
-    // Two bytes are the rounding of settings that nobody notices.
+    // A tolerance of two bytes: such a difference has no noticeable effect.
     if configured.overhead < low - 2.0 {
         advice.push(format!(
             "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), the shaper counts {:.0}: \
@@ -169,7 +168,7 @@ pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
     } else if configured.overhead > high + 2.0 {
         advice.push(format!(
             "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), the shaper counts {:.0}: \
-             small packets are slowed without need; set overhead {:.0}",
+             small packets are slowed down without need; set overhead {:.0}",
             configured.overhead,
             overhead.round().max(0.0)
         ));
@@ -193,7 +192,8 @@ fn on_line(framing: Framing, length: f64) -> f64 {
     }
 }
 
-/// Weighted least squares: what is known to a share of itself as goodput is known to the same share as its inverse.
+/// Fits the straight line by weighted least squares. The relative error of the goodput is the same for all points, and so is that of
+/// its inverse.
 fn straight(points: &[Point]) -> Option<Fit> {
     let rows: Vec<(f64, f64, f64)> = points
         .iter()
@@ -224,7 +224,7 @@ fn straight(points: &[Point]) -> Option<Fit> {
     let t = student(freedom);
     let half = t * var_intercept.sqrt();
     let bytes = slope / intercept;
-    // The error of a ratio (Fieller's interval to first order).
+    // The variance of a ratio (Fieller's interval to first order).
     let var_bytes =
         (var_slope - 2.0 * bytes * covariance + bytes * bytes * var_intercept) / (intercept * intercept);
     let half_bytes = t * var_bytes.max(0.0).sqrt();
@@ -246,7 +246,7 @@ fn straight(points: &[Point]) -> Option<Fit> {
     ))
 }
 
-/// Tries every number of bytes; for each, the rate that fits best has a closed form.
+/// Fits the staircase: tries every number of bytes. For each, the best rate has a closed form.
 fn stairs(points: &[Point]) -> Option<Fit> {
     let tried: Vec<Fit> = CELL_BYTES
         .map(|bytes| with_cells(f64::from(bytes), points))
@@ -256,7 +256,7 @@ fn stairs(points: &[Point]) -> Option<Fit> {
         .map(Fit::squares)
         .reduce(f64::min)
         .filter(|best| best.is_finite())?;
-    // Bytes that fill the same cells at all sizes cannot be told apart: the middle of the equally good ones stands for them.
+    // Numbers of bytes that fill the same cells at all sizes fit equally well. The middle one of them is the result.
     let freedom = points.len().saturating_sub(2).max(1);
     let scale = best / freedom as f64;
     let t = student(freedom);
@@ -311,7 +311,7 @@ fn finished(
     fit
 }
 
-/// Student's t, two-sided, 95 %, by degrees of freedom (any statistics book's table; beyond 30 the normal distribution).
+/// Student's t, two-sided, 95 %, by degrees of freedom (standard table; one value from 11 to 30, the normal distribution beyond).
 fn student(freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -330,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// Payloads of a sweep: MSS 1460 down to 88, less twelve bytes of timestamps.
+    /// Payloads in bytes: MSS 1460 down to 88, less twelve bytes of timestamps.
     const PAYLOADS: [f64; 8] = [1448.0, 1188.0, 988.0, 724.0, 524.0, 388.0, 204.0, 76.0];
 
     fn measured(gross: f64, bytes: f64, framing: Framing, errors: &[f64]) -> Vec<Point> {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn five_rates_of_a_known_shaper_give_it_back() {
+    fn five_rates_through_a_known_shaper_give_its_rate_and_overhead() {
         // Measured through tbf at 10 Mbit/s with 14 bytes of Ethernet: payload and Mbit/s at the receiver.
         let points = [
             (1448.0, 9.561),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_and_nonsense_are_refused() {
+    fn too_few_sizes_and_impossible_rates_are_refused() {
         let flat = |rate: fn(f64) -> f64| -> Vec<Point> {
             PAYLOADS
                 .iter()
@@ -387,12 +387,12 @@ mod tests {
         assert_eq!(Fit::of(&flat(|_| 0.0)), Err(Unfit::TooFew { found: 0 }));
         // Small packets faster than large ones.
         assert_eq!(Fit::of(&flat(|payload| 1e4 / payload)), Err(Unfit::NoLine));
-        // So many packets per second and no more.
+        // A limited packet rate.
         assert_eq!(Fit::of(&flat(|payload| payload / 100.0)), Err(Unfit::NoLine));
     }
 
     #[test]
-    fn settings_that_fit_get_no_advice_and_others_the_right_one() {
+    fn advice_is_given_only_for_settings_that_do_not_fit() {
         let exact = [0.001, -0.001, 0.0, 0.001, -0.001, 0.0, 0.001, -0.001];
         let fit = Fit::of(&measured(10.0, 52.0 + 34.0, Framing::Packets, &exact)).unwrap();
         let with = |rate_mbit, overhead, atm| {

@@ -1,8 +1,8 @@
-//! What packets of each size take on the narrowest part of a path, in a few seconds: trains of ICMP echo requests, which leave
-//! at once and come back as far apart as that part let them.
+//! Measures in a few seconds how long packets of each size occupy the bottleneck of a path. A packet train is a number of ICMP echo
+//! requests that are sent at once; the bottleneck determines the time between their answers.
 //!
-//! That part should be the access line, idle and unshaped. The answers have the size of the requests, so that it is the upload
-//! wherever that is not faster than the download. [`crate::overhead_fit::Fit`] makes framing and overhead of what is found.
+//! The bottleneck should be the access line, idle and unshaped. The answers are as large as the requests, so that the bottleneck is the
+//! upload unless it is faster than the download. [`crate::overhead_fit::Fit`] finds framing and overhead from the points.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,25 +14,27 @@ use crate::overhead_fit::{HEADERS_V4, HEADERS_V6, Point};
 use crate::probe::{Icmp, ProbeSocket, Received};
 use crate::stats;
 
-/// Bytes of IP: half of the places within an ATM cell of 48, and no packet is long.
+/// Lengths of the packets, bytes of IP: the smallest, the step, and their number. Modulo 48, the payload of an ATM cell, the lengths
+/// take 24 different values.
 const SMALLEST: usize = 76;
 const STEP: usize = 11;
 const SIZES: usize = 24;
-/// Bytes of a train, and of its head, which a line may let through faster: credit of a token bucket, an idle radio.
+/// Bytes of a train, and of its head, which does not count: a token bucket with credit, or an idle radio, lets it through faster.
+/// Choices.
 const TRAIN: usize = 10_000;
 const HEAD: usize = 5_500;
-/// Both halves behind the head must agree to this share, or the credit was not used up.
+/// Largest relative difference between the two halves behind the head. Beyond it, the credit lasted longer than the head. A choice.
 const STEADY: f64 = 0.05;
-/// Rounds over all sizes, none begun after so long.
+/// Number of rounds over all sizes, and the time after which no train begins. Choices.
 const ROUNDS: usize = 3;
 const LONGEST: Duration = Duration::from_secs(4);
-/// Nothing comes any more.
+/// A train is over if no answer comes for this long. A choice.
 const SILENCE: Duration = Duration::from_millis(1000);
-/// A train that lost a larger share of its answers says nothing.
+/// Largest share of lost answers. With more, the train does not count. A choice.
 const MOST_LOST: f64 = 0.1;
 
-/// Sends the trains. Each point's payload is what TCP would have had in a packet of that size, and its goodput what TCP would
-/// have had of the line in such packets.
+/// Sends the trains. A point has the TCP payload of a packet of that size, and the goodput that TCP would have with
+/// such packets.
 pub fn measure(host: IpAddr, stop: &AtomicBool) -> io::Result<Vec<Point>> {
     let headers = if host.is_ipv6() { HEADERS_V6 } else { HEADERS_V4 };
     let begun = Instant::now();
@@ -43,7 +45,7 @@ pub fn measure(host: IpAddr, stop: &AtomicBool) -> io::Result<Vec<Point>> {
             if stop.load(Ordering::Acquire) || begun.elapsed() > LONGEST {
                 break;
             }
-            // Neighbours in size are not neighbours in time.
+            // The order is not that of the sizes, so that a change of the line does not look like an effect of the size.
             let size = size(place);
             let mut icmp = Icmp::open(host, 0)?.of_size(size);
             spans.extend(train(&mut icmp, size, &mut number, begun + LONGEST + SILENCE)?);
@@ -60,11 +62,12 @@ pub fn measure(host: IpAddr, stop: &AtomicBool) -> io::Result<Vec<Point>> {
     Ok(points.collect())
 }
 
+/// Length of the packets at a place in the order of trains, bytes of IP.
 fn size(place: usize) -> usize {
     SMALLEST + STEP * (place * 5 % SIZES)
 }
 
-/// Seconds from one packet of a train to the next; none if too much of it is lost, or comes after `end`.
+/// Sends a train. Returns the seconds from one packet to the next. `None` if too many answers are lost, or are not here by `end`.
 fn train(icmp: &mut Icmp, size: usize, number: &mut u32, end: Instant) -> io::Result<Option<f64>> {
     let (first, count) = (*number, (TRAIN / size) as u32);
     *number += count;
@@ -87,7 +90,7 @@ fn train(icmp: &mut Icmp, size: usize, number: &mut u32, end: Instant) -> io::Re
     Ok(spacing(&arrivals, (HEAD / size) as u32, count))
 }
 
-/// The steady spacing behind the head.
+/// Seconds from one packet to the next behind the head. `None` if the spacing is not steady.
 fn spacing(arrivals: &[(u32, Instant)], head: u32, count: u32) -> Option<f64> {
     let middle = u32::midpoint(head, count);
     let early = slope(arrivals, head..middle)?;
@@ -96,7 +99,7 @@ fn spacing(arrivals: &[(u32, Instant)], head: u32, count: u32) -> Option<f64> {
     slope(arrivals, head..count).filter(|_| is_steady)
 }
 
-/// Seconds from one packet to the next by least squares.
+/// Seconds from one packet to the next, by least squares.
 fn slope(arrivals: &[(u32, Instant)], packets: Range<u32>) -> Option<f64> {
     let (_, origin) = *arrivals.first()?;
     let points: Vec<(f64, f64)> = arrivals
@@ -115,7 +118,7 @@ fn slope(arrivals: &[(u32, Instant)], packets: Range<u32>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Packets two milliseconds apart behind a head that comes at once, without the one that is lost.
+    /// Arrivals two milliseconds apart, behind a head that arrives at once and without one lost packet.
     fn arrivals(head: u32, lost: u32) -> Vec<(u32, Instant)> {
         let begin = Instant::now();
         (0..60)
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_tells_its_spacing_behind_its_head() {
+    fn the_spacing_behind_the_head_is_measured() {
         let seconds = spacing(&arrivals(28, 40), 30, 60).unwrap();
         assert!((seconds - 0.002).abs() < 1e-6, "{seconds}");
         assert_eq!(
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_size_has_a_place_of_its_own_in_a_cell() {
+    fn every_size_fills_the_last_atm_cell_differently() {
         let mut places: Vec<_> = (0..SIZES).map(|place| size(place) % 48).collect();
         places.sort_unstable();
         places.dedup();

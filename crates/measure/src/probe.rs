@@ -322,11 +322,11 @@ impl ProbeLog {
                 .store((rtt.as_micros() as u64).max(1), Ordering::Relaxed);
         }
         shared.answers.fetch_add(1, Ordering::Relaxed);
-        if let Some(mark) = answer.mark {
-            *self.tos_at_client.entry(mark).or_default() += 1;
+        if let Some(tos) = answer.tos {
+            *self.tos_at_client.entry(tos).or_default() += 1;
         }
         if let Some(echo) = answer.echo {
-            *self.tos_at_server.entry(echo.mark_arrived).or_default() += 1;
+            *self.tos_at_server.entry(echo.tos_arrived).or_default() += 1;
             for back in 1..64.min(index + 1) {
                 if echo.window >> back & 1 == 1 {
                     self.entries[index - back].reached_server = true;
@@ -399,7 +399,7 @@ pub fn answered_with(messages: &[&[u8]]) {
                 Answer {
                     sequence: probe.sequence,
                     at,
-                    mark: Some(probe.mark),
+                    tos: Some(probe.tos),
                     echo: Some(probe.echo),
                 },
                 &shared,
@@ -453,7 +453,7 @@ mod tests {
                 continue;
             }
             let echo = Echo {
-                mark_arrived: 0xb8,
+                tos_arrived: 0xb8,
                 arrived_ns: u64::from(sequence) * 100_000_000,
                 held_ns: 3_000_000,
                 window,
@@ -462,7 +462,7 @@ mod tests {
             let answer = Answer {
                 sequence,
                 at,
-                mark: Some(0),
+                tos: Some(0),
                 echo: Some(echo),
             };
             log.note(answer, &shared);
@@ -493,7 +493,7 @@ mod tests {
         let answer = |held_ns| Answer {
             sequence: 0,
             at: sent + Duration::from_millis(10),
-            mark: None,
+            tos: None,
             echo: Some(Echo {
                 held_ns,
                 ..Echo::default()
@@ -523,7 +523,7 @@ mod tests {
             Received::Answer(Answer {
                 sequence: self.0 / 2,
                 at: Instant::now(),
-                mark: None,
+                tos: None,
                 echo: None,
             })
         }

@@ -22,11 +22,11 @@
 //! control: closes
 //! ```
 //!
-//! The token is sixteen random bytes: who knows it, and has the address that the control connection came from, takes part in the
-//! test. A probe's echo is exactly as large as the probe and goes only to such an address, so the server is of no use
-//! for amplifying a forged flood.
+//! The token is sixteen random bytes. A client takes part in the test if it knows the token and has the address of the control
+//! connection. The answer to a probe is exactly as large as the probe and goes only to such an address, so that nobody can use the
+//! server to amplify a flood with forged addresses.
 //!
-//! Outside a test everybody may ask for the time, as often as the server allows to an address:
+//! Outside a test every client may ask for the time, up to the rate that the server allows for an address:
 //!
 //! ```text
 //! client                               server
@@ -40,28 +40,28 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::foreign::{self, MAX_REASON};
 use crate::result::{Direction, Sample, TcpSample, TcpTotals};
 
-/// The port, TCP and UDP, unless another is named.
+/// The default port, of TCP and of UDP.
 pub const DEFAULT_PORT: u16 = 35353;
-/// Changes whenever an old peer would misunderstand a new one.
+/// Version of the protocol. It changes when an old peer would misunderstand a new one.
 pub const VERSION: u32 = 2;
 /// The largest frame that a server reads, in bytes.
 pub const MAX_REQUEST: usize = 4096;
 /// The largest frame that a client reads, in bytes: the samples of one flow.
 pub const MAX_REPLY: usize = 4 << 20;
-/// Flows in one direction of a test.
+/// Largest number of flows in one direction of a test.
 pub const MAX_FLOWS: u32 = 64;
 /// The longest load, in milliseconds, that any server grants: one hour.
 pub const MAX_LOAD_MS: u64 = 3_600_000;
 /// The longest idle phase in milliseconds.
 pub const MAX_IDLE_MS: u64 = 60_000;
-/// Series of UDP probes in one test.
+/// Largest number of series of UDP probes in one test.
 pub const MAX_PROBES: u16 = 16;
 
 /// The first frame of a connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "hello", rename_all = "snake_case")]
 pub enum Hello {
-    /// Opens a test.
+    /// Asks for a test.
     Control {
         /// [`VERSION`] of the client.
         version: u32,
@@ -72,106 +72,106 @@ pub enum Hello {
         /// Length of the load in milliseconds.
         load_ms: u64,
     },
-    /// Adds one flow to a test.
+    /// Adds a flow to a test.
     Data {
         /// From [`Welcome`](Reply::Welcome).
         token: Token,
-        /// Which way the bytes go.
+        /// Direction of the flow.
         direction: Direction,
-        /// Which of the flows of this direction, from zero.
+        /// Number of the flow in this direction, from zero.
         flow: u32,
         /// DSCP for the packets that the server sends on this connection, 0 to 63.
         dscp: u8,
-        /// Congestion control for the server's socket; none keeps the system's own.
+        /// Congestion control for the server's socket. `None` keeps the default of the system.
         congestion: Option<String>,
     },
 }
 
-/// What a client says on the control connection after [`Hello`].
+/// A message from the client on the control connection after [`Hello`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
-    /// The client knows the secret: [`secret::proof`](crate::secret::proof) of the challenge.
+    /// Proves that the client knows the secret: [`secret::proof`](crate::secret::proof) of the challenge.
     Proof {
         /// HMAC-SHA-256 in hexadecimal.
         mac: String,
     },
     /// The load begins now.
     Start,
-    /// The load ends now; what was seen so far is the result.
+    /// The load ends now, and the server sends what it has measured.
     Stop,
 }
 
-/// What a server says.
+/// A message from the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
-    /// Show that you know the secret.
+    /// Asks the client to prove that it knows the secret.
     Challenge {
-        /// Never used twice.
+        /// Random bytes that are never used twice.
         nonce: Token,
     },
-    /// The test may go on.
+    /// The server accepts the test.
     Welcome {
         /// [`VERSION`] of the server.
         version: u32,
-        /// Names this test.
+        /// Identifies the test.
         token: Token,
         /// Version of the server program.
         program: String,
         /// The server's kernel release.
         kernel: String,
-        /// Probes per second that are answered, all series together.
+        /// Probes per second that the server answers, in all series together.
         max_probes_per_s: u32,
     },
-    /// A flow is in place.
+    /// The flow is attached to the test.
     Attached {
         /// The congestion control of the server's socket, as the kernel reports it.
         congestion: String,
-        /// DSCP of the connection's first packet as it arrived; none if the server's kernel does not tell.
+        /// DSCP of the first packet of the connection on arrival. `None` if the server's kernel does not report it.
         dscp_arrived: Option<u8>,
     },
-    /// The load runs.
+    /// Progress of the load.
     Progress {
-        /// Since the beginning of the load, on the server's clock.
+        /// Time since the beginning of the load, by the server's clock.
         elapsed_ms: u64,
-        /// Bytes received from the client until then, per upload flow.
+        /// Bytes received until then on each upload flow.
         received: Vec<u64>,
     },
-    /// What the server saw of one flow; one such message for each.
+    /// The results of one flow.
     Flow {
-        /// Which way it went.
+        /// Direction of the flow.
         direction: Direction,
-        /// Which of the flows of this direction, from zero.
+        /// Number of the flow in this direction, from zero.
         flow: u32,
-        /// What it saw.
+        /// The results.
         seen: Seen,
     },
-    /// Every flow has been told about.
+    /// All results have been sent.
     Done {
-        /// Share of the time that the server's busiest processor was busy during the load, 0 to 1; none if unknown.
+        /// Busy share of the server's busiest processor during the load, 0 to 1. `None` if unknown.
         busiest_cpu: Option<f64>,
     },
-    /// The server will not go on, and why.
+    /// The server refuses to go on.
     Error {
-        /// For the user to read.
+        /// The reason, for the user.
         reason: String,
     },
 }
 
-/// One end's view of a flow.
+/// The measurements of a flow at one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What arrived, at the receiver.
+    /// Bytes that arrived. Only the receiver has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
-    /// The kernel's view over time.
+    /// `TCP_INFO` over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tcp: Vec<TcpSample>,
-    /// The kernel's account at the end.
+    /// The counters of the sender's kernel at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub totals: Option<TcpTotals>,
-    /// Largest segment that this end sends, bytes of payload.
+    /// Largest segment that this end sends, in bytes of payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u32>,
     /// Whether both ends agreed on ECN.
@@ -211,10 +211,10 @@ impl TryFrom<String> for Token {
     }
 }
 
-/// Bytes that are no frame of ours.
+/// The error for bytes that are not a frame of this protocol.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than the reader accepts.
+    /// The frame is longer than the reader accepts.
     #[error("a frame of {length} bytes where at most {limit} are allowed")]
     TooLong {
         /// Bytes announced.
@@ -222,12 +222,12 @@ pub enum FrameError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// Not the message expected here.
-    #[error("not a message of sqm's: {0}")]
+    /// The frame does not hold the expected message.
+    #[error("not a message of this protocol: {0}")]
     Malformed(String),
 }
 
-/// One message as a frame.
+/// Encodes a message as a frame.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
     let body =
         serde_json::to_vec(message).expect("messages have no keys but strings and no failing serializers");
@@ -235,9 +235,9 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
     [length.to_be_bytes().as_slice(), &body].concat()
 }
 
-/// The message at the head of `buffer` and the bytes that it occupies; none while it is incomplete.
+/// The message at the head of `buffer`, and the number of bytes that it takes. `None` while it is incomplete.
 ///
-/// Never panics, whatever the bytes; announces an oversized frame as soon as its length is there.
+/// Never panics. Refuses an oversized frame as soon as its length is there.
 pub fn decode<M: DeserializeOwned>(buffer: &[u8], limit: usize) -> Result<Option<(M, usize)>, FrameError> {
     let Some(body) = body(buffer, limit)? else {
         return Ok(None);
@@ -247,7 +247,7 @@ pub fn decode<M: DeserializeOwned>(buffer: &[u8], limit: usize) -> Result<Option
     Ok(Some((message, size_of::<u32>() + body.len())))
 }
 
-/// What the frame at the head of `buffer` holds; none while it is incomplete.
+/// The body of the frame at the head of `buffer`. `None` while it is incomplete.
 pub(crate) fn body(buffer: &[u8], limit: usize) -> Result<Option<&[u8]>, FrameError> {
     let Some((head, rest)) = buffer.split_first_chunk::<4>() else {
         return Ok(None);
@@ -259,54 +259,54 @@ pub(crate) fn body(buffer: &[u8], limit: usize) -> Result<Option<&[u8]>, FrameEr
     Ok(rest.get(..length))
 }
 
-/// A probe on its way there or back: at least [`Probe::LENGTH`] bytes of UDP payload.
+/// A probe or its answer: at least [`Probe::LENGTH`] bytes of UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The test.
+    /// The token of the test, or of a client outside a test.
     pub token: Token,
-    /// Which of the test's series, below [`MAX_PROBES`], or [`NO_TEST`](Self::NO_TEST).
+    /// Number of the series in the test, below [`MAX_PROBES`], or [`NO_TEST`](Self::NO_TEST).
     pub series: u16,
-    /// The byte with DSCP and ECN that the echo shall bear.
-    pub mark: u8,
+    /// The traffic class byte (DSCP and ECN) that the answer shall have.
+    pub tos: u8,
     /// Counts up from zero in each series.
     pub sequence: u32,
-    /// Filled in by the server.
+    /// The server fills it in.
     pub echo: Echo,
 }
 
-/// What the server adds to a probe; all zero on the way there.
+/// The part of a probe that the server fills in. All zero on the way to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Echo {
-    /// The byte with DSCP and ECN with which the probe arrived.
-    pub mark_arrived: u8,
-    /// When it arrived, by the server's clock, in nanoseconds from an origin of the server's own.
+    /// The traffic class byte (DSCP and ECN) of the probe on arrival.
+    pub tos_arrived: u8,
+    /// When it arrived, by the server's clock, in nanoseconds. The origin is arbitrary.
     pub arrived_ns: u64,
     /// How long the server held it, in nanoseconds.
     pub held_ns: u32,
-    /// Which probes of the series arrived before: bit n stands for the n-th before this, bit 0 for this one. Of no test only
-    /// this one is told, and of a stranger none.
+    /// Which probes of the series have arrived: bit n stands for the n-th before this one, bit 0 for this one. Outside a test only bit 0
+    /// is set, and no bit if the client had no token.
     pub window: u64,
 }
 
 impl Probe {
-    /// Bytes of UDP payload unless more are wanted: that of `ping`, 56.
+    /// Default length of the UDP payload, bytes: that of `ping`.
     pub const LENGTH: usize = 56;
-    /// The most, which fits a packet of 1500 bytes on either protocol.
+    /// Largest length of the UDP payload, bytes: a packet of 1500 bytes over IPv6.
     pub const MAX_LENGTH: usize = 1452;
-    /// The series of a probe that belongs to no test: it asks for the time only.
+    /// The series number of a probe outside a test, which only asks for the time.
     pub const NO_TEST: u16 = u16::MAX;
-    /// What a client of no test bears until the server has given it a token.
-    pub const STRANGER: Token = Token([0; 16]);
+    /// The token of a client outside a test until the server has issued it one.
+    pub const NO_TOKEN: Token = Token([0; 16]);
     const MAGIC: [u8; 4] = *b"sqm2";
 
-    /// The datagram's head; the rest of a longer one is padding.
+    /// The probe as bytes. The rest of a longer datagram is padding.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..4].copy_from_slice(&Self::MAGIC);
         bytes[4..20].copy_from_slice(&self.token.0);
         bytes[20..22].copy_from_slice(&self.series.to_be_bytes());
-        bytes[22] = self.mark;
-        bytes[23] = self.echo.mark_arrived;
+        bytes[22] = self.tos;
+        bytes[23] = self.echo.tos_arrived;
         bytes[24..28].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[28..36].copy_from_slice(&self.echo.arrived_ns.to_be_bytes());
         bytes[36..40].copy_from_slice(&self.echo.held_ns.to_be_bytes());
@@ -314,7 +314,7 @@ impl Probe {
         bytes
     }
 
-    /// A datagram of a permitted length with the right magic; never panics.
+    /// The probe in a datagram. `None` if the length or the magic is wrong. Never panics.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > Self::MAX_LENGTH {
             return None;
@@ -326,10 +326,10 @@ impl Probe {
         Some(Self {
             token: Token(*bytes[4..].first_chunk()?),
             series: u16::from_be_bytes([bytes[20], bytes[21]]),
-            mark: bytes[22],
+            tos: bytes[22],
             sequence: u32_at(24)?,
             echo: Echo {
-                mark_arrived: bytes[23],
+                tos_arrived: bytes[23],
                 arrived_ns: u64_at(28)?,
                 held_ns: u32_at(36)?,
                 window: u64_at(40)?,
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_back_whole_and_only_when_whole() {
+    fn a_frame_decodes_only_when_it_is_complete() {
         let hello = Hello::Data {
             token: Token([0xa5; 16]),
             direction: Direction::Up,
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oversized_frame_is_refused_by_its_length_alone() {
+    fn an_oversized_frame_is_refused_by_its_length() {
         let head = (MAX_REQUEST as u32 + 1).to_be_bytes();
         assert!(matches!(
             decode::<Hello>(&head, MAX_REQUEST),
@@ -386,13 +386,13 @@ mod tests {
         }
 
         #[test]
-        fn probes_come_back_at_any_length(
-            (token, series, mark, sequence) in any::<([u8; 16], u16, u8, u32)>(),
-            (mark_arrived, arrived_ns, held_ns, window) in any::<(u8, u64, u32, u64)>(),
+        fn probes_of_any_length_decode_to_what_was_encoded(
+            (token, series, tos, sequence) in any::<([u8; 16], u16, u8, u32)>(),
+            (tos_arrived, arrived_ns, held_ns, window) in any::<(u8, u64, u32, u64)>(),
             padding in 0..=Probe::MAX_LENGTH - Probe::LENGTH + 1,
         ) {
-            let echo = Echo { mark_arrived, arrived_ns, held_ns, window };
-            let probe = Probe { token: Token(token), series, mark, sequence, echo };
+            let echo = Echo { tos_arrived, arrived_ns, held_ns, window };
+            let probe = Probe { token: Token(token), series, tos, sequence, echo };
             let mut datagram = probe.encode().to_vec();
             datagram.resize(Probe::LENGTH + padding, 0);
             let expected = (datagram.len() <= Probe::MAX_LENGTH).then_some(probe);
@@ -400,7 +400,7 @@ mod tests {
         }
 
         #[test]
-        fn tokens_come_back(token: [u8; 16]) {
+        fn tokens_parse_to_what_was_printed(token: [u8; 16]) {
             let text = String::from(Token(token));
             prop_assert_eq!(Token::try_from(text), Ok(Token(token)));
         }

@@ -83,9 +83,9 @@ impl Conversation {
             State::Irtt(None) => irtt::open(),
             State::Sqm(token) => {
                 let probe = Probe {
-                    token: token.unwrap_or(Probe::STRANGER),
+                    token: token.unwrap_or(Probe::NO_TOKEN),
                     series: Probe::NO_TEST,
-                    mark: 0,
+                    tos: 0,
                     sequence: number,
                     echo: Echo::default(),
                 };
@@ -103,7 +103,7 @@ impl Conversation {
     }
 
     fn hear_sqm(&mut self, answer: Probe) -> Option<Answer> {
-        if answer.series != Probe::NO_TEST || answer.token == Probe::STRANGER {
+        if answer.series != Probe::NO_TEST || answer.token == Probe::NO_TOKEN {
             return None;
         }
         // Each answer has the token to use from now on.
@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(talk.hear(&probe.encode()), None);
         }
         talk.forget();
-        assert_eq!(Probe::decode(&talk.ask(4)).unwrap().token, Probe::STRANGER);
+        assert_eq!(Probe::decode(&talk.ask(4)).unwrap().token, Probe::NO_TOKEN);
     }
 
     proptest! {

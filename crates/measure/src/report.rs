@@ -1,4 +1,4 @@
-//! A web page of tests before and after, in one file. Pure.
+//! Web pages of results, each in a single file. Pure.
 
 use std::fmt::Write as _;
 
@@ -9,27 +9,27 @@ use crate::plot::{self, Plot, Run};
 use crate::result::{Direction, TestResult};
 use crate::svg::{escape, short};
 
-/// One line with its two tests.
+/// A line with a test before shaping and one after it.
 #[derive(Clone, Debug)]
 pub struct ComparedLine<'a> {
-    /// A short name without spaces; the address of the line's part of the page.
+    /// A short name without spaces: the anchor of its section in the page.
     pub name: &'a str,
     /// The heading.
     pub title: &'a str,
-    /// What kind of line it is, in a sentence or two.
+    /// A description of the line, in a sentence or two.
     pub description: &'a str,
     /// The test without shaping.
     pub before: &'a TestResult,
-    /// The test with it.
+    /// The test with shaping.
     pub after: &'a TestResult,
-    /// What was done in between, as commands.
+    /// The commands that set up the shaping.
     pub plan_text: &'a str,
 }
 
 const STYLE: &str = include_str!("report.css");
 
-/// A page of any number of tests: figures, grades, what speaks against them, and these pictures; and of logs of autorate. It
-/// loads nothing from anywhere.
+/// A page of any number of tests, with figures, grades, findings and pictures, and of any number of logs of autorate. The page
+/// loads no other resource.
 pub fn comparison(
     runs: &[Run<'_>],
     differences: &[Difference],
@@ -135,7 +135,7 @@ const FOOT: &str = "<footer>Latency and throughput are of the steady part of the
                     it arrived unless a note says otherwise; a line carries more than that, because packets have \
                     headers.</footer>\n</main>\n</body>\n</html>\n";
 
-/// The page: an overview, then each line with its figures, pictures and commands. It loads nothing from anywhere.
+/// A page with an overview, and for each line its figures, pictures and commands. The page loads no other resource.
 pub fn html(lines: &[ComparedLine<'_>]) -> String {
     let mut page = head("Latency under load, before and after");
     page.push_str(
@@ -234,7 +234,7 @@ fn figures(line: &ComparedLine<'_>) -> String {
     text + "</tbody>\n</table></div>\n"
 }
 
-/// A dash where nobody tried.
+/// The goodput, or a dash if the test has no flow in this direction.
 fn goodput(result: &TestResult, direction: Direction) -> String {
     let mbit = match direction {
         Direction::Down => result.summary.download_mbit,
@@ -256,7 +256,7 @@ mod tests {
     use crate::result::tests::example;
 
     #[test]
-    fn a_comparison_holds_everything_itself() {
+    fn a_comparison_loads_no_other_resource() {
         let (before, after) = (
             example("before", 1200.0, 20.0, 4.0),
             example("after", 3.0, 19.0, 3.8),
@@ -275,13 +275,13 @@ mod tests {
         for request in ["src=", "@import", "url(", "<script", "<link", "<before>"] {
             assert!(!page.contains(request), "{request}");
         }
-        // Two of all that show several; of each test the flows, and over time; nobody asked TCP here.
+        // Three pictures of both tests. For each test two: over time, and its flows. The tests have no TCP samples.
         assert_eq!(page.matches("<figure>").count(), 3 + 2 * 2);
         assert!(page.contains("&lt;before&gt;") && page.contains("no grade"));
     }
 
     #[test]
-    fn a_page_holds_everything_itself() {
+    fn a_page_loads_no_other_resource() {
         let (before, after) = (
             example("before", 1200.0, 20.0, 4.0),
             example("after", 3.0, 19.0, 3.8),

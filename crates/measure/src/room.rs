@@ -1,7 +1,7 @@
-//! How much memory reading a file may take. Pure.
+//! Limits the memory that reading files may take. Pure.
 //!
-//! Text is denser than what it stands for (`{},` is a sample), so a limit of the text alone is none of the memory. What is read is
-//! therefore counted by what it becomes.
+//! A limit for the length of the text would not limit the memory: a sample can be as short as `{},`. The memory of the decoded
+//! values is therefore counted.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,16 +10,16 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// What all results and logs that are read together may hold, in bytes.
+/// Largest memory for all results and logs that are read together, bytes. A choice.
 pub const ALL: usize = 96 << 20;
-/// No object of a result takes more than this and its values, in bytes: a sample of what a kernel knows of a connection.
+/// Memory for a JSON object besides its values, bytes: that of the largest object in a result, a sample of `TCP_INFO`.
 const OBJECT: usize = 152;
-/// No value in a list takes more than this.
+/// Memory for a value in a list, bytes, at most.
 const VALUE: usize = 12;
-/// Names in one object of JSON, flows, series and the like.
+/// Largest number of names in one JSON object, and of items in a list of flows, series and the like. A choice.
 pub(crate) const FEW: usize = 10_000;
 
-/// Room that is left.
+/// The memory that is left.
 #[derive(Clone, Debug)]
 pub struct Room(Cell<usize>);
 
@@ -30,7 +30,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Takes some of it; an error in words if so much is not left.
+    /// Takes `bytes` bytes. Fails if there are not that many left.
     pub fn take(&self, bytes: usize) -> Result<(), String> {
         match self.0.get().checked_sub(bytes) {
             Some(left) => {
@@ -44,7 +44,7 @@ impl Room {
         }
     }
 
-    /// Whether a text can be read that is taken apart by its form alone.
+    /// Refuses a text that could take more memory than is left, counted by its braces and commas.
     pub(crate) fn check(&self, json: &str) -> Result<(), String> {
         let count = |byte: u8| json.bytes().filter(|b| *b == byte).count();
         let most = count(b'{') * OBJECT + count(b',') * VALUE;
@@ -67,7 +67,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     }
 }
 
-/// A map that is not too large.
+/// Deserializes a map with at most [`FEW`] names.
 pub(crate) fn few_names<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, T>, D::Error> {
@@ -93,7 +93,7 @@ pub(crate) fn few_names<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_map(Names(PhantomData))
 }
 
-/// A list that is not too long.
+/// Deserializes a list with at most [`FEW`] items.
 pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -110,7 +110,7 @@ pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(few)
 }
 
-/// Gives `take` every item of a list, and keeps none.
+/// Passes every item of a list to `take` and keeps none.
 pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     take: &mut dyn FnMut(T) -> Result<(), String>,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_counted_by_what_a_text_becomes() {
+    fn memory_is_counted_by_the_decoded_values() {
         let room = Room::default();
         assert_eq!(room.check(&"{},".repeat(500_000)), Ok(()));
         assert!(room.check(&"{},".repeat(700_000)).unwrap_err().contains("96 MiB"));

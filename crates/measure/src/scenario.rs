@@ -1,29 +1,29 @@
-//! What a test loads the line with and how it looks at latency meanwhile: Flent's tests under Flent's names, as data. Pure.
+//! The flows and probes of a test, as data: Flent's tests under Flent's names. Pure.
 //!
-//! Series that Flent's test has not are extra: they bear names of the same pattern, and Flent leaves them alone.
+//! Some tests have more series than Flent's. Their names follow Flent's pattern, and Flent ignores them.
 
 use crate::result::{Direction, ProbeKind};
 
-/// Best effort: the code point of packets that nobody marked.
+/// Best effort: the DSCP of unmarked packets.
 const BE: u8 = 0;
-/// Background, CS1 (RFC 2474; RFC 8622 has since given background a code point of its own).
+/// Background: CS1 (RFC 2474). RFC 8622 later gave background traffic its own DSCP.
 const BK: u8 = 8;
-/// Class selector 5, which Wi-Fi takes for video.
+/// Class selector 5, which Wi-Fi maps to video.
 const CS5: u8 = 40;
 /// Expedited forwarding (RFC 3246).
 const EF: u8 = 46;
-/// The marks of RRUL, one for each queue of Wi-Fi.
+/// The DSCPs of RRUL, one for each Wi-Fi queue.
 const RRUL_MARKS: [(&str, u8); 4] = [("BE", BE), ("BK", BK), ("CS5", CS5), ("EF", EF)];
 
-/// Between two ICMP echoes, milliseconds: Flent's step.
+/// Time between two ICMP echo requests, milliseconds: Flent's step size.
 const ICMP_INTERVAL_MS: u64 = 200;
-/// Between two new connections, milliseconds. A handshake and its end are five packets.
+/// Time between two new connections, milliseconds. A choice: a handshake and its end take five packets.
 const CONNECT_INTERVAL_MS: u64 = 500;
-/// Probes of other kinds to web servers for each handshake, where probes are closer together than usual.
+/// With web servers, a handshake for every this many probes of other kinds, if that is more often than usual. A choice.
 const HANDSHAKE_EVERY: u64 = 5;
-/// A call in G.711: 20 ms of sound, and with it a header of RTP (RFC 3550).
+/// Time between two packets of a voice call (G.711), milliseconds.
 const VOIP_INTERVAL_MS: u64 = 20;
-/// Payload of such a packet, bytes.
+/// Payload of such a packet, bytes: 160 of sound and the RTP header (RFC 3550).
 const VOIP_BYTES: usize = 172;
 /// Payload of other probes, bytes.
 const PROBE_BYTES: usize = crate::protocol::Probe::LENGTH;
@@ -37,25 +37,25 @@ pub enum Family {
     V6,
 }
 
-/// A test as data: what goes where.
+/// A test as data: its servers, flows and probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// Flent's name.
+    /// Flent's name of the test.
     pub test: String,
     /// The servers, each with a control connection of its own.
     pub endpoints: Vec<Endpoint>,
     /// The load: downloads first.
     pub flows: Vec<FlowPlan>,
-    /// Latency, from before the load to after it.
+    /// The probes, from before the load until after it.
     pub probes: Vec<ProbePlan>,
 }
 
-/// A server, by one version of the protocol.
+/// A server, and the version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Which of the hosts that the user named; the last stands in for one that is missing.
+    /// Number of the host among those that the user named. If there are fewer, the last one serves.
     pub host: usize,
-    /// None takes what the user or the name gives.
+    /// Version of IP. `None` leaves it to the user, or to the name of the host.
     pub family: Option<Family>,
 }
 
@@ -64,13 +64,13 @@ pub struct Endpoint {
 pub struct FlowPlan {
     /// Flent's name of the series.
     pub name: String,
-    /// Which way.
+    /// Its direction.
     pub direction: Direction,
-    /// Code point of the sender's packets, 0 to 63.
+    /// DSCP of the sender's packets, 0 to 63.
     pub dscp: u8,
-    /// Which of [`Scenario::endpoints`].
+    /// Index in [`Scenario::endpoints`].
     pub endpoint: usize,
-    /// What tells this endpoint from others, if there are several.
+    /// Name of the endpoint, if there are several.
     pub peer: Option<String>,
 }
 
@@ -79,24 +79,27 @@ pub struct FlowPlan {
 pub struct ProbePlan {
     /// Flent's name of the series.
     pub name: String,
-    /// How they travel.
+    /// Kind of the probes.
     pub kind: ProbeKind,
-    /// Code point there and back, 0 to 63.
+    /// DSCP of the probes and their answers, 0 to 63.
     pub dscp: u8,
-    /// Time between two; none is what the user asks for.
+    /// Time between two probes. `None` leaves it to the user.
     pub interval_ms: Option<u64>,
     /// Payload in bytes.
     pub bytes: usize,
-    /// Which of [`Scenario::endpoints`].
+    /// Index in [`Scenario::endpoints`].
     pub endpoint: usize,
-    /// What tells this endpoint from others, if there are several.
+    /// Name of the endpoint, if there are several.
     pub peer: Option<String>,
 }
 
-/// Name and meaning of every test.
+/// Name and description of every test.
 pub const TESTS: [(&str, &str); 21] = [
     ("rrul_be", "4 downloads and 4 uploads at once, unmarked"),
-    ("rrul", "the same, one each way marked BE, BK, CS5 and EF"),
+    (
+        "rrul",
+        "like rrul_be, but marked BE, BK, CS5 and EF, one of each in each direction",
+    ),
     ("rrul_noclassification", "unmarked flows, marked probes"),
     (
         "rrul_be_nflows",
@@ -125,7 +128,7 @@ pub const TESTS: [(&str, &str); 21] = [
 ];
 
 impl Scenario {
-    /// The test of this name; `down` and `up` count where the name leaves the number of flows open. None for an unknown one.
+    /// The test of this name. `down` and `up` are the numbers of flows if the name leaves them open. `None` if the name is unknown.
     pub fn named(name: &str, hosts: &[String], down: u32, up: u32) -> Option<Self> {
         let counted = |prefix: &str, suffix: &str| -> Option<u32> {
             name.strip_prefix(prefix)?
@@ -160,7 +163,7 @@ impl Scenario {
         Some(scenario)
     }
 
-    /// The test that fits so many flows with these marks, in turn.
+    /// The test with these numbers of flows. The flows of each direction take the DSCPs in turn.
     pub fn of_flows(down: u32, up: u32, dscp: &[u8]) -> Self {
         let marks: Vec<u8> = RRUL_MARKS.iter().map(|(_, mark)| *mark).collect();
         let name = match (down, up) {
@@ -186,10 +189,10 @@ impl Scenario {
         scenario
     }
 
-    /// Transfers by HTTP, and the probes that a stranger answers.
+    /// A test against web servers: HTTP transfers, and the probes that any host may answer.
     pub(crate) fn of_urls(down: u32, up: u32, probe_interval_ms: u64) -> Self {
         let flows = Self::of_flows(down, up, &[BE]);
-        // A handshake makes work there, and may be all that is answered: one for every few of the others.
+        // Handshakes are work for the server, but may be the only probes that it answers: send fewer of them.
         let handshakes = ProbePlan {
             interval_ms: Some((probe_interval_ms * HANDSHAKE_EVERY).min(CONNECT_INTERVAL_MS)),
             ..connect()
@@ -205,7 +208,7 @@ impl Scenario {
         Self { probes, ..flows }
     }
 
-    /// Flows of one direction.
+    /// Number of flows of one direction.
     pub fn count(&self, direction: Direction) -> u32 {
         self.flows.iter().filter(|f| f.direction == direction).count() as u32
     }
@@ -223,7 +226,7 @@ impl Scenario {
     }
 }
 
-/// One flow of each name and mark, first all downloads, then all uploads.
+/// A flow for each name and DSCP: first all downloads, then all uploads.
 fn flows<'a>(names: impl Iterator<Item = (&'a str, u8)> + Clone) -> Vec<FlowPlan> {
     let way = |direction, way: &'static str| {
         names
@@ -280,7 +283,7 @@ fn rrul() -> Scenario {
         udp("UDP BK", BK),
         udp("UDP BE", BE),
         icmp("ICMP"),
-        // Flent has no probe of the fourth mark.
+        // Flent has no probe with the fourth DSCP.
         udp("UDP CS5", CS5),
     ];
     probes.push(connect());
@@ -295,11 +298,11 @@ fn rrul_be(probed: [(&str, u8); 3]) -> Scenario {
     Scenario::new(flows(names), probes.chain([icmp("ICMP"), connect()]).collect())
 }
 
-/// Half of the flows by each version of the protocol, as in Flent: BE and BK by IPv4, the others by IPv6.
+/// Half of the flows over IPv4 and half over IPv6, as in Flent: BE and BK over IPv4, the others over IPv6.
 fn rrul46() -> Scenario {
     let mut scenario = rrul();
     let (four, six) = (Some("IPv4".to_owned()), Some("IPv6".to_owned()));
-    // One name with both addresses, or first the IPv4 and then the IPv6 address.
+    // The user names one host with both addresses, or first an IPv4 and then an IPv6 address.
     scenario.endpoints = [(0, Family::V4), (1, Family::V6)]
         .map(|(host, family)| Endpoint {
             host,
@@ -329,7 +332,7 @@ fn rrul46() -> Scenario {
     scenario
 }
 
-/// One flow each way at most, without numbers in the names.
+/// At most one flow in each direction, without numbers in the names.
 fn plain(down: usize, up: usize) -> Scenario {
     let downloads = std::iter::repeat_n(("TCP download", Direction::Down), down);
     let uploads = std::iter::repeat_n(("TCP upload", Direction::Up), up);
@@ -338,7 +341,7 @@ fn plain(down: usize, up: usize) -> Scenario {
     Scenario::new(flows.collect(), single_probes())
 }
 
-/// Flows with numbers from one on, as Flent's tests with a parameter name them.
+/// Flows that are numbered from one, as in those tests of Flent that have a parameter.
 fn numbered(class: &str, down: u32, up: u32) -> Scenario {
     let class = if class.is_empty() {
         String::new()
@@ -358,7 +361,7 @@ fn single_probes() -> Vec<ProbePlan> {
     vec![udp("UDP BE", BE), icmp("ICMP")]
 }
 
-/// Four servers; with fewer hosts than that, some are asked twice.
+/// Four servers. With fewer hosts, some serve more than once.
 fn rtt_fair(hosts: &[String], marks: [(&str, u8); 4]) -> Scenario {
     let host = |at: usize| at % hosts.len().max(1);
     let named = |at: usize| hosts.get(host(at)).cloned().unwrap_or_default();
@@ -458,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn both_protocols_carry_a_half_of_rrul46() {
+    fn ipv4_and_ipv6_each_carry_half_of_rrul46() {
         let both = named("rrul46");
         let by = |endpoint| both.flows.iter().filter(|f| f.endpoint == endpoint).count();
         assert_eq!((by(0), by(1)), (4, 4));
@@ -466,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_flows_find_the_test_that_they_are() {
+    fn numbers_of_flows_select_the_test_that_has_them() {
         for (down, up, dscp, test) in [
             (4, 4, &[0][..], "rrul_be"),
             (4, 4, &[0, 8, 40, 46], "rrul"),

@@ -1,4 +1,4 @@
-//! Proof that both ends know the same secret, without sending it.
+//! Proves that both ends know the same secret, without sending it.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use sha2::Sha256;
 
 use crate::protocol::Token;
 
-/// HMAC-SHA-256 (RFC 2104) of a challenge under the secret, in hexadecimal. The words before it keep the proof from being of
-/// use anywhere else.
+/// HMAC-SHA-256 (RFC 2104) of a challenge with the secret as key, in hexadecimal. A fixed prefix of the message makes the proof useless
+/// in any other protocol.
 pub fn proof(secret: &str, nonce: Token) -> String {
     let bytes = mac(secret, nonce).finalize().into_bytes();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether this is the proof, found out in a time that does not depend on where it is wrong.
+/// True if the proof is right. The time of the check does not depend on where the proof is wrong.
 pub(crate) fn is_proven(secret: &str, nonce: Token, proof: &str) -> bool {
     let digits = proof.as_bytes().chunks_exact(2);
     let bytes: Option<Vec<u8>> = digits
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_secret_and_challenge_prove_anything() {
+    fn a_proof_holds_for_its_secret_and_challenge_only() {
         let nonce = Token([1; 16]);
         let good = proof("open sesame", nonce);
         assert!(is_proven("open sesame", nonce, &good));

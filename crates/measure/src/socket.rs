@@ -1,4 +1,4 @@
-//! Options and waits of sockets, alike on both ends.
+//! Socket options and waits, for client and server.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,16 +9,16 @@ use nix::sys::socket::sockopt::{SetStruct, SetUsize};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
 
-/// Sleeps until there is something to read (or the end of it), or until `deadline`; says which.
+/// Sleeps until the socket is readable or at its end (true), or until `deadline` (false).
 pub(crate) fn wait_readable(socket: impl AsFd, deadline: Instant) -> io::Result<bool> {
     wait(&mut [PollFd::new(&socket, PollFlags::IN)], deadline)
 }
 
-/// Sleeps until one of them is as awaited, or until `deadline`; says which.
+/// Sleeps until one of the sockets is ready (true), or until `deadline` (false).
 pub(crate) fn wait(sockets: &mut [PollFd<'_>], deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // A timespec, not milliseconds: rounding a wait down to zero would spin until the deadline.
+        // Nanoseconds and not milliseconds: a wait that is rounded down to zero would spin until the deadline.
         let timeout = Timespec {
             tv_sec: left.as_secs() as _,
             tv_nsec: left.subsec_nanos() as _,
@@ -40,9 +40,9 @@ pub(crate) fn sleep_until(deadline: Instant) {
     }
 }
 
-/// Marks all packets of a socket with a DSCP (0 to 63).
+/// Sets the DSCP (0 to 63) of all packets of a socket.
 ///
-/// A dual-stack socket that speaks to an IPv4 peer takes the mark from `IP_TOS` and ignores `IPV6_TCLASS`, so it gets both.
+/// A dual-stack socket with an IPv4 peer uses `IP_TOS` and ignores `IPV6_TCLASS`, so that it gets both.
 pub(crate) fn set_dscp(socket: impl AsFd, local: SocketAddr, dscp: u8) -> io::Result<()> {
     let byte = dscp << 2;
     let v4 = matches!(local.ip().to_canonical(), IpAddr::V4(_));
@@ -55,7 +55,7 @@ pub(crate) fn set_dscp(socket: impl AsFd, local: SocketAddr, dscp: u8) -> io::Re
     Ok(())
 }
 
-/// Closing sends a reset: nothing that is still in the socket's buffer drains through the line for seconds.
+/// Has the socket send a reset when it is closed. Otherwise its buffer could take seconds to drain through the line.
 pub(crate) fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
@@ -68,11 +68,11 @@ nix::setsockopt_impl!(
     SetUsize
 );
 
-/// `SO_RCVLOWAT`: how many bytes wake a reader.
+/// `SO_RCVLOWAT`: the number of bytes that wakes a reader.
 #[derive(Clone, Copy, Debug)]
 struct ReceiveLowWater;
 
-/// Lets a reader sleep until so many bytes are there, and has the kernel acknowledge every second packet meanwhile.
+/// Lets a reader sleep until `bytes` bytes have arrived. The kernel acknowledges every second packet meanwhile.
 pub(crate) fn wake_reader_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(nix::sys::socket::setsockopt(&socket, ReceiveLowWater, &bytes)?)
 }
@@ -85,11 +85,11 @@ nix::setsockopt_impl!(
     SetStruct<u64>
 );
 
-/// `SO_MAX_PACING_RATE`: how fast a sender may go.
+/// `SO_MAX_PACING_RATE`: the largest rate of a sender.
 #[derive(Clone, Copy, Debug)]
 struct MaxPacingRate;
 
-/// Holds a sender to so many bytes per second.
+/// Limits the rate of a sender, bytes per second.
 pub(crate) fn pace(socket: impl AsFd, bytes_per_s: u64) -> io::Result<()> {
     Ok(nix::sys::socket::setsockopt(
         &socket,
@@ -108,18 +108,18 @@ pub(crate) fn congestion(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket)?)
 }
 
-/// The congestion controls that an unprivileged process may choose here, separated by spaces.
+/// The congestion controls that an unprivileged process may use on this machine, separated by spaces.
 pub(crate) fn available_congestion() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
         .map_or_else(|_| "(unknown)".to_owned(), |list| list.trim().to_owned())
 }
 
-/// The running kernel's release.
+/// Release of the running kernel.
 pub(crate) fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// This machine's name.
+/// Name of this machine.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,6 +1,6 @@
-//! Figures from samples. Pure.
+//! Statistics of samples. Pure.
 
-/// The `p`-th percentile (0 to 100) of `values`, in any order; none of an empty set.
+/// The `p`-th percentile (0 to 100) of `values`, which may be in any order. `None` for an empty set.
 ///
 /// Linear interpolation between closest ranks: rank `p/100 · (n − 1)` of the sorted values, counted from zero
 /// (Hyndman & Fan 1996, type 7; the default of NumPy and R). The 50th is the usual median.
@@ -18,25 +18,25 @@ pub fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 50.0)
 }
 
-/// The value that is not exceeded in `p` per cent of the weight; of pairs of value and weight, in order of the values. None without
-/// weight.
+/// The `p`-th percentile (0 to 100) of weighted values: the smallest value whose predecessors and itself have `p` per cent of the weight.
+/// `sorted` holds pairs of value and weight, in order of the values. `None` if there is no weight.
 pub fn weighted_percentile(sorted: &[(f64, f64)], p: f64) -> Option<f64> {
     let wanted = sorted.iter().map(|(_, weight)| weight).sum::<f64>() * p.clamp(0.0, 100.0) / 100.0;
     let mut so_far = 0.0;
     let is_there = |(_, weight): &&(f64, f64)| {
         so_far += weight;
-        // Sums in another order differ in their last digits.
+        // A tolerance for rounding: the two sums may differ in their last digits.
         so_far > 0.0 && so_far >= wanted * (1.0 - 1e-12)
     };
     sorted.iter().find(is_there).map(|(value, _)| *value)
 }
 
-/// Arithmetic mean; none of an empty set.
+/// Arithmetic mean. `None` for an empty set.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Mean without this share of the greatest values; none of an empty set.
+/// Mean without this share of the largest values. `None` for an empty set.
 pub fn mean_without_slowest(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -44,7 +44,7 @@ pub fn mean_without_slowest(values: &[f64], share: f64) -> Option<f64> {
     mean(&sorted[..kept.min(sorted.len())])
 }
 
-/// `part` of `whole`, from 0 to 1; of nothing, nothing.
+/// `part` as a share of `whole`, 0 to 1. Zero if `whole` is zero.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
@@ -53,8 +53,8 @@ pub fn share(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// Jain's fairness index, `(Σx)² / (n · Σx²)`: 1 when all shares are equal, `1/n` when one takes all
-/// (Jain, Chiu, Hawe 1984). None without shares or when all are zero.
+/// Jain's fairness index, `(Σx)² / (n · Σx²)`: 1 if all shares are equal, `1/n` if one takes all
+/// (Jain, Chiu, Hawe 1984). `None` if there are no shares or all are zero.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn jain_is_one_for_equal_shares_and_one_nth_for_a_monopoly() {
+    fn jains_index_is_one_for_equal_shares_and_one_nth_if_one_flow_takes_all() {
         assert_eq!(jain(&[5.0, 5.0, 5.0]), Some(1.0));
         assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), Some(0.25));
         assert_eq!(jain(&[]), None);

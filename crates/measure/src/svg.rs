@@ -1,10 +1,10 @@
-//! A picture under construction: the few SVG elements that plots need, and the arithmetic of axes.
+//! Builds SVG pictures: the few elements that plots need, and the arithmetic of axes.
 //!
-//! Written here because plotting libraries bring font code in C along, for figures of a few lines and labels.
+//! Plotting libraries would bring font code in C along, and our pictures have only lines and labels.
 
 use std::fmt::Write as _;
 
-/// Colours of the palette by Okabe and Ito, told apart with any colour vision.
+/// The palette of Okabe and Ito, whose colours people with any colour vision can tell apart.
 pub(crate) const BLUE: &str = "#0072b2";
 pub(crate) const VERMILION: &str = "#d55e00";
 pub(crate) const GREEN: &str = "#009e73";
@@ -16,7 +16,7 @@ pub(crate) const GREY: &str = "#667079";
 pub(crate) const GRID: &str = "#e3e6e9";
 pub(crate) const SHADE: &str = "#f4f6f8";
 const GROUND: &str = "#ffffff";
-/// The same on a dark ground: a viewer who prefers that sees these, print and programs without style sheets the others.
+/// The colours on a dark background, for viewers that prefer one. Print, and programs without style sheets, use the light colours.
 const DARK: [(&str, &str); 11] = [
     (GROUND, "#15181b"),
     (SHADE, "#1e2226"),
@@ -31,12 +31,12 @@ const DARK: [(&str, &str); 11] = [
     (SKY, "#8ad0fa"),
 ];
 
-/// An SVG document; its own ground makes it legible on a page of any colour.
+/// An SVG document. It has its own background, so that it is legible on a page of any colour.
 pub(crate) struct Svg {
     text: String,
 }
 
-/// How a text stands at its point.
+/// The alignment of a text at its point.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -44,7 +44,7 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// Size in pixels, weight, colour and place of a text.
+/// Size in pixels, weight, colour and alignment of a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Font {
     pub(crate) size: f64,
@@ -81,7 +81,7 @@ impl Font {
 }
 
 impl Svg {
-    /// An empty picture with a description for those who do not see it.
+    /// An empty picture. Screen readers read the description.
     pub(crate) fn new(width: f64, height: f64, description: &str) -> Self {
         let mut svg = Self { text: String::new() };
         svg.push(format_args!(
@@ -120,7 +120,7 @@ impl Svg {
         ));
     }
 
-    /// A rectangle seen through, with its outline.
+    /// A translucent rectangle with its outline.
     pub(crate) fn outlined(&mut self, x: f64, y: f64, width: f64, height: f64, colour: &str) {
         let (x, y, width, height) = (Px(x), Px(y), Px(width), Px(height));
         self.push(format_args!(
@@ -137,7 +137,7 @@ impl Svg {
         ));
     }
 
-    /// A line through points, in dashes unless they are empty.
+    /// A line through points, dashed unless `dashes` is empty.
     pub(crate) fn dashed_path(&mut self, points: &[(f64, f64)], colour: &str, width: f64, dashes: &str) {
         if dashes.is_empty() || points.len() < 2 {
             return self.path(points, colour, width, 1.0);
@@ -153,7 +153,7 @@ impl Svg {
         ));
     }
 
-    /// A line through points; a single point becomes a dot.
+    /// A line through points. A single point becomes a dot.
     pub(crate) fn path(&mut self, points: &[(f64, f64)], colour: &str, width: f64, opacity: f64) {
         if let [(x, y)] = *points {
             let (x, y) = (Px(x), Px(y));
@@ -177,7 +177,7 @@ impl Svg {
         self.text_element(x, y, font, "", text);
     }
 
-    /// Reads from bottom to top.
+    /// A text that reads from bottom to top.
     pub(crate) fn upright_text(&mut self, x: f64, y: f64, font: Font, text: &str) {
         self.text_element(
             x,
@@ -208,7 +208,7 @@ impl Svg {
     }
 }
 
-/// Every colour's counterpart, for whatever bears it.
+/// A style sheet that replaces every light colour by its dark one.
 fn dark_style() -> String {
     let mut style = String::from("@media (prefers-color-scheme:dark){");
     for (light, dark) in DARK {
@@ -226,12 +226,12 @@ struct Px(f64);
 
 impl std::fmt::Display for Px {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Adding zero turns a negative zero into a plain one.
+        // Adding zero turns a negative zero into a positive one.
         write!(f, "{}", (self.0 * 10.0).round() / 10.0 + 0.0)
     }
 }
 
-/// Text as it stands in XML and HTML, in elements and in attributes.
+/// Escapes text for XML and HTML, in elements and in attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -241,7 +241,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Not allowed in XML in any form.
+            // XML does not allow control characters in any form.
             c if c.is_control() && !matches!(c, '\n' | '\t') => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
@@ -249,17 +249,17 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A plain axis.
+/// The scale of an axis.
 #[derive(Clone, Copy)]
 pub(crate) enum Scale {
-    /// Even.
+    /// Linear.
     Linear,
-    /// Decades of equal height; both ends above zero.
+    /// Logarithmic. Both ends must be above zero.
     Log,
 }
 
 impl Scale {
-    /// How far `value` is along the way from the first to the last of a range.
+    /// The position of `value` in a range, from 0 at its first value to 1 at its last.
     fn part(self, value: f64, (first, last): (f64, f64)) -> f64 {
         match self {
             Self::Linear => (value - first) / (last - first),
@@ -268,7 +268,7 @@ impl Scale {
     }
 }
 
-/// A rectangle of the picture in which data has a place.
+/// A part of the picture with a pair of axes.
 pub(crate) struct Panel {
     pub(crate) left: f64,
     pub(crate) top: f64,
@@ -295,19 +295,19 @@ impl Panel {
         self.left + self.x_scale.part(x, self.x) * self.width
     }
 
-    /// Values beyond the axis stay at its edge.
+    /// The vertical position of a value. A value beyond the axis is drawn at its edge.
     pub(crate) fn at_y(&self, y: f64) -> f64 {
         self.bottom() - self.scale.part(y, self.y).clamp(0.0, 1.0) * self.height
     }
 
-    /// Draws a line through data in a colour and dashes, broken at points without a value.
+    /// Draws a line through data with a colour and dashes. A point without a value breaks the line.
     pub(crate) fn styled(&self, svg: &mut Svg, data: &[(f64, Option<f64>)], style: (&str, &str), width: f64) {
         for points in self.runs(data) {
             svg.dashed_path(&points, style.0, width, style.1);
         }
     }
 
-    /// Draws a line through data, broken at points without a value.
+    /// Draws a line through data. A point without a value breaks the line.
     pub(crate) fn plot(
         &self,
         svg: &mut Svg,
@@ -321,7 +321,7 @@ impl Panel {
         }
     }
 
-    /// The stretches of data without gaps, as points of the picture.
+    /// The pieces of data between gaps, as points in the picture.
     fn runs(&self, data: &[(f64, Option<f64>)]) -> impl Iterator<Item = Vec<(f64, f64)>> {
         data.split(|(_, y)| y.is_none()).map(|run| {
             run.iter()
@@ -331,9 +331,9 @@ impl Panel {
     }
 }
 
-/// Round values from zero to at least `max`, about `count` steps apart by 1, 2 or 5 times a power of ten.
+/// Round values from zero to at least `max`, in about `count` steps of 1, 2 or 5 times a power of ten.
 pub(crate) fn linear_ticks(max: f64, count: f64) -> Vec<f64> {
-    // Below, powers of ten run out of digits.
+    // For smaller values, the powers of ten are not exact enough.
     let raw = if max > 1e-9 && max.is_finite() {
         max / count
     } else {
@@ -349,14 +349,14 @@ pub(crate) fn linear_ticks(max: f64, count: f64) -> Vec<f64> {
     (0..=steps).map(|i| i as f64 * step).collect()
 }
 
-/// The powers of ten from at most `min` to at least `max`; both above zero.
+/// The powers of ten from at most `min` to at least `max`. Both must be above zero.
 pub(crate) fn decades(min: f64, max: f64) -> Vec<f64> {
     let first = min.log10().floor() as i32;
     let last = (max.log10().ceil() as i32).max(first + 1);
     (first..=last).map(|exponent| 10_f64.powi(exponent)).collect()
 }
 
-/// A number for a label: no more digits than its size deserves.
+/// A number for a label, with about three digits.
 pub(crate) fn short(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 99.95 => 0,
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_short() {
+    fn labels_have_about_three_digits() {
         for (value, text) in [
             (1269.4, "1269"),
             (17.04, "17"),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn text_cannot_become_markup() {
+    fn text_is_escaped() {
         assert_eq!(escape("a<b & \"c\"\u{1}"), "a&lt;b &amp; &quot;c&quot;\u{fffd}");
     }
 }

@@ -1,7 +1,7 @@
-//! What the kernel knows of a TCP connection: `TCP_INFO` and the packet that opened it.
+//! The kernel's data about a TCP connection: `TCP_INFO`, and the saved SYN.
 //!
-//! The structure only ever grows at its end, so it is read by offset from however many bytes the kernel gave. Offsets
-//! are those of `struct tcp_info` in Linux's `include/uapi/linux/tcp.h`; a field that this kernel lacks reads as none.
+//! The structure only grows at its end, so that its fields are read by offset from the bytes that the kernel returns. The offsets
+//! are those of `struct tcp_info` in Linux's `include/uapi/linux/tcp.h`. A field that this kernel lacks reads as zero.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,11 +14,11 @@ use crate::socket;
 use nix::sys::socket::sockopt::{GetOsString, GetStruct, SetUsize};
 use nix::sys::socket::{getsockopt, setsockopt};
 
-/// Bytes asked for: up to and including `tcpi_snd_wnd`, the last field of Linux 5.4. Later kernels give as many as asked.
+/// Bytes to read: up to `tcpi_snd_wnd`, the last field of Linux 5.4. Later kernels return as many bytes as are asked for.
 const INFO: usize = 232;
-/// The first release with all of [`INFO`].
+/// The first Linux release with all of these bytes.
 const SINCE: (u32, u32) = (5, 4);
-/// The headers of the largest SYN: IPv6 and TCP with all its options.
+/// Room for the headers of a SYN, bytes: IPv6 and TCP with all its options take 100.
 const SYN: usize = 128;
 
 nix::getsockopt_impl!(
@@ -48,60 +48,60 @@ nix::setsockopt_impl!(SaveSyn, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, usize, Set
 #[derive(Clone, Copy, Debug)]
 struct SaveSyn;
 
-/// One look at one end of a connection. What only a sender has is meaningless at a receiver, and the other way round.
+/// The state of one end of a connection. Fields marked "Sender" are meaningful at a sender only, those marked "Receiver" at a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TcpInfo {
     /// Smoothed round trip (RFC 6298) of data and its acknowledgement, microseconds. Sender.
     pub rtt_us: u32,
     /// Mean deviation of the round trip, microseconds. Sender.
     pub rtt_var_us: u32,
-    /// Smallest round trip of the last minutes, microseconds. Sender.
+    /// Smallest round trip in the kernel's window (`net.ipv4.tcp_min_rtt_wlen`), microseconds. Sender.
     pub min_rtt_us: u32,
     /// Congestion window in segments. Sender.
     pub cwnd: u32,
-    /// Segments sent again since the beginning. Sender.
+    /// Segments retransmitted since the beginning. Sender.
     pub retransmits: u32,
-    /// Rate of the newest delivery, bytes per second. Sender.
+    /// The most recent delivery rate, bytes per second. Sender.
     pub delivery_bytes_per_s: u64,
-    /// Rate of pacing, bytes per second; all ones without pacing. Sender.
+    /// Pacing rate, bytes per second. All ones without pacing. Sender.
     pub pacing_bytes_per_s: u64,
     /// Segments that have arrived, those behind a gap included. Sender.
     pub delivered: u32,
-    /// Segments that arrived with an ECN mark, as the other end reported. Sender.
+    /// Segments that arrived with an ECN congestion mark (CE), as the other end reported. Sender.
     pub delivered_ce: u32,
     /// Payload that the other end has acknowledged so far, bytes. Sender.
     pub bytes_acked: u64,
-    /// Payload that has arrived so far without a gap, bytes. Receiver.
+    /// Payload that has arrived before the first gap, bytes. Receiver.
     pub bytes_received: u64,
-    /// Payload sent so far, repetitions included, bytes. Sender.
+    /// Payload sent so far, retransmissions included, bytes. Sender.
     pub bytes_sent: u64,
-    /// Payload sent again so far, bytes. Sender.
+    /// Payload retransmitted so far, bytes. Sender.
     pub bytes_retransmitted: u64,
-    /// Time with data under way, microseconds. Sender.
+    /// Time during which data was in flight, microseconds. Sender.
     pub busy_us: u64,
-    /// Of that, waiting for the other end's receive window, microseconds. Sender.
+    /// The part of `busy_us` during which the receive window held the sender back, microseconds. Sender.
     pub receive_window_limited_us: u64,
-    /// Of that, waiting for the own send buffer, microseconds. Sender.
+    /// The part of `busy_us` during which the send buffer held the sender back, microseconds. Sender.
     pub send_buffer_limited_us: u64,
     /// Largest segment that this end sends, bytes of payload.
     pub mss: u32,
-    /// Round trip as a receiver can guess it, microseconds; zero as long as it cannot. Receiver.
+    /// The receiver's estimate of the round trip, microseconds. Zero if it has none. Receiver.
     pub receiver_rtt_us: u32,
     /// Whether both ends agreed on ECN when they connected.
     pub ecn: bool,
 }
 
 impl TcpInfo {
-    /// Asks the kernel.
+    /// Reads the state of a socket.
     pub(crate) fn of(socket: impl AsFd) -> io::Result<Self> {
-        // The crate that asks insists on exactly the bytes it asked for.
+        // nix requires exactly the number of bytes that it asks for.
         if !kernel_is_since(SINCE) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         Ok(Self::decode(&getsockopt(&socket, TcpInfoBytes)?))
     }
 
-    /// Reads the kernel's structure; missing fields are zero. Never panics.
+    /// Decodes the kernel's structure. Missing fields are zero. Never panics.
     pub fn decode(bytes: &[u8]) -> Self {
         const ECN: u8 = 8;
         Self {
@@ -127,20 +127,20 @@ impl TcpInfo {
         }
     }
 
-    /// Payload that has arrived, that behind a gap included, if all segments are full. Sender.
+    /// Payload that has arrived, that behind a gap included, as if all segments were full. Sender.
     pub(crate) fn delivered_bytes(&self) -> u64 {
         u64::from(self.delivered) * u64::from(self.mss)
     }
 
-    /// What a sender knows, for the result.
+    /// The sample of a sender for the result.
     pub(crate) fn sender_sample(&self, t_ms: f64) -> TcpSample {
-        // "No limit", of either width.
+        // Without a limit the kernel returns all ones, in 32 or in 64 bits.
         let is_paced = self.pacing_bytes_per_s < u64::from(u32::MAX);
         TcpSample {
             t_ms,
             rtt_ms: Some(milliseconds(self.rtt_us)),
             rttvar_ms: Some(milliseconds(self.rtt_var_us)),
-            // Before the first measurement the kernel has all ones here.
+            // Before the first measurement the kernel returns all ones.
             min_rtt_ms: (self.min_rtt_us != u32::MAX).then(|| milliseconds(self.min_rtt_us)),
             cwnd: Some(f64::from(self.cwnd)),
             retransmits: Some(u64::from(self.retransmits)),
@@ -151,7 +151,7 @@ impl TcpInfo {
         }
     }
 
-    /// What a receiver knows, for the result.
+    /// The sample of a receiver for the result.
     pub(crate) fn receiver_sample(&self, t_ms: f64) -> TcpSample {
         TcpSample {
             t_ms,
@@ -160,7 +160,7 @@ impl TcpInfo {
         }
     }
 
-    /// What a sender counted since the beginning.
+    /// The counters of a sender since the beginning.
     pub(crate) fn totals(&self) -> TcpTotals {
         TcpTotals {
             bytes_sent: self.bytes_sent,
@@ -178,7 +178,7 @@ fn milliseconds(us: u32) -> f64 {
     f64::from(us) / 1000.0
 }
 
-/// To the kbit/s, which is as much as a file needs.
+/// Bytes per second in Mbit/s, rounded to a kbit/s.
 fn megabits(bytes_per_s: u64) -> f64 {
     (bytes_per_s as f64 * 8.0 / 1000.0).round() / 1000.0
 }
@@ -198,7 +198,7 @@ fn kernel_is_since(wanted: (u32, u32)) -> bool {
     *RELEASE >= wanted
 }
 
-/// Major and minor number of a release such as "6.1.0-37-amd64".
+/// Major and minor number of a kernel release such as "6.1.0-37-amd64".
 fn release(text: &str) -> (u32, u32) {
     let mut numbers = text
         .split(|c: char| !c.is_ascii_digit())
@@ -206,24 +206,24 @@ fn release(text: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Has a listener keep the first packet of each connection for [`arrived_dscp`].
+/// Has a listener save the SYN of each connection for [`arrived_dscp`].
 pub(crate) fn keep_syn(listener: impl AsFd) -> io::Result<()> {
     Ok(setsockopt(&listener, SaveSyn, &1)?)
 }
 
-/// The DSCP with which the first packet of an accepted connection arrived; none unless the listener was told to keep it.
+/// The DSCP of the SYN of an accepted connection. `None` unless the listener saves SYNs.
 pub(crate) fn arrived_dscp(socket: impl AsFd) -> Option<u8> {
     let syn = getsockopt(&socket, SavedSyn).ok()?.into_vec();
     dscp_of_packet(&syn)
 }
 
-/// The DSCP of an IP packet of which the bytes from the first zero on may be missing. Never panics.
+/// The DSCP of an IP packet. The bytes from the first zero on may be missing, because nix reads the option as a string. Never panics.
 fn dscp_of_packet(packet: &[u8]) -> Option<u8> {
     let first = *packet.first()?;
     let second = packet.get(1).copied().unwrap_or(0);
     match first >> 4 {
         4 => Some(second >> 2),
-        // The traffic class lies across the nibbles of two bytes (RFC 8200, section 3).
+        // The traffic class spans two bytes (RFC 8200, section 3).
         6 => Some((first << 4 | second >> 4) >> 2),
         _ => None,
     }
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_structure_cut_short_by_an_old_kernel_reads_as_zero_beyond_its_end() {
+    fn fields_that_an_old_kernel_lacks_read_as_zero() {
         let mut bytes = [0; 104];
         bytes[68..72].copy_from_slice(&20_000u32.to_ne_bytes());
         bytes[100..104].copy_from_slice(&7u32.to_ne_bytes());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_either_protocol_is_found() {
+    fn the_dscp_of_ipv4_and_ipv6_packets_is_found() {
         assert_eq!(dscp_of_packet(&[0x45, 0xb8]), Some(46));
         assert_eq!(dscp_of_packet(&[0x6b, 0x80]), Some(46));
         assert_eq!(dscp_of_packet(&[0x45]), Some(0));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_connection_tells_its_round_trip() {
+    fn a_real_connection_has_a_round_trip() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = TcpInfo::of(&stream).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_the_first_packet_is_kept_for_the_accepted_socket() {
+    fn an_accepted_socket_has_the_dscp_of_its_syn() {
         for (host, dscp) in [("127.0.0.1", 46), ("127.0.0.1", 0), ("::1", 40)] {
             let listener = std::net::TcpListener::bind((host, 0)).unwrap();
             keep_syn(&listener).unwrap();

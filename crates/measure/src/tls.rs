@@ -1,4 +1,4 @@
-//! TLS with a certificate of our own making, by rustls and rcgen: for servers that nobody else vouches for.
+//! TLS with a self-signed certificate, by rustls and rcgen.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 
 use crate::{Error, socket};
 
-/// A certificate and its key, both in DER; the key in PKCS #8.
+/// A certificate and its private key, both in DER; the key in PKCS #8.
 #[derive(Clone)]
 pub struct Certificate {
     certificate: Vec<u8>,
@@ -17,15 +17,15 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// One that was kept.
+    /// A stored certificate with its key.
     pub fn of(certificate: Vec<u8>, key: Vec<u8>) -> Self {
         Self { certificate, key }
     }
 
-    /// A new one, for this host's name and `localhost`.
+    /// A new self-signed certificate for this host's name and `localhost`.
     ///
     /// # Errors
-    /// When the system has no random numbers to make a key of.
+    /// If the system has no random numbers for the key.
     pub fn self_signed() -> Result<Self, Error> {
         let names = vec![socket::host_name(), "localhost".to_owned()];
         let made = rcgen::generate_simple_self_signed(names)
@@ -36,20 +36,20 @@ impl Certificate {
         })
     }
 
-    /// To be kept; everybody may know it.
+    /// The certificate. It is public.
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 
-    /// To be kept where nobody else reads.
+    /// The private key. Other users must not be able to read it.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// What a server needs, for these protocols (ALPN, RFC 7301).
+    /// The configuration of a TLS server for these protocols (ALPN, RFC 7301).
     ///
     /// # Errors
-    /// When certificate and key are none, or do not belong together.
+    /// If certificate or key are not valid, or do not belong together.
     pub fn server(&self, protocols: &[&[u8]]) -> Result<ServerConfig, Error> {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.clone()));
         let certificate = CertificateDer::from(self.certificate.clone());

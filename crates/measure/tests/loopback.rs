@@ -572,7 +572,7 @@ fn probes_are_answered_for_a_token_only_and_never_with_more_bytes() {
     let good = Probe {
         token,
         series: 1,
-        mark: 0xb8,
+        tos: 0xb8,
         sequence: 5,
         echo: Echo::default(),
     };

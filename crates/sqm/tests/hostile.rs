@@ -239,7 +239,7 @@ fn oversized_frames_and_wrong_tokens() {
             let probe = Probe {
                 token,
                 series: 0,
-                mark: 0,
+                tos: 0,
                 sequence: 0,
                 echo: protocol::Echo::default(),
             };
@@ -348,7 +348,7 @@ fn who_only_waits_makes_room_for_who_tests() {
         let probe = Probe {
             token,
             series: 0,
-            mark: 0,
+            tos: 0,
             sequence,
             echo: protocol::Echo::default(),
         };

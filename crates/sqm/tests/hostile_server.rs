@@ -158,9 +158,9 @@ fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
         "attach-dscp" | "load-words" | "results-endless" => (&[1], LIES),
         "results-many-samples" | "results-many-tcp" => (&[1], "at most"),
         "results-unknown-flow" => (&[1], "out of turn"),
-        "results-nan" | "results-infinite" => (&[1], "not a message of sqm's"),
+        "results-nan" | "results-infinite" => (&[1], "not a message of this protocol"),
         "results-silence" | "results-drip" | "load-slow-words" => (&[1], "no results within"),
-        "http-redirect-port" => (&[1], "'99999' is no port"),
+        "http-redirect-port" => (&[1], "'99999' is not a port"),
         "connect-silence" | "accept-silence" | "hello-drip" | "http-silence" => (&[1], "no answer within"),
         "results-short" => (&[1], "are incomplete: "),
         "results-honest" => (&[0], ""),
@@ -234,7 +234,7 @@ fn a_port_that_is_none_is_the_users_mistake() {
     let (command, _) = test("http-", "99999", Path::new(""));
     let ended = run(command, SLACK);
     assert_eq!(ended.code, Some(2), "{}", ended.words);
-    assert!(ended.words.contains("'99999' is no port"), "{}", ended.words);
+    assert!(ended.words.contains("'99999' is not a port"), "{}", ended.words);
 }
 
 #[test]

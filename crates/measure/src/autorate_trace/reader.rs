@@ -1,5 +1,4 @@
-//! The logs that `sqm daemon` writes with `option autorate_log`, read line by line. What a line holds is in
-//! [`sqm_autorate::trace`].
+//! Reads a log of `option autorate_log` line by line. [`sqm_autorate::record`] parses a line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -10,32 +9,32 @@ use sqm_autorate::trace::{Entry, HEADER};
 use crate::foreign::MAX_REASON;
 use crate::{Error, foreign};
 
-/// A line is not longer; the daemon's have a tenth of it.
+/// Longest line that is read, bytes. A choice: ten times the length of the daemon's lines.
 const LONGEST: u64 = 1 << 16;
 
-/// The longest log, in bytes; the daemon begins another file after a quarter of it. A device may have no end.
+/// Longest log that is read, bytes: four times the length at which the daemon begins a new file. A device may have no end.
 const LONGEST_LOG: u64 = 32 << 20;
 
-/// A line that is not whole, where that has a cause that is no mistake: whoever wrote it was interrupted, or the beginning of the
-/// file was cut away. It is left out.
+/// A line that is cut off for a good reason: the daemon was interrupted while it wrote the line, or the beginning of the file was cut
+/// away. It is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedLine {
-    /// Counted from one.
+    /// Number of the line, from one.
     pub line: usize,
     /// What is wrong with it.
     pub reason: String,
 }
 
-/// Why a text is not a log.
+/// Why a log cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// Reading failed.
     Read(io::Error),
-    /// This line, counted from one, is wrong.
+    /// This line, counted from one, is not valid.
     Line(usize, String),
 }
 
-/// Whether a file looks like a log, and not like a test's result: by its first byte.
+/// True if the first byte of a file is that of a log, and not that of a test result.
 pub fn is_trace(path: &Path) -> bool {
     // A pipe gives its first byte only once.
     if !path.is_file() {
@@ -43,11 +42,11 @@ pub fn is_trace(path: &Path) -> bool {
     }
     let mut first = [0];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    // That of the names of the columns, or of a time.
-    read.is_ok() && (first[0] == HEADER.as_bytes()[0] || first[0].is_ascii_digit())
+    // The first byte of the column names, or of a time.
+    read.is_ok() && (first[0] == HEAD.as_bytes()[0] || first[0].is_ascii_digit())
 }
 
-/// Gives `take` each line with its number, and answers which ones were cut off.
+/// Passes each line with its number to `take`. Returns the lines that were cut off.
 pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<TruncatedLine>, Error> {
     let cannot = |reason| Error::Read {
         path: path.to_owned(),
@@ -60,7 +59,7 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<Truncat
         let reason = format!("it is longer than {} MiB", LONGEST_LOG >> 20);
         return Err(cannot(io::Error::new(io::ErrorKind::InvalidData, reason)));
     }
-    cuts.map_err(|trouble| match trouble {
+    cuts.map_err(|error| match error {
         ReadError::Read(reason) => cannot(reason),
         ReadError::Line(line, reason) => Error::Log {
             path: path.to_owned(),
@@ -70,7 +69,7 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<Truncat
     })
 }
 
-/// The same of any source.
+/// Like [`read`], from any source.
 pub fn read_from(
     mut source: impl BufRead,
     take: &mut dyn FnMut(usize, Row),
@@ -84,14 +83,14 @@ pub fn read_from(
         };
         is_open = bytes.last() != Some(&b'\n');
         let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        if text == HEADER.as_bytes() {
-            // Behind the first: logs one after the other.
+        if text == HEAD.as_bytes() {
+            // Another log follows.
             cuts.extend(broken.take());
             continue;
         }
         match (row(text), broken.take()) {
             (Ok(row), before) => {
-                // A beginning cut away; or somebody was interrupted, and began anew.
+                // The line before may be cut off at the beginning of the file, or if a new controller begins here.
                 match before {
                     Some(cut) if cut.line > 1 && row.start.is_none() => return Err(wrong(cut)),
                     before => cuts.extend(before),
@@ -104,10 +103,10 @@ pub fn read_from(
         }
     }
     match broken {
-        // The end is still to come, or never did.
+        // The last line has no end: the daemon is still writing it, or was interrupted.
         Some(cut) if is_open && rows > 0 => cuts.push(cut),
         Some(cut) => return Err(wrong(cut)),
-        None if rows == 0 => return Err(ReadError::Line(1, "nothing was logged".to_owned())),
+        None if rows == 0 => return Err(ReadError::Line(1, "it has no lines".to_owned())),
         None => {}
     }
     Ok(cuts)
@@ -118,7 +117,7 @@ fn row(text: &[u8]) -> Result<Entry, String> {
     if text.len() as u64 > LONGEST {
         return Err(format!("longer than {LONGEST} bytes"));
     }
-    Entry::parse(text).map_err(|trouble| foreign::brief(&trouble.to_string(), MAX_REASON))
+    Row::parse(text).map_err(|error| foreign::brief(&error.to_string(), MAX_REASON))
 }
 
 fn wrong(TruncatedLine { line, reason }: TruncatedLine) -> ReadError {
@@ -129,7 +128,7 @@ fn wrong(TruncatedLine { line, reason }: TruncatedLine) -> ReadError {
     ReadError::Line(line, reason + hint)
 }
 
-/// A line with its end, if it has one; of one that is too long no more than shows that it is.
+/// The next line with its line end, if it has one. A line that is too long is cut just behind the limit.
 fn next_line(source: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let length = source.by_ref().take(LONGEST + 1).read_until(b'\n', &mut bytes)?;
@@ -157,25 +156,25 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_left_out() {
-        let whole = format!("{HEADER}\n{BEGIN}\n{ROW}\n");
+    fn lines_that_are_cut_off_are_left_out() {
+        let whole = format!("{HEAD}\n{BEGIN}\n{ROW}\n");
         assert_eq!(lines(whole.as_bytes()), Ok((vec![2, 3], vec![])));
-        // While a line was written, at each of its bytes.
+        // Cut while a line was written, at each of its bytes.
         for end in whole.len() - ROW.len()..whole.len() - 1 {
             assert_eq!(lines(&whole.as_bytes()[..end]), Ok((vec![2], vec![3])), "{end}");
-            // And then went on.
+            // The daemon then started again.
             let next = format!("{}\n{BEGIN}\n{ROW}\n", &whole[..end]);
             assert_eq!(lines(next.as_bytes()), Ok((vec![2, 4, 5], vec![3])), "{end}");
         }
-        // A whole line without its end.
+        // A complete line without a line end.
         assert_eq!(lines(whole.trim_end().as_bytes()), Ok((vec![2, 3], vec![])));
-        // A power cut leaves what the disk never wrote.
+        // A power cut leaves zeros.
         let zeros = format!("{whole}\0\0\0\0\n{BEGIN}\n");
         assert_eq!(lines(zeros.as_bytes()), Ok((vec![2, 3, 5], vec![4])));
-        // The first bytes are gone.
+        // The beginning of the file is cut away.
         let tail = format!("{}\n{ROW}\n", &ROW[9..]);
         assert_eq!(lines(tail.as_bytes()), Ok((vec![2], vec![1])));
-        // Two logs as one.
+        // Two logs in one file.
         assert_eq!(
             lines(format!("{whole}{whole}").as_bytes()),
             Ok((vec![2, 3, 5, 6], vec![]))
@@ -183,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_refused_with_its_line() {
+    fn an_invalid_line_is_refused_with_its_number() {
         let line = |text: &str| lines(text.as_bytes()).expect_err("a broken log");
         assert_eq!(line("").0, 1);
         assert_eq!(line(&format!("{HEADER}\n")).0, 1);
         let (number, reason) = line(&format!("{HEADER}\n{BEGIN}\n{ROW}\nwhat\n{ROW}\n"));
         assert_eq!((number, reason.as_str()), (4, "1 columns instead of 10"));
-        // Broken, and not cut off.
-        assert_eq!(line(&format!("{HEADER}\n{ROW}\nwhat\n")).0, 3);
+        // Invalid, and not cut off.
+        assert_eq!(line(&format!("{HEAD}\n{ROW}\nwhat\n")).0, 3);
         let (number, reason) = line("unix_ms,download_bits_per_sec\n1,2\n");
         assert!(number == 1 && reason.contains("this version"), "{reason}");
         assert_eq!(line("{\"format\":\"sqm-test\"}").0, 1);

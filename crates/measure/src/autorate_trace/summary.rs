@@ -1,4 +1,4 @@
-//! What a log of autorate shows: rates, load and delay over time, and their figures. Pure but for [`Recording::load`].
+//! Rates, load and delay over time in a log of autorate, and their figures. Pure except for [`Recording::load`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,119 +14,119 @@ use crate::Error;
 use crate::room::Room;
 use crate::stats::{percentile, weighted_percentile};
 
-/// A rate is taken to have been in force no longer than this without another line: on an idle line there is one a minute.
+/// A rate counts as in force for at most this long without another line, seconds. On an idle line the daemon writes one line a minute.
 const LONGEST_S: f64 = 90.0;
 
-/// One log.
+/// The content of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// As it is called in a picture of several.
+    /// Name in a picture of several logs.
     pub name: String,
-    /// The wall's clock at the first line, milliseconds since 1970.
+    /// Time of the first line by the wall clock, milliseconds since 1970.
     pub start_unix_ms: u64,
-    /// Lines of the log.
+    /// The lines of the log.
     pub moments: Vec<Moment>,
-    /// Answers of reflectors, and those that did not come.
+    /// The probes, answered or lost.
     pub probes: Vec<ProbeOutcome>,
-    /// Whether a direction has a rate in the configuration.
-    pub is_shaped: PerDirection<bool>,
-    /// How often a rate was lowered because of a queue.
-    pub cuts: PerDirection<u64>,
-    /// Bytes that passed, and the seconds in which they were counted.
-    carried: PerDirection<(f64, f64)>,
-    /// Lines that are left out.
+    /// True for a direction with a rate in the configuration.
+    pub is_shaped: Both<bool>,
+    /// Number of times that the rate was cut because of a queue.
+    pub cuts: Both<u64>,
+    /// Bytes carried, and the seconds in which they were counted.
+    carried: Both<(f64, f64)>,
+    /// Lines that were cut off and left out.
     pub truncated_lines: Vec<TruncatedLine>,
-    /// Where the present controller began: on its clock, and in [`Moment::t_s`].
+    /// When the present controller began: by its clock, and in seconds as in [`Moment::t_s`].
     began: (Instant, f64),
     was_cut: PerDirection<bool>,
     runs: u32,
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Seconds since the first line.
     pub t_s: f64,
-    /// For how long it was so, in seconds.
+    /// Seconds until the next line.
     pub for_s: f64,
-    /// Another controller begins here.
+    /// A new controller begins here.
     pub is_new: bool,
-    /// Chosen, Mbit/s.
-    pub rates: PerDirection<f64>,
-    /// What passed, Mbit/s.
-    pub loads: PerDirection<f64>,
+    /// Rates that the controller chose, Mbit/s.
+    pub rates: Both<f64>,
+    /// Load, Mbit/s.
+    pub loads: Both<f64>,
 }
 
-/// One probe.
+/// A probe.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeOutcome {
-    /// Seconds since the first line, when its answer was heard or given up.
+    /// Seconds since the first line at which it was answered or given up.
     pub t_s: f64,
-    /// Its round trip in milliseconds; none for one that was lost.
+    /// Its round trip in milliseconds. `None` if it was lost.
     pub rtt_ms: Option<f64>,
-    /// That above the least of its reflector in the log.
+    /// Round trip less the shortest one of the same reflector in the log, milliseconds.
     pub added_ms: Option<f64>,
-    /// Which controller asked whom.
+    /// Number of the controller, and of the reflector.
     reflector: (u32, u16),
 }
 
-/// Figures of a log.
+/// The figures of a log.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// The wall's clock at the first line, milliseconds since 1970.
+    /// Time of the first line by the wall clock, milliseconds since 1970.
     pub start_unix_ms: u64,
-    /// From the first line to the last.
+    /// Seconds from the first line to the last.
     pub seconds: f64,
-    /// How many controllers it has, one after the other.
+    /// Number of controllers, one after the other.
     pub runs: u32,
-    /// None if it is not shaped.
+    /// The download. `None` if it is not shaped.
     pub download: Option<DirectionFigures>,
-    /// None if it is not shaped.
+    /// The upload. `None` if it is not shaped.
     pub upload: Option<DirectionFigures>,
-    /// Of the reflectors' answers.
+    /// The delay of the probes.
     pub delay: DelayFigures,
 }
 
-/// One direction. Percentiles are of time.
+/// The figures of a direction. Percentiles are weighted by time.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectionFigures {
-    /// Mean of the rates that were chosen.
+    /// Mean of the rates.
     pub rate_mean_mbit: f64,
-    /// Lowest rate that was chosen.
+    /// Lowest rate.
     pub rate_min_mbit: f64,
-    /// Not exceeded in a twentieth of the time.
+    /// 5th percentile of the rates.
     pub rate_p5_mbit: f64,
-    /// In half of it.
+    /// Median of the rates.
     pub rate_median_mbit: f64,
-    /// In nineteen of twenty parts.
+    /// 95th percentile of the rates.
     pub rate_p95_mbit: f64,
-    /// Highest rate that was chosen.
+    /// Highest rate.
     pub rate_max_mbit: f64,
-    /// Mean of what passed.
+    /// Mean of the load.
     pub load_mean_mbit: f64,
     /// How often the rate was lowered because of a queue.
     pub cuts: u64,
 }
 
-/// What probes found.
+/// The delay of the probes.
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayFigures {
-    /// Shortest round trip of all.
+    /// Shortest round trip.
     pub least_rtt_ms: Option<f64>,
-    /// Round trip above the least of the same reflector.
+    /// Median of the round trips less the shortest one of the same reflector.
     pub added_median_ms: Option<f64>,
-    /// 19 of 20 probes had less.
+    /// 95th percentile of these.
     pub added_p95_ms: Option<f64>,
-    /// 99 of 100 probes had less.
+    /// 99th percentile of these.
     pub added_p99_ms: Option<f64>,
-    /// That were answered or lost.
+    /// Number of probes.
     pub probes: usize,
-    /// That were given up.
+    /// Number of lost probes.
     pub lost: usize,
 }
 
 impl Recording {
-    /// Reads a log; what it holds is taken from `room`.
+    /// Reads a log. Its memory is taken from `room`.
     pub fn load(path: &Path, name: String, room: &Room) -> Result<Self, Error> {
         let mut recording = Self::of(name, &[]);
         let mut is_full = false;
@@ -144,19 +144,19 @@ impl Recording {
         Ok(recording)
     }
 
-    /// What it holds, in bytes.
+    /// Memory that it takes, bytes.
     fn size(&self) -> usize {
         size_of_val(&*self.moments) + size_of_val(&*self.probes)
     }
 
-    /// The same of lines that were read.
-    pub fn of(name: String, rows: &[Entry]) -> Self {
+    /// The content of lines that were read before.
+    pub fn of(name: String, rows: &[Row]) -> Self {
         let mut recording = Self {
             name,
-            // As long as nothing says otherwise.
-            is_shaped: PerDirection {
-                download: true,
-                upload: true,
+            // Until a header says otherwise.
+            is_shaped: Both {
+                ingress: true,
+                egress: true,
             },
             ..Self::default()
         };
@@ -165,12 +165,12 @@ impl Recording {
         recording
     }
 
-    /// From the first line to the last.
+    /// Seconds from the first line to the last.
     pub fn seconds(&self) -> f64 {
         self.moments.last().map_or(0.0, |last| last.t_s)
     }
 
-    /// A direction's rates in order, with the seconds that they were in force.
+    /// The rates of a direction in ascending order, with the seconds that each was in force.
     pub fn rates(&self, direction: Direction) -> Vec<(f64, f64)> {
         let rates = self
             .moments
@@ -181,7 +181,7 @@ impl Recording {
         rates
     }
 
-    /// All that can be said in numbers.
+    /// The figures.
     pub fn figures(&self) -> Figures {
         let side = |direction| self.is_shaped[direction].then(|| self.side(direction));
         Figures {
@@ -201,7 +201,7 @@ impl Recording {
         });
         let extreme = |rate: Option<&(f64, f64)>| rate.map_or(0.0, |(rate, _)| *rate);
         let lowest = extreme(rates.first());
-        // One line has no time.
+        // A single line has no duration.
         let at = |p| weighted_percentile(&rates, p).unwrap_or(lowest);
         let (bytes, counted_s) = self.carried[direction];
         DirectionFigures {
@@ -243,7 +243,7 @@ impl Recording {
             || row.start.as_ref().is_some_and(|start| start.resumes.is_none());
         if is_new {
             self.runs += 1;
-            // Between two of them the wall's clock is all there is; it may have been set back.
+            // Only the wall clock spans two controllers, and it may have been set back.
             let since = row.unix_ms.saturating_sub(self.start_unix_ms) as f64 / 1000.0;
             self.began = (row.at, since.max(last_s));
             self.was_cut = PerDirection::default();
@@ -314,7 +314,7 @@ impl Recording {
     }
 }
 
-/// A probe that came to its end with this sample.
+/// The probe that ends with this sample, if any.
 fn probe(sample: &Sample, run: u32, t_s: f64) -> Option<ProbeOutcome> {
     let (reflector, rtt_ms) = match sample.signal {
         Signal::Echo { reflector, rtt, .. } => (reflector, Some(rtt.0 as f64 / 1e6)),
@@ -336,7 +336,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A minute at 20 and 4 Mbit/s with a queue in its middle, the download at a half meanwhile.
+    /// A minute at 20 and 4 Mbit/s. In its middle there is a queue, and the download has half of its rate.
     pub(crate) fn example(name: &str) -> Recording {
         let lines = (0..1200_u64).map(|n| {
             let is_queue = (400..500).contains(&n);
@@ -362,7 +362,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn figures_are_of_time_and_of_each_reflectors_least() {
+    fn figures_are_weighted_by_time_and_relative_to_the_shortest_round_trip() {
         let figures = example("log").figures();
         assert_eq!((figures.runs, figures.seconds), (1, 59.95));
         let down = figures.download.expect("shaped");
@@ -371,7 +371,7 @@ pub(crate) mod tests {
             (down.rate_p5_mbit, down.rate_median_mbit, down.cuts),
             (10.0, 20.0, 1)
         );
-        // A twelfth of the time at a half.
+        // A twelfth of the time at half of the rate.
         assert!(
             (down.rate_mean_mbit - 19.166).abs() < 0.01,
             "{}",
@@ -398,7 +398,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_and_another_daemon_keep_the_order() {
+    fn a_clock_set_back_and_a_new_daemon_do_not_change_the_order() {
         let rows = [
             (10_000, 5_000_000, "begin:x:-:1:-:-:-:- "),
             (1000, 6_000_000, ""),

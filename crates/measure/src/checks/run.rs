@@ -3,30 +3,30 @@
 use crate::result::{Direction, Finding, Flow, Series, Severity, TcpTotals, TestResult};
 use crate::stats;
 
-/// A processor this busy has no time left for packets that come at the wrong moment.
+/// A processor that is busy for this share of the time has none left for bursts of packets. A choice.
 const SATURATED: f64 = 0.95;
-/// Share of a flow's busy time during which one end's buffer held it back, above which the line was not what limits it.
+/// If the buffer of one end held a flow back for more than this share of its busy time, the line did not limit the flow. A choice.
 const HELD_BACK: f64 = 0.5;
-/// Latency that a filled line adds at least; less, together with a held-back load, means that it was not filled. Milliseconds.
+/// Smallest latency that a full line adds, milliseconds. With less, and with flows that were held back, the line was not full. A choice.
 const STANDING_QUEUE_MS: f64 = 5.0;
-/// Bytes of others, as a share of ours, that spoil the figures.
+/// Share of other traffic, relative to the test's own, that makes the figures invalid. A choice.
 const CROSS_TRAFFIC: f64 = 0.2;
-/// The same, worth a word.
+/// Share of other traffic that gives a warning. A choice.
 const SOME_CROSS_TRAFFIC: f64 = 0.05;
-/// Frame bytes per byte of payload in packets of full size, at most, repetitions included.
+/// Largest ratio of frame bytes to payload bytes in packets of full size, retransmissions included. A choice.
 const WIRE_SHARE: f64 = 1.12;
-/// Headers of a packet with its frame, bytes: what small segments pay relatively more of.
+/// Headers of a packet and its Ethernet frame, bytes: 14 + 20 + 32.
 const HEADERS: f64 = 66.0;
-/// A segment of full size, bytes.
+/// Payload of a packet of full size, bytes.
 const FULL: f64 = 1460.0;
-/// Acknowledgements, as a share of what they acknowledge, for full segments.
+/// Bytes of acknowledgements as a share of the bytes that they acknowledge, for full segments. A choice.
 const ACKNOWLEDGEMENTS: f64 = 0.06;
-/// Traffic below this is the probes, the control connection and the noise of any network, in Mbit/s.
+/// Traffic of the probes, the control connection and the background, in Mbit/s, at most. A choice.
 const NOISE_MBIT: f64 = 0.5;
-/// Share of the load that a flow may spend waiting for the answer to its next request.
+/// Largest share of the load that a flow may spend waiting for answers to its requests. A choice.
 const PAUSES: f64 = 0.05;
 
-/// Everything noteworthy. `server_cpu` is the share of time that the server's busiest processor was busy under load.
+/// The findings of the client. `server_cpu` is the busy share of the server's busiest processor under load.
 pub(crate) fn run_findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Finding> {
     let both = [Direction::Down, Direction::Up];
     let mut found = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn run_findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<
     found
 }
 
-/// Files so short that one flow, with so many requests in this time, spent it asking for the next.
+/// The finding for a file so short that a flow with `requests` requests spent too much of the load waiting for answers.
 pub(crate) fn short_files(url: &str, requests: u32, round_trip_ms: f64, load_ms: f64) -> Option<Finding> {
     let pauses = f64::from(requests.saturating_sub(1)) * round_trip_ms / load_ms;
     (pauses > PAUSES).then(|| {
@@ -53,7 +53,7 @@ pub(crate) fn short_files(url: &str, requests: u32, round_trip_ms: f64, load_ms:
     })
 }
 
-/// Values of a series under steady load.
+/// The values of a series in the steady part of the load.
 fn under_load(result: &TestResult, series: &Series) -> Vec<f64> {
     let windows: Vec<_> = result.steady().collect();
     let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t <= *to);
@@ -67,7 +67,7 @@ fn server(cpu: Option<f64>) -> Option<Finding> {
         Severity::Invalid,
         "server_cpu_saturated",
         format!(
-            "a processor of the server was {:.0} % busy under load; test against a faster one",
+            "a processor of the server was {:.0} % busy under load; test against a faster server",
             share * 100.0
         ),
     ))
@@ -98,7 +98,7 @@ fn load(result: &TestResult, direction: Direction) -> Option<Finding> {
     })
 }
 
-/// What the interface carried beyond our own flows.
+/// The finding for traffic at the interface that is not the test's own.
 fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     let suffix = match direction {
         Direction::Down => "::rx",
@@ -106,7 +106,7 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     };
     let carries = |series: &&Series| series.name.starts_with("interface ") && series.name.ends_with(suffix);
     let counter = result.evidence.iter().find(carries)?;
-    // What a machine sends to itself is counted in both directions at once.
+    // The loopback interface counts each packet in both directions.
     if counter.name.starts_with("interface lo::") {
         return None;
     }
@@ -118,15 +118,18 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
             .fold(0.0, |sum, mbit| sum + mbit)
     };
     let ours = rate(direction);
-    // What this machine sends again passes its interface again, and arrives once.
+    // A retransmission of this machine passes its interface again, but its payload counts once.
     let sent = match direction {
         Direction::Down => ours,
-        Direction::Up => result.flows(direction).map(|flow| flow.mbit * again(flow)).sum(),
+        Direction::Up => result
+            .flows(direction)
+            .map(|flow| flow.mbit * retransmission_factor(flow))
+            .sum(),
     };
-    // Small segments have relatively more of headers and acknowledgements.
+    // Small segments have relatively more header bytes and acknowledgements.
     let smaller = result.meta.settings.mss.map_or(1.0, |mss| FULL / f64::from(mss));
     let wire = WIRE_SHARE.max(1.0 + HEADERS * smaller / FULL * 1.1);
-    // The acknowledgements of the other direction come this way.
+    // The acknowledgements for the other direction.
     let acknowledgements = rate(direction.opposite()) * ACKNOWLEDGEMENTS * smaller;
     let foreign = seen - sent * wire - acknowledgements - NOISE_MBIT;
     let share = foreign / ours.max(NOISE_MBIT);
@@ -139,15 +142,15 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
         severity,
         "cross_traffic",
         format!(
-            "{} carried {seen:.1} Mbit/s of which {ours:.1} were the test's {}: something else used the line",
+            "{} carried {seen:.1} Mbit/s, of which {ours:.1} were the test's {}: other traffic used the line",
             counter.name.trim_end_matches(suffix),
             direction.word()
         ),
     ))
 }
 
-/// How much more a flow's sender has sent than what was new.
-fn again(flow: &Flow) -> f64 {
+/// The ratio of the bytes that a flow's sender sent to those without retransmissions.
+fn retransmission_factor(flow: &Flow) -> f64 {
     let new = |t: TcpTotals| t.bytes_sent.checked_sub(t.bytes_retransmitted);
     match flow.totals.and_then(|t| Some((t.bytes_sent, new(t)?))) {
         Some((sent, new)) if new > 0 => sent as f64 / new as f64,
@@ -164,10 +167,7 @@ fn ecn(result: &TestResult) -> Option<Finding> {
     }
     let all = known.len();
     let (wanted, remedy) = if asked {
-        (
-            "on",
-            "set net.ipv4.tcp_ecn=1 here; servers that allow it answer by themselves",
-        )
+        ("on", "set net.ipv4.tcp_ecn=1 here; servers accept ECN by default")
     } else {
         ("off", "set net.ipv4.tcp_ecn=0 here")
     };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_run_has_nothing_to_say() {
+    fn a_good_run_has_no_findings() {
         let mut result = good();
         result.evidence = vec![
             steady("interface eth0::rx", 21.5),
@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_time_makes_a_run_invalid() {
+    fn a_saturated_server_makes_a_run_invalid() {
         assert_eq!(run_findings(&good(), Some(0.99))[0].code, "server_cpu_saturated");
         assert_eq!(run_findings(&good(), Some(0.5)), []);
     }
 
     #[test]
-    fn a_load_that_its_own_buffers_held_back_did_not_fill_the_line() {
+    fn a_load_that_tcp_buffers_held_back_did_not_fill_the_line() {
         let mut result = example("x", 1.0, 20.0, 4.0);
         for flow in &mut result.flows {
             flow.totals = Some(TcpTotals {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_is_not_somebody_elses() {
+    fn retransmissions_are_not_other_traffic() {
         let mut result = good();
         result.evidence = vec![steady("interface eth0::tx", 7.1)];
         assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
@@ -252,25 +252,25 @@ mod tests {
             });
         }
         assert_eq!(codes(&result), []);
-        // Of a download the copies that were lost never came here.
+        // Lost copies of a download never reach this interface, so that retransmissions do not explain the difference.
         result.evidence = vec![steady("interface eth0::rx", 30.0)];
         assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
     }
 
     #[test]
-    fn foreign_traffic_is_seen_at_the_interface() {
+    fn other_traffic_is_found_by_the_counters_of_the_interface() {
         let mut result = good();
         result.evidence = vec![steady("interface eth0::rx", 30.0)];
         assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
         result.evidence = vec![steady("interface eth0::rx", 24.3)];
         assert_eq!(codes(&result), [(Severity::Warning, "cross_traffic".to_owned())]);
-        // Packets of 536 bytes have an eighth of headers.
+        // In packets of 536 bytes, headers are an eighth.
         result.meta.settings.mss = Some(536);
         assert_eq!(codes(&result), []);
     }
 
     #[test]
-    fn time_spent_asking_is_told() {
+    fn time_spent_waiting_for_answers_is_a_finding() {
         let url = "http://192.0.2.1/small";
         assert_eq!(short_files(url, 26, 20.0, 10_000.0), None);
         let told = short_files(url, 27, 20.0, 10_000.0).expect("27 requests take 5.2 % of ten seconds");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_ecn_is_told() {
+    fn missing_ecn_is_a_finding() {
         let mut result = good();
         result.meta.settings.ecn = Some(true);
         result.flows[0].ecn = Some(false);

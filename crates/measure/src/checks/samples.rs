@@ -5,23 +5,24 @@ use std::collections::BTreeMap;
 use crate::result::{Direction, Finding, ProbeSeries, Series, Severity, TestResult};
 use crate::stats;
 
-/// Fewer probes under load than this, and the 99th percentile is one probe's luck.
+/// Smallest number of probes under load: with fewer, a single probe decides the 99th percentile.
 const MIN_PROBES: u64 = 100;
-/// A core busier than this for [`BUSY_SHARE`] of the load has nothing left for bursts.
+/// A core that is busier than this for more than [`BUSY_SHARE`] of the load has no time left for bursts. Choices.
 const BUSY: f64 = 0.95;
 const BUSY_SHARE: f64 = 0.1;
-/// An idle line's round trips that spread more than this, in milliseconds and as a share of the median, are not idle.
+/// The line was not idle if the 95th percentile of its round trips exceeds the median by more than the larger of these: milliseconds,
+/// and a share of the median. Choices.
 const IDLE_SPREAD_MS: f64 = 10.0;
 const IDLE_SPREAD: f64 = 0.5;
-/// Lost probes beyond this share.
+/// Largest share of lost probes. A choice.
 const LOSS: f64 = 0.1;
 
-/// Everything that speaks against the figures: what the test itself noted, and what its samples show.
+/// All findings of a result: those that the client of the test recorded, and those of its samples. The most severe come first.
 pub(crate) fn findings(result: &TestResult) -> Vec<Finding> {
     let checks = [partial, loaded, probes, idle, processor, marks, loss];
     let mut findings = result.findings.clone();
     for finding in checks.iter().filter_map(|check| check(result)) {
-        // The test itself may have known better.
+        // The client of the test may have made the same check with more knowledge.
         if findings.iter().all(|known| known.code != finding.code) {
             findings.push(finding);
         }
@@ -35,7 +36,7 @@ fn partial(result: &TestResult) -> Option<Finding> {
         Some(reason) => Some(Finding::new(
             Severity::Invalid,
             "partial",
-            format!("the test was cut short: {reason}"),
+            format!("the test ended early: {reason}"),
         )),
         None => None,
     }
@@ -43,7 +44,7 @@ fn partial(result: &TestResult) -> Option<Finding> {
 
 fn loaded(result: &TestResult) -> Option<Finding> {
     if result.phases.iter().all(|phase| phase.is_idle()) || result.flows.is_empty() {
-        let text = "nothing loaded the line: this is latency of an idle line only".to_owned();
+        let text = "nothing loaded the line: this is the latency of an idle line".to_owned();
         return Some(Finding::new(Severity::Invalid, "no_load", text));
     }
     let silent = |direction| {
@@ -53,7 +54,7 @@ fn loaded(result: &TestResult) -> Option<Finding> {
     for direction in [Direction::Down, Direction::Up] {
         if silent(direction) {
             let text = format!(
-                "no {} got anything through in the steady part of the load",
+                "no data arrived on any {} in the steady part of the load",
                 direction.word()
             );
             return Some(Finding::new(Severity::Invalid, "load_not_reached", text));
@@ -63,7 +64,6 @@ fn loaded(result: &TestResult) -> Option<Finding> {
 }
 
 fn probes(result: &TestResult) -> Option<Finding> {
-    // Between the runs of one kind the summary's first series stands for all: they share a timetable.
     let answered: u64 = result
         .summary
         .probes
@@ -74,7 +74,7 @@ fn probes(result: &TestResult) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "only {answered} probes came back under load, where {MIN_PROBES} are needed: test for longer, or with a \
+        "only {answered} probes came back under load, and {MIN_PROBES} are needed: test for longer, or with a \
          shorter probe interval"
     );
     Some(Finding::new(Severity::Invalid, "too_few_probes", text))
@@ -82,14 +82,14 @@ fn probes(result: &TestResult) -> Option<Finding> {
 
 fn idle(result: &TestResult) -> Option<Finding> {
     let (Some(median), Some(p95)) = (result.summary.idle_ms, result.summary.idle_p95_ms) else {
-        let text = "no probe came back before the load: what the load adds cannot be told".to_owned();
+        let text = "no probe came back before the load: the latency that the load adds is unknown".to_owned();
         return Some(Finding::new(Severity::Invalid, "no_baseline", text));
     };
     if p95 - median <= IDLE_SPREAD_MS.max(median * IDLE_SPREAD) {
         return None;
     }
     let text = format!(
-        "before the load the line was not idle, or is not steady: half of the probes took {median:.1} ms, one in \
+        "before the load the line was not idle, or its latency is not steady: half of the probes took {median:.1} ms, one in \
          twenty more than {p95:.1} ms; look for other traffic, and for Wi-Fi"
     );
     Some(Finding::new(Severity::Warning, "cross_traffic", text))
@@ -149,16 +149,16 @@ fn marks(result: &TestResult) -> Option<Finding> {
     }
     let list: Vec<String> = changed
         .keys()
-        .map(|(sent, arrived)| format!("{sent} as {arrived}"))
+        .map(|(sent, arrived)| format!("{sent} is {arrived}"))
         .collect();
     let text = format!(
-        "the network changes marks: DSCP {} arrive; figures per class say nothing about classes",
+        "the network changes DSCPs: {} on arrival; figures per class say nothing about classes",
         list.join(", ")
     );
     Some(Finding::new(Severity::Warning, "marks_changed", text))
 }
 
-/// The code points that a series' probes bore on arrival, both ways.
+/// The DSCPs of the probes and answers of a series on arrival.
 fn arrived(series: &ProbeSeries) -> impl Iterator<Item = u8> {
     series
         .arrived_up
@@ -174,7 +174,7 @@ fn loss(result: &TestResult) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{lost} of {sent} probes never came back: the percentiles are of those that did, and flatter the line"
+        "{lost} of {sent} probes never came back: the percentiles leave them out, and look better than the line is"
     );
     Some(Finding::new(Severity::Warning, "probes_lost", text))
 }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_test_has_no_findings() {
+    fn a_valid_test_has_no_findings() {
         assert_eq!(codes(&with_probes_every(20.0, 300.0)), []);
     }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_marks_lost_probes_and_a_restless_idle_line_are_warned_of() {
+    fn changed_dscps_lost_probes_and_an_unsteady_idle_line_are_warnings() {
         let mut result = with_probes_every(20.0, 300.0);
         result.flows[0].dscp = 46;
         result.flows[0].dscp_arrived = Some(0);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_or_silent_or_unloaded_test_is_invalid() {
+    fn a_test_that_ended_early_or_carried_no_data_or_no_load_is_invalid() {
         let mut result = with_probes_every(20.0, 300.0);
         result.meta.partial = Some("interrupted".to_owned());
         assert_eq!(codes(&result)[0].0, "partial");

@@ -1,4 +1,4 @@
-//! A result of Flent's as one of ours.
+//! Reads a Flent file as a result.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,28 +17,28 @@ use crate::result::{
 use crate::room::{Few, Room, each};
 use crate::{calendar, foreign};
 
-/// Values beyond are no times, rates or delays of any test, and would only upset the arithmetic.
+/// Larger values are ignored: no test has such times, rates or delays. A choice.
 const SANE: f64 = 1e9;
-/// Flent bridges gaps of up to five steps; a flow silent for longer is taken as carrying nothing.
+/// Flent bridges gaps of up to five steps. A flow that is silent for longer counts as carrying nothing.
 const BRIDGED_STEPS: f64 = 5.0;
-/// Probes that are missing from a numbered series are counted as lost, up to this many in a row.
+/// Probes missing from a numbered series count as lost, up to this many in a row. A choice.
 const MAX_GAP: f64 = 10_000.0;
 
-/// The longest sample of a series of another kind, and the longest list of parameters, in bytes.
+/// Longest sample of a series of another kind, and longest list of parameters, bytes. Choices.
 const MAX_SAMPLE: usize = 64 << 10;
 const MAX_PARAMETERS: usize = 256 << 10;
-/// Characters of a parameter that are kept.
+/// A parameter keeps at most this many characters.
 const MAX_PARAMETER: usize = 4000;
-/// Moments on the grid of a file of version 1.
+/// Largest number of moments on the grid of a file of version 1. A choice.
 const MAX_GRID: usize = 200_000;
-/// Characters of a unit.
+/// A unit keeps at most this many characters.
 const MAX_UNIT: usize = 40;
-/// Characters that are shown of a version that is none.
+/// An invalid version is shown with at most this many characters.
 const MAX_VERSION: usize = 40;
-/// What a name and an empty list take in memory, about.
+/// Memory of a name and an empty list, bytes, roughly.
 const SERIES: usize = 200;
 
-/// Reads a file's text; the error says in words where it departs from the format.
+/// Reads the text of a file. The error says, for people, what is wrong with it.
 pub fn from_json(text: &str) -> Result<TestResult, String> {
     from_json_within(text, &Room::default())
 }
@@ -60,12 +60,12 @@ pub(crate) fn from_json_within(text: &str, room: &Room) -> Result<TestResult, St
                 format!("its version is {version}; this program reads Flent's versions 1 to {VERSION}")
             })?,
     };
-    // What becomes of it is only counted here: the caller takes it from the room when it is whole.
+    // The reader counts its memory on a copy of `room`. The caller takes the memory of the complete result.
     let reader = Reader::new(&file, version, room.clone()).map_err(brief)?;
     reader.read().map_err(brief)
 }
 
-/// The object; its parts are looked into when they are needed.
+/// The file. Its parts are parsed when they are needed.
 #[derive(Deserialize)]
 struct File<'a> {
     #[serde(borrow)]
@@ -80,7 +80,7 @@ struct File<'a> {
     raw_values: Few<&'a RawValue>,
 }
 
-/// A sample of a flow or of probes; series of other kinds have other members.
+/// A sample of a flow or of probes. Other kinds of series have other members.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw {
@@ -99,7 +99,7 @@ struct Raw {
     tcp_delivery_rate: Option<f64>,
 }
 
-/// What Flent notes about a series.
+/// Flent's metadata of a series.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SeriesMeta<'a> {
@@ -107,7 +107,7 @@ struct SeriesMeta<'a> {
     command: Option<String>,
     #[serde(rename = "CONG_CONTROL")]
     congestion: Option<String>,
-    /// A number or a text, as the tool behind it printed it.
+    /// A number or a text, as the measuring tool printed it.
     #[serde(rename = "TCP_MSS", borrow)]
     mss: Option<&'a RawValue>,
     #[serde(rename = "UNITS")]
@@ -117,11 +117,11 @@ struct SeriesMeta<'a> {
     raw_values: Option<&'a RawValue>,
 }
 
-/// What a series is of.
+/// The kind of a series.
 enum Kind {
     Flow(Direction, Transport),
     Probes(ProbeKind),
-    /// Computed from others: sums, means.
+    /// Computed from other series: sums and means.
     Computed,
     Other,
 }
@@ -132,7 +132,7 @@ struct Reader<'a> {
     room: Room,
     series_meta: BTreeMap<String, SeriesMeta<'a>>,
     step_s: f64,
-    /// Idle time before the load and after it, in seconds.
+    /// Length of the idle phases before and after the load, in seconds.
     delay_s: f64,
     length_s: f64,
     /// When the load began, in seconds since 1970.
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
             result.findings.push(Finding {
                 severity: Severity::Note,
                 code: "counted_at_sender".to_owned(),
-                text: "Flent counts uploads where they are sent: what still sat in buffers at the end is included"
+                text: "Flent counts uploads at the sender: data that was still in buffers at the end is included"
                     .to_owned(),
             });
         }
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The test's parameters and a person's note; the rest of the metadata stays in the file.
+    /// The parameters of the test, and the user's note. The rest of the metadata is not read.
     fn parameters(&self) -> BTreeMap<String, String> {
         let raw = self.file.metadata.0.get("TEST_PARAMETERS");
         let raw = raw.filter(|raw| raw.get().len() <= MAX_PARAMETERS);
@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// A text or number of the metadata.
+    /// A text or a number in the metadata, as text.
     fn text(&self, key: &str) -> Option<String> {
         let raw = self.file.metadata.0.get(key)?;
         if raw.get().starts_with('"') {
@@ -291,16 +291,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The moment of x = 0.
+    /// The time of x = 0, in seconds since 1970.
     fn t0(&self) -> Result<f64, String> {
         let noted = self.text("T0").or_else(|| self.text("TIME"));
         let first = self.first_sample()?;
         let Some((time, utc)) = noted.as_deref().and_then(calendar::parse) else {
-            return first
-                .ok_or_else(|| "it tells neither when it began nor when its samples were taken".to_owned());
+            return first.ok_or_else(|| "it has neither a start time nor times of its samples".to_owned());
         };
         match first {
-            // Older files hold local time and do not say which: whole hours apart from the samples.
+            // Older files have local time without its zone: it differs from the times of the samples by whole hours.
             Some(first) if !utc => Ok(time + ((first - time) / 3600.0).round() * 3600.0),
             _ => Ok(time),
         }
@@ -437,7 +436,7 @@ impl<'a> Reader<'a> {
             let Some(rtt) = sane(raw.val).or_else(|| lost.then_some(0.0)) else {
                 return Ok(());
             };
-            // Replies bear the time of their arrival, the lost that of their sending.
+            // An answered probe has the time of its arrival, a lost one that of its sending.
             let t_ms = round(self.ms(t) - rtt);
             if t_ms.abs() > SANE * 1000.0 {
                 return Ok(());
@@ -467,7 +466,7 @@ impl<'a> Reader<'a> {
             });
             Ok(())
         })?;
-        // Stable sorting would take half as much memory again.
+        // A stable sort would take half as much memory again.
         samples.sort_unstable_by(|a, b| a.t_ms.total_cmp(&b.t_ms));
         Ok(ProbeSeries {
             name: name.to_owned(),
@@ -479,7 +478,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Every number of the samples as a series of its own: `name` for the value, `name::key` for the others.
+    /// A series for every number in the samples: `name` for the value, `name::key` for the others.
     fn other(&self, name: &str) -> Result<Vec<Series>, String> {
         let Some(raw) = self.file.raw_values.0.get(name) else {
             return Ok(Vec::new());
@@ -541,7 +540,7 @@ impl<'a> Reader<'a> {
             is_empty = false;
             if self.version < 4 {
                 if name.contains("UDP") && raw.dur.is_some() {
-                    // Transactions per second, one after the other.
+                    // These versions have transactions per second.
                     raw.val = raw.val.filter(|rate| *rate > 0.0).map(|rate| 1000.0 / rate);
                 } else if name == "HTTP latency" {
                     raw.val = raw.val.map(|seconds| seconds * 1000.0);
@@ -563,7 +562,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Version 1 may have kept only the values on the grid.
+    /// Passes the values on the grid to `take`: a file of version 1 may have no samples.
     fn each_on_grid(
         &self,
         name: &str,
@@ -593,13 +592,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Seconds since 1970 in the test's own milliseconds.
+    /// Converts seconds since 1970 to milliseconds since the load began.
     fn ms(&self, t: f64) -> f64 {
         round((t - self.start) * 1000.0)
     }
 }
 
-/// The marks of one direction's flows in turn.
+/// The DSCPs of the flows of one direction, in turn.
 fn marks(flows: &[Flow]) -> Vec<u8> {
     let direction = flows.first().map(|flow| flow.direction);
     let flows = flows.iter().filter(|flow| Some(flow.direction) == direction);
@@ -608,7 +607,7 @@ fn marks(flows: &[Flow]) -> Vec<u8> {
     marks
 }
 
-/// Rates of intervals as bytes of intervals that follow each other without a gap.
+/// Converts rates of intervals to bytes of consecutive intervals.
 struct Intervals<'a> {
     reader: &'a Reader<'a>,
     samples: Vec<Sample>,
@@ -622,7 +621,7 @@ impl<'a> Intervals<'a> {
         }
     }
 
-    /// Answers how many samples were added.
+    /// Adds a sample. Returns the number of samples added.
     fn take(&mut self, raw: &Raw) -> usize {
         let before = self.samples.len();
         let step_s = self.reader.step_s;
@@ -655,7 +654,7 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<T, Str
     serde_json::from_str(raw.get()).map_err(|e| format!("{name}: {e}"))
 }
 
-/// A value that is no list and no object.
+/// A value that is neither a list nor an object.
 fn small(raw: &RawValue) -> Option<Value> {
     let text = raw.get();
     if text.starts_with(['[', '{']) {
@@ -664,7 +663,7 @@ fn small(raw: &RawValue) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Gives `take` every item of a list.
+/// Passes every item of a list to `take`.
 fn each_of<'a, T: Deserialize<'a>>(
     raw: &'a RawValue,
     name: &str,
@@ -674,7 +673,7 @@ fn each_of<'a, T: Deserialize<'a>>(
     each(&mut items, take).map_err(|e| format!("{name}: {e}"))
 }
 
-/// The mark that a series is named after.
+/// The DSCP in the name of a series.
 fn mark(name: &str) -> u8 {
     let word = name.rsplit(' ').next().unwrap_or_default();
     let word = word.split("::").next().unwrap_or_default();
@@ -688,7 +687,7 @@ fn mark(name: &str) -> u8 {
     }
 }
 
-/// A probe without a reply.
+/// A probe without an answer.
 fn at(t_ms: f64) -> Probe {
     Probe {
         due_ms: t_ms,
@@ -701,12 +700,12 @@ fn sane(value: Option<f64>) -> Option<f64> {
     value.filter(|v| (0.0..SANE).contains(v))
 }
 
-/// One-way delays may be negative where clocks disagree.
+/// A one-way delay. It may be negative if the clocks disagree.
 fn delay(value: Option<f64>) -> Option<f64> {
     value.filter(|v| v.abs() < SANE * 1000.0)
 }
 
-/// Calls `found` with every number inside `value`, named by the way to it.
+/// Calls `found` with every number inside `value`, named by its path.
 fn numbers(
     name: &str,
     value: &Value,
@@ -722,7 +721,7 @@ fn numbers(
     }
 }
 
-/// What was counted up since the beginning, as steps.
+/// Converts a running count to differences.
 fn differences(samples: &mut [(f64, Option<f64>)]) {
     let mut last = None;
     for (_, value) in samples {
@@ -735,7 +734,7 @@ fn differences(samples: &mut [(f64, Option<f64>)]) {
     }
 }
 
-/// To the microsecond.
+/// Milliseconds, rounded to microseconds.
 fn round(ms: f64) -> f64 {
     (ms * 1000.0).round() / 1000.0
 }

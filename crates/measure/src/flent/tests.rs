@@ -5,7 +5,7 @@ use crate::result::tests::example;
 use crate::result::{Direction, ProbeKind, TcpSample, TestResult};
 use crate::stats;
 
-/// A file that Flent 2.3.0 itself wrote; `tests/flent/README.md` says how.
+/// A file that Flent 2.3.0 wrote. `tests/flent/README.md` says how.
 fn fixture(name: &str) -> TestResult {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/flent/{name}.flent.gz"));
     TestResult::load(&path).unwrap()
@@ -17,7 +17,7 @@ fn mean_rtt(result: &TestResult, name: &str) -> f64 {
 }
 
 #[test]
-fn files_of_flent_open_with_their_series() {
+fn files_from_flent_open_with_their_series() {
     // Flows down, flows up, series of probes.
     for (name, down, up, probes) in [
         ("rrul-deep", 4, 4, 4),
@@ -61,7 +61,7 @@ fn files_of_flent_open_with_their_series() {
 }
 
 #[test]
-fn what_flent_measured_is_read_as_it_says() {
+fn the_figures_of_a_flent_file_match_its_own() {
     let result = fixture("rrul-deep");
     let meta = &result.meta;
     assert_eq!(
@@ -79,7 +79,7 @@ fn what_flent_measured_is_read_as_it_says() {
         (5000, 6000, 5000)
     );
     assert_eq!(settings.dscp, [0, 8, 40, 46]);
-    // Flent's own note of the mean of all samples.
+    // The mean of all samples according to Flent.
     assert!((mean_rtt(&result, "Ping (ms) UDP BE") - 51.371_874).abs() < 1e-5);
     assert!((mean_rtt(&result, "Ping (ms) ICMP") - 51.3).abs() < 0.1);
     let upload = result.flows(Direction::Up).next().unwrap();
@@ -92,7 +92,7 @@ fn what_flent_measured_is_read_as_it_says() {
     // Idle before the load, bloated by it.
     assert!(result.summary.idle_ms.unwrap() < 1.0);
     assert!(result.summary.latency_median_ms.unwrap() > 30.0);
-    // Both directions at once: told apart by one-way delays.
+    // Both directions are loaded at once. One-way delays tell them apart.
     let up = result.summary.up.as_ref().unwrap();
     let down = result.summary.down.as_ref().unwrap();
     assert!(
@@ -109,7 +109,7 @@ fn a_call_is_probes_every_20_ms() {
 }
 
 #[test]
-fn our_own_result_comes_back_complete() {
+fn our_own_result_is_read_back_complete() {
     let mut result = example("Cable, \"24/4.4\"", 300.0, 20.0, 4.0);
     result.meta.start_unix = Some(1_767_323_045.123_456);
     result.flows[0].sender = vec![TcpSample {
@@ -132,14 +132,14 @@ fn our_own_result_comes_back_complete() {
 }
 
 #[test]
-fn without_our_part_the_series_are_read_as_flents() {
+fn without_our_part_the_series_of_flent_are_read() {
     let mut written = example("x", 300.0, 20.0, 4.0);
     written.meta.start_unix = Some(1_767_323_045.0);
     let mut file: serde_json::Value = serde_json::from_str(&to_json(&written)).unwrap();
     file["metadata"].as_object_mut().unwrap().remove(OWN_KEY);
     let read = from_json(&file.to_string()).unwrap();
     assert_eq!(read.flows.len(), 4);
-    // The reader takes the idle phases for equally long, as Flent makes them: one second where there were two and none.
+    // The reader assumes idle phases of equal length, as in Flent: one second each, where there were two before and none after.
     let sum: f64 = read
         .flows(Direction::Down)
         .map(|f| f.mbit_between(3000.0, 8000.0))
@@ -152,7 +152,7 @@ fn without_our_part_the_series_are_read_as_flents() {
 }
 
 #[test]
-fn the_sum_is_of_all_flows_at_every_moment() {
+fn the_sum_includes_all_flows_at_every_moment() {
     let mut result = example("x", 0.0, 20.0, 4.0);
     result.meta.start_unix = Some(0.0);
     let file: serde_json::Value = serde_json::from_str(&to_json(&result)).unwrap();
@@ -162,7 +162,7 @@ fn the_sum_is_of_all_flows_at_every_moment() {
         .iter()
         .filter_map(|v| v.as_f64())
         .collect();
-    // Eight seconds of load: half the rate in the first, all of it in the others.
+    // Eight seconds of load. The first has half of the rate.
     assert_eq!(sums.len(), 40);
     assert!(
         sums[..5].iter().all(|rate| (rate - 10.0).abs() < 1e-6),
@@ -185,8 +185,8 @@ fn old(version: u64, raw: &str, extra: &str) -> String {
 
 #[test]
 fn older_versions_are_converted() {
-    // Transactions per second are round trips; seconds are milliseconds; what was counted up becomes steps. Local
-    // time, here two hours ahead, is found out from the samples.
+    // Transactions per second become round trips, seconds become milliseconds, and running counts become differences. The zone of
+    // the local time, here two hours ahead, is found from the samples.
     let raw = r#""Ping (ms) UDP BE":[{"t":1577872800.5,"dur":0.2,"val":50.0}],"HTTP latency":[{"t":1577872801,"val":0.25}],
         "qdisc_stats_r":[{"t":1577872801,"dropped":5},{"t":1577872802,"dropped":9,"cake":{"Bulk":1.5}}]"#;
     let result = from_json(&old(3, raw, "")).unwrap();
@@ -213,7 +213,7 @@ fn older_versions_are_converted() {
             .iter()
             .any(|s| s.name == "qdisc_stats_r::cake::Bulk")
     );
-    // The oldest files have the values on the grid only, or the samples elsewhere.
+    // The oldest files have only the values on the grid, or have their samples in another place.
     let result = from_json(&old(1, "", "")).unwrap();
     let samples = &result.probes[0].samples;
     assert_eq!(
@@ -239,7 +239,7 @@ fn probes_that_never_came_back_are_counted() {
 }
 
 #[test]
-fn damaged_files_are_refused_in_words() {
+fn damaged_files_are_refused_with_a_reason() {
     let good = old(4, r#""Ping (ms) ICMP":[{"t":1577880000,"val":1}]"#, "");
     assert!(from_json(&good).is_ok());
     for (damage, with, words) in [
@@ -259,7 +259,7 @@ fn damaged_files_are_refused_in_words() {
         let error = from_json(&good.replacen(damage, with, 1)).unwrap_err();
         assert!(error.contains(words), "{words}: {error}");
     }
-    // What no line has is not left out: a download that is not there cannot be slow.
+    // Impossible values are refused, and not left out.
     let loaded = good.replacen(
         r#""raw_values":{"#,
         r#""raw_values":{"TCP download BE":[{"t":1577880003,"val":5,"dur":1}],"#,
@@ -297,7 +297,7 @@ fn damaged_files_are_refused_in_words() {
     assert!(from_json(&good.replace("\"t\"", &format!("\"x\":{deep}"))).is_err());
 }
 
-/// What `fuzz/fuzz_targets/flent.rs` asks, of a real file with a few bytes changed.
+/// The checks of `fuzz/fuzz_targets/flent.rs`, for a real file with a few bytes changed.
 fn survives(text: &str) {
     use crate::plot::{Plot, Run};
     let Ok(result) = from_json(text) else { return };

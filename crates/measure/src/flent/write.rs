@@ -1,4 +1,4 @@
-//! A result as Flent writes one.
+//! Writes a result as a Flent file.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use crate::calendar;
 use crate::result::{Direction, Flow, Probe, ProbeKind, ProbeSeries, TcpSample, TestResult, Transport};
 use crate::stats;
 
-/// Flent's own grid of times, in seconds.
+/// Step of Flent's grid of times, in seconds.
 const STEP_S: f64 = 0.2;
 /// Flent bridges gaps of up to five steps.
 const BRIDGED_STEPS: f64 = 5.0;
-/// Longer tests than any server grants would only fill memory.
+/// Largest number of steps of the grid: longer tests than any server allows would fill the memory. A choice.
 const MAX_STEPS: usize = 100_000;
-/// Most file systems hold names of 255 bytes; Flent stops here.
+/// Longest file name, bytes: Flent's limit, below the 255 of most file systems.
 const MAX_NAME: usize = 250;
 
-/// The file's text, before compression.
+/// The text of the file, before compression.
 pub fn to_json(result: &TestResult) -> String {
     let writer = Writer::new(result);
     serde_json::to_string(&writer.file())
         .expect("a result has no keys but strings and no failing serializers")
 }
 
-/// The name that Flent would give the file: test, time, title.
+/// The file name that Flent would use: test, time, title.
 pub fn file_name(result: &TestResult) -> String {
     let meta = &result.meta;
     let time = calendar::iso_microseconds(meta.start_unix.unwrap_or(0.0), "").replace(':', "");
@@ -45,7 +45,7 @@ fn safe(text: &str) -> String {
     text.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
 }
 
-/// A whole file.
+/// The file.
 #[derive(Serialize)]
 struct File {
     metadata: Map<String, Value>,
@@ -55,7 +55,7 @@ struct File {
     x_values: Vec<f64>,
 }
 
-/// One sample; what a kind of series has not is left out.
+/// A sample. Each kind of series has some of these members.
 #[derive(Clone, Default, Serialize)]
 struct Raw {
     t: f64,
@@ -85,12 +85,12 @@ struct Raw {
     tcp_delivery_rate: Option<f64>,
 }
 
-/// The parts of a file as they come together.
+/// Builds a file.
 struct Writer<'a> {
     result: &'a TestResult,
     /// Time of x = 0, in seconds since 1970.
     t0: f64,
-    /// The same in milliseconds of the test.
+    /// Time of x = 0, in milliseconds since the load began.
     t0_ms: f64,
     x_values: Vec<f64>,
     raw: BTreeMap<String, Vec<Raw>>,
@@ -220,15 +220,15 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Sum, mean and fairness of one direction's flows, computed from intervals that all flows share: none of them
-    /// is missing from a sum because it reported late.
+    /// Sum, mean and fairness of the flows of one direction. They are computed on the common grid, so that no flow is missing from a
+    /// sum because of the times of its samples.
     fn totals(&mut self, direction: Direction) {
         let flows: Vec<&str> = self
             .result
             .flows(direction)
             .map(|flow| flow.name.as_str())
             .collect();
-        // Flent computes these where there can be more than one.
+        // Flent computes these only for tests that can have more than one flow.
         if matches!(
             self.result.meta.test.as_str(),
             "tcp_upload" | "tcp_download" | "tcp_bidirectional"
@@ -319,8 +319,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Flent's plain TCP tests know latency under one name only. What was measured by other means stands there too,
-    /// and its entry says how, because without it Flent would show no latency at all.
+    /// Flent's plain TCP tests have latency under the name of ICMP only, and would show none without it. If there is no ICMP series,
+    /// the first series is written under that name, too. Its metadata says how it was measured.
     fn only_icmp(&mut self) {
         const NAME: &str = "Ping (ms) ICMP";
         let first = self.result.probes.first();
@@ -376,7 +376,7 @@ impl<'a> Writer<'a> {
             .collect()
     }
 
-    /// Straight lines between neighbours, as Flent draws them on its grid.
+    /// Interpolates linearly between neighbours, as Flent does on its grid.
     fn interpolated(&self, points: &[(f64, f64)]) -> Vec<Option<f64>> {
         let bridged = BRIDGED_STEPS * STEP_S * 1000.0;
         self.grid(|t| {
@@ -451,7 +451,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What Flent's definitions of the tests ask for; it keeps all of them as text.
+    /// The parameters that Flent's test definitions use. Flent keeps all of them as text.
     fn test_parameters(&self) -> BTreeMap<String, String> {
         let settings = &self.result.meta.settings;
         let mut parameters = self.result.meta.parameters.clone();
@@ -471,7 +471,7 @@ fn way(direction: Direction) -> &'static str {
     }
 }
 
-/// First and last moment of the test in its own milliseconds.
+/// First and last moment of the test, in milliseconds since the load began.
 fn span(result: &TestResult) -> (f64, f64) {
     let first = result.phases.first().map_or(0.0, |phase| phase.from_ms);
     let last = result.phases.last().map_or(0.0, |phase| phase.to_ms);
@@ -480,7 +480,7 @@ fn span(result: &TestResult) -> (f64, f64) {
     (earliest, last.max(earliest))
 }
 
-/// Moments of arrival in order, with the round trip that ended there.
+/// Times of arrival in order, each with its round trip.
 fn arrivals(series: &ProbeSeries) -> Vec<(f64, f64)> {
     let mut points: Vec<_> = series
         .samples
@@ -491,7 +491,7 @@ fn arrivals(series: &ProbeSeries) -> Vec<(f64, f64)> {
     points
 }
 
-/// Flent writes whole seconds without a point.
+/// Seconds as Flent writes them: whole ones without a decimal point.
 fn whole(seconds: f64) -> Value {
     if seconds.fract() == 0.0 {
         (seconds as u64).into()

@@ -1,6 +1,6 @@
-//! Logs of autorate: rate, load and delay over time, and how they are distributed.
+//! Logs of autorate: rate, load and delay over time, and their distributions.
 
-use sqm_core::direction::Direction as Way;
+use sqm_autorate::Direction;
 
 use super::frame::{
     LEFT, RIGHT, STYLES, WIDTH, clipped, latency, latency_axis, latency_grid, legend, linear_grid,
@@ -17,28 +17,30 @@ use crate::svg::{
 const HEIGHT: f64 = 168.0;
 const GAP: f64 = 30.0;
 const CDF_HEIGHT: f64 = 300.0;
-const WAYS: [(Way, &str, &str); 2] = [(Way::Download, "Download", BLUE), (Way::Upload, "Upload", GREEN)];
-/// Delays are drawn as the median and the worst of about so many stretches of the time.
+const DIRECTIONS: [(Direction, &str, &str); 2] = [
+    (Direction::Ingress, "Download", BLUE),
+    (Direction::Egress, "Upload", GREEN),
+];
+/// The time is divided into about this many stretches, and the median and worst delay of each is drawn. A choice.
 const DELAYS: f64 = 300.0;
-/// A stretch has a few probes, of which there are 20 a second.
+/// Shortest stretch, seconds. A choice: with 20 probes a second it has a few.
 const LEAST_STRETCH_S: f64 = 0.25;
-/// What is written more seldom was written because nothing changed.
+/// If the next line comes later than this, seconds, nothing changed in between. A choice.
 const HOLDS_S: f64 = 1.0;
-/// Less is not told apart on an axis of delay.
+/// Smallest delay on a logarithmic axis, milliseconds. A choice.
 const LEAST_ADDED_MS: f64 = 0.1;
 
-/// One log: for each direction the chosen rate over what passed, and what probes had to wait, over one time axis. None if there is
-/// nothing to draw.
+/// A log over time: rate and load of each direction, and the added delay of the probes. `None` if there is nothing to draw.
 pub fn over_time(recording: &Recording) -> Option<String> {
     if recording.moments.is_empty() {
         return None;
     }
-    let ways: Vec<_> = WAYS
+    let shown: Vec<_> = DIRECTIONS
         .into_iter()
-        .filter(|(way, ..)| recording.is_shaped[*way])
+        .filter(|(direction, ..)| recording.is_shaped[*direction])
         .collect();
     let top = 96.0;
-    let count = ways.len() as f64 + 1.0;
+    let count = shown.len() as f64 + 1.0;
     let height = top + count * HEIGHT + (count - 1.0) * GAP + 76.0;
     let title = format!("Autorate: {}", recording.name);
     let mut svg = Svg::new(WIDTH, height, &title);
@@ -55,16 +57,16 @@ pub fn over_time(recording: &Recording) -> Option<String> {
         y,
         scale,
     };
-    for (index, (way, name, colour)) in ways.iter().enumerate() {
-        let rates = series(recording, &unit, |moment| moment.rates[*way]);
-        let loads = series(recording, &unit, |moment| moment.loads[*way]);
+    for (index, (direction, name, colour)) in shown.iter().enumerate() {
+        let rates = series(recording, &unit, |moment| moment.rates[*direction]);
+        let loads = series(recording, &unit, |moment| moment.loads[*direction]);
         let ticks = linear_ticks(highest(&rates).max(percentile_of(&loads, 99.0)), 4.0);
         let panel = panel(index, (0.0, ticks[ticks.len() - 1]), Scale::Linear);
         linear_grid(&mut svg, &panel, &ticks);
         upright_name(&mut svg, &panel, &format!("{name} (Mbit/s)"));
         panel.plot(&mut svg, &loads, GREY, 1.0, 0.6);
         panel.plot(&mut svg, &rates, colour, 2.0, 1.0);
-        let cuts = format!("{} cuts", recording.cuts[*way]);
+        let cuts = format!("{} cuts", recording.cuts[*direction]);
         names(
             &mut svg,
             &panel,
@@ -74,14 +76,14 @@ pub fn over_time(recording: &Recording) -> Option<String> {
     let (typical, worst) = delays(&recording.probes, &unit, recording.seconds());
     let values: Vec<f64> = typical.iter().chain(&worst).filter_map(|(_, ms)| *ms).collect();
     let (y, scale) = latency_axis(&values);
-    let panel = panel(ways.len(), y, scale);
+    let panel = panel(shown.len(), y, scale);
     latency_grid(&mut svg, &panel);
     let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
     svg.upright_text(14.0, panel.top + panel.height / 2.0, font, "Added delay");
     panel.plot(&mut svg, &worst, ORANGE, 1.0, 0.8);
     panel.plot(&mut svg, &typical, VERMILION, 1.8, 1.0);
-    for trip in recording.probes.iter().filter(|trip| trip.rtt_ms.is_none()) {
-        let x = panel.at_x(trip.t_s / unit.seconds);
+    for probe in recording.probes.iter().filter(|probe| probe.rtt_ms.is_none()) {
+        let x = panel.at_x(probe.t_s / unit.seconds);
         svg.line((x, panel.top), (x, panel.top + 7.0), INK, 1.5, "");
     }
     let lost = format!(
@@ -89,7 +91,7 @@ pub fn over_time(recording: &Recording) -> Option<String> {
         recording
             .probes
             .iter()
-            .filter(|trip| trip.rtt_ms.is_none())
+            .filter(|probe| probe.rtt_ms.is_none())
             .count()
     );
     names(
@@ -103,7 +105,7 @@ pub fn over_time(recording: &Recording) -> Option<String> {
     Some(svg.finish())
 }
 
-/// How delay and rate are distributed: of the logs, and of tests the delay beside it. None if there is nothing to draw.
+/// Distributions of delay and rate of the logs, and of the delay of the tests. `None` if there is nothing to draw.
 pub fn distribution(recordings: &[&Recording], runs: &[Run<'_>]) -> Option<String> {
     let mut delays: Vec<Curve> = recordings
         .iter()
@@ -112,8 +114,10 @@ pub fn distribution(recordings: &[&Recording], runs: &[Run<'_>]) -> Option<Strin
     delays.extend(runs.iter().map(test_curve));
     let mut rates = Vec::new();
     for recording in recordings {
-        let shaped = WAYS.iter().filter(|(way, ..)| recording.is_shaped[*way]);
-        rates.extend(shaped.map(|(way, name, _)| rate_curve(recording, *way, name)));
+        let shaped = DIRECTIONS
+            .iter()
+            .filter(|(direction, ..)| recording.is_shaped[*direction]);
+        rates.extend(shaped.map(|(direction, name, _)| rate_curve(recording, *direction, name)));
     }
     delays.retain(|curve| !curve.points.is_empty());
     rates.retain(|curve| !curve.points.is_empty());
@@ -175,7 +179,7 @@ pub fn distribution(recordings: &[&Recording], runs: &[Run<'_>]) -> Option<Strin
     Some(svg.finish())
 }
 
-/// In which a time axis counts.
+/// The unit of a time axis.
 struct Unit {
     seconds: f64,
     name: &'static str,
@@ -192,7 +196,7 @@ impl Unit {
     }
 }
 
-/// A line through all moments. On an idle line they are far apart, and nothing changes between them.
+/// The points of a line through all moments. On an idle line they are far apart, and the value holds until the next.
 fn series(recording: &Recording, unit: &Unit, value: impl Fn(&Moment) -> f64) -> Vec<(f64, Option<f64>)> {
     let mut points = Vec::new();
     let mut last: Option<&Moment> = None;
@@ -209,21 +213,21 @@ fn series(recording: &Recording, unit: &Unit, value: impl Fn(&Moment) -> f64) ->
     thin(points)
 }
 
-/// Median and worst delay of each stretch, none where there were no probes.
-fn delays(trips: &[ProbeOutcome], unit: &Unit, seconds: f64) -> (Points, Points) {
+/// Median and worst delay of each stretch. The lines break where there were no probes.
+fn delays(probes: &[ProbeOutcome], unit: &Unit, seconds: f64) -> (Points, Points) {
     let stretch = (seconds / DELAYS).max(LEAST_STRETCH_S);
     let (mut typical, mut worst) = (Points::new(), Points::new());
     let mut last = 0;
-    let number = |trip: &ProbeOutcome| (trip.t_s / stretch).max(0.0) as u64;
-    for trips in trips.chunk_by(|a, b| number(a) == number(b)) {
-        let added: Vec<f64> = trips
+    let number = |probe: &ProbeOutcome| (probe.t_s / stretch).max(0.0) as u64;
+    for probes in probes.chunk_by(|a, b| number(a) == number(b)) {
+        let added: Vec<f64> = probes
             .iter()
-            .filter_map(|trip| Some(trip.added_ms?.max(LEAST_ADDED_MS)))
+            .filter_map(|probe| Some(probe.added_ms?.max(LEAST_ADDED_MS)))
             .collect();
-        let index = number(&trips[0]);
+        let index = number(&probes[0]);
         let x = (index as f64 + 0.5) * stretch / unit.seconds;
         if index > last + 4 {
-            // Nobody was asked.
+            // There were no probes for some time.
             typical.push((x, None));
             worst.push((x, None));
         }
@@ -241,7 +245,7 @@ fn percentile_of(points: &[(f64, Option<f64>)], p: f64) -> f64 {
     percentile(&values, p).unwrap_or(0.0)
 }
 
-/// What the lines of a panel are, beside it.
+/// Writes the names of the lines beside a panel.
 fn names(svg: &mut Svg, panel: &Panel, lines: &[(&str, &'static str)]) {
     for (row, (name, colour)) in lines.iter().enumerate() {
         let y = panel.top + 14.0 + row as f64 * 18.0;
@@ -280,16 +284,20 @@ fn words(recording: &Recording) -> String {
 
 struct Curve {
     words: String,
-    /// Value and per cent.
+    /// Value, and share in per cent.
     points: Vec<(f64, f64)>,
 }
 
 fn delay_curve(recording: &Recording) -> Curve {
-    let added: Vec<f64> = recording.probes.iter().filter_map(|trip| trip.added_ms).collect();
+    let added: Vec<f64> = recording
+        .probes
+        .iter()
+        .filter_map(|probe| probe.added_ms)
+        .collect();
     curve_of_probes(&recording.name, added, recording.probes.len())
 }
 
-/// The same of a test under load: above its least round trip.
+/// The delay of a test under load, above its shortest round trip.
 fn test_curve(run: &Run<'_>) -> Curve {
     let windows: Vec<_> = run.result.steady().collect();
     let probes = within(&run.result.headline_probes(), &windows);
@@ -318,8 +326,8 @@ fn curve_of_probes(name: &str, mut added: Vec<f64>, sent: usize) -> Curve {
     }
 }
 
-fn rate_curve(recording: &Recording, way: Way, name: &str) -> Curve {
-    let rates = recording.rates(way);
+fn rate_curve(recording: &Recording, direction: Direction, name: &str) -> Curve {
+    let rates = recording.rates(direction);
     let at = |p| short(crate::stats::weighted_percentile(&rates, p).unwrap_or(0.0));
     let words = format!(
         "{}: {}: 5 % {}, median {}, 95 % {} Mbit/s",
@@ -336,7 +344,7 @@ fn rate_curve(recording: &Recording, way: Way, name: &str) -> Curve {
     }
 }
 
-/// Values in order with their weights, as value and share of `all`, at most a few hundred.
+/// The cumulative distribution of sorted values with weights, as value and share of `all`. A few hundred points at most.
 fn cumulated(sorted: &[(f64, f64)], all: f64) -> Vec<(f64, f64)> {
     let Some(first) = sorted.first().filter(|_| all > 0.0) else {
         return Vec::new();
@@ -374,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing_and_of_little_no_nonsense() {
+    fn empty_and_very_short_logs_have_no_picture_or_a_valid_one() {
         let empty = Recording::default();
         assert_eq!(over_time(&empty), None);
         assert_eq!(distribution(&[&empty], &[]), None);

@@ -1,4 +1,4 @@
-//! Boxes of throughput and latency, one row for each test.
+//! Box plots of throughput and latency, a row for each test.
 
 use super::frame::{STYLES, WIDTH, axis_ticks, clipped, latency_axis, small_print};
 use super::run::{Run, captions};
@@ -12,8 +12,8 @@ const TOP: f64 = 108.0;
 const NAMES: f64 = 196.0;
 const GAP: f64 = 34.0;
 
-/// Download, upload and round trip side by side, each test a row: the box holds the middle half, the line in it is the
-/// median, the whiskers reach from the 5th to the 95th percentile, the ring is the 99th. Throughput is of whole seconds.
+/// Box plots of download, upload and round trip side by side, a row for each test. The box is the middle half, the line in it the
+/// median. The whiskers reach from the 5th to the 95th percentile, and the ring is the 99th. A value of throughput is that of a second.
 pub fn box_combine(runs: &[Run<'_>]) -> String {
     let height = TOP + runs.len() as f64 * ROW + 88.0;
     let title = "Throughput and round trips under load";
@@ -94,7 +94,7 @@ fn column(svg: &mut Svg, panel: &Panel, name: &str, rows: &[Vec<f64>]) {
             1.0,
             if *strong { "" } else { "2 4" },
         );
-        // Labels between decades crowd in a narrow column.
+        // In a narrow column there is no room for labels between decades.
         if *strong || ticks.len() < 8 {
             let font = Font {
                 size: 12.0,
@@ -140,9 +140,9 @@ fn column(svg: &mut Svg, panel: &Panel, name: &str, rows: &[Vec<f64>]) {
     }
 }
 
-/// Rates of whole seconds in the steady parts of the load.
+/// Throughput of each whole second in the steady parts of the load.
 fn seconds(result: &TestResult, direction: Direction) -> Vec<f64> {
-    /// An hour, the longest load that a server grants.
+    /// Seconds of the longest load that a server allows: one hour.
     const MOST: usize = 3600;
     let flows: Vec<_> = result.flows(direction).collect();
     if flows.is_empty() {

@@ -1,4 +1,4 @@
-//! The distribution of latency under load.
+//! Cumulative distribution of latency under load.
 
 use super::frame::{LEFT, STYLES, WIDTH, latency, latency_axis, legend, share_grid, small_print};
 use super::run::{Run, captions};
@@ -6,8 +6,8 @@ use super::series::{STRETCHES, within};
 use crate::result::{ProbeSeries, TestResult};
 use crate::svg::{Font, Panel, Scale, Svg};
 
-/// For each test the share of probes under load that came back within a time. What never came back is not left out:
-/// such a line ends below 100 %. Of a single test also each series of probes, and the idle line.
+/// For each test, the share of the probes under load that came back within a time. Lost probes count, so that the curve then ends
+/// below 100 %. For a single test, a curve for each series of probes and one for the idle line.
 pub fn ping_cdf(runs: &[Run<'_>]) -> String {
     let curves = curves(runs);
     let legend_height = curves.len() as f64 * 20.0;
@@ -52,7 +52,7 @@ pub fn ping_cdf(runs: &[Run<'_>]) -> String {
 struct Curve {
     style: usize,
     name: String,
-    /// In order.
+    /// Round trips in ascending order, milliseconds.
     rtts: Vec<f64>,
     sent: usize,
 }
@@ -85,7 +85,7 @@ impl Curve {
         )
     }
 
-    /// (ms, per cent of all that were sent), at most a few hundred.
+    /// Round trip in milliseconds, and per cent of the probes sent. A few hundred points at most.
     fn points(&self) -> Vec<(f64, f64)> {
         let share = |count: usize| count as f64 / self.sent as f64 * 100.0;
         let step = self.rtts.len().div_ceil(STRETCHES).max(1);
@@ -128,7 +128,7 @@ fn curves(runs: &[Run<'_>]) -> Vec<Curve> {
         .collect();
     let idle = within(&only.result.headline_probes(), &idle);
     if !idle.is_empty() {
-        // Black and dotted, whatever the number of series.
+        // Always black and dotted.
         curves.push(Curve::new(STYLES.len() - 1, "idle line".to_owned(), &idle));
     }
     curves

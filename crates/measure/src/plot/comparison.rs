@@ -1,4 +1,4 @@
-//! One line before and after.
+//! The latency of two tests.
 
 use super::frame::{
     LEAST_MS, LEFT, SINCE_LOAD, WIDTH, latency, latency_grid, load_begin, name_phases, time_axis,
@@ -7,7 +7,7 @@ use super::series::{headline, time_range};
 use crate::result::TestResult;
 use crate::svg::{BLUE, Font, Panel, Scale, Svg, VERMILION};
 
-/// The latency of two tests over one time axis, on a logarithmic scale so that both can be read.
+/// The latency of two tests over one time axis, on a logarithmic scale so that both are legible.
 pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) -> String {
     const HEIGHT: f64 = 450.0;
     let mut svg = Svg::new(WIDTH, HEIGHT, title);
@@ -45,7 +45,7 @@ pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) 
         .collect();
     let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
     let highest = values.iter().copied().fold(0.0, f64::max);
-    // Half-way between decades is enough air; whole ones would waste half of the picture.
+    // The axis ends between decades: with whole decades, half of the picture could be empty.
     let (low, high) = if values.is_empty() {
         (1.0, 1000.0)
     } else {
@@ -89,7 +89,7 @@ pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) 
     svg.finish()
 }
 
-/// Moves two heights apart, evenly, until they are `gap` away from each other.
+/// Moves two vertical positions apart until there is a distance of `gap`.
 fn keep_apart(first: &mut f64, second: &mut f64, gap: f64) {
     let (upper, lower) = if first <= second {
         (first, second)
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_equal_figures_do_not_touch() {
+    fn labels_of_equal_figures_do_not_overlap() {
         let (mut a, mut b) = (100.0, 100.0);
         keep_apart(&mut a, &mut b, 40.0);
         assert_eq!((a, b), (80.0, 120.0));

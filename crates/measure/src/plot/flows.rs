@@ -1,4 +1,4 @@
-//! Every flow of one test over time: what it carried, and what its sender's TCP knew.
+//! The flows of a test over time: their throughput, and the TCP state of their senders.
 
 use super::frame::{LEFT, SINCE_LOAD, STYLES, WIDTH, clipped, frame, name_phases, small_print, time_axis};
 use super::run::caption;
@@ -9,7 +9,7 @@ use crate::svg::{Font, INK, Panel, Scale, Svg, linear_ticks, short};
 const TOP: f64 = 74.0;
 const GAP: f64 = 34.0;
 const LABELS: f64 = 236.0;
-/// More names than this do not fit beside a panel.
+/// Largest number of names beside a panel.
 const NAMED: usize = 16;
 
 /// Throughput of each flow, downloads above uploads.
@@ -33,7 +33,7 @@ pub fn per_flow(result: &TestResult) -> String {
     draw(result, "Throughput of each flow", &panels)
 }
 
-/// Congestion window and round trip of each connection, as its sender's kernel had them.
+/// Congestion window and smoothed round trip of each connection, from its sender's kernel.
 pub fn tcp(result: &TestResult) -> String {
     type Value = fn(&TcpSample) -> Option<f64>;
     let values: [(&str, Value); 2] = [

@@ -1,4 +1,4 @@
-//! One test over time.
+//! A test over time.
 
 use super::frame::{
     LEFT, RIGHT, SINCE_LOAD, WIDTH, clipped, frame, latency, name_phases, small_print, time_axis,
@@ -11,8 +11,8 @@ use crate::svg::{BLUE, Font, GREEN, INK, ORANGE, PURPLE, Panel, Scale, Svg, VERM
 /// Colours of the series of probes.
 const PROBES: [&str; 4] = [VERMILION, PURPLE, ORANGE, INK];
 
-/// One test: download, upload and latency over one time axis, as in RRUL plots. Each flow is a thin line, their sum a
-/// thick one; the grey part is the steady window that the figures are drawn from.
+/// Download, upload and latency of a test over one time axis, as in RRUL plots. Each flow is a thin line, their sum a
+/// thick one. The grey part is the steady window from which the figures are computed.
 pub fn rrul(result: &TestResult) -> String {
     const TOP: f64 = 96.0;
     const HEIGHT: f64 = 168.0;
@@ -81,7 +81,7 @@ pub fn rrul(result: &TestResult) -> String {
     frame(&mut svg, &panel, result, &ticks, "Round trip (ms)");
     for (rtts, colour) in rtts.iter().zip(PROBES.iter().cycle()) {
         panel.plot(&mut svg, rtts, colour, 1.6, 1.0);
-        // What never came back has no height: a mark at the upper edge says when.
+        // A lost probe has no value: a mark at the upper edge shows its time.
         for (t, _) in rtts.iter().filter(|(_, rtt)| rtt.is_none()) {
             let x = panel.at_x(*t);
             svg.line((x, panel.top), (x, panel.top + 7.0), INK, 1.5, "");

@@ -1,4 +1,4 @@
-//! Sums of throughput, and latency, over time.
+//! Total throughput and latency over time.
 
 use super::frame::{
     LEFT, SINCE_LOAD, STYLES, WIDTH, frame, latency, latency_axis, latency_grid, legend, load_begin,
@@ -12,8 +12,7 @@ use crate::svg::{Anchor, Font, INK, Panel, Scale, Svg, linear_ticks, short};
 const HEIGHT: f64 = 190.0;
 const GAP: f64 = 34.0;
 
-/// Download, upload and round trip of each test over one time axis: sums of all flows, not means, because a line
-/// carries the sum.
+/// Total download, total upload and round trip of each test over one time axis.
 pub fn totals(runs: &[Run<'_>]) -> String {
     let top = 92.0 + runs.len() as f64 * 20.0;
     let results: Vec<&TestResult> = runs.iter().map(|run| run.result).collect();

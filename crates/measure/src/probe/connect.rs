@@ -69,7 +69,7 @@ impl ProbeSocket for Connect {
             Ok(None) => Received::Answer(Answer {
                 sequence,
                 at,
-                mark: None,
+                tos: None,
                 echo: None,
             }),
             _ => Received::Ignored,

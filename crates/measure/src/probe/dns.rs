@@ -72,7 +72,7 @@ impl ProbeSocket for Dns {
             Some(sequence) => Received::Answer(Answer {
                 sequence,
                 at: arrival.at,
-                mark: arrival.mark,
+                tos: arrival.tos,
                 echo: None,
             }),
             None => Received::Ignored,

@@ -76,7 +76,7 @@ impl ProbeSocket for Icmp {
             Some(echo) if echo.cookie == self.cookie => Received::Answer(Answer {
                 sequence: echo.number,
                 at,
-                mark: None,
+                tos: None,
                 echo: None,
             }),
             _ => Received::Ignored,

@@ -32,7 +32,7 @@ pub(crate) struct Answer {
     /// When the answer arrived.
     pub(crate) at: Instant,
     /// The traffic class byte (DSCP and ECN) of the answer.
-    pub(crate) mark: Option<u8>,
+    pub(crate) tos: Option<u8>,
     /// What `sqm serve` adds to the probe. `None` for other kinds of probes.
     pub(crate) echo: Option<protocol::Echo>,
 }

@@ -14,7 +14,7 @@ pub(crate) struct Udp {
     datagrams: Datagrams,
     token: Token,
     series: u16,
-    mark: u8,
+    tos: u8,
     payload: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl Udp {
             datagrams: Datagrams::new(socket)?,
             token,
             series,
-            mark: dscp << 2,
+            tos: dscp << 2,
             payload: vec![0; length.clamp(Probe::LENGTH, Probe::MAX_LENGTH)],
         })
     }
@@ -49,7 +49,7 @@ impl ProbeSocket for Udp {
         let probe = Probe {
             token: self.token,
             series: self.series,
-            mark: self.mark,
+            tos: self.tos,
             sequence,
             echo: Echo::default(),
         };
@@ -71,7 +71,7 @@ impl ProbeSocket for Udp {
                 Received::Answer(Answer {
                     sequence: probe.sequence,
                     at: arrival.at,
-                    mark: arrival.mark,
+                    tos: arrival.tos,
                     echo: Some(probe.echo),
                 })
             }

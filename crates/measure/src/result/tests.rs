@@ -1,10 +1,10 @@
-//! Tests of the result, and results for the tests of others.
+//! Tests of results, and example results for the tests of other modules.
 
 use std::path::Path;
 
 use super::*;
 
-/// A made-up result with round figures: `bloat_ms` of queue under load, two flows each way.
+/// An invented result with round figures: `bloat_ms` of queue delay under load, two flows in each direction.
 pub(crate) fn example(title: &str, bloat_ms: f64, down_mbit: f64, up_mbit: f64) -> TestResult {
     let settings = Settings {
         down: 2,
@@ -68,7 +68,7 @@ pub(crate) fn example(title: &str, bloat_ms: f64, down_mbit: f64, up_mbit: f64) 
     TestResult::new(meta, Vec::new(), flows, vec![probes])
 }
 
-/// The same with probes this often, so that there are enough for a grade.
+/// An example result with a probe every `interval_ms`, so that there are enough probes for a grade.
 pub(crate) fn with_probes_every(interval_ms: f64, bloat_ms: f64) -> TestResult {
     let made = example("x", bloat_ms, 20.0, 4.0);
     let samples = (0..(10_000.0 / interval_ms) as u32).map(|i| {
@@ -91,7 +91,7 @@ pub(crate) fn with_probes_every(interval_ms: f64, bloat_ms: f64) -> TestResult {
 }
 
 #[test]
-fn figures_are_of_the_steady_window() {
+fn figures_come_from_the_steady_window() {
     let summary = example("x", 1000.0, 20.0, 4.0).summary;
     assert_eq!(summary.idle_ms, Some(20.0));
     assert_eq!(summary.download_mbit, 20.0);
@@ -102,7 +102,7 @@ fn figures_are_of_the_steady_window() {
 }
 
 #[test]
-fn a_result_survives_its_file() {
+fn a_result_is_read_back_from_its_file() {
     let result = example("a \"title\"", 100.0, 20.0, 4.0);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.json");
@@ -111,7 +111,7 @@ fn a_result_survives_its_file() {
 }
 
 #[test]
-fn every_figure_survives_its_file_to_the_last_bit() {
+fn every_figure_is_read_back_to_the_last_bit() {
     let mut result = example("x", 1.0, 1.0, 1.0);
     result.probes[0].samples = (0..1000)
         .map(|i| Probe {
@@ -126,7 +126,7 @@ fn every_figure_survives_its_file_to_the_last_bit() {
 }
 
 #[test]
-fn other_files_are_refused_in_words() {
+fn other_files_are_refused_with_a_reason() {
     let newer = example("x", 1.0, 1.0, 1.0)
         .to_json()
         .replacen("\"version\":2", "\"version\":3", 1);

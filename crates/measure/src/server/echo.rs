@@ -38,7 +38,7 @@ pub(super) fn answer(
             let reply = stamped(reply, &arrival, origin);
             buffer[..Probe::LENGTH].copy_from_slice(&reply.encode());
             // The client counts a probe whose answer cannot be sent as lost.
-            let _ = datagrams.reply(&buffer[..arrival.length], &arrival, probe.mark);
+            let _ = datagrams.reply(&buffer[..arrival.length], &arrival, probe.tos);
         }
     }
 }
@@ -67,7 +67,7 @@ fn stamped(reply: Probe, arrival: &Arrival, origin: Instant) -> Probe {
     }
     Probe {
         echo: Echo {
-            mark_arrived: arrival.mark.unwrap_or(0),
+            tos_arrived: arrival.tos.unwrap_or(0),
             arrived_ns: arrival.at.saturating_duration_since(origin).as_nanos() as u64,
             held_ns: u32::try_from(arrival.at.elapsed().as_nanos()).unwrap_or(u32::MAX),
             window: reply.echo.window,

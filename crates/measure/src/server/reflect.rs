@@ -106,13 +106,13 @@ mod tests {
 
     use super::*;
 
-    const STRANGER: Probe = Probe {
-        token: Probe::STRANGER,
+    const WITHOUT_TOKEN: Probe = Probe {
+        token: Probe::NO_TOKEN,
         series: Probe::NO_TEST,
-        mark: 0,
+        tos: 0,
         sequence: 7,
         echo: Echo {
-            mark_arrived: 0,
+            tos_arrived: 0,
             arrived_ns: 0,
             held_ns: 0,
             window: 0,
@@ -130,12 +130,15 @@ mod tests {
             from: from.parse().unwrap(),
             to: None,
             at,
-            mark: None,
+            tos: None,
         }
     }
 
     fn with(token: Token) -> Probe {
-        Probe { token, ..STRANGER }
+        Probe {
+            token,
+            ..WITHOUT_TOKEN
+        }
     }
 
     #[test]
@@ -145,7 +148,7 @@ mod tests {
             let at = now + Duration::from_secs(60 * minutes);
             reflector.reply(probe, &arrival(from, at), 100).unwrap()
         };
-        let given = told(STRANGER, "192.0.2.1:5", 0);
+        let given = told(WITHOUT_TOKEN, "192.0.2.1:5", 0);
         assert_eq!((given.echo.window, given.sequence), (0, 7));
         let knows = |reply: Probe| reply.echo.window == 1;
         assert!(knows(told(with(given.token), "192.0.2.1:5", 59)));
@@ -157,7 +160,7 @@ mod tests {
         assert!(knows(renewed));
         assert!(!knows(told(with(given.token), "192.0.2.1:5", 120)));
         assert!(knows(told(with(renewed.token), "192.0.2.1:5", 120)));
-        let v6 = told(STRANGER, "[2001:db8::1]:5", 0);
+        let v6 = told(WITHOUT_TOKEN, "[2001:db8::1]:5", 0);
         assert!(knows(told(with(v6.token), "[2001:db8::1]:5", 0)));
     }
 
@@ -166,7 +169,7 @@ mod tests {
         let (mut reflector, now) = reflector();
         let answered = (0..1000).filter(|n| {
             let from = format!("198.51.100.{}:{}", n % 250, 1000 + n);
-            reflector.reply(STRANGER, &arrival(&from, now), 50).is_some()
+            reflector.reply(WITHOUT_TOKEN, &arrival(&from, now), 50).is_some()
         });
         assert_eq!(answered.count(), TOKENS_PER_S as usize);
     }
@@ -176,7 +179,7 @@ mod tests {
         let (mut reflector, now) = reflector();
         let mut tokens = Vec::new();
         for from in ["192.0.2.1:5", "[2001:db8::1]:5", "[2001:db8::2]:5"] {
-            let given = reflector.reply(STRANGER, &arrival(from, now), 20).unwrap();
+            let given = reflector.reply(WITHOUT_TOKEN, &arrival(from, now), 20).unwrap();
             tokens.push((from, given.token));
         }
         let answered: Vec<usize> = tokens
