@@ -155,7 +155,7 @@ impl AsFd for Datagrams {
     }
 }
 
-/// The same moment on both clocks. `read` reads the monotonic clock, the wall clock, and the monotonic clock again.
+/// A moment by both clocks. `read` reads the monotonic clock, the wall clock, and the monotonic clock again.
 ///
 /// If the thread loses its processor between two readings, the pause would count as time of the packet in the socket, and the round trip
 /// would be too short by that. The readings that are closest together count.

@@ -15,7 +15,7 @@ pub enum Error {
     /// The name of the server has no address (of the wanted family).
     #[error("cannot find an address for '{host}'{wanted}: {reason}")]
     Resolve {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
         /// " of IPv4" or " of IPv6" if the user asked for one of them, or nothing.
         wanted: &'static str,
@@ -27,7 +27,7 @@ pub enum Error {
         "cannot connect to {host} port {port}: {reason}; start 'sqm serve' there, or open the port (TCP and UDP)"
     )]
     Connect {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
         /// TCP port.
         port: u16,
@@ -40,7 +40,7 @@ pub enum Error {
          draft-ietf-ippm-responsiveness? If only its certificate is refused, --insecure accepts it"
     )]
     Rpm {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
         /// TCP port.
         port: u16,
@@ -50,12 +50,12 @@ pub enum Error {
     /// A URL that cannot be used.
     #[error("cannot use {url}: {reason}")]
     Url {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         url: String,
-        /// What was seen.
+        /// The cause.
         reason: io::Error,
     },
-    /// Nothing answers probes.
+    /// The reflector answers no kind of probe.
     #[error(
         "{reflector} answers neither ICMP nor TCP nor DNS; name a machine that does with --reflector, your provider's name \
          server for example"
@@ -67,7 +67,7 @@ pub enum Error {
     /// The server refuses the test.
     #[error("{host} refuses the test: {reason}")]
     Refused {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
         /// The server's message.
         reason: String,
@@ -75,23 +75,23 @@ pub enum Error {
     /// The connection to the server was lost.
     #[error("lost {host} while {during}: {reason}; check that 'sqm serve' still runs there")]
     Vanished {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
         /// The phase of the test.
         during: &'static str,
-        /// What was seen.
+        /// The cause.
         reason: String,
     },
     /// The server requires a secret, and the user gave none.
     #[error("{host} admits only clients that know its secret; give it with --secret FILE")]
     Secret {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
     },
     /// The server reports figures that are impossible.
     #[error("{host} reports what is impossible: {what}; its part of the result is left out")]
     Implausible {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
         /// The contradiction.
         what: String,
@@ -99,9 +99,9 @@ pub enum Error {
     /// The server stayed to the end of the test, but a part of its results is missing.
     #[error("the results of {host} are incomplete: {missing}")]
     Incomplete {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
-        /// What is missing.
+        /// The missing part.
         missing: String,
     },
     /// The user ended the test.
@@ -110,12 +110,12 @@ pub enum Error {
         /// Seconds since the load began. Zero or less before the load.
         at_s: f64,
     },
-    /// TCP works, UDP does not.
+    /// No UDP probe was answered, although TCP works.
     #[error(
         "no probe came back from {host} UDP port {port}; open this UDP port for 'sqm serve' in its firewall"
     )]
     NoProbes {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         host: String,
         /// UDP port.
         port: u16,
@@ -125,7 +125,7 @@ pub enum Error {
         "congestion control '{name}' cannot be chosen on this machine; without privileges there is: {available}"
     )]
     Congestion {
-        /// As the user wrote it.
+        /// The host as the user wrote it.
         name: String,
         /// The kernel's list.
         available: String,
@@ -135,7 +135,7 @@ pub enum Error {
     System {
         /// The action that failed, with its object.
         action: String,
-        /// The system's answer.
+        /// The system's error.
         reason: io::Error,
     },
     /// A result file cannot be opened.
@@ -143,7 +143,7 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         reason: io::Error,
     },
     /// A result file cannot be written.
@@ -151,7 +151,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         reason: io::Error,
     },
     /// A file is not a log of `option autorate_log`, or a line of it is wrong.
@@ -161,7 +161,7 @@ pub enum Error {
         path: PathBuf,
         /// Counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// The mistake in it.
         reason: String,
     },
     /// A file is not a test result that this program can read.
@@ -169,7 +169,7 @@ pub enum Error {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         reason: String,
     },
 }

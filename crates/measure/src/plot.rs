@@ -93,7 +93,7 @@ mod tests {
     use crate::result::tests::{example, with_probes_every};
     use crate::result::{TcpSample, TestResult};
 
-    /// With all that any picture shows.
+    /// An example with all samples that any picture shows.
     fn full() -> TestResult {
         let mut result = example("Cable <24/4.4> & SQM", 300.0, 20.0, 4.0);
         for (index, flow) in (0_u32..).zip(&mut result.flows) {

@@ -24,7 +24,6 @@ pub(crate) use udp::Udp;
 
 use crate::clock::{Exchange, Offset};
 use crate::load::millis;
-use crate::protocol;
 use crate::result::{Direction, Probe};
 
 /// How long to wait for the answer to a probe. A choice: some lines have buffers of several seconds.
@@ -306,7 +305,7 @@ impl ProbeLog {
 
     fn note(&mut self, answer: Answer, shared: &Shared) {
         let index = answer.sequence as usize;
-        // Of duplicates the first counts. An answer to a probe that was not sent is ignored.
+        // The first of duplicates counts. An answer to a probe that was not sent is ignored.
         let Some(entry) = self.entries.get_mut(index).filter(|e| e.answer.is_none()) else {
             return;
         };
@@ -393,7 +392,7 @@ pub fn answered_with(messages: &[&[u8]]) {
         log.note_sent(sent, sent);
     }
     for (n, message) in messages.iter().enumerate() {
-        if let Some(probe) = protocol::Probe::decode(message) {
+        if let Some(probe) = crate::protocol::Probe::decode(message) {
             let at = origin + Duration::from_millis(17) * n as u32;
             log.note(
                 Answer {

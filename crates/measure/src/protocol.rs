@@ -1,4 +1,4 @@
-//! What client and server say to each other.
+//! The protocol between client and server.
 //!
 //! One TCP port and the UDP port of the same number. A TCP connection is either the one *control* connection of a
 //! test, or one *data* connection, as its first frame says. A frame is its length as four bytes, most significant
@@ -30,7 +30,7 @@
 //!
 //! ```text
 //! client                               server
-//! UDP: probe of no test, stranger   →
+//! UDP: probe of no test, no token   →
 //!                                   ←  probe with a token       for this address, within an hour or two; without times
 //! UDP: probe of no test, token      ⇄  echo, with a newer token
 //! ```
@@ -74,7 +74,7 @@ pub enum Hello {
     },
     /// Adds a flow to a test.
     Data {
-        /// From [`Welcome`](Reply::Welcome).
+        /// The token in [`Welcome`](Reply::Welcome).
         token: Token,
         /// Direction of the flow.
         direction: Direction,
@@ -174,7 +174,7 @@ pub struct Seen {
     /// Largest segment that this end sends, in bytes of payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u32>,
-    /// Whether both ends agreed on ECN.
+    /// True if both ends agreed on ECN. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
 }

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn formulas_of_the_draft() {
-        // Of twenty probes the slowest is left out.
+        // The slowest of twenty probes is left out.
         let mut slow = vec![20.0; 19];
         slow.push(1000.0);
         assert_eq!(trimmed_mean(&slow), Some(20.0));

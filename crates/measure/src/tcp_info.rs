@@ -87,7 +87,7 @@ pub struct TcpInfo {
     pub mss: u32,
     /// The receiver's estimate of the round trip, microseconds. Zero if it has none. Receiver.
     pub receiver_rtt_us: u32,
-    /// Whether both ends agreed on ECN when they connected.
+    /// True if both ends agreed on ECN when they connected.
     pub ecn: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whole tests between a client and a server in this process, and clients that mean no good.
+//! Complete tests between a client and a server in this process, and malicious clients and servers.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -29,7 +29,7 @@ fn serve_as(config: Config) -> SocketAddr {
     address
 }
 
-/// Two seconds, with the system's own congestion control: an unprivileged process may not choose every other.
+/// A test of two seconds. It keeps the system's congestion control, because an unprivileged process may not use every other.
 fn short() -> Settings {
     Settings {
         down: 2,
@@ -71,7 +71,7 @@ fn run_with(test: &Test, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress))
     client::run(test, hooks)
 }
 
-/// Runs a test that must come to its end.
+/// Runs a test that must not fail.
 fn complete(test: &Test) -> TestResult {
     let outcome = run(test).unwrap();
     assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
@@ -99,7 +99,7 @@ fn test_on(ip: IpAddr) -> TestResult {
     for flow in &result.flows {
         assert_eq!(flow.samples.len(), 20);
         assert!(!flow.congestion.is_empty());
-        // Both ends were asked, and the sender told its round trip.
+        // Both ends have TCP samples, and those of the sender have a round trip.
         assert!(
             flow.sender.len() >= 10 && flow.receiver.len() >= 10,
             "{}",
@@ -115,7 +115,7 @@ fn test_on(ip: IpAddr) -> TestResult {
     let udp = result.probes.iter().find(|s| s.kind == ProbeKind::Udp).unwrap();
     assert!(udp.samples.windows(2).all(|pair| pair[0].t_ms < pair[1].t_ms));
     assert!(udp.samples.iter().all(|p| p.t_ms >= p.due_ms));
-    // The two ways make up the round trip.
+    // The one-way delays add up to the round trip.
     for probe in &udp.samples {
         let (up, down, rtt) = (
             probe.up_ms.unwrap(),
@@ -128,7 +128,7 @@ fn test_on(ip: IpAddr) -> TestResult {
     assert!(result.evidence.iter().any(|s| s.name.starts_with("cpu_stats_")));
     assert!(
         TestResult::from_json(&result.to_json()).unwrap() == result,
-        "a file keeps all"
+        "the file holds the complete result"
     );
     assert!(plot::rrul(&result).ends_with("</svg>\n"));
     result
@@ -155,7 +155,7 @@ fn both_directions_with_probes_over_ipv6() {
 }
 
 #[test]
-fn marks_are_seen_where_they_arrive() {
+fn dscps_are_recorded_on_arrival() {
     let result = complete(&against(
         serve(Ipv6Addr::LOCALHOST.into(), 1),
         Scenario::named("rrul", &[], 4, 4).unwrap(),
@@ -183,20 +183,20 @@ fn marks_are_seen_where_they_arrive() {
 }
 
 #[test]
-fn a_segment_size_holds_both_ways() {
+fn a_segment_size_applies_to_both_directions() {
     let mut test = against(
         serve(Ipv4Addr::LOCALHOST.into(), 1),
         Scenario::of_flows(1, 1, &[0]),
     );
     test.settings.mss = Some(536);
     for flow in complete(&test).flows {
-        // Twelve bytes of each segment are time stamps.
+        // Timestamps take twelve bytes of each segment.
         assert_eq!(flow.mss, Some(524), "{}", flow.name);
     }
 }
 
 #[test]
-fn one_test_over_both_protocols() {
+fn one_test_over_ipv4_and_ipv6() {
     let address = serve(Ipv6Addr::UNSPECIFIED.into(), 2);
     let mut test = against(address, Scenario::named("rrul46", &[], 4, 4).unwrap());
     let four = Target {
@@ -216,7 +216,7 @@ fn one_test_over_both_protocols() {
 }
 
 #[test]
-fn a_call_without_load_is_probes_alone() {
+fn a_voice_call_without_load_has_probes_only() {
     let result = complete(&against(
         serve(Ipv4Addr::LOCALHOST.into(), 1),
         Scenario::named("voip", &[], 0, 0).unwrap(),
@@ -236,17 +236,17 @@ fn a_rate_is_not_exceeded_in_either_direction() {
         ..Config::default()
     });
     let mut test = against(address, Scenario::of_flows(2, 2, &[0]));
-    // What a receive window takes at once is little of so long a time.
+    // Long enough that the content of a receive window is a small part.
     test.settings.load_ms = 5000;
     let summary = complete(&test).summary;
-    // The limit is 8 Mbit/s. Receive windows and a busy machine move the figure; without a limit it is hundreds of times as much.
+    // The limit is 8 Mbit/s. Receive windows and a busy machine change the figure; without a limit it would be hundreds of times larger.
     for mbit in [summary.download_mbit, summary.upload_mbit] {
         assert!(mbit > 0.5 && mbit < 16.0, "{summary:?}");
     }
 }
 
 #[test]
-fn who_does_not_know_the_secret_stays_outside() {
+fn a_client_without_the_secret_is_refused() {
     let address = serve_as(Config {
         listen: Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)),
         secret: Some("open sesame".to_owned()),
@@ -261,7 +261,7 @@ fn who_does_not_know_the_secret_stays_outside() {
 }
 
 #[test]
-fn a_test_that_is_stopped_keeps_what_it_has() {
+fn a_test_that_the_user_ends_keeps_its_measurements() {
     let mut test = against(
         serve(Ipv4Addr::LOCALHOST.into(), 1),
         Scenario::of_flows(1, 1, &[0]),
@@ -283,7 +283,7 @@ fn a_test_that_is_stopped_keeps_what_it_has() {
 }
 
 #[test]
-fn a_missing_server_is_named_with_the_remedy() {
+fn the_error_for_a_missing_server_says_what_to_do() {
     let address = serve_nothing();
     let error = run(&against(address, Scenario::of_flows(1, 1, &[0]))).unwrap_err();
     let text = error.to_string();
@@ -299,7 +299,7 @@ fn serve_nothing() -> SocketAddr {
 }
 
 #[test]
-fn impossible_settings_are_refused_before_anything_is_sent() {
+fn impossible_settings_are_refused_before_the_test() {
     let mut test = against(serve_nothing(), Scenario::of_flows(65, 0, &[0]));
     assert!(matches!(run(&test), Err(Error::Settings(_))));
     test.scenario = Scenario::of_flows(1, 0, &[64]);
@@ -329,15 +329,15 @@ fn impossible_settings_are_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn an_unknown_congestion_control_is_refused_with_the_known_ones() {
+fn an_unknown_congestion_control_is_refused_with_a_list_of_the_available_ones() {
     let mut test = against(serve_nothing(), Scenario::of_flows(1, 0, &[0]));
     test.settings.congestion = Some("no-such-thing".to_owned());
     assert!(matches!(run(&test), Err(Error::Congestion { .. })));
 }
 
-// Servers that mean no good.
+// Malicious servers.
 
-/// A server that does what it is told to with the first connection, and echoes nothing.
+/// A server that calls `behave` with the first connection, and does not answer probes.
 fn bad_server(behave: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -346,14 +346,14 @@ fn bad_server(behave: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
 }
 
 #[test]
-fn a_server_that_dies_is_reported() {
+fn a_server_that_closes_the_connection_is_reported() {
     let address = bad_server(drop);
     let error = run(&against(address, Scenario::of_flows(1, 1, &[0]))).unwrap_err();
     assert!(matches!(error, Error::Vanished { .. }), "{error}");
 }
 
 #[test]
-fn a_server_that_says_nothing_is_reported_within_ten_seconds() {
+fn a_silent_server_is_reported_within_ten_seconds() {
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let address = bad_server(move |stream| {
         let _ = wait.recv();
@@ -365,7 +365,7 @@ fn a_server_that_says_nothing_is_reported_within_ten_seconds() {
 }
 
 #[test]
-fn a_server_that_talks_nonsense_is_reported() {
+fn a_server_that_sends_invalid_messages_is_reported() {
     for nonsense in [
         &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
         b"\x00\x00\x00\x02{}",
@@ -381,12 +381,12 @@ fn a_server_that_talks_nonsense_is_reported() {
     }
 }
 
-/// A relay that lets a real server's words through changed.
-fn lying_server(lie: impl Fn(&mut Reply) -> bool + Send + 'static) -> SocketAddr {
+/// A relay to a real server that changes the messages of the server.
+fn changing_relay(change: impl Fn(&mut Reply) -> bool + Send + 'static) -> SocketAddr {
     let real = serve(Ipv4Addr::LOCALHOST.into(), 1);
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    // Probes go to the liar's port too.
+    // The relay forwards probes, too.
     let echo = UdpSocket::bind(address).unwrap();
     thread::spawn(move || {
         let ahead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -415,8 +415,8 @@ fn lying_server(lie: impl Fn(&mut Reply) -> bool + Send + 'static) -> SocketAddr
         });
         loop {
             let mut reply = reply(&mut server);
-            if !lie(&mut reply) || control.write_all(&protocol::encode(&reply)).is_err() {
-                // Stays there, but says no more.
+            if !change(&mut reply) || control.write_all(&protocol::encode(&reply)).is_err() {
+                // Keep the connection open, and send nothing more.
                 thread::park();
             }
         }
@@ -424,13 +424,13 @@ fn lying_server(lie: impl Fn(&mut Reply) -> bool + Send + 'static) -> SocketAddr
     address
 }
 
-fn against_liar(lie: impl Fn(&mut Reply) -> bool + Send + 'static) -> Outcome {
-    run(&against(lying_server(lie), Scenario::of_flows(1, 1, &[0]))).unwrap()
+fn against_relay(change: impl Fn(&mut Reply) -> bool + Send + 'static) -> Outcome {
+    run(&against(changing_relay(change), Scenario::of_flows(1, 1, &[0]))).unwrap()
 }
 
 #[test]
-fn a_server_that_claims_too_much_is_caught_and_the_rest_is_kept() {
-    let outcome = against_liar(|reply| {
+fn impossible_results_of_a_server_are_left_out_and_the_rest_is_kept() {
+    let outcome = against_relay(|reply| {
         if let Reply::Flow {
             direction: Direction::Up,
             seen,
@@ -454,19 +454,19 @@ fn a_server_that_claims_too_much_is_caught_and_the_rest_is_kept() {
 }
 
 #[test]
-fn a_server_that_keeps_its_results_to_itself_is_reported_and_ours_are_kept() {
-    let outcome = against_liar(|reply| !matches!(reply, Reply::Flow { .. }));
+fn a_server_without_results_is_reported_and_our_results_are_kept() {
+    let outcome = against_relay(|reply| !matches!(reply, Reply::Flow { .. }));
     let failure = outcome.failure.expect("results are missing");
     assert!(failure.to_string().contains("no results within 9 s"), "{failure}");
     assert!(outcome.result.summary.download_mbit > 0.0);
     assert!(outcome.result.probes[0].samples.len() > 40);
 }
 
-// Clients that mean no good.
+// Malicious clients.
 
 fn connect(server: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(server).unwrap();
-    // Only so that a broken server fails the test instead of stopping it.
+    // With a timeout, a broken server fails the test instead of blocking it.
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }
@@ -507,7 +507,7 @@ fn open_test(server: SocketAddr, down: u32) -> (TcpStream, Token) {
 }
 
 #[test]
-fn nonsense_is_refused_and_the_server_lives_on() {
+fn invalid_messages_are_refused_and_the_server_goes_on() {
     let server = serve(Ipv4Addr::LOCALHOST.into(), 4);
     let body = b"\x00\x00\x00\x08\xff\xfe[{\"}\x00\x00";
     let too_long = (protocol::MAX_REQUEST as u32 + 1).to_be_bytes();
@@ -563,7 +563,7 @@ fn a_start_without_the_flows_is_refused() {
 }
 
 #[test]
-fn probes_are_answered_for_a_token_only_and_never_with_more_bytes() {
+fn a_probe_needs_a_token_and_its_answer_is_no_larger() {
     let server = serve(Ipv4Addr::LOCALHOST.into(), 4);
     let (_control, token) = open_test(server, 1);
     let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -576,7 +576,7 @@ fn probes_are_answered_for_a_token_only_and_never_with_more_bytes() {
         sequence: 5,
         echo: Echo::default(),
     };
-    let stranger = Probe {
+    let wrong_token = Probe {
         token: Token([7; 16]),
         ..good
     };
@@ -584,7 +584,7 @@ fn probes_are_answered_for_a_token_only_and_never_with_more_bytes() {
         series: protocol::MAX_PROBES,
         ..good
     };
-    udp.send(&stranger.encode()).unwrap();
+    udp.send(&wrong_token.encode()).unwrap();
     udp.send(&no_series.encode()).unwrap();
     udp.send(&good.encode()[..Probe::LENGTH - 1]).unwrap();
     udp.send(&[0; 1200]).unwrap();
@@ -606,7 +606,7 @@ fn probes_are_answered_for_a_token_only_and_never_with_more_bytes() {
 }
 
 #[test]
-fn a_silent_or_vanished_client_holds_nothing_for_others() {
+fn a_silent_client_and_one_that_is_gone_do_not_block_others() {
     let server = serve(Ipv4Addr::LOCALHOST.into(), 1);
     let _silent = connect(server);
     let (first, _) = open_test(server, 1);
@@ -614,7 +614,7 @@ fn a_silent_or_vanished_client_holds_nothing_for_others() {
     second.write_all(&control(protocol::VERSION, 1)).unwrap();
     assert!(refusal(&mut second).contains("busy"));
     drop(first);
-    // The place is free as soon as the server has noticed.
+    // The server accepts another test as soon as it has noticed that the first client is gone.
     loop {
         let mut again = connect(server);
         again.write_all(&control(protocol::VERSION, 1)).unwrap();

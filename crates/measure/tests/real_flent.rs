@@ -1,4 +1,4 @@
-//! The real Flent opens our files, and draws from them without a word of warning. `make flent` installs it.
+//! The real Flent opens our files and plots them without a warning. `make flent` installs it.
 
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use sqm_measure::result::{
 };
 use sqm_measure::scenario::Scenario;
 
-/// That of Debian 12, and the newest.
+/// The version of Debian 12, and the newest.
 const VERSIONS: [&str; 2] = ["2.1.1", "2.3.0"];
 
-/// Flent 2.1.1 says so of every file, its own too, with any Matplotlib that runs on today's Python.
+/// Flent 2.1.1 prints this for every file, also for its own, with any Matplotlib that runs on today's Python.
 const OWN_TROUBLE: &str = "'Figure' object has no attribute '_cachedRenderer'";
 
 #[test]
-fn rrul_in_every_picture() {
+fn flent_draws_every_plot_of_rrul() {
     let settings = Settings {
         dscp: vec![0, 8, 40, 46],
         ..rrul_times()
@@ -35,7 +35,7 @@ fn rrul_in_every_picture() {
 }
 
 #[test]
-fn plain_tests_with_their_own_pictures() {
+fn flent_draws_the_plots_of_plain_tests() {
     let times = rrul_times();
     for (down, up, plots) in [
         (4, 4, &["all_scaled", "box_combine"][..]),
@@ -55,9 +55,9 @@ fn plain_tests_with_their_own_pictures() {
     }
 }
 
-/// Three seconds of idle line and nothing behind the load is what a quick test has, where Flent cuts off five and five.
+/// A quick test has three seconds of idle line before the load and none after it. Flent cuts off five at both ends.
 #[test]
-fn a_short_test_has_pictures_too() {
+fn flent_plots_a_short_test() {
     let settings = Settings {
         idle_ms: 3000,
         load_ms: 25_000,
@@ -87,7 +87,7 @@ fn the_text_summary_has_our_figures() {
             .filter_map(|word| word.parse().ok())
             .next()
             .expect("a figure");
-        // Flent's mean of our grid, the start of the flows included.
+        // Flent's mean over our grid, which includes the start of the flows.
         assert!((mean - 20.0).abs() < 0.5, "{sum}");
     }
 }
@@ -101,7 +101,7 @@ fn rrul_times() -> Settings {
     }
 }
 
-/// Result files in a folder of their own.
+/// A folder with result files.
 struct Files {
     dir: tempfile::TempDir,
     paths: Vec<PathBuf>,
@@ -119,7 +119,7 @@ impl Files {
         Self { dir, paths }
     }
 
-    /// Draws a picture of the first `count` files.
+    /// Has Flent draw a plot of the first `count` files.
     fn draw(&self, version: &str, plot: &str, count: usize) {
         let picture = self.dir.path().join("picture.png");
         let mut words = vec!["-f", "plot", "-p", plot, "-o", picture.to_str().unwrap()];
@@ -138,7 +138,7 @@ impl Files {
     }
 }
 
-/// Runs Flent and answers what it printed; a warning or an error fails the test.
+/// Runs Flent and returns its output. A warning or an error fails the test.
 fn flent(version: &str, words: &[&str]) -> String {
     let program = installed(version);
     let output = Command::new(&program)
@@ -165,7 +165,7 @@ fn installed(version: &str) -> PathBuf {
     cache.join("sqm/flent").join(version).join("bin/flent")
 }
 
-/// A test with plausible figures: 20 Mbit/s down, 4 up, `bloat_ms` of queue.
+/// An invented result with plausible figures: 20 Mbit/s down, 4 up, `bloat_ms` of queue delay.
 fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
     let scenario = Scenario::of_flows(settings.down, settings.up, &settings.dscp);
     let flows = (0..settings.down + settings.up).map(|index| {

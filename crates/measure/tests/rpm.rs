@@ -1,4 +1,4 @@
-//! Responsiveness by HTTP between our own client and server, on the port of everything else.
+//! Responsiveness by HTTP between our own client and server, on the same port as all other services.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -43,7 +43,7 @@ fn target(address: SocketAddr) -> Target {
 }
 
 #[test]
-fn its_transfers_are_a_site_by_name_and_by_url() {
+fn a_configuration_gives_a_site_by_host_and_by_url() {
     let address = serve(true);
     let (host, port) = (address.ip().to_string(), address.port());
     let by_name = client::site(&host, port, false).unwrap();
@@ -51,7 +51,7 @@ fn its_transfers_are_a_site_by_name_and_by_url() {
     assert_eq!(by_name.upload, Some(format!("https://{address}/upload")));
     let by_url = client::site_at(&format!("https://{address}/.well-known/nq"), false).unwrap();
     assert_eq!(by_url.unwrap().upload, by_name.upload);
-    // A file is no configuration, nor is a place where nobody is; what is wrong there comes out when it is fetched.
+    // A file is not a configuration, and neither is a URL that cannot be reached. Errors of such URLs show in the test.
     for other in [
         format!("https://{address}/large"),
         format!("https://{address}/nothing"),
@@ -59,7 +59,7 @@ fn its_transfers_are_a_site_by_name_and_by_url() {
     ] {
         assert!(client::site_at(&other, false).unwrap().is_none(), "{other}");
     }
-    // The certificate that sqm serve makes for itself is not good.
+    // The self-signed certificate of sqm serve does not pass.
     assert!(client::site(&host, port, true).is_err());
 }
 
@@ -68,7 +68,7 @@ fn both_directions_are_loaded_and_probed() {
     let mut told = 0;
     let report = client::run(&target(serve(true)), &mut |_, _, _, _| told += 1).unwrap();
     assert_eq!(report.draft, DRAFT);
-    // Once a second, in theory: a busy machine has fewer seconds.
+    // Progress comes once a second. A busy machine may miss some.
     assert!(report.idle_rpm > Some(0.0) && told >= 4, "{told}");
     for figures in [report.download.clone().unwrap(), report.upload.clone().unwrap()] {
         assert!(figures.mbit > 1.0 && figures.connections > 1, "{figures:?}");
@@ -82,7 +82,7 @@ fn both_directions_are_loaded_and_probed() {
     assert_eq!(report.findings, []);
 }
 
-/// A server of the protocol whose large file is a byte, and which reads of uploads nothing.
+/// A server of the protocol whose large file has one byte, and which reads nothing of uploads.
 fn serve_nothing_large() -> SocketAddr {
     use hyper::service::service_fn;
     use sqm_measure::tls::Certificate;
@@ -99,7 +99,7 @@ fn serve_nothing_large() -> SocketAddr {
         let body = match request.uri().path() {
             "/.well-known/nq" => configuration,
             "/upload" => {
-                // It holds the request and takes nothing of its body.
+                // Keep the request, and read nothing of its body.
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 drop(request);
                 ""
@@ -137,7 +137,7 @@ fn serve_nothing_large() -> SocketAddr {
 }
 
 #[test]
-fn a_line_without_load_is_not_rated() {
+fn a_line_without_load_has_no_figures() {
     let mut target = target(serve_nothing_large());
     target.limit = Duration::from_secs(3);
     let report = client::run(&target, &mut |_, _, _, _| {}).unwrap();
@@ -155,7 +155,7 @@ fn a_line_without_load_is_not_rated() {
 }
 
 #[test]
-fn a_certificate_of_its_own_making_is_refused_unless_told_otherwise() {
+fn a_self_signed_certificate_is_refused_by_default() {
     let mut strict = target(serve(true));
     strict.verify = true;
     let error = client::run(&strict, &mut |_, _, _, _| {}).unwrap_err();
@@ -172,7 +172,7 @@ fn without_https_the_client_says_what_is_missing() {
     );
 }
 
-/// Handshakes that lead nowhere do not keep others out.
+/// Broken handshakes do not keep other clients out.
 #[test]
 fn broken_handshakes_do_no_harm() {
     let address = serve(true);
@@ -190,14 +190,14 @@ fn broken_handshakes_do_no_harm() {
     nonsense.write_all(b"\x16\x03\x01\x00\x05hello").unwrap();
     nonsense.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut alert = Vec::new();
-    // It is told so, or cut off.
+    // The server sends an alert, or closes the connection.
     let _ = nonsense.read_to_end(&mut alert);
     let mut quick = target(address);
     quick.limit = Duration::from_secs(2);
     client::run(&quick, &mut |_, _, _, _| {}).unwrap();
 }
 
-/// Some clients probe with a new connection each time, a hundred per second, and close none of them.
+/// Some clients open a hundred probe connections a second, and close none of them.
 #[test]
 fn connections_that_clients_leave_open_make_room_for_new_ones() {
     const PROBES: usize = 300;
@@ -218,7 +218,7 @@ fn connections_that_clients_leave_open_make_room_for_new_ones() {
             assert_eq!(body.len(), 1, "probe {number}");
             left_open.push(probe);
         }
-        // Who loads the line is not shown out for them, nor is a request refused on a connection that is in use.
+        // They do not evict the connection that loads the line, and a connection in use still accepts requests.
         let data = download.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(!data.is_empty());
         let answer = ask(&mut load, address, "GET", "/small", "").await;
@@ -231,7 +231,7 @@ fn connections_that_clients_leave_open_make_room_for_new_ones() {
     });
 }
 
-/// A connection of HTTP/2 to the server, whatever its certificate.
+/// An HTTP/2 connection to the server. Any certificate is accepted.
 async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

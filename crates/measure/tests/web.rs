@@ -1,4 +1,4 @@
-//! Tests against plain URLs: our own server's, by TLS, and a small one that misbehaves as told.
+//! Tests against plain URLs: those of our own server, by TLS, and those of a small server that misbehaves.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -46,7 +46,7 @@ fn https(ip: std::net::IpAddr) -> SocketAddr {
     address
 }
 
-/// Answers every request on every connection with these bytes; a body that comes with it is swallowed.
+/// A server that answers every request with these bytes. It reads and drops the body of the request.
 fn http(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + Clone + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -109,7 +109,7 @@ fn both_directions_over_tls_with_probes() {
         assert!(!up.congestion.is_empty() && up.sender.iter().any(|s| s.cwnd > Some(0.0)));
         assert!(up.totals.unwrap().bytes_sent > 0);
         assert_eq!(up.samples.len(), 40);
-        // TCP always answers; a name server does not stand here, and is not counted as a loss.
+        // TCP answers. There is no name server here, and its missing answers do not count as losses.
         assert!(result.probes.iter().any(|series| series.kind == ProbeKind::Tcp));
         assert!(result.probes.iter().all(|series| series.kind != ProbeKind::Udp));
         assert!(
@@ -129,19 +129,19 @@ fn both_directions_over_tls_with_probes() {
 }
 
 #[test]
-fn small_files_are_fetched_again_and_again() {
+fn a_small_file_is_downloaded_again_and_again() {
     let address = http(|_| body(100_000));
     let site = Site {
         download: Some(format!("http://{address}/small?x=1")),
         ..Site::default()
     };
     let result = run(&site, &settings(1, 0)).unwrap().result;
-    // One file is 0.2 Mbit/s for the four seconds of the load.
+    // A single file would be 0.2 Mbit/s over the four seconds of the load.
     assert!(result.summary.download_mbit > 1.0);
 }
 
 #[test]
-fn a_reference_to_another_place_is_followed() {
+fn a_redirect_is_followed() {
     let target = http(|request| {
         assert!(request.starts_with("GET /real "), "{request}");
         body(1_000_000)
@@ -165,12 +165,12 @@ fn a_reference_to_another_place_is_followed() {
         run(&site, &settings(1, 0))
             .unwrap_err()
             .to_string()
-            .contains("refers")
+            .contains("redirects")
     );
 }
 
 #[test]
-fn what_the_server_says_no_to_is_told_and_ends_the_test() {
+fn a_server_that_refuses_requests_ends_the_test_with_its_status() {
     let address = http(|request| {
         let answer = if request.starts_with("GET") {
             "404 Not Found"
@@ -197,7 +197,7 @@ fn what_the_server_says_no_to_is_told_and_ends_the_test() {
 }
 
 #[test]
-fn urls_that_lead_nowhere_are_refused_before_anything_is_measured() {
+fn invalid_urls_are_refused_before_the_test() {
     for (url, word) in [
         ("ftp://127.0.0.1/x", "https://"),
         ("https:///x", "URL"),
@@ -211,7 +211,7 @@ fn urls_that_lead_nowhere_are_refused_before_anything_is_measured() {
         let error = run(&site, &settings(1, 0)).unwrap_err().to_string();
         assert!(error.contains(url) && error.contains(word), "{error}");
     }
-    // The certificate that sqm serve makes for itself is not good.
+    // The self-signed certificate of sqm serve does not pass.
     let address = https(Ipv4Addr::LOCALHOST.into());
     let site = Site {
         download: Some(format!("https://{address}/large")),
@@ -223,7 +223,7 @@ fn urls_that_lead_nowhere_are_refused_before_anything_is_measured() {
 }
 
 #[test]
-fn a_reflector_may_have_a_port_of_its_own() {
+fn a_reflector_may_have_its_own_port() {
     let address = http(|_| body(1_000_000));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut site = Site {

@@ -21,7 +21,7 @@ const LONGEST_LOG: u64 = 32 << 20;
 pub struct TruncatedLine {
     /// Number of the line, from one.
     pub line: usize,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub reason: String,
 }
 

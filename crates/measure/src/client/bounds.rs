@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_cannot_be_are_not() {
+    fn impossible_figures_are_refused() {
         let bad = [
             sampled(&[1.0; 120], 1),
             sampled(&[-1.0], 1),

@@ -30,7 +30,7 @@ pub(super) struct FlowReports<'a> {
     pub(super) ours: &'a Seen,
 }
 
-/// What is wrong with the reports.
+/// A mistake in the reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// They contradict each other.
@@ -204,45 +204,45 @@ mod tests {
     fn an_upload_without_its_end_is_incomplete() {
         let ours = sender(30 * MB, 0);
         let theirs = sampled([(3000.0, 30 * MB)]);
-        let story = FlowReports {
+        let reports = FlowReports {
             direction: Direction::Up,
             reported: &[(1000.0, 10 * MB)],
             theirs: Some(&theirs),
             ours: &ours,
         };
-        assert_eq!(story.check(Some(3050.0)), Ok(()));
-        assert!(matches!(story.check(Some(LOAD_MS)), Err(Fault::Incomplete(_))));
+        assert_eq!(reports.check(Some(3050.0)), Ok(()));
+        assert!(matches!(reports.check(Some(LOAD_MS)), Err(Fault::Incomplete(_))));
     }
 
     #[test]
     fn without_progress_messages_the_bytes_sent_by_the_client_are_the_limit() {
         let check = |arrived: u64, sent: u64| {
             let (ours, theirs) = (sender(sent, 0), sampled([(LOAD_MS, arrived)]));
-            let story = FlowReports {
+            let reports = FlowReports {
                 direction: Direction::Up,
                 reported: &[],
                 theirs: Some(&theirs),
                 ours: &ours,
             };
-            story.check(Some(LOAD_MS))
+            reports.check(Some(LOAD_MS))
         };
-        // A flow that stalls has what buffers hold under way.
+        // A stalled flow has the content of the buffers in flight.
         assert_eq!(check(0, 6 * MB), Ok(()));
         assert_eq!(check(100 * MB, 160 * MB), Ok(()));
         assert!(matches!(check(2 * MB, 100 * MB), Err(Fault::Contradiction(_))));
     }
 
     #[test]
-    fn a_download_was_sent() {
+    fn a_download_must_match_the_bytes_that_were_sent() {
         let check = |sent: u64, again: u64| {
             let (ours, theirs) = (steady(), sender(sent, again));
-            let story = FlowReports {
+            let reports = FlowReports {
                 direction: Direction::Down,
                 reported: &[],
                 theirs: Some(&theirs),
                 ours: &ours,
             };
-            story.check(Some(LOAD_MS))
+            reports.check(Some(LOAD_MS))
         };
         assert_eq!(check(100 * MB, 0), Ok(()));
         assert_eq!(check(160 * MB, 40 * MB), Ok(()));

@@ -245,7 +245,7 @@ impl Endpoint {
         sent.map_err(|e| self.vanished("starting the load", e.to_string()))
     }
 
-    /// Tells the server that the load ends early. If the message does not arrive, the end of the connections tells it.
+    /// Tells the server that the load ends early. If the message does not arrive, the server sees the connections end.
     pub(super) fn stop(&mut self) {
         self.earliest = None;
         let _ = self.control.send(&Request::Stop);

@@ -15,7 +15,7 @@ pub(super) const SPARE: Duration = Duration::from_millis(9500);
 pub(super) const SETUP: Duration = Duration::from_secs(8);
 /// The results must be here this long after the load. A choice: they may have to wait in a full modem buffer.
 pub(super) const RESULTS_TIMEOUT: Duration = Duration::from_secs(9);
-/// A test ends at most this long after the user has asked it to end. A choice: a person waits.
+/// A test ends at most this long after the user has asked it to end. A choice: the user waits.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two reports of progress.
 pub(super) const TICK: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! What a caller gives to a test, and what it gets back.
+//! The input and output of a test.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -51,7 +51,7 @@ pub struct Site {
     pub reflector: Option<String>,
     /// IPv4 only or IPv6 only.
     pub family: Option<Family>,
-    /// Whether to verify certificates.
+    /// True to verify certificates.
     pub verify: bool,
 }
 

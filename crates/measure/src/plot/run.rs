@@ -12,7 +12,7 @@ pub struct Run<'a> {
     pub result: &'a TestResult,
 }
 
-/// What a reader must know to repeat the test.
+/// How the test was run, so that a reader can repeat it.
 pub(super) fn caption(result: &TestResult) -> String {
     let meta = &result.meta;
     let program = if meta.program.starts_with("Flent") {

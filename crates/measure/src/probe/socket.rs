@@ -33,6 +33,6 @@ pub(crate) struct Answer {
     pub(crate) at: Instant,
     /// The traffic class byte (DSCP and ECN) of the answer.
     pub(crate) tos: Option<u8>,
-    /// What `sqm serve` adds to the probe. `None` for other kinds of probes.
+    /// The part that `sqm serve` adds to the probe. `None` for other kinds of probes.
     pub(crate) echo: Option<protocol::Echo>,
 }

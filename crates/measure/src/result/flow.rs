@@ -32,7 +32,7 @@ pub struct Flow {
     /// DSCP of the packets on arrival. `None` if the receiving kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dscp_arrived: Option<u8>,
-    /// Whether both ends agreed on ECN. `None` if unknown.
+    /// True if both ends agreed on ECN. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
     /// The sender's segment size in bytes of payload.

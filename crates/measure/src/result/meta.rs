@@ -12,7 +12,7 @@ use crate::room;
 pub struct Meta {
     /// Flent's name of the test: `rrul`, `rrul_be`, `tcp_8down`.
     pub test: String,
-    /// The user's own words.
+    /// The user's title.
     pub title: Option<String>,
     /// When the load began: RFC 3339, UTC, to the second.
     pub time: String,
@@ -36,7 +36,7 @@ pub struct Meta {
     pub kernel: String,
     /// The server's kernel release.
     pub server_kernel: String,
-    /// What was asked for.
+    /// The settings of the test.
     pub settings: Settings,
     /// The offset of the server's clock, if it was estimated. One-way delays are computed with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -33,7 +33,7 @@ pub struct Settings {
     /// Largest TCP segment in bytes, options included. `None` keeps the default of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u32>,
-    /// Whether ECN was asked for. `None` keeps the setting of the system.
+    /// ECN on or off. `None` keeps the setting of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
 }

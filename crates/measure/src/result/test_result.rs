@@ -25,7 +25,7 @@ pub struct TestResult {
     pub format: String,
     /// [`VERSION`].
     pub version: u32,
-    /// What was tested, when, by what.
+    /// The circumstances of the test.
     pub meta: Meta,
     /// The figures to quote.
     pub summary: Summary,

@@ -66,7 +66,7 @@ pub struct Server {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Whether to verify its certificate. `sqm serve` has a self-signed one, which does not pass.
+    /// True to verify its certificate. `sqm serve` has a self-signed one, which does not pass.
     pub verify: bool,
     /// Longest duration of one direction.
     pub limit: Duration,
@@ -242,7 +242,7 @@ struct Connected {
     tls: Duration,
 }
 
-/// What the transfers and probes of one direction have measured so far.
+/// The measurements of the transfers and probes of one direction so far.
 #[derive(Default)]
 struct Seen {
     bytes: AtomicU64,
