@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sqm_autorate::Autorate;
-use sqm_autorate::record::Row;
-use sqm_autorate::replay::Replay;
+use sqm_autorate::trace::Entry;
+use sqm_autorate::trace::replay::Replay;
 use sqm_measure::autorate_trace::read_from;
 use sqm_measure::plot::autorate::{distribution, over_time};
 use sqm_measure::autorate_trace::Recording;

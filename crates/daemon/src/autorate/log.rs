@@ -325,7 +325,7 @@ mod tests {
         let mut seen = (0, 0, 0, 0, 0);
         for log in logs {
             let cuts = autorate_trace::read(log, &mut |_, row| {
-                let played = replay.row(&row);
+                let played = replay.play(&row);
                 seen.0 += 1;
                 seen.1 += usize::from(played.is_new);
                 seen.2 += usize::from(played.is_new && !played.is_exact);

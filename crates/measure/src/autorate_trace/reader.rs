@@ -1,4 +1,4 @@
-//! Reads a log of `option autorate_log` line by line. [`sqm_autorate::record`] parses a line.
+//! Reads a log of `option autorate_log` line by line. [`sqm_autorate::trace`] parses a line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -43,11 +43,11 @@ pub fn is_trace(path: &Path) -> bool {
     let mut first = [0];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     // The first byte of the column names, or of a time.
-    read.is_ok() && (first[0] == HEAD.as_bytes()[0] || first[0].is_ascii_digit())
+    read.is_ok() && (first[0] == HEADER.as_bytes()[0] || first[0].is_ascii_digit())
 }
 
 /// Passes each line with its number to `take`. Returns the lines that were cut off.
-pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<TruncatedLine>, Error> {
+pub fn read(path: &Path, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<TruncatedLine>, Error> {
     let cannot = |reason| Error::Read {
         path: path.to_owned(),
         reason,
@@ -72,7 +72,7 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Row)) -> Result<Vec<Truncat
 /// Like [`read`], from any source.
 pub fn read_from(
     mut source: impl BufRead,
-    take: &mut dyn FnMut(usize, Row),
+    take: &mut dyn FnMut(usize, Entry),
 ) -> Result<Vec<TruncatedLine>, ReadError> {
     let (mut cuts, mut rows) = (Vec::new(), 0_usize);
     let mut broken: Option<TruncatedLine> = None;
@@ -83,7 +83,7 @@ pub fn read_from(
         };
         is_open = bytes.last() != Some(&b'\n');
         let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        if text == HEAD.as_bytes() {
+        if text == HEADER.as_bytes() {
             // Another log follows.
             cuts.extend(broken.take());
             continue;
@@ -117,7 +117,7 @@ fn row(text: &[u8]) -> Result<Entry, String> {
     if text.len() as u64 > LONGEST {
         return Err(format!("longer than {LONGEST} bytes"));
     }
-    Row::parse(text).map_err(|error| foreign::brief(&error.to_string(), MAX_REASON))
+    Entry::parse(text).map_err(|error| foreign::brief(&error.to_string(), MAX_REASON))
 }
 
 fn wrong(TruncatedLine { line, reason }: TruncatedLine) -> ReadError {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn lines_that_are_cut_off_are_left_out() {
-        let whole = format!("{HEAD}\n{BEGIN}\n{ROW}\n");
+        let whole = format!("{HEADER}\n{BEGIN}\n{ROW}\n");
         assert_eq!(lines(whole.as_bytes()), Ok((vec![2, 3], vec![])));
         // Cut while a line was written, at each of its bytes.
         for end in whole.len() - ROW.len()..whole.len() - 1 {
@@ -189,7 +189,7 @@ mod tests {
         let (number, reason) = line(&format!("{HEADER}\n{BEGIN}\n{ROW}\nwhat\n{ROW}\n"));
         assert_eq!((number, reason.as_str()), (4, "1 columns instead of 10"));
         // Invalid, and not cut off.
-        assert_eq!(line(&format!("{HEAD}\n{ROW}\nwhat\n")).0, 3);
+        assert_eq!(line(&format!("{HEADER}\n{ROW}\nwhat\n")).0, 3);
         let (number, reason) = line("unix_ms,download_bits_per_sec\n1,2\n");
         assert!(number == 1 && reason.contains("this version"), "{reason}");
         assert_eq!(line("{\"format\":\"sqm-test\"}").0, 1);

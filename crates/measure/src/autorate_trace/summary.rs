@@ -29,11 +29,11 @@ pub struct Recording {
     /// The probes, answered or lost.
     pub probes: Vec<ProbeOutcome>,
     /// True for a direction with a rate in the configuration.
-    pub is_shaped: Both<bool>,
+    pub is_shaped: PerDirection<bool>,
     /// Number of times that the rate was cut because of a queue.
-    pub cuts: Both<u64>,
+    pub cuts: PerDirection<u64>,
     /// Bytes carried, and the seconds in which they were counted.
-    carried: Both<(f64, f64)>,
+    carried: PerDirection<(f64, f64)>,
     /// Lines that were cut off and left out.
     pub truncated_lines: Vec<TruncatedLine>,
     /// When the present controller began: by its clock, and in seconds as in [`Moment::t_s`].
@@ -52,9 +52,9 @@ pub struct Moment {
     /// A new controller begins here.
     pub is_new: bool,
     /// Rates that the controller chose, Mbit/s.
-    pub rates: Both<f64>,
+    pub rates: PerDirection<f64>,
     /// Load, Mbit/s.
-    pub loads: Both<f64>,
+    pub loads: PerDirection<f64>,
 }
 
 /// A probe.
@@ -150,13 +150,13 @@ impl Recording {
     }
 
     /// The content of lines that were read before.
-    pub fn of(name: String, rows: &[Row]) -> Self {
+    pub fn of(name: String, rows: &[Entry]) -> Self {
         let mut recording = Self {
             name,
             // Until a header says otherwise.
-            is_shaped: Both {
-                ingress: true,
-                egress: true,
+            is_shaped: PerDirection {
+                download: true,
+                upload: true,
             },
             ..Self::default()
         };

@@ -1,6 +1,6 @@
 //! Logs of autorate: rate, load and delay over time, and their distributions.
 
-use sqm_autorate::Direction;
+use sqm_core::direction::Direction;
 
 use super::frame::{
     LEFT, RIGHT, STYLES, WIDTH, clipped, latency, latency_axis, latency_grid, legend, linear_grid,
@@ -18,8 +18,8 @@ const HEIGHT: f64 = 168.0;
 const GAP: f64 = 30.0;
 const CDF_HEIGHT: f64 = 300.0;
 const DIRECTIONS: [(Direction, &str, &str); 2] = [
-    (Direction::Ingress, "Download", BLUE),
-    (Direction::Egress, "Upload", GREEN),
+    (Direction::Download, "Download", BLUE),
+    (Direction::Upload, "Upload", GREEN),
 ];
 /// The time is divided into about this many stretches, and the median and worst delay of each is drawn. A choice.
 const DELAYS: f64 = 300.0;

@@ -94,7 +94,7 @@ impl ReplayArgs {
         let mut comparison = Comparison::new(self);
         for log in &self.replay {
             let cuts = autorate_trace::read(log, &mut |line, row| {
-                let played = replay.row(&row);
+                let played = replay.play(&row);
                 comparison.add(log, line, &row, played);
             })?;
             comparison.cut.extend(cuts.into_iter().map(|cut| CutLine {
