@@ -1,5 +1,5 @@
-//! The first and only permanent process inside the guest: makes a usable system of the host's read-only files,
-//! then carries out what the host asks over the console.
+//! The first process inside the guest, and the only permanent one. It mounts what a system needs over the host's read-only files,
+//! and then carries out the requests that the host sends over the console.
 
 mod streams;
 
@@ -26,7 +26,7 @@ pub fn main() -> io::Result<()> {
     let out = Arc::new(Mutex::new(console.try_clone()?));
     answer(&out, &Reply::default())?;
     let mut request = Vec::new();
-    // Ends with the console, which the host's side closes at the latest with its death. An error is no other end.
+    // The loop ends when the console closes, at the latest when the process on the host ends. A read error has the same cause.
     for line in BufReader::new(console).split(b'\n').map_while(Result::ok) {
         let [MARK, kind @ (MORE | LAST), piece @ ..] = &line[..] else {
             continue;
@@ -44,23 +44,23 @@ pub fn main() -> io::Result<()> {
         }
         let complete: Request = serde_json::from_slice(&std::mem::take(&mut request))?;
         let out = Arc::clone(&out);
-        // A thread each: a long measurement must not keep a second command waiting.
+        // A thread for each request: a long measurement must not delay other commands.
         std::thread::spawn(move || {
             let reply = carry_out(complete);
-            // Without a console the guest is about to end.
+            // An error means that the console is closed, and the guest is about to end.
             let _ = answer(&out, &reply);
         });
     }
     power_off()
 }
 
-/// Mounts what a system needs over the host's read-only root: nothing written here reaches the host.
+/// Mounts what a system needs over the host's read-only root. Nothing that is written here reaches the host.
 fn prepare_system() -> io::Result<()> {
     let none = MountFlags::empty();
     mount("proc", "/proc", "proc", none, None)?;
     mount("sysfs", "/sys", "sysfs", none, None)?;
     mount("tmpfs", "/run", "tmpfs", none, None)?;
-    // Before /tmp is covered: the program usually lies there.
+    // Before /tmp is covered, because the program usually is there.
     fs::create_dir("/run/bin")?;
     fs::copy(std::env::current_exe()?, "/run/bin/sqm")?;
     for folder in ["/tmp", "/mnt"] {
@@ -76,8 +76,8 @@ fn prepare_system() -> io::Result<()> {
     Ok(())
 }
 
-/// Loads the modules of Debian's package, which the kernel would not find by itself: the host's own `/lib/modules`
-/// are for another kernel. The virtual-time kernel has everything built in.
+/// Loads the modules of Debian's package. The kernel would not find them, because the host's own `/lib/modules` are those of
+/// another kernel. The virtual-time kernel needs no modules.
 fn load_modules() -> io::Result<()> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     if !Path::new("/usr/lib/uml/modules").join(release.trim()).is_dir() {
@@ -97,7 +97,7 @@ fn load_modules() -> io::Result<()> {
     ))
 }
 
-/// What the home network and its queues are made of.
+/// The modules that the home network and its queues need.
 const MODULES: [&str; 26] = [
     "overlay",
     "veth",
@@ -127,7 +127,7 @@ const MODULES: [&str; 26] = [
     "tcp_bbr",
 ];
 
-/// Without this the terminal would echo requests and change their line ends.
+/// Switches the console to raw mode. Otherwise it would echo requests and change their line ends.
 fn make_raw(console: &File) -> io::Result<()> {
     let mut settings = tcgetattr(console)?;
     settings.make_raw();
@@ -173,7 +173,7 @@ fn run(host: Option<&str>, argv: &[String], stdin: &str) -> Outcome {
         .stderr(Stdio::piped())
         .spawn()?;
     let mut input = child.stdin.take().expect("standard input is piped");
-    // A program that ends without reading its input closes the pipe: its exit code tells, not this write.
+    // A program may end without reading its input. Its exit code reports the outcome, and not this write.
     let _ = input.write_all(stdin.as_bytes());
     drop(input);
     let output = child.wait_with_output()?;

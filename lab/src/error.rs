@@ -1,8 +1,8 @@
-//! What can go wrong in the lab, always with the file, package or command it concerns.
+//! The errors of the lab. Each names its file, package or command.
 
 use std::path::PathBuf;
 
-/// A lab that could not start, or a command in it that could not be carried out.
+/// The lab could not start, or a command in it failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -11,37 +11,37 @@ pub enum Error {
     Missing {
         /// The file or program.
         what: String,
-        /// The package or command that brings it.
+        /// The package or command that provides it.
         remedy: String,
     },
-    /// The operating system refused something on the host's side.
+    /// A system call on the host failed.
     #[error("{what} {path}: {source}")]
     Host {
-        /// What was tried, as a verb.
+        /// The failed operation: `cannot read`.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Its answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The guest kernel ended or fell silent.
+    /// The guest kernel ended or does not answer.
     #[error("the lab's kernel {what}; the end of its console:\n{console}")]
     Guest {
-        /// What it did instead of answering.
+        /// What happened: `ended`.
         what: String,
-        /// The last lines it printed.
+        /// The last lines that it printed.
         console: String,
     },
-    /// A command inside the guest ended with another code than 0.
+    /// A command inside the guest ended with an exit code other than 0.
     #[error("in the lab, on {host}: `{command}` ended with code {code}: {stderr}")]
     Command {
         /// The virtual host.
         host: String,
-        /// The words of the command.
+        /// The command line.
         command: String,
         /// Its exit code.
         code: i32,
-        /// What it said.
+        /// Its standard error.
         stderr: String,
     },
     /// No lab is running, or one is already.

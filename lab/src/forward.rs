@@ -1,8 +1,8 @@
-//! Carries TCP connections of this machine into the lab, so that a browser can open what a virtual host serves.
+//! Forwards TCP connections of this machine into the lab, so that a browser can open the pages of a virtual host.
 //!
-//! There is no network between the two: each connection is a number that the agent knows, and its bytes travel in
-//! requests of the protocol. A request that waits for bytes from the guest keeps nobody else waiting, because the agent
-//! gives each a thread.
+//! There is no network between host and guest. Each connection has a number, and its bytes travel in
+//! requests of the protocol. A request that waits for bytes from the guest does not delay others, because the agent
+//! has a thread for each request.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::protocol::{Act, bytes_of, text_of};
 use crate::{Error, Output};
 
-/// Most bytes in one request; a compromise between the delay of others behind it and the number of requests.
+/// Largest number of bytes in one request. A choice: larger requests delay others, smaller ones are more numerous.
 pub(crate) const CHUNK: usize = 16 * 1024;
 
-/// Accepts connections until the lab ends, and carries each to that port of the virtual host's loopback.
+/// Accepts connections until the lab ends, and forwards each to that port of the virtual host's loopback.
 pub fn forward<A>(listener: &TcpListener, host: &str, port: u16, ask: A) -> Result<(), Error>
 where
     A: Fn(&Act) -> Result<Output, Error> + Send + Sync + 'static,
 {
     let ask = Arc::new(ask);
-    // Numbers must differ between two programs that forward into one lab.
+    // Two programs that forward into one lab must not use the same numbers.
     let next = AtomicU64::new(u64::from(std::process::id()) << 32);
     for connection in listener.incoming() {
         let connection =
@@ -32,7 +32,7 @@ where
             port,
             stream,
         };
-        // Nobody listens there yet: the browser sees a closed connection, as it would on a real router.
+        // If no process listens there, the browser sees a closed connection, as with a real router.
         if ask(&connect)?.code == 0 {
             carry(connection, stream, &ask)?;
         }
@@ -40,7 +40,7 @@ where
     Ok(())
 }
 
-/// Two threads, one for each direction, which end with their connection.
+/// Starts two threads, one for each direction. They end with the connection.
 fn carry<A>(connection: TcpStream, stream: u64, ask: &Arc<A>) -> Result<(), Error>
 where
     A: Fn(&Act) -> Result<Output, Error> + Send + Sync + 'static,
@@ -51,7 +51,7 @@ where
     let (into, from) = (Arc::clone(ask), Arc::clone(ask));
     std::thread::spawn(move || into_the_guest(reader, stream, &*into));
     std::thread::spawn(move || {
-        // An error ends the connection, as one of a network would.
+        // An error ends the connection, as a network error would.
         let _ = from_the_guest(&connection, stream, &*from);
         let _ = connection.shutdown(Shutdown::Both);
     });
@@ -63,7 +63,7 @@ fn into_the_guest(mut reader: TcpStream, stream: u64, ask: &dyn Fn(&Act) -> Resu
     loop {
         let count = reader.read(&mut buffer).unwrap_or(0);
         let bytes = text_of(&buffer[..count]);
-        // No bytes say that there will be no more.
+        // An empty request ends this direction.
         let sent = ask(&Act::Send { stream, bytes });
         if count == 0 || !sent.is_ok_and(|output| output.code == 0) {
             return;
@@ -88,8 +88,8 @@ fn from_the_guest(
     }
 }
 
-/// The code of an [`Act::Receive`] that waited for a while in vain.
+/// The code of an [`Act::Receive`] that timed out without data.
 pub(crate) const RETRY: i32 = 11;
 
-/// The code of an [`Act::Receive`] at the connection's end.
+/// The code of an [`Act::Receive`] at the end of the connection.
 pub(crate) const END: i32 = 1;

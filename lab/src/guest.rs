@@ -1,4 +1,4 @@
-//! One booted kernel, as the host sees it: a child process with a console.
+//! A booted kernel, which on the host is a child process with a console.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::protocol::{Act, LAST, MARK, MORE, PIECE, RECEIVED, Reply, Request};
 use crate::{Clock, Error, launch};
 
-/// A running guest. Dropping it ends the kernel; so does the end of this process, however it comes: a watcher sees to
-/// that, and the guest itself powers off when its console is closed.
+/// A running guest. Dropping it ends the kernel. If this process ends in any other way, a watcher process ends the kernel, and the guest
+/// itself powers off when its console closes.
 #[derive(Debug)]
 pub struct Guest {
     kernel: Child,
@@ -26,7 +26,7 @@ pub struct Guest {
     next_id: AtomicU64,
 }
 
-/// What a program inside the guest left behind.
+/// The output of a program inside the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Exit code; 128 + n for signal n.
@@ -37,18 +37,18 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// Longest wait, on the host's clock, for one answer of the guest. A minute of a measurement at wall-clock speed
-/// fits several times over; a guest that hangs is found.
+/// Longest wait for an answer of the guest, by the host's clock. A choice: several times the length of a measurement, and short enough
+/// to find a guest that hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// As an ordinary boot takes two seconds, this allows for a machine that is busy.
+/// Longest wait for the boot. A choice: it usually takes two seconds, but the machine may be busy.
 const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// User and group `nobody` of Debian: what the guest runs as when root starts it, so that it is never privileged.
+/// User and group `nobody` of Debian. If root starts the guest, it runs as this user, so that it is never privileged.
 const NOBODY: u32 = 65534;
 
 impl Guest {
-    /// Boots a kernel. `agent` is the `sqm` program, which is the guest's first process.
+    /// Boots a kernel. `agent` is the `sqm` program, which becomes the first process of the guest.
     pub fn boot(clock: Clock, agent: &Path) -> Result<Self, Error> {
         let kernel_file = clock.kernel()?;
         let folder = private_folder()?;
@@ -71,7 +71,7 @@ impl Guest {
             command.arg("time-travel=inf-cpu");
         }
         command.args(launch::guest_tunables(clock));
-        // Words unknown to the kernel become its first process's arguments.
+        // The kernel passes unknown words to its first process as arguments.
         command.args(["lab", "agent"]);
         command
             .env_clear()
@@ -82,7 +82,7 @@ impl Guest {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Its own group, so that Ctrl-C in the terminal reaches the program and not the kernel first.
+            // In its own process group, Ctrl-C in the terminal does not reach the kernel before the program.
             .process_group(0);
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
@@ -109,12 +109,12 @@ impl Guest {
             next_id: AtomicU64::new(1),
         };
         guest.wait_for(&greeting, BOOT_PATIENCE)?;
-        // A running guest needs its folder no more: nothing is left behind if this process is killed later.
+        // A running guest does not need its folder. Without it, nothing is left behind if this process is killed later.
         drop(folder);
         Ok(guest)
     }
 
-    /// Runs a program on a virtual host (a network namespace) to its end, whatever its exit code.
+    /// Runs a program to its end on a virtual host (a network namespace). Any exit code is a success.
     pub fn run(&self, host: &str, argv: &[&str]) -> Result<Output, Error> {
         let (host, argv) = (Some(host.into()), owned(argv));
         self.ask(Act::Run {
@@ -124,18 +124,18 @@ impl Guest {
         })
     }
 
-    /// Like [`Guest::run`], and another exit code than 0 is an error. Answers standard output.
+    /// Like [`Guest::run`], but an exit code other than 0 is an error. Returns standard output.
     pub fn run_ok(&self, host: &str, argv: &[&str]) -> Result<String, Error> {
         let output = self.run(host, argv)?;
         succeeded(host, &argv.join(" "), output)
     }
 
-    /// Feeds a script to a shell in the guest's own namespace.
+    /// Runs a shell script in the guest's own namespace.
     pub fn script(&self, text: &str) -> Result<String, Error> {
         self.shell(None, text)
     }
 
-    /// The same on a virtual host: what it starts there need not go there first, and starting processes is what takes time.
+    /// Runs a shell script on a virtual host. This is faster than entering the namespace for each command.
     pub fn script_on(&self, host: &str, text: &str) -> Result<String, Error> {
         self.shell(Some(host), text)
     }
@@ -158,7 +158,7 @@ impl Guest {
         succeeded(host, &argv.join(" "), output).map(drop)
     }
 
-    /// Starts a program and waits until somebody on that host listens on a TCP port.
+    /// Starts a program and waits until a process on that host listens on a TCP port.
     pub fn spawn_server(&self, host: &str, argv: &[&str], port: u16) -> Result<(), Error> {
         self.spawn(host, argv)?;
         // State 0A is LISTEN.
@@ -174,7 +174,7 @@ impl Guest {
         .map(drop)
     }
 
-    /// Writes a file inside the guest. All virtual hosts share one file system, and none of it is the host's.
+    /// Writes a file inside the guest. All virtual hosts share one file system, which is separate from the host's.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let output = self.ask(Act::Write {
             path: path.into(),
@@ -212,7 +212,7 @@ impl Guest {
 
     /// Ends the kernel at once, with everything in it.
     pub fn end(&self) {
-        // The guest's processes are in the kernel's process group; it has no state worth a clean end.
+        // The guest's processes are in the kernel's process group. The guest has no state that needs a clean shutdown.
         if let Some(group) = rustix::process::Pid::from_raw(self.kernel.id() as i32) {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
@@ -236,27 +236,27 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
-        // Before the kernel's number is free for another process.
+        // The watcher must end before the process ID of the kernel can be reused.
         let _ = self.watcher.kill();
         let _ = self.watcher.wait();
         let _ = self.kernel.wait();
     }
 }
 
-/// Starts a process that ends the kernel's process group when this process has ended and so closed a pipe. A guest
-/// that hangs, or whose kernel missed the end of its console, would stay for ever.
+/// Starts a watcher: a process that kills the kernel's process group when a pipe from this process closes. Without it, a guest
+/// that hangs, or a kernel that misses the end of its console, would stay for ever.
 fn watch(group: u32) -> io::Result<Child> {
     Command::new("sh")
         .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // What a terminal sends to the program's group must not end the watcher first.
+        // In its own process group, signals from the terminal do not end the watcher first.
         .process_group(0)
         .spawn()
 }
 
-/// Everything the guest prints: replies to whoever waits for them, the rest kept for error messages.
+/// The output of the guest. Replies go to the threads that wait for them. The other lines are kept for error messages.
 #[derive(Debug, Default)]
 struct Console {
     waiting: Mutex<Waiting>,
@@ -304,7 +304,7 @@ impl Console {
                     .by_id
                     .remove(&reply.id);
                 if let Some(sender) = waiting {
-                    // Whoever asked may have given up.
+                    // Fails if the receiver has given up waiting.
                     let _ = sender.send(reply);
                 }
             }
@@ -317,7 +317,7 @@ impl Console {
 
     fn tail(&self) -> String {
         let log = self.log.lock().expect("no holder of this lock panics");
-        // What follows a panic is a dump of the stack; the reason stands before it.
+        // The reason of a panic comes before it; behind it there is a stack dump.
         let end = log
             .iter()
             .position(|line| line.contains("Kernel panic"))
@@ -326,7 +326,7 @@ impl Console {
     }
 }
 
-/// A folder for the time of the boot, named after this process so that [`remove_orphans`] knows whose it is.
+/// Creates a folder for the boot. Its name has the ID of this process, for [`remove_orphans`].
 fn private_folder() -> Result<tempfile::TempDir, Error> {
     let parent = temporary_folder();
     remove_orphans(&parent);
@@ -338,7 +338,7 @@ fn private_folder() -> Result<tempfile::TempDir, Error> {
 
 const FOLDER: &str = "sqm-lab-";
 
-/// Removes what a process that was killed while its guest booted could not remove itself.
+/// Removes the folders of processes that were killed while their guest booted.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -350,13 +350,13 @@ fn remove_orphans(parent: &Path) {
             .and_then(|name| name.strip_prefix(FOLDER)?.split_once('-'));
         if owner.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
         {
-            // Another user's stays.
+            // Fails for a folder of another user, which stays.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Root's own folder for temporary files may be closed to the user that the guest runs as.
+/// The folder for temporary files. As root it is `/tmp` if the usual one is closed to the user that the guest runs as.
 fn temporary_folder() -> PathBuf {
     let usual = std::env::temp_dir();
     let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|m| m.permissions().mode() & 0o001 != 0);
@@ -366,8 +366,8 @@ fn temporary_folder() -> PathBuf {
     usual
 }
 
-/// A path to a program that the guest's user can read and the kernel's command line can carry (no spaces): a link, or
-/// for root a copy, because root's build and cache folders may be closed to `nobody`.
+/// Makes a program available under a path that the guest's user can read and that has no spaces, for the kernel's command line. It is a
+/// link or, for root, a copy: root's build and cache folders may be closed to `nobody`.
 fn staged(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
     let staged = folder.join(name);
     if !rustix::process::geteuid().is_root() {
@@ -385,7 +385,7 @@ fn staged(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
     Ok(staged)
 }
 
-/// The guest's memory is a file; on a memory file system it is no disk traffic.
+/// The folder for the file that holds the guest's memory. A memory file system avoids disk traffic.
 fn memory_folder(fallback: &Path) -> &Path {
     let shm = Path::new("/dev/shm");
     if rustix::fs::access(shm, rustix::fs::Access::WRITE_OK).is_ok() {

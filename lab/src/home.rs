@@ -1,7 +1,7 @@
 //! Builds the home network inside a guest.
 //!
-//! `ip` and `tc` set up the *surroundings* (hosts, modem, delay): the lab stands for hardware, and what stands for
-//! hardware must not be built with the code that is being tested on it. The router's own queues are left to sqm.
+//! `ip` and `tc` set up the *surroundings* (hosts, modem, delay). They stand for hardware, and must therefore not be built with the
+//! code under test. The queues of the router are left to sqm.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub const SERVER_V4: &str = "10.66.0.2";
 /// The server's IPv6 address.
 pub const SERVER_V6: &str = "fd00:66::2";
 
-/// The router's interface towards the modem: the one to shape.
+/// The router's interface to the modem: the one to shape.
 pub const WAN: &str = "wan0";
 
 impl Home {
@@ -61,8 +61,8 @@ impl std::ops::Deref for Home {
     }
 }
 
-/// Hosts, cables, addresses and routes. `ip -batch` because starting a process is the expensive thing in User Mode
-/// Linux. Offloads are off: a super-packet of 64 KB across the bottleneck would be no packet of a home line.
+/// Sets up hosts, cables, addresses and routes. It uses `ip -batch`, because starting a process is slow in User Mode
+/// Linux. Offloads are off: on a home line there are no packets of 64 KB.
 const HOSTS_AND_LINKS: &str = r"
 ip -batch - <<BATCH
 netns add h1
@@ -82,7 +82,7 @@ for end in h1/eth0 h2/eth0 router/lan1 router/lan2 router/wan0 modem/lan0 modem/
     ip netns exec ${end%/*} ethtool -K ${end#*/} tso off gso off gro off tx off rx off >/dev/null 2>&1
 done
 
-# A router forwards, everybody uses the same congestion control, and no run inherits what an earlier one learnt.
+# Routers forward, all hosts use the same congestion control, and no run uses metrics of an earlier one.
 for host in h1 h2 router modem core server; do
     ip netns exec $host sh -c '
         echo 1 >/proc/sys/net/ipv4/ip_forward
@@ -155,8 +155,8 @@ BATCH
 ip netns exec router iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE
 ";
 
-/// The modem's two buffers, and the delay of the way to the server. The delay has a queue of its own so that its
-/// limit does not cap the bottleneck's.
+/// Sets up the two buffers of the modem, and the delay of the path to the server. The delay is on another host, so that its
+/// limit does not limit the buffer of the bottleneck.
 fn bottleneck(line: &Line) -> String {
     let mut script = String::new();
     queue(&mut script, "lan0", &line.down, line);
@@ -178,14 +178,14 @@ fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line) 
     let limit = match direction.buffer {
         Buffer::Bytes(bytes) => bytes,
         Buffer::Millis(ms) => bytes_per_ms * u64::from(ms),
-        // The packets are counted by the queue inside.
+        // The inner queue counts the packets. This limit is only large enough.
         Buffer::Packets(packets) => u64::from(packets) * 2000,
     };
-    // A token bucket counts the 14 bytes of the Ethernet header that the kernel already knows.
+    // The token bucket already counts the 14 bytes of the Ethernet header.
     let overhead = line.overhead.saturating_sub(14);
     let cells = if line.atm { " linklayer atm" } else { "" };
-    // Timers come late on the wall's clock, and a bucket of one packet would lose rate for good. In virtual time it
-    // would hold up the small bursts that a shaper just below the line's rate lets through.
+    // On the wall clock timers fire late, and a bucket of one packet would lose rate. In virtual time such a bucket
+    // would delay the small bursts of a shaper just below the rate of the line.
     let burst = 1600 + bytes_per_ms * 2;
     let (burst, peak) = match direction.boost {
         None => (burst, String::new()),

@@ -1,6 +1,6 @@
-//! Keeps a lab running between commands: one background process holds the guest and listens on a unix socket.
+//! Keeps a lab running between commands: a background process, the keeper, holds the guest and listens on a Unix socket.
 //!
-//! A connection carries one [`Act`] as a JSON line and one answer back.
+//! A connection carries one [`Act`] as a line of JSON, and one answer.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::Act;
 use crate::{Clock, Error, Home, Line, Output};
 
-/// What the keeper answers: the outcome, or why there is none.
+/// The answer of the keeper.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Done {
@@ -27,8 +27,8 @@ enum Answer {
     Failed(String),
 }
 
-/// Starts a keeper in the background and returns once its network stands. `program` is `sqm`, `words` the arguments
-/// that make it call [`keep`].
+/// Starts a keeper in the background, and returns when its network is ready. `program` is `sqm`, and `words` are the arguments
+/// with which it calls [`keep`].
 pub fn start(program: &Path, words: &[String]) -> Result<(), Error> {
     if is_running() {
         return Err(Error::State(
@@ -45,7 +45,7 @@ pub fn start(program: &Path, words: &[String]) -> Result<(), Error> {
         .map_err(|e| Error::host("cannot start", program, e))?;
     let mut ready = String::new();
     let output = keeper.stdout.take().expect("standard output is piped");
-    // The keeper prints one line once all is up, or ends.
+    // The keeper prints one line when the network is ready. If it fails, it ends.
     BufReader::new(output)
         .read_line(&mut ready)
         .map_err(|e| Error::host("cannot read from", program, e))?;
@@ -62,7 +62,7 @@ pub fn start(program: &Path, words: &[String]) -> Result<(), Error> {
 
 const READY: &str = "ready\n";
 
-/// Boots the network and serves it until somebody asks for its end.
+/// Boots the network, and serves requests until one asks for its end.
 pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
     let socket = socket_path()?;
     let home = Arc::new(Home::boot(clock, program, line)?);
@@ -78,7 +78,7 @@ pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
             std::thread::spawn(move || serve(&home, connection, &end));
         }
     });
-    // Returning drops the guest with this process.
+    // Returning drops the guest.
     let _ = ended.recv();
     let _ = fs::remove_file(&socket);
     Ok(())
@@ -110,14 +110,14 @@ fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<
         Err(error) => Answer::Failed(format!("not a request: {error}")),
     };
     let text = serde_json::to_string(&answer).expect("an answer is plain data");
-    // Whoever asked may have left.
+    // Fails if the client is gone.
     let _ = connection.write_all(format!("{text}\n").as_bytes());
     if is_end {
         let _ = end.send(());
     }
 }
 
-/// Asks the running lab to do something.
+/// Sends a request to the running lab.
 pub fn ask(act: &Act) -> Result<Output, Error> {
     let socket = socket_path()?;
     let mut connection = UnixStream::connect(&socket)
@@ -131,7 +131,7 @@ pub fn ask(act: &Act) -> Result<Output, Error> {
     match serde_json::from_str(&line) {
         Ok(Answer::Done { code, stdout, stderr }) => Ok(Output { code, stdout, stderr }),
         Ok(Answer::Failed(why)) => Err(Error::State(why)),
-        Err(_) => Err(Error::State("the lab ended while it was asked".into())),
+        Err(_) => Err(Error::State("the lab ended during the request".into())),
     }
 }
 
@@ -139,7 +139,7 @@ fn is_running() -> bool {
     socket_path().is_ok_and(|socket| UnixStream::connect(socket).is_ok())
 }
 
-/// One lab a user: `sqm-lab/socket` in the user's run-time folder, which only the user can enter.
+/// The socket of the keeper: `sqm-lab/socket` in the user's run-time folder, which only the user can enter. A user has one lab.
 fn socket_path() -> Result<PathBuf, Error> {
     let uid = rustix::process::getuid().as_raw();
     let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|v| !v.is_empty()) {

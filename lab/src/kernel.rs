@@ -1,4 +1,4 @@
-//! Which kernel the lab boots, and where it is.
+//! The kernels that the lab can boot.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use crate::Error;
 /// How time passes in the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// As on the wall: Debian's package `user-mode-linux`. For people who watch, and for CPU cost.
+    /// Real time, with the kernel of Debian's package `user-mode-linux`. For people who watch, and to measure CPU cost.
     Wall,
-    /// Virtually: work takes no time and waiting is skipped, so results do not depend on the machine's load.
+    /// Virtual time: computing takes no time, and waiting is skipped, so that results do not depend on the load of the machine.
     /// Needs the kernel that `make lab-kernel` builds.
     Virtual,
 }
 
 impl Clock {
-    /// The kernel's program file, or an error that names what brings it.
+    /// The path of the kernel. The error says how to install it.
     pub fn kernel(self) -> Result<PathBuf, Error> {
         let (path, remedy) = match self {
             Self::Wall => (
@@ -36,7 +36,7 @@ impl Clock {
         })
     }
 
-    /// Whether it boots Debian's binary, which cannot keep all registers of newer processors.
+    /// True if it boots Debian's binary, which does not preserve all registers of newer processors.
     pub(crate) fn is_debians(self) -> bool {
         self.kernel()
             .is_ok_and(|kernel| kernel == Path::new(DEBIAN_KERNEL))
@@ -45,7 +45,7 @@ impl Clock {
 
 const DEBIAN_KERNEL: &str = "/usr/bin/linux.uml";
 
-/// Where `make lab-kernel` leaves what it built: `SQM_LAB_CACHE`, else `sqm/lab` in the user's cache folder.
+/// The folder of the kernel that `make lab-kernel` builds: `SQM_LAB_CACHE`, else `sqm/lab` in the user's cache folder.
 fn cache_dir() -> PathBuf {
     let from_env = |name| {
         std::env::var_os(name)

@@ -1,10 +1,10 @@
-//! Starts Debian's kernel on processors whose register state has outgrown it.
+//! Starts Debian's kernel on processors with more registers than it can save.
 //!
 //! User Mode Linux 6.1 saves a guest process's registers in a buffer without room for AMX tiles (8 KiB). Where the
-//! host has them, its kernel refuses to take such a short state back (`PTRACE_SETREGSET` answers EFAULT) and every
+//! host has AMX, its kernel refuses to restore such a short state (`PTRACE_SETREGSET` returns EFAULT), and every
 //! guest process dies with "ptrace set fp regs failed, errno = 14". The lab's own build has a larger buffer. Debian's
-//! binary asks once at boot whether the extended state can be read and falls back to the classic x87/SSE state if
-//! not; so it is told "no", by a system call filter that it inherits. That state lacks the AVX registers, therefore
+//! binary tries once at boot to read the extended state, and falls back to the classic x87/SSE state if that fails.
+//! A system call filter makes it fail. The classic state lacks the AVX registers, so that
 //! [`guest_tunables`] keeps the guest's C library from using them.
 
 use std::collections::BTreeMap;
@@ -23,13 +23,13 @@ const PTRACE_GETREGSET: u64 = 0x4204;
 const NT_X86_XSTATE: u64 = 0x202;
 const EINVAL: u32 = 22;
 
-/// Starts the kernel, with the filter where it and this machine need it.
+/// Starts the kernel, with the system call filter if this kernel on this machine needs it.
 pub(crate) fn spawn(mut command: Command, clock: Clock) -> io::Result<Child> {
     if guest_tunables(clock).is_none() {
         return command.spawn();
     }
     let filter = filter().map_err(io::Error::other)?;
-    // The filter binds the thread that applies it and the processes it starts: a thread of its own keeps this one free.
+    // The filter applies to the calling thread and the processes that it starts: a separate thread keeps this one free of it.
     std::thread::spawn(move || {
         apply_filter(&filter).map_err(io::Error::other)?;
         command.spawn()
@@ -38,8 +38,8 @@ pub(crate) fn spawn(mut command: Command, clock: Clock) -> io::Result<Child> {
     .expect("the thread has nothing to panic about")
 }
 
-/// A word of the kernel's command line that becomes the environment of the guest's first process: settings of glibc
-/// (see its manual, "Tunables"). `None` where nothing needs them.
+/// A word of the kernel's command line that sets an environment variable of the guest's first process: tunables of glibc
+/// (see its manual, "Tunables"). `None` if they are not needed.
 pub(crate) fn guest_tunables(clock: Clock) -> Option<String> {
     let needed = clock.is_debians() && has_amx();
     needed.then(|| {
@@ -50,7 +50,7 @@ pub(crate) fn guest_tunables(clock: Clock) -> Option<String> {
     })
 }
 
-/// The environment variable, which the agent hands on to what it starts.
+/// The environment variable. The agent passes it on to the programs that it starts.
 pub(crate) const TUNABLES: &str = "GLIBC_TUNABLES";
 
 const AVX: [&str; 7] = [

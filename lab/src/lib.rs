@@ -9,9 +9,9 @@
 //!              under test
 //! ```
 //!
-//! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and talks to it, [`agent`] is the other end of
-//! that conversation inside the guest, [`line`] says what a line is, [`home`] builds the network, [`keeper`] keeps
-//! a lab running between commands, [`forward`] lets a browser in.
+//! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and sends it requests, [`agent`] carries them out
+//! inside the guest, [`line`] has the models of lines, [`home`] builds the network, [`keeper`] keeps
+//! a lab running between commands, [`forward`] connects a browser to a virtual host.
 #![forbid(unsafe_code)]
 
 pub mod agent;

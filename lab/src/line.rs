@@ -1,4 +1,4 @@
-//! What a line is: the truth that a measurement should find and a shaper should stay below.
+//! Models of access lines. A measurement should find their rates, and a shaper should stay below them.
 
 /// An access line with its bloated buffers.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,14 +13,14 @@ pub struct Line {
     pub base_rtt_ms: u32,
     /// Bytes that the line adds to each IP packet.
     pub overhead: u16,
-    /// Whether the line carries 53-byte cells with 48 bytes of payload.
+    /// True if the line uses 53-byte ATM cells with 48 bytes of payload.
     pub atm: bool,
 }
 
 /// One direction of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
-    /// Gross rate in kbit/s: what packets with their overhead share.
+    /// Gross rate in kbit/s, which packets with their overhead share.
     pub kbits_per_sec: u64,
     /// The buffer in front of it.
     pub buffer: Buffer,
@@ -31,11 +31,11 @@ pub struct Direction {
 /// How much a buffer holds before it drops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Buffer {
-    /// So many packets, whatever their size.
+    /// A number of packets of any size.
     Packets(u32),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// What the line sends in so many milliseconds.
+    /// The bytes that the line sends in a number of milliseconds.
     Millis(u32),
 }
 
@@ -49,7 +49,7 @@ pub struct Boost {
 }
 
 impl Line {
-    /// The named lines, from 1 Mbit/s to gigabit fibre: those that the documents on bufferbloat measure, and the
+    /// The named lines, from 1 Mbit/s to gigabit fibre: those in the literature on bufferbloat, and the
     /// common access technologies.
     pub fn all() -> Vec<Self> {
         use Buffer::{Bytes, Millis, Packets};
@@ -81,13 +81,13 @@ impl Line {
         ]
     }
 
-    /// The line of that name.
+    /// The line with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|line| line.name == name)
     }
 
-    /// Highest goodput of TCP over IPv4 with timestamps at a gross rate on this line, Mbit/s: the share of a full
-    /// packet that is payload.
+    /// Highest goodput of TCP over IPv4 with timestamps at a gross rate on this line, Mbit/s: the gross rate times the payload
+    /// share of a full packet.
     pub fn goodput_mbit(&self, gross_kbits_per_sec: u64) -> f64 {
         const PACKET: f64 = 1500.0;
         const HEADERS: f64 = 20.0 + 20.0 + 12.0;

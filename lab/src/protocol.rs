@@ -1,35 +1,35 @@
-//! The conversation between the host and the agent inside the guest: JSON lines over the guest's console.
+//! The protocol between the host and the agent inside the guest: lines of JSON over the guest's console.
 //!
-//! The kernel's own messages share the console, so every line of ours begins with [`MARK`]; whatever does not is
-//! log. Requests carry a number because they are answered in the order of their completion.
+//! The kernel prints its messages on the same console. Every line of the protocol therefore begins with [`MARK`]; other lines are
+//! kernel messages. Requests have a number, because they are answered in the order of their completion.
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// Begins each line of the protocol. A control character, so that no kernel message can start with it.
+/// The first byte of each line of the protocol: a control character, with which no kernel message begins.
 pub const MARK: u8 = 1;
 
-/// A request may be longer than a terminal takes in one go (4 KiB), so it is sent in pieces: [`MARK`], then [`MORE`]
-/// or [`LAST`], then the piece, and the next one only after a [`Reply`] numbered [`RECEIVED`].
+/// Length of a piece of a request. A terminal takes at most 4 KiB at once, so that a request is sent in pieces: [`MARK`], then [`MORE`]
+/// or [`LAST`], then the piece. The next piece follows after a [`Reply`] with the number [`RECEIVED`].
 pub const PIECE: usize = 1024;
 /// Another piece follows.
 pub const MORE: u8 = b'+';
 /// The request is complete.
 pub const LAST: u8 = b'.';
-/// The number that acknowledges a piece.
+/// The number of a reply that acknowledges a piece.
 pub const RECEIVED: u64 = u64::MAX;
 
-/// What the host asks.
+/// A request of the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Chosen by the host, echoed in the [`Reply`].
+    /// A number that the host chooses. The [`Reply`] has the same number.
     pub id: u64,
     /// What to do.
     pub act: Act,
 }
 
-/// The things the agent can do.
+/// The actions of the agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
@@ -39,7 +39,7 @@ pub enum Act {
         host: Option<String>,
         /// Program and arguments.
         argv: Vec<String>,
-        /// What it reads on standard input.
+        /// Its standard input.
         stdin: String,
     },
     /// Start a program and leave it running. It ends with the guest at the latest.
@@ -49,7 +49,7 @@ pub enum Act {
         /// Program and arguments.
         argv: Vec<String>,
     },
-    /// Write a file inside the guest, making its folders.
+    /// Write a file inside the guest, and create its folders.
     Write {
         /// Absolute path.
         path: String,
@@ -62,17 +62,17 @@ pub enum Act {
         host: String,
         /// The TCP port.
         port: u16,
-        /// The connection's number from now on, chosen by the host.
+        /// The number of the connection, which the host chooses.
         stream: u64,
     },
     /// Write to a connection.
     Send {
         /// Its number.
         stream: u64,
-        /// What to write, as [`text_of`] has it; nothing ends this direction.
+        /// The bytes in the form of [`text_of`]. An empty text ends this direction.
         bytes: String,
     },
-    /// Wait for bytes of a connection; standard output has them, as [`text_of`] does.
+    /// Wait for bytes on a connection. Standard output has them in the form of [`text_of`].
     Receive {
         /// Its number.
         stream: u64,
@@ -81,12 +81,12 @@ pub enum Act {
     PowerOff,
 }
 
-/// Bytes as text, two hexadecimal digits each: half the length they have as a JSON array.
+/// Bytes as text, two hexadecimal digits each: half as long as a JSON array.
 pub fn text_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of such a text.
+/// The bytes of a text in the form of [`text_of`].
 pub fn bytes_of(text: &str) -> io::Result<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     text.as_bytes()
@@ -104,7 +104,7 @@ pub fn bytes_of(text: &str) -> io::Result<Vec<u8>> {
         })
 }
 
-/// What the agent answers.
+/// A reply of the agent.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Reply {
     /// The number of the request; 0 is the greeting after boot, [`RECEIVED`] acknowledges a piece.
@@ -113,7 +113,7 @@ pub struct Reply {
     pub code: i32,
     /// Standard output, with invalid UTF-8 replaced.
     pub stdout: String,
-    /// Standard error likewise.
+    /// Standard error, with invalid UTF-8 replaced.
     pub stderr: String,
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_from_their_text() {
+    fn text_decodes_to_the_bytes_it_was_made_of() {
         let bytes: Vec<u8> = (0..=255).collect();
         assert_eq!(bytes_of(&text_of(&bytes)).expect("our own text"), bytes);
         assert!(bytes_of("0").is_err() && bytes_of("0g").is_err() && bytes_of("é").is_err());

@@ -1,4 +1,4 @@
-//! A file that grows.
+//! Opens a file to append to it.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,12 +8,12 @@ use rustix::fs::OFlags;
 use crate::error::Error;
 use crate::place::Place;
 
-/// Opens a file to read it and to add to its end; a new one has `mode`. No link is followed in the last place, whoever made it,
-/// and only a regular file is opened.
+/// Opens a regular file to read it and to append to it. A new file has `mode`. A symbolic link at the end of the path is never
+/// followed.
 ///
 /// # Errors
 ///
-/// If something else is there, or the system refuses.
+/// If the path is not a regular file, or if a system call fails.
 pub fn append(path: &Path, mode: u32) -> Result<File, Error> {
     let flags = OFlags::RDWR | OFlags::APPEND;
     let place = Place::entry(path)?;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_regular_file_grows_and_nothing_else_is_opened() {
+    fn only_a_regular_file_is_opened_for_appending() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for text in ["one ", "two"] {

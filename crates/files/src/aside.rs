@@ -1,4 +1,4 @@
-//! What stands in the place of a file and cannot be used: put aside under another name, so that a good file can take its place.
+//! Moves an unusable file, or whatever is in its place, out of the way.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::error::Error;
 use crate::fresh::random_hexadecimal;
 use crate::place::Place;
 
-/// Renames what stands at `path` to `NAME.damaged`, and answers that path. A file that was put aside before is replaced. A link
-/// is renamed itself.
+/// Renames the entry at `path` to `NAME.damaged` and returns the new path. Replaces an earlier `NAME.damaged`. A symbolic link
+/// itself is renamed.
 ///
 /// # Errors
 ///
-/// If there is nothing, or the system refuses.
+/// If there is no such entry, or if a system call fails.
 pub fn set_aside(path: &Path) -> Result<PathBuf, Error> {
     let place = Place::entry(path)?;
     let fail = Error::system(path, "put aside");
     let mut name = place.name.clone();
     name.push(".damaged");
     let moved = match renameat(&place.folder, &place.name, &place.folder, &name) {
-        // A directory cannot replace a file, nor the other way round.
+        // A directory cannot replace a file, and a file cannot replace a directory: take another name.
         Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => {
             name.push(format!(
                 "-{}",
@@ -43,12 +43,12 @@ pub fn set_aside(path: &Path) -> Result<PathBuf, Error> {
     Ok(path.with_file_name(name))
 }
 
-/// The same, for what is no regular file: a directory, a FIFO, a device, or a link, wherever that leads. `None` if a regular
-/// file is there, or nothing.
+/// Like [`set_aside`], but only if the entry is not a regular file: a directory, a FIFO, a device, or a symbolic link to anything.
+/// `None` if there is a regular file or no entry.
 ///
 /// # Errors
 ///
-/// If the system refuses.
+/// If a system call fails.
 pub fn set_aside_irregular(path: &Path) -> Result<Option<PathBuf>, Error> {
     let place = match Place::entry(path) {
         Err(error) if error.is_not_found() => return Ok(None),
@@ -62,11 +62,11 @@ pub fn set_aside_irregular(path: &Path) -> Result<Option<PathBuf>, Error> {
     }
 }
 
-/// Renames a file within its folder. What has the new name already is replaced.
+/// Renames a file within its folder. Replaces an entry that already has the new name.
 ///
 /// # Errors
 ///
-/// If the system refuses.
+/// If a system call fails.
 pub fn rename(path: &Path, name: &str) -> Result<(), Error> {
     let place = Place::entry(path)?;
     let name = OsString::from(name);
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_stands_there_gives_way_again_and_again() {
+    fn any_kind_of_entry_can_be_set_aside_repeatedly() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("kept"), "kept").unwrap();

@@ -1,4 +1,4 @@
-//! Why a file could not be read or written.
+//! The error of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,42 +8,42 @@ use rustix::fs::FileType;
 /// Why a file could not be read or written. Each variant names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A link that neither root nor the user of this process made.
-    #[error("{path}: is a symbolic link that user {owner} made, which is not followed", path = path.display())]
+    /// A symbolic link that belongs neither to root nor to the user of this process.
+    #[error("{path}: is a symbolic link of user {owner}, which is not followed", path = path.display())]
     ForeignLink {
         /// The link.
         path: PathBuf,
-        /// Who made it.
+        /// The user ID of its owner.
         owner: u32,
     },
-    /// A link to a file that is not there, or one of a circle of links.
+    /// A symbolic link to a missing file, or a loop of links.
     #[error("{path}: is a symbolic link that leads nowhere", path = path.display())]
     DanglingLink {
-        /// The path as it was given.
+        /// The path as the caller gave it.
         path: PathBuf,
     },
     /// A directory, a FIFO, a socket or a device.
     #[error("{path}: is {kind}, not a regular file", path = path.display())]
     NotRegular {
-        /// The path as it was given.
+        /// The path as the caller gave it.
         path: PathBuf,
-        /// What it is, with its article.
+        /// Its kind, with an article.
         kind: &'static str,
     },
-    /// The file has more bytes than the reader takes.
+    /// The file is longer than the reader accepts.
     #[error("{path}: is {size} bytes long, and no more than {limit} are read", path = path.display())]
     TooLong {
-        /// The path as it was given.
+        /// The path as the caller gave it.
         path: PathBuf,
-        /// How long it is.
+        /// Its length in bytes.
         size: u64,
-        /// The most bytes that are read.
+        /// The largest accepted length in bytes.
         limit: u64,
     },
-    /// The file is not what the writer read before: another program wrote it.
+    /// The file does not hold what the writer expected: another program has written it.
     #[error("{path}: was changed by another program in the meantime; nothing was written", path = path.display())]
     Changed {
-        /// The path as it was given.
+        /// The path as the caller gave it.
         path: PathBuf,
     },
     /// Another process held the lock for too long.
@@ -52,25 +52,25 @@ pub enum Error {
         /// The lock.
         path: PathBuf,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("{path}: cannot {operation}: {reason}", path = path.display())]
     System {
-        /// The path as it was given.
+        /// The path as the caller gave it.
         path: PathBuf,
-        /// A verb, such as `read`.
+        /// The operation as a verb: `read`.
         operation: &'static str,
-        /// The system's reason.
+        /// The system's error.
         reason: io::Error,
     },
 }
 
 impl Error {
-    /// Whether there is no such file, as opposed to one that cannot be looked at.
+    /// True if there is no such file. False if the file may exist but cannot be accessed.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::System { reason, .. } if reason.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether the file system takes no writes.
+    /// True if the file system is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::System { reason, .. } if reason.kind() == io::ErrorKind::ReadOnlyFilesystem)
     }
@@ -84,7 +84,7 @@ impl Error {
     }
 }
 
-/// The reason without the path, for those who name the path themselves.
+/// The message without the path, for callers that name the path themselves.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let text = error.to_string();
@@ -103,7 +103,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Refuses what is no regular file.
+/// Refuses anything but a regular file. `mode` is `st_mode`.
 pub(crate) fn require_regular(path: &Path, mode: u32) -> Result<(), Error> {
     let kind = match FileType::from_raw_mode(mode) {
         FileType::RegularFile => return Ok(()),

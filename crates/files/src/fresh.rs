@@ -1,4 +1,4 @@
-//! A new file that takes its place only when it is whole.
+//! A new file that replaces the old one only when it is complete.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,11 +12,11 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::error::{Error, require_regular};
 use crate::place::Place;
 
-/// Permissions that are taken over from the file that is replaced; no set-user-ID.
+/// The permission bits that a new file takes from the file that it replaces: no set-user-ID.
 const PERMISSIONS: u32 = 0o777;
 
-/// A temporary file in the folder of the one that it is to replace. It disappears unless [`Fresh::commit`] is called; a process
-/// that is killed leaves it behind under its name that begins with a dot.
+/// A temporary file in the folder of the file that it is to replace. It is removed unless [`Fresh::commit`] is called. A process
+/// that is killed leaves it behind, under a name that begins with a dot.
 #[derive(Debug)]
 pub struct Fresh {
     place: Place,
@@ -26,11 +26,11 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Begins a file that is to stand at `path`. It has the permissions and the owner of the file that is there, else `mode` less the umask.
+    /// Creates the temporary file for `path`. It gets the permissions and the owner of the existing file, else `mode` less the umask.
     ///
     /// # Errors
     ///
-    /// Those of [`Place::find`]; if something other than a regular file is there; if the system refuses.
+    /// Those of [`Place::find`]; also if the path is not a regular file, or if a system call fails.
     pub fn begin(path: &Path, mode: u32) -> Result<Self, Error> {
         Self::at(Place::find(path)?, mode)
     }
@@ -43,7 +43,7 @@ impl Fresh {
         let fail = Error::system;
         let name = random_name(&place).map_err(fail(&place.path, "write"))?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Nobody may read more of it meanwhile than of the file that it replaces.
+        // Until the permissions of the old file are set, no other user may read the new one.
         let first = if old.is_some() { 0o600 } else { mode & PERMISSIONS };
         let file = openat(&place.folder, &name, flags, Mode::from_raw_mode(first))
             .map_err(fail(&place.path, "write"))?;
@@ -56,7 +56,7 @@ impl Fresh {
         let path = &fresh.place.path;
         if let Some(old) = &old {
             let new = fstat(&fresh.file).map_err(fail(path, "look at"))?;
-            // A sandbox may forbid the call even if it would change nothing.
+            // A sandbox may forbid `fchown` even if it would change nothing.
             if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
                 let owner = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
                 fchown(&fresh.file, Some(owner.0), Some(owner.1)).map_err(fail(path, "keep the owner of"))?;
@@ -67,11 +67,11 @@ impl Fresh {
         Ok(fresh)
     }
 
-    /// Gives the file to whom its folder belongs, who may be a service that has to read what root writes for it.
+    /// Makes the owner of the folder the owner of the file: a service may have to read a file that root writes for it.
     ///
     /// # Errors
     ///
-    /// If the system refuses.
+    /// If a system call fails.
     pub fn give_to_owner_of_folder(&self) -> Result<(), Error> {
         let fail = Error::system;
         let path = &self.place.path;
@@ -84,16 +84,17 @@ impl Fresh {
         fchown(&self.file, Some(owner.0), Some(owner.1)).map_err(fail(path, "change the owner of"))
     }
 
+    /// Writes the whole content and syncs it to disk.
     pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
         written.map_err(|reason| self.failed(reason))
     }
 
-    /// Puts the file in its place, in one step; on the disk before this returns.
+    /// Renames the file to its final name, atomically. The change is on the disk when this returns.
     ///
     /// # Errors
     ///
-    /// If the system refuses: then the old file, or none, is still there.
+    /// If a system call fails. The old file, if there was one, is then unchanged.
     pub fn commit(mut self) -> Result<(), Error> {
         self.file.sync_all().map_err(|reason| self.failed(reason))?;
         let (folder, path) = (&self.place.folder, &self.place.path);
@@ -111,7 +112,7 @@ impl Fresh {
         &self.name
     }
 
-    /// The temporary name is no longer there to be removed.
+    /// Records that there is no temporary file to remove any more.
     pub(crate) const fn is_gone(&mut self) {
         self.is_there = false;
     }
@@ -143,9 +144,9 @@ impl Drop for Fresh {
     }
 }
 
-/// A name that nobody can have prepared, in the folder of the file that it is for.
+/// A random name for a temporary file, which another user cannot predict.
 pub(crate) fn random_name(place: &Place) -> Result<OsString, rustix::io::Errno> {
-    /// The longest name that file systems take, less our own part of it.
+    /// Longest part of the name that is kept, bytes: the 255 of most file systems, less the random part.
     const MAX_KEPT: usize = 255 - 22;
     let mut name = OsString::from(".");
     let kept = place.name.as_bytes();
@@ -154,7 +155,7 @@ pub(crate) fn random_name(place: &Place) -> Result<OsString, rustix::io::Errno> 
     Ok(name)
 }
 
-/// Sixteen digits.
+/// Sixteen random hexadecimal digits.
 pub(crate) fn random_hexadecimal() -> Result<String, rustix::io::Errno> {
     let mut random = [0; 8];
     getrandom(&mut random, GetRandomFlags::empty())?;

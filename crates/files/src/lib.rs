@@ -1,13 +1,13 @@
-//! Files opened, read and replaced in folders that other users may be able to write to.
+//! Opens, reads and replaces files safely in folders to which other users may be able to write.
 //!
-//! Every program of sqm that keeps something (the record of an interface, the configuration, results, logs, passwords) goes
-//! through this crate. It holds four promises:
+//! Every part of sqm that stores something (the record of an interface, the configuration, results, logs, passwords) uses
+//! this crate. It gives four guarantees:
 //!
-//! - A symbolic link is followed only if root or the user who runs the program made it ([`Place`]).
+//! - A symbolic link is followed only if it belongs to root or to the user who runs the program ([`Place`]).
 //! - Only regular files are read or written, and opening one never blocks: a FIFO or a device is an error.
-//! - A file is replaced in one step. A temporary file with a random name takes its place, and file and folder are synced; after
-//!   a failure the old file is there and nothing else.
-//! - [`replace_if`] loses no text of another writer, whatever program that is.
+//! - A file is replaced atomically: a temporary file with a random name is renamed to it, and file and folder are synced. After
+//!   a failure the old file is unchanged, and no other file is left behind.
+//! - [`replace_if`] never loses the text of another writer, whatever program that is.
 
 mod append;
 mod aside;

@@ -1,4 +1,4 @@
-//! A lock that only the same user can hold.
+//! A lock file that only its owner can lock.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,32 +12,32 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::place::Place;
 
-/// Whoever may open a lock's file may hold it for ever, so that nobody else may.
+/// Permissions of a lock file. A process that may open the file could hold the lock for ever, so that other users must not open it.
 const PRIVATE: u32 = 0o600;
-/// Between two tries for a lock that another process holds.
+/// The pause between two attempts to take a lock. A choice.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Held until it is dropped, or the process ends.
+/// A lock. It is held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
 }
 
 impl Lock {
-    /// Takes the lock, or answers `None` while another process holds it. The file is made if it is missing, for its owner alone.
+    /// Takes the lock. `None` if another process holds it. Creates the file if it is missing, accessible to its owner only.
     ///
     /// # Errors
     ///
-    /// If the file cannot be made or opened, or is no regular file.
+    /// If the file cannot be created or opened, or is not a regular file.
     pub fn try_take(path: &Path) -> Result<Option<Self>, Error> {
         Self::take_within(&Place::find(path)?, Some(Duration::ZERO))
     }
 
-    /// Waits for the lock for at most so long; `None`: however long it takes.
+    /// Waits for the lock, for at most `patience`. With `None` it waits without limit.
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_take`], and [`Error::Locked`] if another process holds it all the time.
+    /// As [`Lock::try_take`]; [`Error::Locked`] if another process holds the lock all the time.
     pub fn take(path: &Path, patience: Option<Duration>) -> Result<Self, Error> {
         let lock = Self::take_within(&Place::find(path)?, patience)?;
         lock.ok_or_else(|| Error::Locked {
@@ -45,23 +45,23 @@ impl Lock {
         })
     }
 
-    /// Says in the file who holds it, for people who look.
+    /// Writes a text into the lock file, for people who want to know the holder.
     ///
     /// # Errors
     ///
-    /// If the system refuses.
+    /// If a system call fails.
     pub fn sign(&mut self, text: &str) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all(text.as_bytes())
     }
 
-    /// Whether a process holds the lock at this moment. One that cannot be looked at is held by nobody.
+    /// True if a process holds the lock now. A lock file that cannot be opened counts as not held.
     pub fn is_held(path: &Path) -> bool {
         let opened = Place::find(path).and_then(|place| place.open(OFlags::RDONLY, 0));
         opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
     }
 
-    /// The same lock for a process that is started: it is held until that one ends, too.
+    /// A descriptor of the lock for a child process. The lock is then held until both processes have released it.
     ///
     /// # Errors
     ///
@@ -72,13 +72,13 @@ impl Lock {
 
     pub(crate) fn take_within(place: &Place, patience: Option<Duration>) -> Result<Option<Self>, Error> {
         let (file, is_read_only) = match place.open(OFlags::RDWR | OFlags::CREATE, PRIVATE) {
-            // A lock that is there can be held on a file system that is read-only, too.
+            // An existing lock file can be locked on a read-only file system, too.
             Err(error) if error.is_read_only() => (place.open(OFlags::RDONLY, 0).map_err(|_| error)?, true),
             file => (file?, false),
         };
         let fail = Error::system;
         let found = fstat(&file).map_err(fail(&place.path, "look at"))?;
-        // A file that has another name, too, may be anything: its mode is its owner's affair.
+        // A file with a second name may belong to another program: do not change its mode.
         let is_link = std::fs::symlink_metadata(&place.path).is_ok_and(|entry| entry.is_symlink());
         let is_only_lock = found.st_nlink == 1 && !is_link;
         if found.st_mode & 0o077 != 0 && is_only_lock && !is_read_only {
@@ -100,7 +100,7 @@ impl Lock {
     }
 }
 
-/// What another process shared.
+/// A lock that another process shared.
 impl From<OwnedFd> for Lock {
     fn from(shared: OwnedFd) -> Self {
         Self { file: shared.into() }
@@ -115,13 +115,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holds_it_and_nobody_else_may_open_it() {
+    fn a_lock_has_one_holder_and_its_file_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(!Lock::is_held(&path));
-        let mut lock = Lock::try_take(&path).unwrap().expect("nobody holds it");
+        let mut lock = Lock::try_take(&path).unwrap().expect("no process holds it");
         assert!(Lock::is_held(&path));
         lock.sign("me").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"me");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_another_name_keeps_its_mode() {
+    fn a_file_with_a_second_name_keeps_its_mode() {
         let folder = tempfile::tempdir().unwrap();
         let other = folder.path().join("other");
         fs::write(&other, "theirs").unwrap();

@@ -1,4 +1,4 @@
-//! Where a path leads: a folder that is held open, and a name in it.
+//! Resolves a path to an open folder and a name in it.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,26 +12,26 @@ use rustix::io::Errno;
 
 use crate::error::{Error, require_regular};
 
-/// Links on the way to one file; the kernel's own limit.
+/// Largest number of symbolic links in a path: the kernel's own limit (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 
-/// A folder that is held open and the name of a file in it, which may not exist yet.
+/// An open folder, and the name of a file in it, which may not exist yet.
 ///
-/// Whoever renames or replaces folders on the way after that changes nothing: all work is done relative to the open folder.
+/// All operations are relative to the open folder: renaming or replacing a folder of the path later has no effect.
 #[derive(Debug)]
 pub struct Place {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
-    /// The path as it was given, for messages.
+    /// The path as the caller gave it, for messages.
     pub(crate) path: PathBuf,
 }
 
 impl Place {
-    /// Finds where a path leads. A link on the way, or at its end, is followed only if root or the effective user made it.
+    /// Resolves a path. A symbolic link in it is followed only if it belongs to root or to the effective user.
     ///
     /// # Errors
     ///
-    /// If a folder on the way is missing or may not be entered, at another user's link, and at a link that leads nowhere.
+    /// If a folder of the path is missing or not accessible, if a link belongs to another user, or if a link is dangling.
     pub fn find(path: &Path) -> Result<Self, Error> {
         let system = |errno| Error::system(path, "find")(errno);
         let mut folder = start(path.as_os_str()).map_err(system)?;
@@ -85,12 +85,12 @@ impl Place {
         })
     }
 
-    /// The entry of a folder that a path names: the folder is found as [`Place::find`] does, and a link in the last place is
-    /// not followed, whoever made it.
+    /// Resolves all of a path but its last name. A symbolic link at the end of the path is never followed: the place is that of the link
+    /// itself.
     ///
     /// # Errors
     ///
-    /// If the path ends in no name, or the folder is missing or may not be entered.
+    /// If the path does not end in a name, or if the folder is missing or not accessible.
     pub fn entry(path: &Path) -> Result<Self, Error> {
         let name = path.file_name().ok_or_else(|| Error::NotRegular {
             path: path.to_owned(),
@@ -100,7 +100,7 @@ impl Place {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        // The name stands for any entry of that folder.
+        // "-" stands for any name in that folder.
         let found = Self::find(&folder.join("-"))?;
         Ok(Self {
             folder: found.folder,
@@ -109,14 +109,14 @@ impl Place {
         })
     }
 
-    /// Opens the file itself: never a link, never waiting for the other end of a FIFO.
+    /// Opens the file. Never follows a symbolic link, and never waits for the other end of a FIFO.
     ///
     /// # Errors
     ///
-    /// If the system refuses, and if it is no regular file.
+    /// If it is not a regular file, or if a system call fails.
     pub fn open(&self, flags: OFlags, mode: u32) -> Result<File, Error> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        // Opening a FIFO or a device can have effects of its own, so that it is looked at before, too.
+        // Opening a FIFO or a device can have side effects, so that its kind is also checked before.
         if let Some(found) = self.stat()? {
             require_regular(&self.path, found.st_mode)?;
         }
@@ -127,7 +127,7 @@ impl Place {
         Ok(File::from(file))
     }
 
-    /// What is there; `None` if there is nothing.
+    /// The metadata of the entry. `None` if there is none.
     pub(crate) fn stat(&self) -> Result<Option<Stat>, Error> {
         match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -136,7 +136,7 @@ impl Place {
         }
     }
 
-    /// Has the folder's entries on the disk. By then the change is made, so that nobody is told of a failure.
+    /// Syncs the folder to disk. Ignores errors: the change itself has been made.
     pub(crate) fn sync_folder(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(folder) = openat(&self.folder, ".", flags, Mode::empty()) {
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-/// A link of root, or of the user who runs this process, gives nobody what he does not have.
+/// Refuses a symbolic link of another user. A link of root or of our own user gives no other user access.
 fn require_trusted(link: &Stat, path: &Path) -> Result<(), Error> {
     if link.st_uid == 0 || link.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(());
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_links_are_followed_and_those_that_lead_nowhere_are_named() {
+    fn our_own_links_are_followed_and_dangling_links_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("real")).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_link_of_another_user_is_not_followed() {
         if !rustix::process::geteuid().is_root() {
-            // Only root can make a file somebody else's.
+            // Only root can give a file to another user.
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A file read whole, with a limit.
+//! Reads a whole file, up to a limit.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,13 +12,13 @@ use crate::place::Place;
 ///
 /// # Errors
 ///
-/// Those of [`Place::find`]; if it is no regular file, is longer, or cannot be read. [`Error::is_not_found`] tells a file that
-/// is not there from one that cannot be read.
+/// Those of [`Place::find`]; also if it is not a regular file, is longer, or cannot be read. [`Error::is_not_found`] is true for a
+/// missing file.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     Place::find(path)?.read(limit)
 }
 
-/// The same; `None` if there is no such file. A link that leads nowhere is an error.
+/// Like [`read`], but `None` if there is no such file. A dangling symbolic link is an error.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_of_the_length_are_read() {
+    fn only_regular_files_within_the_limit_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("file"), "12345").unwrap();

@@ -1,4 +1,4 @@
-//! Files written whole: new ones, replaced ones, and those that nobody else may have changed meanwhile.
+//! Writes whole files: creates them, replaces them, and replaces them only if no other program has changed them.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -13,34 +13,34 @@ use crate::fresh::{Fresh, random_name};
 use crate::lock::Lock;
 use crate::place::Place;
 
-/// Nobody holds the lock of a file for longer than it takes to write it.
+/// Longest wait for the lock of a file. A choice: the lock is held only while the file is written.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// Exchanges until another writer's text is back in its place; more than one or two would need a writer for each of them.
+/// Largest number of exchanges to put the text of another writer back. A choice: each beyond the second needs yet another writer.
 const MAX_EXCHANGES: usize = 100;
-/// What is beyond the text that was expected need not be read to know that it is another.
+/// Bytes to read beyond the expected length: one byte more shows that the text differs.
 const BEYOND: u64 = 1;
-/// No file that is written whole is longer.
+/// Largest length of a file that is compared, bytes. A choice.
 const WHOLE: u64 = 256 << 20;
 
-/// Replaces a file in one step. Whoever reads it finds the old one or the new one. A new file has `mode` less the umask; a file that is there
-/// keeps its owner and permissions, and a link to it stays a link.
+/// Replaces a file atomically: a reader finds either the old content or the new one. A new file has `mode` less the umask. An existing
+/// file keeps its owner and permissions, and a symbolic link to it stays a link.
 ///
 /// # Errors
 ///
-/// Those of [`Fresh::begin`] and [`Fresh::commit`]; the old file is then still there.
+/// Those of [`Fresh::begin`] and [`Fresh::commit`]. The old file is then unchanged.
 pub fn replace(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), Error> {
     let mut fresh = Fresh::begin(path, mode)?;
     fresh.write_whole(bytes)?;
     fresh.commit()
 }
 
-/// Replaces a file that still holds what its writer `expected`; `None`: that there is none. No text of another writer is lost:
-/// programs that use this function take turns by a lock, `.NAME.lock` beside the file, and what any other program has written
-/// comes back into its place.
+/// Replaces a file if it still has the content that its writer `expected`. `None` expects no file. The text of another writer is never
+/// lost: programs that use this function exclude each other by a lock, `.NAME.lock` beside the file, and the text that any other
+/// program has written meanwhile is put back.
 ///
 /// # Errors
 ///
-/// As [`replace`]; [`Error::Changed`] if the file holds something else; [`Error::Locked`] if the lock is held for five seconds.
+/// As [`replace`]; [`Error::Changed`] if the file has another content; [`Error::Locked`] if the lock is held for five seconds.
 pub fn replace_if(path: &Path, mode: u32, expected: Option<&[u8]>, bytes: &[u8]) -> Result<(), Error> {
     let place = Place::find(path)?;
     let _lock = lock(&place)?;
@@ -49,29 +49,29 @@ pub fn replace_if(path: &Path, mode: u32, expected: Option<&[u8]>, bytes: &[u8])
     let mut fresh = Fresh::at(place, mode)?;
     fresh.write_whole(bytes)?;
     let moved = match expected {
-        None => move_into_the_gap(&mut fresh)?,
+        None => rename_if_missing(&mut fresh)?,
         Some(expected) => exchange_for(&mut fresh, expected, bytes)?,
     };
     finish(fresh, moved, limit, expected)
 }
 
-/// Writes a file that must not be there yet.
+/// Creates a file that must not exist yet.
 ///
 /// # Errors
 ///
-/// If it is there, or the system refuses; then nothing is left behind.
+/// If it exists, or if a system call fails. No file is left behind then.
 pub fn create(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), Error> {
     let mut fresh = Fresh::begin(path, mode)?;
     fresh.write_whole(bytes)?;
-    let moved = move_into_the_gap(&mut fresh)?;
+    let moved = rename_if_missing(&mut fresh)?;
     finish(fresh, moved, BEYOND, None)
 }
 
-/// Removes a file, and has that on the disk; false if there was none. A link is removed itself.
+/// Removes a file and syncs the folder. False if there was no such file. A symbolic link itself is removed.
 ///
 /// # Errors
 ///
-/// If the system refuses.
+/// If a system call fails.
 pub fn remove(path: &Path) -> Result<bool, Error> {
     let place = match Place::entry(path) {
         Err(error) if error.is_not_found() => return Ok(false),
@@ -87,11 +87,11 @@ pub fn remove(path: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Removes a file that still holds what its writer `expected`. No text of another writer is lost: see [`replace_if`].
+/// Removes a file if it still has the content that its writer `expected`. The text of another writer is never lost: see [`replace_if`].
 ///
 /// # Errors
 ///
-/// [`Error::Changed`] if the file holds something else, or is gone; if the system refuses.
+/// [`Error::Changed`] if the file has another content or does not exist; also if a system call fails.
 pub fn remove_if(path: &Path, expected: &[u8]) -> Result<(), Error> {
     let place = Place::find(path)?;
     let _lock = lock(&place)?;
@@ -107,7 +107,7 @@ pub fn remove_if(path: &Path, expected: &[u8]) -> Result<(), Error> {
         place.sync_folder();
         return Ok(());
     }
-    // Another program wrote it after the look. If it has written yet another text since, that one stays.
+    // Another program wrote the file after the check. Put it back, unless that program has written again meanwhile.
     let back = renameat_with(
         &away.folder,
         &away.name,
@@ -117,16 +117,16 @@ pub fn remove_if(path: &Path, expected: &[u8]) -> Result<(), Error> {
     );
     match back {
         Ok(()) | Err(Errno::EXIST) => Err(changed(&place)),
-        Err(errno) => Err(Error::system(path, "put back what another program wrote to")(
+        Err(errno) => Err(Error::system(path, "put back the text of another program in")(
             errno,
         )),
     }
 }
 
-/// Whether the new file is in its place.
+/// The outcome of a rename.
 enum Moved {
     Done,
-    /// The file system cannot rename so.
+    /// The file system does not support this kind of rename.
     NotSupported,
 }
 
@@ -143,7 +143,8 @@ fn finish(fresh: Fresh, moved: Moved, limit: u64, expected: Option<&[u8]>) -> Re
     }
 }
 
-fn move_into_the_gap(fresh: &mut Fresh) -> Result<Moved, Error> {
+/// Renames the new file to its final name if there is no file of that name.
+fn rename_if_missing(fresh: &mut Fresh) -> Result<Moved, Error> {
     match rename(fresh, RenameFlags::NOREPLACE) {
         Ok(()) => {
             fresh.is_gone();
@@ -155,7 +156,7 @@ fn move_into_the_gap(fresh: &mut Fresh) -> Result<Moved, Error> {
     }
 }
 
-/// Exchanges the new file for the old one, and looks at what came out: that tells for certain whether somebody wrote in between.
+/// Exchanges the new file and the old one, and reads the old one. This shows for certain whether another program wrote in between.
 fn exchange_for(fresh: &mut Fresh, expected: &[u8], bytes: &[u8]) -> Result<Moved, Error> {
     match rename(fresh, RenameFlags::EXCHANGE) {
         Ok(()) => {}
@@ -165,24 +166,24 @@ fn exchange_for(fresh: &mut Fresh, expected: &[u8], bytes: &[u8]) -> Result<Move
     }
     let came_out = content(fresh);
     if came_out.as_deref() == Some(expected) {
-        // The old file has the temporary name now, and goes with it.
+        // The old file now has the temporary name, and is removed with it.
         return Ok(Moved::Done);
     }
     put_back(fresh, came_out, bytes.to_vec())?;
     Err(changed(fresh.place()))
 }
 
-/// Puts what another program wrote, and has the temporary name, back into its place, where `put_in` is. If yet another text is
-/// found there, that one is the newest.
+/// Puts the text of another program back: it has the temporary name, and `put_in` is in its place. If the exchange brings out yet
+/// another text, that one is newer and is put back instead.
 fn put_back(fresh: &mut Fresh, mut newest: Option<Vec<u8>>, put_in: Vec<u8>) -> Result<(), Error> {
     let mut put_in = Some(put_in);
     for _ in 0..MAX_EXCHANGES {
         if let Err(errno) = rename(fresh, RenameFlags::EXCHANGE) {
-            // The other program's text is kept under the temporary name rather than lost.
+            // Keep the other program's text under the temporary name.
             fresh.is_gone();
             return Err(Error::system(
                 &fresh.place().path,
-                "put back what another program wrote to",
+                "put back the text of another program in",
             )(errno));
         }
         let came_out = content(fresh);
@@ -200,7 +201,7 @@ fn rename(fresh: &Fresh, flags: RenameFlags) -> Result<(), Errno> {
     renameat_with(&place.folder, fresh.name(), &place.folder, &place.name, flags)
 }
 
-/// What stands under the temporary name; `None` if it cannot be read.
+/// The content of the file with the temporary name. `None` if it cannot be read.
 fn content(fresh: &Fresh) -> Option<Vec<u8>> {
     let place = Place {
         folder: fresh.place().folder.try_clone().ok()?,
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_and_owner_stay_and_a_link_stays_a_link() {
+    fn replacing_keeps_permissions_owner_and_links() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("sqm"), folder.path().join("link"));
         replace(&file, 0o640, b"before").unwrap();
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_expected_is_replaced() {
+    fn only_the_expected_content_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sqm");
         replace_if(&file, 0o600, None, b"one").unwrap();
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_wrote_after_the_look_comes_back() {
+    fn a_text_written_after_the_check_is_put_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sqm");
         replace(&file, 0o600, b"theirs").unwrap();
@@ -350,8 +351,8 @@ mod tests {
         assert_eq!(names(folder.path()).len(), 1);
     }
 
-    /// Another program renames one text after the other into place while ours replaces what it has read. The last text of the
-    /// other program is there at the end, or was replaced by ours that knew it.
+    /// Another program renames one text after the other into place, while ours replaces texts that it has read. At the end the file
+    /// has the last text of the other program, or ours has replaced that text after reading it.
     #[test]
     fn no_text_of_another_program_is_lost() {
         const TEXTS: usize = 300;
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_somebody_planted_is_an_error() {
+    fn a_planted_lock_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sqm");
         fs::create_dir(folder.path().join(".sqm.lock")).unwrap();

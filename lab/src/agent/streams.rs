@@ -1,4 +1,4 @@
-//! The guest's side of [`crate::forward`]: connections to its virtual hosts, by the numbers the host gave them.
+//! The guest's side of [`crate::forward`]: connections to its virtual hosts, by the numbers that the host gave them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,10 +16,10 @@ use crate::protocol::{bytes_of, text_of};
 
 static STREAMS: LazyLock<Mutex<HashMap<u64, Arc<TcpStream>>>> = LazyLock::new(Mutex::default);
 
-/// Shorter than the host's patience with an answer.
+/// Longest wait for data in one request. It is shorter than the host's timeout for an answer.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Connects to a port of the virtual host's loopback. The calling thread is in that host's namespace afterwards, and
+/// Connects to a port of the virtual host's loopback. Afterwards the calling thread is in the namespace of that host, and
 /// must end.
 pub(super) fn connect(host: &str, port: u16, stream: u64) -> Outcome {
     let namespace = File::open(format!("/run/netns/{host}"))?;
@@ -31,7 +31,7 @@ pub(super) fn connect(host: &str, port: u16, stream: u64) -> Outcome {
     done(0)
 }
 
-/// Writes to a connection; no bytes are its end in this direction.
+/// Writes to a connection. An empty text ends this direction.
 pub(super) fn send(stream: u64, text: &str) -> Outcome {
     let connection = known(stream)?;
     let bytes = bytes_of(text)?;
@@ -43,7 +43,7 @@ pub(super) fn send(stream: u64, text: &str) -> Outcome {
     done(0)
 }
 
-/// What has arrived on a connection, as soon as there is something.
+/// Waits for data on a connection and returns it.
 pub(super) fn receive(stream: u64) -> Outcome {
     let connection = known(stream)?;
     let mut buffer = [0; CHUNK];
