@@ -114,8 +114,8 @@ impl fmt::Display for Step {
             Self::RemoveFilter(device, _, filter) => {
                 write!(f, "{device}: removed filter {}", filter.preference)
             }
-            Self::RemoveIngressQdisc(device) => write!(f, "{device}: removed what caught arriving packets"),
-            Self::Redirect { device, ifb } => write!(f, "{device}: arriving packets go to {ifb}"),
+            Self::RemoveIngressQdisc(device) => write!(f, "{device}: removed the ingress qdisc"),
+            Self::Redirect { device, ifb } => write!(f, "{device}: arriving packets are redirected to {ifb}"),
         }
     }
 }

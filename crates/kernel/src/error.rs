@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// Queues or a firewall table of another program are in the way, and could not be restored later.
     #[error(
-        "{interface}: {what} is there already and could not be put back later; nothing was changed. {remedy}"
+        "{interface}: {what} is there already and could not be restored later; nothing was changed. {remedy}"
     )]
     InTheWay {
         /// The device.
@@ -91,7 +91,7 @@ pub enum Error {
         source: sqm_files::Error,
     },
     /// A change failed, and so did the rollback.
-    #[error("{cause}; and what was there before could not be put back: {restore}")]
+    #[error("{cause}; and the rollback failed: {restore}")]
     NotRestored {
         /// Why the change failed.
         cause: Box<Self>,

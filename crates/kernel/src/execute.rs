@@ -140,7 +140,7 @@ fn add_qdisc(
     }
     NewQdisc { kind: "cake", ..new }.create(socket)?;
     Ok(Some(format!(
-        "{}: cake in its place, because this kernel has no cake_mq (Linux 7.0 has)",
+        "{}: a plain cake instead, because this kernel has no cake_mq (Linux 7.0 has)",
         link.name
     )))
 }

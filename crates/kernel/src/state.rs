@@ -162,8 +162,8 @@ impl Store {
             Err(error) => format!("it cannot be moved aside: {error}"),
         };
         self.unwritten.lock().notes.push(format!(
-            "{interface}: the record {} is damaged ({damage}; {aside}): what was there before is not known, and stop will leave \
-             the kernel's defaults",
+            "{interface}: the record {} is damaged ({damage}; {aside}): the previous queues are not known, and stop will \
+             restore the kernel's default ones",
             path.display()
         ));
         let lost = Record::lost(interface);

@@ -30,7 +30,9 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     let Some(device) = shaped_device(socket, &record)? else {
         remove_our_ifb(socket, &record)?;
         store.remove(interface)?;
-        return Ok(Stopped::Restored(vec![format!("{interface} itself is gone")]));
+        return Ok(Stopped::Restored(vec![format!(
+            "{interface}: the device does not exist any more"
+        )]));
     };
     let entries = Entries::read(socket, &device)?;
     let root = entries.root_id();
@@ -46,7 +48,7 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     previous.restore_from(socket, &device, &entries, &record.ifb)?;
     if record.is_lost {
         notes.push(format!(
-            "{interface}: the kernel's default queues are there now: what was before is not known, because the record was damaged"
+            "{interface}: the kernel's default queues are in force now; the previous ones are not known, because the record was damaged"
         ));
     }
     store.remove(interface)?;

@@ -64,7 +64,8 @@ pub struct RollbackState {
 }
 
 impl<'p> Transaction<'p> {
-    /// Prepares a change to `plan` from what was found just before, while `store` was locked already. Changes nothing.
+    /// Prepares a change to `plan` from what was found just before, while `store` was locked already. Changes nothing in
+    /// the kernel.
     ///
     /// Fails if what the change would replace could not be restored later.
     pub fn prepare(
@@ -99,22 +100,7 @@ impl<'p> Transaction<'p> {
             plan,
             steps: diff::steps(plan, &observed),
             restored,
-            record: Record {
-                interface: interface.clone(),
-                index: found.index,
-                ifb: ifb.clone(),
-                replaces: decision.replaces.clone(),
-                egress: ownership::planned_root(plan),
-                ingress: plan.ingress.is_some(),
-                // Until the change is complete, either table may be there.
-                firewall: decision
-                    .firewall
-                    .after
-                    .clone()
-                    .or_else(|| decision.firewall.before.clone()),
-                previous,
-                is_lost: false,
-            },
+            record: record_during(plan, found.index, &decision, previous),
             changes,
             rollback: RollbackState {
                 interface: interface.clone(),
@@ -164,12 +150,11 @@ impl<'p> Transaction<'p> {
         let (interface, ifb) = (&self.plan.interface, self.plan.ifb());
         if let Some(tree) = &self.restored.egress {
             tree.restore(socket, interface)?;
-            self.changes.push(format!("{interface}: egress as it was before"));
+            self.changes.push(format!("{interface}: egress restored"));
         }
         if let Some(ingress) = &self.restored.ingress {
             ingress.restore(socket, interface, &ifb)?;
-            self.changes
-                .push(format!("{interface}: ingress as it was before"));
+            self.changes.push(format!("{interface}: ingress restored"));
         }
         for step in &self.steps {
             let note = perform(socket, &mut self.links, step)?;
@@ -238,6 +223,22 @@ impl RollbackState {
     }
 }
 
+/// The record while the change is under way: it names what may be there from before, too.
+fn record_during(plan: &Plan, index: u32, decision: &Decision, previous: Snapshot) -> Record {
+    let TableChange { before, after } = decision.firewall.clone();
+    Record {
+        interface: plan.interface.clone(),
+        index,
+        ifb: plan.ifb(),
+        egress: ownership::planned_root(plan),
+        replaces: decision.replaces.clone(),
+        ingress: plan.ingress.is_some(),
+        firewall: after.or(before),
+        previous,
+        is_lost: false,
+    }
+}
+
 /// The message that our root replaces the one of another program, and which program that probably is.
 fn takeover_note(decision: &Decision, observed: &Observed) -> Vec<String> {
     let Some(takeover) = &decision.takeover else {
@@ -247,11 +248,11 @@ fn takeover_note(decision: &Decision, observed: &Observed) -> Vec<String> {
     let manager = foreign::find_manager(name, *index);
     vec![match takeover {
         Takeover::Again { ours, theirs } => format!(
-            "{name}: {theirs} has replaced our {ours} since ({manager}); two programs that shape one device undo each \
-             other's work"
+            "{name}: {theirs} has replaced our {ours} since ({manager}); two programs that shape the same device undo \
+             each other's changes"
         ),
         Takeover::First { theirs } => {
-            format!("{name}: takes the place of {theirs} ({manager}); stop puts it back")
+            format!("{name}: replaces {theirs} ({manager}); stop restores it")
         }
     }]
 }

@@ -22,7 +22,7 @@ use super::fq_codel::Purpose;
 use super::link::{self, decode_link};
 use super::socket::{self, Message};
 use super::tc::{Entry, INGRESS, INGRESS_HANDLE, NewFilter, NewQdisc, PROTOCOL_ALL, ROOT, decode_entry};
-use super::{filter, htb, nftables, options, redirect, size_table};
+use super::{filter, flowtable, htb, nftables, options, redirect, size_table};
 use crate::observe::{decode_class, decode_qdisc};
 use crate::render;
 use crate::verify::{same_class, same_qdisc, same_stab};
@@ -440,6 +440,20 @@ fn firewall_rules_are_encoded_as_by_nft_and_recognised_in_the_kernels_answer() {
     }
     let listed: Vec<Vec<u8>> = list.answered.iter().map(|message| message.body.clone()).collect();
     assert!(nftables::are_planned(&listed, &firewall));
+}
+
+#[test]
+fn a_flowtable_is_decoded_from_the_kernels_answer() {
+    let recording = recording("flowtable");
+    let [list] = recording.as_slice() else {
+        panic!("one command");
+    };
+    let found: Vec<_> = list.answered.iter().filter_map(flowtable::decode).collect();
+    let mut devices = found[0].devices.clone();
+    devices.sort();
+    assert_eq!(devices, ["d0", "ifb4d0"]);
+    assert_eq!((found[0].name.as_str(), found[0].hardware), ("software", false));
+    assert_eq!(found.len(), 1);
 }
 
 fn assert_same_rule(ours: &[u8], theirs: &[u8], command: &str) {

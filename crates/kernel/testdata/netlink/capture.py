@@ -21,8 +21,8 @@ import sys
 DEVICE = "d0"
 # RTM_NEWLINK, RTM_NEWQDISC, RTM_NEWTCLASS, RTM_NEWTFILTER
 LINK, QDISC, CLASS, FILTER = 16, 36, 40, 44
-# NFT_MSG_NEWTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES
-NFT_TABLE, NFT_CHAIN, NFT_RULE = 10 << 8, 10 << 8 | 3, 10 << 8 | 6
+# NFT_MSG_NEWTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWRULE, NFT_MSG_NEWFLOWTABLE of NFNL_SUBSYS_NFTABLES
+NFT_TABLE, NFT_CHAIN, NFT_RULE, NFT_FLOWTABLE = (10 << 8 | message for message in (0, 3, 6, 22))
 
 
 def run(command):
@@ -224,6 +224,12 @@ def main():
         record(command, [NFT_TABLE, NFT_CHAIN, NFT_RULE], directions=">")
     record("nft list table inet sqm_d0", [NFT_RULE], directions="<")
     run("nft delete table inet sqm_d0")
+    start_file("flowtable")
+    run("nft add table inet t")
+    devices = "hook ingress priority 0; devices = { d0, ifb4d0 };"
+    run(f"nft add flowtable inet t software '{{ {devices} }}'")
+    record("nft list flowtables", [NFT_FLOWTABLE], directions="<")
+    run("nft delete table inet t")
     for device in ["ifb4d0", "ifb4d1", DEVICE]:
         run(f"ip link del {device}")
 

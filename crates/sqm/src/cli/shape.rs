@@ -404,7 +404,7 @@ fn apply_all(
             Err(cause) => {
                 for (one, _) in applied.iter().rev() {
                     if let Err(error) = one.rollback.roll_back(socket, store) {
-                        errln!("sqm: could not be put back: {error}");
+                        errln!("sqm: the rollback failed: {error}");
                     }
                 }
                 return Err(cause.into());

@@ -354,7 +354,7 @@ fn another_owner_is_found_and_named() {
         output.stdout
     };
     let said = sqm(&["start"]);
-    assert!(said.contains("takes the place of tbf 7: (by tc"), "{said}");
+    assert!(said.contains("replaces tbf 7: (by tc"), "{said}");
     let status = home
         .run_ok("router", &["sqm", "status", "d0"])
         .expect("the lab answers");

@@ -239,7 +239,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
     ];
     assert!(words.iter().all(|words| planned.contains(words)), "{planned}");
     let said = sqm(&home, "start", &slow);
-    let stands_in = said.contains("q0: cake in its place, because this kernel has no cake_mq");
+    let stands_in = said.contains("q0: a plain cake instead, because this kernel has no cake_mq");
     assert_eq!(stands_in, major < 7, "{said}");
 
     // It stays; a new rate changes it in place.
