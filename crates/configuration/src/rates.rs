@@ -140,7 +140,8 @@ fn chosen(line: &ConfiguredLine, status: &InterfaceStatus) -> Rates {
 
 #[cfg(test)]
 mod tests {
-    use sqm_plan::recipes::{self, Device};
+    use sqm_plan::device::Device;
+    use sqm_plan::recipes;
 
     use super::*;
 

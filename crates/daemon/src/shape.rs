@@ -14,8 +14,9 @@ use sqm_kernel::transaction::Transaction;
 use sqm_kernel::verify::Comparison;
 use sqm_kernel::{Difference, Error, observe, stack};
 use sqm_plan::Loaded;
+use sqm_plan::device::Device;
 use sqm_plan::plan::Plan;
-use sqm_plan::recipes::{self, Device};
+use sqm_plan::recipes;
 use sqm_plan::settings::Settings;
 
 use super::autorate::Line;

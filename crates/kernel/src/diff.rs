@@ -332,7 +332,7 @@ mod tests {
         let text = format!(
             "config queue\n\toption enabled '1'\n\toption interface 'eth0'\n\toption script '{script}.qos'\n{options}"
         );
-        let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::recipes::Device::absent);
+        let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::device::Device::absent);
         loaded.expect("a configuration").plans.remove(0)
     }
 

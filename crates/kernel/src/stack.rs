@@ -1,7 +1,7 @@
 //! The encapsulations between a device and the line, as far as this machine shows them.
 
+use sqm_plan::device::Device;
 use sqm_plan::link::Encapsulation;
-use sqm_plan::recipes::Device;
 
 use crate::netlink::link::Link;
 

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod arithmetic;
+pub mod device;
 pub mod diagnostic;
+mod framing;
 pub mod import;
 pub mod line;
 pub mod link;
@@ -13,13 +15,14 @@ pub mod options;
 pub mod plan;
 pub mod recipes;
 pub mod settings;
+pub mod side;
 pub mod uci;
 pub mod validate;
 
+use device::Device;
 use diagnostic::{Diagnostic, Finding, Report};
 use line::ConfiguredLine;
 use plan::Plan;
-use recipes::Device;
 use settings::Settings;
 
 /// What a good configuration file asks for.

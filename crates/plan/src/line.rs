@@ -3,9 +3,10 @@
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::{Nanos, Rate};
 
+use crate::device::Device;
+use crate::framing;
 use crate::plan::Plan;
-use crate::recipes::{Device, above_ip};
-use crate::settings::{Autorate, Facing, LinkLayer, Settings};
+use crate::settings::{Autorate, Facing, Settings};
 
 /// A line as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +35,11 @@ impl ConfiguredLine {
             Facing::Internet => (settings.ingress.rate, settings.egress.rate),
             Facing::Lan => (settings.egress.rate, settings.ingress.rate),
         };
-        let (overhead, mpu) = match settings.link.layer {
-            LinkLayer::None => (device.header.cast_signed(), 0),
-            _ => (above_ip(settings, device), settings.link.mpu),
-        };
         Self {
             interface: settings.interface.clone(),
             download,
             upload,
-            framing: Framing {
-                from_ip: true,
-                overhead: i16::try_from(overhead).unwrap_or(i16::MAX),
-                mpu: u16::try_from(mpu).unwrap_or(u16::MAX),
-                cells: settings.link.layer.cells(),
-            },
+            framing: framing::on_the_line(settings, device),
             at: settings.line,
             faces_lan: settings.facing == Facing::Lan,
             interval: plan.least_interval(),

@@ -3,7 +3,7 @@
 //! Sizes are of the frame as the narrowest part of the line carries it. Where sources differ the larger stands here:
 //! too much costs a little throughput, too little costs latency.
 
-use crate::settings::LinkLayer;
+use sqm_core::spec::cake::Cells;
 
 /// What one kind of line adds to each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,30 @@ pub struct Preset {
     pub pppoe: bool,
     /// What the bytes are and who says so.
     pub source: &'static str,
+}
+
+/// How packets are cut up on the line: what the option `linklayer` chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// The kernel's length of a packet counts, without any overhead.
+    None,
+    /// Whole packets.
+    Ethernet,
+    /// 48 bytes of payload in 53-byte cells; the option also takes `adsl`.
+    Atm,
+    /// 64b/65b coding of VDSL2: one byte in 65 is lost.
+    Ptm,
+}
+
+impl LinkLayer {
+    /// The cell framing that CAKE computes with.
+    pub(crate) const fn cells(self) -> Cells {
+        match self {
+            Self::Atm => Cells::Atm,
+            Self::Ptm => Cells::Ptm,
+            Self::None | Self::Ethernet => Cells::None,
+        }
+    }
 }
 
 /// Bytes of a VLAN tag (IEEE 802.1Q).
@@ -429,7 +453,7 @@ mod tests {
 
     #[test]
     fn presets_that_cake_knows_have_cakes_numbers() {
-        use sqm_core::spec::cake::{Cake, Cells};
+        use sqm_core::spec::cake::Cake;
         for (name, words) in [
             ("ethernet", "ethernet"),
             ("ethernet-vlan", "ethernet ether-vlan"),

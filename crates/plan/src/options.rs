@@ -663,7 +663,7 @@ impl Described {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipes;
+    use crate::device::Device as NetworkDevice;
 
     /// The errors about this option in a section that is good but for it.
     fn errors(name: &str, value: &str) -> Vec<String> {
@@ -688,7 +688,7 @@ mod tests {
             .map(|(name, value)| format!("\toption {name} '{value}'\n"))
             .collect();
         let text = format!("config queue\n{lines}");
-        match crate::load(text.as_bytes(), "f", &recipes::Device::absent) {
+        match crate::load(text.as_bytes(), "f", &NetworkDevice::absent) {
             Ok(loaded) => {
                 let unknown = |warning: &&crate::diagnostic::Diagnostic| {
                     warning.message.contains("options that sqm does not know")

@@ -3,19 +3,21 @@
 //! Where sqm-scripts guesses, this refuses: a missing rate is an error and not an ADSL line of 2012, `10mbits` is an
 //! error and not an unshaped line, and `enabled 'on'` means what it says.
 
+mod cake;
 mod read;
 mod reflector;
 
 use std::collections::BTreeMap;
 
-use sqm_core::spec::cake::Cells;
 use sqm_core::units::{Nanos, Rate};
 
-use crate::link::Preset;
+use crate::device::Device;
+use crate::link::{LinkLayer, Preset};
 
+pub use cake::{CakeOption, CakeValue};
 #[cfg(test)]
 pub(crate) use read::names;
-pub use reflector::{Language, Reflector};
+pub use reflector::{Reflector, ReflectorProtocol};
 
 /// The settings of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +31,9 @@ pub struct Settings {
     /// `facing`: where the device leads.
     pub facing: Facing,
     /// What leaves through the device: `eqdisc_opts`, `elimit`, `egress_…`.
-    pub egress: Direction,
+    pub egress: DirectionSettings,
     /// What arrives through it: `iqdisc_opts`, `ilimit`, `ingress_…`.
-    pub ingress: Direction,
+    pub ingress: DirectionSettings,
     /// `squash_dscp`: erase the DSCP of arriving packets; unless said, the set-up decides.
     pub squash_dscp: Option<bool>,
     /// `squash_ingress`: do not use the DSCP of arriving packets to classify them; unless said, the set-up decides.
@@ -65,12 +67,18 @@ impl Settings {
         self.lines.get(option).copied().unwrap_or(self.line)
     }
 
-    /// The option that holds the rate of what leaves (true) or arrives.
-    pub const fn rate_option(&self, egress: bool) -> &'static str {
-        match (self.facing, egress) {
-            (Facing::Internet, true) | (Facing::Lan, false) => "upload",
-            (Facing::Internet, false) | (Facing::Lan, true) => "download",
-        }
+    /// Bytes that the line adds to an IP packet: those of the settings, and those of each encapsulation that the device
+    /// stack shows and the preset does not count.
+    pub(crate) fn overhead_above_ip(&self, device: &Device) -> i32 {
+        let stack: i32 = match self.link.preset {
+            Some(preset) if !self.gives("overhead") => preset
+                .missing(&device.stack)
+                .iter()
+                .map(|layer| layer.bytes())
+                .sum(),
+            _ => 0,
+        };
+        self.link.overhead + stack
     }
 
     /// The same settings with these rates; `None` leaves that of the file.
@@ -130,7 +138,7 @@ pub enum Facing {
 
 /// The settings of one direction of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Direction {
+pub struct DirectionSettings {
     /// `script`, or `egress_script` and `ingress_script`: the set-up.
     pub script: Script,
     /// `qdisc`, or `egress_qdisc` and `ingress_qdisc`: the leaf, for the set-ups that leave a choice; fq_codel unless
@@ -148,19 +156,21 @@ pub struct Direction {
     pub burst_micros: u32,
     /// `shaper_quantum_dur_us`: HTB's quantum as time, microseconds.
     pub quantum_micros: u32,
-    /// The `cake_…` options that are given, in CAKE's words.
+    /// The typed options of CAKE that the section gives.
     pub cake: Vec<CakeOption>,
     /// Words appended to those of the leaf, where the last word wins.
     pub options: String,
 }
 
-/// A typed option of CAKE that is given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CakeOption {
-    /// The option's name, with its direction if it has one.
-    pub name: String,
-    /// What it says in CAKE's words; they have been read once and are good.
-    pub words: String,
+impl DirectionSettings {
+    /// Whether the queue of this direction is CAKE.
+    pub(crate) fn is_cake(&self) -> bool {
+        match self.script {
+            Script::PieceOfCake | Script::LayerCake | Script::BestOfCake => true,
+            Script::Simple | Script::Simplest => self.qdisc == Leaf::Cake,
+            Script::SimplestTbf | Script::HfscLite | Script::HfscLitest => false,
+        }
+    }
 }
 
 /// `itarget` and `etarget`.
@@ -191,30 +201,6 @@ pub struct Link {
     pub table_size: u32,
     /// `tcMPU`: least size a packet is counted with, overhead included, bytes.
     pub mpu: u32,
-}
-
-/// `linklayer`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// Count what the kernel counts; no overhead either.
-    None,
-    /// Whole packets.
-    Ethernet,
-    /// 48 bytes of payload in 53-byte cells; `adsl` is another word for it.
-    Atm,
-    /// 64b/65b coding of VDSL2: one byte in 65 is lost.
-    Ptm,
-}
-
-impl LinkLayer {
-    /// As CAKE counts it.
-    pub(crate) const fn cells(self) -> Cells {
-        match self {
-            Self::Atm => Cells::Atm,
-            Self::Ptm => Cells::Ptm,
-            Self::None | Self::Ethernet => Cells::None,
-        }
-    }
 }
 
 /// `linklayer_adaptation_mechanism`: who does the arithmetic.

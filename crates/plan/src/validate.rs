@@ -10,10 +10,13 @@ use sqm_core::spec::cake::{Cake, Cells, MPU, OVERHEAD};
 use sqm_core::spec::{ParseError, Qdisc};
 use sqm_core::units::shortened;
 
+use crate::device::Device;
 use crate::diagnostic::{Finding, Report};
+use crate::link::LinkLayer;
 use crate::plan::{Plan, Tree};
-use crate::recipes::{self, Device, Refusal, Side, is_cake};
-use crate::settings::{Leaf, LinkLayer, Mechanism, Script, Settings, Target};
+use crate::recipes::{self, RecipeError};
+use crate::settings::{Leaf, Mechanism, Script, Settings, Target};
+use crate::side::{DirectionContext, Side};
 use crate::uci;
 
 /// The sections of the file that describe interfaces.
@@ -54,7 +57,7 @@ fn foreign(section: &uci::Section<'_>, report: &mut Report) -> bool {
 
 /// Checks the settings of one interface and answers its plan, if there is nothing against making one.
 pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report) -> Option<Plan> {
-    for side in SIDES {
+    for side in Side::ALL {
         leaf(settings, side, report);
     }
     let framing_fits = framing(settings, device, report);
@@ -80,7 +83,7 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
             }
             Some(plan)
         }
-        (Err(Refusal { side, error }), _) => {
+        (Err(RecipeError { side, error }), _) => {
             refused(settings, side, error, report);
             // The first direction's words hide the other's: look at those alone, so that both are reported.
             let mut other = settings.clone();
@@ -88,7 +91,7 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
                 Side::Egress => other.egress.options.clear(),
                 Side::Ingress => other.ingress.options.clear(),
             }
-            if let Err(Refusal { side, error }) = recipes::plan(&other, device) {
+            if let Err(RecipeError { side, error }) = recipes::plan(&other, device) {
                 refused(settings, side, error, report);
             }
             None
@@ -96,8 +99,6 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
         (Ok(_), Err(_)) => None,
     }
 }
-
-const SIDES: [Side; 2] = [Side::Egress, Side::Ingress];
 
 /// Checks what several interfaces must not share.
 pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
@@ -130,7 +131,7 @@ pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
 
 /// The name of an option that exists for both directions and for each: the one that is given.
 fn option_of(settings: &Settings, side: Side, both: &str) -> String {
-    let own = format!("{}_{both}", way(side));
+    let own = format!("{}_{both}", side.name());
     if settings.gives(&own) {
         own
     } else {
@@ -138,10 +139,11 @@ fn option_of(settings: &Settings, side: Side, both: &str) -> String {
     }
 }
 
-const fn way(side: Side) -> &'static str {
-    match side {
-        Side::Egress => "egress",
-        Side::Ingress => "ingress",
+const fn context<'a>(settings: &'a Settings, side: Side, device: &'a Device) -> DirectionContext<'a> {
+    DirectionContext {
+        settings,
+        side,
+        device,
     }
 }
 
@@ -211,14 +213,14 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
             }
         }
     }
-    let overhead = recipes::above_ip(settings, device);
-    for side in SIDES {
+    let overhead = settings.overhead_above_ip(device);
+    for side in Side::ALL {
         let direction = side.of(settings);
         if direction.rate.is_none() || same_as_egress(settings, side) && settings.egress.rate.is_some() {
             continue;
         }
-        let (cake, script) = (is_cake(direction), direction.script.file_name());
-        let counted_by = recipes::counted_by(settings, side, device);
+        let (cake, script) = (direction.is_cake(), direction.script.file_name());
+        let counted_by = context(settings, side, device).mechanism();
         if counted_by == Some(Mechanism::Cake) {
             for (option, value, range) in [
                 ("overhead", i64::from(overhead), OVERHEAD),
@@ -288,17 +290,17 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
         "there is no log: every command prints what it did, and fails with the reason",
     );
 
-    for side in SIDES {
+    for side in Side::ALL {
         let direction = side.of(settings);
         let [limit, target, ecn] = leaf_options(side);
-        let (cake, script) = (is_cake(direction), direction.script.file_name());
+        let (cake, script) = (direction.is_cake(), direction.script.file_name());
         if cake {
             ignored(
                 limit,
                 direction.limit.is_some(),
                 &format!(
                     "cake limits its queue in bytes; write '{}_cake_memlimit 4mb'",
-                    way(side)
+                    side.name()
                 ),
             );
             ignored(
@@ -306,7 +308,7 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
                 matches!(direction.target, Target::Is(_)),
                 &format!(
                     "cake derives its target from the round-trip time; write '{}_cake_rtt 100ms'",
-                    way(side)
+                    side.name()
                 ),
             );
             ignored(ecn, !direction.ecn, "cake always marks packets that allow it");
@@ -318,7 +320,7 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
             ignored(ecn, is_fifo && direction.ecn, &format!("{name} marks no packets"));
             for option in &direction.cake {
                 let both = option.name.starts_with("cake_");
-                if both && (side == Side::Ingress || is_cake(&settings.ingress)) {
+                if both && (side == Side::Ingress || settings.ingress.is_cake()) {
                     continue;
                 }
                 ignored(
@@ -328,7 +330,7 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
                 );
             }
         }
-        let letter = &way(side)[..1];
+        let letter = &side.name()[..1];
         let has_bucket = matches!(direction.script, Script::Simple | Script::Simplest) && !cake;
         let why = format!("{script} has no token bucket in this direction");
         let has_burst = has_bucket || direction.script == Script::SimplestTbf;
@@ -337,7 +339,7 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
     }
 
     let scripts = [settings.egress.script, settings.ingress.script];
-    let cakes = SIDES.map(|side| is_cake(side.of(settings)));
+    let cakes = Side::ALL.map(|side| side.of(settings).is_cake());
     ignored(
         "use_mq",
         settings.use_mq && cakes == [false, false],
@@ -348,7 +350,8 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
         cakes == [true, true],
         "cake has its own number of queues",
     );
-    let simple = SIDES.map(|side| side.of(settings).script == Script::Simple && !is_cake(side.of(settings)));
+    let simple =
+        Side::ALL.map(|side| side.of(settings).script == Script::Simple && !side.of(settings).is_cake());
     ignored(
         "mark_mask",
         simple == [false, false],
@@ -380,7 +383,7 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
         ignored("squash_dscp", settings.squash_dscp == Some(true), &why);
     }
 
-    let tables = SIDES.map(|side| recipes::counted_by(settings, side, device) == Some(Mechanism::TcStab));
+    let tables = Side::ALL.map(|side| context(settings, side, device).mechanism() == Some(Mechanism::TcStab));
     if settings.link.layer != LinkLayer::None && tables == [false, false] {
         let why = "only the mechanism tc_stab has a size table";
         ignored("tcMTU", settings.link.table_mtu != 2047, why);
@@ -433,7 +436,7 @@ fn overridden(
     };
     match (leaf(base), leaf(tree)) {
         (Some(Qdisc::Cake(base) | Qdisc::CakeMq(base)), Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake))) => {
-            let counted_by = recipes::counted_by(settings, side, device);
+            let counted_by = context(settings, side, device).mechanism();
             cake_overridden(settings, side, counted_by, [&base, &cake], &mut warn);
         }
         // A direction without rate has no queues for the words.
@@ -491,7 +494,8 @@ fn cake_overridden(
     }
     for option in &side.of(settings).cake {
         let mut again = cake.clone();
-        if again.apply(&option.words).is_ok() && again != *cake {
+        option.value.apply_to(&mut again);
+        if again != *cake {
             warn(format!("overrides option {}", option.name));
         }
     }

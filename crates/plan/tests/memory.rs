@@ -3,7 +3,7 @@
 
 mod support;
 
-use sqm_plan::recipes::Device;
+use sqm_plan::device::Device;
 
 /// Of a configuration, bytes.
 const LARGEST: usize = 1 << 20;

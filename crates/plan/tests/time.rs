@@ -4,8 +4,8 @@
 mod support;
 
 use rustix::time::{ClockId, clock_gettime};
+use sqm_plan::device::Device;
 use sqm_plan::import::{Reader, Source, import};
-use sqm_plan::recipes::Device;
 use sqm_plan::uci::Document;
 
 /// Four times the text may take so many times as long. Twice as long for each byte is a table that grew out of a cache; four

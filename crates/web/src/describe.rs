@@ -7,9 +7,8 @@ use serde::Serialize;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, stack};
 use sqm_plan::arithmetic;
-use sqm_plan::link::PRESETS;
+use sqm_plan::link::{LinkLayer, PRESETS};
 use sqm_plan::options::{self, Kind, Level, Tab};
-use sqm_plan::settings::LinkLayer;
 
 use super::problem::{Handled, Problem};
 use sqm_http::json;

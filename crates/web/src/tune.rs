@@ -143,7 +143,7 @@ pub(super) async fn plot(site: &Arc<AppState>, name: &str) -> Handled {
 
 /// The enabled section of an interface: the search was made with it.
 fn section_of(text: &str, interface: &str) -> Option<usize> {
-    let loaded = sqm_plan::load(text.as_bytes(), "", &sqm_plan::recipes::Device::absent).ok()?;
+    let loaded = sqm_plan::load(text.as_bytes(), "", &sqm_plan::device::Device::absent).ok()?;
     let line = loaded.lines.iter().find(|line| line.interface == interface)?.at;
     let document = Document::parse(text).ok()?;
     let sections = document.sections();

@@ -225,7 +225,7 @@ mod tests {
     fn line() -> Line {
         let text = "config queue\n\toption enabled 1\n\toption interface wan0\n\toption download 20000\n\toption upload 4000\n\
                     \toption script piece_of_cake.qos\n\toption autorate 1\n";
-        let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::recipes::Device::absent).unwrap();
+        let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::device::Device::absent).unwrap();
         Line::of(&loaded.lines[0]).unwrap()
     }
 

@@ -104,7 +104,7 @@ fn every_variable_is_an_option_that_is_read() {
     assert_eq!(imported.differences, []);
     assert_eq!(imported.options.len(), VARIABLES.len() + 1);
     let section = imported.to_string();
-    let loaded = crate::load(section.as_bytes(), "sqm", &crate::recipes::Device::absent).unwrap();
+    let loaded = crate::load(section.as_bytes(), "sqm", &crate::device::Device::absent).unwrap();
     assert_eq!(loaded.plans.len(), 1);
     let unknown = |warning: &&crate::diagnostic::Diagnostic| warning.message.contains("no such option");
     assert_eq!(loaded.warnings.iter().find(unknown), None);

@@ -2,8 +2,8 @@
 
 use sqm_core::units::{Bytes, Rate};
 
-use super::Line;
 use crate::settings::Mechanism;
+use crate::side::DirectionContext;
 
 /// CoDel's target, microseconds: 5 ms, or on a slow line the time of one large packet, 33 ATM cells of 53 bytes.
 ///
@@ -40,26 +40,30 @@ pub(super) fn flows(rate: Rate) -> u32 {
 }
 
 /// HTB's burst; a duration of 0 leaves it to `tc`.
-pub(super) fn htb_burst(line: Line<'_>) -> Bytes {
-    match line.direction().burst_micros {
-        0 => unsaid_burst(line),
-        micros => Bytes(burst(line.rate(), micros, line.device.mtu).into()),
+pub(super) fn htb_burst(context: DirectionContext<'_>) -> Bytes {
+    match context.direction().burst_micros {
+        0 => unsaid_burst(context),
+        micros => Bytes(burst(context.rate(), micros, context.device.mtu).into()),
     }
 }
 
 /// What `tc` gives a class of HTB whose burst is not said: one packet, of 1600 bytes unless it is told the largest, as it
 /// is where each class counts the framing.
-pub(super) fn unsaid_burst(line: Line<'_>) -> Bytes {
+pub(super) fn unsaid_burst(context: DirectionContext<'_>) -> Bytes {
     const LARGEST_PACKET: u32 = 1600;
-    Bytes(match line.mechanism() {
-        Some(Mechanism::HtbPrivate) => line.settings.link.table_mtu.into(),
+    Bytes(match context.mechanism() {
+        Some(Mechanism::HtbPrivate) => context.settings.link.table_mtu.into(),
         _ => LARGEST_PACKET.into(),
     })
 }
 
 /// HTB's quantum, bytes.
-pub(super) fn quantum(line: Line<'_>) -> u32 {
-    burst(line.rate(), line.direction().quantum_micros, line.device.mtu)
+pub(super) fn quantum(context: DirectionContext<'_>) -> u32 {
+    burst(
+        context.rate(),
+        context.direction().quantum_micros,
+        context.device.mtu,
+    )
 }
 
 /// A token bucket's burst or quantum, bytes: what the rate passes in so many microseconds, and one packet with 48 bytes

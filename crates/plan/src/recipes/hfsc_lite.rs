@@ -13,9 +13,11 @@ use sqm_core::spec::hfsc::Curve;
 use sqm_core::spec::{Class, Hfsc, HfscClass, ParseError, Qdisc};
 use sqm_core::units::{Nanos, Rate};
 
-use super::{Line, ROOT, Side, framing, leaf};
+use super::{ROOT, leaf};
+use crate::framing;
 use crate::plan::{Condition, Handle, PlannedClass, PlannedFilter, PlannedQdisc, Protocol, Tree};
 use crate::settings::Facing;
+use crate::side::{DirectionContext, Side};
 
 const TOP: Handle = Handle::new(1, 1);
 const TCP: Handle = Handle::new(1, 0x11);
@@ -23,21 +25,21 @@ const UDP: Handle = Handle::new(1, 0x12);
 const EVERYTHING: Handle = Handle::new(1, 0x13);
 
 /// The queues of one direction.
-pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
+pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
     let root = PlannedQdisc {
         parent: None,
         handle: ROOT,
-        stab: framing::stab(line),
+        stab: framing::stab(context),
         qdisc: Qdisc::Hfsc(Hfsc {
             default: EVERYTHING.minor.into(),
         }),
     };
-    let kbits = line.rate().kbits_per_sec();
+    let kbits = context.rate().kbits_per_sec();
     let share = |n: u64| Rate::from_kbits_per_sec((kbits * n / 7).max(1));
     let mut qdiscs = vec![root];
-    let mut classes = vec![top(line.rate())];
+    let mut classes = vec![top(context.rate())];
     for (id, leaf, shares) in [(TCP, 0x110, 2), (UDP, 0x120, 2), (EVERYTHING, 0x130, 3)] {
-        let qdisc = leaf::qdisc(line, share(shares), None)?;
+        let qdisc = leaf::qdisc(context, share(shares), None)?;
         qdiscs.push(leaf::below(id, Handle::new(leaf, 0), qdisc));
         classes.push(PlannedClass {
             parent: TOP,
@@ -52,7 +54,7 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
     Ok(Tree {
         qdiscs,
         classes,
-        filters: filters(line),
+        filters: filters(context),
     })
 }
 
@@ -76,8 +78,8 @@ pub(super) fn top(rate: Rate) -> PlannedClass {
 }
 
 /// A well-known port on the far side of the line: the destination of what goes there, the source of what comes back.
-fn filters(line: Line<'_>) -> Vec<PlannedFilter> {
-    let destination = (line.side == Side::Egress) == (line.settings.facing == Facing::Internet);
+fn filters(context: DirectionContext<'_>) -> Vec<PlannedFilter> {
+    let destination = (context.side == Side::Egress) == (context.settings.facing == Facing::Internet);
     let mut filters = Vec::new();
     for (transport, class) in [(6, TCP), (17, UDP)] {
         for protocol in [Protocol::Ip, Protocol::Ipv6] {

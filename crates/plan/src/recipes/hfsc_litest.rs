@@ -8,18 +8,20 @@
 
 use sqm_core::spec::{Hfsc, ParseError, Qdisc};
 
-use super::{Line, ROOT, framing, hfsc_lite, leaf};
+use super::{ROOT, hfsc_lite, leaf};
+use crate::framing;
 use crate::plan::{Handle, PlannedQdisc, Tree};
+use crate::side::DirectionContext;
 
 const LEAF: Handle = Handle::new(0x110, 0);
 
 /// The queues of one direction.
-pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
-    let only = hfsc_lite::top(line.rate());
+pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
+    let only = hfsc_lite::top(context.rate());
     let root = PlannedQdisc {
         parent: None,
         handle: ROOT,
-        stab: framing::stab(line),
+        stab: framing::stab(context),
         qdisc: Qdisc::Hfsc(Hfsc {
             default: only.id.minor.into(),
         }),
@@ -27,7 +29,7 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
     Ok(Tree {
         qdiscs: vec![
             root,
-            leaf::below(only.id, LEAF, leaf::qdisc(line, line.rate(), None)?),
+            leaf::below(only.id, LEAF, leaf::qdisc(context, context.rate(), None)?),
         ],
         classes: vec![only],
         filters: Vec::new(),

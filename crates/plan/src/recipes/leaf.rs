@@ -8,9 +8,10 @@ use sqm_core::spec::sfq::Sfq;
 use sqm_core::spec::{ParseError, Qdisc};
 use sqm_core::units::Rate;
 
-use super::{Line, auto_target, computed};
+use super::{auto_target, computed};
 use crate::plan::{Handle, PlannedQdisc};
 use crate::settings::{Leaf, Target};
+use crate::side::DirectionContext;
 
 /// Packets; chosen by sqm-scripts for routers with little memory.
 const LIMIT: u32 = 1001;
@@ -28,11 +29,15 @@ pub(super) fn below(parent: Handle, handle: Handle, qdisc: Qdisc) -> PlannedQdis
 /// What the settings ask for as a leaf of a class that may send at `share`. The user's words come last.
 ///
 /// The number of flows follows the class's rate, target and interval the direction's, as in sqm-scripts.
-pub(super) fn qdisc(line: Line<'_>, share: Rate, quantum: Option<u32>) -> Result<Qdisc, ParseError> {
-    let direction = line.direction();
-    let rate = line.rate();
+pub(super) fn qdisc(
+    context: DirectionContext<'_>,
+    share: Rate,
+    quantum: Option<u32>,
+) -> Result<Qdisc, ParseError> {
+    let direction = context.direction();
+    let rate = context.rate();
     let limit = direction.limit.unwrap_or(LIMIT);
-    let flows = if line.settings.autoflow {
+    let flows = if context.settings.autoflow {
         computed::flows(share)
     } else {
         1024
@@ -89,7 +94,7 @@ pub(super) fn qdisc(line: Line<'_>, share: Rate, quantum: Option<u32>) -> Result
             limit: Some(
                 direction
                     .limit
-                    .unwrap_or_else(|| LIMIT.saturating_mul(line.device.mtu)),
+                    .unwrap_or_else(|| LIMIT.saturating_mul(context.device.mtu)),
             ),
         }),
     };

@@ -1,19 +1,21 @@
 //! `piece_of_cake.qos`: one CAKE in each direction, all traffic alike.
 
 use sqm_core::spec::ParseError;
+use sqm_core::spec::cake::{Cake, Tins};
 
-use super::{Line, Side, cake_tree};
+use super::cake_tree;
 use crate::plan::Tree;
 use crate::settings::Facing;
+use crate::side::{DirectionContext, Side};
 
 /// The queues of one direction. Addresses are looked up before NAT, so that the hosts of the home get equal shares.
-pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
-    let mut words = String::from("diffserv3 besteffort");
-    if line.settings.facing == Facing::Internet {
-        words.push_str(" nat");
-    }
-    if line.side == Side::Ingress && line.settings.squash_dscp.unwrap_or(true) {
-        words.push_str(" wash");
-    }
-    cake_tree(line, &words)
+pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
+    let settings = context.settings;
+    let cake = Cake {
+        tins: Tins::Besteffort,
+        nat: settings.facing == Facing::Internet,
+        wash: context.side == Side::Ingress && settings.squash_dscp.unwrap_or(true),
+        ..Cake::default()
+    };
+    cake_tree(context, cake)
 }

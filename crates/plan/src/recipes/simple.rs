@@ -11,14 +11,18 @@
 //! Leaving packets carry a firewall mark that says which. Arriving packets pass the queues before the firewall sees
 //! them, so their DSCP decides; unless `squash_ingress` says that it is not to be trusted, and there is one class.
 
+use sqm_core::spec::cake::{Cake, Tins};
 use sqm_core::spec::{Class, Htb, HtbClass, ParseError, Qdisc};
 use sqm_core::units::Rate;
 
-use super::{Device, Line, ROOT, Side, cake_tree, computed, framing, is_cake, leaf, simplest};
+use super::{ROOT, cake_tree, computed, leaf, simplest};
+use crate::device::Device;
+use crate::framing;
 use crate::plan::{
     Condition, Firewall, Handle, MARKED_DSCP, PlannedClass, PlannedFilter, PlannedQdisc, Protocol, Tree,
 };
 use crate::settings::{Script, Settings};
+use crate::side::{DirectionContext, Side};
 
 const TOP: Handle = Handle::new(1, 1);
 const FIRST: Handle = Handle::new(1, 0x11);
@@ -26,25 +30,29 @@ const EVERYTHING: Handle = Handle::new(1, 0x12);
 const CAN_WAIT: Handle = Handle::new(1, 0x13);
 
 /// The queues of one direction.
-pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
+pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
     let Settings {
         squash_dscp,
         squash_ingress,
         ..
-    } = line.settings;
-    let one_class = line.side == Side::Ingress && squash_ingress.unwrap_or(true);
-    if is_cake(line.direction()) {
-        let besteffort = if one_class { " besteffort" } else { "" };
-        let washes = line.side == Side::Ingress && squash_dscp.unwrap_or(true);
-        return cake_tree(
-            line,
-            &format!("diffserv3{besteffort}{}", if washes { " wash" } else { "" }),
-        );
+    } = context.settings;
+    let one_class = context.side == Side::Ingress && squash_ingress.unwrap_or(true);
+    if context.direction().is_cake() {
+        let cake = Cake {
+            tins: if one_class {
+                Tins::Besteffort
+            } else {
+                Tins::Diffserv3
+            },
+            wash: context.side == Side::Ingress && squash_dscp.unwrap_or(true),
+            ..Cake::default()
+        };
+        return cake_tree(context, cake);
     }
     if one_class {
-        return simplest::tree(line);
+        return simplest::tree(context);
     }
-    let quanta = match line.side {
+    let quanta = match context.side {
         Side::Egress => [300, 300, 300],
         Side::Ingress => [500, 1500, 300],
     };
@@ -52,18 +60,18 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
     let root = PlannedQdisc {
         parent: None,
         handle: ROOT,
-        stab: framing::stab(line),
+        stab: framing::stab(context),
         qdisc: Qdisc::Htb(Htb::with_default(EVERYTHING.minor)),
     };
     let mut qdiscs = vec![root];
     for (((class, leaf), quantum), parts) in places.into_iter().zip(quanta).zip([3, 6, 6]) {
-        let qdisc = leaf::qdisc(line, part(line, parts), Some(quantum))?;
+        let qdisc = leaf::qdisc(context, part(context, parts), Some(quantum))?;
         qdiscs.push(leaf::below(class, Handle::new(leaf, 0), qdisc));
     }
     Ok(Tree {
         qdiscs,
-        classes: classes(line),
-        filters: filters(line),
+        classes: classes(context),
+        filters: filters(context),
     })
 }
 
@@ -71,7 +79,7 @@ pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
 pub(super) fn firewall(settings: &Settings, device: &Device) -> Option<Firewall> {
     let here = |side: Side| {
         let direction = side.of(settings);
-        direction.script == Script::Simple && direction.rate.is_some() && !is_cake(direction)
+        direction.script == Script::Simple && direction.rate.is_some() && !direction.is_cake()
     };
     let (marks_leaving, erases_dscp) = (
         here(Side::Egress),
@@ -87,23 +95,23 @@ pub(super) fn firewall(settings: &Settings, device: &Device) -> Option<Firewall>
 }
 
 /// One of so many parts of the direction's rate.
-fn part(line: Line<'_>, parts: u64) -> Rate {
-    Rate::from_kbits_per_sec((line.rate().kbits_per_sec() / parts).max(1))
+fn part(context: DirectionContext<'_>, parts: u64) -> Rate {
+    Rate::from_kbits_per_sec((context.rate().kbits_per_sec() / parts).max(1))
 }
 
-fn classes(line: Line<'_>) -> Vec<PlannedClass> {
-    let rate = line.rate();
+fn classes(context: DirectionContext<'_>) -> Vec<PlannedClass> {
+    let rate = context.rate();
     let kbits = rate.kbits_per_sec();
     let of = Rate::from_kbits_per_sec;
     // What the others cannot take, so that the first class finds room: 16 kbit/s, or a fiftieth of a slow line.
     let slack = (kbits / 50).min(16);
-    let third = part(line, 3);
-    let own = of(match line.side {
+    let third = part(context, 3);
+    let own = of(match context.side {
         Side::Egress => 128,
         Side::Ingress => 32,
     });
-    let (sixth, nearly_all) = (part(line, 6), of((kbits - slack).max(1)));
-    let burst = computed::htb_burst(line);
+    let (sixth, nearly_all) = (part(context, 6), of((kbits - slack).max(1)));
+    let burst = computed::htb_burst(context);
     let class = |parent, id, rate, ceil, prio, burst| PlannedClass {
         parent,
         id,
@@ -111,22 +119,29 @@ fn classes(line: Line<'_>) -> Vec<PlannedClass> {
             rate,
             ceil,
             prio,
-            quantum: Some(computed::quantum(line)),
+            quantum: Some(computed::quantum(context)),
             burst,
             cburst: burst,
-            framing: framing::private(line),
+            framing: framing::private(context),
         }),
     };
     vec![
         class(ROOT, TOP, rate, rate, 0, burst),
         // On a slow line a third is less than what is its own elsewhere.
-        class(TOP, FIRST, own.min(third), third, 1, computed::unsaid_burst(line)),
+        class(
+            TOP,
+            FIRST,
+            own.min(third),
+            third,
+            1,
+            computed::unsaid_burst(context),
+        ),
         class(TOP, EVERYTHING, sixth, nearly_all, 2, burst),
         class(TOP, CAN_WAIT, sixth, nearly_all, 3, burst),
     ]
 }
 
-fn filters(line: Line<'_>) -> Vec<PlannedFilter> {
+fn filters(context: DirectionContext<'_>) -> Vec<PlannedFilter> {
     let classes = [FIRST, EVERYTHING, CAN_WAIT];
     let mut filters = Vec::new();
     let mut add = |protocol, condition, class| {
@@ -137,9 +152,9 @@ fn filters(line: Line<'_>) -> Vec<PlannedFilter> {
             class,
         });
     };
-    match line.side {
+    match context.side {
         Side::Egress => {
-            let mask = line.settings.mark_mask;
+            let mask = context.settings.mark_mask;
             for protocol in [Protocol::Ip, Protocol::Ipv6] {
                 for (value, class) in (1..).zip(classes) {
                     add(protocol, Condition::Mark { value, mask }, class);

@@ -9,38 +9,40 @@ use sqm_core::spec::tbf::Tbf;
 use sqm_core::spec::{ParseError, Qdisc};
 use sqm_core::units::{Bytes, Nanos};
 
-use super::{Line, ROOT, computed, framing, leaf};
+use super::{ROOT, computed, leaf};
+use crate::framing;
 use crate::plan::{Handle, PlannedQdisc, Tree};
+use crate::side::DirectionContext;
 
 /// Where a TBF's only child hangs.
 const INSIDE: Handle = Handle::new(1, 0);
 const LEAF: Handle = Handle::new(0x110, 0);
 
 /// The queues of one direction.
-pub fn tree(line: Line<'_>) -> Result<Tree, ParseError> {
+pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
     /// Of the queue that a TBF has before the leaf replaces it.
     const LATENCY: Nanos = Nanos::from_millis(300);
 
-    let rate = line.rate();
-    let burst = Bytes(computed::burst(rate, line.direction().burst_micros, line.device.mtu).into());
+    let rate = context.rate();
+    let burst = Bytes(computed::burst(rate, context.direction().burst_micros, context.device.mtu).into());
     let limit = Tbf::limit_for(LATENCY, rate, burst, None);
     let tbf = Tbf {
         rate,
         burst,
         limit: Bytes(limit.0.min(u32::MAX.into())),
         peak: None,
-        framing: framing::private(line),
+        framing: framing::private(context),
     };
     let root = PlannedQdisc {
         parent: None,
         handle: ROOT,
-        stab: framing::stab(line),
+        stab: framing::stab(context),
         qdisc: Qdisc::Tbf(tbf),
     };
     Ok(Tree {
         qdiscs: vec![
             root,
-            leaf::below(INSIDE, LEAF, leaf::qdisc(line, line.rate(), None)?),
+            leaf::below(INSIDE, LEAF, leaf::qdisc(context, context.rate(), None)?),
         ],
         classes: Vec::new(),
         filters: Vec::new(),

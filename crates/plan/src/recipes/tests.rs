@@ -1,7 +1,7 @@
 //! Settings in, plans out, as snapshots that a person can compare with what sqm-scripts would build.
 
+use crate::device::Device;
 use crate::load;
-use crate::recipes::Device;
 
 /// The plans (or errors) of a file and its warnings, as one text.
 fn planned(text: &str) -> String {

@@ -8,11 +8,11 @@ use sqm_core::spec::cake::Cake;
 use sqm_core::units::{Nanos, Rate, shortened};
 
 use super::{
-    Autorate, CakeOption, Direction, Facing, LOG_FOLDER, Leaf, Limits, Link, LinkLayer, Mechanism, Reflector,
-    Script, Settings, Target,
+    Autorate, CakeOption, CakeValue, DirectionSettings, Facing, LOG_FOLDER, Leaf, Limits, Link, Mechanism,
+    Reflector, Script, Settings, Target,
 };
 use crate::diagnostic::{Finding, Report};
-use crate::link;
+use crate::link::{self, LinkLayer};
 use crate::uci;
 
 impl Settings {
@@ -76,7 +76,7 @@ impl Settings {
 }
 
 /// How a typed option of CAKE becomes CAKE's words.
-enum CakeValue {
+enum CakeWords {
     /// On and off.
     Flag(&'static str, &'static str),
     /// One of CAKE's own words.
@@ -88,10 +88,10 @@ enum CakeValue {
 }
 
 /// The typed options of CAKE. Each also exists with `egress_` and `ingress_` before it, for one direction.
-const CAKE_OPTIONS: [(&str, CakeValue); 11] = [
+const CAKE_OPTIONS: [(&str, CakeWords); 11] = [
     (
         "cake_rtt",
-        CakeValue::Value(
+        CakeWords::Value(
             "rtt",
             &[
                 "datacentre",
@@ -107,11 +107,11 @@ const CAKE_OPTIONS: [(&str, CakeValue); 11] = [
     ),
     (
         "cake_tins",
-        CakeValue::Word(&["besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"]),
+        CakeWords::Word(&["besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"]),
     ),
     (
         "cake_isolation",
-        CakeValue::Word(&[
+        CakeWords::Word(&[
             "flowblind",
             "srchost",
             "dsthost",
@@ -122,14 +122,14 @@ const CAKE_OPTIONS: [(&str, CakeValue); 11] = [
             "triple-isolate",
         ]),
     ),
-    ("cake_nat", CakeValue::Flag("nat", "nonat")),
-    ("cake_wash", CakeValue::Flag("wash", "nowash")),
-    ("cake_ack_filter", CakeValue::Filter),
-    ("cake_ingress", CakeValue::Flag("ingress", "egress")),
-    ("cake_split_gso", CakeValue::Flag("split-gso", "no-split-gso")),
-    ("cake_memlimit", CakeValue::Value("memlimit", &[])),
-    ("cake_fwmark", CakeValue::Value("fwmark", &[])),
-    ("cake_autorate_ingress", CakeValue::Flag("autorate-ingress", "")),
+    ("cake_nat", CakeWords::Flag("nat", "nonat")),
+    ("cake_wash", CakeWords::Flag("wash", "nowash")),
+    ("cake_ack_filter", CakeWords::Filter),
+    ("cake_ingress", CakeWords::Flag("ingress", "egress")),
+    ("cake_split_gso", CakeWords::Flag("split-gso", "no-split-gso")),
+    ("cake_memlimit", CakeWords::Value("memlimit", &[])),
+    ("cake_fwmark", CakeWords::Value("fwmark", &[])),
+    ("cake_autorate_ingress", CakeWords::Flag("autorate-ingress", "")),
 ];
 
 /// A time a token bucket may send ahead, microseconds.
@@ -530,7 +530,7 @@ impl<'a, 'r> Reader<'a, 'r> {
         leaf
     }
 
-    fn direction(&mut self, side: &str, rate: Option<Rate>) -> Option<Direction> {
+    fn direction(&mut self, side: &str, rate: Option<Rate>) -> Option<DirectionSettings> {
         let letter = &side[..1];
         let (script, qdisc) = (self.script(side), self.leaf(side));
         // A second is far beyond any use, and keeps the numbers small.
@@ -543,7 +543,7 @@ impl<'a, 'r> Reader<'a, 'r> {
         let quantum = duration("", "quantum", burst);
         let burst_micros = duration(letter, "burst", burst);
         let quantum_micros = duration(letter, "quantum", quantum);
-        Some(Direction {
+        Some(DirectionSettings {
             rate,
             ecn: self
                 .choice(&format!("{side}_ecn"), &[("ECN", true), ("NOECN", false)])
@@ -576,24 +576,29 @@ impl<'a, 'r> Reader<'a, 'r> {
                 continue;
             };
             if let Some(words) = self.cake_words(&option, &text, value) {
-                read.push(CakeOption { name: option, words });
+                let mut cake = Cake::default();
+                if cake.apply(&words).is_ok()
+                    && let Some(value) = cake_value(name, &cake)
+                {
+                    read.push(CakeOption { name: option, value });
+                }
             }
         }
         read
     }
 
-    fn cake_words(&mut self, option: &str, text: &str, value: &CakeValue) -> Option<String> {
+    fn cake_words(&mut self, option: &str, text: &str, value: &CakeWords) -> Option<String> {
         let one_of = |reader: &mut Self, words: &[&'static str]| {
             let choices: Vec<_> = words.iter().map(|word| (*word, *word)).collect();
             reader.choice(option, &choices).map(str::to_owned)
         };
         match value {
-            CakeValue::Flag(on, off) => self
+            CakeWords::Flag(on, off) => self
                 .switch(option)
                 .map(|is_on| if is_on { *on } else { *off }.to_owned()),
-            CakeValue::Word(words) => one_of(self, words),
-            CakeValue::Value(_, words) if words.contains(&text) => Some(text.to_owned()),
-            CakeValue::Value(keyword, _) => {
+            CakeWords::Word(words) => one_of(self, words),
+            CakeWords::Value(_, words) if words.contains(&text) => Some(text.to_owned()),
+            CakeWords::Value(keyword, _) => {
                 let words = format!("{keyword} {text}");
                 // Blanks inside would smuggle other words in.
                 let read = match text.split_whitespace().count() {
@@ -610,7 +615,7 @@ impl<'a, 'r> Reader<'a, 'r> {
                     }
                 }
             }
-            CakeValue::Filter => {
+            CakeWords::Filter => {
                 let choices = [
                     ("on", "ack-filter"),
                     ("off", "no-ack-filter"),
@@ -738,6 +743,24 @@ impl<'a, 'r> Reader<'a, 'r> {
                 .unwrap_or_else(|| preset.map_or(0, |preset| preset.mpu)),
         }
     }
+}
+
+/// The value that this option has set.
+fn cake_value(option: &str, cake: &Cake) -> Option<CakeValue> {
+    Some(match option {
+        "cake_rtt" => CakeValue::Rtt(cake.rtt),
+        "cake_tins" => CakeValue::Tins(cake.tins),
+        "cake_isolation" => CakeValue::Isolation(cake.isolation),
+        "cake_nat" => CakeValue::Nat(cake.nat),
+        "cake_wash" => CakeValue::Wash(cake.wash),
+        "cake_ack_filter" => CakeValue::AckFilter(cake.ack_filter),
+        "cake_ingress" => CakeValue::Ingress(cake.ingress),
+        "cake_split_gso" => CakeValue::SplitGso(cake.split_gso),
+        "cake_memlimit" => CakeValue::MemLimit(cake.memlimit),
+        "cake_fwmark" => CakeValue::FwMark(cake.fwmark),
+        "cake_autorate_ingress" => CakeValue::AutorateIngress(cake.autorate_ingress),
+        _ => return None,
+    })
 }
 
 /// Every option that is read.

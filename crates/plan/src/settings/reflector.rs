@@ -1,4 +1,4 @@
-//! Whom autorate asks for the time, and in which language.
+//! Whom autorate asks for the time, and in which protocol.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -10,12 +10,12 @@ pub struct Reflector {
     /// Where it is.
     pub address: IpAddr,
     /// What it answers.
-    pub language: Language,
+    pub protocol: ReflectorProtocol,
 }
 
 /// What a reflector answers; the port is the program's usual one unless it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub enum ReflectorProtocol {
     /// Timestamps and echoes of ICMP (RFC 792, RFC 4443).
     Icmp,
     /// `sqm serve`, by UDP.
@@ -29,7 +29,7 @@ impl Reflector {
     pub const fn icmp(address: IpAddr) -> Self {
         Self {
             address,
-            language: Language::Icmp,
+            protocol: ReflectorProtocol::Icmp,
         }
     }
 }
@@ -47,15 +47,15 @@ impl FromStr for Reflector {
         let Some((scheme, place)) = word.split_once("://") else {
             return word.parse().map(Self::icmp).map_err(|_| NoReflector);
         };
-        let language = match scheme {
-            "sqm" => Language::Sqm,
-            "irtt" => Language::Irtt,
+        let protocol = match scheme {
+            "sqm" => ReflectorProtocol::Sqm,
+            "irtt" => ReflectorProtocol::Irtt,
             _ => return Err(NoReflector),
         };
         let (address, port) = place_and_port(place).ok_or(NoReflector)?;
         Ok(Self {
             address,
-            language: language(port),
+            protocol: protocol(port),
         })
     }
 }
@@ -76,10 +76,10 @@ fn place_and_port(place: &str) -> Option<(IpAddr, Option<u16>)> {
 impl fmt::Display for Reflector {
     /// As it can be configured.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, port) = match self.language {
-            Language::Icmp => return self.address.fmt(f),
-            Language::Sqm(port) => ("sqm", port),
-            Language::Irtt(port) => ("irtt", port),
+        let (scheme, port) = match self.protocol {
+            ReflectorProtocol::Icmp => return self.address.fmt(f),
+            ReflectorProtocol::Sqm(port) => ("sqm", port),
+            ReflectorProtocol::Irtt(port) => ("irtt", port),
         };
         match (self.address, port) {
             (address, Some(port)) => write!(f, "{scheme}://{}", SocketAddr::new(address, port)),
@@ -96,18 +96,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reflectors_are_addresses_or_name_their_language() {
+    fn reflectors_are_addresses_or_name_their_protocol() {
         let v6: IpAddr = "2001:db8::1".parse().unwrap();
         let v4: IpAddr = "192.0.2.1".parse().unwrap();
-        for (word, address, language) in [
-            ("192.0.2.1", v4, Language::Icmp),
-            ("2001:db8::1", v6, Language::Icmp),
-            ("sqm://192.0.2.1", v4, Language::Sqm(None)),
-            ("sqm://[2001:db8::1]:5000", v6, Language::Sqm(Some(5000))),
-            ("irtt://192.0.2.1:2112", v4, Language::Irtt(Some(2112))),
-            ("irtt://[2001:db8::1]", v6, Language::Irtt(None)),
+        for (word, address, protocol) in [
+            ("192.0.2.1", v4, ReflectorProtocol::Icmp),
+            ("2001:db8::1", v6, ReflectorProtocol::Icmp),
+            ("sqm://192.0.2.1", v4, ReflectorProtocol::Sqm(None)),
+            ("sqm://[2001:db8::1]:5000", v6, ReflectorProtocol::Sqm(Some(5000))),
+            ("irtt://192.0.2.1:2112", v4, ReflectorProtocol::Irtt(Some(2112))),
+            ("irtt://[2001:db8::1]", v6, ReflectorProtocol::Irtt(None)),
         ] {
-            let reflector = Reflector { address, language };
+            let reflector = Reflector { address, protocol };
             assert_eq!(word.parse(), Ok(reflector), "{word}");
             assert_eq!(reflector.to_string(), word);
         }

@@ -130,7 +130,7 @@ impl Args {
         if text.as_bytes() != before {
             let file = self.config.display().to_string();
             sqm_plan::load(text.as_bytes(), &file, &|name| {
-                sqm_plan::recipes::Device::absent(name)
+                sqm_plan::device::Device::absent(name)
             })
             .map_err(|errors| {
                 anyhow!(

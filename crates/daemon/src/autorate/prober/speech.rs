@@ -6,7 +6,7 @@ use sqm_core::units::{Instant, Nanos};
 use sqm_measure::icmp::{IcmpEcho, IcmpTimestamp};
 use sqm_measure::reflect::{Answer, Conversation, Protocol};
 use sqm_measure::{irtt, protocol};
-use sqm_plan::settings::{Language, Reflector};
+use sqm_plan::settings::{Reflector, ReflectorProtocol};
 
 use super::sockets::Kind;
 
@@ -69,15 +69,15 @@ impl Speech {
             introduction: None,
             said_at: None,
         };
-        match reflector.language {
-            Language::Icmp => Self::Icmp {
+        match reflector.protocol {
+            ReflectorProtocol::Icmp => Self::Icmp {
                 address: reflector.address,
                 cookie,
                 tries: 0,
                 answers_timestamps: false,
             },
-            Language::Sqm(port) => udp(Protocol::Sqm, port.unwrap_or(protocol::DEFAULT_PORT)),
-            Language::Irtt(port) => udp(Protocol::Irtt, port.unwrap_or(irtt::DEFAULT_PORT)),
+            ReflectorProtocol::Sqm(port) => udp(Protocol::Sqm, port.unwrap_or(protocol::DEFAULT_PORT)),
+            ReflectorProtocol::Irtt(port) => udp(Protocol::Irtt, port.unwrap_or(irtt::DEFAULT_PORT)),
         }
     }
 

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 use sqm_plan::arithmetic;
-use sqm_plan::link::{PRESETS, Preset};
-use sqm_plan::settings::LinkLayer;
+use sqm_plan::link::{LinkLayer, PRESETS, Preset};
 
 use sqm_process::failure::Failure;
 
