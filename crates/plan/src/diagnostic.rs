@@ -68,6 +68,17 @@ impl Finding {
         }
     }
 
+    /// About a value whose line and option are not known yet.
+    #[track_caller]
+    pub(crate) fn of_value(message: impl Into<String>) -> Self {
+        Self::at(0, message)
+    }
+
+    /// The same finding on a line.
+    pub(crate) fn on_line(self, line: usize) -> Self {
+        Self { line, ..self }
+    }
+
     /// About one of our options.
     pub(crate) fn option(mut self, name: impl Into<String>) -> Self {
         let name = name.into();

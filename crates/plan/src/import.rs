@@ -14,6 +14,8 @@ use std::fmt;
 use sqm_core::nearest::nearest;
 use sqm_core::units::shortened;
 
+use crate::options::{self, OptionInfo};
+use crate::side::Side;
 use crate::uci::quote;
 use shell::Assignment;
 
@@ -79,42 +81,39 @@ impl fmt::Display for Imported {
     }
 }
 
-/// Variables that are options under another name. Later names of a row are older spellings of the first.
-const VARIABLES: [(&str, &[&str]); 31] = [
-    ("enabled", &["ENABLED"]),
-    ("download", &["DOWNLINK"]),
-    ("upload", &["UPLINK"]),
-    ("qdisc", &["QDISC"]),
-    ("script", &["SCRIPT"]),
-    ("use_mq", &["USE_MQ"]),
-    ("squash_dscp", &["ZERO_DSCP_INGRESS", "ZERO_DSCP", "SQUASH_DSCP"]),
-    (
-        "squash_ingress",
-        &["IGNORE_DSCP_INGRESS", "IGNORE_DSCP", "SQUASH_INGRESS"],
-    ),
-    ("ingress_ecn", &["IECN"]),
-    ("egress_ecn", &["EECN"]),
-    ("ilimit", &["ILIMIT"]),
-    ("elimit", &["ELIMIT"]),
-    ("itarget", &["ITARGET"]),
-    ("etarget", &["ETARGET"]),
-    ("iqdisc_opts", &["IQDISC_OPTS"]),
-    ("eqdisc_opts", &["EQDISC_OPTS"]),
-    ("linklayer", &["LINKLAYER"]),
-    ("overhead", &["OVERHEAD"]),
-    ("linklayer_adaptation_mechanism", &["LLAM"]),
-    ("tcMTU", &["STAB_MTU"]),
-    ("tcTSIZE", &["STAB_TSIZE"]),
-    ("tcMPU", &["STAB_MPU"]),
-    ("autoflow", &["AUTOFLOW"]),
-    ("mark_mask", &["MARK_MASK", "IPT_MASK"]),
-    ("shaper_burst_dur_us", &["SHAPER_BURST_DUR_US"]),
-    ("ishaper_burst_dur_us", &["ISHAPER_BURST_DUR_US"]),
-    ("eshaper_burst_dur_us", &["ESHAPER_BURST_DUR_US"]),
-    ("shaper_quantum_dur_us", &["SHAPER_QUANTUM_DUR_US"]),
-    ("ishaper_quantum_dur_us", &["ISHAPER_QUANTUM_DUR_US"]),
-    ("eshaper_quantum_dur_us", &["ESHAPER_QUANTUM_DUR_US"]),
-    ("verbosity", &["SQM_VERBOSITY_MAX"]),
+/// The options that are variables of sqm-scripts under another name, in the order in which they are written.
+static OPTIONS: [&OptionInfo; 31] = [
+    &options::ENABLED,
+    &options::DOWNLOAD,
+    &options::UPLOAD,
+    &options::QDISC_OF_BOTH,
+    &options::SCRIPT_OF_BOTH,
+    &options::USE_MQ,
+    &options::SQUASH_DSCP,
+    &options::SQUASH_INGRESS,
+    options::ECN.on(Side::Ingress),
+    options::ECN.on(Side::Egress),
+    options::LIMIT.on(Side::Ingress),
+    options::LIMIT.on(Side::Egress),
+    options::TARGET.on(Side::Ingress),
+    options::TARGET.on(Side::Egress),
+    options::WORDS.on(Side::Ingress),
+    options::WORDS.on(Side::Egress),
+    &options::LINK_LAYER,
+    &options::OVERHEAD,
+    &options::MECHANISM,
+    &options::TABLE_MTU,
+    &options::TABLE_SIZE,
+    &options::MPU,
+    &options::AUTOFLOW,
+    &options::MARK_MASK,
+    &options::BURST_OF_BOTH,
+    options::BURST.on(Side::Ingress),
+    options::BURST.on(Side::Egress),
+    &options::QUANTUM_OF_BOTH,
+    options::QUANTUM.on(Side::Ingress),
+    options::QUANTUM.on(Side::Egress),
+    &options::VERBOSITY,
 ];
 
 /// Variables that become several options, part of one, or none.
@@ -242,8 +241,8 @@ struct Importer {
 impl Importer {
     fn section(mut self) -> Result<Imported, Remark> {
         self.names()?;
-        for (option, names) in VARIABLES {
-            self.option(option, names)?;
+        for option in OPTIONS {
+            self.option(option.name, option.variables)?;
         }
         self.limit();
         self.base_words();
@@ -407,7 +406,7 @@ impl Importer {
                     if unknown > MOST_REMARKS {
                         continue;
                     }
-                    let options = VARIABLES.iter().flat_map(|(_, names)| names.iter().copied());
+                    let options = OPTIONS.iter().flat_map(|option| option.variables.iter().copied());
                     let known = options.chain(SPECIAL);
                     match nearest(&name, known) {
                         Some(near) => format!(

@@ -13,11 +13,13 @@ pub mod line;
 pub mod link;
 pub mod options;
 pub mod plan;
+mod read;
 pub mod recipes;
 pub mod settings;
 pub mod side;
 pub mod uci;
 pub mod validate;
+mod value;
 
 use device::Device;
 use diagnostic::{Diagnostic, Finding, Report};
@@ -70,7 +72,7 @@ pub fn load(
     let mut planned: Vec<(Settings, Plan)> = Vec::new();
     let mut lines = Vec::new();
     for section in validate::queues(&document, &mut report) {
-        let Some(settings) = Settings::read(&section, &mut report) else {
+        let Some(settings) = read::section(&section, &mut report) else {
             continue;
         };
         if planned.len() == MOST_INTERFACES && settings.enabled {

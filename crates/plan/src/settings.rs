@@ -4,7 +4,6 @@
 //! error and not an unshaped line, and `enabled 'on'` means what it says.
 
 mod cake;
-mod read;
 mod reflector;
 
 use std::collections::BTreeMap;
@@ -13,10 +12,9 @@ use sqm_core::units::{Nanos, Rate};
 
 use crate::device::Device;
 use crate::link::{LinkLayer, Preset};
+use crate::side::Side;
 
 pub use cake::{CakeOption, CakeValue};
-#[cfg(test)]
-pub(crate) use read::names;
 pub use reflector::{Reflector, ReflectorProtocol};
 
 /// The settings of one interface.
@@ -53,7 +51,7 @@ pub struct Settings {
     /// `verbosity`: least important messages shown, 0 (none) to 10 (trace); 5 is all but debugging.
     pub verbosity: u8,
     /// Line of each option that is given a value.
-    lines: BTreeMap<String, usize>,
+    pub(crate) lines: BTreeMap<&'static str, usize>,
 }
 
 impl Settings {
@@ -65,6 +63,13 @@ impl Settings {
     /// The line of an option, or the section's if it is not given.
     pub fn line_of(&self, option: &str) -> usize {
         self.lines.get(option).copied().unwrap_or(self.line)
+    }
+
+    /// Whether the other direction has the same setup script and leaf and is looked at first: an option for both directions is
+    /// then judged once.
+    pub(crate) fn is_same_as_egress(&self, side: Side) -> bool {
+        let queues = |direction: &DirectionSettings| (direction.script, direction.qdisc);
+        side == Side::Ingress && queues(&self.egress) == queues(&self.ingress)
     }
 
     /// Bytes that the line adds to an IP packet: those of the settings, and those of each encapsulation that the device

@@ -13,9 +13,10 @@ use sqm_core::units::shortened;
 use crate::device::Device;
 use crate::diagnostic::{Finding, Report};
 use crate::link::LinkLayer;
+use crate::options::{self, Case};
 use crate::plan::{Plan, Tree};
 use crate::recipes::{self, RecipeError};
-use crate::settings::{Leaf, Mechanism, Script, Settings, Target};
+use crate::settings::{Mechanism, Script, Settings};
 use crate::side::{DirectionContext, Side};
 use crate::uci;
 
@@ -57,9 +58,6 @@ fn foreign(section: &uci::Section<'_>, report: &mut Report) -> bool {
 
 /// Checks the settings of one interface and answers its plan, if there is nothing against making one.
 pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report) -> Option<Plan> {
-    for side in Side::ALL {
-        leaf(settings, side, report);
-    }
     let framing_fits = framing(settings, device, report);
     ignored(settings, device, report);
     if settings.egress.rate.is_none() && settings.ingress.rate.is_none() && settings.gives("upload") {
@@ -129,52 +127,12 @@ pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
     }
 }
 
-/// The name of an option that exists for both directions and for each: the one that is given.
-fn option_of(settings: &Settings, side: Side, both: &str) -> String {
-    let own = format!("{}_{both}", side.name());
-    if settings.gives(&own) {
-        own
-    } else {
-        both.to_owned()
-    }
-}
-
 const fn context<'a>(settings: &'a Settings, side: Side, device: &'a Device) -> DirectionContext<'a> {
     DirectionContext {
         settings,
         side,
         device,
     }
-}
-
-/// Whether this option was spoken of already, for the other direction: one that holds for both is judged once where
-/// both have the same set-up.
-fn same_as_egress(settings: &Settings, side: Side) -> bool {
-    side == Side::Ingress
-        && (settings.egress.script, settings.egress.qdisc)
-            == (settings.ingress.script, settings.ingress.qdisc)
-}
-
-/// Some set-ups leave no choice of leaf.
-fn leaf(settings: &Settings, side: Side, report: &mut Report) {
-    let direction = side.of(settings);
-    let option = option_of(settings, side, "qdisc");
-    if !settings.gives(&option) || same_as_egress(settings, side) {
-        return;
-    }
-    let (script, name) = (direction.script.file_name(), direction.qdisc.name());
-    let message = match (direction.script, direction.qdisc) {
-        (Script::PieceOfCake | Script::LayerCake | Script::BestOfCake, leaf) if leaf != Leaf::Cake => {
-            format!("ignored: {script} always uses cake, not '{name}'")
-        }
-        (Script::SimplestTbf | Script::HfscLite | Script::HfscLitest, Leaf::Cake) => {
-            format!(
-                "ignored: {script} shapes by itself and would have cake shape again; its leaf is fq_codel"
-            )
-        }
-        _ => return,
-    };
-    report.warning(Finding::at(settings.line_of(&option), message).option(option));
 }
 
 /// The framing must be within what its mechanism can express.
@@ -192,12 +150,6 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
         }
     };
     if link.layer == LinkLayer::None {
-        for (option, asked) in [("overhead", link.overhead != 0), ("tcMPU", link.mpu != 0)] {
-            if asked {
-                let message = "ignored: linklayer is 'none'; choose 'ethernet', 'ptm' or 'atm' to count it";
-                say(option, message.into(), false, None);
-            }
-        }
         return true;
     }
     if link.preset.is_some() {
@@ -216,7 +168,7 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
     let overhead = settings.overhead_above_ip(device);
     for side in Side::ALL {
         let direction = side.of(settings);
-        if direction.rate.is_none() || same_as_egress(settings, side) && settings.egress.rate.is_some() {
+        if direction.rate.is_none() || settings.is_same_as_egress(side) && settings.egress.rate.is_some() {
             continue;
         }
         let (cake, script) = (direction.is_cake(), direction.script.file_name());
@@ -266,145 +218,29 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
     fits
 }
 
-/// Warns of every option that asks for something which the set-up, or this version, does not do.
+/// Warns of every option that has no effect, by the rules of the registry.
 fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
-    let mut ignored = |option: &str, asked: bool, why: &str| {
-        if asked && settings.gives(option) {
-            report.warning(Finding::at(settings.line_of(option), format!("ignored: {why}")).option(option));
-        }
-    };
-
-    ignored(
-        "target",
-        true,
-        "nothing has ever used it; set itarget and etarget",
-    );
-    ignored(
-        "debug_logging",
-        settings.debug_logging,
-        "there is no log file: every command prints what it did, and fails with the reason",
-    );
-    ignored(
-        "verbosity",
-        settings.verbosity != 5,
-        "there is no log: every command prints what it did, and fails with the reason",
-    );
-
-    for side in Side::ALL {
-        let direction = side.of(settings);
-        let [limit, target, ecn] = leaf_options(side);
-        let (cake, script) = (direction.is_cake(), direction.script.file_name());
-        if cake {
-            ignored(
-                limit,
-                direction.limit.is_some(),
-                &format!(
-                    "cake limits its queue in bytes; write '{}_cake_memlimit 4mb'",
-                    side.name()
-                ),
-            );
-            ignored(
-                target,
-                matches!(direction.target, Target::Is(_)),
-                &format!(
-                    "cake derives its target from the round-trip time; write '{}_cake_rtt 100ms'",
-                    side.name()
-                ),
-            );
-            ignored(ecn, !direction.ecn, "cake always marks packets that allow it");
-        } else {
-            let name = direction.qdisc.name();
-            let is_fifo = matches!(direction.qdisc, Leaf::Sfq | Leaf::Pfifo | Leaf::Bfifo);
-            let why = format!("{name} knows no target");
-            ignored(target, is_fifo && matches!(direction.target, Target::Is(_)), &why);
-            ignored(ecn, is_fifo && direction.ecn, &format!("{name} marks no packets"));
-            for option in &direction.cake {
-                let both = option.name.starts_with("cake_");
-                if both && (side == Side::Ingress || settings.ingress.is_cake()) {
-                    continue;
-                }
-                ignored(
-                    &option.name,
-                    true,
-                    &format!("{script} with {name} has no cake in this direction"),
-                );
+    for option in options::all() {
+        let sides = Side::ALL.into_iter();
+        for side in sides.filter(|side| option.side.is_none_or(|own| own == *side)) {
+            let case = Case {
+                option,
+                side,
+                settings,
+                device,
+            };
+            for rule in option.ignored.iter().filter(|rule| (rule.applies)(&case)) {
+                let message = format!("ignored: {}", case.reason(rule));
+                let line = settings.line_of(option.name);
+                report.warning(Finding::at(line, message).option(option.name));
             }
         }
-        let letter = &side.name()[..1];
-        let has_bucket = matches!(direction.script, Script::Simple | Script::Simplest) && !cake;
-        let why = format!("{script} has no token bucket in this direction");
-        let has_burst = has_bucket || direction.script == Script::SimplestTbf;
-        ignored(&format!("{letter}shaper_burst_dur_us"), !has_burst, &why);
-        ignored(&format!("{letter}shaper_quantum_dur_us"), !has_bucket, &why);
-    }
-
-    let scripts = [settings.egress.script, settings.ingress.script];
-    let cakes = Side::ALL.map(|side| side.of(settings).is_cake());
-    ignored(
-        "use_mq",
-        settings.use_mq && cakes == [false, false],
-        "cake_mq takes the place of a cake, and there is none",
-    );
-    ignored(
-        "autoflow",
-        cakes == [true, true],
-        "cake has its own number of queues",
-    );
-    let simple =
-        Side::ALL.map(|side| side.of(settings).script == Script::Simple && !side.of(settings).is_cake());
-    ignored(
-        "mark_mask",
-        simple == [false, false],
-        "only simple.qos sets marks",
-    );
-
-    // What arrives through the device decides what the squash options can do.
-    let script = scripts[1].file_name();
-    match scripts[1] {
-        Script::LayerCake | Script::Simple | Script::BestOfCake => {}
-        Script::PieceOfCake | Script::Simplest | Script::SimplestTbf | Script::HfscLitest => {
-            let one_class = format!("{script} has one class for all packets");
-            ignored(
-                "squash_ingress",
-                settings.squash_ingress == Some(false),
-                &one_class,
-            );
-        }
-        Script::HfscLite => {
-            let why = format!("{script} does not look at the DSCP of packets");
-            ignored("squash_ingress", settings.squash_ingress == Some(false), &why);
-        }
-    }
-    if matches!(
-        scripts[1],
-        Script::Simplest | Script::SimplestTbf | Script::HfscLite | Script::HfscLitest
-    ) {
-        let why = format!("{script} does not touch the DSCP of packets");
-        ignored("squash_dscp", settings.squash_dscp == Some(true), &why);
-    }
-
-    let tables = Side::ALL.map(|side| context(settings, side, device).mechanism() == Some(Mechanism::TcStab));
-    if settings.link.layer != LinkLayer::None && tables == [false, false] {
-        let why = "only the mechanism tc_stab has a size table";
-        ignored("tcMTU", settings.link.table_mtu != 2047, why);
-        ignored("tcTSIZE", settings.link.table_size != 512, why);
     }
 }
 
-/// The options of a leaf's limit, target and marking.
-const fn leaf_options(side: Side) -> [&'static str; 3] {
-    match side {
-        Side::Egress => ["elimit", "etarget", "egress_ecn"],
-        Side::Ingress => ["ilimit", "itarget", "ingress_ecn"],
-    }
-}
-
-/// The option that holds a direction's words.
+/// The option that holds the words of a direction.
 const fn words_option(side: Side) -> &'static str {
-    match side {
-        Side::Egress => "eqdisc_opts",
-        Side::Ingress => "iqdisc_opts",
-    }
+    options::WORDS.on(side).name
 }
 
 fn refused(settings: &Settings, side: Side, error: ParseError, report: &mut Report) {
@@ -508,7 +344,8 @@ fn leaf_overridden(
     leaf: &Qdisc,
     warn: &mut dyn FnMut(String),
 ) {
-    let [limit, target, ecn] = leaf_options(side);
+    let [limit, target, ecn] =
+        [&options::LIMIT, &options::TARGET, &options::ECN].map(|option| option.on(side).name);
     // Packets or bytes held, delay, marking; what a kind does not have is the same in both.
     let facts = |qdisc: &Qdisc| match qdisc {
         Qdisc::FqCodel(q) => (Some(q.limit), Some(q.target), q.ecn),

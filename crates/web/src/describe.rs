@@ -8,7 +8,8 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, stack};
 use sqm_plan::arithmetic;
 use sqm_plan::link::{LinkLayer, PRESETS};
-use sqm_plan::options::{self, Kind, Level, Tab};
+use sqm_plan::options::{self, Kind, Level, OptionInfo, Tab};
+use sqm_plan::side::Side;
 
 use super::problem::{Handled, Problem};
 use sqm_http::json;
@@ -24,7 +25,7 @@ struct Options {
 
 #[derive(Serialize)]
 struct Option_ {
-    name: String,
+    name: &'static str,
     tab: &'static str,
     level: &'static str,
     r#type: &'static str,
@@ -82,11 +83,11 @@ struct Device {
 }
 
 pub(super) fn options() -> Handled {
-    let options = options::all().into_iter();
-    let options = options
-        .map(|option| Option_ {
+    let options = options::all()
+        .filter_map(|option| Some((option, option.tab?)))
+        .map(|(option, tab)| Option_ {
             name: option.name,
-            tab: match option.tab {
+            tab: match tab {
                 Tab::Basic => "basic",
                 Tab::Queue => "queue",
                 Tab::Link => "link",
@@ -113,14 +114,21 @@ pub(super) fn options() -> Handled {
             default: option.default,
             least: option.range.map(|range| range.0),
             most: option.range.map(|range| range.1),
-            choices: (!option.choices.is_empty()).then(|| {
-                let choices = option.choices.iter();
-                choices.map(|&(value, about)| Choice { value, about }).collect()
-            }),
-            direction: option.direction,
+            choices: choices(option),
+            direction: option.side.map(Side::name),
         })
         .collect();
     Ok(json(StatusCode::OK, &Options { options }))
+}
+
+/// The words that an option takes; none if it is not one of a few.
+fn choices(option: &OptionInfo) -> Option<Vec<Choice>> {
+    let choices: Vec<Choice> = option
+        .choices()
+        .into_iter()
+        .map(|(value, about)| Choice { value, about })
+        .collect();
+    (!choices.is_empty()).then_some(choices)
 }
 
 pub(super) fn links() -> Handled {

@@ -4,10 +4,10 @@ use sqm_core::spec::cake::{AckFilter, Cake, Isolation, Tins};
 use sqm_core::units::{Bytes, Nanos};
 
 /// A typed option of CAKE that a section gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CakeOption {
     /// The option's name, with its direction if it has one.
-    pub name: String,
+    pub name: &'static str,
     /// The parameter that it sets.
     pub value: CakeValue,
 }

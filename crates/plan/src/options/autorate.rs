@@ -1,0 +1,93 @@
+//! The options for lines whose rate varies.
+
+use super::{Ignored, Kind, Level, OptionInfo, Tab};
+
+/// All of them, in the order of a form.
+pub(super) static ALL: &[&OptionInfo] = &[
+    &AUTORATE,
+    &MIN_DOWNLOAD,
+    &MAX_DOWNLOAD,
+    &MIN_UPLOAD,
+    &MAX_UPLOAD,
+    &AUTORATE_REFLECTORS,
+    &AUTORATE_LOG,
+];
+
+pub(crate) static AUTORATE: OptionInfo = OptionInfo::new(
+    "autorate",
+    Tab::Basic,
+    Level::Advanced,
+    Kind::Switch,
+    "Follow a line that varies",
+    "The daemon changes the rates as latency under load tells it, for mobile, satellite and some cable lines; the speeds \
+     above are where it begins.",
+)
+.default("0");
+
+/// An option without effect unless `autorate` is on.
+const fn part(
+    name: &'static str,
+    level: Level,
+    kind: Kind,
+    title: &'static str,
+    about: &'static str,
+) -> OptionInfo {
+    OptionInfo::new(name, Tab::Basic, level, kind, title, about).ignored(&[Ignored {
+        when: "`autorate` is off",
+        reason: "autorate is off",
+        applies: |case| case.is_given() && case.settings.autorate.is_none(),
+    }])
+}
+
+const fn limit(name: &'static str, title: &'static str, about: &'static str) -> OptionInfo {
+    part(name, Level::Advanced, Kind::Rate, title, about).unit("kbit/s")
+}
+
+/// What the daemon takes for a limit that is not given.
+const LEAST: &str = "a 64th of the rate, at least 128 kbit/s";
+const MOST: &str = "10 Gbit/s";
+
+pub(crate) static MIN_DOWNLOAD: OptionInfo = limit(
+    "min_download",
+    "Least download speed",
+    "The download is never shaped to less, whatever latency says.",
+)
+.otherwise(LEAST);
+
+pub(crate) static MAX_DOWNLOAD: OptionInfo = limit(
+    "max_download",
+    "Most download speed",
+    "The download is never shaped to more.",
+)
+.otherwise(MOST);
+
+pub(crate) static MIN_UPLOAD: OptionInfo = limit(
+    "min_upload",
+    "Least upload speed",
+    "The upload is never shaped to less, whatever latency says.",
+)
+.otherwise(LEAST);
+
+pub(crate) static MAX_UPLOAD: OptionInfo = limit(
+    "max_upload",
+    "Most upload speed",
+    "The upload is never shaped to more.",
+)
+.otherwise(MOST);
+
+pub(crate) static AUTORATE_REFLECTORS: OptionInfo = part(
+    "autorate_reflectors",
+    Level::Expert,
+    Kind::Text,
+    "Who is asked for the time",
+    "Addresses that answer pings, sqm://ADDRESS of 'sqm serve', irtt://ADDRESS of 'irtt server', with blanks between; none means well-known ones.",
+)
+.otherwise("well-known resolvers");
+
+pub(crate) static AUTORATE_LOG: OptionInfo = part(
+    "autorate_log",
+    Level::Expert,
+    Kind::Text,
+    "Log of decisions",
+    "The name of a file in /var/log/sqm that each decision is written to, such as rates.csv.",
+);

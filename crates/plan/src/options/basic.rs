@@ -1,0 +1,155 @@
+//! The options of the form's first tab, and those that no form shows.
+
+use super::{Choice, Ignored, Kind, Level, OptionInfo, Tab, choice, words};
+use crate::settings::Facing;
+
+const fn basic(
+    name: &'static str,
+    level: Level,
+    kind: Kind,
+    title: &'static str,
+    about: &'static str,
+) -> OptionInfo {
+    OptionInfo::new(name, Tab::Basic, level, kind, title, about)
+}
+
+/// The options of the tab, in the order of a form.
+pub(super) static ALL: &[&OptionInfo] = &[
+    &ENABLED,
+    &INTERFACE,
+    &DOWNLOAD,
+    &UPLOAD,
+    &FACING,
+    &DEBUG_LOGGING,
+    &VERBOSITY,
+];
+
+pub(crate) static ENABLED: OptionInfo = basic(
+    "enabled",
+    Level::Basic,
+    Kind::Switch,
+    "Enable",
+    "Shape this interface. Off, the section is kept and does nothing.",
+)
+.default("0")
+.variables(&["ENABLED"]);
+
+pub(crate) static INTERFACE: OptionInfo = basic(
+    "interface",
+    Level::Basic,
+    Kind::Device,
+    "Interface",
+    "The network device that leads to the internet, such as eth0.2 or pppoe-wan; not the whole switch, and not the \
+     logical network.",
+)
+.otherwise("none: it must be given");
+
+pub(crate) static DOWNLOAD: OptionInfo = basic(
+    "download",
+    Level::Basic,
+    Kind::Rate,
+    "Download speed",
+    "A little below what the line really does: 85 % of the advertised speed, or 95 % of what a test measures with \
+     shaping off. Headers and framing count, so tests show some percent less. 0 does not shape this direction.",
+)
+.unit("kbit/s")
+.otherwise("none: it must be given")
+.variables(&["DOWNLINK"]);
+
+pub(crate) static UPLOAD: OptionInfo = basic(
+    "upload",
+    Level::Basic,
+    Kind::Rate,
+    "Upload speed",
+    "As for the download. The upload is usually the slower one, and the one where a full queue hurts most.",
+)
+.unit("kbit/s")
+.otherwise("none: it must be given")
+.variables(&["UPLINK"]);
+
+pub(crate) static FACING: OptionInfo = basic(
+    "facing",
+    Level::Expert,
+    Kind::Choice,
+    "The interface faces",
+    "Change it only if the device leads to the home instead of the internet; download and upload then swap sides.",
+)
+.default("internet")
+.words(|| words(&FACINGS));
+
+pub(crate) const FACINGS: [Choice<Facing>; 2] = [
+    choice(
+        "internet",
+        Facing::Internet,
+        "the upload leaves through the device",
+    ),
+    choice("lan", Facing::Lan, "the download leaves through the device"),
+];
+
+pub(crate) static DEBUG_LOGGING: OptionInfo = basic(
+    "debug_logging",
+    Level::Expert,
+    Kind::Switch,
+    "Debug logging",
+    "Of sqm-scripts; without effect here, because every command says what it did.",
+)
+.default("0")
+.ignored(&[Ignored {
+    when: "it is on",
+    reason: "there is no log file: every command prints what it did, and fails with the reason",
+    applies: |case| case.settings.debug_logging,
+}]);
+
+pub(crate) static VERBOSITY: OptionInfo = basic(
+    "verbosity",
+    Level::Expert,
+    Kind::Integer,
+    "Log verbosity",
+    "Of sqm-scripts; without effect here, because every command says what it did.",
+)
+.default("5")
+.range(0, 10)
+.variables(&["SQM_VERBOSITY_MAX"])
+.ignored(&[Ignored {
+    when: "it is not 5",
+    reason: "there is no log: every command prints what it did, and fails with the reason",
+    applies: |case| case.differs_from_default(case.settings.verbosity),
+}]);
+
+/// Options that no form shows: one that has never had an effect, and check boxes of the form of OpenWrt's LuCI, which keeps
+/// in the file which of its fields are to be seen.
+pub(super) static HIDDEN: &[&OptionInfo] = &[
+    &TARGET_WITHOUT_EFFECT,
+    &QDISC_ADVANCED,
+    &QDISC_REALLY_REALLY_ADVANCED,
+    &LINK_LAYER_ADVANCED,
+];
+
+static TARGET_WITHOUT_EFFECT: OptionInfo = basic(
+    "target",
+    Level::Expert,
+    Kind::Text,
+    "Target delay",
+    "Of sqm-scripts, which reads it and does nothing with it.",
+)
+.hidden()
+.ignored(&[Ignored {
+    when: "always",
+    reason: "nothing has ever used it; set itarget and etarget",
+    applies: |case| case.is_given(),
+}]);
+
+const fn check_box(name: &'static str) -> OptionInfo {
+    basic(
+        name,
+        Level::Expert,
+        Kind::Text,
+        "Show more fields",
+        "A check box of OpenWrt's own form; without effect on the queues.",
+    )
+    .hidden()
+}
+
+static QDISC_ADVANCED: OptionInfo = check_box("qdisc_advanced");
+static QDISC_REALLY_REALLY_ADVANCED: OptionInfo = check_box("qdisc_really_really_advanced");
+static LINK_LAYER_ADVANCED: OptionInfo = check_box("linklayer_advanced");

@@ -1,0 +1,143 @@
+use super::*;
+use crate::device::Device;
+use crate::value;
+
+/// The errors about this option in a section that is good but for it.
+fn errors(name: &str, value: &str) -> Vec<String> {
+    // A limit is held against the rate that it limits.
+    let rate = match name.split('_').next() {
+        Some("min") => "1gbit",
+        Some("max") => "1kbit",
+        _ => "50mbit",
+    };
+    let mut options = vec![
+        ("enabled", "1"),
+        ("interface", "eth0"),
+        ("autorate", "1"),
+        ("download", rate),
+        ("upload", rate),
+        ("script", "best_of_cake.qos"),
+    ];
+    options.retain(|(other, _)| *other != name);
+    options.push((name, value));
+    let lines: String = options
+        .iter()
+        .map(|(name, value)| format!("\toption {name} '{value}'\n"))
+        .collect();
+    let text = format!("config queue\n{lines}");
+    match crate::load(text.as_bytes(), "f", &Device::absent) {
+        Ok(loaded) => {
+            let unknown = |warning: &&crate::diagnostic::Diagnostic| {
+                warning.message.contains("options that sqm does not know")
+            };
+            loaded
+                .warnings
+                .iter()
+                .filter(unknown)
+                .map(ToString::to_string)
+                .collect()
+        }
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn each_name_belongs_to_one_option() {
+    let names: Vec<&str> = all().map(|option| option.name).collect();
+    for (n, name) in names.iter().enumerate() {
+        assert!(!names[..n].contains(name), "{name} stands twice");
+        assert!(!name.is_empty());
+    }
+}
+
+#[test]
+fn the_words_of_cake_are_those_of_tc() {
+    for parameter in CAKE
+        .iter()
+        .filter(|parameter| parameter.both.kind == Kind::Choice)
+    {
+        for (word, _) in parameter.both.choices() {
+            let of_tc = match word {
+                "on" => "ack-filter",
+                "off" => "no-ack-filter",
+                "aggressive" => "ack-filter-aggressive",
+                word => word,
+            };
+            let mut cake = sqm_core::spec::cake::Cake::default();
+            (parameter.read)(word).unwrap().apply_to(&mut cake);
+            assert_eq!(cake, value::cake_words(of_tc).unwrap(), "{word}");
+        }
+    }
+}
+
+#[test]
+fn a_reason_names_what_it_is_about() {
+    let reason = fill(
+        "{script} with {qdisc}: {direction}",
+        "simple.qos",
+        "sfq",
+        "egress",
+    );
+    assert_eq!(reason, "simple.qos with sfq: egress");
+    for rule in all().flat_map(|option| option.ignored) {
+        let filled = fill(rule.reason, "", "", "");
+        assert!(!filled.contains(['{', '}']), "{}", rule.reason);
+    }
+}
+
+#[test]
+fn values_that_forms_offer_are_accepted_and_values_beyond_are_not() {
+    for option in all().filter(|option| option.tab.is_some()) {
+        let name = option.name;
+        let good = |value: &str| assert_eq!(errors(name, value), Vec::<String>::new(), "{name} {value}");
+        let bad = |value: &str| assert!(!errors(name, value).is_empty(), "{name} takes {value}");
+        for (choice, about) in option.choices() {
+            good(choice);
+            assert!(!about.is_empty(), "{name} {choice}");
+        }
+        if let Some((least, most)) = option.range {
+            // The kernel's largest sizes are beyond what cake can count: another option's matter.
+            if !["overhead", "tcMPU"].contains(&name) {
+                good(&least.to_string());
+                good(&most.to_string());
+            }
+            bad(&(least - 1).to_string());
+            bad(&(most + 1).to_string());
+        }
+        match option.kind {
+            Kind::Switch => {
+                good("0");
+                good("1");
+                bad("perhaps");
+            }
+            Kind::Device => {
+                good("eth0.2");
+                bad("a name that is too long");
+            }
+            Kind::Rate => {
+                good("0");
+                good("85000");
+                good("85mbit");
+                bad("85mbits");
+            }
+            Kind::Time => {
+                good("20ms");
+                bad("20mss");
+            }
+            Kind::Size => {
+                good("4mb");
+                bad("4mbb");
+            }
+            Kind::Mask => {
+                good("0xff");
+                bad("0xfg");
+            }
+            Kind::Choice => bad("no such word"),
+            Kind::Integer => bad("1.5"),
+            Kind::Text => good(""),
+        }
+        if let Some(default) = option.default {
+            good(default);
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! From a section to typed settings. The registry of [`options`](crate::options) says which options there are; this says
+//! which value of which option becomes which setting.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use sqm_core::nearest::nearest;
+use sqm_core::units::{Rate, shortened};
+
+use crate::diagnostic::{Finding, Report};
+use crate::link::{self, LinkLayer};
+use crate::options::{self, OptionInfo, PerSide};
+use crate::settings::{
+    Autorate, CakeOption, DirectionSettings, Facing, Leaf, Limits, Link, Reflector, Script, Settings,
+};
+use crate::side::Side;
+use crate::uci;
+use crate::value::{self, Choice};
+
+/// Reads a section, reporting what is wrong with it.
+///
+/// A value that cannot be read is replaced by a plain one in the answer, so that the rest can still be checked; the
+/// error in the report keeps it from being used. `None` if nothing more can be said without the value.
+pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option<Settings> {
+    report.disabled = false;
+    let mut reader = Reader::of(section, report);
+    // A value that is neither on nor off is an error; the rest of such a section is then checked as if it were on.
+    let is_given = reader.text(&options::ENABLED).is_some();
+    let enabled = reader.given(&options::ENABLED, value::switch).unwrap_or(is_given);
+    reader.report.disabled = !enabled;
+    reader.report_foreign(section);
+
+    let interface = reader.interface();
+    let facing = reader.value(&options::FACING, |text| value::choice(text, &options::FACINGS));
+    let (upload, download) = (reader.rate(&options::UPLOAD), reader.rate(&options::DOWNLOAD));
+    let (leaving, arriving) = match facing {
+        Facing::Internet => (upload, download),
+        Facing::Lan => (download, upload),
+    };
+    let egress = reader.direction(Side::Egress, leaving);
+    let ingress = reader.direction(Side::Ingress, arriving);
+    let link = reader.link();
+    let autorate = reader.autorate(download, upload);
+    let squash_dscp = reader.given(&options::SQUASH_DSCP, value::switch);
+    let squash_ingress = reader.given(&options::SQUASH_INGRESS, value::switch);
+    let use_mq = reader.value(&options::USE_MQ, value::switch);
+    let autoflow = reader.value(&options::AUTOFLOW, value::switch);
+    let mark_mask = reader.value(&options::MARK_MASK, value::mark_mask);
+    let debug_logging = reader.value(&options::DEBUG_LOGGING, value::switch);
+    let verbosity = reader.number(&options::VERBOSITY);
+    let lines = reader.given.iter().filter_map(|(name, given)| {
+        let option = options::find(name)?;
+        Some((option.name, given.line))
+    });
+    Some(Settings {
+        line: section.line,
+        enabled,
+        interface: interface?,
+        facing,
+        lines: lines.collect(),
+        egress: egress?,
+        ingress: ingress?,
+        squash_dscp,
+        squash_ingress,
+        use_mq,
+        autoflow,
+        mark_mask,
+        link,
+        autorate,
+        debug_logging,
+        verbosity,
+    })
+}
+
+/// Most reflectors of a section, a choice: each is probed several times a second, and a few are enough.
+const MOST_REFLECTORS: usize = 64;
+
+/// An option's value and its line.
+struct Given<'a> {
+    value: Cow<'a, str>,
+    line: usize,
+}
+
+/// Takes values out of one section.
+struct Reader<'a, 'r> {
+    section_line: usize,
+    /// Options with a value that is not empty; an empty one counts as absent, as in sqm-scripts.
+    given: BTreeMap<&'a str, Given<'a>>,
+    report: &'r mut Report,
+}
+
+impl<'a, 'r> Reader<'a, 'r> {
+    fn of(section: &uci::Section<'a>, report: &'r mut Report) -> Self {
+        let mut given: BTreeMap<&str, Given<'_>> = BTreeMap::new();
+        for &uci::Setting {
+            line,
+            name,
+            value,
+            is_list,
+        } in &section.settings
+        {
+            match given.get_mut(name) {
+                // A shell reads a list as its values with blanks between.
+                Some(earlier) if is_list => {
+                    let all = earlier.value.to_mut();
+                    all.push(' ');
+                    all.push_str(value);
+                }
+                Some(earlier) => {
+                    let message = format!("it is given again here and replaces line {}", earlier.line);
+                    report.warning(Finding::at(line, message).foreign_option(name));
+                    *earlier = Given {
+                        value: Cow::Borrowed(value),
+                        line,
+                    };
+                }
+                None => {
+                    given.insert(
+                        name,
+                        Given {
+                            value: Cow::Borrowed(value),
+                            line,
+                        },
+                    );
+                }
+            }
+        }
+        given.retain(|_, given| !given.value.trim().is_empty());
+        Self {
+            section_line: section.line,
+            given,
+            report,
+        }
+    }
+
+    /// Reports options that are in no registry: misspelt ones, and those of other software that shares the file.
+    fn report_foreign(&mut self, section: &uci::Section<'_>) {
+        let mut foreign: Vec<&str> = Vec::new();
+        let mut first_line = section.line;
+        for setting in &section.settings {
+            let name = setting.name;
+            if options::find(name).is_some() {
+                continue;
+            }
+            let meant = nearest(name, options::suggested()).filter(|meant| !self.given.contains_key(meant));
+            // A name of nearly the same length is a slip of the finger; a longer or shorter one is another program's.
+            if let Some(meant) = meant.filter(|meant| meant.len().abs_diff(name.len()) <= 2) {
+                let finding = Finding::at(setting.line, "no such option").foreign_option(name);
+                self.report.error(finding.suggest(Some(meant)));
+            } else if !foreign.contains(&name) && foreign.len() < 30 {
+                if foreign.is_empty() {
+                    first_line = setting.line;
+                }
+                foreign.push(name);
+            }
+        }
+        if !foreign.is_empty() {
+            let names: Vec<String> = foreign
+                .iter()
+                .map(|name| format!("'{}'", shortened(name)))
+                .collect();
+            let message = format!("ignored: options that sqm does not know: {}", names.join(", "));
+            self.report.warning(Finding::at(first_line, message));
+        }
+    }
+
+    /// The text of an option, if the section gives it one.
+    fn text(&self, option: &OptionInfo) -> Option<&str> {
+        self.given.get(option.name).map(|given| given.value.trim())
+    }
+
+    fn is_given(&self, option: &OptionInfo) -> bool {
+        self.given.contains_key(option.name)
+    }
+
+    /// Reports an error about an option, on its line, or the section's if it is not given.
+    fn error(&mut self, option: &OptionInfo, error: Finding) {
+        let line = self
+            .given
+            .get(option.name)
+            .map_or(self.section_line, |given| given.line);
+        self.report.error(error.on_line(line).option(option.name));
+    }
+
+    /// The value of an option that the section gives; `None`, too, for one in error.
+    fn given<T>(&mut self, option: &OptionInfo, read: impl Fn(&str) -> Result<T, Finding>) -> Option<T> {
+        match read(self.text(option)?) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.error(option, error);
+                None
+            }
+        }
+    }
+
+    /// The value of an option, or its default.
+    fn value<T>(&mut self, option: &OptionInfo, read: impl Fn(&str) -> Result<T, Finding>) -> T {
+        self.given(option, &read).unwrap_or_else(|| default(option, read))
+    }
+
+    /// The whole number of an option that the section gives.
+    fn given_number<N: TryFrom<i64>>(&mut self, option: &OptionInfo) -> Option<N> {
+        self.given(option, |text| value::number(text, range(option)))
+    }
+
+    /// The whole number of an option, or its default.
+    fn number<N: TryFrom<i64>>(&mut self, option: &OptionInfo) -> N {
+        self.value(option, |text| value::number(text, range(option)))
+    }
+
+    fn autorate(&mut self, download: Option<Rate>, upload: Option<Rate>) -> Option<Autorate> {
+        if !self.value(&options::AUTORATE, value::switch) {
+            return None;
+        }
+        let download = (&options::DOWNLOAD, download);
+        let upload = (&options::UPLOAD, upload);
+        Some(Autorate {
+            download: self.limits(&options::MIN_DOWNLOAD, download, &options::MAX_DOWNLOAD),
+            upload: self.limits(&options::MIN_UPLOAD, upload, &options::MAX_UPLOAD),
+            reflectors: self.reflectors(),
+            log: self.given(&options::AUTORATE_LOG, value::log_name),
+        })
+    }
+
+    fn limits(
+        &mut self,
+        least: &OptionInfo,
+        (middle, rate): (&OptionInfo, Option<Rate>),
+        most: &OptionInfo,
+    ) -> Limits {
+        let mut given = |option| self.is_given(option).then(|| self.rate(option)).flatten();
+        let limits = Limits {
+            min: given(least),
+            max: given(most),
+        };
+        let [min, rate, max] = [limits.min, rate, limits.max].map(|rate| rate.map(Rate::bits_per_sec));
+        let pairs = [
+            (least, min, middle, rate),
+            (middle, rate, most, max),
+            (least, min, most, max),
+        ];
+        for (smaller, low, larger, high) in pairs {
+            if let (Some(low), Some(high)) = (low, high)
+                && low > high
+            {
+                let at = if smaller.name == middle.name {
+                    larger
+                } else {
+                    smaller
+                };
+                let message = format!("'{}' is more than '{}'", smaller.name, larger.name);
+                self.error(at, Finding::of_value(message));
+            }
+        }
+        limits
+    }
+
+    /// Addresses with blanks between.
+    fn reflectors(&mut self) -> Vec<Reflector> {
+        let option = &options::AUTORATE_REFLECTORS;
+        let text = self.text(option).unwrap_or_default().to_owned();
+        let mut reflectors = Vec::new();
+        for word in text.split_whitespace() {
+            if reflectors.len() == MOST_REFLECTORS {
+                let message = format!("more than {MOST_REFLECTORS} reflectors: a few are enough");
+                self.error(option, Finding::of_value(message));
+                break;
+            }
+            match word.parse::<Reflector>() {
+                Ok(reflector) => reflectors.push(reflector),
+                Err(error) => {
+                    let message = format!("'{}' {error}", shortened(word));
+                    let advice = "write 192.0.2.1 for one that answers pings, sqm://192.0.2.1 for 'sqm serve', \
+                                  irtt://192.0.2.1 for 'irtt server', with :PORT if it is not the usual one";
+                    self.error(option, Finding::of_value(message).suggest(Some(advice)));
+                }
+            }
+        }
+        reflectors
+    }
+
+    fn interface(&mut self) -> Option<String> {
+        let option = &options::INTERFACE;
+        if !self.is_given(option) {
+            let message = "missing: name the network device to shape, such as 'eth0' or 'pppoe-wan'";
+            self.error(option, Finding::of_value(message));
+        }
+        self.given(option, value::device_name)
+    }
+
+    /// The option that holds in a direction: its own if it is given, else the one for both.
+    fn own_or_both(
+        &self,
+        own: &'static PerSide,
+        side: Side,
+        both: &'static OptionInfo,
+    ) -> &'static OptionInfo {
+        let own = own.on(side);
+        if self.is_given(own) { own } else { both }
+    }
+
+    /// The setup script of a direction.
+    fn script(&mut self, side: Side) -> Option<Script> {
+        let both = &options::SCRIPT_OF_BOTH;
+        let option = self.own_or_both(&options::SCRIPT, side, both);
+        // An error of the option for both is reported once, for the first direction that reads it.
+        let is_first = side == Side::Egress || self.is_given(options::SCRIPT.on(Side::Egress));
+        let Some(name) = self.text(option) else {
+            if is_first {
+                let list = Script::ALL.map(Script::file_name).join(", ");
+                let message = format!("missing: choose one of {list}");
+                self.error(option, Finding::of_value(message));
+            }
+            return None;
+        };
+        match value::script(name) {
+            Ok(script) => Some(script),
+            Err(error) => {
+                if side == Side::Egress || option.name != both.name {
+                    self.error(option, error);
+                }
+                None
+            }
+        }
+    }
+
+    /// The leaf of a direction.
+    fn leaf(&mut self, side: Side) -> Option<Leaf> {
+        let both = &options::QDISC_OF_BOTH;
+        let option = self.own_or_both(&options::QDISC, side, both);
+        let Some(name) = self.text(option) else {
+            return Some(default(both, value::leaf));
+        };
+        match value::leaf(name) {
+            Ok(leaf) => Some(leaf),
+            Err(error) => {
+                if side == Side::Egress || option.name != both.name {
+                    self.error(option, error);
+                }
+                None
+            }
+        }
+    }
+
+    fn direction(&mut self, side: Side, rate: Option<Rate>) -> Option<DirectionSettings> {
+        let (script, qdisc) = (self.script(side), self.leaf(side));
+        // A quantum for both directions takes precedence over a burst for one of them.
+        let burst = self.number(&options::BURST_OF_BOTH);
+        let quantum = self.given_number(&options::QUANTUM_OF_BOTH).unwrap_or(burst);
+        let burst_micros = self.given_number(options::BURST.on(side)).unwrap_or(burst);
+        let quantum_micros = self.given_number(options::QUANTUM.on(side)).unwrap_or(quantum);
+        let words = self.text(options::WORDS.on(side)).unwrap_or_default().to_owned();
+        Some(DirectionSettings {
+            rate,
+            ecn: self.value(options::ECN.on(side), |text| {
+                value::choice(text, &options::ECN_CHOICES)
+            }),
+            limit: self.given_number(options::LIMIT.on(side)),
+            target: self.value(options::TARGET.on(side), value::target),
+            burst_micros,
+            quantum_micros,
+            cake: self.cake(side),
+            options: words,
+            script: script?,
+            qdisc: qdisc?,
+        })
+    }
+
+    /// The typed options of CAKE: for each parameter the direction's own, or else the one for both.
+    fn cake(&mut self, side: Side) -> Vec<CakeOption> {
+        let mut read = Vec::new();
+        for parameter in &options::CAKE {
+            let option = self.own_or_both(&parameter.own, side, &parameter.both);
+            if let Some(value) = self.given(option, parameter.read) {
+                read.push(CakeOption {
+                    name: option.name,
+                    value,
+                });
+            }
+        }
+        read
+    }
+
+    fn rate(&mut self, option: &OptionInfo) -> Option<Rate> {
+        /// Stands in for a rate in error, so that the direction counts as shaped and its other options are checked.
+        const UNREADABLE: Option<Rate> = Some(Rate::from_kbits_per_sec(1000));
+
+        let Some(text) = self.text(option).map(str::to_owned) else {
+            let message = "missing, and there is no default: give the line's rate, such as '85mbit', or 0 not to \
+                           shape this direction";
+            self.error(option, Finding::of_value(message));
+            return UNREADABLE;
+        };
+        let rate = match value::rate(&text) {
+            Ok(rate) => rate,
+            Err(error) => {
+                self.error(option, error);
+                return UNREADABLE;
+            }
+        };
+        if let Some(number) = text.to_ascii_lowercase().strip_suffix("bps") {
+            let rate = rate.unwrap_or(Rate::from_bits_per_sec(0));
+            let message = format!("'{text}' counts bytes, as in tc: it is {rate}");
+            let line = self
+                .given
+                .get(option.name)
+                .map_or(self.section_line, |given| given.line);
+            self.report.warning(
+                Finding::at(line, message)
+                    .option(option.name)
+                    .suggest(Some(format!("{number}bit"))),
+            );
+        }
+        rate
+    }
+
+    fn link(&mut self) -> Link {
+        let presets: Vec<Choice<&link::Preset>> = link::PRESETS
+            .iter()
+            .map(|preset| Choice {
+                word: preset.name,
+                value: preset,
+                about: None,
+            })
+            .collect();
+        let preset = self.given(&options::LINK, |text| value::choice(text, &presets));
+        Link {
+            preset,
+            layer: self
+                .given(&options::LINK_LAYER, |text| {
+                    value::choice(text, &options::LINK_LAYERS)
+                })
+                .unwrap_or_else(|| preset.map_or(LinkLayer::None, |preset| preset.layer)),
+            overhead: self
+                .given_number(&options::OVERHEAD)
+                .unwrap_or_else(|| preset.map_or(0, |preset| preset.overhead)),
+            mechanism: self.value(&options::MECHANISM, |text| {
+                value::choice(text, &options::MECHANISMS)
+            }),
+            table_mtu: self.positive_number(&options::TABLE_MTU),
+            table_size: self.positive_number(&options::TABLE_SIZE),
+            mpu: self
+                .given_number(&options::MPU)
+                .unwrap_or_else(|| preset.map_or(0, |preset| preset.mpu)),
+        }
+    }
+
+    /// A number of the size table, for which 0 is another way to say its default, as in `tc`.
+    fn positive_number(&mut self, option: &OptionInfo) -> u32 {
+        match self.number(option) {
+            0 => default(option, |text| value::number(text, range(option))),
+            number => number,
+        }
+    }
+}
+
+/// The range of a whole number; any number if the registry has none.
+fn range(option: &OptionInfo) -> (i64, i64) {
+    option.range.unwrap_or((i64::MIN, i64::MAX))
+}
+
+/// The default of an option that has one.
+fn default<T>(option: &OptionInfo, read: impl Fn(&str) -> Result<T, Finding>) -> T {
+    let default = option.default.and_then(|text| read(text).ok());
+    default.expect("a test reads every default of the registry")
+}

@@ -1,0 +1,225 @@
+//! The values of options: from text to typed values, each with its own errors.
+//!
+//! An error has no line and no option yet: the reader of the section adds them.
+
+use sqm_core::nearest::nearest;
+use sqm_core::spec::cake::Cake;
+use sqm_core::units::{Nanos, Rate, shortened};
+
+use crate::diagnostic::Finding;
+use crate::settings::{LOG_FOLDER, Leaf, Script, Target};
+
+/// A word that an option takes, with the value that it stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<T> {
+    pub(crate) word: &'static str,
+    pub(crate) value: T,
+    /// Its meaning; `None` for a second spelling, which forms do not offer.
+    pub(crate) about: Option<&'static str>,
+}
+
+/// A UCI boolean.
+pub(crate) fn switch(text: &str) -> Result<bool, Finding> {
+    match text {
+        "1" | "on" | "true" | "yes" | "enabled" => Ok(true),
+        "0" | "off" | "false" | "no" | "disabled" => Ok(false),
+        other => {
+            let words = ["on", "off", "true", "false", "yes", "no", "enabled", "disabled"];
+            let message = format!("'{}' is neither on (1) nor off (0)", shortened(other));
+            Err(Finding::of_value(message).suggest(nearest(other, words)))
+        }
+    }
+}
+
+/// A whole number in a range, both ends included.
+pub(crate) fn number<N: TryFrom<i64>>(text: &str, (least, most): (i64, i64)) -> Result<N, Finding> {
+    text.parse()
+        .ok()
+        .filter(|n| (least..=most).contains(n))
+        .and_then(|n| N::try_from(n).ok())
+        .ok_or_else(|| {
+            let message = format!(
+                "'{}' is not a whole number from {least} to {most}",
+                shortened(text)
+            );
+            Finding::of_value(message)
+        })
+}
+
+/// One of a few words, in upper or lower case.
+pub(crate) fn choice<T: Copy>(text: &str, choices: &[Choice<T>]) -> Result<T, Finding> {
+    let mut known = choices.iter();
+    if let Some(choice) = known.find(|choice| choice.word.eq_ignore_ascii_case(text)) {
+        return Ok(choice.value);
+    }
+    let words: Vec<&str> = choices.iter().map(|choice| choice.word).collect();
+    let message = format!("'{}' is not one of {}", shortened(text), words.join(", "));
+    Err(Finding::of_value(message).suggest(nearest(text, words)))
+}
+
+/// The file name of a setup script.
+pub(crate) fn script(text: &str) -> Result<Script, Finding> {
+    let scripts = Script::ALL.into_iter();
+    named(text, scripts, Script::file_name).map_err(|names| {
+        let list = names.join(", ");
+        let message = format!("unknown script '{}'; there are {list}", shortened(text));
+        Finding::of_value(message).suggest(nearest(text, names))
+    })
+}
+
+/// The name of a queueing discipline for the leaves.
+pub(crate) fn leaf(text: &str) -> Result<Leaf, Finding> {
+    named(text, Leaf::ALL.into_iter(), Leaf::name).map_err(|names| {
+        let message = format!(
+            "unknown queueing discipline '{}'; choose one of {}",
+            shortened(text),
+            names.join(", ")
+        );
+        Finding::of_value(message).suggest(nearest(text, names))
+    })
+}
+
+/// The value of this name, or all names.
+fn named<T: Copy>(
+    text: &str,
+    values: impl Iterator<Item = T> + Clone,
+    name: fn(T) -> &'static str,
+) -> Result<T, Vec<&'static str>> {
+    let mut found = values.clone();
+    found
+        .find(|value| name(*value) == text)
+        .ok_or_else(|| values.map(name).collect())
+}
+
+/// The bits of a firewall mark: decimal, or hexadecimal after `0x`. Three marks need the two lowest bits.
+pub(crate) fn mark_mask(text: &str) -> Result<u32, Finding> {
+    let mask = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    mask.ok().filter(|mask| mask & 3 == 3).ok_or_else(|| {
+        let message = format!(
+            "'{}' is not a mask that has its two lowest bits set, such as 0xff",
+            shortened(text)
+        );
+        Finding::of_value(message)
+    })
+}
+
+/// A rate: kilobits per second without a unit, as in sqm-scripts; with one, anything that `tc` understands. `None` is 0.
+pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
+    let bare = is_bare_number(text);
+    if bare && text.contains('.') {
+        let message = format!(
+            "'{}' needs a unit: only whole numbers are kbit/s",
+            shortened(text)
+        );
+        return Err(Finding::of_value(message).suggest((text.len() < 20).then(|| format!("{text}mbit"))));
+    }
+    let with_unit = if bare {
+        format!("{text}kbit")
+    } else {
+        text.to_owned()
+    };
+    let rate = Rate::parse_tc(&with_unit)
+        .map_err(|error| Finding::of_value(error.reason()).suggest(error.suggestion))?;
+    if (1..1000).contains(&rate.bits_per_sec()) {
+        let message = format!("'{text}' is less than 1 kbit/s, too little to shape to");
+        return Err(Finding::of_value(message));
+    }
+    Ok((rate.bits_per_sec() > 0).then_some(rate))
+}
+
+/// A target delay.
+pub(crate) fn target(text: &str) -> Result<Target, Finding> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(Target::Auto);
+    }
+    if text.eq_ignore_ascii_case("default") {
+        return Ok(Target::QdiscDefault);
+    }
+    if is_bare_number(text) {
+        let message = format!("'{}' needs a unit", shortened(text));
+        return Err(Finding::of_value(message).suggest((text.len() < 10).then(|| format!("{text}ms"))));
+    }
+    match Nanos::parse_tc(text) {
+        Ok(time) if time.as_micros() <= u32::MAX.into() => Ok(Target::Is(time)),
+        Ok(_) => {
+            let message = format!("'{text}' is more than {} s", u32::MAX / 1_000_000);
+            Err(Finding::of_value(message))
+        }
+        Err(error) => {
+            let message = format!(
+                "{}; it takes 'auto', 'default' or a time such as '5ms'",
+                error.reason()
+            );
+            Err(Finding::of_value(message).suggest(error.suggestion))
+        }
+    }
+}
+
+fn is_bare_number(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+/// A CAKE with this keyword and value, both as `tc` has them. A value with a blank in it is refused: it would be further words.
+pub(crate) fn cake_parameter(keyword: &str, value: &str) -> Result<Cake, Finding> {
+    if value.split_whitespace().count() == 1 {
+        return cake_words(&format!("{keyword} {value}"));
+    }
+    let message = format!("'{}' is not one value", shortened(value));
+    Err(Finding::of_value(message))
+}
+
+/// A CAKE with these words of `tc`.
+pub(crate) fn cake_words(words: &str) -> Result<Cake, Finding> {
+    let mut cake = Cake::default();
+    cake.apply(words)
+        .map_err(|error| Finding::of_value(error.reason()).suggest(error.suggestion))?;
+    Ok(cake)
+}
+
+/// The name of a file in [`LOG_FOLDER`], alone or with the folder before it.
+pub(crate) fn log_name(text: &str) -> Result<String, Finding> {
+    /// Most bytes of a name, a choice: file systems take 255, and a log that is put aside gets a longer name.
+    const MAX_BYTES: usize = 200;
+    let in_folder = text
+        .strip_prefix(LOG_FOLDER)
+        .and_then(|rest| rest.strip_prefix('/'));
+    let name = in_folder.unwrap_or(text);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+@".contains(c);
+    let is_name =
+        !name.is_empty() && !name.starts_with('.') && name.len() <= MAX_BYTES && name.chars().all(is_plain);
+    if is_name {
+        return Ok(name.to_owned());
+    }
+    let message = format!("'{}' is not the name of a file in {LOG_FOLDER}", shortened(text));
+    let advice = format!(
+        "write a name such as rates.csv, of letters, digits and . _ - + @; the log is then {LOG_FOLDER}/rates.csv"
+    );
+    Err(Finding::of_value(message).suggest(Some(advice)))
+}
+
+/// A name that a network device can have.
+pub(crate) fn device_name(text: &str) -> Result<String, Finding> {
+    match name_fault(text) {
+        None => Ok(text.to_owned()),
+        Some(fault) => {
+            let message = format!("'{}' cannot be a network device: {fault}", shortened(text));
+            Err(Finding::of_value(message))
+        }
+    }
+}
+
+/// Why the kernel would not let a device have this name (`dev_valid_name`).
+fn name_fault(name: &str) -> Option<&'static str> {
+    match name {
+        "." | ".." => Some("the kernel keeps this name"),
+        _ if name.len() > 15 => Some("its name has more than 15 bytes"),
+        _ if name.contains(['/', ':']) => Some("'/' and ':' cannot stand in its name"),
+        _ if name.contains(|c: char| c.is_whitespace() || c.is_control()) => {
+            Some("its name has blanks in it")
+        }
+        _ => None,
+    }
+}
