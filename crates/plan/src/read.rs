@@ -299,46 +299,24 @@ impl<'a, 'r> Reader<'a, 'r> {
         if self.is_given(own) { own } else { both }
     }
 
-    /// The setup script of a direction.
+    /// The setup script of a direction. An error in the option for both is found for each, and reported once.
     fn script(&mut self, side: Side) -> Option<Script> {
-        let both = &options::SCRIPT_OF_BOTH;
-        let option = self.own_or_both(&options::SCRIPT, side, both);
-        // An error of the option for both is reported once, for the first direction that reads it.
-        let is_first = side == Side::Egress || self.is_given(options::SCRIPT.on(Side::Egress));
-        let Some(name) = self.text(option) else {
-            if is_first {
-                let list = Script::ALL.map(Script::file_name).join(", ");
-                let message = format!("missing: choose one of {list}");
-                self.error(option, Finding::of_value(message));
-            }
-            return None;
-        };
-        match value::script(name) {
-            Ok(script) => Some(script),
-            Err(error) => {
-                if side == Side::Egress || option.name != both.name {
-                    self.error(option, error);
-                }
-                None
-            }
+        let option = self.own_or_both(&options::SCRIPT, side, &options::SCRIPT_OF_BOTH);
+        if !self.is_given(option) {
+            let list = Script::ALL.map(Script::file_name).join(", ");
+            let message = format!("missing: choose one of {list}");
+            self.error(option, Finding::of_value(message));
         }
+        self.given(option, value::script)
     }
 
     /// The leaf of a direction.
     fn leaf(&mut self, side: Side) -> Option<Leaf> {
         let both = &options::QDISC_OF_BOTH;
         let option = self.own_or_both(&options::QDISC, side, both);
-        let Some(name) = self.text(option) else {
-            return Some(default(both, value::leaf));
-        };
-        match value::leaf(name) {
-            Ok(leaf) => Some(leaf),
-            Err(error) => {
-                if side == Side::Egress || option.name != both.name {
-                    self.error(option, error);
-                }
-                None
-            }
+        match self.is_given(option) {
+            true => self.given(option, value::leaf),
+            false => Some(default(both, value::leaf)),
         }
     }
 

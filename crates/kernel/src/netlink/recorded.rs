@@ -416,7 +416,7 @@ fn firewall_rules_are_encoded_as_by_nft_and_recognised_in_the_kernels_answer() {
     let text = "config queue\n\toption enabled '1'\n\toption interface 'd0'\n\toption download '24000'\n\
                 \toption upload '4400'\n\toption script 'simple.qos'\n\toption squash_dscp '1'\n\
                 \toption squash_ingress '1'\n";
-    let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::recipes::Device::absent);
+    let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::device::Device::absent);
     let plan = loaded.expect("a configuration").plans.remove(0);
     let firewall = plan.firewall.expect("rules");
     let recording = recording("nftables");

@@ -14,7 +14,7 @@ fn plan(script: &str, download: u32, upload: u32) -> Plan {
         "config queue\n\toption enabled '1'\n\toption interface 'eth0'\n\toption script '{script}.qos'\n\
          \toption download '{download}'\n\toption upload '{upload}'\n"
     );
-    let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::recipes::Device::absent);
+    let loaded = sqm_plan::load(text.as_bytes(), "test", &sqm_plan::device::Device::absent);
     loaded.expect("a configuration").plans.remove(0)
 }
 

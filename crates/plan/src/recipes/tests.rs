@@ -211,6 +211,17 @@ snapshot!(
 );
 snapshot!(script_unknown, "piece_of_cke");
 
+#[test]
+fn a_wrong_common_option_is_an_error_if_one_direction_has_its_own() {
+    for (option, own, message) in [
+        ("script", "egress_script simple.qos", "unknown script 'x'"),
+        ("qdisc", "egress_qdisc codel", "unknown queueing discipline 'x'"),
+    ] {
+        let answer = planned(&section("simple", &[&format!("{option} x"), own]));
+        assert!(answer.contains("error:") && answer.contains(message), "{answer}");
+    }
+}
+
 /// The file that sqm-scripts ships, with the section switched on.
 #[test]
 fn shipped_file() {
