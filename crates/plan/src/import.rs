@@ -14,8 +14,7 @@ use std::fmt;
 use sqm_core::nearest::nearest;
 use sqm_core::units::shortened;
 
-use crate::options::{self, OptionInfo};
-use crate::side::Side;
+use crate::options;
 use crate::uci::quote;
 use shell::Assignment;
 
@@ -80,41 +79,6 @@ impl fmt::Display for Imported {
         Ok(())
     }
 }
-
-/// The options that are variables of sqm-scripts under another name, in the order in which they are written.
-static OPTIONS: [&OptionInfo; 31] = [
-    &options::ENABLED,
-    &options::DOWNLOAD,
-    &options::UPLOAD,
-    &options::QDISC_OF_BOTH,
-    &options::SCRIPT_OF_BOTH,
-    &options::USE_MQ,
-    &options::SQUASH_DSCP,
-    &options::SQUASH_INGRESS,
-    options::ECN.on(Side::Ingress),
-    options::ECN.on(Side::Egress),
-    options::LIMIT.on(Side::Ingress),
-    options::LIMIT.on(Side::Egress),
-    options::TARGET.on(Side::Ingress),
-    options::TARGET.on(Side::Egress),
-    options::WORDS.on(Side::Ingress),
-    options::WORDS.on(Side::Egress),
-    &options::LINK_LAYER,
-    &options::OVERHEAD,
-    &options::MECHANISM,
-    &options::TABLE_MTU,
-    &options::TABLE_SIZE,
-    &options::MPU,
-    &options::AUTOFLOW,
-    &options::MARK_MASK,
-    &options::BURST_OF_BOTH,
-    options::BURST.on(Side::Ingress),
-    options::BURST.on(Side::Egress),
-    &options::QUANTUM_OF_BOTH,
-    options::QUANTUM.on(Side::Ingress),
-    options::QUANTUM.on(Side::Egress),
-    &options::VERBOSITY,
-];
 
 /// Variables that become several options, part of one, or none.
 const SPECIAL: [&str; 4] = ["IFACE", "LIMIT", "INGRESS_CAKE_OPTS", "EGRESS_CAKE_OPTS"];
@@ -241,7 +205,7 @@ struct Importer {
 impl Importer {
     fn section(mut self) -> Result<Imported, Remark> {
         self.names()?;
-        for option in OPTIONS {
+        for option in options::OF_SQM_SCRIPTS {
             self.option(option.name, option.variables)?;
         }
         self.limit();
@@ -406,7 +370,9 @@ impl Importer {
                     if unknown > MOST_REMARKS {
                         continue;
                     }
-                    let options = OPTIONS.iter().flat_map(|option| option.variables.iter().copied());
+                    let options = options::OF_SQM_SCRIPTS
+                        .iter()
+                        .flat_map(|option| option.variables.iter().copied());
                     let known = options.chain(SPECIAL);
                     match nearest(&name, known) {
                         Some(near) => format!(

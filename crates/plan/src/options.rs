@@ -312,6 +312,41 @@ impl OptionInfo {
     }
 }
 
+/// The options that sqm-scripts has on generic Linux as well, in its order. `sqm import` writes them so.
+pub(crate) static OF_SQM_SCRIPTS: [&OptionInfo; 31] = [
+    &ENABLED,
+    &DOWNLOAD,
+    &UPLOAD,
+    &QDISC_OF_BOTH,
+    &SCRIPT_OF_BOTH,
+    &USE_MQ,
+    &SQUASH_DSCP,
+    &SQUASH_INGRESS,
+    ECN.on(Side::Ingress),
+    ECN.on(Side::Egress),
+    LIMIT.on(Side::Ingress),
+    LIMIT.on(Side::Egress),
+    TARGET.on(Side::Ingress),
+    TARGET.on(Side::Egress),
+    WORDS.on(Side::Ingress),
+    WORDS.on(Side::Egress),
+    &LINK_LAYER,
+    &OVERHEAD,
+    &MECHANISM,
+    &TABLE_MTU,
+    &TABLE_SIZE,
+    &MPU,
+    &AUTOFLOW,
+    &MARK_MASK,
+    &BURST_OF_BOTH,
+    BURST.on(Side::Ingress),
+    BURST.on(Side::Egress),
+    &QUANTUM_OF_BOTH,
+    QUANTUM.on(Side::Ingress),
+    QUANTUM.on(Side::Egress),
+    &VERBOSITY,
+];
+
 /// All options, in the order of a form; then those that no form shows.
 pub fn all() -> impl Iterator<Item = &'static OptionInfo> {
     let cake = CAKE
@@ -332,10 +367,13 @@ pub(crate) fn find(name: &str) -> Option<&'static OptionInfo> {
     BY_NAME.get(name).copied()
 }
 
-/// The names among which a misspelt one is looked for. The options that CAKE has for one direction are not among them: their
-/// names are near to each other.
+/// The names among which a misspelt one is looked for; of several that are equally near the first one is suggested, and those
+/// of sqm-scripts come first. The options that CAKE has for one direction are not among them: their names are near to each
+/// other.
 pub(crate) fn suggested() -> impl Iterator<Item = &'static str> {
-    all()
+    OF_SQM_SCRIPTS
+        .into_iter()
+        .chain(all())
         .filter(|option| option.side.is_none() || !option.is_of_cake)
         .map(|option| option.name)
 }

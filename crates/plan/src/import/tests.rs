@@ -102,7 +102,7 @@ fn every_variable_is_an_option_that_is_read() {
         .collect();
     let imported = one(&text);
     assert_eq!(imported.differences, []);
-    assert_eq!(imported.options.len(), OPTIONS.len() + 1);
+    assert_eq!(imported.options.len(), options::OF_SQM_SCRIPTS.len() + 1);
     let section = imported.to_string();
     let loaded = crate::load(section.as_bytes(), "sqm", &crate::device::Device::absent).unwrap();
     assert_eq!(loaded.plans.len(), 1);
@@ -302,12 +302,4 @@ fn sqm_conf_comes_last_and_is_read_as_a_shell_does() {
     }
     // Systemd reads the other two as well, and puts nothing in.
     assert!(errors("UPLINK=5\nDOWNLINK=$UPLINK\nSCRIPT=simple.qos\n")[0].contains("'$' makes the shell"));
-}
-
-#[test]
-fn each_option_that_has_a_variable_is_imported() {
-    for option in crate::options::all() {
-        let is_imported = OPTIONS.iter().any(|imported| imported.name == option.name);
-        assert_eq!(is_imported, !option.variables.is_empty(), "{}", option.name);
-    }
 }

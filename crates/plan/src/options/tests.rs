@@ -71,6 +71,14 @@ fn the_words_of_cake_are_those_of_tc() {
 }
 
 #[test]
+fn each_option_that_has_a_variable_of_sqm_scripts_is_imported() {
+    for option in all() {
+        let is_imported = OF_SQM_SCRIPTS.iter().any(|imported| imported.name == option.name);
+        assert_eq!(is_imported, !option.variables.is_empty(), "{}", option.name);
+    }
+}
+
+#[test]
 fn a_reason_names_what_it_is_about() {
     let reason = fill(
         "{script} with {qdisc}: {direction}",
