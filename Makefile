@@ -1,11 +1,12 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
+.PHONY: demo size test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
 	lab/deps.sh run
-	cargo run --release --bin sqm -- lab demo --out demo-out
+	cargo build --release --bin sqm --bin sqm-lab
+	$${CARGO_TARGET_DIR:-target}/release/sqm-lab demo --out demo-out
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
 # The lab, the page and the rest run side by side: a guest waits, or fills one processor.
@@ -84,8 +85,16 @@ test-api:
 
 # The Debian package, in deb-out/.
 deb: web
-	cargo build --release --bin sqm
+	cargo build --release --bin sqm --bin sqm-lab
 	packaging/debian/build.sh $${CARGO_TARGET_DIR:-target}/release/sqm deb-out
+
+# The stripped sizes of the whole program, and of one that only shapes: plan, start, daemon, doctor (target/shape).
+size: web
+	cargo build --release --bin sqm
+	cargo build --release --bin sqm --no-default-features --target-dir $${CARGO_TARGET_DIR:-target}/shape
+	@for program in release/sqm shape/release/sqm; do \
+		strip -o $${CARGO_TARGET_DIR:-target}/stripped $${CARGO_TARGET_DIR:-target}/$$program && \
+		echo "$$program: $$(stat -c %s $${CARGO_TARGET_DIR:-target}/stripped) bytes"; done
 
 # Boots a clean Debian 12 on the lab kernel, installs the package and removes it; needs root and debootstrap. Nightly.
 test-deb: deb lab-kernel

@@ -10,7 +10,7 @@
 # With "echo" no reflector answers timestamps, so that it looks at connections, too; needs nft. With "udp" the reflectors are `sqm serve`.
 #
 # It is the processor's time of all threads of the daemon, which a busy machine makes a little longer, and User Mode Linux
-# (sqm lab) many times. What else there is (hosts, and the network between them) has other processors if there are any: where its
+# (sqm-lab) many times. What else there is (hosts, and the network between them) has other processors if there are any: where its
 # packets interrupt the daemon, the kernel takes that for the daemon's time. The way of its probes through all hosts is in it.
 set -euo pipefail
 

@@ -4,7 +4,7 @@
 # the script removes. Needs root, iproute2, nft, jq and strace. A set-up that the kernel cannot hold is named and left out.
 #
 #   bench/start.sh target/release/sqm [rounds]                                on this machine
-#   sqm lab up; sqm lab run router -- bench/start.sh target/release/sqm       on the lab's kernel, which has all queues
+#   sqm-lab up; sqm-lab run router -- bench/start.sh target/release/sqm       on the lab's kernel, which has all queues
 #                                                                             (and system calls that cost ten times as much)
 set -euo pipefail
 

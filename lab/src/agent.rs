@@ -60,9 +60,9 @@ fn prepare_system() -> io::Result<()> {
     mount("proc", "/proc", "proc", none, None)?;
     mount("sysfs", "/sys", "sysfs", none, None)?;
     mount("tmpfs", "/run", "tmpfs", none, None)?;
-    // Before /tmp is covered, because the program usually is there.
+    // Before /tmp is covered, because both programs usually are there.
     fs::create_dir("/run/bin")?;
-    fs::copy(std::env::current_exe()?, "/run/bin/sqm")?;
+    fs::copy(std::env::current_exe()?.with_file_name("sqm"), "/run/bin/sqm")?;
     for folder in ["/tmp", "/mnt"] {
         mount("tmpfs", folder, "tmpfs", none, None)?;
     }

@@ -48,12 +48,14 @@ const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 const NOBODY: u32 = 65534;
 
 impl Guest {
-    /// Boots a kernel. `agent` is the `sqm` program, which becomes the first process of the guest.
-    pub fn boot(clock: Clock, agent: &Path) -> Result<Self, Error> {
+    /// Boots a kernel. `agent_file` is the `sqm-lab` program, which becomes the first process of the guest; the hosts of the guest run
+    /// the `sqm` that lies beside it.
+    pub fn boot(clock: Clock, agent_file: &Path) -> Result<Self, Error> {
         let kernel_file = clock.kernel()?;
         let folder = private_folder()?;
         let kernel_file = staged(&kernel_file, "linux", folder.path())?;
-        let agent = staged(agent, "sqm", folder.path())?;
+        let agent = staged(agent_file, "sqm-lab", folder.path())?;
+        staged(&agent_file.with_file_name("sqm"), "sqm", folder.path())?;
         let mut command = Command::new(&kernel_file);
         command
             .args([
@@ -72,7 +74,7 @@ impl Guest {
         }
         command.args(launch::guest_tunables(clock));
         // The kernel passes unknown words to its first process as arguments.
-        command.args(["lab", "agent"]);
+        command.arg("agent");
         command
             .env_clear()
             .env("HOME", folder.path())

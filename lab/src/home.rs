@@ -30,7 +30,7 @@ pub const SERVER_V6: &str = "fd00:66::2";
 pub const WAN: &str = "wan0";
 
 impl Home {
-    /// Boots a guest and builds the network with this line. `agent` is the `sqm` program.
+    /// Boots a guest and builds the network with this line. `agent` is the `sqm-lab` program, which has `sqm` beside it.
     pub fn boot(clock: Clock, agent: &Path, line: &Line) -> Result<Self, Error> {
         for (program, package) in [
             ("/sbin/ip", "iproute2"),

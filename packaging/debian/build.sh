@@ -29,6 +29,7 @@ if [ "$size" -gt $((12 << 20)) ]; then
     exit 1
 fi
 echo "package: the program has $size bytes stripped" >&2
+install -D -m 755 -s "$(dirname "$program")/sqm-lab" "$root/usr/bin/sqm-lab"
 install -D -m 644 "$here/../sqm.service" "$root/lib/systemd/system/sqm.service"
 install -D -m 644 "$here/../sqm-serve.service" "$root/lib/systemd/system/sqm-serve.service"
 install -D -m 644 "$here/../sqm-web.service" "$root/lib/systemd/system/sqm-web.service"

@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../target', import.meta.url));
-const PROGRAM = process.env.SQM ?? join(TARGET, 'debug', 'sqm');
+const PROGRAM = process.env.SQM_LAB ?? join(TARGET, 'debug', 'sqm-lab');
 
 /**
  * The kernel of `make lab-kernel` without its virtual time: Debian's loses registers on processors with AMX, and with them
@@ -31,11 +31,11 @@ export class Lab {
         const lab = new Lab();
         // A lab of its own, beside one that somebody may have up.
         lab.folder = await mkdtemp(join(tmpdir(), 'sqm-web-lab-'));
-        await lab.sqm('lab', 'up', '--line', line, '--clock', 'wall');
+        await lab.lab('up', '--line', line, '--clock', 'wall');
         return lab;
     }
 
-    async sqm(...words) {
+    async lab(...words) {
         const { stdout } = await run(PROGRAM, words, { env: this.#environment() });
         return stdout;
     }
@@ -46,7 +46,7 @@ export class Lab {
 
     /** Runs a shell script on a host of the lab. */
     on(host, script) {
-        return this.sqm('lab', 'run', host, '--', 'sh', '-euc', script);
+        return this.lab('run', host, '--', 'sh', '-euc', script);
     }
 
     /** Starts a program on a host and returns once it listens on that port. */
@@ -62,7 +62,7 @@ export class Lab {
 
     /** Lets a browser in: the address on this machine that leads to the port of that host. */
     async forward(host, port) {
-        this.way = spawn(PROGRAM, ['lab', 'forward', host, String(port), '--from', String(port)], {
+        this.way = spawn(PROGRAM, ['forward', host, String(port), '--from', String(port)], {
             env: this.#environment(),
             stdio: ['ignore', 'pipe', 'inherit'],
         });
@@ -80,7 +80,7 @@ export class Lab {
 
     async down() {
         await this.cut();
-        await this.sqm('lab', 'down');
+        await this.lab('down');
         await rm(this.folder, { recursive: true, force: true });
     }
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    sqm::main()
+    sqm::main::<sqm::Cli>()
 }

@@ -5,8 +5,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
-    command.args(["autorate", "bench"]).args(args);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sqm-lab"));
+    command.arg("autorate-bench").args(args);
     command.output().expect("the program runs")
 }
 

@@ -1,4 +1,4 @@
-//! Logs of `option autorate_log` on the command line: replayed by `sqm tune --replay`, drawn by `sqm compare`.
+//! Logs of `option autorate_log` on the command line: replayed by `sqm autorate replay`, drawn by `sqm compare`.
 //!
 //! They are written here from runs on modelled lines, in the daemon's form; that the daemon's own are replayed to the bit is shown in
 //! the lab (`autorate.rs`).
@@ -90,7 +90,7 @@ fn write(folder: &TempDir, name: &str, lines: &[String]) -> PathBuf {
 
 fn replay(logs: &[&Path], more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
-    command.args(["tune", "--replay"]).args(logs).args(more);
+    command.args(["autorate", "replay"]).args(logs).args(more);
     command.output().expect("the program runs")
 }
 

@@ -51,9 +51,13 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// The program, where the names of these files are known.
+    /// The program, or `sqm-lab` if that is the first word, in the folder of these files.
     fn sqm(&self, words: &[String]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+        let (program, words) = match words.split_first() {
+            Some((first, rest)) if first == "sqm-lab" => (env!("CARGO_BIN_EXE_sqm-lab"), rest),
+            _ => (env!("CARGO_BIN_EXE_sqm"), words),
+        };
+        let mut command = Command::new(program);
         command
             .args(words)
             .current_dir(self.0.path())
@@ -272,11 +276,11 @@ fn check(lines: &str, is_product: bool, least: usize) {
 
 #[test]
 fn help_and_mistakes_bear_any_output() {
-    let commands = "autorate bench calc confirm compare completions daemon doctor import lab manual plan reload replay report \
+    let commands = "autorate bugreport calc confirm compare completions daemon doctor import manual plan reload replay \
                     serve setup start status stop test tune verify web";
     let mut lines: Vec<String> = commands.split(' ').map(|name| format!("{name} --help")).collect();
-    let more = "--help\n--version\nhelp plan\nautorate bench --help\nlab up --help\nlab demo --help\ncalc tin --help\n\
-                \nnonsense\nplan --format x\nlab run\nlab up --line nowhere\nlab run nobody true\ntune\nreplay x\n\
+    let more = "--help\n--version\nhelp plan\nautorate replay --help\nsqm-lab --help\nsqm-lab bench --help\nsqm-lab up --help\nsqm-lab demo --help\ncalc tin --help\n\
+                \nnonsense\nplan --format x\nsqm-lab run\nsqm-lab up --line nowhere\nsqm-lab run nobody true\ntune\nreplay x\n\
                 completions nonsense\ndaemon --config\nserve --nonsense\nweb --listen x\nsetup --link nonsense";
     lines.extend(more.lines().map(str::to_owned));
     check(&lines.join("\n"), true, 40);
@@ -295,15 +299,15 @@ fn what_calculates_bears_any_output() {
         calc latency 1mbit
         calc tin ef
         calc tin ef --json
-        lab lines
+        sqm-lab lines
         test --list
-        bench --list
-        bench --qdisc fq_codel --turns 1
-        bench --qdisc fq_codel --turns 1 --json
+        sqm-lab bench --list
+        sqm-lab bench --qdisc fq_codel --turns 1
+        sqm-lab bench --qdisc fq_codel --turns 1 --json
         completions bash
         completions fish
         completions zsh
-        autorate bench --list";
+        sqm-lab autorate-bench --list";
     check(lines, true, 20);
 }
 
@@ -347,8 +351,8 @@ fn what_reads_results_and_captures_bears_any_output() {
         compare FLENT/ping.flent.gz --html page.html
         compare AUTORATE_LOG
         compare missing
-        tune --replay AUTORATE_LOG
-        tune --replay AUTORATE_LOG --json
+        autorate replay AUTORATE_LOG
+        autorate replay AUTORATE_LOG --json
         replay --qdisc 'cake bandwidth 4mbit' capture
         replay --qdisc 'cake bandwidth 4mbit' --json capture
         replay --qdisc 'cake bandwidth 4mbit' --events capture
@@ -371,11 +375,11 @@ fn what_reads_results_and_captures_bears_any_output() {
 fn nothing_goes_on_for_nobody() {
     let files = Files::new();
     let endless = [
-        ("bench --turns 100000", closed as fn() -> Stdio, 0),
-        ("bench --turns 100000", full, 1),
-        ("bench --turns 100000 --json", closed, 0),
-        ("autorate bench --seed 1-500", closed, 0),
-        ("autorate bench --seed 1-500 --json", closed, 0),
+        ("sqm-lab bench --turns 100000", closed as fn() -> Stdio, 0),
+        ("sqm-lab bench --turns 100000", full, 1),
+        ("sqm-lab bench --turns 100000 --json", closed, 0),
+        ("sqm-lab autorate-bench --seed 1-500", closed, 0),
+        ("sqm-lab autorate-bench --seed 1-500 --json", closed, 0),
     ];
     for (line, output, code) in endless {
         let words = shell_words(line);
@@ -441,7 +445,7 @@ fn a_file_that_cannot_be_written_is_a_failure_that_names_it() {
     for line in [
         "report --config config --seconds 0 --out /dev/full",
         "compare FLENT/ping.flent.gz --html /dev/full",
-        "tune --replay AUTORATE_LOG --plot /dev/full",
+        "autorate replay AUTORATE_LOG --plot /dev/full",
         "replay --qdisc fq_codel --link 4mbit --out /dev/full capture",
         "replay --qdisc fq_codel --link 4mbit --svg /dev/full capture",
     ] {
@@ -603,7 +607,7 @@ fn control_characters_of_others_are_shown() {
         &["plan", "--config", "evil"],
         &["plan", "--config", evil],
         &["status", evil],
-        &["report", "--config", "evil", "--seconds", "0", "--out", "-"],
+        &["bugreport", "--config", "evil", "--seconds", "0", "--out", "-"],
         &["doctor", "--judge", "evil.facts"],
         &["doctor", "--judge", "evil.facts", "--json"],
         &["doctor", "--judge", evil],
@@ -612,7 +616,7 @@ fn control_characters_of_others_are_shown() {
         &["replay", "--qdisc", evil, "capture"],
         &["replay", "--qdisc", "fq_codel", "--link", "4mbit", evil],
         &["compare", evil],
-        &["tune", "--replay", evil],
+        &["autorate", "replay", evil],
         &[evil],
     ];
     for words in commands {

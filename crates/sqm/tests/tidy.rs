@@ -382,10 +382,11 @@ fn the_reference_names_every_command() {
         .output()
         .expect("the program starts");
     let help = String::from_utf8(help.stdout).expect("help is text");
-    let commands = help.split("\nCommands:\n").nth(1).expect("it lists commands");
+    let (commands, _) = help
+        .split_once("\nOptions:\n")
+        .expect("it lists commands, then options");
     let commands: Vec<&str> = commands
         .lines()
-        .take_while(|line| !line.is_empty())
         .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')))
         .filter_map(|line| line.split(' ').next())
         .filter(|command| *command != "help")

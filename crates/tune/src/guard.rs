@@ -37,7 +37,7 @@ impl Guard {
     pub(crate) fn start(state_dir: &Path, store: &Store) -> anyhow::Result<Self> {
         let lock = store.share_lock().context("cannot share the lock of the state")?;
         let mut process = Command::new(PROGRAM)
-            .args(["tune", "--guard", "--state-dir"])
+            .args(["tune-watchdog", "--state-dir"])
             .arg(state_dir)
             .stdin(Stdio::piped())
             // It prints nothing there.

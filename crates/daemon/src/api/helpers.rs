@@ -22,9 +22,9 @@ pub(super) async fn doctor(shared: &Shared, fix: bool) -> Response<Answer> {
     answer(run(shared, arguments).await, "application/json")
 }
 
-/// What `sqm report` says.
+/// What `sqm bugreport` says.
 pub(super) async fn report(shared: &Shared) -> Response<Answer> {
-    let arguments = ["report", "--out", "-", "--seconds", WATCH];
+    let arguments = ["bugreport", "--out", "-", "--seconds", WATCH];
     answer(
         run(shared, arguments.map(Into::into).to_vec()).await,
         "text/plain; charset=utf-8",

@@ -4,8 +4,8 @@
 It prints the recordings of all files, each after a line `== NAME`. Run it as root, with strace, where the kernel has all
 qdiscs; the router of the lab is such a place:
 
-    sqm lab up --clock virtual
-    sqm lab run router -- python3 $PWD/capture.py >recorded
+    sqm-lab up --clock virtual
+    sqm-lab run router -- python3 $PWD/capture.py >recorded
     awk '/^== / { file = $2 ".txt"; printf "" >file; next } { print >file }' recorded
 
 In the files, `$` is a command, `>` a message that it sent, `<` one that the kernel answered, and `|` a line that the command

@@ -1,4 +1,4 @@
-//! `sqm report`: what somebody who helps wants to see, in one text, without secrets.
+//! `sqm bugreport`: what somebody who helps wants to see, in one text, without secrets.
 
 use std::fmt::Write;
 use std::fs;
@@ -30,9 +30,9 @@ use sqm_process::written;
 /// keys, names of people and of wireless networks are taken out; read it before you send it all the same.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sqm report
-  sqm report --seconds 20 --out /tmp/report.txt
-  sqm report --out - | less")]
+  sqm bugreport
+  sqm bugreport --seconds 20 --out /tmp/report.txt
+  sqm bugreport --out - | less")]
 pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]

@@ -1,7 +1,5 @@
 //! `sqm tune`.
 
-mod replay;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,16 +35,12 @@ const HTTPS: u16 = 443;
   sqm tune https://rpm.example/.well-known/nq    the same by the URL of its configuration
   sqm tune https://example.net/10GB.bin --reflector 192.0.2.53    any large file: the download alone is searched
   sqm tune https://example.net/10GB.bin --upload-url https://example.net/in    both, if something takes a POST there
-  sqm tune --replay /tmp/rates.csv                         autorate's decisions again, beside those of then
-  sqm tune --replay /tmp/rates.csv.old /tmp/rates.csv --max-download 60mbit --plot rates.svg
-  sqm tune --replay /tmp/rates.csv --json | jq -e '.first_difference == null'
 
-Exit codes: 0 rates were found, or the log was replayed (whatever came of it), 1 no rates were found (everything is as before)
-or the log is broken, 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a part")]
+Exit codes: 0 rates were found, 1 no rates were found (everything is as before), 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a part")]
 pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`, with --rpm of any server of that protocol; or the URL of such a
     /// server's configuration; or that of a large file, which lasts 15 s at the line's rate or longer
-    #[arg(value_name = "SERVER", required_unless_present_any = ["server", "replay", "guard"])]
+    #[arg(value_name = "SERVER", required_unless_present_any = ["server", "replay", "dry_run"])]
     host: Option<String>,
     /// The interface, if the configuration has several
     interface: Option<String>,
@@ -74,12 +68,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = parse_target)]
     target: f64,
     /// Write the rates to the configuration, keep the old one beside it as FILE.before-tune, and leave the new shaping on
-    #[arg(long, conflicts_with = "dry_run")]
-    write: bool,
-    /// Change nothing for good: this is so without --write, too
     #[arg(long)]
-    dry_run: bool,
-    /// Draw the latency before and after into this file, as SVG; with --replay, the rates then and now
+    write: bool,
+    /// Draw the latency before and after into this file, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Keep the measurements before and after in this folder, as files for `sqm compare` and as pictures, and the report
@@ -101,11 +92,24 @@ pub(crate) struct Args {
     /// Where to keep what stop must put back
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
-    /// Waits for the end of the tune that started it, and puts back the shaping from before if that could not
+    /// Former options, which answer with what to use instead
     #[arg(long, hide = true)]
-    guard: bool,
-    #[command(flatten)]
-    replay: replay::ReplayArgs,
+    dry_run: bool,
+    #[arg(long, hide = true, num_args = 1..)]
+    replay: Vec<String>,
+}
+
+/// Waits for the end of the tune that started it, and rolls back if that was killed.
+#[derive(clap::Args)]
+pub(crate) struct Watchdog {
+    #[arg(long, env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    state_dir: PathBuf,
+}
+
+impl Watchdog {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        sqm_tune::watch(&self.state_dir)
+    }
 }
 
 fn is_url(place: &str) -> bool {
@@ -125,12 +129,16 @@ impl Args {
     }
 
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        if self.guard {
-            return sqm_tune::watch(&self.state_dir);
+        if !self.replay.is_empty() {
+            return Err(Failure::Usage(anyhow!(
+                "'sqm tune --replay' has another name now: sqm autorate replay {}",
+                self.replay.join(" ")
+            )));
         }
-        if self.replay.is_wanted() {
-            self.replay.run(self.json, self.plot.as_deref())?;
-            return Ok(ExitCode::SUCCESS);
+        if self.dry_run {
+            return Err(Failure::Usage(anyhow!(
+                "--dry-run is no option any more: without --write, tune changes nothing for good"
+            )));
         }
         capability::require_privileges("sqm tune")?;
         let (place, interface) = self.places()?;

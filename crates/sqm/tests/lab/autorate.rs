@@ -197,7 +197,7 @@ fn rates_of(status: &Value, when: &str) -> [(f64, String); 2] {
 /// Whatever the daemon was told and decided is in its log: decided again, it comes out the same, to the bit.
 fn is_replayed_as_it_was(home: &Home) {
     let said = home
-        .script("sqm tune --json --replay $(ls /tmp/rates.csv.old 2>/dev/null) /tmp/rates.csv")
+        .script("sqm autorate replay --json $(ls /tmp/rates.csv.old 2>/dev/null) /tmp/rates.csv")
         .expect("a report");
     let report: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(report["first_difference"], Value::Null, "{report:#}");

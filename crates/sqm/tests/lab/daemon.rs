@@ -39,7 +39,7 @@ says() {
 
 fn boot() -> Home {
     let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
         Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     config(&home, "best_of_cake", 24000);

@@ -29,7 +29,7 @@ mended() { doctor --fix || echo \"$1: --fix leaves $(cat said)\"; healthy \"$1 m
 
 fn nothing_to_say(clock: Clock, script: &str) {
     let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home = Home::boot(clock, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     let said = home.script(&format!("{TOOLS}{script}")).expect("the lab answers");
     assert!(said.is_empty(), "{said}");
@@ -151,7 +151,7 @@ fn a_report_tells_all_that_a_help_request_needs_and_no_secrets() {
         Clock::Virtual,
         "configure '' \"# my password is hunter2; I am 203.0.113.9 and 2001:db8::77, my card is 52:54:00:12:34:56\\n\"; start
          ip -n router addr add 198.51.100.77/32 dev wan0
-         on_router sqm report --seconds 0 --config /tmp/sqm --out /tmp/report.txt >said 2>&1 || cat said
+         on_router sqm bugreport --seconds 0 --config /tmp/sqm --out /tmp/report.txt >said 2>&1 || cat said
          for words in 'option download' 'bandwidth 4400kbit' 'the kernel holds what is configured' 'nothing found' 'wan0' \
              'sent_bytes' 'Linux' 'default' 'cpu0\\|processor'; do
              grep -q \"$words\" report.txt || echo \"the report lacks $words\"

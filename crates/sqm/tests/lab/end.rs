@@ -34,7 +34,7 @@ impl Program {
         fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // A shell lets what it starts in the background ignore interrupts, and so would everything below.
         let child = Command::new("env")
-            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_sqm")])
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_sqm-lab")])
             .args(words)
             .current_dir(temporary.path())
             .env("TMPDIR", temporary.path())
@@ -153,7 +153,7 @@ fn a_killed_demo_takes_its_guest_along() {
         ("wall", "measuring the bloated line"),
         ("virtual", "measuring again"),
     ] {
-        let mut demo = Program::start(&["lab", "demo", "--clock", clock], tempfile::tempdir().unwrap());
+        let mut demo = Program::start(&["demo", "--clock", clock], tempfile::tempdir().unwrap());
         demo.says(moment);
         let left = files(&demo.end_by(Signal::KILL));
         assert!(left.iter().all(|file| file == "demo-out"), "{left:?}");
@@ -162,10 +162,7 @@ fn a_killed_demo_takes_its_guest_along() {
 
 #[test]
 fn an_interrupted_demo_leaves_no_results() {
-    let mut demo = Program::start(
-        &["lab", "demo", "--clock", "virtual"],
-        tempfile::tempdir().unwrap(),
-    );
+    let mut demo = Program::start(&["demo", "--clock", "virtual"], tempfile::tempdir().unwrap());
     demo.says("measuring");
     let temporary = demo.end_by(Signal::INT);
     assert_eq!(
@@ -176,7 +173,7 @@ fn an_interrupted_demo_leaves_no_results() {
 
 #[test]
 fn a_killed_keeper_takes_its_guest_along_and_does_not_block_the_next() {
-    let keep = ["lab", "keep", "--clock", "virtual"];
+    let keep = ["keep", "--clock", "virtual"];
     let mut temporary = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let mut keeper = Program::start(&keep, temporary);
@@ -188,10 +185,7 @@ fn a_killed_keeper_takes_its_guest_along_and_does_not_block_the_next() {
 
 #[test]
 fn a_guest_that_misses_the_end_of_its_console_ends_with_the_program() {
-    let mut keeper = Program::start(
-        &["lab", "keep", "--clock", "virtual"],
-        tempfile::tempdir().unwrap(),
-    );
+    let mut keeper = Program::start(&["keep", "--clock", "virtual"], tempfile::tempdir().unwrap());
     keeper.waits_until_ready();
     let program = keeper.child.0.id();
     let kernel = processes()
@@ -214,7 +208,7 @@ fn the_next_lab_removes_what_one_killed_while_booting_left() {
     fs::create_dir(temporary.path().join("sqm-lab-4194305-abcdef")).unwrap();
     let living = format!("sqm-lab-{}-abcdef", std::process::id());
     fs::create_dir(temporary.path().join(&living)).unwrap();
-    let mut keeper = Program::start(&["lab", "keep", "--clock", "virtual"], temporary);
+    let mut keeper = Program::start(&["keep", "--clock", "virtual"], temporary);
     keeper.waits_until_ready();
     let mut left = files(&keeper.end_by(Signal::TERM));
     left.sort();

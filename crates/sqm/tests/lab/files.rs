@@ -105,7 +105,7 @@ state_ends() {
 
 fn boot() -> Home {
     let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
         Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     let config = "config queue\n\toption enabled '1'\n\toption interface 'd0'\n\toption download '24000'\n\toption upload '4400'\n\

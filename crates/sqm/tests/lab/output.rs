@@ -35,7 +35,7 @@ shaped() { on_router sqm verify --config sqm >/dev/null || echo \"$1: not shaped
 #[test]
 fn what_changes_queues_bears_any_output() {
     let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
         Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     let script = "

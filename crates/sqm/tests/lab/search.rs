@@ -56,7 +56,7 @@ print(answer.decode())
 /// A router with a configuration, and a server that misbehaves.
 fn boot(behaviour: &str) -> Home {
     let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
         Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     let config = "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '20000'\n\

@@ -6,7 +6,7 @@ use sqm_lab::{Clock, Home, Line};
 
 fn nothing_to_say(script: &str) {
     let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
         Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     let tools = "

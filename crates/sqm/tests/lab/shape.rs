@@ -17,7 +17,7 @@ impl Port {
 
     fn on(clock: Clock, name: &'static str) -> Self {
         let line = Line::named("cable24").expect("a known line");
-        let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+        let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
         let home = Home::boot(clock, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
         home.script(&format!(
             "ip -n router link add {name} type veth peer name {name}p

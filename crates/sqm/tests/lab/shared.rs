@@ -8,7 +8,7 @@ use sqm_measure::result::TestResult;
 
 /// Boots a home network with this line and starts `sqm serve` on its server.
 pub(crate) fn home(clock: Clock, line: &Line) -> Home {
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home = Home::boot(clock, program, line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
     home.spawn_server("server", &["sqm", "serve"], DEFAULT_PORT)
         .expect("sqm serve starts");

@@ -9,7 +9,7 @@ use sqm_lab::{Clock, Home, Line};
 /// Boots a home network.
 pub(crate) fn boot() -> Home {
     let line = Line::named("cable24").expect("a known line");
-    let program = Path::new(env!("CARGO_BIN_EXE_sqm"));
+    let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"))
 }
 

@@ -9,7 +9,7 @@ use sqm_core::packet::Network;
 use sqm_core::spec::cake::{Cake, Tins};
 
 use super::print;
-use crate::cli::test::parse_dscp;
+use crate::cli::dscp::parse_dscp;
 use sqm_process::failure::Failure;
 
 /// The tin of CAKE that a packet with this DSCP lands in, in every mode, and the part of the rate up to which it comes

@@ -1,4 +1,4 @@
-//! `sqm bench`.
+//! `sqm-lab bench`.
 
 use std::process::ExitCode;
 
@@ -18,11 +18,11 @@ use sqm_process::output;
 /// is the difference. Other work on the machine raises all figures; compare within one run only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sqm bench                                  all named workloads
-  sqm bench --list                           what they are
-  sqm bench --workload cake-1g --json
-  sqm bench --qdisc 'cake bandwidth 100mbit diffserv4' --flows 1000 --sizes acks:50")]
-pub(crate) struct Args {
+  sqm-lab bench                                  all named workloads
+  sqm-lab bench --list                           what they are
+  sqm-lab bench --workload cake-1g --json
+  sqm-lab bench --qdisc 'cake bandwidth 100mbit diffserv4' --flows 1000 --sizes acks:50")]
+pub(super) struct Args {
     /// A named workload; may be given more than once [default: all]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(NAMED.iter().map(|named| named.name)))]
     workload: Vec<String>,
@@ -72,7 +72,7 @@ struct Cost {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
         if self.list {
             for Named {
                 name,

@@ -1,4 +1,4 @@
-//! `sqm lab demo`: two bloated lines, measured before and after, with a configuration file in between.
+//! `sqm-lab demo`: two bloated lines, measured before and after, with a configuration file in between.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -15,12 +15,12 @@ use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::report::{ComparedLine, html};
 use sqm_measure::result::{Finding, Severity, TestResult};
 
-use super::lab::ClockName;
+use super::home::ClockName;
 use sqm_process::failure::Failure;
 
 /// Measure two bloated lines, apply SQM from a configuration file, measure again, and show the difference.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(super) struct Args {
     /// Folder for the page, the pictures and all samples.
     #[arg(long, default_value = "demo-out")]
     out: PathBuf,
@@ -97,7 +97,7 @@ struct Measured {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
         fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make the folder {}", self.out.display()))?;
         let mut measured = Vec::new();

@@ -1,4 +1,4 @@
-//! `sqm lab`: the virtual home network.
+//! The commands of the virtual home network.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,30 +11,11 @@ use clap::{Subcommand, ValueEnum};
 use sqm_lab::protocol::Act;
 use sqm_lab::{Clock, Line, Output, agent, home, keeper};
 
-use super::demo;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 
-/// A virtual home network on a real kernel, to try settings in; needs no privileges.
-///
-/// The hosts are h1 and h2 (the home), router (its wan0 is the interface to shape), modem (the bloated line),
-/// core (the delay) and server (10.66.0.2, fd00:66::2). All see the same read-only copy of this machine's
-/// programs; what they write is gone with the lab.
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
-  sqm lab up --line cable24
-  sqm lab run server -- sh -c 'sqm serve >/dev/null 2>&1 &'
-  sqm lab run h1 -- sqm test 10.66.0.2
-  sqm lab shell router
-  sqm lab forward router 8080
-  sqm lab down")]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Boot the network and leave it running.
     Up(Network),
     /// Run a command on one of its hosts and exit with its code.
@@ -61,7 +42,6 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         from: u16,
     },
-    Demo(demo::Args),
     /// List the lines that `up --line` knows.
     Lines,
     /// End the lab.
@@ -75,8 +55,8 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Network {
-    /// The access line: see `sqm lab lines`.
+pub(super) struct Network {
+    /// The access line: see `sqm-lab lines`.
     #[arg(long, default_value = "cable24")]
     line: String,
     /// How time passes: as on the wall, or virtually (figures independent of this machine's load).
@@ -86,7 +66,7 @@ pub(crate) struct Network {
 
 /// How time passes in the lab.
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum ClockName {
+pub(super) enum ClockName {
     /// Debian's user-mode-linux.
     Wall,
     /// The kernel that `make lab-kernel` builds.
@@ -102,28 +82,27 @@ impl From<ClockName> for Clock {
     }
 }
 
-impl Args {
-    pub(super) const fn changes_something(&self) -> bool {
-        !matches!(self.command, Command::Lines)
+impl Command {
+    pub(super) const fn is_output_its_product(&self) -> bool {
+        matches!(self, Self::Lines)
     }
 
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        match self.command {
-            Command::Up(network) => up(&network),
-            Command::Run { host, argv } => run(&host, argv),
-            Command::Shell { host } => shell(&host),
-            Command::Forward { host, port, from } => forward(&host, port, from),
-            Command::Demo(args) => args.run(),
-            Command::Lines => Ok(lines()),
-            Command::Down => {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Up(network) => up(&network),
+            Self::Run { host, argv } => run(&host, argv),
+            Self::Shell { host } => shell(&host),
+            Self::Forward { host, port, from } => forward(&host, port, from),
+            Self::Lines => Ok(lines()),
+            Self::Down => {
                 keeper::ask(&Act::PowerOff)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Agent => {
+            Self::Agent => {
                 agent::main().context("the lab's agent")?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Keep(network) => {
+            Self::Keep(network) => {
                 keeper::keep(
                     network.clock.into(),
                     &std::env::current_exe()?,
@@ -138,14 +117,7 @@ impl Args {
 fn up(network: &Network) -> Result<ExitCode, Failure> {
     line(&network.line)?;
     let clock = network.clock.to_possible_value().expect("no value is hidden");
-    let words = [
-        "lab",
-        "keep",
-        "--line",
-        &network.line,
-        "--clock",
-        clock.get_name(),
-    ];
+    let words = ["keep", "--line", &network.line, "--clock", clock.get_name()];
     keeper::start(&std::env::current_exe()?, &words.map(String::from))?;
     outln!(
         "The lab is up: line {}, hosts {}.\nShape {} on the router; the server is {} and {}.",
@@ -243,7 +215,7 @@ fn known(host: &str) -> Result<String, Failure> {
 }
 
 /// The line of that name, or an error that lists the names.
-pub(crate) fn line(name: &str) -> Result<Line, Failure> {
+pub(super) fn line(name: &str) -> Result<Line, Failure> {
     Line::named(name).ok_or_else(|| {
         let names: Vec<_> = Line::all().iter().map(|line| line.name).collect();
         Failure::Usage(anyhow!(

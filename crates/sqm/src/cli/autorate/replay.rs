@@ -1,6 +1,7 @@
-//! `sqm tune --replay`: the controller once more on what it was told, from the daemon's log.
+//! `sqm autorate replay`: the controller decides again on the samples in a log.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use serde::Serialize;
 use sqm_autorate::cake_autorate::CakeAutorate;
@@ -13,8 +14,9 @@ use sqm_measure::autorate_trace;
 use sqm_measure::chart::{Chart, Line, Panel};
 use sqm_measure::{foreign, stats};
 
-use super::super::setup::parse_rate;
 use sqm_process::failure::Failure;
+
+use crate::cli::setup::parse_rate;
 
 /// What differs so soon after a log begins in the middle is not counted: the controller has to hear all paths first, and what their
 /// delay is without a queue.
@@ -24,48 +26,49 @@ const LONGEST_GAP: Nanos = Nanos::from_millis(90_000);
 /// A picture has no more points for each line.
 const POINTS: usize = 3000;
 
+/// Let the controller decide again on the samples in a log, and compare with its decisions in the log
+///
+/// LOG is what `option autorate_log` writes. Nothing is changed. Once a decision differs, the line itself would have answered
+/// differently from there on: what follows shows less and less what would have happened.
 #[derive(clap::Args)]
-pub(super) struct ReplayArgs {
-    /// Instead of a search: let the controller decide again on what it saw in these logs of `option autorate_log`, oldest first
-    /// (FILE.old FILE), and compare with what it decided then. It needs no privileges and no server, and changes nothing. Where
-    /// decisions differ, the line itself would have answered otherwise from there on
-    #[arg(long, value_name = "LOG", num_args = 1.., help_heading = "Replay",
-          conflicts_with_all = ["host", "interface", "server", "rpm", "upload_url", "reflector", "insecure", "config", "target", "write", "dry_run", "out", "quick", "port", "secret"])]
-    replay: Vec<PathBuf>,
-    /// Which controller decides now
-    #[arg(
-        long = "as",
-        value_name = "CONTROLLER",
-        value_enum,
-        default_value = "sqm",
-        help_heading = "Replay",
-        requires = "replay"
-    )]
+#[command(after_help = "Examples:
+  sqm autorate replay /var/log/sqm/rates.csv
+  sqm autorate replay rates.csv.old rates.csv --max-download 60mbit --plot rates.svg
+  sqm autorate replay rates.csv --json | jq -e '.first_difference == null'
+  sqm autorate replay rates.csv --as cake-autorate
+
+Exit codes: 0 replayed, whatever the comparison says; 1 the log is damaged or a file could not be written; 2 wrong arguments")]
+pub(super) struct Args {
+    /// Logs, oldest first
+    #[arg(value_name = "LOG", required = true)]
+    logs: Vec<PathBuf>,
+    /// The controller that decides now
+    #[arg(long = "as", value_name = "CONTROLLER", value_enum, default_value = "sqm")]
     pilot: Pilot,
-    /// Another lower bound of the download than then: 2mbit, or in kbit/s as in the configuration
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
-          conflicts_with = "host")]
+    /// Another lower bound of the download than in the log: 2mbit, or in kbit/s as in the configuration
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     min_download: Option<Rate>,
     /// Another rate of the download to begin with
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
-          conflicts_with = "host")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     download: Option<Rate>,
     /// Another upper bound of the download
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
-          conflicts_with = "host")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     max_download: Option<Rate>,
-    /// Another lower bound of the upload than then
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
-          conflicts_with = "host")]
+    /// Another lower bound of the upload
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     min_upload: Option<Rate>,
     /// Another rate of the upload to begin with
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
-          conflicts_with = "host")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     upload: Option<Rate>,
     /// Another upper bound of the upload
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Replay", requires = "replay",
-          conflicts_with = "host")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     max_upload: Option<Rate>,
+    /// Draw the rates in the log and now into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -77,13 +80,9 @@ enum Pilot {
     CakeAutorate,
 }
 
-impl ReplayArgs {
-    pub(super) fn is_wanted(&self) -> bool {
-        !self.replay.is_empty()
-    }
-
+impl Args {
     /// Prints the comparison, and draws it where that is wanted.
-    pub(super) fn run(&self, json: bool, plot: Option<&Path>) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut replay = Replay::new(|now: Instant, config: &ControllerConfig| -> Now {
             let bounds = self.bounds(config.bounds);
             match self.pilot {
@@ -92,7 +91,7 @@ impl ReplayArgs {
             }
         });
         let mut comparison = Comparison::new(self);
-        for log in &self.replay {
+        for log in &self.logs {
             let cuts = autorate_trace::read(log, &mut |line, row| {
                 let played = replay.play(&row);
                 comparison.add(log, line, &row, played);
@@ -103,16 +102,16 @@ impl ReplayArgs {
                 reason: cut.reason,
             }));
         }
-        if let Some(path) = plot {
-            let picture = comparison.picture(&self.replay).svg();
+        if let Some(path) = &self.plot {
+            let picture = comparison.picture(&self.logs).svg();
             sqm_process::written::write(path, picture)?;
         }
         let report = comparison.report(self);
-        match json {
+        match self.json {
             true => outln!("{}", serde_json::to_string_pretty(&report)?),
             false => out!("{}", report.text()),
         }
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Those of then, but for what was asked for.
@@ -145,7 +144,7 @@ impl Controller for Now {
 
 /// What has been seen so far.
 struct Comparison<'a> {
-    args: &'a ReplayArgs,
+    args: &'a Args,
     runs: Vec<Run>,
     /// Directions without a rate in the configuration are not shaped, and what is decided for them is of no interest.
     is_shaped: PerDirection<bool>,
@@ -214,7 +213,7 @@ impl Tally {
 }
 
 impl<'a> Comparison<'a> {
-    fn new(args: &'a ReplayArgs) -> Self {
+    fn new(args: &'a Args) -> Self {
         let both = |value| PerDirection {
             download: value,
             upload: value,
@@ -322,7 +321,7 @@ impl<'a> Comparison<'a> {
         });
     }
 
-    fn report(&self, args: &ReplayArgs) -> Report {
+    fn report(&self, args: &Args) -> Report {
         let side = |direction: Direction| {
             self.is_shaped[direction].then(|| {
                 let [then, now] = &self.tallies[direction];
@@ -333,7 +332,7 @@ impl<'a> Comparison<'a> {
             })
         };
         Report {
-            logs: args.replay.clone(),
+            logs: args.logs.clone(),
             controller: args.pilot,
             program: concat!("sqm-", env!("CARGO_PKG_VERSION")),
             has_other_bounds: self.is_another.download || self.is_another.upload,

@@ -1,0 +1,190 @@
+//! `sqm-lab autorate-bench`: the controller of varying lines on modelled lines, in virtual time.
+
+mod figures;
+mod seeds;
+mod table;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, anyhow};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use sqm_core::nearest::nearest;
+use sqm_sim::autorate_bench::{self, Contender, Signals, Trace};
+
+use figures::{Report, Run, Sum};
+use seeds::Seeds;
+use sqm_process::failure::Failure;
+use sqm_process::output;
+
+/// Run our controller, cake-autorate's arithmetic, one that is told the truth a round trip late and none at all on the same modelled
+/// lines, in virtual time.
+///
+/// The same seed gives the same figures, byte for byte, on every machine. docs/results/autorate-bench.md explains the traces, the
+/// model and its limits.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm-lab autorate-bench
+  sqm-lab autorate-bench --trace lte collapse --seed 7
+  sqm-lab autorate-bench --trace lte --seed 1-20
+  sqm-lab autorate-bench --signals one-way --json")]
+pub(super) struct Args {
+    /// Only these traces; see --list.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    trace: Vec<String>,
+    /// What the generated lines and all noise are made from; with two, as 1-20, the mean and the worst of all from one to the other.
+    #[arg(long, value_name = "N|FROM-TO", default_value = "1")]
+    seed: Seeds,
+    /// What the controllers are told of delay; all three kinds by default.
+    #[arg(long, value_enum, value_name = "KIND", num_args = 1..)]
+    signals: Vec<SignalsArg>,
+    /// One JSON object for programs.
+    #[arg(long)]
+    json: bool,
+    /// Only say which traces there are.
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SignalsArg {
+    /// Round trips to reflectors, cake-autorate's default.
+    Echo,
+    /// One-way delays to reflectors.
+    OneWay,
+    /// Round trips to reflectors, and delays each way of the user's own TCP flows, of which cake-autorate takes no notice.
+    Tcp,
+}
+
+impl Args {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        if self.list {
+            let traces = self.traces(*self.seed.each().start())?;
+            for trace in &traces {
+                outln!("{:12} {}", trace.name, trace.about);
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let signals = if self.signals.is_empty() {
+            SignalsArg::value_variants()
+        } else {
+            &self.signals
+        };
+        let (mut runs, mut sums) = (Vec::new(), Vec::new());
+        for signals in signals {
+            let begun = (runs.len(), sums.len());
+            runs.extend(self.runs(*signals)?);
+            if output::is_lost() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            for seed in runs[begun.0..].chunk_by(|one, next| one.seed == next.seed) {
+                sums.extend(Sum::new(seed[0].seed, *signals, seed));
+            }
+            if !self.json {
+                out!("{}", self.shown(*signals, &runs[begun.0..], &sums[begun.1..]));
+            }
+        }
+        if self.json {
+            let report = Report { runs, varying: sums };
+            outln!(
+                "{}",
+                serde_json::to_string_pretty(&report).context("writing JSON")?
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn shown(&self, signals: SignalsArg, runs: &[Run], sums: &[Sum]) -> String {
+        if self.seed.are_many() {
+            seeds::table(signals, &self.seed, runs, sums)
+        } else {
+            table::table(signals, runs) + &table::in_sum(sums.first())
+        }
+    }
+
+    /// All runs with these signals: by seed, then by trace, then by controller.
+    fn runs(&self, signals: SignalsArg) -> Result<Vec<Run>, Failure> {
+        let mut tasks = Vec::new();
+        for seed in self.seed.each() {
+            for trace in self.traces(seed)? {
+                tasks.extend(Contender::ALL.map(|contender| (seed, trace.clone(), contender)));
+            }
+        }
+        let bar = progress(tasks.len() as u64, signals);
+        let runs = in_parallel(&tasks, |(seed, trace, contender)| {
+            let figures = autorate_bench::run(trace, *contender, signals.into(), *seed, &mut |_| {});
+            bar.inc(1);
+            Run::new(trace, *contender, signals, *seed, &figures)
+        });
+        bar.finish_and_clear();
+        Ok(runs)
+    }
+
+    fn traces(&self, seed: u64) -> Result<Vec<Trace>, Failure> {
+        let all = Trace::all(seed);
+        for name in &self.trace {
+            if !all.iter().any(|trace| trace.name == name) {
+                let meant = nearest(name, all.iter().map(|trace| trace.name));
+                let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
+                let error = anyhow!("there is no trace '{name}'{meant} (--list says which there are)");
+                return Err(Failure::Usage(error));
+            }
+        }
+        let wanted =
+            |trace: &Trace| self.trace.is_empty() || self.trace.iter().any(|name| name == trace.name);
+        Ok(all.into_iter().filter(wanted).collect())
+    }
+}
+
+impl From<SignalsArg> for Signals {
+    fn from(arg: SignalsArg) -> Self {
+        match arg {
+            SignalsArg::Echo => Self::Echo,
+            SignalsArg::OneWay => Self::OneWay,
+            SignalsArg::Tcp => Self::Tcp,
+        }
+    }
+}
+
+impl SignalsArg {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::OneWay => "one-way",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// A bar on a terminal; nothing elsewhere.
+fn progress(runs: u64, signals: SignalsArg) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len} runs, {eta} left");
+    ProgressBar::new(runs)
+        .with_style(style.expect("the template is a constant"))
+        .with_message(signals.name())
+}
+
+/// What comes of each task, in their order, by all processors; of fewer if nobody reads the answer.
+fn in_parallel<T: Sync, R: Send>(tasks: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let task = tasks.get(place).filter(|_| !output::is_lost());
+            let Some(task) = task else { return done };
+            done.push((place, run(task)));
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut done: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors.min(tasks.len()))
+            .map(|_| scope.spawn(worker))
+            .collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| worker.join().expect("a run ends");
+        workers.into_iter().flat_map(join).collect()
+    });
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}

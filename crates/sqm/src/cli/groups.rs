@@ -1,0 +1,47 @@
+//! The list of commands in `--help`, in groups: clap lists all of them under one heading.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+
+/// The columns of a command's name.
+const WIDTH: usize = 12;
+
+/// Lists the commands of `command` in `groups` of a heading and names. A name that this build does not have is left out.
+pub(crate) fn grouped(command: Command, groups: &[(&str, &[&str])]) -> Command {
+    let mut list = String::new();
+    for (heading, names) in groups {
+        let present = names.iter().filter_map(|name| command.find_subcommand(name));
+        let lines: Vec<String> = present.map(line).collect();
+        if !lines.is_empty() {
+            // Text grows.
+            let _ = write!(list, "{heading}:\n{}\n\n", lines.join("\n"));
+        }
+    }
+    command.help_template(format!(
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}{{after-help}}"
+    ))
+}
+
+fn line(command: &Command) -> String {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = about.trim_end_matches('.');
+    format!("  {:<WIDTH$}  {about}", command.get_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use crate::{Cli, Program};
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = Cli::command();
+        for shown in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+            let name = shown.get_name();
+            let groups = Cli::GROUPS.iter().filter(|(_, names)| names.contains(&name));
+            assert_eq!(groups.count(), 1, "{name}");
+        }
+    }
+}
