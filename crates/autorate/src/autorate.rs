@@ -1,92 +1,86 @@
-//! The controller of a line: both directions together.
+//! The controller of a line: passes samples to the estimators, observations to the controllers of both directions, and decides how
+//! often to probe.
 
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos};
 
-use crate::attribution::{Attribution, LastKnownBottleneck, Suspect};
+use crate::attribution::{Attribution, Attributor, Situation, Turn};
 use crate::controller::{
     Action, RateController, TARGET_DELAY, TARGET_DELAY_BOTH, TARGET_DELAY_UPLOAD_WITH_DOWNLOAD,
 };
 use crate::delay::DelayEstimator;
 use crate::observation::Observation;
-use crate::throughput::{BUSY_PERMILLE, LOADED_PERMILLE, QUEUE_LASTS, STARVED_LOAD_RATIO, Throughput};
+use crate::throughput::{BUSY_RATIO, LOADED_RATIO, QUEUE_LASTS, STARVED_LOAD_RATIO, Throughput};
 use crate::{Bounds, CapacityByHour, Choice, Controller, Decision, Probes, Sample, Signal, scale};
 
-/// Our controller.
+/// sqm's controller for a line whose rate varies.
 #[derive(Clone, Debug)]
 pub struct Autorate {
-    pub(crate) now: Instant,
-    pub(crate) delays: DelayEstimator,
-    /// What samples say of the queue, whosever it is; worked out once a step, because it is asked for often.
-    pub(crate) queue: Nanos,
-    pub(crate) controllers: PerDirection<RateController>,
-    pub(crate) throughput: PerDirection<Throughput>,
-    pub(crate) learned: PerDirection<CapacityByHour>,
-    pub(crate) hour: Option<u8>,
-    /// While only round trips are known and both directions are loaded, one explores at a time.
-    pub(crate) turn: Direction,
-    pub(crate) turn_began: Instant,
-    /// Whose the queue was when that was last sure.
-    pub(crate) bottleneck: Option<LastKnownBottleneck>,
-    pub(crate) suspect: Suspect,
+    now: Instant,
+    delays: DelayEstimator,
+    /// Queue delay of both directions together, as far as round trips show it. Computed once in each step.
+    total_queue_delay: Nanos,
+    controllers: PerDirection<RateController>,
+    throughput: PerDirection<Throughput>,
+    learned: PerDirection<CapacityByHour>,
+    hour: Option<u8>,
+    turn: Turn,
+    attributor: Attributor,
 }
 
-/// Between any two probes under load: three of four votes within 0.2 s.
+/// Between two probes under load: three of the four samples of an estimate within 0.2 s. 50 ms as in cake-autorate.
 pub(crate) const PROBE_LOADED: Nanos = Nanos::from_millis(50);
-/// While a queue is emptied, or the last answer tells of more than [`SUSPECTED`]: three of four votes within 0.1 s. What is not
-/// known in that time grows.
-const PROBE_HURRIED: Nanos = Nanos::from_millis(25);
+/// Between two probes while a queue drains or is suspected: three of the four samples within 0.1 s. A choice: a queue grows by what
+/// is not known for that time.
+const PROBE_URGENT: Nanos = Nanos::from_millis(25);
+/// A queue is suspected if the newest sample alone shows more than this. A choice.
 const SUSPECTED: Nanos = Nanos::from_millis(10);
-/// Between any two probes while there is some traffic, to keep baselines.
+/// Between two probes while there is some traffic, to keep baselines current. A choice.
 const PROBE_ACTIVE: Nanos = Nanos::from_millis(250);
-/// Without traffic for this long, no probes.
+/// Without traffic for this long, probing stops. A choice.
 const IDLE_AFTER: Nanos = Nanos::from_millis(5000);
-/// After this long without load, what is learned counts more than the last rate.
+/// After this long without load, the usual rate of the hour replaces the last rate. A choice.
 const FORGET_AFTER: Nanos = Nanos::from_millis(600_000);
-/// Delay samples older than this say nothing of now; 500 ms as in cake-autorate.
+/// Delay samples older than this are ignored. 500 ms as in cake-autorate.
 const STALE: Nanos = Nanos::from_millis(500);
-/// Senders that fell silent within this time did so because of what they hear now.
+/// Senders that were loaded within this time and are silent now have fallen silent because of the present event. A choice.
 const FELL_SILENT: Nanos = Nanos::from_millis(500);
-/// How long a direction may explore before the other's turn, where only round trips are known.
+/// How long a direction may explore before it is the other's turn, where only round trips are known. A choice.
 const TURN: Nanos = Nanos::from_millis(4000);
 
 impl Autorate {
-    /// A controller that starts at `now`, with what an earlier one learned.
+    /// A controller that starts at `now`, with the capacities that an earlier one learned.
     pub fn new(now: Instant, bounds: PerDirection<Bounds>, learned: PerDirection<CapacityByHour>) -> Self {
-        let law = |direction: Direction| RateController::new(now, direction, bounds[direction]);
         Self {
             now,
             delays: DelayEstimator::default(),
-            queue: Nanos(0),
-            controllers: PerDirection {
-                download: law(Direction::Download),
-                upload: law(Direction::Upload),
-            },
-            throughput: PerDirection {
-                download: Throughput::new(now),
-                upload: Throughput::new(now),
-            },
+            total_queue_delay: Nanos(0),
+            controllers: PerDirection::from_fn(|direction| {
+                RateController::new(now, direction, bounds[direction])
+            }),
+            throughput: PerDirection::from_fn(|_| Throughput::new(now)),
             learned,
             hour: None,
-            turn: Direction::Download,
-            turn_began: now,
-            bottleneck: None,
-            suspect: Suspect::None,
+            turn: Turn {
+                direction: Direction::Download,
+                began_at: now,
+            },
+            attributor: Attributor::new(),
         }
     }
 
-    /// What was learned of the capacity by hour, to be kept across restarts.
+    /// The capacities learned so far, to be kept across restarts.
     pub const fn learned(&self) -> &PerDirection<CapacityByHour> {
         &self.learned
     }
 
-    /// The round trip of the nearest path, if it is so long that news of the line is old.
-    pub fn long_path(&self) -> Option<Nanos> {
-        self.delays.is_high_rtt().then(|| self.delays.rtt())
+    /// The base round trip if it is high (300 ms or more): such a path needs a longer `interval` of the queue discipline, too.
+    pub fn high_rtt(&self) -> Option<Nanos> {
+        self.delays.is_high_rtt().then(|| self.delays.base_rtt())
     }
 
-    fn take_in(&mut self, sample: &Sample) {
-        let fresh = self.now.since(sample.at) <= STALE;
+    fn add(&mut self, sample: &Sample) {
+        let is_fresh = self.now.since(sample.at) <= STALE;
         match sample.signal {
             Signal::Traffic {
                 direction,
@@ -97,21 +91,41 @@ impl Autorate {
                 self.throughput[direction].add(self.now, bytes, span, rate);
             }
             Signal::Hour(hour) => self.on_hour(hour),
-            _ if !fresh => {}
+            _ if !is_fresh => {}
             signal => self.delays.add(self.now, sample.at, signal),
         }
     }
 
     fn on_hour(&mut self, hour: u8) {
-        let first = self.hour.is_none();
+        let is_first = self.hour.is_none();
         self.hour = Some(hour);
         for direction in Direction::BOTH {
-            let forgotten = self.now.since(self.throughput[direction].loaded_at) >= FORGET_AFTER;
+            let is_forgotten = self.now.since(self.throughput[direction].loaded_at) >= FORGET_AFTER;
             if let Some(rate) = self.learned[direction].at(hour)
-                && (first || forgotten)
+                && (is_first || is_forgotten)
             {
                 self.controllers[direction].start_at(rate);
             }
+        }
+    }
+
+    const fn situation(&self) -> Situation<'_> {
+        Situation {
+            now: self.now,
+            total_queue_delay: self.total_queue_delay,
+            delays: &self.delays,
+            throughput: &self.throughput,
+            controllers: &self.controllers,
+            turn: self.turn,
+        }
+    }
+
+    fn attribute(&mut self) {
+        let mut attributor = self.attributor;
+        let without_effect = attributor.update(&self.situation());
+        self.attributor = attributor;
+        if let Some(direction) = without_effect {
+            self.controllers[direction].retract_cut(self.now);
         }
     }
 
@@ -124,124 +138,125 @@ impl Autorate {
                 if let Some(hour) = self.hour {
                     self.learned[direction].learn(hour, capacity);
                 }
-                self.pass_turn();
+                self.begin_turn(self.turn.direction.other());
             }
-            Action::TryAgain => {
-                self.turn = direction;
-                self.turn_began = self.now;
-            }
+            Action::TryAgain => self.begin_turn(direction),
         }
         choice
     }
 
-    fn observation(&self, direction: Direction, exploring: bool) -> Observation {
-        let load = &self.throughput[direction];
-        let loaded = load.is_loaded(self.now);
-        let attribution = self.attribution(direction);
-        let vote = self
+    fn observation(&self, direction: Direction, may_explore: bool) -> Observation {
+        let now = self.now;
+        let throughput = &self.throughput[direction];
+        let attribution = self.attributor.attribution(direction, &self.situation());
+        let estimate = self
             .delays
-            .vote(direction, self.now, attribution != Attribution::None);
-        let ambiguous = !self.delays.knows(direction, self.now);
-        let other = direction.other();
-        let is_in_it = ambiguous && self.has_traffic(other);
-        // A probe waits for half of a packet that is on the wire.
-        let others_wire = if is_in_it {
-            self.controllers[other].serialization_delay().0 / 2
+            .estimate(direction, now, attribution != Attribution::NotOurs);
+        let is_ambiguous = !self.delays.knows(direction, now);
+        let [this, other] = [direction, direction.other()].map(|direction| &self.controllers[direction]);
+        let other_contributes = is_ambiguous && self.throughput[direction.other()].can_cause_queue();
+        // A probe waits for half of a packet on average while one is being sent.
+        let other_serialization = if other_contributes {
+            other.serialization_delay().0 / 2
         } else {
             0
         };
         Observation {
-            queue: vote.map(|vote| vote.queue),
-            total_queue_delay: if ambiguous { self.queue } else { Nanos(0) },
-            upper_median: vote.map_or(Nanos(0), |vote| vote.upper_median),
-            sent: vote.map_or(self.now, |vote| vote.sent),
-            is_overdue: vote.is_some_and(|vote| vote.is_overdue),
-            expected: self.expected(direction),
-            aim: self.aim(direction),
+            queue_delay: estimate.map(|estimate| estimate.queue_delay),
+            total_queue_delay: if is_ambiguous {
+                self.total_queue_delay
+            } else {
+                Nanos(0)
+            },
+            upper_median_delay: estimate.map_or(Nanos(0), |estimate| estimate.upper_median),
+            probe_sent_at: estimate.map_or(now, |estimate| estimate.sent),
+            is_from_overdue_probe: estimate.is_some_and(|estimate| estimate.is_overdue),
+            expected_queue_delay: self.expected_queue_delay(direction),
+            target_delay: self.target_delay(direction),
             competes_with_download: self.competes_with_download(direction),
-            is_reflected: self.delays.is_reflected(direction, self.now),
-            rtt: self.delays.rtt(),
+            has_one_way_reflectors: self.delays.has_one_way_reflectors(direction, now),
+            base_rtt: self.delays.base_rtt(),
             is_high_rtt: self.delays.is_high_rtt(),
-            losing_probes: self.delays.is_losing_probes(),
-            achieved: load.achieved(),
-            history: load.history,
-            peak: load.peak(),
-            latest: load.latest(),
-            loaded,
-            has_just_begun: load.has_just_begun(self.now),
-            had_gap: load.had_gap(),
-            has_rested: load.has_rested(self.now),
-            busy: load.share() >= BUSY_PERMILLE,
-            active: self.now.since(load.active_at) <= QUEUE_LASTS,
-            carries: load.has_traffic(),
-            serialization_delay: Nanos(self.controllers[direction].serialization_delay().0 + others_wire),
-            may_explore: exploring,
-            takes_turns: self.delays.is_round_trip_only(self.now),
-            is_shared: ambiguous && attribution == Attribution::Shared,
-            may_rebase: !ambiguous || !self.has_traffic(other) || self.controllers[other].cut_had_no_effect(),
-            is_others_too_small: matches!(self.suspect, Suspect::PerDirection)
-                && !self.controllers[other].is_draining(),
-            has_other_collapsed: self.controllers[other].has_collapsed(),
-            has_other_fallen: self.controllers[other].has_collapsed()
-                && self.throughput[other].has_traffic()
-                && load.was_loaded_within(self.now, QUEUE_LASTS)
-                && load.share() < STARVED_LOAD_RATIO,
+            is_losing_probes: self.delays.is_losing_probes(),
+            mean_rate: throughput.mean_rate(),
+            rate_history: throughput.history,
+            peak_rate: throughput.peak_rate(),
+            latest_rate: throughput.latest_rate(),
+            is_loaded: throughput.is_loaded(now),
+            has_just_begun: throughput.has_just_begun(now),
+            had_gap: throughput.had_gap(),
+            has_rested: throughput.has_rested(now),
+            is_busy: throughput.load_ratio() >= BUSY_RATIO,
+            is_active: now.since(throughput.active_at) <= QUEUE_LASTS,
+            has_any_traffic: throughput.has_any_traffic(),
+            serialization_delay: Nanos(this.serialization_delay().0 + other_serialization),
+            may_explore,
+            only_round_trips: self.delays.is_round_trip_only(now),
+            is_ambiguous: is_ambiguous && attribution == Attribution::Ambiguous,
+            may_rebase: !other_contributes || other.cut_had_no_effect(),
+            other_has_drained: self.attributor.suspects_both() && !other.is_draining(),
+            other_has_collapsed: other.has_collapsed(),
+            is_silenced_by_other: other.has_collapsed()
+                && self.throughput[direction.other()].has_any_traffic()
+                && throughput.was_loaded_within(now, QUEUE_LASTS)
+                && throughput.load_ratio() < STARVED_LOAD_RATIO,
         }
     }
 
-    /// The queue that a direction may keep. A round trip has, besides, what the other one may keep of its own.
-    fn aim(&self, direction: Direction) -> Nanos {
+    /// The queue delay to aim at. A round trip also includes what the other direction may keep in its queue.
+    fn target_delay(&self, direction: Direction) -> Nanos {
         if self.competes_with_download(direction) {
             TARGET_DELAY_UPLOAD_WITH_DOWNLOAD
-        } else if self.delays.is_reflected(direction, self.now) && !self.delays.is_high_rtt() {
-            self.controllers[direction].aim()
-        } else if self.delays.knows(direction, self.now) || !self.has_traffic(direction.other()) {
+        } else if self.delays.has_one_way_reflectors(direction, self.now) && !self.delays.is_high_rtt() {
+            self.controllers[direction].target_delay()
+        } else if self.delays.knows(direction, self.now)
+            || !self.throughput[direction.other()].can_cause_queue()
+        {
             TARGET_DELAY
         } else {
             TARGET_DELAY_BOTH
         }
     }
 
-    /// Whether it is an upload in whose queue the acknowledgements of a download would wait, and known for sure.
+    /// Whether this is the upload, several sources report its delay, and the acknowledgements of a download wait in its queue.
     fn competes_with_download(&self, direction: Direction) -> bool {
         direction == Direction::Upload
-            && self.has_traffic(Direction::Download)
-            && self.delays.is_agreed_on(direction, self.now)
+            && self.throughput.download.can_cause_queue()
+            && self.delays.is_confirmed(direction, self.now)
     }
 
-    /// The queue that senders make of what is under way when the line falls to what passes now.
-    fn expected(&self, direction: Direction) -> Nanos {
-        let load = &self.throughput[direction];
-        let [passes, allowed] = [load.latest().bits_per_sec(), load.allowed];
-        // Nothing at all passes when nobody sends, and hardly anything between the bursts of senders that are far.
-        let is_little = passes < scale(allowed, STARVED_LOAD_RATIO, 1000) && load.has_traffic();
-        if !is_little || self.delays.is_high_rtt() || !load.was_loaded_within(self.now, FELL_SILENT) {
+    /// The queue delay that the data already under way will cause if the capacity has just dropped to the latest rate.
+    fn expected_queue_delay(&self, direction: Direction) -> Nanos {
+        let throughput = &self.throughput[direction];
+        let [latest, allowed] = [throughput.latest_rate().bits_per_sec(), throughput.allowed];
+        // No traffic at all means that no sender is active. On a high round trip there are gaps between bursts.
+        let has_dropped = latest < scale(allowed, STARVED_LOAD_RATIO, 1000) && throughput.has_any_traffic();
+        if !has_dropped || self.delays.is_high_rtt() || !throughput.was_loaded_within(self.now, FELL_SILENT) {
             return Nanos(0);
         }
-        Nanos(scale(self.delays.rtt().0, allowed - passes, passes)).min(QUEUE_LASTS)
+        Nanos(scale(self.delays.base_rtt().0, allowed - latest, latest)).min(QUEUE_LASTS)
     }
 
-    pub(crate) fn has_traffic(&self, direction: Direction) -> bool {
-        self.throughput[direction].share() >= BUSY_PERMILLE / 4
-    }
-
-    fn pass_turn(&mut self) {
-        self.turn = self.turn.other();
-        self.turn_began = self.now;
+    const fn begin_turn(&mut self, direction: Direction) {
+        self.turn = Turn {
+            direction,
+            began_at: self.now,
+        };
     }
 
     fn probes(&self) -> Probes {
-        let quiet = |direction: Direction| self.now.since(self.throughput[direction].active_at) >= IDLE_AFTER;
+        let any = |test: &dyn Fn(Direction) -> bool| Direction::BOTH.into_iter().any(test);
+        let is_idle =
+            |direction: Direction| self.now.since(self.throughput[direction].active_at) >= IDLE_AFTER;
         let drains = |direction: Direction| self.controllers[direction].is_draining();
-        let loaded = |direction: Direction| {
-            self.throughput[direction].share() >= LOADED_PERMILLE / 2 || drains(direction)
+        let is_loaded = |direction: Direction| {
+            self.throughput[direction].load_ratio() >= LOADED_RATIO / 2 || drains(direction)
         };
-        if Direction::BOTH.into_iter().all(quiet) {
+        if Direction::BOTH.into_iter().all(is_idle) {
             Probes::Off
-        } else if Direction::BOTH.into_iter().any(loaded) {
-            let is_urgent =
-                Direction::BOTH.into_iter().any(drains) || self.delays.newest(self.now) > SUSPECTED;
-            Probes::Every(if is_urgent { PROBE_HURRIED } else { PROBE_LOADED })
+        } else if any(&is_loaded) {
+            let is_urgent = any(&drains) || self.delays.newest(self.now) > SUSPECTED;
+            Probes::Every(if is_urgent { PROBE_URGENT } else { PROBE_LOADED })
         } else {
             Probes::Every(PROBE_ACTIVE)
         }
@@ -251,35 +266,36 @@ impl Autorate {
 impl Controller for Autorate {
     fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
         self.now = self.now.max(now);
-        let rests = Direction::BOTH.map(|direction| self.throughput[direction].has_no_queue(self.now));
-        self.delays.set_idle(rests);
+        let idle = Direction::BOTH.map(|direction| self.throughput[direction].is_idle(self.now));
+        self.delays.set_idle(idle);
         for sample in samples {
-            self.take_in(sample);
+            self.add(sample);
         }
-        self.queue = self.queue_if_blamed(Direction::Download);
+        self.total_queue_delay = self.delays.queue_if_ours(Direction::Download, self.now);
         for direction in Direction::BOTH {
             self.throughput[direction].on_time(self.now);
         }
-        // A queue is seen to its end by the one whose turn it was.
+        // A turn lasts until the queue that it caused has drained.
         let is_quiet = Direction::BOTH
             .into_iter()
-            .all(|direction| self.controllers[direction].is_quiet(self.queue));
-        if self.now.since(self.turn_began) >= TURN && is_quiet {
-            self.pass_turn();
+            .all(|direction| self.controllers[direction].is_quiet(self.total_queue_delay));
+        if self.now.since(self.turn.began_at) >= TURN && is_quiet {
+            self.begin_turn(self.turn.direction.other());
         }
-        let loaded = Direction::BOTH.map(|direction| self.throughput[direction].is_loaded(self.now));
-        self.record_bottleneck(loaded);
         self.attribute();
-        let contended = self.delays.is_round_trip_only(self.now) && loaded == [true, true];
-        // Both look before either acts, or the first one's cut would acquit the second.
-        let observations = Direction::BOTH
-            .map(|direction| self.observation(direction, !contended || self.turn == direction));
-        let rates = PerDirection {
-            download: self.decide(Direction::Download, &observations[0]),
-            upload: self.decide(Direction::Upload, &observations[1]),
-        };
+        let are_loaded = Direction::BOTH
+            .into_iter()
+            .all(|direction| self.throughput[direction].is_loaded(self.now));
+        let take_turns = self.delays.is_round_trip_only(self.now) && are_loaded;
+        // Both observations are made before either controller acts. Otherwise the cut of the first one would change what the second
+        // one observes.
+        let [download, upload] = Direction::BOTH
+            .map(|direction| self.observation(direction, !take_turns || self.turn.direction == direction));
         Decision {
-            rates,
+            rates: PerDirection {
+                download: self.decide(Direction::Download, &download),
+                upload: self.decide(Direction::Upload, &upload),
+            },
             probes: self.probes(),
         }
     }

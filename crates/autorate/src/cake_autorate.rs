@@ -1,12 +1,14 @@
-//! The arithmetic of cake-autorate, for comparison: what it would do with the same samples.
+//! The rate controller of cake-autorate, for comparison on the same samples.
 //!
-//! Written from its published behaviour (state of August 2026) and constants. Its default pinger knows round trips only
-//! and takes half of one for either direction; with ICMP timestamps it knows both. It looks at reflectors only, never at
-//! the user's own flows.
+//! Written from its published behaviour and defaults (as of August 2026). Its default pinger measures round trips only
+//! and attributes one half to each direction; with ICMP timestamps it measures both directions. It uses reflectors only,
+//! never the user's own connections.
 //!
-//! Reproduced: baselines, thresholds with their compensation for the wire time of a packet, the window of six samples,
-//! factors, refractory times, decay to base, the 200 ms of the rate monitor, sleep. Left out: replacing reflectors, and
-//! restarting pingers after ten seconds of silence; neither changes a rate.
+//! Reproduced: baselines, thresholds with the compensation for the serialization delay of a packet, the window of six
+//! samples, factors, refractory times, decay to base, the 200 ms of the rate monitor, sleep. Left out: replacing
+//! reflectors, and restarting pingers after ten seconds of silence; neither changes a rate.
+//!
+//! All constants are its defaults.
 
 use alloc::vec::Vec;
 
@@ -15,7 +17,7 @@ use sqm_core::direction::{Direction, PerDirection};
 
 use sqm_core::units::{Instant, Nanos, Rate};
 
-/// Six reflectors, each every 300 ms.
+/// Six reflectors, each probed every 300 ms.
 const PROBES: Nanos = Nanos::from_millis(50);
 /// A delay above the baseline that counts as delayed, microseconds; 30 ms.
 const DELAYED: i64 = 30_000;
@@ -23,17 +25,17 @@ const DELAYED: i64 = 30_000;
 const FULL_GROWTH: i64 = 10_000;
 /// Average delay from which a cut is deepest; 60 ms.
 const FULL_CUT: i64 = 60_000;
-/// Samples looked at, and how many of them must be delayed.
+/// Size of the window, and how many of its samples must be delayed to count as bufferbloat.
 const WINDOW: usize = 6;
 const DELAYED_OF_WINDOW: usize = 3;
-/// Where a baseline starts, microseconds; 100 ms.
+/// Baseline before the first sample, microseconds; 100 ms.
 const BASELINE_START: i64 = 100_000;
-/// Weight of a sample above and below the baseline, in millionths.
+/// Weight of a sample above and of one below the baseline, millionths.
 const ALPHA_UP: i64 = 1000;
 const ALPHA_DOWN: i64 = 900_000;
-/// A clock that moved by this much passed midnight, microseconds; 3000 s.
+/// A timestamp that jumps by this much has passed midnight, microseconds; 3000 s.
 const ROLLOVER: i64 = 3_000_000_000;
-/// Factors in thousandths.
+/// Factors of the rate, thousandths.
 const GENTLEST_CUT: u64 = 990;
 const DEEPEST_CUT: u64 = 750;
 const FASTEST_GROWTH: u64 = 1040;
@@ -41,20 +43,20 @@ const DECAY_DOWN: u64 = 990;
 const DECAY_UP: u64 = 1010;
 /// Load that counts as high, in percent of the rate.
 const HIGH_LOAD: u64 = 75;
-/// Below this a direction is idle.
+/// With less traffic a direction is idle, bits per second.
 const ACTIVE: u64 = 2_000_000;
 const BLOAT_REFRACTORY: Nanos = Nanos::from_millis(300);
 const DECAY_REFRACTORY: Nanos = Nanos::from_millis(1000);
 const MONITOR: Nanos = Nanos::from_millis(200);
 const SLEEP_AFTER: Nanos = Nanos::from_millis(60_000);
 const TOO_OLD: Nanos = Nanos::from_millis(500);
-/// For the compensation of thresholds, bits.
+/// A full-size packet, for the compensation of thresholds, bits.
 const MTU_BITS: i64 = 1500 * 8;
-/// min, base, max, kbit/s, where the user gives none.
+/// Defaults of min, base and max, kbit/s.
 const DEFAULT_DOWNLOAD: [u64; 3] = [5000, 20_000, 80_000];
 const DEFAULT_UPLOAD: [u64; 3] = [5000, 20_000, 35_000];
 
-/// cake-autorate's controller.
+/// The controller.
 #[derive(Clone, Debug)]
 pub struct CakeAutorate {
     now: Instant,
@@ -171,7 +173,7 @@ impl Reflector {
         }
     }
 
-    /// Moves the baselines; says what of the delays is above them.
+    /// Moves the baselines. Returns the delays above them.
     fn add(&mut self, delays: PerDirection<i64>) -> PerDirection<i64> {
         let moved = |direction| (delays[direction] - self.baselines[direction]).saturating_abs();
         if moved(Direction::Download).saturating_add(moved(Direction::Upload)) >= ROLLOVER {
@@ -198,7 +200,7 @@ struct State {
     reason: Reason,
     bloat_at: Instant,
     decay_at: Instant,
-    /// Bits and nanoseconds since the monitor last looked.
+    /// Bits and nanoseconds since the rate monitor last updated.
     seen: (u64, u64),
     achieved: u64,
     is_new: bool,
@@ -243,7 +245,7 @@ impl State {
     }
 
     fn on_answer(&mut self, now: Instant, above: [i64; WINDOW]) {
-        // A packet on the wire is no bloat.
+        // The serialization delay of a packet does not count as bufferbloat.
         let serialization_delay = MTU_BITS * 1_000_000 / i64::try_from(self.rate.max(1)).unwrap_or(i64::MAX);
         let [full_growth, delayed, full_cut] =
             [FULL_GROWTH, DELAYED, FULL_CUT].map(|threshold| threshold + serialization_delay);
@@ -284,7 +286,7 @@ impl State {
         self.rate = self.rate.clamp(self.min, self.max);
     }
 
-    /// By a factor in millionths.
+    /// Multiplies the rate by a factor in millionths.
     fn multiply(&mut self, factor: u64) {
         self.rate = scale(self.rate, factor, 1_000_000);
     }
@@ -297,7 +299,7 @@ impl State {
     }
 }
 
-/// `part` of `whole` in thousandths, between none and all.
+/// `part` by `whole` in thousandths, limited to 0 to 1000.
 fn share(part: i64, whole: i64) -> u64 {
     let share = i128::from(part) * 1000 / i128::from(whole.max(1));
     u64::try_from(share.clamp(0, 1000)).unwrap_or(0)
@@ -328,7 +330,7 @@ mod tests {
         Sample { at, signal }
     }
 
-    /// Steps of 50 ms at a constant RTT; load is a share of the download's present rate.
+    /// Steps of 50 ms at a constant round trip. The load is in percent of the download's present rate.
     fn run(
         controller: &mut CakeAutorate,
         start: Instant,
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn falls_from_80_to_5_in_three_seconds() {
+    fn is_cut_from_80_to_5_mbit_in_three_seconds() {
         let (mut controller, now) = started();
         let now = run(&mut controller, now, 8, 20, 95);
         let half = run(&mut controller, now, 1, 400, 95);
@@ -378,16 +380,16 @@ mod tests {
     }
 
     #[test]
-    fn forgets_a_good_rate_in_idle() {
+    fn decays_from_a_good_rate_to_base_while_idle() {
         let (mut controller, now) = started();
         let now = run(&mut controller, now, 8, 20, 95);
         run(&mut controller, now, 140, 20, 0);
         assert_eq!(controller.directions.download.rate, 20_000_000);
     }
 
-    /// 600 ms of satellite path above a baseline that starts at 100 ms and climbs by a thousandth of the difference.
+    /// A satellite path of 600 ms is far above the baseline, which starts at 100 ms and climbs by a thousandth of the difference.
     #[test]
-    fn takes_a_satellite_for_bloat_for_minutes() {
+    fn mistakes_a_satellite_path_for_bufferbloat_for_minutes() {
         let (mut controller, now) = started();
         let now = run(&mut controller, now, 300, 600, 95);
         assert_eq!(controller.directions.download.rate, 5_000_000);

@@ -12,7 +12,7 @@ use sqm_core::units::Rate;
 
 const HOURS: usize = 24;
 const HEADER: &str = "sqm autorate learned 1";
-/// More bytes than [`write`] ever returns. A reader can stop here.
+/// More bytes than [`write()`] ever returns. A reader can stop here.
 pub const MAX_BYTES: usize = 4096;
 /// The highest rate that [`read`] accepts, bits per second. It is a choice, far above any access line, which keeps a damaged
 /// file from producing an absurd rate.

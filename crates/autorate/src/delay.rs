@@ -1,70 +1,74 @@
-//! What the delay samples of many reflectors and flows say together of the queue at the line.
+//! The queue delay at the line, estimated from the delay samples of many reflectors and TCP connections.
+//!
+//! Each [`Source`] has a baseline: its smallest recent delay. What a sample exceeds its baseline by is queue delay. The estimate is
+//! the lower median of the four newest samples, so that one bad source can neither cut the rate nor hide a queue.
+
+mod baseline;
+mod consensus;
+mod source;
 
 use alloc::vec::Vec;
 
-use crate::Signal;
 use sqm_core::direction::Direction;
 use sqm_core::units::{Instant, Nanos};
 
-/// All paths that were heard of lately.
+use crate::Signal;
+
+use consensus::{NewestSamples, SAMPLES};
+use source::{DelayKind, Delays, RELIABLE, Source, SourceId};
+
+/// All sources that have answered lately.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DelayEstimator {
-    paths: Vec<Source>,
-    /// The last probe that came back without a queue: when it was sent, and when it was back.
-    free: Option<(Instant, Instant)>,
-    /// Which directions have rested for a while.
-    rests: [bool; 2],
+    sources: Vec<Source>,
+    /// The last probe that returned without a queue: when it was sent, and when it returned.
+    undelayed: Option<(Instant, Instant)>,
+    /// Directions that have had too little traffic for a queue, in the order of [`Direction::BOTH`].
+    idle: [bool; 2],
 }
 
-/// What the paths agree on.
+/// The estimate for one direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayEstimate {
-    /// Delay above the baselines: what more than one path says at least.
-    pub(crate) queue: Nanos,
-    /// What more than one path says at most; more than [`Self::queue`] while bursts come and go.
+    /// Lower median of the newest samples.
+    pub(crate) queue_delay: Nanos,
+    /// Upper median of the newest samples. It exceeds [`Self::queue_delay`] while bursts come and go.
     pub(crate) upper_median: Nanos,
-    /// When the probe was sent that says so.
+    /// When the newest probe that shows this delay was sent.
     pub(crate) sent: Instant,
-    /// Whether it is a silence that says so.
+    /// The delay is the age of a probe that has not returned.
     pub(crate) is_overdue: bool,
 }
 
-/// A queue is heard of this long after a round trip: three of four votes.
+/// A queue is visible this long after a round trip: three of four samples at one probe each 50 ms, with a margin.
 pub(crate) const SEEN_AFTER: Nanos = Nanos::from_millis(200);
-/// More paths than this are not kept: the one silent for longest makes room.
-const PATHS: usize = 32;
-/// Votes that are counted.
-const VOTERS: usize = 4;
-/// Voters of a kind without which the other kind is asked.
+/// At most this many sources are kept. A new one replaces the one that has been silent for longest. A choice.
+const MAX_SOURCES: usize = 32;
+/// With fewer sources of one kind than this, the other kind is used. A single source cannot be checked by another.
 const ENOUGH: usize = 2;
-/// An older answer counts only where there is no younger one: six reflectors take turns within 300 ms.
+/// An answer is recent for this long: six reflectors take turns within 300 ms, and a half more is the margin.
 const FRESH: Nanos = Nanos::from_millis(450);
-/// A flow that tells less often knows less than reflectors do.
+/// A flow whose last sample is older than this reports less often than reflectors do, so that reflectors are preferred.
 const FRESH_FLOW: Nanos = Nanos::from_millis(150);
-/// With slow probing an answer may be this old.
+/// Answers older than this do not count at all. Slow probing, every 250 ms, takes 1.5 s for six reflectors.
 const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
-/// A probe unanswered for longer than this above the baseline is dead rather than late.
-const DEAD: Nanos = Nanos::from_millis(3000);
-/// A path by a geostationary satellite takes 500 ms and more, one on earth hardly as much as this.
-const LONG: Nanos = Nanos::from_millis(300);
-/// A path that answered less than this of 256 lately is not believed when it is silent.
-const RELIABLE: u32 = 205;
-/// A path agrees with the vote if it is within this of it, or within half of it: replies of one queue come apart.
-const TIE: i64 = 30_000_000;
-/// Of 1024: a path that disagreed more often than this lately has no vote.
-const DISCORD: u32 = 512;
-/// No path is longer, whatever its reflector's clock says.
-const FARTHEST: Nanos = Nanos::from_millis(10_000);
-/// An answer without more delay than this met no queue that holds others back.
-const LITTLE: i64 = 15_000_000;
-/// A one-way delay that moves by more than this was a clock, not a queue.
-const CLOCK_STEP: i64 = 10_000_000_000;
+/// From this base round trip on, the capacity may have changed before the controller learns of it. A choice between terrestrial
+/// paths, which seldom exceed it, and geostationary satellites, which take 500 ms and more.
+const HIGH_RTT: Nanos = Nanos::from_millis(300);
+/// The base round trip is limited to this, whatever the clock of a reflector says. A choice.
+const MAX_RTT: Nanos = Nanos::from_millis(10_000);
+/// An answer with less queue delay than this, nanoseconds, met no queue that could hold other probes back. A choice.
+const UNDELAYED: i64 = 15_000_000;
+/// Delays are limited to this, nanoseconds: 36 years. It is far beyond the offset of any two clocks, one of which may show the time of
+/// day and the other one that since the machine's start, and far from overflow.
+const MAX_DELAY: i64 = 1 << 60;
 
 impl DelayEstimator {
+    /// Adds a sample that was observed at `at`.
     pub(crate) fn add(&mut self, now: Instant, at: Instant, signal: Signal) {
         match signal {
             Signal::Echo { reflector, sent, rtt } => {
-                let delay = i64::try_from(rtt.0).unwrap_or(LONGEST);
+                let delay = i64::try_from(rtt.0).unwrap_or(MAX_DELAY);
                 let id = SourceId::Reflector(reflector);
                 self.answer(now, id, at, sent, [Some(delay); 2], DelayKind::RoundTrip);
             }
@@ -75,14 +79,8 @@ impl DelayEstimator {
                 upload,
             } => {
                 let delays = [Some(download), Some(upload)];
-                self.answer(
-                    now,
-                    SourceId::Reflector(reflector),
-                    at,
-                    sent,
-                    delays,
-                    DelayKind::OneWay,
-                );
+                let id = SourceId::Reflector(reflector);
+                self.answer(now, id, at, sent, delays, DelayKind::OneWay);
             }
             Signal::Flow {
                 flow,
@@ -94,134 +92,146 @@ impl DelayEstimator {
                 self.answer(now, SourceId::Flow(flow), at, sent, delays, DelayKind::OneWay);
             }
             Signal::Waiting { reflector, sent } => {
-                if let Some(path) = self
-                    .paths
-                    .iter_mut()
-                    .find(|path| path.id == SourceId::Reflector(reflector))
-                {
-                    path.waiting = Some(sent).filter(|sent| !path.is_overtaken(*sent, self.free));
+                let undelayed = self.undelayed;
+                if let Some(source) = self.reflector(reflector) {
+                    source.waiting = Some(sent).filter(|sent| !source.is_overtaken(*sent, undelayed));
                 }
             }
             Signal::Lost { reflector } => {
-                if let Some(path) = self
-                    .paths
-                    .iter_mut()
-                    .find(|path| path.id == SourceId::Reflector(reflector))
-                {
-                    path.reliability -= path.reliability / 8;
+                if let Some(source) = self.reflector(reflector) {
+                    source.reliability -= source.reliability / 8;
                 }
             }
             Signal::Traffic { .. } | Signal::Hour(_) => {}
         }
     }
 
-    /// The delay that the paths agree on; none while they are silent, or most of them contradict each other.
+    /// The queue delay of a direction; `None` while all sources are silent, or if most of them contradict each other.
     ///
-    /// What only a round trip or a silence says counts for a `blamed` direction; another one has no queue as far as that
-    /// is known.
-    pub(crate) fn vote(&self, direction: Direction, now: Instant, blamed: bool) -> Option<DelayEstimate> {
-        let (ballots, kind) = self.ballots(direction, now, blamed, Source::is_trusted);
-        let speaking = || {
-            self.paths
+    /// Round trips and overdue probes do not tell the direction. They count only if `is_attributed`, that is if the queue is
+    /// attributed to this direction; otherwise this direction has no queue as far as they are concerned.
+    pub(crate) fn estimate(
+        &self,
+        direction: Direction,
+        now: Instant,
+        is_attributed: bool,
+    ) -> Option<DelayEstimate> {
+        let (samples, kind) = self.samples(direction, now, is_attributed, Source::is_trusted);
+        let current = || {
+            self.sources
                 .iter()
-                .filter(|path| path.kind == kind && path.speaks(direction, now))
+                .filter(|source| source.kind == kind && source.is_current(direction, now))
         };
-        let trusted = speaking().filter(|path| path.is_trusted()).count();
-        if trusted * 2 < speaking().count() {
+        let trusted = current().filter(|source| source.is_trusted()).count();
+        if trusted * 2 < current().count() {
             return None;
         }
-        let chosen = lower_median(&ballots)?;
-        let others = match kind {
-            DelayKind::RoundTrip => self.others(direction, now),
+        let chosen = samples.lower_median()?;
+        let of_other_direction = match kind {
+            DelayKind::RoundTrip => self.known_part_of_other(direction, now),
             DelayKind::OneWay => None,
         };
-        let counts = blamed || kind == DelayKind::OneWay;
+        let counts = is_attributed || kind == DelayKind::OneWay;
         let delay = |delay: i64| {
-            let delay = u64::try_from(delay - others.unwrap_or(0)).ok();
+            let delay = u64::try_from(delay - of_other_direction.unwrap_or(0)).ok();
             Nanos(delay.filter(|_| counts).unwrap_or(0))
         };
         Some(DelayEstimate {
-            queue: delay(chosen.delay),
-            upper_median: delay(ballots.upper_median().unwrap_or(chosen.delay)),
+            queue_delay: delay(chosen.delay),
+            upper_median: delay(samples.upper_median().unwrap_or(chosen.delay)),
             sent: chosen.sent,
             is_overdue: chosen.is_overdue,
         })
     }
 
-    /// What the newest trusted path says alone, whosever queue it is: enough to ask sooner, not to decide.
+    /// The queue delay of a direction if all that is ambiguous is attributed to it; zero if nothing is known.
+    pub(crate) fn queue_if_ours(&self, direction: Direction, now: Instant) -> Nanos {
+        let estimate = self.estimate(direction, now, true);
+        estimate.map_or(Nanos(0), |estimate| estimate.queue_delay)
+    }
+
+    /// The delay that the newest sample of a trusted source shows, in either direction. It is enough to probe faster, not to change a
+    /// rate.
     pub(crate) fn newest(&self, now: Instant) -> Nanos {
         let newest = Direction::BOTH.into_iter().filter_map(|direction| {
-            let (ballots, _) = self.ballots(direction, now, true, Source::is_trusted);
-            ballots.newest()
+            let (samples, _) = self.samples(direction, now, true, Source::is_trusted);
+            samples.newest()
         });
         Nanos(u64::try_from(newest.max().unwrap_or(0)).unwrap_or(0))
     }
 
-    /// Whether a direction is known by itself, not from round trips alone.
+    /// Whether the delay of a direction is known by itself, not only as a part of round trips.
     pub(crate) fn knows(&self, direction: Direction, now: Instant) -> bool {
-        self.voters(direction, now, Source::is_trusted).0 == DelayKind::OneWay
+        self.kind_and_count(direction, now, Source::is_trusted).0 == DelayKind::OneWay
     }
 
-    /// Whether a direction is known from more than one path: what a single one says is small now and then by chance.
-    pub(crate) fn is_agreed_on(&self, direction: Direction, now: Instant) -> bool {
-        let (kind, voters) = self.voters(direction, now, Source::is_trusted);
-        kind == DelayKind::OneWay && voters >= ENOUGH
+    /// Whether several sources report the one-way delay of a direction. A single one reports a small delay now and then by chance.
+    pub(crate) fn is_confirmed(&self, direction: Direction, now: Instant) -> bool {
+        let (kind, count) = self.kind_and_count(direction, now, Source::is_trusted);
+        kind == DelayKind::OneWay && count >= ENOUGH
     }
 
-    /// Whether more than one reflector tells of a direction by itself: sooner, and more often, than flows do.
-    pub(crate) fn is_reflected(&self, direction: Direction, now: Instant) -> bool {
-        let telling = self.reflectors(direction, now);
-        telling.filter(|path| path.kind == DelayKind::OneWay).count() >= ENOUGH
+    /// Whether several reflectors report the one-way delay of a direction. They do so sooner and more often than flows.
+    pub(crate) fn has_one_way_reflectors(&self, direction: Direction, now: Instant) -> bool {
+        let reflectors = self.recent_reflectors(direction, now);
+        reflectors
+            .filter(|source| source.kind == DelayKind::OneWay)
+            .count()
+            >= ENOUGH
     }
 
-    /// Whether nothing that counts tells the directions apart.
+    /// Whether neither direction is known by itself.
     pub(crate) fn is_round_trip_only(&self, now: Instant) -> bool {
         !Direction::BOTH
             .into_iter()
             .any(|direction| self.knows(direction, now))
     }
 
-    /// What of a round trip is the other direction's, where that is known by itself: the most that was said of it lately.
-    fn others(&self, direction: Direction, now: Instant) -> Option<i64> {
-        let (ballots, kind) = self.ballots(direction.other(), now, false, Source::is_trusted);
-        let most = ballots.iter().map(|ballot| ballot.delay).max();
-        most.filter(|_| kind == DelayKind::OneWay)
+    /// The part of a round trip that the other direction is known to cause, nanoseconds: the largest of its one-way samples. `None` if
+    /// the other direction is not known by itself.
+    fn known_part_of_other(&self, direction: Direction, now: Instant) -> Option<i64> {
+        let (samples, kind) = self.samples(direction.other(), now, false, Source::is_trusted);
+        let largest = samples.iter().map(|sample| sample.delay).max();
+        largest.filter(|_| kind == DelayKind::OneWay)
     }
 
-    /// The round trip of the nearest path without any queue.
-    pub(crate) fn rtt(&self) -> Nanos {
-        let rtts = self.paths.iter().filter_map(Source::rtt);
-        Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(FARTHEST)
+    /// The smallest round trip without a queue of any source; zero before the first answer.
+    pub(crate) fn base_rtt(&self) -> Nanos {
+        let rtts = self.sources.iter().filter_map(Source::base_rtt);
+        Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(MAX_RTT)
     }
 
-    /// Whether the nearest path is one on which news of the line is old.
+    /// Whether the base round trip is so long that the capacity may have changed before the controller learns of it.
     pub(crate) fn is_high_rtt(&self) -> bool {
-        self.rtt() >= LONG
+        self.base_rtt() >= HIGH_RTT
     }
 
-    /// Whether more probes are lost than by chance: at a full buffer, not on a longer path.
+    /// Whether most reflectors lose more probes than by chance. A full buffer loses probes, a longer path does not.
     pub(crate) fn is_losing_probes(&self) -> bool {
-        let reflectors = self
-            .paths
-            .iter()
-            .filter(|path| matches!(path.id, SourceId::Reflector(_)));
-        let (count, losing) = reflectors.fold((0, 0), |(count, losing), path| {
-            (count + 1, losing + usize::from(path.reliability < RELIABLE))
+        let reflectors = self.sources.iter().filter(|source| !source.id.is_flow());
+        let (count, losing) = reflectors.fold((0, 0), |(count, losing), source| {
+            (count + 1, losing + usize::from(source.reliability < RELIABLE))
         });
         losing * 2 > count
     }
 
-    /// Takes note of the directions that have had too little traffic for a queue for a while, in the order of [`Direction::BOTH`]:
-    /// what their delays are then is the path's.
-    pub(crate) const fn set_idle(&mut self, rests: [bool; 2]) {
-        self.rests = rests;
+    /// Sets which directions have had too little traffic for a queue, in the order of [`Direction::BOTH`]. The delays of an idle
+    /// direction are those of the path.
+    pub(crate) const fn set_idle(&mut self, idle: [bool; 2]) {
+        self.idle = idle;
     }
 
-    /// Takes the present delays for the new baselines.
+    /// Makes the present delays of a direction the new baselines.
     pub(crate) fn rebase(&mut self, direction: Direction) {
-        for path in &mut self.paths {
-            path.rebase(direction);
+        for source in &mut self.sources {
+            source.rebase(direction);
         }
+    }
+
+    fn reflector(&mut self, reflector: u16) -> Option<&mut Source> {
+        self.sources
+            .iter_mut()
+            .find(|source| source.id == SourceId::Reflector(reflector))
     }
 
     fn answer(
@@ -233,436 +243,130 @@ impl DelayEstimator {
         delays: Delays,
         kind: DelayKind,
     ) {
-        let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-LONGEST, LONGEST)));
+        let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-MAX_DELAY, MAX_DELAY)));
         let index = self.index(id, kind, at);
-        self.paths[index].add(at, sent, delays, kind, self.rests);
-        // The vote of all of its kind, or nobody could win back what it lost; a round trip and one way are never the same. What is not
-        // answered yet is no vote here: it would be one on both directions, and contradict every answer on that without a queue.
-        let votes = Direction::BOTH.map(|direction| {
-            let (ballots, voting) = self.ballots(direction, now, false, |_| true);
-            lower_median(&ballots).filter(|_| voting == kind)
+        self.sources[index].add(at, sent, delays, kind, self.idle);
+        // The answer is compared with the estimate of all sources of its kind, including those that are not trusted, or none could
+        // regain its trust. Overdue probes do not count here: they would be a sample of both directions, and contradict every answer
+        // for the direction that has no queue.
+        let estimates = Direction::BOTH.map(|direction| {
+            let (samples, used) = self.samples(direction, now, false, |_| true);
+            samples.lower_median().filter(|_| used == kind)
         });
-        if votes.iter().any(Option::is_some) {
-            self.paths[index].compare(delays, votes);
+        if estimates.iter().any(Option::is_some) {
+            self.sources[index].compare(delays, estimates);
         }
-        let told = |direction| self.paths[index].ballots(direction, now, false).next();
+        let newest = |direction| self.sources[index].samples(direction, now, false).next();
         let has_queue = || {
             Direction::BOTH
                 .into_iter()
-                .filter_map(told)
-                .any(|ballot| ballot.delay > LITTLE)
+                .filter_map(newest)
+                .any(|sample| sample.delay > UNDELAYED)
         };
-        let is_last = self.free.is_none_or(|(last, _)| last < sent);
+        let is_last = self.undelayed.is_none_or(|(last, _)| last < sent);
         if is_last && !id.is_flow() && !has_queue() {
-            self.free = Some((sent, at));
-            for path in &mut self.paths {
-                path.waiting = path.waiting.filter(|sent| !path.is_overtaken(*sent, self.free));
+            self.undelayed = Some((sent, at));
+            for source in &mut self.sources {
+                source.waiting = source
+                    .waiting
+                    .filter(|sent| !source.is_overtaken(*sent, self.undelayed));
             }
         }
     }
 
+    /// The place of a source, which is added if it is new.
     fn index(&mut self, id: SourceId, kind: DelayKind, at: Instant) -> usize {
-        if let Some(index) = self.paths.iter().position(|path| path.id == id) {
+        if let Some(index) = self.sources.iter().position(|source| source.id == id) {
             return index;
         }
-        let path = Source::new(id, kind);
-        if self.paths.len() < PATHS {
-            self.paths.push(path);
-            return self.paths.len() - 1;
+        let source = Source::new(id, kind);
+        if self.sources.len() < MAX_SOURCES {
+            self.sources.push(source);
+            return self.sources.len() - 1;
         }
-        let silent = self.paths.iter().enumerate();
-        let (index, _) = silent
-            .max_by_key(|(_, path)| at.since(path.heard_at))
-            .expect("there are paths");
-        self.paths[index] = path;
+        let (index, _) = self
+            .sources
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, source)| at.since(source.heard_at))
+            .expect("there are sources");
+        self.sources[index] = source;
         index
     }
 
-    /// The newest votes, newest first, no path having more than its share; and of what kind they are.
-    fn ballots(
+    /// The newest samples for a direction, of the kind of source that is used, and that kind. The sources share the four places
+    /// evenly.
+    fn samples(
         &self,
         direction: Direction,
         now: Instant,
-        silence_counts: bool,
-        may_vote: impl Fn(&Source) -> bool,
+        count_overdue: bool,
+        is_allowed: impl Fn(&Source) -> bool,
     ) -> (NewestSamples, DelayKind) {
-        let (kind, voters) = self.voters(direction, now, &may_vote);
-        let share = VOTERS.div_ceil(voters.max(1));
-        let mut ballots = NewestSamples::default();
-        let voting = || {
-            self.paths
-                .iter()
-                .filter(|path| path.kind == kind && may_vote(path) && path.speaks(direction, now))
+        let (kind, count) = self.kind_and_count(direction, now, &is_allowed);
+        let share = SAMPLES.div_ceil(count.max(1));
+        let mut samples = NewestSamples::default();
+        let used = || {
+            self.sources.iter().filter(|source| {
+                source.kind == kind && is_allowed(source) && source.is_current(direction, now)
+            })
         };
-        let most = voting()
-            .any(|path| path.id.is_flow())
-            .then(|| self.reflected(direction, now))
+        let confirmed = used()
+            .any(|source| source.id.is_flow())
+            .then(|| self.largest_of_reflectors(direction, now))
             .flatten();
-        for path in voting() {
-            let most = most.filter(|_| path.id.is_flow());
-            for ballot in path.ballots(direction, now, silence_counts).take(share) {
-                ballots.offer(ballot.at_most(most));
+        for source in used() {
+            let limit = confirmed.filter(|_| source.id.is_flow());
+            for sample in source.samples(direction, now, count_overdue).take(share) {
+                samples.offer(sample.at_most(limit));
             }
         }
-        (ballots, kind)
+        (samples, kind)
     }
 
-    /// The most that a reflector says of late. What a flow says beyond it waited behind another line than ours, or at its far host.
-    fn reflected(&self, direction: Direction, now: Instant) -> Option<i64> {
+    /// The largest delay that a reflector reports, nanoseconds. A flow that reports more waits behind another line, or at its far host.
+    fn largest_of_reflectors(&self, direction: Direction, now: Instant) -> Option<i64> {
         let newest = self
-            .reflectors(direction, now)
-            .filter_map(|path| path.ballots(direction, now, true).next());
-        newest.map(|ballot| ballot.delay).max()
+            .recent_reflectors(direction, now)
+            .filter_map(|source| source.samples(direction, now, true).next());
+        newest.map(|sample| sample.delay).max()
     }
 
-    /// Those that are believed and were heard of lately.
-    fn reflectors(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
-        self.paths
-            .iter()
-            .filter(move |path| !path.id.is_flow() && path.is_trusted() && path.is_recent(direction, now))
+    /// The trusted reflectors with recent information.
+    fn recent_reflectors(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(move |source| {
+            !source.id.is_flow() && source.is_trusted() && source.is_recent(direction, now)
+        })
     }
 
-    /// Those who vote on a direction: of which kind, and how many.
-    fn voters(
+    /// The kind of source that is used for a direction, and how many there are.
+    fn kind_and_count(
         &self,
         direction: Direction,
         now: Instant,
-        may_vote: impl Fn(&Source) -> bool,
+        is_allowed: impl Fn(&Source) -> bool,
     ) -> (DelayKind, usize) {
-        let voting = |kind| {
-            self.paths
+        let allowed = |kind| {
+            self.sources
                 .iter()
-                .filter(move |path| path.kind == kind)
-                .filter(|path| may_vote(path))
+                .filter(move |source| source.kind == kind)
+                .filter(|source| is_allowed(source))
         };
-        let recent = |kind| voting(kind).filter(|path| path.is_recent(direction, now));
-        let speaks = |path: &&Source| path.speaks(direction, now) && !path.id.is_flow();
-        let counts = |kind| match recent(kind).count() {
+        let recent = |kind| allowed(kind).filter(|source| source.is_recent(direction, now));
+        let is_current_reflector =
+            |source: &&Source| source.is_current(direction, now) && !source.id.is_flow();
+        let count = |kind| match recent(kind).count() {
             recent @ ENOUGH.. => recent,
-            _ => voting(kind).filter(speaks).count().min(1),
+            _ => allowed(kind).filter(is_current_reflector).count().min(1),
         };
-        let (one_ways, round_trips) = (counts(DelayKind::OneWay), counts(DelayKind::RoundTrip));
-        // One-way delays are better where there are enough of them to vote, or reflectors to confirm what a flow says.
-        let are_confirmed = one_ways >= ENOUGH
-            || round_trips >= ENOUGH && recent(DelayKind::OneWay).any(|path| path.id.is_flow());
-        if are_confirmed || one_ways > 0 && round_trips < ENOUGH {
+        let (one_ways, round_trips) = (count(DelayKind::OneWay), count(DelayKind::RoundTrip));
+        // One-way delays are preferred where several sources report them, or where reflectors confirm what a flow reports.
+        let is_confirmed = one_ways >= ENOUGH
+            || round_trips >= ENOUGH && recent(DelayKind::OneWay).any(|source| source.id.is_flow());
+        if is_confirmed || one_ways > 0 && round_trips < ENOUGH {
             (DelayKind::OneWay, one_ways.max(1))
         } else {
             (DelayKind::RoundTrip, round_trips)
         }
     }
-}
-
-/// 36 years: far beyond the difference of any two clocks, one of which may show the time of day and the other that since the
-/// start; far from overflow.
-const LONGEST: i64 = 1 << 60;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SourceId {
-    Reflector(u16),
-    Flow(u64),
-}
-
-impl SourceId {
-    const fn is_flow(self) -> bool {
-        matches!(self, Self::Flow(_))
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DelayKind {
-    RoundTrip,
-    OneWay,
-}
-
-/// By direction, as far as it is known.
-type Delays = [Option<i64>; 2];
-
-/// One reflector or flow.
-#[derive(Clone, Debug)]
-struct Source {
-    id: SourceId,
-    kind: DelayKind,
-    /// By direction; of a round trip both are the same.
-    baselines: [Baseline; 2],
-    /// The last answers, newest last: when sent, when heard, delays.
-    answers: [Option<Answer>; VOTERS],
-    waiting: Option<Instant>,
-    heard_at: Instant,
-    /// Share of probes answered lately, of 256.
-    reliability: u32,
-    /// Share of answers that contradicted the vote lately, of 1024.
-    outlier_score: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    sent: Instant,
-    at: Instant,
-    delays: Delays,
-}
-
-impl Source {
-    fn new(id: SourceId, kind: DelayKind) -> Self {
-        Self {
-            id,
-            kind,
-            baselines: [Baseline::default(); 2],
-            answers: [None; VOTERS],
-            waiting: None,
-            heard_at: Instant(0),
-            reliability: 256,
-            outlier_score: 0,
-        }
-    }
-
-    const fn is_trusted(&self) -> bool {
-        self.outlier_score <= DISCORD
-    }
-
-    /// Notes whether its newest answer is as the vote of all.
-    fn compare(&mut self, delays: Delays, votes: [Option<DelaySample>; 2]) {
-        let above = |channel: usize| Some(delays[channel]?.saturating_sub(self.baselines[channel].least()?));
-        let disagrees = (0..2).any(|channel| match (above(channel), votes[channel]) {
-            (Some(above), Some(vote)) => (above - vote.delay).abs() > TIE.max(vote.delay / 2),
-            _ => false,
-        });
-        self.outlier_score =
-            self.outlier_score - self.outlier_score / 8 + if disagrees { 1024 / 8 } else { 0 };
-    }
-
-    fn add(&mut self, at: Instant, sent: Instant, delays: Delays, kind: DelayKind, rests: [bool; 2]) {
-        if kind != self.kind {
-            *self = Self::new(self.id, kind);
-        }
-        let span = at.since(self.heard_at);
-        let rests = match kind {
-            DelayKind::RoundTrip => [rests == [true; 2]; 2],
-            DelayKind::OneWay => rests,
-        };
-        for ((baseline, delay), rests) in self.baselines.iter_mut().zip(delays).zip(rests) {
-            let Some(delay) = delay else { continue };
-            if baseline
-                .least()
-                .is_some_and(|least| (delay - least).abs() > CLOCK_STEP)
-            {
-                *baseline = Baseline::default();
-                self.answers = [None; VOTERS];
-            }
-            baseline.add(span, delay, rests);
-        }
-        self.answers.rotate_left(1);
-        self.answers[VOTERS - 1] = Some(Answer { sent, at, delays });
-        self.heard_at = at;
-        self.waiting = self.waiting.filter(|waiting| *waiting > sent);
-        self.reliability += (256 - self.reliability) / 8;
-    }
-
-    /// Whether a probe that was sent later has come back without a queue when this one should have been back, too: then it is in no
-    /// queue, but lost, or late elsewhere.
-    fn is_overtaken(&self, waiting: Instant, free: Option<(Instant, Instant)>) -> bool {
-        let usual = u64::try_from(self.rtt().unwrap_or(LONGEST)).unwrap_or(0);
-        free.is_some_and(|(sent, at)| waiting < sent && at.since(waiting).0 >= usual)
-    }
-
-    fn is_recent(&self, direction: Direction, now: Instant) -> bool {
-        let fresh = if self.id.is_flow() { FRESH_FLOW } else { FRESH };
-        self.was_heard_within(direction, now, fresh) || self.overdue(now).is_some()
-    }
-
-    /// Whether it has anything to say of now.
-    fn speaks(&self, direction: Direction, now: Instant) -> bool {
-        self.was_heard_within(direction, now, FRESH_SLOW) || self.overdue(now).is_some()
-    }
-
-    fn was_heard_within(&self, direction: Direction, now: Instant, span: Nanos) -> bool {
-        let mut known = self.answers.iter().rev().flatten();
-        let newest = known.find(|answer| answer.delays[channel(direction)].is_some());
-        newest.is_some_and(|answer| now.since(answer.at) <= span)
-    }
-
-    /// What it says of a direction, newest first.
-    fn ballots(
-        &self,
-        direction: Direction,
-        now: Instant,
-        silence_counts: bool,
-    ) -> impl Iterator<Item = DelaySample> {
-        let channel = channel(direction);
-        let least = self.baselines[channel].least();
-        let mut answers = self
-            .answers
-            .iter()
-            .rev()
-            .flatten()
-            .filter(move |answer| now.since(answer.at) <= FRESH_SLOW)
-            .filter_map(move |answer| {
-                Some(DelaySample {
-                    delay: answer.delays[channel]?.saturating_sub(least?).max(0),
-                    sent: answer.sent,
-                    is_recent: now.since(answer.at) <= FRESH,
-                    is_overdue: false,
-                })
-            });
-        let newest = answers.next();
-        // Silence says only that the delay is at least its age: news if that is more than what was heard last.
-        let overdue = self.overdue(now).filter(|_| silence_counts);
-        let overdue = overdue.filter(|overdue| newest.is_none_or(|heard| overdue.delay > heard.delay));
-        overdue.into_iter().chain(newest).chain(answers)
-    }
-
-    /// What its silence says; not of which direction.
-    fn overdue(&self, now: Instant) -> Option<DelaySample> {
-        let sent = self.waiting?;
-        let usual = self.rtt()?;
-        let late = i64::try_from(now.since(sent).0).ok()?.saturating_sub(usual);
-        let believed = self.reliability >= RELIABLE && late > 0 && late < i64::try_from(DEAD.0).unwrap_or(0);
-        believed.then_some(DelaySample {
-            delay: late,
-            sent,
-            is_recent: true,
-            is_overdue: true,
-        })
-    }
-
-    /// Round trip without a queue: of one-way delays the sum, in which the clocks cancel.
-    fn rtt(&self) -> Option<i64> {
-        let [download, upload] = [self.baselines[0].least()?, self.baselines[1].least()?];
-        Some(match self.kind {
-            DelayKind::RoundTrip => download,
-            DelayKind::OneWay => download.saturating_add(upload).max(0),
-        })
-    }
-
-    fn rebase(&mut self, direction: Direction) {
-        let channels = match self.kind {
-            DelayKind::RoundTrip => 0..2,
-            DelayKind::OneWay => channel(direction)..channel(direction) + 1,
-        };
-        for channel in channels {
-            // The last two: older ones may be of the old path.
-            let present = self.answers.iter().rev().take(2).flatten();
-            let present = present.filter_map(|answer| answer.delays[channel]);
-            if let Some(present) = present.min() {
-                self.baselines[channel] = Baseline::default();
-                self.baselines[channel].add(Nanos(0), present, false);
-            }
-        }
-    }
-}
-
-const fn channel(direction: Direction) -> usize {
-    match direction {
-        Direction::Download => 0,
-        Direction::Upload => 1,
-    }
-}
-
-/// The least delay of the last [`Self::BUCKETS`] × [`Self::SPAN`] in which the path was in use. Idle time does not
-/// count, or the first burst after a pause would set it. While its direction rests only the last [`Self::BUCKETS`] answers count:
-/// they met no queue, and a load that begins must not be blamed for a path that has become longer meanwhile.
-#[derive(Clone, Copy, Debug, Default)]
-struct Baseline {
-    /// Newest last.
-    buckets: [Option<i64>; Self::BUCKETS],
-    /// Nanoseconds in the newest.
-    filled: u64,
-}
-
-impl Baseline {
-    const BUCKETS: usize = 6;
-    const SPAN: Nanos = Nanos::from_millis(5000);
-    /// A longer silence counts as this much use.
-    const LONGEST_STEP: u64 = 1_000_000_000;
-
-    fn add(&mut self, since_last: Nanos, delay: i64, rests: bool) {
-        self.filled += since_last.0.min(Self::LONGEST_STEP);
-        if rests || self.filled >= Self::SPAN.0 {
-            self.filled = 0;
-            self.buckets.rotate_left(1);
-            self.buckets[Self::BUCKETS - 1] = None;
-        }
-        let newest = &mut self.buckets[Self::BUCKETS - 1];
-        *newest = Some(newest.map_or(delay, |least| least.min(delay)));
-    }
-
-    fn least(&self) -> Option<i64> {
-        self.buckets.iter().flatten().copied().min()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct DelaySample {
-    delay: i64,
-    sent: Instant,
-    /// Slow probing leaves old ones, which count only where there are none better.
-    is_recent: bool,
-    is_overdue: bool,
-}
-
-impl DelaySample {
-    fn at_most(self, most: Option<i64>) -> Self {
-        let delay = most.map_or(self.delay, |most| self.delay.min(most));
-        Self { delay, ..self }
-    }
-}
-
-/// The newest few, newest first.
-#[derive(Clone, Copy, Debug, Default)]
-struct NewestSamples([Option<DelaySample>; VOTERS]);
-
-impl NewestSamples {
-    fn offer(&mut self, ballot: DelaySample) {
-        let mut offered = Some(ballot);
-        for place in &mut self.0 {
-            if place.is_none_or(|held| offered.is_some_and(|new| new.sent > held.sent)) {
-                core::mem::swap(place, &mut offered);
-            }
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &DelaySample> {
-        // One alone proves nothing.
-        let any_recent = self.0.iter().flatten().filter(|ballot| ballot.is_recent).count() >= 2;
-        self.0
-            .iter()
-            .flatten()
-            .filter(move |ballot| ballot.is_recent || !any_recent)
-    }
-
-    fn newest(&self) -> Option<i64> {
-        self.0.first().copied().flatten().map(|ballot| ballot.delay)
-    }
-
-    /// The second largest of three or more, the smallest of fewer.
-    fn upper_median(&self) -> Option<i64> {
-        let delays = || self.iter().map(|ballot| ballot.delay);
-        if delays().count() < 3 {
-            return delays().min();
-        }
-        let largest = delays().enumerate().max_by_key(|(_, delay)| *delay)?.0;
-        let others = delays().enumerate().filter(|(index, _)| *index != largest);
-        others.map(|(_, delay)| delay).max()
-    }
-}
-
-/// The second smallest of three or more, the smallest of fewer.
-fn lower_median(ballots: &NewestSamples) -> Option<DelaySample> {
-    let mut sorted = [None; VOTERS];
-    let mut count = 0;
-    for (place, ballot) in sorted.iter_mut().zip(ballots.iter()) {
-        *place = Some(*ballot);
-        count += 1;
-    }
-    sorted[..count].sort_by_key(|ballot| ballot.map(|ballot| ballot.delay));
-    let chosen = sorted[usize::from(count >= 3)]?;
-    // What counts as its time is that of the newest vote that says as much.
-    let sent = ballots
-        .iter()
-        .filter(|ballot| ballot.delay >= chosen.delay)
-        .map(|ballot| ballot.sent);
-    Some(DelaySample {
-        sent: sent.max().unwrap_or(chosen.sent),
-        ..chosen
-    })
 }

@@ -1,69 +1,74 @@
-//! What one direction's law is told at each step.
+//! What the controller of one direction receives at each step.
 
-use crate::throughput::RateHistory;
 use sqm_core::units::{Instant, Nanos, Rate};
 
-/// What a step sees of its direction.
+use crate::throughput::RateHistory;
+
+/// The state of one direction as seen from outside its controller: delay, traffic, and what the other direction does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
-    /// The delay that the queue at the line adds; none while nothing is known.
-    pub(crate) queue: Option<Nanos>,
-    /// The same, whoever's it is.
+    /// Queue delay at the line that is attributed to this direction; `None` while no delay signals arrive.
+    pub(crate) queue_delay: Option<Nanos>,
+    /// Queue delay of both directions together, where the two cannot be separated; otherwise zero.
     pub(crate) total_queue_delay: Nanos,
-    /// [`Self::queue`] with bursts that come and go.
-    pub(crate) upper_median: Nanos,
-    /// When the probe was sent that says so.
-    pub(crate) sent: Instant,
-    /// Whether what says so is a probe that is not back yet: the queue is at least that.
-    pub(crate) is_overdue: bool,
-    /// What becomes of all that is under way if the line has fallen to what passes now; nothing while much passes.
-    pub(crate) expected: Nanos,
-    /// The queue to aim at.
-    pub(crate) aim: Nanos,
-    /// Whether it is an upload whose queue a download would feel.
+    /// [`Self::queue_delay`] by the upper median of the delay samples, which includes bursts that come and go.
+    pub(crate) upper_median_delay: Nanos,
+    /// When the newest probe that shows this delay was sent.
+    pub(crate) probe_sent_at: Instant,
+    /// The delay is the age of an unanswered probe: the queue is at least that long.
+    pub(crate) is_from_overdue_probe: bool,
+    /// Queue delay that the data already under way will cause if the capacity has dropped to the latest rate. Zero while much
+    /// traffic passes.
+    pub(crate) expected_queue_delay: Nanos,
+    /// The queue delay to aim at.
+    pub(crate) target_delay: Nanos,
+    /// This is the upload, and the acknowledgements of a download wait in its queue.
     pub(crate) competes_with_download: bool,
-    /// Whether reflectors tell of this direction by itself.
-    pub(crate) is_reflected: bool,
-    /// Of the nearest path, without a queue.
-    pub(crate) rtt: Nanos,
-    /// Whether that is so long that the line may be another by the time it is heard of.
+    /// Several reflectors report one-way delays of this direction.
+    pub(crate) has_one_way_reflectors: bool,
+    /// Round trip of the nearest source without a queue.
+    pub(crate) base_rtt: Nanos,
+    /// The base round trip is so long that the capacity may have changed before the controller learns of it.
     pub(crate) is_high_rtt: bool,
-    pub(crate) losing_probes: bool,
-    /// What passes the shaper.
-    pub(crate) achieved: Rate,
-    /// And when.
-    pub(crate) history: RateHistory,
-    /// The most that passed it lately.
-    pub(crate) peak: Rate,
-    /// What passed it in the last tenth of a second.
-    pub(crate) latest: Rate,
-    pub(crate) loaded: bool,
-    /// Whether there has been none that could make a queue for a while.
+    /// Reflectors lose more probes than by chance.
+    pub(crate) is_losing_probes: bool,
+    /// Mean rate of the last 200 ms.
+    pub(crate) mean_rate: Rate,
+    /// Traffic of the last three seconds.
+    pub(crate) rate_history: RateHistory,
+    /// The highest of the last four reported rates.
+    pub(crate) peak_rate: Rate,
+    /// Mean rate of the last 100 ms.
+    pub(crate) latest_rate: Rate,
+    /// There is enough traffic to fill the shaper, or there was a moment ago.
+    pub(crate) is_loaded: bool,
+    /// For some seconds there has been too little traffic to cause a queue.
     pub(crate) has_rested: bool,
-    /// Whether the traffic has just begun after a pause, so that means are still of the pause, too.
+    /// The traffic has just begun after a pause, so that means still include the pause.
     pub(crate) has_just_begun: bool,
-    /// Whether the line was away for a moment and is back.
+    /// The line was interrupted for a moment and has resumed.
     pub(crate) had_gap: bool,
-    /// Whether it has enough traffic to make a queue.
-    pub(crate) busy: bool,
-    /// Whether there was any traffic to speak of lately: without it there is no queue, whatever a late answer says.
-    pub(crate) active: bool,
-    /// Whether there is any now: when nobody sends, nothing is learned of the line, and silence says nothing of a queue.
-    pub(crate) carries: bool,
-    /// What a packet of full size takes, each way that the delay is of.
+    /// There is enough traffic to cause a queue.
+    pub(crate) is_busy: bool,
+    /// There was noticeable traffic within the last second. Without it there can be no queue, however late an answer is.
+    pub(crate) is_active: bool,
+    /// There is noticeable traffic now. Without it nothing can be learned about the line, and silence says nothing about a queue.
+    pub(crate) has_any_traffic: bool,
+    /// Time that full-size packets take on the line, in each direction that the delay includes.
     pub(crate) serialization_delay: Nanos,
-    /// Whether more than the ceiling may be tried now.
+    /// The rate may grow beyond the known capacity now.
     pub(crate) may_explore: bool,
-    /// Whether directions are not told apart, so that they explore one at a time when both are loaded.
-    pub(crate) takes_turns: bool,
-    /// Whether the queue may as well be the other direction's.
-    pub(crate) is_shared: bool,
-    /// Whether a delay that does not follow the rate can only be the path's.
+    /// Only round trips are known, so that the directions explore in turns while both are loaded.
+    pub(crate) only_round_trips: bool,
+    /// The queue may just as well be the other direction's.
+    pub(crate) is_ambiguous: bool,
+    /// A delay that does not follow the rate can only be that of the path.
     pub(crate) may_rebase: bool,
-    /// Whether both were cut for it, and what is left is too small to cut the other one for.
-    pub(crate) is_others_too_small: bool,
-    /// Whether the line has fallen far in the other direction.
-    pub(crate) has_other_collapsed: bool,
-    /// And this one's senders hear nothing.
-    pub(crate) has_other_fallen: bool,
+    /// Both directions were cut for this queue, and the other one has finished: the rest is too small to cut it again.
+    pub(crate) other_has_drained: bool,
+    /// The capacity of the other direction has dropped far.
+    pub(crate) other_has_collapsed: bool,
+    /// The capacity of the other direction has dropped far, and this direction's senders fell silent with it because no
+    /// acknowledgements reach them.
+    pub(crate) is_silenced_by_other: bool,
 }

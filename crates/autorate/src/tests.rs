@@ -26,21 +26,21 @@ const fn bounds(min: u64, base: u64, max: u64) -> Bounds {
     }
 }
 
-/// A controller, steps of 50 ms, and what the world looks like to it in between.
+/// A controller in steps of 50 ms, and what it observes.
 struct Bench {
     controller: Autorate,
     now: Instant,
     steps: u64,
-    /// Without a queue.
+    /// The round trip without a queue.
     rtt: Nanos,
-    /// What each reflector's answer has above its usual round trip.
+    /// Queue delay in the answers of each reflector.
     delay: [Nanos; 6],
-    /// Of the rate, in percent.
+    /// Traffic in percent of the rate.
     load: PerDirection<u64>,
     answering: bool,
-    /// Answers tell which way the delay is: that of a download, and of the upload so much.
+    /// If set, reflectors report one-way delays: [`Self::delay`] is that of the download, and this is the queue delay of the upload.
     upload_delay: Option<Nanos>,
-    /// Connections that pass, and what theirs has above the usual each way.
+    /// Number of TCP connections, and their queue delay in each direction.
     flows: u64,
     flow_delay: PerDirection<Nanos>,
     decision: Decision,
@@ -124,7 +124,7 @@ impl Bench {
             flow,
             sent: Instant(at.0 - self.rtt.0 - self.flow_delay.download.0 - self.flow_delay.upload.0),
             download: one_way(self.flow_delay.download),
-            // The first is a download.
+            // The first connection is a download, whose segments are not immediate acknowledgements.
             upload: (flow > 0).then(|| one_way(self.flow_delay.upload)),
         };
         samples.extend((0..self.flows).map(flow).map(|signal| Sample { at, signal }));
@@ -162,7 +162,7 @@ fn grows_under_load_while_there_is_no_queue() {
 }
 
 #[test]
-fn keeps_a_good_rate_in_idle_and_probes_no_more() {
+fn an_idle_line_keeps_its_rate_and_is_not_probed() {
     let mut bench = loaded();
     bench.run(4000);
     bench.load.download = 0;
@@ -177,7 +177,7 @@ fn keeps_a_good_rate_in_idle_and_probes_no_more() {
     assert_eq!(bench.download().rate, mbit(100));
 }
 
-/// Loaded until a queue, which `percent` of the rate come through.
+/// Loads the line, with a queue during which `percent` of the rate arrive.
 fn queued(bench: &mut Bench, percent: u64) -> Rate {
     bench.load.download = percent;
     for millis in [30, 36, 42, 36, 24, 12] {
@@ -190,11 +190,11 @@ fn queued(bench: &mut Bench, percent: u64) -> Rate {
     bench.download().rate
 }
 
-/// What an upload has after a queue of its own that came and went, beside so much of a download.
+/// The rate of an upload after a queue of its own, during a download with this load in percent.
 fn upload_after_a_queue(download: u64) -> Rate {
     let mut bench = one_way();
     bench.load = PerDirection {
-        download: download,
+        download,
         upload: 100,
     };
     bench.run(4000);
@@ -211,9 +211,9 @@ fn upload_after_a_queue(download: u64) -> Rate {
 }
 
 #[test]
-fn an_upload_beside_a_download_stays_below_what_was_found() {
+fn an_upload_that_competes_with_a_download_stays_below_its_last_capacity() {
     let [alone, beside] = [1, 100].map(upload_after_a_queue);
-    // A shorter queue is let stand, too; that alone is less than four hundredths.
+    // The shorter target alone would be a difference of less than four percent.
     assert!(
         beside.bits_per_sec() <= alone.bits_per_sec() / 100 * 95,
         "{alone} {beside}"
@@ -221,8 +221,8 @@ fn an_upload_beside_a_download_stays_below_what_was_found() {
 }
 
 #[test]
-fn a_restless_line_may_keep_a_longer_queue() {
-    // Too much for a line that carries the same each time, and not for one with dips.
+fn a_line_whose_capacity_dips_may_keep_a_longer_queue() {
+    // 8 ms are above the target of a line with a constant capacity, and below that of one with dips.
     let is_cut_for_8_ms = |found: [u64; 6]| {
         let mut bench = one_way();
         for percent in found {
@@ -241,7 +241,7 @@ fn a_restless_line_may_keep_a_longer_queue() {
 }
 
 #[test]
-fn a_load_that_begins_after_a_rest_may_have_what_the_line_carried_lately() {
+fn a_load_after_a_rest_begins_with_the_highest_recent_capacity() {
     let mut bench = loaded();
     bench.run(1500);
     let more = queued(&mut bench, 95);
@@ -258,7 +258,7 @@ fn a_load_that_begins_after_a_rest_may_have_what_the_line_carried_lately() {
         after <= more && after.bits_per_sec() <= less.bits_per_sec() * 2,
         "{after} {more} {less}"
     );
-    // What was found more than a minute before says nothing.
+    // A capacity of more than a minute ago does not count.
     bench.load.download = 70;
     bench.run(60_000);
     let now = queued(&mut bench, 60);
@@ -288,7 +288,7 @@ fn a_single_bad_reflector_cannot_hide_a_queue() {
 }
 
 #[test]
-fn a_late_answer_without_traffic_is_no_queue() {
+fn late_answers_without_traffic_are_not_a_queue() {
     let mut bench = loaded();
     bench.run(4000);
     bench.load.download = 0;
@@ -299,7 +299,7 @@ fn a_late_answer_without_traffic_is_no_queue() {
 }
 
 #[test]
-fn late_answers_just_after_a_load_has_ended_are_no_queue() {
+fn late_answers_just_after_the_end_of_a_load_are_not_a_queue() {
     let mut bench = loaded();
     bench.run(4000);
     bench.load.download = 1;
@@ -312,7 +312,7 @@ fn late_answers_just_after_a_load_has_ended_are_no_queue() {
 }
 
 #[test]
-fn a_queue_is_looked_at_twice_as_often() {
+fn probing_is_twice_as_fast_while_there_is_a_queue() {
     let mut bench = loaded();
     let usual = Probes::Every(Nanos::from_millis(50));
     assert_eq!(bench.run(4000).decision.probes, usual);
@@ -324,9 +324,9 @@ fn a_queue_is_looked_at_twice_as_often() {
     assert_eq!(bench.run(1000).decision.probes, usual);
 }
 
-/// Connections that know of no queue, and reflectors behind one: no more than one of them is believed, but that one is.
+/// Connections without a queue delay contradict reflectors with one: one kind is believed.
 #[test]
-fn round_trips_that_contradict_one_way_delays_do_not_make_it_blind() {
+fn round_trips_that_contradict_one_way_delays_do_not_leave_the_delay_unknown() {
     let mut bench = loaded();
     bench.run(4000);
     bench.delay = [Nanos::from_millis(200); 6];
@@ -350,7 +350,7 @@ fn round_trips_that_contradict_one_way_delays_do_not_make_it_blind() {
 }
 
 #[test]
-fn connections_that_wait_behind_another_line_cut_nothing() {
+fn connections_that_wait_behind_another_line_do_not_cause_a_cut() {
     let mut bench = loaded();
     bench.flows = 4;
     bench.run(4000);
@@ -362,7 +362,7 @@ fn connections_that_wait_behind_another_line_cut_nothing() {
 }
 
 #[test]
-fn connections_alone_tell_of_a_queue_when_reflectors_are_dead() {
+fn two_connections_show_a_queue_when_no_reflector_answers() {
     for flows in [1, 2] {
         let mut bench = loaded();
         bench.flows = flows;
@@ -379,7 +379,7 @@ fn connections_alone_tell_of_a_queue_when_reflectors_are_dead() {
 }
 
 #[test]
-fn one_connection_that_reflectors_confirm_tells_whose_queue_it_is() {
+fn one_connection_confirmed_by_reflectors_shows_the_direction_of_a_queue() {
     for direction in Direction::BOTH {
         let mut bench = loaded();
         bench.load.upload = 100;
@@ -399,10 +399,10 @@ fn one_connection_that_reflectors_confirm_tells_whose_queue_it_is() {
     }
 }
 
-/// The answers of a download told that the queue was the upload's. They end before the download's last packets, and nothing but
-/// round trips is left.
+/// The segments of a download showed that the queue was the upload's. They end before the download's last packets, and only round
+/// trips are left.
 #[test]
-fn a_download_that_ends_is_not_cut_for_the_queue_that_was_the_uploads() {
+fn a_download_that_ends_is_not_cut_for_the_queue_of_the_upload() {
     for turn in 0..40 {
         let mut bench = loaded();
         bench.load.upload = 100;
@@ -432,10 +432,10 @@ fn a_download_that_ends_is_not_cut_for_the_queue_that_was_the_uploads() {
 }
 
 #[test]
-fn what_full_packets_take_each_way_is_no_queue() {
+fn the_serialization_delay_of_full_packets_is_not_a_queue() {
     let mut bench = loaded();
     bench.load.upload = 100;
-    // Two packets of 1514 bytes take 1.2 ms at 20 Mbit/s and 4.8 ms at 5 Mbit/s; and some noise.
+    // Two packets of 1514 bytes take 1.2 ms at 20 Mbit/s and 4.8 ms at 5 Mbit/s; the rest is noise.
     bench.delay = [Nanos::from_millis(8); 6];
     for _ in 0..40 {
         bench.step();
@@ -447,7 +447,7 @@ fn what_full_packets_take_each_way_is_no_queue() {
     }
 }
 
-/// The line falls to 6 Mbit/s down and as little up; half a second of queue.
+/// The capacity drops to 6 Mbit/s in both loaded directions, with a queue of half a second.
 fn fallen(mut bench: Bench) -> Bench {
     bench.run(4000);
     bench.delay = [Nanos::from_millis(500); 6];
@@ -455,7 +455,7 @@ fn fallen(mut bench: Bench) -> Bench {
     for _ in 0..20 {
         for direction in Direction::BOTH.into_iter().filter(|d| loaded[*d] > 0) {
             let rate = bench.decision.rates[direction].rate.bits_per_sec();
-            // A download arrives whatever the shaper then does with it.
+            // A download arrives at the rate of the line, whatever the shaper lets pass.
             let most = if direction == Direction::Download {
                 1000
             } else {
@@ -469,13 +469,13 @@ fn fallen(mut bench: Bench) -> Bench {
 }
 
 #[test]
-fn a_fallen_download_keeps_most_of_what_arrives() {
+fn after_a_far_drop_a_download_keeps_most_of_what_arrives() {
     let rate = fallen(loaded()).download().rate;
     assert!(rate <= mbit(6) && rate >= mbit(3), "{rate:?}");
 }
 
 #[test]
-fn senders_that_fell_silent_with_the_line_do_not_come_back_in_a_burst() {
+fn senders_silenced_by_a_drop_of_the_other_direction_do_not_return_in_a_burst() {
     let mut bench = loaded();
     bench.load.upload = 100;
     let PerDirection { download, upload } = fallen(bench).decision.rates;
@@ -486,7 +486,7 @@ fn senders_that_fell_silent_with_the_line_do_not_come_back_in_a_burst() {
 }
 
 #[test]
-fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
+fn overdue_probes_and_silent_senders_show_a_drop_of_the_capacity() {
     let mut bench = loaded();
     bench.run(4000);
     bench.answering = false;
@@ -513,7 +513,7 @@ fn probes_that_are_not_back_and_silent_senders_tell_of_a_fall() {
 }
 
 #[test]
-fn probes_that_wait_in_a_queue_that_a_download_is_known_to_have_do_not_cut_the_upload() {
+fn probes_overdue_in_the_known_queue_of_a_download_do_not_cut_the_upload() {
     let mut bench = one_way();
     bench.load.upload = 100;
     bench.run(4000);
@@ -540,12 +540,12 @@ fn probes_that_wait_in_a_queue_that_a_download_is_known_to_have_do_not_cut_the_u
 }
 
 #[test]
-fn probes_that_a_later_one_has_overtaken_are_lost_and_in_no_queue() {
+fn probes_overtaken_by_a_later_one_are_not_a_queue() {
     let mut bench = loaded();
     bench.run(4000);
     let before = bench.download().rate;
     bench.answering = false;
-    // Three in a row are lost; the one after them comes back as usual.
+    // Three probes in a row are lost. The one after them returns without delay.
     let first = bench.now;
     let after = |millis| first + Nanos::from_millis(millis);
     let answer = Sample {
@@ -572,7 +572,7 @@ fn probes_that_a_later_one_has_overtaken_are_lost_and_in_no_queue() {
 }
 
 #[test]
-fn a_load_that_ends_while_reflectors_fall_silent_is_no_fall() {
+fn a_load_that_ends_while_reflectors_fall_silent_is_not_a_drop_of_the_capacity() {
     let mut bench = loaded();
     bench.load.upload = 100;
     bench.run(4000);
@@ -598,7 +598,7 @@ fn a_load_that_ends_while_reflectors_fall_silent_is_no_fall() {
 }
 
 #[test]
-fn only_the_loaded_direction_is_cut_for_a_round_trip() {
+fn only_the_loaded_direction_is_cut_for_a_longer_round_trip() {
     let mut bench = loaded();
     bench.run(2000);
     bench.delay = [Nanos::from_millis(60); 6];
@@ -608,12 +608,12 @@ fn only_the_loaded_direction_is_cut_for_a_round_trip() {
 }
 
 #[test]
-fn an_upload_is_not_cut_on_and_on_for_a_queue_that_takes_no_notice() {
+fn an_upload_is_not_cut_again_and_again_for_a_queue_that_does_not_follow() {
     let mut bench = loaded();
     bench.load.upload = 100;
     bench.run(4000);
     let before = bench.decision.rates.upload.rate;
-    // The download's line has a little less than is let in, which looks as if our shaper held it back.
+    // The capacity of the download is slightly below its rate, which looks as if our shaper limited it.
     let line = bench.download().rate.bits_per_sec() / 100 * 97;
     let mut queue = Nanos(0);
     for _ in 0..160 {
@@ -640,7 +640,7 @@ fn an_upload_is_not_cut_on_and_on_for_a_queue_that_takes_no_notice() {
 }
 
 #[test]
-fn a_longer_path_is_learned_within_ten_seconds() {
+fn a_longer_path_becomes_the_baseline_within_ten_seconds() {
     let mut bench = loaded();
     bench.run(4000);
     bench.delay = [Nanos::from_millis(80); 6];
@@ -649,12 +649,12 @@ fn a_longer_path_is_learned_within_ten_seconds() {
 }
 
 #[test]
-fn a_path_that_becomes_a_little_longer_one_way_does_not_end_growth() {
+fn a_path_that_becomes_slightly_longer_does_not_end_growth() {
     let mut bench = loaded();
     bench.upload_delay = Some(Nanos(0));
     bench.load.upload = 100;
     bench.run(300);
-    // Less than two full packets and what is aimed at, more than half of it.
+    // Below the target with two full packets, above half of it.
     bench.delay = [Nanos::from_micros(1700); 6];
     bench.run(1000);
     let before = bench.download().rate;
@@ -666,7 +666,7 @@ fn a_path_that_becomes_a_little_longer_one_way_does_not_end_growth() {
     );
 }
 
-/// One-way delays; a line that was found to carry 100 Mbit/s.
+/// A line with one-way delays whose download has grown to 100 Mbit/s.
 fn one_way() -> Bench {
     let mut bench = loaded();
     bench.upload_delay = Some(Nanos(0));
@@ -676,7 +676,7 @@ fn one_way() -> Bench {
 }
 
 #[test]
-fn a_path_that_became_longer_while_nothing_was_loaded_is_no_queue_of_the_next_load() {
+fn a_path_that_became_longer_while_idle_is_not_a_queue_of_the_next_load() {
     let mut bench = one_way();
     bench.load.upload = 100;
     bench.load.download = 1;
@@ -691,7 +691,7 @@ fn a_path_that_became_longer_while_nothing_was_loaded_is_no_queue_of_the_next_lo
 }
 
 #[test]
-fn a_delay_that_stays_while_ever_more_arrives_is_no_queue() {
+fn a_delay_that_stays_while_more_and_more_arrives_is_not_a_queue() {
     let mut bench = one_way();
     bench.load.download = 30;
     bench.run(600);
@@ -710,7 +710,7 @@ fn a_delay_that_stays_while_ever_more_arrives_is_no_queue() {
 }
 
 #[test]
-fn a_delay_that_stays_while_as_much_arrives_is_one() {
+fn a_delay_that_stays_while_arrivals_are_constant_is_a_queue() {
     let mut bench = one_way();
     bench.load.download = 60;
     bench.run(600);
@@ -720,7 +720,7 @@ fn a_delay_that_stays_while_as_much_arrives_is_one() {
 }
 
 #[test]
-fn a_rate_too_low_for_acknowledgements_does_not_hold_itself_down() {
+fn a_rate_too_low_for_acknowledgements_recovers() {
     let mut bench = loaded();
     bench.upload_delay = Some(Nanos(0));
     bench.load.upload = 100;
@@ -733,7 +733,7 @@ fn a_rate_too_low_for_acknowledgements_does_not_hold_itself_down() {
         bench.step();
     }
     assert_eq!(rate(&bench), mbit(1));
-    // The line is well again, but acknowledgements and probes wait in our own shaper for as long as it has less than they need.
+    // The queue at the line is gone, but acknowledgements and probes wait in our own shaper while its rate is too low for them.
     for _ in 0..200 {
         queue = if rate(&bench) < mbit(2) { queue + 2 } else { 0 };
         bench.upload_delay = Some(Nanos::from_millis(queue));
@@ -743,7 +743,7 @@ fn a_rate_too_low_for_acknowledgements_does_not_hold_itself_down() {
 }
 
 #[test]
-fn a_silent_line_keeps_its_rate_and_then_goes_to_base() {
+fn without_signals_the_rate_stays_and_then_moves_to_base() {
     let mut bench = loaded();
     bench.run(4000);
     bench.answering = false;
@@ -758,7 +758,7 @@ fn a_silent_line_keeps_its_rate_and_then_goes_to_base() {
 }
 
 #[test]
-fn starts_where_the_hour_usually_is() {
+fn starts_at_the_usual_rate_of_the_hour() {
     let mut learned = PerDirection::<CapacityByHour>::default();
     learned.download.learn(20, mbit(50));
     let mut bench = Bench::new(learned);
@@ -769,11 +769,11 @@ fn starts_where_the_hour_usually_is() {
 }
 
 #[test]
-fn learns_what_a_line_carries_by_hour() {
+fn learns_the_capacity_of_the_hour() {
     let mut bench = loaded();
     bench.hour(7);
     bench.run(1000);
-    // A small queue that goes when a little less is sent.
+    // A small queue that drains when the rate is reduced.
     bench.delay = [Nanos::from_millis(12); 6];
     bench.run(600);
     bench.delay = [Nanos(0); 6];
@@ -784,7 +784,7 @@ fn learns_what_a_line_carries_by_hour() {
 }
 
 #[test]
-fn a_clock_that_jumps_by_an_hour_changes_nothing() {
+fn a_reflector_whose_clock_jumps_by_an_hour_changes_nothing() {
     for jump in [3_600_000_000_000, -3_600_000_000_000] {
         let mut controller = Autorate::new(START, PerDirection::default(), PerDirection::default());
         let mut decision = controller.step(START, &[]);
@@ -815,7 +815,7 @@ fn a_clock_that_jumps_by_an_hour_changes_nothing() {
 }
 
 #[test]
-fn a_queue_is_seen_however_far_clocks_are_apart() {
+fn a_queue_is_recognised_whatever_the_offset_of_the_clocks() {
     const DAY: i64 = 86_400_000_000_000;
     for apart in [0, DAY / 2 + 1, 400 * DAY, -400 * DAY] {
         let mut controller = Autorate::new(START, PerDirection::default(), PerDirection::default());
@@ -875,8 +875,8 @@ fn signal() -> impl Strategy<Value = Signal> {
                 upload,
             }
         ),
-        (any::<bool>(), nanos(), nanos()).prop_map(|(is_ingress, bytes, span)| Signal::Traffic {
-            direction: if is_ingress {
+        (any::<bool>(), nanos(), nanos()).prop_map(|(is_download, bytes, span)| Signal::Traffic {
+            direction: if is_download {
                 Direction::Download
             } else {
                 Direction::Upload
@@ -897,7 +897,7 @@ fn any_bounds() -> impl Strategy<Value = Bounds> {
     (optional_rate(), optional_rate(), optional_rate()).prop_map(|(min, base, max)| Bounds { min, base, max })
 }
 
-/// Steps of time, mostly small, sometimes absurd, sometimes backward.
+/// Steps in time: mostly small, sometimes huge, sometimes backward.
 fn steps() -> impl Strategy<Value = Vec<(i64, Vec<(u64, Signal)>)>> {
     let step =
         prop_oneof![8 => 0..100_000_000i64, 1 => any::<i64>(), 1 => -3_600_000_000_000..3_600_000_000_000i64];
@@ -906,9 +906,9 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Vec<(u64, Signal)>)>> {
 }
 
 proptest! {
-    /// Whatever is observed, nothing panics, and the rates are within the bounds as far as these can be met.
+    /// Whatever the samples, the controller does not panic, and rates are within the bounds if these do not contradict each other.
     #[test]
-    fn any_sequence_of_samples_is_survived(
+    fn any_sequence_of_samples_leads_to_rates_within_the_bounds(
         download in any_bounds(),
         upload in any_bounds(),
         steps in steps(),
@@ -936,7 +936,7 @@ proptest! {
 
     /// Time that runs backward counts as time that stands still.
     #[test]
-    fn time_does_not_run_backward(steps in steps(), back in 1..3_600_000_000_000u64) {
+    fn a_step_back_in_time_counts_as_no_time(steps in steps(), back in 1..3_600_000_000_000u64) {
         let mut straight = Autorate::new(START, PerDirection::default(), PerDirection::default());
         let mut now = START;
         for (step, samples) in steps {

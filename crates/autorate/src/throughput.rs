@@ -1,113 +1,129 @@
-//! What passes in one direction, and since when.
+//! The traffic of one direction: its rates, and when it last was high enough to matter.
+//!
+//! Ratios are of the shaper rate at the time of the report, in thousandths.
 
 mod rate_history;
 
-use crate::{SECOND, scale};
-pub(crate) use rate_history::RateHistory;
-use rate_history::Span;
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
-/// A direction loaded less than this share of its rate for a while needs few probes.
-pub(crate) const ACTIVE_PERMILLE: u64 = 20;
-/// Shaped traffic at this share of the rate can have a queue at the line; 75 % as in cake-autorate.
-pub(crate) const LOADED_PERMILLE: u64 = 750;
-/// A download that the line holds back does not reach the share above; a queue with this much traffic is its own.
-pub(crate) const BUSY_PERMILLE: u64 = 400;
-/// A queue is gone so long after the last traffic to speak of.
-pub(crate) const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
-/// As much of what senders may send fills a direction, or nearly so, thousandths.
-pub(crate) const NEARLY_FILLED: u64 = 900;
-/// One of which as little arrives while it was loaded is held back by the line: no sender's own decrease is as deep.
-pub(crate) const STARVED_LOAD_RATIO: u64 = 500;
-/// A load begins where this much of the rate comes at once, thousandths, after no more than that.
-const BEGINS_WITH: u64 = 200;
-const BEGINS_AFTER: u64 = 50;
-/// Senders that have just begun send too much before they have learned what the line carries.
-const BEGINS: Nanos = Nanos::from_millis(600);
-/// What the line carried is not known any more when nothing has shown it for so long.
-const RESTED: Nanos = Nanos::from_millis(3000);
-/// Senders follow a rising rate by this much in a second, thousandths.
-const FOLLOWS: u64 = 400;
-/// A span with less than this of the most, thousandths, had a gap in it, if the last one has this again.
-const GAP: u64 = 500;
-const BACK: u64 = 750;
-/// A direction loaded with less than this share of its rate, thousandths, makes no queue.
-const SOME: u64 = 100;
+use crate::{SECOND, scale};
 
-/// The traffic of one direction: a mean over the last 200 ms or so, and when it last mattered.
+pub(crate) use rate_history::RateHistory;
+use rate_history::Span;
+
+/// Traffic below this ratio does not count as traffic: background chatter. A choice.
+pub(crate) const ACTIVE_RATIO: u64 = 20;
+/// At this ratio a direction is loaded: it can have a queue at the line. 75 % as in cake-autorate (`high_load_thr`).
+pub(crate) const LOADED_RATIO: u64 = 750;
+/// At this ratio a queue can be this direction's own. It is below [`LOADED_RATIO`] because a download that the line holds back
+/// does not reach that. A choice.
+pub(crate) const BUSY_RATIO: u64 = 400;
+/// At this ratio a direction is full. A choice: senders seldom fill a shaper to the last percent.
+pub(crate) const FULL_RATIO: u64 = 900;
+/// A loaded direction whose throughput falls below this ratio is limited by the line: no congestion control backs off that far
+/// by itself (CUBIC reduces to 0.7, Reno to 0.5).
+pub(crate) const STARVED_LOAD_RATIO: u64 = 500;
+/// Below this ratio a direction cannot cause a queue, unless the capacity is far below the known one. A choice.
+const QUEUE_RATIO: u64 = BUSY_RATIO / 4;
+/// A queue has drained this long after the last traffic that could cause one. A choice: longer than any buffer that this
+/// controller lets fill.
+pub(crate) const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
+
+/// Traffic begins when its ratio rises to this…
+const BEGIN_RATIO: u64 = 200;
+/// …from less than this, after [`QUEUE_LASTS`] without load. A choice.
+const QUIET_RATIO: u64 = 50;
+/// Senders that have just begun overshoot for this long before they have learned what the line carries. A choice: slow start on
+/// a path of 50 ms.
+const BEGIN_LASTS: Nanos = Nanos::from_millis(600);
+/// After this long without load the last capacity is no longer current. A choice.
+const REST_AFTER: Nanos = Nanos::from_millis(3000);
+/// Senders follow a rising shaper rate by this much in a second, thousandths. A choice.
+const SENDERS_FOLLOW: u64 = 400;
+/// A report below this share of the peak is a gap, thousandths…
+const GAP_RATIO: u64 = 500;
+/// …and the gap is over when the newest report is at least at this share of the peak, thousandths. Choices.
+const RESUMED_RATIO: u64 = 750;
+
+/// Rates of one direction, and when each threshold was last reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Throughput {
     pub(crate) history: RateHistory,
-    rate: u64,
-    /// What senders may know of it.
+    /// Shaper rate at the last report, bits per second.
+    shaper_rate: u64,
+    /// The part of the shaper rate that senders can have learned of by now, bits per second: it follows a rising shaper rate with
+    /// a delay.
     pub(crate) allowed: u64,
     updated_at: Instant,
     pub(crate) loaded_at: Instant,
     busy_at: Instant,
-    /// When it last had enough for a queue, if the line is not far slower than was found.
-    some_at: Instant,
-    /// When it last had nearly all that it may.
-    pub(crate) filled_at: Instant,
-    /// When it last began at once, after a pause.
+    /// When the traffic was last high enough to cause a queue.
+    queue_possible_at: Instant,
+    /// When the traffic last filled what is allowed.
+    pub(crate) full_at: Instant,
+    /// When traffic last began after a pause.
     began_at: Instant,
     pub(crate) active_at: Instant,
     was_loaded: bool,
 }
 
 impl Throughput {
+    /// Reports that count as "now": 200 ms at one report each 50 ms.
     const SPANS: usize = 4;
-    /// Between bursts of packets, "loaded" holds on for this long.
-    const HOLD_RATIO: Nanos = Nanos::from_millis(400);
-    /// Without a report for this long, nothing passes.
+    /// A direction stays loaded for this long between bursts of packets. A choice.
+    const LOAD_LASTS: Nanos = Nanos::from_millis(400);
+    /// Without a report for this long the rates are zero. A choice: twenty missing reports.
     const SILENT: Nanos = Nanos::from_millis(1000);
 
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
             history: RateHistory::new(),
-            rate: 0,
+            shaper_rate: 0,
             allowed: 0,
             updated_at: now,
             loaded_at: now,
             busy_at: Instant(0),
-            some_at: now,
-            filled_at: Instant(0),
+            queue_possible_at: now,
+            full_at: Instant(0),
             began_at: Instant(0),
             active_at: now,
             was_loaded: false,
         }
     }
 
-    pub(crate) fn add(&mut self, now: Instant, bytes: Bytes, span: Nanos, rate: Rate) {
+    /// Adds a report for the period of length `span` that ends now, in which the shaper had `shaper_rate`.
+    pub(crate) fn add(&mut self, now: Instant, bytes: Bytes, span: Nanos, shaper_rate: Rate) {
         if span.0 == 0 {
             return;
         }
         self.history.add(now, bytes, span);
         self.updated_at = now;
-        self.rate = rate.bits_per_sec();
-        // Senders hear of a higher rate later; of a lower one too, but what arrives until then is no overshoot of theirs.
-        let follows = scale(self.allowed, 1000 + scale(FOLLOWS, span.0, SECOND), 1000);
-        self.allowed = self.rate.min(follows.max(self.rate / 2));
-        if self.latest().bits_per_sec() >= scale(self.allowed, NEARLY_FILLED, 1000) {
-            self.filled_at = now;
+        self.shaper_rate = shaper_rate.bits_per_sec();
+        // A lower rate counts at once although senders learn of it later, too: what they send until then is no overshoot.
+        let follows = scale(self.allowed, 1000 + scale(SENDERS_FOLLOW, span.0, SECOND), 1000);
+        self.allowed = self.shaper_rate.min(follows.max(self.shaper_rate / 2));
+        if self.latest_rate().bits_per_sec() >= scale(self.allowed, FULL_RATIO, 1000) {
+            self.full_at = now;
         }
-        if self.share() >= ACTIVE_PERMILLE {
+        if self.load_ratio() >= ACTIVE_RATIO {
             self.active_at = now;
         }
-        if self.share().max(self.share_lately()) >= SOME {
-            self.some_at = now;
+        if self.load_ratio().max(self.latest_load_ratio()) >= QUEUE_RATIO {
+            self.queue_possible_at = now;
         }
         if self.begins(now) {
             self.began_at = now;
         }
-        if self.share().max(self.share_lately()) >= BUSY_PERMILLE {
+        if self.load_ratio().max(self.latest_load_ratio()) >= BUSY_RATIO {
             self.busy_at = now;
         }
-        if self.share() >= LOADED_PERMILLE {
+        if self.load_ratio() >= LOADED_RATIO {
             self.loaded_at = now;
             self.was_loaded = true;
         }
     }
 
+    /// Sets the rates to zero if reports have been missing for [`Self::SILENT`].
     pub(crate) fn on_time(&mut self, now: Instant) {
         if now.since(self.updated_at) >= Self::SILENT && self.spans().iter().any(|span| span.length().0 > 0) {
             for _ in 0..Self::SPANS {
@@ -117,77 +133,89 @@ impl Throughput {
     }
 
     pub(crate) fn is_loaded(&self, now: Instant) -> bool {
-        self.was_loaded_within(now, Self::HOLD_RATIO)
+        self.was_loaded_within(now, Self::LOAD_LASTS)
     }
 
     pub(crate) fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
         self.was_loaded && now.since(self.loaded_at) <= span
     }
 
+    /// Whether traffic began so recently that its senders may still overshoot.
     pub(crate) fn has_just_begun(&self, now: Instant) -> bool {
-        now.since(self.began_at) < BEGINS
+        now.since(self.began_at) < BEGIN_LASTS
     }
 
+    /// Whether there has been no load for so long that the last capacity is no longer current.
     pub(crate) fn has_rested(&self, now: Instant) -> bool {
-        now.since(self.busy_at) > RESTED
+        now.since(self.busy_at) > REST_AFTER
     }
 
-    /// Whether there has been no queue for a while.
-    pub(crate) fn has_no_queue(&self, now: Instant) -> bool {
-        now.since(self.some_at) > QUEUE_LASTS
+    /// Whether the traffic has been too low for so long that there can be no queue.
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        now.since(self.queue_possible_at) > QUEUE_LASTS
     }
 
-    pub(crate) fn has_traffic(&self) -> bool {
-        self.latest().bits_per_sec() >= scale(self.allowed, ACTIVE_PERMILLE, 1000)
+    /// Whether there is more than background chatter at the moment.
+    pub(crate) fn has_any_traffic(&self) -> bool {
+        self.latest_rate().bits_per_sec() >= scale(self.allowed, ACTIVE_RATIO, 1000)
     }
 
-    pub(crate) fn achieved(&self) -> Rate {
+    /// Whether there is enough traffic to contribute to a queue.
+    pub(crate) fn can_cause_queue(&self) -> bool {
+        self.load_ratio() >= QUEUE_RATIO
+    }
+
+    /// Mean rate of the last four reports.
+    pub(crate) fn mean_rate(&self) -> Rate {
         mean(&self.spans())
     }
 
-    pub(crate) fn latest(&self) -> Rate {
+    /// Mean rate of the last two reports.
+    pub(crate) fn latest_rate(&self) -> Rate {
         mean(&self.spans()[Self::SPANS / 2..])
     }
 
-    /// The most that any of the spans carried.
-    pub(crate) fn peak(&self) -> Rate {
+    /// The highest rate of the last four reports.
+    pub(crate) fn peak_rate(&self) -> Rate {
         Rate::from_bits_per_sec(self.rates().into_iter().max().unwrap_or(0))
     }
 
-    /// Whether there was a moment with hardly anything, behind which as much passes as before.
+    /// Whether one of the last reports is much lower than the others and the newest is not: the line was interrupted for a moment.
     pub(crate) fn had_gap(&self) -> bool {
         let rates = self.rates();
-        let share_of_peak = |share| scale(self.peak().bits_per_sec(), share, 1000);
-        rates[Self::SPANS - 1] >= share_of_peak(BACK) && rates.iter().any(|rate| *rate < share_of_peak(GAP))
+        let share_of_peak = |share| scale(self.peak_rate().bits_per_sec(), share, 1000);
+        rates[Self::SPANS - 1] >= share_of_peak(RESUMED_RATIO)
+            && rates.iter().any(|rate| *rate < share_of_peak(GAP_RATIO))
     }
 
     fn rates(&self) -> [u64; Self::SPANS] {
         self.spans().map(|span| mean(&[span]).bits_per_sec())
     }
 
-    /// What counts as now, newest last.
+    /// The reports that count as "now", oldest first.
     fn spans(&self) -> [Span; Self::SPANS] {
         self.history.newest()
     }
 
-    /// Of the rate, in thousandths.
-    pub(crate) fn share(&self) -> u64 {
-        scale(self.achieved().bits_per_sec(), 1000, self.rate)
+    /// [`Self::mean_rate`] by the shaper rate, thousandths.
+    pub(crate) fn load_ratio(&self) -> u64 {
+        scale(self.mean_rate().bits_per_sec(), 1000, self.shaper_rate)
     }
 
-    pub(crate) fn share_lately(&self) -> u64 {
-        scale(self.latest().bits_per_sec(), 1000, self.rate)
+    /// [`Self::latest_rate`] by the shaper rate, thousandths.
+    pub(crate) fn latest_load_ratio(&self) -> u64 {
+        scale(self.latest_rate().bits_per_sec(), 1000, self.shaper_rate)
     }
 
     fn begins(&self, now: Instant) -> bool {
         let before = mean(&self.spans()[..Self::SPANS / 2]).bits_per_sec();
         now.since(self.busy_at) > QUEUE_LASTS
-            && self.share_lately() >= BEGINS_WITH
-            && scale(before, 1000, self.rate) < BEGINS_AFTER
+            && self.latest_load_ratio() >= BEGIN_RATIO
+            && scale(before, 1000, self.shaper_rate) < QUIET_RATIO
     }
 }
 
-/// Nothing in no time is nothing.
+/// The mean rate of some reports; zero if they have no length.
 fn mean(spans: &[Span]) -> Rate {
     let (bytes, nanos) = spans.iter().fold((0u128, 0u128), |(bytes, nanos), span| {
         (

@@ -1,26 +1,26 @@
-//! What a controller was told and what it decided, as lines of comma-separated values: to be looked at, drawn, and played again.
+//! The log ("trace") of a controller: its samples and decisions as lines of comma-separated values, to be read, drawn and replayed.
 //!
-//! A line, here a [`Entry`], is a moment: the time on the wall and on the controller's clock, rate, load and reason of both directions, and
-//! in the last column, as words, every step since the line before with all that the controller was told for it. With them
-//! [`replay`](super::replay) makes the same decisions again, to the bit, or those of another controller.
+//! Each line is an [`Entry`]: the time on the wall clock and on the controller's clock, the rate, throughput and reason of both
+//! directions, and in the last column all steps since the line before with all samples that the controller received. From these,
+//! [`replay`] makes the same decisions again, bit for bit, or those of another controller.
 //!
-//! Times are microseconds, with three decimals where that is not exact. An age says how long before something else it was.
+//! Times are in microseconds, with three decimals where that is not exact. An age says how long before another moment something was.
 //!
 //! | Word | Meaning |
 //! | --- | --- |
-//! | `begin@AGE:PROGRAM:MIN:BASE:MAX:MIN:BASE:MAX` | so long before the line a controller begins, with these bounds in bits per second, of the download first, `-` where there is none |
-//! | behind it `:d20=RATE`, `:u20=RATE` | what it knows to be usual at that hour of the download, of the upload |
-//! | `resume@AGE:BEFORE:` and the rest as `begin` | another log ends, or lines are lost, `BEFORE` before this line; the controller goes on |
-//! | `step@AGE` | so long before the line it decides; the words up to the next `step` are what it is told, with their age before the step |
-//! | `echo@AGE:REFLECTOR:RTT`, or `…:RTT:SENT` | [`Signal::Echo`]; sent so long before it was heard, if that is not the round trip |
-//! | `oneway@AGE:REFLECTOR:SENT:INGRESS:EGRESS` | [`Signal::OneWay`] |
+//! | `begin@AGE:PROGRAM:MIN:BASE:MAX:MIN:BASE:MAX` | a controller starts, `AGE` before the line, with these bounds in bits per second, first those of the download; `-` where there is none |
+//! | followed by `:d20=RATE`, `:u20=RATE` | the usual capacity of the download and of the upload at hour 20 |
+//! | `resume@AGE:BEFORE:` and the rest as `begin` | the same controller goes on, but the line before this one, `BEFORE` ago, is in another file or lost |
+//! | `step@AGE` | the controller decides, `AGE` before the line; the words up to the next `step` are its samples, with their ages before the step |
+//! | `echo@AGE:REFLECTOR:RTT`, or `…:RTT:SENT` | [`Signal::Echo`]; `SENT` is the age of the probe when the answer arrived, if that is not the round trip |
+//! | `oneway@AGE:REFLECTOR:SENT:INGRESS:EGRESS` | [`Signal::OneWay`], with the delays of the download and of the upload |
 //! | `waiting@AGE:REFLECTOR:SENT`, `lost@AGE:REFLECTOR` | [`Signal::Waiting`], [`Signal::Lost`] |
 //! | `flow@AGE:FLOW:SENT:INGRESS[:EGRESS]` | [`Signal::Flow`] |
 //! | `down@AGE:BYTES:SPAN`, `up@AGE:BYTES:SPAN` | [`Signal::Traffic`] |
-//! | `bytes@AGE:DOWN:UP:SPAN` | both of them |
+//! | `bytes@AGE:DOWN:UP:SPAN` | [`Signal::Traffic`] of both directions |
 //! | `hour@AGE:HOUR` | [`Signal::Hour`] |
 //!
-//! `@AGE` is left out where it is nothing. The column stands in quotation marks, so that a line of which a part is missing is known.
+//! `@AGE` is left out where it is zero. The column is in quotation marks, so that a truncated line is recognised.
 
 pub mod replay;
 mod sample_codec;
@@ -39,75 +39,75 @@ use sqm_core::direction::{Direction, PerDirection};
 
 use sqm_core::units::{Instant, Nanos, Rate};
 
-/// The first line of a log. Another version has another one.
+/// The first line of a log. Each version of the format has its own.
 pub const HEADER: &str = "unix_ms,monotonic_us,probe_interval_us,download_bits_per_sec,download_load_bits_per_sec,download_reason,\
                         upload_bits_per_sec,upload_load_bits_per_sec,upload_reason,samples";
 const COLUMNS: usize = 10;
-/// A line has no more steps and samples; no daemon writes a tenth of it.
+/// The most steps and samples that a line may have. A choice: the daemon writes less than a tenth of it.
 const MOST_WORDS: usize = 4096;
 
-/// One line.
+/// One line of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The wall's clock, milliseconds since 1970.
+    /// The wall clock, milliseconds since 1970.
     pub unix_ms: u64,
     /// The controller's clock at the last step.
     pub at: Instant,
-    /// What was decided then.
+    /// The decision at the last step.
     pub decision: Decision,
-    /// What passed.
+    /// The rate of the traffic.
     pub throughput: PerDirection<Rate>,
-    /// What the controller knew before the first step, where it does not follow from the line before.
+    /// How the controller started, where that does not follow from the line before.
     pub start: Option<Start>,
-    /// Since the line before; there is at least one.
+    /// The steps since the line before, at least one.
     pub steps: Vec<Step>,
 }
 
-/// A decision's time, and what was observed for it.
+/// The time of a decision, and its samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// `now`.
+    /// The `now` of the step.
     pub at: Instant,
-    /// The samples.
+    /// The samples since the step before.
     pub samples: Vec<Sample>,
 }
 
-/// Where the steps of a line begin.
+/// A controller starts or resumes with this line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// When this was so.
+    /// When it started or resumed.
     pub at: Instant,
-    /// For one that was at work before: when the line before this one was, which is in another log, or lost.
+    /// If it resumes: the time of the line before this one, which is in another file or lost.
     pub resumes: Option<Instant>,
-    /// With what.
+    /// Its configuration.
     pub config: Box<ControllerConfig>,
 }
 
-/// What a controller begins with.
+/// What a controller starts with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerConfig {
-    /// Which program it is part of: letters, digits, `.`, `-` and `+`.
+    /// Name and version of the program: letters, digits, `.`, `-` and `+`.
     pub program: String,
-    /// What its user allows.
+    /// The rates that the user allows.
     pub bounds: PerDirection<Bounds>,
-    /// What an earlier one had learned.
+    /// The capacities that an earlier controller learned.
     pub learned: PerDirection<CapacityByHour>,
 }
 
-/// Why a line is none of a log.
+/// Why a line was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// It has so many columns.
+    /// The line has this number of columns.
     Columns(usize),
-    /// In this column, counted from one, stands something else than there should.
+    /// This column, counted from one, has an invalid value.
     Column(usize, String),
-    /// The samples do not begin and end with a quotation mark, as those of a line that is whole.
+    /// The column of samples does not begin and end with a quotation mark: the line is truncated.
     Open,
-    /// Among the samples stands something that is no word of this version.
+    /// This word among the samples does not belong to this version of the format.
     Token(String),
-    /// A sample stands before the first step, or there is no step.
+    /// There is a sample before the first step, or no step at all.
     NoStep,
-    /// It has more words than any log.
+    /// The line has more words than a log ever has.
     TooLong,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for ParseError {
 }
 
 impl Entry {
-    /// Reads a line without its end.
+    /// Parses a line without its line break.
     pub fn parse(line: &str) -> Result<Self, ParseError> {
         let columns: Vec<&str> = line.splitn(COLUMNS + 1, ',').collect();
         let [unix, at, probes, download @ .., samples] = &columns[..] else {
@@ -204,7 +204,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// A reason as one word, which stays the same when its words for people change.
+/// Displays a reason as the word that logs and other programs use. It does not change when the text for people does.
 #[derive(Clone, Copy, Debug)]
 pub struct ReasonWord(pub Reason);
 
@@ -221,7 +221,7 @@ fn columns_at(line: &str, index: usize) -> &str {
     line.split(',').nth(index - 1).unwrap_or_default()
 }
 
-/// What of a text is shown in a message.
+/// The beginning of a text, for a message.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        // Half of the samples are as old as the step: those that are written shorter.
+        // Half of the samples have the time of the step, and therefore a shorter form.
         let at = |now: u64| prop_oneof![Just(now), any::<u64>()];
         any::<u64>().prop_flat_map(move |now| {
             let sample = (at(now), signal()).prop_map(|(at, signal)| Sample {
@@ -371,13 +371,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(row in row()) {
+        fn a_written_line_reads_back(row in row()) {
             prop_assert_eq!(Entry::parse(&row.to_string()), Ok(row));
         }
     }
 
     #[test]
-    fn a_line_is_short_and_says_what_was() {
+    fn a_line_contains_the_decision_and_its_samples() {
         let ms = |ms: u64| Instant(ms * 1_000_000);
         let moved = |direction, bytes| Sample {
             at: ms(1000),
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_refused_with_the_place() {
+    fn an_invalid_line_is_refused_with_the_place_of_the_error() {
         let column = |index, text: &str| ParseError::Column(index, text.into());
         let word = |word: &str| ParseError::Token(word.into());
         for (line, trouble) in [

@@ -1,53 +1,54 @@
-//! A delay that stays while ever more of a download arrives: none of it is a queue.
+//! Recognises a delay that belongs to the path although a direction is loaded.
 //!
-//! A busy line delivers what it carries, and what waits in front of it goes when it carries more. Where clearly more arrives than
-//! before and as much delay is left, the line was not busy before, and the delay of then was the path's.
+//! A busy line delivers all that it carries, and its queue shrinks when its capacity grows. If clearly more of a download arrives
+//! than before and the delay is the same, the line was not busy before. The delay of that time was then the path's, and so is the
+//! present one.
 
-use super::{COLLAPSED_QUEUE, MIN_DELAY_CHANGE, RateController};
-use crate::observation::Observation;
-use crate::scale;
-use sqm_core::direction::Direction;
 use sqm_core::units::{Instant, Nanos};
 
-/// So much more must arrive, thousandths.
-const RISES: u64 = 1100;
-/// And so long after the least: what arrives is a mean of 200 ms.
-const AFTER: Nanos = Nanos::from_millis(300);
-/// Less delay than this is too little to cut for anyway.
-const LEAST: u64 = 2_000_000;
+use super::MIN_DELAY_CHANGE;
+use crate::observation::Observation;
+use crate::scale;
 
-/// A delay that hardly changes.
+/// Arrivals must have grown to this share of the earlier ones, thousandths. A choice: beyond the noise of a mean over 200 ms.
+const GROWTH_RATIO: u64 = 1100;
+/// At least this long after the earlier arrivals, so that the means over 200 ms do not overlap.
+const MIN_AGE: Nanos = Nanos::from_millis(300);
+/// A shorter delay, nanoseconds, is too short to be cut for anyway.
+const MIN_DELAY: u64 = 2_000_000;
+
+/// The lowest arrivals since the delay last changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BaselineShift {
-    /// When least arrived: how long the delay was, and how much that was.
+pub(super) struct BaselineShift {
+    /// Queue delay then, nanoseconds.
     queue: u64,
     since: Instant,
-    arrives: u64,
+    /// Rate of arrivals then, bits per second.
+    arrivals: u64,
 }
 
-impl RateController {
-    /// Whether the delay is not that of a queue, because ever more arrives and it does not change; of a download that is known
-    /// apart from the upload.
-    pub(crate) fn delay_is_baseline(&mut self, now: Instant, queue: u64, observation: &Observation) -> bool {
-        let is_known = self.direction == Direction::Download && !observation.takes_turns;
-        if !is_known || queue >= COLLAPSED_QUEUE {
-            return false;
-        }
-        let arrives = observation.achieved.bits_per_sec();
-        let baseline_shift = self
-            .baseline_shift
-            .filter(|baseline_shift| queue.abs_diff(baseline_shift.queue) <= MIN_DELAY_CHANGE);
-        let Some(baseline_shift) = baseline_shift.filter(|baseline_shift| baseline_shift.arrives <= arrives)
-        else {
-            self.baseline_shift = Some(BaselineShift {
+impl BaselineShift {
+    /// Takes in the present delay and arrivals of a download. Returns whether the delay belongs to the path.
+    pub(super) fn update(
+        shift: &mut Option<Self>,
+        now: Instant,
+        queue: u64,
+        observation: &Observation,
+    ) -> bool {
+        let arrivals = observation.mean_rate.bits_per_sec();
+        let lowest = shift
+            .filter(|shift| queue.abs_diff(shift.queue) <= MIN_DELAY_CHANGE && shift.arrivals <= arrivals);
+        let Some(lowest) = lowest else {
+            *shift = Some(Self {
                 queue,
                 since: now,
-                arrives,
+                arrivals,
             });
             return false;
         };
-        baseline_shift.queue >= LEAST
-            && now.since(baseline_shift.since) >= AFTER
-            && arrives.min(observation.latest.bits_per_sec()) > scale(baseline_shift.arrives, RISES, 1000)
+        lowest.queue >= MIN_DELAY
+            && now.since(lowest.since) >= MIN_AGE
+            && arrivals.min(observation.latest_rate.bits_per_sec())
+                > scale(lowest.arrivals, GROWTH_RATIO, 1000)
     }
 }

@@ -1,8 +1,8 @@
-//! A path of 600 ms, where news of the line is old.
+//! A path with a base round trip of 600 ms.
 
 use super::*;
 
-/// Directions are told apart; chatter only, so far.
+/// One-way delays are known, and there is only background traffic so far.
 fn far() -> Bench {
     let mut bench = Bench::new(PerDirection::default());
     bench.rtt = Nanos::from_millis(600);
@@ -11,13 +11,13 @@ fn far() -> Bench {
         download: 3,
         upload: 3,
     };
-    assert_eq!(bench.controller.long_path(), None);
+    assert_eq!(bench.controller.high_rtt(), None);
     bench.run(3000);
-    assert_eq!(bench.controller.long_path(), Some(bench.rtt));
+    assert_eq!(bench.controller.high_rtt(), Some(bench.rtt));
     bench
 }
 
-/// A download whose senders double what they send once in a round trip, until they know what passes; and then fill it.
+/// A download in slow start, which doubles once in a round trip, overshoots, and then follows the shaper.
 fn begin_download(bench: &mut Bench) -> Vec<Choice> {
     let mut choices = Vec::new();
     for percent in [25, 50, 100, 200, 100, 100, 100] {
@@ -31,7 +31,7 @@ fn begin_download(bench: &mut Bench) -> Vec<Choice> {
 }
 
 #[test]
-fn a_download_that_begins_has_half_until_its_senders_have_left_slow_start() {
+fn a_new_download_has_half_the_rate_until_its_senders_leave_slow_start() {
     let mut bench = far();
     assert_eq!(bench.download().rate, mbit(20));
     let choices = begin_download(&mut bench);
@@ -39,13 +39,13 @@ fn a_download_that_begins_has_half_until_its_senders_have_left_slow_start() {
         rate: mbit(10),
         reason: Reason::SlowStartGuard,
     };
-    // From the second report on, for four rounds.
+    // From the second report on, for four round trips.
     assert!(choices[2..48].iter().all(|choice| *choice == half), "{choices:?}");
     assert!(choices[83].rate >= mbit(20), "{choices:?}");
 }
 
 #[test]
-fn a_download_that_is_over_before_it_was_known_to_senders_leaves_the_rate_as_it_was() {
+fn a_download_that_ends_within_a_round_trip_leaves_the_rate_unchanged() {
     let mut bench = far();
     bench.load.download = 50;
     bench.run(200);
@@ -56,7 +56,7 @@ fn a_download_that_is_over_before_it_was_known_to_senders_leaves_the_rate_as_it_
 }
 
 #[test]
-fn an_upload_that_begins_has_all_as_its_bursts_stand_in_our_own_shaper() {
+fn a_new_upload_has_the_whole_rate_because_its_bursts_wait_in_our_own_shaper() {
     let mut bench = far();
     bench.load.upload = 100;
     for _ in 0..40 {
@@ -65,7 +65,7 @@ fn an_upload_that_begins_has_all_as_its_bursts_stand_in_our_own_shaper() {
     }
 }
 
-/// A queue of an upload, until all that was sent into it is gone.
+/// A queue of the upload that grows and drains.
 fn queue_up(bench: &mut Bench, millis: u64) {
     for queue in [millis / 2, millis, millis, millis / 2, 0, 0, 0, 0] {
         bench.upload_delay = Some(Nanos::from_millis(queue));
@@ -74,7 +74,7 @@ fn queue_up(bench: &mut Bench, millis: u64) {
 }
 
 #[test]
-fn what_was_found_is_hardly_gone_beyond_and_the_least_of_it_counts() {
+fn the_rate_grows_slowly_beyond_the_lowest_recent_capacity() {
     let mut bench = far();
     bench.load.upload = 100;
     bench.run(20_000);
@@ -84,16 +84,16 @@ fn what_was_found_is_hardly_gone_beyond_and_the_least_of_it_counts() {
     assert!(found < before / 100 * 98, "{before} {found}");
     bench.run(20_000);
     let later = bench.decision.rates.upload.rate.bits_per_sec();
-    // Two thousandths in a second.
+    // The rate grows by 0.2 % in a second.
     assert!(
         later > found && later < found / 100 * 105,
         "{found}, and after 20 s {later}"
     );
-    // More than the last time is found, and the least counts.
+    // The capacity is higher than the last time, and the lowest one counts.
     queue_up(&mut bench, 40);
     let again = bench.decision.rates.upload.rate.bits_per_sec();
     assert!(again < found / 100 * 101, "{found} {again}");
-    // After five minutes it counts no more.
+    // After five minutes that one no longer counts.
     bench.load.upload = 50;
     bench.run(300_000);
     bench.load.upload = 100;
@@ -104,7 +104,7 @@ fn what_was_found_is_hardly_gone_beyond_and_the_least_of_it_counts() {
 }
 
 #[test]
-fn far_beyond_what_is_configured_it_is_another_line_and_growth_is_quick() {
+fn far_beyond_the_configured_rate_growth_is_fast() {
     let mut bench = far();
     bench.load.upload = 100;
     bench.run(170_000);
@@ -115,12 +115,12 @@ fn far_beyond_what_is_configured_it_is_another_line_and_growth_is_quick() {
 }
 
 #[test]
-fn a_burst_of_a_download_says_nothing_of_the_line() {
+fn a_burst_of_a_download_does_not_change_the_rate() {
     let mut bench = far();
     begin_download(&mut bench);
     bench.run(2000);
     let before = bench.download().rate;
-    // Less passes than might; a sender that has just begun sends twice of that at once.
+    // The traffic is below the rate, and a new sender causes a burst.
     bench.load.download = 40;
     bench.run(2000);
     bench.delay = [Nanos::from_millis(25); 6];

@@ -1,16 +1,17 @@
-//! What passed lately, by time: a probe that comes back tells of the traffic it met, not of that of now.
+//! Traffic of the last seconds by time. A probe that returns has met the traffic of a round trip ago, not that of now.
 
-use crate::{SECOND, scale};
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
-/// The last reports of what passed, each of the time before it.
+use crate::{SECOND, scale};
+
+/// The latest traffic reports, each with the period that it covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateHistory {
-    /// Newest last.
+    /// Oldest first.
     spans: [Span; Self::SPANS],
 }
 
-/// One report; of no time if there was none.
+/// One report. A missing report has a length of zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     begin: Instant,
@@ -25,7 +26,7 @@ impl Span {
 }
 
 impl RateHistory {
-    /// Three seconds of a report every 50 ms.
+    /// Three seconds at one report each 50 ms: more than any round trip that the controller is made for.
     const SPANS: usize = 64;
 
     pub(crate) const fn new() -> Self {
@@ -39,6 +40,7 @@ impl RateHistory {
         }
     }
 
+    /// Adds a report for the period of `length` that ended at `end`.
     pub(crate) fn add(&mut self, end: Instant, bytes: Bytes, length: Nanos) {
         self.spans.rotate_left(1);
         self.spans[Self::SPANS - 1] = Span {
@@ -48,22 +50,22 @@ impl RateHistory {
         };
     }
 
-    /// The newest reports, newest last.
+    /// The newest `N` reports, oldest first.
     pub(crate) fn newest<const N: usize>(&self) -> [Span; N] {
         core::array::from_fn(|place| self.spans[Self::SPANS - N + place])
     }
 
-    /// What passed between two moments; none if most of that time is not known any more, or not yet.
+    /// The mean rate between two moments; `None` if reports cover less than half of that time.
     pub(crate) fn rate(&self, from: Instant, to: Instant) -> Option<Rate> {
-        let met = self.spans.iter().filter_map(|span| {
+        let overlaps = self.spans.iter().filter_map(|span| {
             let time = span.end.min(to).since(span.begin.max(from)).0;
             (time > 0).then(|| (scale(span.bytes.0, time, span.length().0), time))
         });
-        let (bytes, time) = met.fold((0u64, 0u64), |(bytes, time), (some, more)| {
+        let (bytes, time) = overlaps.fold((0u64, 0u64), |(bytes, time), (some, more)| {
             (bytes.saturating_add(some), time.saturating_add(more))
         });
-        let is_most = time > 0 && time >= to.since(from).0 / 2;
-        is_most.then(|| Rate::from_bits_per_sec(scale(bytes, 8 * SECOND, time)))
+        let is_covered = time > 0 && time >= to.since(from).0 / 2;
+        is_covered.then(|| Rate::from_bits_per_sec(scale(bytes, 8 * SECOND, time)))
     }
 }
 
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_that_of_its_time() {
+    fn the_rate_of_a_period_is_the_mean_of_the_reports_that_cover_it() {
         let mut history = RateHistory::new();
         for (end, bytes) in [(1050, 50_000), (1100, 100_000), (1150, 0)] {
             history.add(at(end), Bytes(bytes), Nanos::from_millis(50));
@@ -90,7 +92,7 @@ mod tests {
         assert_eq!(mbit(1025, 1075), Some(12));
         assert_eq!(mbit(1000, 1150), Some(8));
         assert_eq!(mbit(1110, 1140), Some(0));
-        // Half of it is known.
+        // Half of the period is covered.
         assert_eq!(mbit(1125, 1175), Some(0));
         assert_eq!(mbit(1140, 1175), None);
         assert_eq!(mbit(900, 1000), None);

@@ -1,7 +1,7 @@
-//! A controller that is told again what one was told before, from its [`record`](super::record).
+//! A controller that receives the samples of a [log](super) again.
 //!
-//! The samples are those of a line under the rates of then. Where other decisions are made, the line would have answered otherwise from
-//! there on: what a replay shows is the decisions on what was seen, not what the line would have been like.
+//! The samples show the line under the rates of that time. If a replay decides differently, the line would have responded differently
+//! from there on: a replay shows decisions on recorded samples, not how the line would have behaved.
 
 use super::{ControllerConfig, Entry};
 use crate::{Bounds, Controller, Decision};
@@ -9,7 +9,7 @@ use sqm_core::direction::Direction;
 
 use sqm_core::units::Instant;
 
-/// Controllers, one after the other, as a log has them begin.
+/// Replays a log. It makes a new controller wherever one starts in the log.
 #[derive(Debug)]
 pub struct Replay<C, F> {
     make: F,
@@ -18,20 +18,20 @@ pub struct Replay<C, F> {
     is_exact: bool,
 }
 
-/// What came of a line.
+/// The outcome of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayStep {
-    /// What is decided now, at the last step of the line.
+    /// The decision of the replayed controller at the last step of the line.
     pub decision: Decision,
-    /// Another controller has begun with this line.
+    /// A new controller has started with this line.
     pub is_new: bool,
-    /// It knew all that the one in the log knew. One that begins in the middle does not: it starts at the rates of then and has to
-    /// learn the rest again.
+    /// The controller knows all that the one in the log knew. Without the beginning of the log it does not: it starts at the rates of
+    /// that time and must learn the rest again.
     pub is_exact: bool,
 }
 
 impl<C: Controller, F: FnMut(Instant, &ControllerConfig) -> C> Replay<C, F> {
-    /// With the controllers that `make` makes.
+    /// A replay whose controllers are made by `make`.
     pub const fn new(make: F) -> Self {
         Self {
             make,
@@ -41,15 +41,15 @@ impl<C: Controller, F: FnMut(Instant, &ControllerConfig) -> C> Replay<C, F> {
         }
     }
 
-    /// Takes the next line.
+    /// Replays the next line.
     pub fn play(&mut self, row: &Entry) -> ReplayStep {
         let is_known = self.controller.is_some();
         let new = match &row.start {
             Some(start) if start.resumes.is_none() => Some((start.at, (*start.config).clone(), true)),
-            // As after a rotation, of which both logs are there.
+            // The log was rotated, and the file before this one has been replayed.
             Some(start) if is_known && start.resumes == Some(self.last) => None,
             Some(start) => Some((start.at, mid_log_start(&start.config, row), false)),
-            // Time that runs backward is another run's.
+            // If time has run backward, this is another start of the machine.
             None if is_known && row.at >= self.last => None,
             None => {
                 let at = row.steps.first().map_or(row.at, |step| step.at);
@@ -76,7 +76,7 @@ impl<C: Controller, F: FnMut(Instant, &ControllerConfig) -> C> Replay<C, F> {
     }
 }
 
-/// The config of one that does not know what was before: it starts at the rates of then.
+/// The configuration of a controller that starts in the middle of a log: it begins with the rates of the entry.
 fn mid_log_start(config: &ControllerConfig, row: &Entry) -> ControllerConfig {
     let mut config = config.clone();
     for direction in Direction::BOTH {
@@ -85,7 +85,7 @@ fn mid_log_start(config: &ControllerConfig, row: &Entry) -> ControllerConfig {
             base: Some(row.decision.rates[direction].rate),
             ..*bounds
         };
-        // Or the hour would set the rate.
+        // With learned capacities the hour would set the rate.
         config.learned[direction] = Default::default();
     }
     config
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// A minute of a made-up line with noise, queues and losses, every line through its text.
+    /// The log of a minute of a made-up line with noise, queues and losses. Each entry was written as text and parsed.
     fn record(seed: u64) -> Vec<Entry> {
         let mut rng = Xorshift::new(seed);
         let mut random = |below: u64| (rng.next_u64() >> 32) % below;
@@ -202,7 +202,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn the_same_samples_make_the_very_same_decisions(seed: u64) {
+        fn the_same_samples_lead_to_the_same_decisions(seed: u64) {
             let rows = record(seed);
             let mut replay = Replay::new(make);
             let mut rates = Vec::new();
@@ -212,11 +212,11 @@ mod tests {
                 rates.push(played.decision.rates.download.rate);
             }
             rates.dedup();
-            prop_assert!(rates.len() > 20, "something was decided");
+            prop_assert!(rates.len() > 20, "the rate changed");
         }
     }
 
-    /// The log from line `from` on, as another file of a rotation.
+    /// The log from line `from` on, as the newer file of a rotation.
     fn rotated(rows: &[Entry], from: usize) -> Vec<Entry> {
         let mut rows = rows[from - 1..].to_vec();
         let last = rows.remove(0).at;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_log_goes_on_behind_the_other_one() {
+    fn a_rotated_log_continues_the_older_file() {
         let rows = record(1);
         let (old, new) = (&rows[..150], rotated(&rows, 150));
         let mut replay = Replay::new(make);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_begins_in_the_middle_starts_at_the_rates_of_then() {
+    fn a_replay_from_the_middle_starts_at_the_recorded_rates() {
         let rows = record(1);
         let without_any = &rows[150..];
         for new in [&rotated(&rows, 150)[..], without_any] {
@@ -252,11 +252,11 @@ mod tests {
             assert!(now.abs_diff(then) < then / 2, "{now} {then}");
             assert!(new[1..].iter().all(|row| !replay.play(row).is_new));
         }
-        // Behind a log that is not the one before it.
+        // The file before this one is missing.
         let mut replay = Replay::new(make);
         replay.play(&rows[0]);
         assert!(replay.play(&rotated(&rows, 150)[0]).is_new);
-        // Another start of the machine.
+        // Time runs backward: another start of the machine.
         let mut replay = Replay::new(make);
         assert!([150, 20].map(|index: usize| replay.play(&rows[index]).is_new) == [true, true]);
     }

@@ -1,4 +1,4 @@
-//! The words of a line's last column.
+//! The words of the last column: steps and samples as text, both ways. The parent module has the grammar.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -12,13 +12,13 @@ use sqm_core::direction::{Direction, PerDirection};
 use super::{ControllerConfig, MOST_WORDS, ParseError, Start, Step, excerpt};
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
-/// What is written; ages are those before the moment beside it.
+/// Displays a start or a step. Ages count back from the given time, which is that of the line.
 pub(crate) enum Token<'a> {
     Start(&'a Start, Instant),
     Step(&'a Step, Instant),
 }
 
-/// So many nanoseconds, in microseconds.
+/// Displays nanoseconds as microseconds, with three decimals where that is not exact.
 pub(crate) struct Micros(pub(crate) u64);
 
 impl fmt::Display for Micros {
@@ -32,7 +32,7 @@ impl fmt::Display for Micros {
     }
 }
 
-/// The same with a sign.
+/// Displays signed nanoseconds as [`Micros`].
 struct Signed(i64);
 
 impl fmt::Display for Signed {
@@ -42,7 +42,7 @@ impl fmt::Display for Signed {
     }
 }
 
-/// Microseconds as nanoseconds.
+/// Parses microseconds. Returns nanoseconds.
 pub(crate) fn micros(text: &str) -> Option<u64> {
     let (micros, rest) = match text.split_once('.') {
         Some((micros, rest)) if rest.len() == 3 => (micros, number(rest)?),
@@ -59,13 +59,13 @@ fn signed(text: &str) -> Option<i64> {
     }
 }
 
-/// Digits and nothing else.
+/// Parses a number of digits alone, without a sign.
 pub(crate) fn number<N: core::str::FromStr>(text: &str) -> Option<N> {
     let are_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     are_digits.then(|| text.parse().ok())?
 }
 
-/// How long before `now`; what was after it has a negative age.
+/// How long `at` was before `now`, nanoseconds; negative if it was after.
 const fn age(now: Instant, at: Instant) -> i64 {
     now.0.wrapping_sub(at.0) as i64
 }
@@ -74,7 +74,7 @@ const fn before(now: Instant, age: i64) -> Instant {
     Instant(now.0.wrapping_sub(age as u64))
 }
 
-/// `@AGE`, or nothing.
+/// Displays an age as `@AGE`, and an age of zero as nothing.
 struct At(i64);
 
 impl fmt::Display for At {
@@ -141,7 +141,8 @@ fn write_step(f: &mut fmt::Formatter<'_>, step: &Step, now: Instant) -> fmt::Res
     Ok(())
 }
 
-/// Traffic in both directions over the same time, as which the counters of a device are read; and what is left.
+/// Writes the first two samples as one word if they are the traffic of both directions in the same period, as the daemon reads a
+/// device's counters. Returns the other samples then.
 fn write_both<'a>(
     f: &mut fmt::Formatter<'_>,
     samples: &'a [Sample],
@@ -216,7 +217,7 @@ fn write_sample(f: &mut fmt::Formatter<'_>, Sample { at, signal }: Sample, now: 
     }
 }
 
-/// Reads a line's last column.
+/// Parses the last column of a line whose time is `now`.
 pub(crate) fn steps(text: &str, now: Instant) -> Result<(Option<Start>, Vec<Step>), ParseError> {
     let (mut start, mut steps) = (None, Vec::<Step>::new());
     let words = text.split(' ').filter(|word| !word.is_empty());
@@ -363,7 +364,7 @@ fn read_samples(
     Some(())
 }
 
-/// The word for a reason, and the delay behind it.
+/// The word for a reason, and the delay that follows it.
 pub(crate) const fn of_reason(reason: Reason) -> (&'static str, Option<Nanos>) {
     match reason {
         Reason::Start => ("start", None),

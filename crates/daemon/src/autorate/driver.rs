@@ -273,7 +273,7 @@ impl Driver {
         if self.advice.is_some() {
             return;
         }
-        self.advice = advice_on_interval(self.controller.long_path(), self.line.interval);
+        self.advice = advice_on_interval(self.controller.high_rtt(), self.line.interval);
         if let Some(advice) = &self.advice {
             self.shared
                 .journal
