@@ -249,7 +249,7 @@ pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> De
     if let (Some(root), false) = (qdiscs.first_mut(), entries.cakes.is_empty()) {
         let each = entries.cakes.iter().map(|cake| decode_cake(cake.statistics()));
         root.detail = each
-            .reduce(CakeStatistics::together)
+            .reduce(CakeStatistics::combined)
             .map_or(Detail::None, Detail::Cake);
     }
     Device {

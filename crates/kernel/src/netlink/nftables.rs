@@ -226,20 +226,23 @@ fn match_expressions(condition: RuleCondition, firewall: &Firewall) -> Vec<Expre
         name
     };
     match condition {
-        RuleCondition::Arrives => vec![meta(META_IIFNAME), compare(EQUAL, &interface())],
-        RuleCondition::Leaves => vec![meta(META_OIFNAME), compare(EQUAL, &interface())],
-        RuleCondition::LeavesElsewhere => vec![meta(META_OIFNAME), compare(NOT_EQUAL, &interface())],
+        RuleCondition::Arrives => vec![load_meta(META_IIFNAME), compare(EQUAL, &interface())],
+        RuleCondition::Leaves => vec![load_meta(META_OIFNAME), compare(EQUAL, &interface())],
+        RuleCondition::LeavesElsewhere => vec![load_meta(META_OIFNAME), compare(NOT_EQUAL, &interface())],
         RuleCondition::Marked(is) => {
             let operation = if is { NOT_EQUAL } else { EQUAL };
             let mask = firewall.mask.to_ne_bytes();
             vec![
-                meta(META_MARK),
-                bitwise(&mask, &[0; 4]),
+                load_meta(META_MARK),
+                mask_and_xor(&mask, &[0; 4]),
                 compare(operation, &[0; 4]),
             ]
         }
-        RuleCondition::Ipv6(ipv6) => vec![meta(META_NFPROTO), compare(EQUAL, &[if ipv6 { 10 } else { 2 }])],
-        RuleCondition::Transport(protocol) => vec![meta(META_L4PROTO), compare(EQUAL, &[protocol])],
+        RuleCondition::Ipv6(ipv6) => vec![
+            load_meta(META_NFPROTO),
+            compare(EQUAL, &[if ipv6 { 10 } else { 2 }]),
+        ],
+        RuleCondition::Transport(protocol) => vec![load_meta(META_L4PROTO), compare(EQUAL, &[protocol])],
         RuleCondition::Port(port) => vec![load(TRANSPORT, 2, 2), compare(EQUAL, &port.to_be_bytes())],
         RuleCondition::Icmpv6Type(first, last) => vec![
             load(TRANSPORT, 0, 1),
@@ -252,13 +255,13 @@ fn match_expressions(condition: RuleCondition, firewall: &Firewall) -> Vec<Expre
                 let value = (u16::from(dscp) << 6).to_be_bytes();
                 vec![
                     load(NETWORK, 0, 2),
-                    bitwise(&[0x0f, 0xc0], &[0; 2]),
+                    mask_and_xor(&[0x0f, 0xc0], &[0; 2]),
                     compare(operation, &value),
                 ]
             } else {
                 vec![
                     load(NETWORK, 1, 1),
-                    bitwise(&[0xfc], &[0]),
+                    mask_and_xor(&[0xfc], &[0]),
                     compare(operation, &[dscp << 2]),
                 ]
             }
@@ -270,21 +273,28 @@ fn match_expressions(condition: RuleCondition, firewall: &Firewall) -> Vec<Expre
 fn action_expressions(action: RuleAction, mask: u32) -> Vec<Expression> {
     match action {
         RuleAction::Mark(mark) => vec![
-            meta(META_MARK),
-            bitwise(&(!mask).to_ne_bytes(), &(mark & mask).to_ne_bytes()),
+            load_meta(META_MARK),
+            mask_and_xor(&(!mask).to_ne_bytes(), &(mark & mask).to_ne_bytes()),
             set_meta(META_MARK),
         ],
         // Two bytes at an even place, because the checksum counts such.
         RuleAction::EraseDscp { ipv6 } => {
             let kept: [u8; 2] = if ipv6 { [0xf0, 0x3f] } else { [0xff, 0x03] };
-            vec![load(NETWORK, 0, 2), bitwise(&kept, &[0; 2]), store(0, 2, !ipv6)]
+            vec![
+                load(NETWORK, 0, 2),
+                mask_and_xor(&kept, &[0; 2]),
+                store(0, 2, !ipv6),
+            ]
         }
         RuleAction::Return => {
+            /// `NFT_RETURN`.
             const RETURN: i32 = -5;
+            /// `NFT_REG_VERDICT`.
+            const VERDICT_REGISTER: u32 = 0;
             let verdict = be32(Builder::default(), VERDICT_CODE, RETURN.cast_unsigned());
             let data = Builder::default().nested(DATA_VERDICT, verdict);
-            // Register 0 is the verdict's.
-            let data = be32(Builder::default(), 1, 0).nested(2, data);
+            let register = be32(Builder::default(), immediate::DESTINATION, VERDICT_REGISTER);
+            let data = register.nested(immediate::DATA, data);
             vec![Expression {
                 name: "immediate",
                 data,
@@ -293,69 +303,133 @@ fn action_expressions(action: RuleAction, mask: u32) -> Vec<Expression> {
     }
 }
 
-/// Keys of the `meta` expression.
+/// Keys of the `meta` expression (`NFT_META_*`).
 const META_MARK: u32 = 3;
 const META_IIFNAME: u32 = 6;
 const META_OIFNAME: u32 = 7;
 const META_NFPROTO: u32 = 15;
 const META_L4PROTO: u32 = 16;
-/// Operations of the `cmp` expression.
+/// Operations of the `cmp` expression (`NFT_CMP_*`).
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
 const AT_MOST: u32 = 3;
 const AT_LEAST: u32 = 5;
-/// Bases of the `payload` expression.
+/// Bases of the `payload` expression (`NFT_PAYLOAD_*_HEADER`).
 const NETWORK: u32 = 1;
 const TRANSPORT: u32 = 2;
 
-fn meta(key: u32) -> Expression {
-    let data = be32(be32(Builder::default(), 1, REGISTER), 2, key);
-    Expression { name: "meta", data }
+/// `NFTA_META_*`.
+mod meta {
+    pub(super) const DESTINATION: u16 = 1;
+    pub(super) const KEY: u16 = 2;
+    pub(super) const SOURCE: u16 = 3;
 }
 
+/// `NFTA_CMP_*`.
+mod cmp {
+    pub(super) const SOURCE: u16 = 1;
+    pub(super) const OPERATION: u16 = 2;
+    pub(super) const DATA: u16 = 3;
+}
+
+/// `NFTA_IMMEDIATE_*`.
+mod immediate {
+    pub(super) const DESTINATION: u16 = 1;
+    pub(super) const DATA: u16 = 2;
+}
+
+/// `NFTA_BITWISE_*`.
+mod bitwise {
+    pub(super) const SOURCE: u16 = 1;
+    pub(super) const DESTINATION: u16 = 2;
+    pub(super) const LENGTH: u16 = 3;
+    pub(super) const MASK: u16 = 4;
+    pub(super) const XOR: u16 = 5;
+}
+
+/// `NFTA_PAYLOAD_*`.
+mod payload {
+    pub(super) const DESTINATION: u16 = 1;
+    pub(super) const BASE: u16 = 2;
+    pub(super) const OFFSET: u16 = 3;
+    pub(super) const LENGTH: u16 = 4;
+    pub(super) const SOURCE: u16 = 5;
+    pub(super) const CHECKSUM_TYPE: u16 = 6;
+    pub(super) const CHECKSUM_OFFSET: u16 = 7;
+}
+
+/// Loads a property of the packet into the register.
+fn load_meta(key: u32) -> Expression {
+    let data = be32(Builder::default(), meta::DESTINATION, REGISTER);
+    Expression {
+        name: "meta",
+        data: be32(data, meta::KEY, key),
+    }
+}
+
+/// Sets a property of the packet to the register.
 fn set_meta(key: u32) -> Expression {
-    let data = be32(be32(Builder::default(), 2, key), 3, REGISTER);
-    Expression { name: "meta", data }
+    let data = be32(Builder::default(), meta::KEY, key);
+    Expression {
+        name: "meta",
+        data: be32(data, meta::SOURCE, REGISTER),
+    }
 }
 
+/// Ends the rule unless the register compares to `value` like this.
 fn compare(operation: u32, value: &[u8]) -> Expression {
-    let data = be32(be32(Builder::default(), 1, REGISTER), 2, operation)
-        .nested(3, Builder::default().bytes(DATA_VALUE, value));
+    let data = be32(Builder::default(), cmp::SOURCE, REGISTER);
+    let data =
+        be32(data, cmp::OPERATION, operation).nested(cmp::DATA, Builder::default().bytes(DATA_VALUE, value));
     Expression { name: "cmp", data }
 }
 
-fn bitwise(mask: &[u8], xor: &[u8]) -> Expression {
-    let data = be32(Builder::default(), 1, REGISTER);
-    let data = be32(be32(data, 2, REGISTER), 3, mask.len() as u32)
-        .nested(4, Builder::default().bytes(DATA_VALUE, mask))
-        .nested(5, Builder::default().bytes(DATA_VALUE, xor));
+/// Replaces the register by (register and `mask`) xor `xor`.
+fn mask_and_xor(mask: &[u8], xor: &[u8]) -> Expression {
+    let data = be32(Builder::default(), bitwise::SOURCE, REGISTER);
+    let data = be32(data, bitwise::DESTINATION, REGISTER);
+    let data = be32(data, bitwise::LENGTH, mask.len() as u32)
+        .nested(bitwise::MASK, Builder::default().bytes(DATA_VALUE, mask))
+        .nested(bitwise::XOR, Builder::default().bytes(DATA_VALUE, xor));
     Expression {
         name: "bitwise",
         data,
     }
 }
 
+/// Loads bytes of a header into the register.
 fn load(base: u32, offset: u32, length: u32) -> Expression {
-    let data = be32(be32(Builder::default(), 1, REGISTER), 2, base);
-    let data = be32(be32(data, 3, offset), 4, length);
+    let data = be32(Builder::default(), payload::DESTINATION, REGISTER);
+    let data = be32(data, payload::BASE, base);
+    let data = be32(data, payload::OFFSET, offset);
     Expression {
         name: "payload",
-        data,
+        data: be32(data, payload::LENGTH, length),
     }
 }
 
-/// Writes the register into the network header; IPv4 has a checksum at byte 10 (`NFT_PAYLOAD_CSUM_INET`).
+/// Writes the register into the network header. With a checksum, the one at byte 10 of an IPv4 header is updated.
 fn store(offset: u32, length: u32, has_checksum: bool) -> Expression {
-    let data = be32(be32(Builder::default(), 2, NETWORK), 3, offset);
-    let data = be32(be32(data, 4, length), 5, REGISTER);
-    let (kind, place) = if has_checksum { (1, 10) } else { (0, 0) };
-    let data = be32(be32(data, 6, kind), 7, place);
+    /// `NFT_PAYLOAD_CSUM_NONE` and `NFT_PAYLOAD_CSUM_INET`.
+    const NO_CHECKSUM: u32 = 0;
+    const INTERNET_CHECKSUM: u32 = 1;
+    let (checksum, at) = if has_checksum {
+        (INTERNET_CHECKSUM, 10)
+    } else {
+        (NO_CHECKSUM, 0)
+    };
+    let data = be32(Builder::default(), payload::BASE, NETWORK);
+    let data = be32(data, payload::OFFSET, offset);
+    let data = be32(data, payload::LENGTH, length);
+    let data = be32(data, payload::SOURCE, REGISTER);
+    let data = be32(data, payload::CHECKSUM_TYPE, checksum);
     Expression {
         name: "payload",
-        data,
+        data: be32(data, payload::CHECKSUM_OFFSET, at),
     }
 }
 
+/// Appends a number in network byte order.
 fn be32(builder: Builder, kind: u16, value: u32) -> Builder {
     builder.bytes(kind, &value.to_be_bytes())
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::attribute::{Attributes, u32_at, u64_at};
 
+/// `TCA_STATS_*`.
 const BASIC: u16 = 1;
 const QUEUE: u16 = 3;
 const APP: u16 = 4;
@@ -68,7 +69,7 @@ pub struct CakeStatistics {
 
 impl CakeStatistics {
     /// Combines two CAKEs with equal settings: counters are added, and of measurements the worse one counts.
-    pub(crate) fn together(self, other: Self) -> Self {
+    pub(crate) fn combined(self, other: Self) -> Self {
         let range = |[least, largest]: [u32; 2], [l, r]: [u32; 2]| [least.min(l), largest.max(r)];
         Self {
             memory_used_bytes: self.memory_used_bytes.saturating_add(other.memory_used_bytes),
@@ -82,7 +83,7 @@ impl CakeStatistics {
                 .tins
                 .into_iter()
                 .zip(other.tins)
-                .map(|(a, b)| a.together(&b))
+                .map(|(a, b)| a.combined(&b))
                 .collect(),
         }
     }
@@ -134,7 +135,7 @@ pub struct TinStatistics {
 }
 
 impl TinStatistics {
-    fn together(self, other: &Self) -> Self {
+    fn combined(self, other: &Self) -> Self {
         Self {
             // Each CAKE may use the whole rate while the others are idle.
             threshold_bits_per_sec: self.threshold_bits_per_sec.max(other.threshold_bits_per_sec),
@@ -162,47 +163,84 @@ impl TinStatistics {
     }
 }
 
-/// Decodes CAKE's own statistics in `TCA_STATS2`.
+/// `TCA_CAKE_STATS_*`.
+mod cake {
+    pub(super) const CAPACITY_ESTIMATE64: u16 = 2;
+    pub(super) const MEMORY_LIMIT: u16 = 3;
+    pub(super) const MEMORY_USED: u16 = 4;
+    pub(super) const MIN_NETOFF: u16 = 6;
+    pub(super) const MAX_NETOFF: u16 = 7;
+    pub(super) const MIN_ADJLEN: u16 = 8;
+    pub(super) const MAX_ADJLEN: u16 = 9;
+    pub(super) const TIN_STATS: u16 = 10;
+}
+
+/// `TCA_CAKE_TIN_STATS_*`.
+mod tin {
+    pub(super) const SENT_PACKETS: u16 = 2;
+    pub(super) const SENT_BYTES64: u16 = 3;
+    pub(super) const DROPPED_PACKETS: u16 = 4;
+    pub(super) const ACKS_DROPPED_PACKETS: u16 = 6;
+    pub(super) const ECN_MARKED_PACKETS: u16 = 8;
+    pub(super) const BACKLOG_BYTES: u16 = 11;
+    pub(super) const THRESHOLD_RATE64: u16 = 12;
+    pub(super) const TARGET_US: u16 = 13;
+    pub(super) const INTERVAL_US: u16 = 14;
+    pub(super) const WAY_INDIRECT_HITS: u16 = 15;
+    pub(super) const WAY_MISSES: u16 = 16;
+    pub(super) const WAY_COLLISIONS: u16 = 17;
+    pub(super) const PEAK_DELAY_US: u16 = 18;
+    pub(super) const AVG_DELAY_US: u16 = 19;
+    pub(super) const BASE_DELAY_US: u16 = 20;
+    pub(super) const SPARSE_FLOWS: u16 = 21;
+    pub(super) const BULK_FLOWS: u16 = 22;
+    pub(super) const UNRESPONSIVE_FLOWS: u16 = 23;
+    pub(super) const MAX_SKBLEN: u16 = 24;
+    pub(super) const FLOW_QUANTUM: u16 = 25;
+}
+
+/// Decodes CAKE's own statistics in `TCA_STATS2`. The kernel reports rates in bytes per second.
 pub fn decode_cake(bytes: &[u8]) -> CakeStatistics {
-    let cake = Attributes(bytes).nested(APP);
-    let number = |kind| cake.u32(kind).unwrap_or(0);
+    let statistics = Attributes(bytes).nested(APP);
+    let number = |kind| statistics.u32(kind).unwrap_or(0);
+    let capacity = statistics.u64(cake::CAPACITY_ESTIMATE64).unwrap_or(0);
     CakeStatistics {
-        capacity_estimate_bits_per_sec: cake.u64(2).unwrap_or(0).saturating_mul(8),
-        memory_limit_bytes: number(3),
-        memory_used_bytes: number(4),
-        network_size_bytes: [number(6), number(7)],
-        adjusted_size_bytes: [number(8), number(9)],
-        tins: cake
-            .nested(10)
+        capacity_estimate_bits_per_sec: capacity.saturating_mul(8),
+        memory_limit_bytes: number(cake::MEMORY_LIMIT),
+        memory_used_bytes: number(cake::MEMORY_USED),
+        network_size_bytes: [number(cake::MIN_NETOFF), number(cake::MAX_NETOFF)],
+        adjusted_size_bytes: [number(cake::MIN_ADJLEN), number(cake::MAX_ADJLEN)],
+        tins: statistics
+            .nested(cake::TIN_STATS)
             .map(|(_, tin)| decode_tin(Attributes(tin)))
             .collect(),
     }
 }
 
-/// Decodes `TCA_CAKE_TIN_STATS_*`.
-fn decode_tin(tin: Attributes<'_>) -> TinStatistics {
-    let number = |kind| tin.u32(kind).unwrap_or(0);
+fn decode_tin(statistics: Attributes<'_>) -> TinStatistics {
+    let number = |kind| statistics.u32(kind).unwrap_or(0);
+    let threshold = statistics.u64(tin::THRESHOLD_RATE64).unwrap_or(0);
     TinStatistics {
-        sent_packets: number(2),
-        sent_bytes: tin.u64(3).unwrap_or(0),
-        drops: number(4),
-        ack_drops: number(6),
-        marks: number(8),
-        backlog_bytes: number(11),
-        threshold_bits_per_sec: tin.u64(12).unwrap_or(0).saturating_mul(8),
-        target_us: number(13),
-        interval_us: number(14),
-        way_indirect_hits: number(15),
-        way_misses: number(16),
-        way_collisions: number(17),
-        delay_peak_us: number(18),
-        delay_avg_us: number(19),
-        delay_base_us: number(20),
-        sparse_flows: number(21),
-        bulk_flows: number(22),
-        unresponsive_flows: number(23),
-        packet_max_bytes: number(24),
-        flow_quantum_bytes: number(25),
+        sent_packets: number(tin::SENT_PACKETS),
+        sent_bytes: statistics.u64(tin::SENT_BYTES64).unwrap_or(0),
+        drops: number(tin::DROPPED_PACKETS),
+        ack_drops: number(tin::ACKS_DROPPED_PACKETS),
+        marks: number(tin::ECN_MARKED_PACKETS),
+        backlog_bytes: number(tin::BACKLOG_BYTES),
+        threshold_bits_per_sec: threshold.saturating_mul(8),
+        target_us: number(tin::TARGET_US),
+        interval_us: number(tin::INTERVAL_US),
+        way_indirect_hits: number(tin::WAY_INDIRECT_HITS),
+        way_misses: number(tin::WAY_MISSES),
+        way_collisions: number(tin::WAY_COLLISIONS),
+        delay_peak_us: number(tin::PEAK_DELAY_US),
+        delay_avg_us: number(tin::AVG_DELAY_US),
+        delay_base_us: number(tin::BASE_DELAY_US),
+        sparse_flows: number(tin::SPARSE_FLOWS),
+        bulk_flows: number(tin::BULK_FLOWS),
+        unresponsive_flows: number(tin::UNRESPONSIVE_FLOWS),
+        packet_max_bytes: number(tin::MAX_SKBLEN),
+        flow_quantum_bytes: number(tin::FLOW_QUANTUM),
     }
 }
 
