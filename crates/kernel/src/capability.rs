@@ -121,7 +121,7 @@ pub(crate) fn missing(step: &Step, error: &NetlinkError) -> Option<Error> {
     }
 }
 
-/// Whether this is how the kernel refuses an unknown kind: `ENOENT` for qdiscs, filters and actions, `EOPNOTSUPP` for
+/// True if this is how the kernel refuses an unknown kind: `ENOENT` for qdiscs, filters and actions, `EOPNOTSUPP` for
 /// devices.
 fn is_unknown(error: &NetlinkError) -> bool {
     error.is(rustix::io::Errno::NOENT) || error.is(rustix::io::Errno::OPNOTSUPP)

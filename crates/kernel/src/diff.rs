@@ -23,7 +23,7 @@ pub enum Step {
     AddIfb {
         /// Its name.
         name: String,
-        /// Whether it gets a transmit queue for each processor.
+        /// True if it gets a transmit queue for each processor.
         many_queues: bool,
     },
     /// Sets a device up.
@@ -38,7 +38,7 @@ pub enum Step {
         device: String,
         /// Its handle.
         handle: Handle,
-        /// What it hangs on; `None` is the root.
+        /// Its parent; `None` for the root.
         parent: Option<Handle>,
         /// Its kind.
         kind: String,
@@ -296,7 +296,7 @@ fn is_as_planned(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> 
     same && same_stab(planned.stab.as_ref(), found.stab.as_ref())
 }
 
-/// Whether the kernel can change the qdisc it holds to the planned one, without making a new one.
+/// True if the kernel can change the qdisc it holds to the planned one, without making a new one.
 fn can_change(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> bool {
     let Some(there) = &found.qdisc else {
         return false;

@@ -1,4 +1,4 @@
-//! What can go wrong between a plan and the kernel.
+//! Errors of this crate, and the differences between a plan and the kernel.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub enum Error {
     /// The kernel lacks something that the plan needs.
     #[error("this kernel has no {feature}: it needs {option} (module {module}; {package})")]
     Unsupported {
-        /// What the plan needs.
+        /// The feature that the plan needs.
         feature: &'static str,
         /// Kernel configuration option.
         option: &'static str,
@@ -46,9 +46,9 @@ pub enum Error {
     InTheWay {
         /// The device.
         interface: String,
-        /// What is there.
+        /// The object that is there.
         what: String,
-        /// What the user can do about it.
+        /// Advice for the user.
         remedy: &'static str,
     },
     /// The kernel refused a request.
@@ -168,9 +168,9 @@ fn no_interface(name: &str, nearest: Option<&str>, existing: &[String]) -> Strin
 pub struct Difference {
     /// The object: device and handle.
     pub at: String,
-    /// What the plan says.
+    /// The planned value.
     pub planned: String,
-    /// What the kernel says.
+    /// The kernel's value.
     pub found: String,
 }
 

@@ -32,7 +32,7 @@ impl TableChange {
     }
 }
 
-/// Whether the table holds the planned rules and no others.
+/// True if the table holds the planned rules and no others.
 pub(crate) fn holds(firewall: &Firewall) -> Result<bool, Error> {
     nftables::holds(&mut socket(&firewall.interface)?, firewall)
         .map_err(Error::firewall(&firewall.interface, "list the firewall rules"))

@@ -107,7 +107,7 @@ pub struct Observed {
     pub device: Device,
     /// The plan's IFB, if there is one.
     pub ifb: Option<Device>,
-    /// Whether the firewall table holds the plan's rules; `None` if the plan has none.
+    /// True if the firewall table holds the plan's rules; `None` if the plan has none.
     pub firewall: Option<bool>,
 }
 
@@ -143,7 +143,7 @@ impl Observed {
     }
 }
 
-/// What identifies a root qdisc. Stored in records as `["cake", 65536]`.
+/// Kind and handle of a root qdisc, which identify it. Stored in records as `["cake", 65536]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(String, u32)", into = "(String, u32)")]
 pub struct RootId {
@@ -263,7 +263,7 @@ pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> De
     }
 }
 
-/// What the kernel lists about a device, undecoded: a snapshot is made from this.
+/// The kernel's lists of a device, undecoded: a snapshot is made from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entries {
     /// Root first, parents before children.
@@ -367,7 +367,7 @@ impl Entries {
 /// The kinds of qdisc whose classes plans use.
 const CLASSFUL: [&str; 2] = ["htb", "hfsc"];
 
-/// Whether an entry is a filter. For each filter the kernel also lists an entry of its protocol, and its hash tables.
+/// True if an entry is a filter. For each filter the kernel also lists an entry of its protocol, and its hash tables.
 fn is_filter(entry: &Entry) -> bool {
     if entry.kind() == redirect::KIND {
         redirect::is_filter(entry.options())

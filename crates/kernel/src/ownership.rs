@@ -12,20 +12,20 @@ use crate::observe::RootId;
 use crate::snapshot::{IngressState, QdiscTree, Snapshot};
 use crate::state::Record;
 
-/// What was found on the device, as far as ownership depends on it.
+/// The facts about the device on which ownership depends.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     /// The device's index. A device that was removed and made again has another.
     pub(crate) index: u32,
     /// Its root qdisc, unless that is the kernel's default.
     pub(crate) root: Option<RootId>,
-    /// Whether the planned firewall table holds the planned rules; `None` if none is planned.
+    /// True if the planned firewall table holds the planned rules; `None` if none is planned.
     pub(crate) firewall: Option<bool>,
-    /// Whether the kernel holds all of the plan already.
+    /// True if the kernel holds all of the plan already.
     pub(crate) is_as_planned: bool,
 }
 
-/// What a start does, and what it records.
+/// The work of a start, and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) egress: DirectionDecision,
@@ -39,18 +39,18 @@ pub(crate) struct Decision {
     pub(crate) unrecorded_table: Option<String>,
     /// A firewall table to remove at the end if it exists: a damaged record may have been about it.
     pub(crate) leftover_table: Option<String>,
-    /// Whether the kernel needs no change.
+    /// True if the kernel needs no change.
     pub(crate) is_unchanged: bool,
 }
 
-/// What happens to one direction.
+/// The decision for one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectionDecision {
     pub(crate) action: Action,
     pub(crate) previous: Previous,
 }
 
-/// What a start does with one direction.
+/// The work of a start in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The plan does not shape it, and neither did we so far.
@@ -179,7 +179,7 @@ fn takeover(own: Option<&Record>, found: &Found, plan: &Plan) -> Option<Takeover
 }
 
 impl Decision {
-    /// Whether egress and ingress are changed, and must be in the snapshot.
+    /// Egress and ingress: true if the direction is changed, and must be in the snapshot.
     pub(crate) fn touches(&self) -> (bool, bool) {
         (
             self.egress.action != Action::Leave,
@@ -248,13 +248,13 @@ impl Record {
         }
     }
 
-    /// Whether we made this IFB; if not, it was there before our first start.
+    /// True if we made this IFB; if not, it was there before our first start.
     pub(crate) fn made(&self, ifb: &str) -> bool {
         let ingress = self.previous.ingress.as_ref();
         self.ifb == ifb && ingress.is_some_and(IngressState::has_no_ifb)
     }
 
-    /// Whether this root is ours.
+    /// True if this root is ours.
     pub(crate) fn owns(&self, root: &RootId) -> bool {
         // On a kernel without cake_mq, a plain CAKE stands in for it.
         let is = |ours: &RootId| {
@@ -263,14 +263,14 @@ impl Record {
         self.egress.as_ref().is_some_and(is) || self.replaces.as_ref().is_some_and(is)
     }
 
-    /// Whether this root is another program's: neither ours nor the previous one, which an interrupted `stop` may have
+    /// True if this root is another program's: neither ours nor the previous one, which an interrupted `stop` may have
     /// restored.
     pub(crate) fn is_foreign(&self, root: &RootId) -> bool {
         let previous = self.previous.egress.as_ref();
         !self.owns(root) && !previous.is_some_and(|tree| tree.has_root(root))
     }
 
-    /// Whether `stop` must leave this root alone because it is not ours.
+    /// True if `stop` must leave this root alone because it is not ours.
     pub(crate) fn leaves_alone(&self, root: &RootId) -> bool {
         (self.egress.is_some() || self.is_lost) && !self.owns(root)
     }

@@ -53,7 +53,7 @@ struct ClassJson {
     parent: String,
     kind: &'static str,
     spec: String,
-    /// Of HTB; HFSC's curves are in `spec`.
+    /// HTB's parameters; HFSC's curves are in `spec`.
     #[serde(flatten)]
     htb: Option<HtbJson>,
 }

@@ -23,7 +23,7 @@ pub use qdisc_tree::QdiscTree;
 pub struct Snapshot {
     /// The queues of the device.
     pub egress: Option<QdiscTree>,
-    /// What happens to arriving packets.
+    /// The handling of arriving packets.
     pub ingress: Option<IngressState>,
 }
 

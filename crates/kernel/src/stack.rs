@@ -60,7 +60,7 @@ fn stack(links: &[Link], link: &Link, sessions: &str) -> Vec<Encapsulation> {
                     here = links.iter().find(|link| link.name == below);
                 }
             }
-            // What carries the tunnel's packets is not on this path of devices.
+            // The devices that carry the tunnel's packets are not below this one in the kernel's list.
             Some(tunnel @ Encapsulation::Tunnel { .. }) => layers.push(tunnel),
             layer => {
                 layers.extend(layer);

@@ -68,14 +68,14 @@ pub struct Record {
     /// Our root from before a change that is not complete: until then, both roots are ours.
     #[serde(default)]
     pub replaces: Option<RootId>,
-    /// Whether ingress is shaped.
+    /// True if ingress is shaped.
     pub ingress: bool,
     /// Our firewall table.
     #[serde(default)]
     pub firewall: Option<Firewall>,
     /// The state from before our first start, which `stop` restores.
     pub previous: Snapshot,
-    /// Whether it replaces a record that was damaged, so that only the interface is known.
+    /// True if it replaces a record that was damaged, so that only the interface is known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_lost: bool,
 }
@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// Whether there is a record of an interface, even a damaged one.
+    /// True if there is a record of an interface, even a damaged one.
     pub fn has(&self, interface: &str) -> bool {
         match self.unwritten.get(interface) {
             Some(record) => record.is_some(),

@@ -11,7 +11,7 @@ use crate::observe::{self, Entries};
 use crate::snapshot::IngressState;
 use crate::state::{Record, Store};
 
-/// What [`stop`] did.
+/// The result of [`stop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// Everything is as it was before the start. The notes name what was left alone because it is not ours any more.

@@ -47,7 +47,7 @@ pub struct Transaction<'p> {
 #[derive(Debug)]
 #[must_use]
 pub struct Applied {
-    /// What was changed, in order; empty if everything was as planned before.
+    /// The changes that were made, in order; empty if everything was as planned before.
     pub changes: Vec<String>,
     /// Restores what was there before.
     pub rollback: RollbackState,

@@ -16,10 +16,10 @@ use crate::observe::{Device, Observed, ObservedClass, ObservedQdisc};
 /// adds 14; 64 leaves room for the headers of other link layers and is a choice.
 const LINK_HEADER_MAX: u32 = 64;
 
-/// What the kernel holds, beside what a plan wants.
+/// The state of the kernel, compared with a plan.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What the kernel holds.
+    /// The state of the kernel.
     pub observed: Observed,
     /// Where that deviates from the plan; empty if everything is as planned.
     pub differences: Vec<Difference>,
@@ -36,7 +36,7 @@ impl Comparison {
         })
     }
 
-    /// Whether the kernel holds all of the plan.
+    /// True if the kernel holds all of the plan.
     pub fn is_as_planned(&self) -> bool {
         self.differences.is_empty()
     }
@@ -64,7 +64,7 @@ pub fn compare(plan: &Plan, observed: &Observed) -> Vec<Difference> {
     differences.0
 }
 
-/// Whether a device's queues have the plan's shape: the planned kinds and handles in the planned places, and nothing
+/// True if a device's queues have the plan's shape: the planned kinds and handles in the planned places, and nothing
 /// else. Changes of parameters alone then lead to the plan.
 pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
     let found = |q: &ObservedQdisc| (q.parent, q.handle, q.kind.clone());
@@ -93,13 +93,13 @@ pub(crate) fn same_shape(tree: &Tree, device: &Device) -> bool {
     planned == there && planned_classes == there_classes
 }
 
-/// Whether a qdisc is as planned. `mtu` is the device's.
+/// True if a qdisc is as planned. `mtu` is the device's.
 pub(crate) fn same_qdisc(planned: &Qdisc, found: &Qdisc, mtu: u32) -> bool {
     let expected = with_kernel_choices(options::normalized(planned), found, mtu);
     expected == *found
 }
 
-/// Whether a size table is as planned.
+/// True if a size table is as planned.
 pub(crate) fn same_stab(planned: Option<&Stab>, found: Option<&Stab>) -> bool {
     planned.map(size_table::normalized).as_ref() == found
 }
@@ -152,12 +152,12 @@ fn with_kernel_choices(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
     }
 }
 
-/// Whether two bursts differ by no more than what passes in a microsecond at `rate`.
+/// True if two bursts differ by no more than what passes in a microsecond at `rate`.
 fn is_near(Bytes(planned): Bytes, Bytes(found): Bytes, rate: Rate) -> bool {
     planned.abs_diff(found) <= rate.bytes_per_sec() / 1_000_000 + 1
 }
 
-/// Whether a class of a tree is as planned.
+/// True if a class of a tree is as planned.
 ///
 /// HTB uses quantum and priority only in classes without children, and does not change them in others, so they are not
 /// compared there.
@@ -197,7 +197,7 @@ fn same_htb_class(planned: &HtbClass, found: &HtbClass) -> bool {
             }
 }
 
-/// Whether the kernel may have chosen this quantum for a device of this MTU: it adds the length of the link header, which
+/// True if the kernel may have chosen this quantum for a device of this MTU: it adds the length of the link header, which
 /// netlink does not report.
 pub(crate) fn is_default_quantum(found: Option<u32>, mtu: u32) -> bool {
     found.is_some_and(|quantum| (mtu..=mtu.saturating_add(LINK_HEADER_MAX)).contains(&quantum))

@@ -29,11 +29,11 @@ pub struct Filter {
     pub protocol: u16,
     /// The class to which a packet that matches goes.
     pub class: u32,
-    /// What it matches.
+    /// Which packets it matches.
     pub rule: Rule,
 }
 
-/// What a filter matches.
+/// The packets that a filter matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// A firewall mark, and the mask of the bits that are compared.

@@ -23,7 +23,7 @@ pub struct Flowtable {
     pub name: String,
     /// The devices whose packets it offloads.
     pub devices: Vec<String>,
-    /// Whether the hardware forwards them.
+    /// True if the hardware forwards them.
     pub hardware: bool,
 }
 

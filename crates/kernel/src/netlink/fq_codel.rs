@@ -20,7 +20,7 @@ const CE_THRESHOLD_MASK: u16 = 11;
 /// Largest memory limit the kernel keeps (`min(1 << 31)` in `fq_codel_change`).
 const MEMORY_LIMIT_MAX: u64 = 1 << 31;
 
-/// Whether options are to make a qdisc or to change one.
+/// The purpose of options: to make a qdisc, or to change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Make a new qdisc.

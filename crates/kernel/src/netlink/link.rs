@@ -47,13 +47,13 @@ pub struct Link {
 const LOOPBACK: u16 = 772;
 
 impl Link {
-    /// Whether packets have an Ethernet header here. The kernel then counts it in their length.
+    /// True if packets have an Ethernet header here. The kernel then counts it in their length.
     pub const fn has_ethernet_header(&self) -> bool {
         const ETHERNET: u16 = 1;
         matches!(self.hardware, ETHERNET | LOOPBACK)
     }
 
-    /// Whether it can lead to another machine: all but the loopback device and IFBs.
+    /// True if it can lead to another machine: all but the loopback device and IFBs.
     pub fn leads_out(&self) -> bool {
         self.hardware != LOOPBACK && self.kind.as_deref() != Some("ifb")
     }

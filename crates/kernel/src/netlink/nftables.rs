@@ -80,7 +80,7 @@ pub fn remove(socket: &mut Socket, table: &str) -> Result<(), NetlinkError> {
     socket.batch(SUBSYSTEM >> 8, &[delete_table(table)])
 }
 
-/// Whether there is a table of that name.
+/// True if there is a table of that name.
 pub fn exists(socket: &mut Socket, table: &str) -> Result<bool, NetlinkError> {
     let tables = socket.dump(GETTABLE, &body(Builder::default()))?;
     Ok(tables.iter().any(|message| {
@@ -89,7 +89,7 @@ pub fn exists(socket: &mut Socket, table: &str) -> Result<bool, NetlinkError> {
     }))
 }
 
-/// Whether the table holds the planned rules and no others.
+/// True if the table holds the planned rules and no others.
 pub fn holds(socket: &mut Socket, firewall: &Firewall) -> Result<bool, NetlinkError> {
     let request = Builder::default().text(RULE_TABLE, &firewall.table);
     let listed: Vec<Vec<u8>> = socket
@@ -101,7 +101,7 @@ pub fn holds(socket: &mut Socket, firewall: &Firewall) -> Result<bool, NetlinkEr
     Ok(are_planned(&listed, firewall))
 }
 
-/// Whether the rules of a table, as the kernel lists them, are the planned ones.
+/// True if the rules of a table, as the kernel lists them, are the planned ones.
 pub(super) fn are_planned(listed: &[Vec<u8>], firewall: &Firewall) -> bool {
     let rules = firewall.rules();
     // Within a chain the kernel keeps the order of rules; the order of the chains is undefined.
@@ -139,7 +139,7 @@ pub fn decode_rule(body: &[u8]) -> (String, Vec<(String, &[u8])>) {
     (rule.text(RULE_CHAIN).unwrap_or_default(), expressions)
 }
 
-/// Whether a rule is as planned: the kernel reports every attribute that we set, and some more.
+/// True if a rule is as planned: the kernel reports every attribute that we set, and some more.
 fn same_rule(planned: &[Expression], body: &[u8]) -> bool {
     let (_, found) = decode_rule(body);
     planned.len() == found.len()

@@ -89,7 +89,7 @@ pub fn decode_redirect(bytes: &[u8]) -> Option<u32> {
     (matches_everything && redirects).then(|| u32_at(mirred, 24))?
 }
 
-/// Whether these are options of a filter. The kernel also lists the hash tables that hold filters.
+/// True if these are options of a filter. The kernel also lists the hash tables that hold filters.
 pub fn is_filter(bytes: &[u8]) -> bool {
     Attributes(bytes).get(U32_SEL).is_some()
 }

@@ -58,7 +58,7 @@ pub fn decode_options(bytes: &[u8]) -> Option<Sfq> {
     })
 }
 
-/// Whether the RED mode is on, which plans do not use.
+/// True if the RED mode is on, which plans do not use.
 pub(crate) fn has_red(options: &[u8]) -> bool {
     u32_at(options, offset::QTH_MIN).is_some_and(|qth_min| qth_min != 0)
 }

@@ -278,7 +278,7 @@ impl NetlinkError {
         }
     }
 
-    /// Whether the error number is this one.
+    /// True if the error number is this one.
     pub fn is(&self, errno: rustix::io::Errno) -> bool {
         self.errno == errno.raw_os_error()
     }

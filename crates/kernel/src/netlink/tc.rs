@@ -68,7 +68,7 @@ impl Entry {
         Attributes(&self.attributes).get(STATS2).unwrap_or_default()
     }
 
-    /// Whether its filters are shared with other devices.
+    /// True if its filters are shared with other devices.
     pub fn has_shared_block(&self) -> bool {
         let attributes = Attributes(&self.attributes);
         [INGRESS_BLOCK, EGRESS_BLOCK]

@@ -1,4 +1,4 @@
-//! What happens to packets that arrive on a device: its ingress qdisc, the redirect, and the IFB.
+//! The handling of packets that arrive on a device: its ingress qdisc, the redirect, and the IFB.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::netlink::socket::{NetlinkError, Socket};
 use crate::netlink::tc::{self, INGRESS, INGRESS_HANDLE, NewQdisc};
 use crate::observe::{self, Entries, Observed};
 
-/// What happens to arriving packets, and the IFB of the plan.
+/// The handling of arriving packets, and the IFB of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IngressState {
     #[serde(rename = "hook")]
@@ -86,7 +86,7 @@ impl IngressState {
         Ok(Self { qdisc, ifb })
     }
 
-    /// Whether there was no IFB. The one that is there now was then made for shaping, and is removed with it.
+    /// True if there was no IFB. The one that is there now was then made for shaping, and is removed with it.
     pub(crate) fn has_no_ifb(&self) -> bool {
         self.ifb.is_none()
     }

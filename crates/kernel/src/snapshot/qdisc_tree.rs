@@ -83,7 +83,7 @@ impl QdiscTree {
         }
     }
 
-    /// Whether this is its root.
+    /// True if this is its root.
     pub(crate) fn has_root(&self, root: &RootId) -> bool {
         self.qdiscs
             .iter()
@@ -143,7 +143,7 @@ impl QdiscTree {
         self.build(socket, link)
     }
 
-    /// Whether both have the same kinds and handles in the same places. Then parameters can be changed back in place, under
+    /// True if both have the same kinds and handles in the same places. Then parameters can be changed back in place, under
     /// running traffic.
     fn has_shape_of(&self, other: &Self) -> bool {
         let places = |list: &[RawQdisc]| -> Vec<_> {
@@ -325,7 +325,7 @@ fn filters_in_the_way(link: &Link, parent: &Entry) -> Error {
     Error::queues_in_the_way(&link.name, format!("\"{} {handle}\" with filters", parent.kind()))
 }
 
-/// Whether the size table can be computed again from the parameters that the kernel reports.
+/// True if the size table can be computed again from the parameters that the kernel reports.
 fn has_exact_table(qdisc: &Entry) -> bool {
     qdisc.stab().is_none_or(|stab| {
         let again = size_table::decode_stab(stab).map(|decoded| size_table::encode(&decoded));
