@@ -1,7 +1,7 @@
 //! The plan against the kernel's answer, parameter by parameter.
 //!
 //! The kernel rounds rates and times when it stores them. That rounding is computed by the functions that encode a plan
-//! ([`options::normalized`](crate::netlink::options::normalized)) and is no difference; any other deviation is one.
+//! ([`options::normalized`]) and is no difference; any other deviation is one.
 
 use sqm_core::spec::{Class, HtbClass, Qdisc, Stab};
 use sqm_core::units::{Bytes, Rate};
