@@ -1,12 +1,13 @@
-//! Controllers against lines whose rate varies: the same line, load and noise for each, in virtual time.
+//! A bench for rate controllers on modelled lines whose rate varies. Each controller gets the same line, load and noise, in virtual
+//! time.
 //!
 //! ```text
 //! upload:    senders ─► shaper ─► buffer ═ line ═► far hosts          ACKs and probes go the same ways,
 //! download:  far hosts ─► buffer ═ line ═► shaper ─► receivers        through the other direction's queues
 //! ```
 //!
-//! A shaper cannot stop what has been sent to it: in the download the queue is *before* it, and only the senders'
-//! reaction to its drops empties the buffer.
+//! In the download the line's buffer is *before* the shaper, so that only the senders' reaction to the shaper's drops empties
+//! it.
 
 mod figures;
 mod oracle;
@@ -29,38 +30,38 @@ use world::{Pilot, World};
 pub use figures::{Figures, Recovery};
 pub use trace::{Load, Trace};
 
-/// Simulated time begins here.
+/// The beginning of virtual time.
 pub const START: Instant = Instant(10_000_000_000);
 
-/// What the controllers are told of delay.
+/// The delay signals that the controllers receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {
     /// Round trips to reflectors, cake-autorate's default.
     Echo,
     /// One-way delays to reflectors.
     OneWay,
-    /// Round trips to reflectors, and delays each way of the user's own TCP flows, from their time stamps.
+    /// Round trips to reflectors, and one-way delays of the user's own TCP connections, from their time stamps.
     Tcp,
 }
 
-/// Which controller.
+/// The controllers that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// `sqm_autorate::Autorate`.
     Sqm,
     /// `sqm_autorate::cake_autorate::CakeAutorate`.
     CakeAutorate,
-    /// Told the line's rate and queue, a round trip late: about the best that is possible.
+    /// Knows the line's rate and queue a round trip late: about the best that is possible.
     Oracle,
-    /// Nobody: the line and its buffers alone.
+    /// No shaper: the line and its buffers alone.
     Unshaped,
 }
 
 impl Contender {
-    /// All, as printed.
+    /// All of them, in the order of the table.
     pub const ALL: [Self; 4] = [Self::Sqm, Self::CakeAutorate, Self::Oracle, Self::Unshaped];
 
-    /// As printed.
+    /// The name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sqm => "sqm",
@@ -71,20 +72,20 @@ impl Contender {
     }
 }
 
-/// One moment of a run, every 50 ms.
+/// The state of a run, observed every 50 ms.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Since the start.
+    /// Time since [`START`].
     pub time: Nanos,
-    /// What the controller has decided.
+    /// The decision of the controller.
     pub decision: Decision,
-    /// Of the line.
+    /// Rate of the line.
     pub capacity: PerDirection<sqm_core::units::Rate>,
-    /// What a packet arriving now would wait in the line's buffer.
+    /// Queue delay of a packet that arrives now in the line's buffer.
     pub delay: PerDirection<Nanos>,
 }
 
-/// Runs one controller on one trace, and tells `observe` of each moment.
+/// Runs a controller on a trace, and calls `observe` for each moment.
 pub fn run(
     trace: &Trace,
     contender: Contender,
@@ -106,7 +107,7 @@ pub fn run(
     World::new(trace, pilot, signals, seed).run(observe)
 }
 
-/// Runs a controller of the caller's, which begins at [`START`].
+/// Runs the given controller, which must begin at [`START`].
 pub fn run_controller(
     trace: &Trace,
     controller: Box<dyn Controller>,

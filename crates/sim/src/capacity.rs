@@ -1,16 +1,16 @@
-//! A line whose rate changes in steps.
+//! The capacity of a line, which changes in steps.
 
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// The rate of a line over time.
 #[derive(Clone, Debug)]
 pub struct Capacity {
-    /// From when on which rate, in order; the first holds before, the last for ever.
+    /// The rate from each time on, in order. The first one also holds before its time, the last one forever.
     steps: Vec<(Instant, Rate)>,
 }
 
 impl Capacity {
-    /// A line with these steps, which must be in order of time and not empty.
+    /// A capacity with these steps, which must be in order of time and not empty.
     pub fn new(steps: Vec<(Instant, Rate)>) -> Self {
         assert!(!steps.is_empty(), "a line has a rate");
         assert!(steps.is_sorted_by_key(|(at, _)| *at), "steps are in order");
@@ -22,7 +22,7 @@ impl Capacity {
         self.steps[self.index(now)].1
     }
 
-    /// When `size`, begun at `start`, has passed; the end of time if never.
+    /// When data of `size`, started at `start`, has been sent; the end of time if never.
     pub fn finish(&self, start: Instant, size: Bytes) -> Instant {
         let mut left = u128::from(size.0) * 8 * 1_000_000_000;
         let mut now = start;
@@ -42,7 +42,7 @@ impl Capacity {
         unreachable!("the last step returns")
     }
 
-    /// What passes between two times at most.
+    /// The most data that can be sent between two times.
     pub fn carries(&self, from: Instant, to: Instant) -> Bytes {
         let mut bits = 0u128;
         for (index, (begins, rate)) in self.steps.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Capacity {
         Bytes(u64::try_from(bits / 8_000_000_000).unwrap_or(u64::MAX))
     }
 
-    /// From when on which rate.
+    /// The steps: the rate from each time on.
     pub fn steps(&self) -> &[(Instant, Rate)] {
         &self.steps
     }

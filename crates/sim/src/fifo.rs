@@ -1,4 +1,4 @@
-//! The buffer in front of a line: first in, first out, dropping at the tail. The bloat that everything here is about.
+//! The buffer in front of a line: first in, first out, with tail drop. It is the source of bufferbloat.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use sqm_core::units::{Bytes, Instant, Nanos};
 
 use crate::capacity::Capacity;
 
-/// A line with its buffer. Because the line's future is known, a packet's departure is known when it arrives.
+/// A line with its buffer. Because the future capacity is known, the departure of a packet is computed when it arrives.
 #[derive(Clone, Debug)]
 pub struct Fifo {
     line: Capacity,
@@ -28,8 +28,8 @@ impl Fifo {
         }
     }
 
-    /// Takes a packet in and says when it leaves; if the buffer is full, it is dropped, and the error says when the last
-    /// one before it leaves.
+    /// Adds a packet. Returns when it leaves. If the buffer is full, the packet is dropped, and the error is the time when the packet
+    /// before it leaves.
     pub fn offer(&mut self, now: Instant, size: Bytes) -> Result<Instant, Instant> {
         self.forget_departed(now);
         if self.bytes.0 + size.0 > self.limit.0 && !self.queued.is_empty() {
@@ -41,12 +41,12 @@ impl Fifo {
         Ok(self.last_departure)
     }
 
-    /// How long a packet of no size would wait.
+    /// The queue delay of a packet that arrives now.
     pub fn delay(&self, now: Instant) -> Nanos {
         self.last_departure.since(now)
     }
 
-    /// The line itself.
+    /// The capacity of the line.
     pub const fn line(&self) -> &Capacity {
         &self.line
     }

@@ -2,9 +2,9 @@
 //!
 //! * [`autorate_bench`]: controllers of `sqm_autorate` against lines whose rate varies.
 //! * [`capacity`], [`fifo`]: a line whose rate varies, and the buffer in front of it.
-//! * [`shaper`]: the queue that the controller's rate drives.
-//! * [`tcp`]: senders that adapt.
-//! * [`reflector`]: far hosts that answer probes, well or badly.
+//! * [`shaper`]: the shaper whose rate the controller sets.
+//! * [`tcp`]: senders with congestion control.
+//! * [`reflector`]: far hosts that answer probes, with faults.
 //!
 //! Floating point is used for the senders' arithmetic: `+ - * /` and `sqrt` only, which IEEE 754 defines to the last
 //! bit.

@@ -1,55 +1,55 @@
-//! Far hosts that answer probes, with the noise of real ones: a few milliseconds of heavy-tailed jitter each way, now
-//! and then a slow answer, now and then none.
+//! Far hosts that answer probes, with the noise of real ones: a few milliseconds of heavy-tailed jitter in each direction,
+//! occasional slow answers, and occasional loss.
 
 use sqm_core::rng::Xorshift;
 use sqm_core::units::{Instant, Nanos};
 
-/// How a reflector behaves.
+/// The behaviour of a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    /// As one hopes.
+    /// No fault.
     Good,
-    /// Never answers from this time on.
+    /// Does not answer from this time on.
     DeadFrom(Instant),
-    /// Answers after a random time of up to this much.
+    /// Delays each answer by a random time of up to this.
     Lying(Nanos),
-    /// Answers once in this time at most.
+    /// Answers at most once in this time.
     Limited(Nanos),
 }
 
-/// One of them.
+/// A reflector.
 #[derive(Clone, Debug)]
 pub struct Reflector {
     behaviour: Behaviour,
-    /// From the line's far end to it and back.
+    /// Round trip between the line's far end and the reflector.
     distance: Nanos,
-    /// Its clock less ours.
+    /// Offset of its clock from ours.
     clock_offset: i64,
     jitter: Nanos,
     random: Xorshift,
     answered_at: Option<Instant>,
 }
 
-/// How a probe fared at the reflector.
+/// The way of a probe beyond the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflection {
-    /// From the line's far end to the reflector.
+    /// Delay from the line's far end to the reflector.
     pub there: Nanos,
-    /// And back.
+    /// Delay back.
     pub back: Nanos,
-    /// Its clock less ours.
+    /// Offset of its clock from ours.
     pub clock_offset: i64,
 }
 
-/// One answer of so many is lost, and as many are slow, because reflectors answer when they have time.
+/// One answer in this many is lost, and one in this many is slow, because answering has low priority on most hosts. A choice.
 const ONE_OF: u64 = 200;
 const SLOW_MOST: Nanos = Nanos::from_millis(120);
 
 impl Reflector {
-    /// A reflector at `distance`, with half of `jitter` as the median of either way's jitter or so.
+    /// A reflector at `distance`. The median of its jitter in each direction is about half of `jitter`.
     pub fn new(behaviour: Behaviour, distance: Nanos, jitter: Nanos, seed: u64) -> Self {
         let mut random = seeded(seed);
-        // Hosts that know the time, within 20 ms.
+        // The clocks are synchronised to within 20 ms.
         let clock_offset = (random.next_u64() >> 16) as i64 % 40_000_000 - 20_000_000;
         Self {
             behaviour,
@@ -61,9 +61,9 @@ impl Reflector {
         }
     }
 
-    /// What becomes of a probe that the line's far end forwards at `now`.
+    /// The way of a probe that leaves the line's far end at `now`.
     pub fn answer(&mut self, now: Instant) -> Option<Reflection> {
-        // The same draws in every case, so that one case does not change the next.
+        // The number of random draws is the same in every case, so that one probe does not change the noise of the next.
         let [there, back] = [
             jitter(&mut self.random, self.jitter),
             jitter(&mut self.random, self.jitter),
@@ -99,7 +99,7 @@ impl Reflector {
     }
 }
 
-/// A source whose first numbers do not resemble those of the neighbouring seed.
+/// A random source whose first numbers differ from those of neighbouring seeds.
 pub fn seeded(seed: u64) -> Xorshift {
     let mut random = Xorshift::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03);
     for _ in 0..8 {
@@ -108,7 +108,7 @@ pub fn seeded(seed: u64) -> Xorshift {
     random
 }
 
-/// Heavy-tailed: median 0.9, mean 2.2, 95th percentile 9.5, most 20 times `scale`.
+/// Heavy-tailed jitter: median 0.9, mean 2.2, 95th percentile 9.5, maximum 20 times `scale`.
 pub fn jitter(random: &mut Xorshift, scale: Nanos) -> Nanos {
     const ONE: u64 = 1 << 20;
     let u = random.next_u64() >> 44;
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_is_as_documented() {
+    fn jitter_has_the_documented_distribution() {
         let mut random = seeded(1);
         let mut drawn: Vec<u64> = (0..100_000).map(|_| jitter(&mut random, Nanos(1000)).0).collect();
         drawn.sort_unstable();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_what_they_say() {
+    fn each_fault_behaves_as_documented() {
         let answers = |behaviour| {
             let mut reflector = Reflector::new(behaviour, Nanos::from_millis(10), Nanos(0), 7);
             (0..1000u64)

@@ -1,6 +1,6 @@
-//! The shaper that a controller drives: `sqm_core`'s fq_codel at a rate that changes.
+//! The shaper whose rate a controller sets: `sqm_core`'s fq_codel at a variable rate.
 //!
-//! All that passes stands in its queues, also what is sparse (an ACK, a probe, a packet of a game) and is the first to leave them.
+//! All traffic passes its queues, including sparse traffic (ACKs, probes, games), which leaves first.
 
 use sqm_core::flow_hash::HashKey;
 use sqm_core::fq_codel::FqCodel;
@@ -14,14 +14,14 @@ use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 pub struct Shaper<P> {
     rate: Rate,
     queue: FqCodel<P>,
-    /// When the wire is free again.
+    /// When the last packet will have been sent.
     free_at: Instant,
     sent: Bytes,
 }
 
 impl<P: Packet> Shaper<P> {
-    /// An empty shaper whose CoDel has this interval, and a twentieth of it as target, as by CAKE's `rtt`. Its flows drop rather than
-    /// mark, as most flows on the internet do not speak ECN.
+    /// An empty shaper. Its CoDel has this interval and a twentieth of it as target, as with CAKE's `rtt`. It drops packets and does not
+    /// mark them, because most flows on the internet do not use ECN.
     pub fn new(rate: Rate, interval: Nanos, now: Instant) -> Self {
         let spec = spec::fq_codel::FqCodel {
             ecn: false,
@@ -37,27 +37,27 @@ impl<P: Packet> Shaper<P> {
         }
     }
 
-    /// Changes the rate, for the next packet.
+    /// Changes the rate, from the next packet on.
     pub const fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
     }
 
-    /// Everything sent so far.
+    /// Bytes sent so far.
     pub const fn sent(&self) -> Bytes {
         self.sent
     }
 
-    /// Takes in a packet.
+    /// Adds a packet.
     pub fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>) {
         self.queue.enqueue(packet, now, drops);
     }
 
-    /// When to call [`dequeue`](Self::dequeue) next; none while there is nothing.
+    /// When to call [`dequeue`](Self::dequeue) next; `None` while the shaper is empty.
     pub fn ready_at(&self, now: Instant) -> Option<Instant> {
         (self.queue.backlog().packets > 0).then(|| self.free_at.max(now))
     }
 
-    /// Sends the next packet, if the wire is free.
+    /// Sends the next packet, if the last one has been sent.
     pub fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
         if self.free_at > now {
             return None;
@@ -71,7 +71,7 @@ impl<P: Packet> Shaper<P> {
         Some(packet)
     }
 
-    /// How long sparse traffic would wait: for what is on the wire.
+    /// How long sparse traffic waits: until the present packet has been sent.
     pub fn sparse_delay(&self, now: Instant) -> Nanos {
         self.free_at.since(now)
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_take_turns_at_the_rate() {
+    fn flows_share_the_rate_in_turns() {
         let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), Nanos::from_millis(100), START);
         for packet in [Full(0, 0), Full(0, 1), Full(0, 2), Full(1, 0)] {
             shaper.enqueue(packet, START, &mut ());
@@ -135,7 +135,7 @@ mod tests {
             now = ready;
             sent.extend(shaper.dequeue(now, &mut ()));
         }
-        // A quantum is 1514 bytes, so the second packet of the first turn goes too.
+        // The quantum is 1514 bytes, so that a second packet is sent in the first turn.
         assert_eq!(sent, [Full(0, 0), Full(0, 1), Full(1, 0), Full(0, 2)]);
         assert_eq!(now, START + Nanos::from_millis(3));
         assert_eq!(shaper.sparse_delay(now), Nanos::from_millis(1));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_holds_from_the_next_packet_on() {
+    fn a_new_rate_applies_from_the_next_packet_on() {
         let mut shaper = Shaper::new(Rate::from_kbits_per_sec(12_000), Nanos::from_millis(100), START);
         shaper.enqueue(Full(0, 0), START, &mut ());
         shaper.enqueue(Full(0, 1), START, &mut ());

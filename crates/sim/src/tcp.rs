@@ -1,7 +1,6 @@
-//! A sender that adapts as CUBIC does (RFC 9438), with HyStart's delay rule; it has endless data while it is active.
+//! A sender with CUBIC congestion control (RFC 9438) and HyStart's delay rule. It has endless data while it is active.
 //!
-//! Simplified: every packet is acknowledged on its own, lost ones are not repeated but replaced by new data, and bursts
-//! are not paced.
+//! Simplified: each packet is acknowledged by itself, lost packets are replaced by new data, and bursts are not paced.
 
 use sqm_core::units::{Instant, Nanos};
 
@@ -10,14 +9,14 @@ use sqm_core::units::{Instant, Nanos};
 pub struct Sender {
     active: bool,
     window: f64,
-    /// What of it is being given up after a loss.
+    /// The part of the window that is still to be given up after a loss.
     excess: f64,
     slow_start_threshold: f64,
     in_flight: u32,
     next_sequence: u64,
-    /// Losses before this sequence belong to an event that was answered.
+    /// Losses before this sequence number belong to a congestion event that has been handled.
     recovery_until: u64,
-    /// Raised by a timeout: what was sent before is forgotten.
+    /// Incremented by a timeout: packets sent before no longer count.
     epoch: u32,
     rtt_least: Option<Nanos>,
     rtt_smoothed: Nanos,
@@ -28,10 +27,10 @@ pub struct Sender {
     timeout: Nanos,
 }
 
-/// A window's worth of answers.
+/// A round: the acknowledgements of one window.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The first sequence of the next one.
+    /// The first sequence number of the next round.
     ends: u64,
     answers: u32,
     least: Nanos,
@@ -40,40 +39,40 @@ struct Round {
 #[derive(Clone, Copy, Debug)]
 struct Cubic {
     began: Instant,
-    /// Seconds until the window is back at its maximum.
+    /// Time until the window reaches its old maximum, seconds (K in RFC 9438).
     k: f64,
     origin: f64,
-    /// The window that Reno would have.
+    /// The window that Reno would have (RFC 9438 section 4.3).
     reno: f64,
 }
 
-/// What a packet must bring back.
+/// Identifies a packet when it is acknowledged or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Its number.
+    /// Sequence number of the packet.
     pub sequence: u64,
     /// When it was sent.
     pub sent: Instant,
     epoch: u32,
 }
 
-/// RFC 6928.
+/// Initial window, packets (RFC 6928).
 const INITIAL_WINDOW: f64 = 10.0;
 const LEAST_WINDOW: f64 = 2.0;
 /// RFC 9438 section 4.6 and 5.
 const BETA: f64 = 0.7;
 const C: f64 = 0.4;
-/// RFC 6298's least timeout is 1 s.
+/// The minimum of the retransmission timeout (RFC 6298 section 2.4).
 const TIMEOUT: Nanos = Nanos::from_millis(1000);
 const TIMEOUT_MAX: Nanos = Nanos::from_millis(60_000);
-/// HyStart (RFC 9406 section 4.2): slow start ends when the least round trip of a round, of so many answers at least, is longer by
-/// an eighth, within these. The least, as those behind it in a burst wait for each other.
+/// HyStart (RFC 9406 section 4.2): slow start ends when the minimum round trip of a round, with at least this many acknowledgements, has
+/// grown by an eighth, limited to these bounds. The minimum counts because later packets of a burst wait for the earlier ones.
 const ANSWERS: u32 = 8;
 const DELAY_LEAST: u64 = 4_000_000;
 const DELAY_MOST: u64 = 16_000_000;
 
 impl Sender {
-    /// A flow that has nothing to send yet.
+    /// A sender without data.
     pub const fn new() -> Self {
         Self {
             active: false,
@@ -98,7 +97,7 @@ impl Sender {
         }
     }
 
-    /// A new transfer begins, or the present one ends.
+    /// Begins or ends a transfer.
     pub const fn set_active(&mut self, active: bool, now: Instant) {
         if active && !self.active {
             self.window = INITIAL_WINDOW;
@@ -112,7 +111,7 @@ impl Sender {
         self.active = active;
     }
 
-    /// The next packet, if one may be sent.
+    /// The next packet, if the window allows one.
     pub fn send(&mut self, now: Instant) -> Option<Ticket> {
         if !self.active || f64::from(self.in_flight) >= self.window {
             return None;
@@ -130,7 +129,7 @@ impl Sender {
         })
     }
 
-    /// A packet was acknowledged.
+    /// Handles an acknowledgement.
     pub fn on_ack(&mut self, now: Instant, ticket: Ticket) {
         let rtt = now.since(ticket.sent);
         if ticket.epoch != self.epoch {
@@ -139,7 +138,7 @@ impl Sender {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.progress_at = now;
         if self.excess > 0.0 {
-            // Proportional rate reduction (RFC 6937): the window falls while ACKs come in, not at once.
+            // Proportional rate reduction (RFC 6937): the window shrinks as ACKs arrive, not at once.
             let less = self.excess.min(1.0 - BETA);
             self.excess -= less;
             self.window -= less;
@@ -176,7 +175,7 @@ impl Sender {
         self.round.least = self.round.least.min(rtt);
     }
 
-    /// A packet was found missing.
+    /// Handles the loss of a packet.
     pub fn on_loss(&mut self, now: Instant, ticket: Ticket) {
         if ticket.epoch != self.epoch {
             return;
@@ -198,7 +197,7 @@ impl Sender {
         self.cubic = None;
     }
 
-    /// To be called now and then: after a silence everything in flight counts as lost.
+    /// Handles the retransmission timeout: after a silence all packets in flight count as lost. To be called regularly.
     pub fn on_time(&mut self, now: Instant) {
         if self.in_flight == 0 || now.since(self.progress_at) < self.timeout {
             return;
@@ -237,7 +236,7 @@ impl Default for Sender {
     }
 }
 
-/// Newton's method, so that it does not depend on the platform's library.
+/// The cube root by Newton's method, so that it does not depend on the platform's mathematical library.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_right() {
+    fn cube_roots_are_accurate() {
         for n in [0.001, 0.5, 1.0, 8.0, 1234.5, 1e9] {
             let root = cube_root(n);
             assert!((root * root * root / n - 1.0).abs() < 1e-9, "{n}");
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_doubles_until_a_loss_and_then_falls_once() {
+    fn the_window_doubles_until_a_loss_and_is_then_reduced_once() {
         let mut sender = Sender::new();
         let mut now = Instant(1_000_000_000);
         sender.set_active(true, now);
@@ -283,12 +282,12 @@ mod tests {
         sender.on_loss(now, second[0]);
         sender.on_loss(now, second[1]);
         second[2..].iter().for_each(|ticket| sender.on_ack(now, *ticket));
-        // 20 * 0.7, and what little CUBIC adds once it is there.
+        // 20 * 0.7, and the little that CUBIC has added since.
         assert_eq!(sender.window as u32, 14);
     }
 
     #[test]
-    fn slow_start_ends_when_all_of_a_round_were_late_and_not_for_the_tail_of_a_burst() {
+    fn slow_start_ends_when_a_whole_round_is_late_not_for_the_end_of_a_burst() {
         let mut sender = Sender::new();
         let mut now = Instant(1_000_000_000);
         sender.set_active(true, now);
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_starts_over_with_one_packet() {
+    fn a_timeout_restarts_with_one_packet() {
         let mut sender = Sender::new();
         let now = Instant(1_000_000_000);
         sender.set_active(true, now);

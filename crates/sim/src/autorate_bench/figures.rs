@@ -1,4 +1,4 @@
-//! What a run comes to.
+//! The figures of a run.
 
 use sqm_autorate::Reason;
 use sqm_core::direction::{Direction, PerDirection};
@@ -10,60 +10,60 @@ use super::trace::Trace;
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Of the time, in percent, in which a lone packet's round trip had more than 30 ms of queues in it.
+    /// Share of the time in which the queue delay of a round trip was above 30 ms, percent.
     pub above_30_ms_percent: f64,
-    /// Of the added delay of the round trip.
+    /// 95th percentile of the queue delay of a round trip.
     pub delay_p95: Nanos,
-    /// Of the added delay of the round trip, while any direction is loaded.
+    /// 95th percentile of the queue delay of a round trip while at least one direction is loaded.
     pub loaded_delay_p95: Nanos,
-    /// What arrived, in whole frames.
+    /// Delivered data, in bytes of whole frames.
     pub delivered: PerDirection<Bytes>,
-    /// Of what the line could carry while the direction was loaded, in percent.
+    /// Share of the capacity that was used while the direction was loaded, percent.
     pub utilisation_percent: PerDirection<f64>,
-    /// Cuts for a queue that was not there, per hour.
+    /// Cuts without a queue, per hour.
     pub false_cuts_per_hour: f64,
-    /// After each sudden fall of a loaded line.
+    /// Recovery after each sudden drop of the capacity of a loaded direction.
     pub falls: Vec<Recovery>,
-    /// After each sudden rise of a loaded line.
+    /// Recovery after each sudden rise of the capacity of a loaded direction.
     pub rises: Vec<Recovery>,
     /// Probes sent per second.
     pub probes_per_second: f64,
 }
 
-/// How a controller followed a step.
+/// How fast a controller followed a step of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// When the line changed.
+    /// Time of the step since the start.
     pub at: Nanos,
-    /// Which direction is meant.
+    /// The direction whose capacity changed.
     pub direction: Direction,
-    /// Until the rate was at most the new capacity (after a fall) or at least four fifths of it (after a rise), for
-    /// half a second at a stretch; none if never before the next step.
+    /// Time until the rate had been at most the new capacity (after a drop) or at least four fifths of it (after a rise) for
+    /// half a second; `None` if that did not happen before the next step.
     pub rate_followed_after: Option<Nanos>,
-    /// Until the added delay was below 30 ms for half a second.
+    /// Time until the queue delay had been below 30 ms for half a second.
     pub delay_gone_after: Option<Nanos>,
 }
 
-/// Steps by at least this much are sudden.
+/// A step by at least this factor is sudden. A choice.
 const SUDDEN_PERCENT: u64 = 150;
-/// A line that moved this little is steady.
+/// A capacity that changes by less than this is steady. A choice.
 const HOLDS_FOR: Nanos = Nanos::from_millis(500);
 const LIMIT: Nanos = Nanos::from_millis(30);
-/// A queue this long, or a rate above the line's, within this time (and a round trip) before a cut justifies it.
+/// A cut is justified by a queue this long, or a rate above the capacity, within this time and a round trip before it. Choices.
 const JUSTIFIED: Nanos = Nanos::from_millis(3);
 const MEMORY: Nanos = Nanos::from_millis(1000);
 
-/// Collects what [`Figures`] needs while a run goes on.
+/// Collects the [`Figures`] during a run.
 #[derive(Debug)]
 pub(super) struct Collector<'a> {
     trace: &'a Trace,
-    /// Added delay of the round trip in 10 µs, by number of observations.
+    /// Histogram of the queue delay of a round trip, in steps of 10 µs.
     delays: Histogram,
     loaded_delays: Histogram,
     above: u64,
     observations: u64,
     delivered: PerDirection<Bytes>,
-    /// When each direction last had a real queue or a rate above the line's.
+    /// When each direction last had a queue, or a rate above its capacity.
     guilty_at: PerDirection<Instant>,
     rates: PerDirection<Option<Rate>>,
     false_cuts: u64,
@@ -115,7 +115,7 @@ impl<'a> Collector<'a> {
         self.delivered[direction].0 += size.0;
     }
 
-    /// A look at the queues: those of the line's buffers, and with them the wait in the shapers.
+    /// Records the queue delay of the line's buffers, alone and with that of the shapers.
     pub(super) fn on_look(&mut self, now: Instant, buffers: PerDirection<Nanos>, whole: PerDirection<Nanos>) {
         let added = Nanos(whole.download.0 + whole.upload.0);
         self.observations += 1;
@@ -203,7 +203,7 @@ impl Step {
     }
 }
 
-/// Keeps when a condition began to hold, until it has held for long enough.
+/// Detects that a condition has held for long enough.
 fn note(holds: bool, now: Instant, since: &mut Option<Instant>, done: &mut bool) {
     if *done {
         return;
@@ -216,7 +216,7 @@ fn note(holds: bool, now: Instant, since: &mut Option<Instant>, done: &mut bool)
     }
 }
 
-/// Where a loaded line's rate jumps, and both the rate and the load stay for at least five seconds.
+/// Steps of the capacity of a loaded direction after which capacity and load stay for at least five seconds.
 fn sudden_steps(trace: &Trace) -> Vec<Step> {
     const STAYS: Nanos = Nanos::from_millis(5000);
     let mut steps = Vec::new();
@@ -247,7 +247,7 @@ fn sudden_steps(trace: &Trace) -> Vec<Step> {
     steps
 }
 
-/// Delays in steps of 10 µs, up to 20 s.
+/// A histogram of delays in steps of 10 µs, up to 20 s.
 #[derive(Debug, Default)]
 struct Histogram {
     counts: Vec<u64>,

@@ -1,6 +1,5 @@
-//! What no controller can do better by much: one that is told the line's rate and its queue, a round trip late.
-//!
-//! The delay is that of any news of a line: a probe must have met the queue and come back.
+//! A controller that knows the rate and the queue of the line a round trip late. No real controller can be much better: a probe must
+//! meet the queue and return before it shows anything.
 
 use std::collections::VecDeque;
 
@@ -8,29 +7,31 @@ use sqm_autorate::{Bounds, Choice, Decision, Probes, Reason};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
-/// A line as it is.
+/// The true state of the line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Truth {
     pub(super) capacity: PerDirection<Rate>,
-    /// What a packet arriving now would wait in the line's buffer.
+    /// Queue delay of a packet that arrives now in the line's buffer.
     pub(super) delay: PerDirection<Nanos>,
 }
 
-/// Follows [`Truth`].
+/// Follows the [`Truth`].
 #[derive(Debug)]
 pub(super) struct Oracle {
     bounds: PerDirection<Bounds>,
     late: Nanos,
-    /// Oldest first; the first one is what is known.
+    /// Oldest first. The oldest one is known by now.
     news: VecDeque<(Instant, Truth)>,
 }
 
-/// A queue up to this is no reason to send less: it is what keeps the line busy. The same above it is emptied in [`DRAIN`].
+/// The queue delay to aim at, nanoseconds, as in `Autorate`: it keeps the line busy. A longer queue is drained in [`DRAIN`]
+/// nanoseconds.
 const QUEUE: u64 = 5_000_000;
 const DRAIN: u64 = 100_000_000;
-/// Of the line's rate, thousandths.
+/// The rate by the capacity while there is no queue, thousandths. A choice.
 const SHARE: u64 = 980;
-/// A download's queue goes as its senders reduce, once in a round trip: with less, our own queue would lengthen that.
+/// A download is not cut below this share of its capacity, thousandths, as in `Autorate`: its queue drains as its senders slow down,
+/// and a queue in our own shaper would delay that.
 const LEAST_LET_IN: u64 = 700;
 
 impl Oracle {

@@ -17,7 +17,7 @@ fn trace(name: &str) -> Trace {
     Trace::named(name, SEED).expect("the trace exists")
 }
 
-/// Every run with whatever fault: the rates stay within what the user allows, in every moment.
+/// Runs a trace and checks at every moment that the rates are within the bounds of the user.
 fn within_bounds(trace: &Trace, signals: Signals) -> Figures {
     for contender in [Contender::Sqm, Contender::CakeAutorate] {
         run(trace, contender, signals, SEED, &mut |moment| {
@@ -36,7 +36,7 @@ fn within_bounds(trace: &Trace, signals: Signals) -> Figures {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_figures_and_another_one_others() {
+fn the_figures_depend_on_the_seed_alone() {
     let once = |seed| {
         let lte = Trace::named("lte", seed).expect("the trace exists");
         let lte = Trace {
@@ -50,8 +50,8 @@ fn the_same_seed_gives_the_same_figures_and_another_one_others() {
 }
 
 #[test]
-fn a_line_is_filled_at_a_rate_just_below_its_own() {
-    // The model itself: without a controller that changes anything, little is lost and nothing waits.
+fn a_constant_rate_just_below_the_capacity_fills_the_line_without_a_queue() {
+    // A check of the model itself: at a constant rate below the capacity, little is lost and there is no queue.
     let mut steady = Trace {
         length: Nanos::from_millis(300_000),
         ..trace("steady")
@@ -72,7 +72,7 @@ fn a_line_is_filled_at_a_rate_just_below_its_own() {
 }
 
 #[test]
-fn an_idle_line_is_let_alone() {
+fn an_idle_line_is_hardly_probed_and_not_cut() {
     for signals in ALL_SIGNALS {
         let figures = figures(&trace("idle"), Contender::Sqm, signals);
         assert_eq!(figures.false_cuts_per_hour, 0.0, "{signals:?}");
@@ -82,7 +82,7 @@ fn an_idle_line_is_let_alone() {
 
 const ALL_SIGNALS: [Signals; 3] = [Signals::Echo, Signals::OneWay, Signals::Tcp];
 
-/// How soon the slowest sudden fall was followed, of all seeds.
+/// The slowest recovery from a sudden drop over all seeds.
 fn slowest_fall(name: &str, signals: Signals, seeds: impl Iterator<Item = u64>) -> Nanos {
     let falls = seeds.flat_map(|seed| {
         let trace = Trace::named(name, seed).expect("the trace exists");
@@ -100,22 +100,22 @@ fn slowest_fall(name: &str, signals: Signals, seeds: impl Iterator<Item = u64>) 
 #[test]
 fn a_collapse_to_a_sixteenth_is_followed_within_a_second() {
     for signals in ALL_SIGNALS {
-        // Some were once let go beside the other, and some never followed.
+        // Regression tests: with some of these seeds a cut was retracted for that of the other direction, with others a drop was never followed.
         let slowest = slowest_fall("collapse", signals, (1..=5).chain([29, 41, 42, 157]));
         assert!(slowest <= Nanos::from_millis(1000), "{signals:?}: {slowest}");
     }
 }
 
-/// A download that is starved by an upload, which does not listen, is little traffic; the queue may be its own all the same.
+/// A download that is starved by an upload without congestion control has little traffic. The queue may be its own nevertheless.
 #[test]
-fn a_fall_is_followed_beside_an_upload_that_does_not_listen() {
+fn a_drop_is_followed_beside_an_upload_without_congestion_control() {
     let slowest = slowest_fall("step", Signals::Echo, (1..=5).chain([32]));
     assert!(slowest <= Nanos::from_millis(6000), "{slowest}");
 }
 
-/// Senders that begin send a burst, and what passes until it is seen is hardly what the line carries.
+/// New senders cause a burst. The traffic until it is recognised is not the capacity of the line.
 #[test]
-fn the_burst_with_which_a_load_begins_does_not_make_a_line_slower() {
+fn the_first_burst_of_a_load_is_not_taken_for_the_capacity() {
     let steady = Trace {
         length: Nanos::from_millis(600_000),
         ..trace("steady")
@@ -133,8 +133,8 @@ fn the_burst_with_which_a_load_begins_does_not_make_a_line_slower() {
     }
 }
 
-/// Of round trips it must be found out whose a queue is, above all when a load begins or ends; and a single connection is not to be
-/// believed in all it says. These hours once went wrong.
+/// With round trips alone a queue must be attributed to a direction, above all when a load begins or ends, and a single connection is
+/// not reliable. Each seed is a regression test.
 #[test]
 fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
     for (signals, seed) in [
@@ -142,15 +142,15 @@ fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
         (Signals::Echo, 19),
         (Signals::Echo, 21),
         (Signals::Echo, 26),
-        // The upload had been found a little too fast, and its queue stood while the download had its turn.
+        // The capacity of the upload was slightly overestimated, and its queue stood during the download's turn.
         (Signals::Echo, 90),
         (Signals::Echo, 92),
-        // A download began beside an upload with a small queue.
+        // A download began while an upload had a small queue.
         (Signals::Echo, 60),
-        // Each way a queue of a packet or two, as it should be; together too much for one.
+        // Each direction has a queue of one or two packets, as intended. Their sum is too long for one direction.
         (Signals::Echo, 7),
         (Signals::Echo, 37),
-        // The download ended first, and with it what told that the queue was the upload's.
+        // The download ended first, and with it the one-way delays that showed that the queue was the upload's.
         (Signals::Tcp, 8),
         (Signals::Tcp, 12),
         (Signals::Tcp, 19),
@@ -164,10 +164,10 @@ fn a_steady_line_is_not_cut_for_a_queue_of_the_other_direction() {
     }
 }
 
-/// How far a line fell is known only from what follows: what emptied the queue, if not by enough, must not look like a path that
-/// became longer.
+/// How far the capacity has dropped shows only gradually. A first cut that is too small to drain the queue must not make the delay look
+/// like a longer path.
 #[test]
-fn a_fall_by_whatever_share_is_not_taken_for_a_longer_path() {
+fn a_drop_by_any_share_is_not_taken_for_a_longer_path() {
     let at = |millis| START + Nanos::from_millis(millis);
     for (direction, downloads, uploads) in [(Direction::Download, 4, 0), (Direction::Upload, 0, 4)] {
         for (percent, seed) in (20..=80)
@@ -212,7 +212,8 @@ fn a_line_that_changes_every_few_seconds_is_followed() {
 fn three_tenths_less_delay_than_cake_autorate_on_every_varying_line() {
     let varying = Trace::all(SEED).into_iter().filter(|trace| trace.varies);
     let all = varying.map(|trace| (trace, Signals::Echo, SEED));
-    // A download that had fallen to a sixteenth was once tried at the rate from before. On geo cake-autorate leaves nine tenths empty.
+    // Regression test: a download whose capacity had dropped to a sixteenth was tried at its old rate. On geo, cake-autorate uses a tenth
+    // of the line.
     let once_missed = [
         ("collapse", Signals::Echo, 7),
         ("collapse", Signals::Echo, 18),
@@ -240,10 +241,10 @@ fn three_tenths_less_delay_than_cake_autorate_on_every_varying_line() {
     }
 }
 
-/// Senders that begin once filled the buffer before they heard of the shaper, and what such a line varies by was searched for again and
-/// again, which was heard of late.
+/// On a high round trip, new senders fill the buffer before they learn of the shaper's rate, and exploring shows a queue late. Neither may
+/// cause a queue.
 #[test]
-fn a_long_path_has_hardly_a_queue() {
+fn a_path_with_a_high_round_trip_has_hardly_a_queue() {
     for signals in ALL_SIGNALS {
         for (name, most_percent, seeds) in [("geo", 0.6, 1..=5), ("geo-long", 1.5, 1..=1)] {
             for seed in seeds {
@@ -258,9 +259,9 @@ fn a_long_path_has_hardly_a_queue() {
     }
 }
 
-/// What passes is cut long before probes tell of it: what these met is not to be measured by what is sent by then.
+/// The rate is cut long before probes show the effect. Their delay must not be compared with the rate of that later time.
 #[test]
-fn an_upload_is_not_thought_to_carry_what_was_left_of_it() {
+fn the_capacity_of_an_upload_is_measured_by_what_the_probes_met() {
     for seed in 1..=3 {
         let geo = Trace::named("geo-long", seed).expect("the trace exists");
         let [mut loaded, mut starved] = [0, 0];
@@ -275,10 +276,10 @@ fn an_upload_is_not_thought_to_carry_what_was_left_of_it() {
     }
 }
 
-/// Told the directions apart, cake-autorate fills the line by a standing queue, so that it is the harder one to beat in bytes. What a
-/// drive past masts carries is as much a matter of the drive, so that it takes several.
+/// With one-way delays, cake-autorate fills the line with a standing queue, so that its throughput is hard to exceed. The throughput on
+/// the LTE trace depends on the seed, so that several are needed.
 #[test]
-fn a_twentieth_more_is_carried_than_by_cake_autorate_where_one_way_delays_are_known() {
+fn with_one_way_delays_five_percent_more_is_carried_than_by_cake_autorate() {
     for trace in Trace::all(SEED).into_iter().filter(|trace| trace.varies) {
         let seeds = if trace.name == "lte" { 1..=5 } else { SEED..=SEED };
         let [ours, theirs] = [Contender::Sqm, Contender::CakeAutorate].map(|contender| {
@@ -298,9 +299,9 @@ fn a_twentieth_more_is_carried_than_by_cake_autorate_where_one_way_delays_are_kn
     }
 }
 
-/// A download's acknowledgements wait in our own shaper where the upload is slow; the line is empty, and probes pass them.
+/// The acknowledgements of a download wait in our own shaper while the upload is slow. The line has no queue, and probes overtake them.
 #[test]
-fn acknowledgements_that_wait_in_the_shaper_are_no_queue_of_the_line() {
+fn acknowledgements_that_wait_in_the_shaper_are_not_a_queue_at_the_line() {
     let mut slow = trace("cable");
     slow.length = Nanos::from_millis(20_000);
     let rates = PerDirection {
@@ -333,9 +334,9 @@ fn acknowledgements_that_wait_in_the_shaper_are_no_queue_of_the_line() {
     assert!(figures.utilisation_percent.download > 60.0, "{figures:?}");
 }
 
-/// What a download's queue delays is not answered for long; that is no reason to believe nobody who says that the upload has none.
+/// Answers that wait in a long queue of the download are late. Answers that show no queue of the upload still count.
 #[test]
-fn a_long_queue_one_way_is_no_loss_of_signals() {
+fn a_long_queue_in_one_direction_is_not_a_loss_of_signals() {
     for seed in 1..=5 {
         let collapse = Trace::named("collapse", seed).expect("the trace exists");
         run(&collapse, Contender::Sqm, Signals::OneWay, seed, &mut |moment| {
@@ -352,10 +353,10 @@ fn a_long_queue_one_way_is_no_loss_of_signals() {
     }
 }
 
-/// A path that becomes longer by less than what is cut for has the delay of a small queue, which no cut shortens: each one let less
-/// arrive, which was then taken for what the line carries.
+/// A path that becomes slightly longer has the delay of a small queue, which no cut shortens. Each cut reduces the arrivals, which must
+/// not be taken for the capacity.
 #[test]
-fn a_path_that_becomes_a_little_longer_does_not_take_the_rate_down() {
+fn a_path_that_becomes_slightly_longer_does_not_reduce_the_rate() {
     let at = |millis| START + Nanos::from_millis(millis);
     for (longer, seed) in [4, 6, 8, 10, 12]
         .into_iter()
@@ -383,9 +384,10 @@ fn a_path_that_becomes_a_little_longer_does_not_take_the_rate_down() {
     }
 }
 
-/// Every 15 s the path becomes longer or shorter by up to 12 ms and the line another: that is told from a queue before long.
+/// Each 15 s the path becomes longer or shorter by up to 12 ms, and the capacity changes. The controller must distinguish that from a
+/// queue.
 #[test]
-fn a_path_that_is_another_every_few_seconds_does_not_hold_the_rate_down() {
+fn a_path_that_changes_every_few_seconds_does_not_hold_the_rate_down() {
     for signals in ALL_SIGNALS {
         for seed in 1..=2 {
             let starlink = Trace::named("starlink", seed).expect("the trace exists");
@@ -412,12 +414,12 @@ fn a_path_that_is_another_every_few_seconds_does_not_hold_the_rate_down() {
     }
 }
 
-/// What fills a buffer in a moment without any line says nothing of the line that is back.
+/// A queue that formed during an interruption does not show the capacity after it.
 #[test]
-fn a_moment_without_a_line_costs_little_of_the_rate() {
+fn a_short_interruption_of_the_line_costs_little_of_the_rate() {
     let at = |millis| START + Nanos::from_millis(millis);
     let mut kept = Vec::new();
-    // Of half of these up to half was once lost.
+    // These seeds are regression tests.
     for (moment, seed) in [30, 40, 50, 60]
         .into_iter()
         .flat_map(|moment| (1..=10).map(move |seed| (moment, seed)))
@@ -456,7 +458,7 @@ fn a_moment_without_a_line_costs_little_of_the_rate() {
 }
 
 #[test]
-fn a_longer_path_is_taken_for_one_within_ten_seconds() {
+fn a_longer_path_is_recognised_within_ten_seconds() {
     let path = trace("path-change");
     let shifted = Nanos(path.shifts[0].0.0 - START.0);
     let mut restored = None;
@@ -490,7 +492,7 @@ fn lying_reflectors_leave_the_rates_within_bounds() {
 }
 
 #[test]
-fn reflectors_that_limit_leave_the_line_usable() {
+fn rate_limited_reflectors_leave_the_line_usable() {
     let figures = within_bounds(
         &faulty(Behaviour::Limited(Nanos::from_millis(1000))),
         Signals::Echo,
@@ -499,7 +501,7 @@ fn reflectors_that_limit_leave_the_line_usable() {
 }
 
 #[test]
-fn a_clock_that_jumps_is_no_queue() {
+fn a_clock_that_jumps_is_not_a_queue() {
     for jump in [3_600_000_000_000, -3_600_000_000_000] {
         let steady = Trace {
             length: Nanos::from_millis(120_000),
@@ -512,7 +514,7 @@ fn a_clock_that_jumps_is_no_queue() {
 }
 
 #[test]
-fn a_line_that_is_dead_for_half_a_minute_comes_back() {
+fn the_rate_returns_after_half_a_minute_without_capacity() {
     let mut outage = trace("step");
     outage.length = Nanos::from_millis(160_000);
     for direction in Direction::BOTH {
@@ -524,7 +526,7 @@ fn a_line_that_is_dead_for_half_a_minute_comes_back() {
     within_bounds(&outage, Signals::Echo);
     let mut late_rate = Rate::from_bits_per_sec(0);
     run(&outage, Contender::Sqm, Signals::Echo, SEED, &mut |moment| {
-        // The last download begins at 142 s, long after the line is back.
+        // The last download begins at 142 s, long after the line has returned.
         if moment.time < Nanos::from_millis(135_000) {
             late_rate = moment.decision.rates.download.rate;
         }
@@ -533,7 +535,7 @@ fn a_line_that_is_dead_for_half_a_minute_comes_back() {
 }
 
 #[test]
-fn what_the_line_could_carry_is_counted_while_it_is_loaded() {
+fn the_usable_capacity_counts_while_a_direction_is_loaded() {
     let changing = trace("changing");
     let possible = changing.possible();
     let all = changing.lines.download.carries(START, changing.end());

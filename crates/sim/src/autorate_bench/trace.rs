@@ -1,4 +1,4 @@
-//! Lines that vary, made from a seed.
+//! Traces: lines that vary, generated from a seed, with their loads.
 
 use sqm_autorate::Bounds;
 use sqm_core::direction::{Direction, PerDirection};
@@ -9,52 +9,52 @@ use super::START;
 use crate::capacity::Capacity;
 use crate::reflector::{Behaviour, seeded};
 
-/// A line, its path, its load, and what its user configured.
+/// A line over time with its path, its load, and the bounds that its user configured.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it stands for.
+    /// The kind of line that it models.
     pub about: &'static str,
-    /// Whether the line's rate varies, so that following it is the point.
+    /// Whether the capacity varies. Only such traces count in the comparison of controllers.
     pub varies: bool,
-    /// How long it lasts.
+    /// Length of the run.
     pub length: Nanos,
-    /// The rates.
+    /// The capacity of each direction.
     pub lines: PerDirection<Capacity>,
-    /// The buffers in front of them.
+    /// Size of the buffer in front of each direction.
     pub buffers: PerDirection<Bytes>,
-    /// Round trip to the far hosts without any queue.
+    /// Round trip to the far hosts without queues.
     pub rtt: Nanos,
-    /// From when on the way back is how much longer.
+    /// Changes of the path: from each time on, the way back is longer by this.
     pub shifts: Vec<(Instant, Nanos)>,
-    /// Scale of the jitter on the way of probes and ACKs: its median or so.
+    /// Scale of the jitter of probes and ACKs, about its median.
     pub jitter: Nanos,
-    /// From when on which load, in order.
+    /// The load from each time on, in order of time.
     pub loads: Vec<(Instant, Load)>,
-    /// What the user allows.
+    /// The rates that the user allows.
     pub bounds: PerDirection<Bounds>,
-    /// Six good ones, but for tests of faults.
+    /// The reflectors: six without faults, except in tests of faults.
     pub reflectors: Vec<Behaviour>,
-    /// From when on our clock is how far off, nanoseconds: seen in one-way delays.
+    /// Error of our clock from each time on, nanoseconds. It is part of one-way delays.
     pub clock: Vec<(Instant, i64)>,
 }
 
-/// What is sent.
+/// The traffic at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Downloads of endless length, 0 to 4.
+    /// Number of endless downloads, 0 to 4.
     pub downloads: usize,
-    /// Uploads of endless length, 0 to 4.
+    /// Number of endless uploads, 0 to 4.
     pub uploads: usize,
-    /// An upload that does not adapt; its rate.
+    /// Rate of an upload without congestion control.
     pub flood: Option<Rate>,
-    /// Small packets both ways, as of a machine that is on.
+    /// Background traffic: small packets in both directions.
     pub chatter: bool,
 }
 
 impl Load {
-    /// Whether the line has all to do that it can.
+    /// Whether this load can fill a direction.
     pub const fn loads(&self, direction: Direction) -> bool {
         match direction {
             Direction::Download => self.download_loaded(),
@@ -72,7 +72,7 @@ impl Load {
 }
 
 impl Trace {
-    /// All traces that the bench runs, in the order of the table.
+    /// All traces of the bench, in the order of the table.
     pub fn all(seed: u64) -> Vec<Self> {
         vec![
             steady(),
@@ -89,18 +89,18 @@ impl Trace {
         ]
     }
 
-    /// One of them.
+    /// The trace with this name.
     pub fn named(name: &str, seed: u64) -> Option<Self> {
         Self::all(seed).into_iter().find(|trace| trace.name == name)
     }
 
-    /// When it ends.
+    /// The end of the run.
     pub fn end(&self) -> Instant {
         START + self.length
     }
 
-    /// CoDel's interval in the shapers, as a user who knows the path sets it (`cake_rtt`): the round trip, so that senders have time to
-    /// hear of a drop before the next one (RFC 8290 section 5.2.1), and not less than the usual 100 ms.
+    /// CoDel's interval in the shapers, as a user who knows the path sets it (`cake_rtt`): the round trip, so that senders can react
+    /// to a drop before the next one (RFC 8290 section 5.2.1), and at least the default of 100 ms.
     pub(super) fn interval(&self) -> Nanos {
         self.rtt.max(Nanos::from_millis(100))
     }
@@ -112,7 +112,7 @@ impl Trace {
             .map_or_else(Load::default, |index| self.loads[index].1)
     }
 
-    /// When the direction's load ends.
+    /// The end of the load of a direction.
     pub(super) fn load_changes_after(&self, now: Instant, direction: Direction) -> Instant {
         let later = self
             .loads
@@ -133,7 +133,7 @@ impl Trace {
         index.checked_sub(1).map_or(0, |index| self.clock[index].1)
     }
 
-    /// What the line can carry while a direction is loaded.
+    /// Bytes that a direction can carry while it is loaded.
     pub(super) fn possible(&self) -> PerDirection<Bytes> {
         let mut possible = PerDirection {
             download: Bytes(0),
@@ -171,7 +171,7 @@ impl Trace {
             about,
             varies: true,
             length: Nanos(seconds * SECOND),
-            // A fifth of a second at the highest rate, as modems are sold.
+            // 200 ms at the highest rate: a choice, typical of consumer modems.
             buffers: PerDirection {
                 download: Bytes(fastest.download / 8 / 5),
                 upload: Bytes(fastest.upload / 8 / 5),
@@ -189,7 +189,7 @@ impl Trace {
         trace
     }
 
-    /// What a user who knows the line would write: a floor, the usual rate, the plan's rate.
+    /// Bounds as a user who knows the line configures them: a floor, the usual rate, the rate of the contract.
     fn bounded(mut self, download: [u64; 3], upload: [u64; 3]) -> Self {
         let bounds = |[min, base, max]: [u64; 3]| Bounds {
             min: Some(Rate::from_kbits_per_sec(min)),
@@ -206,7 +206,7 @@ impl Trace {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Downloads, uploads, both, an upload that does not adapt, a pause; and again.
+/// A cycle of loads: downloads, uploads, both, an upload without congestion control, a pause.
 fn cycle(seconds: u64, upload: u64) -> Vec<(Instant, Load)> {
     const LOADS: [(u64, usize, usize, bool); 5] = [
         (20, 4, 0, false),
@@ -234,7 +234,7 @@ fn cycle(seconds: u64, upload: u64) -> Vec<(Instant, Load)> {
     loads
 }
 
-/// Before the first load, so that a controller has seen the line at rest once.
+/// Time before the first load, in which a controller can learn the baselines.
 const LEAD_IN: u64 = 2;
 
 fn quiet() -> Vec<(Instant, Load)> {
@@ -262,7 +262,7 @@ fn line(steps: impl IntoIterator<Item = (u64, u64)>) -> Capacity {
     )
 }
 
-/// Uniform, both ends included.
+/// A uniform random number, including both ends.
 fn between(random: &mut Xorshift, low: u64, high: u64) -> u64 {
     low + (random.next_u64() >> 16) % (high - low + 1)
 }
@@ -312,7 +312,7 @@ fn path_change() -> Trace {
     trace.bounded([5000, 20_000, 33_000], [1000, 5000, 9000])
 }
 
-/// Neighbours come home: 60 falls to 24 within five minutes and recovers, restless all the while.
+/// A cable segment in the evening: 60 Mbit/s drop to 24 within five minutes and recover, with variations all the time.
 fn cable(seed: u64) -> Trace {
     let mut random = seeded(seed ^ 0xcab1e);
     let mut sag = |top: u64, bottom: u64| {
@@ -335,7 +335,7 @@ fn cable(seed: u64) -> Trace {
     trace.bounded([10_000, 30_000, 65_000], [2000, 7000, 11_000])
 }
 
-/// A drive past masts: walks within 3 to 60 Mbit/s, 15 % of fast fading, short outages at handovers.
+/// LTE in a moving car: a random walk between 3 and 60 Mbit/s, 15 % of fast fading, short interruptions at handovers.
 fn lte(seed: u64) -> Trace {
     let mut random = seeded(seed ^ 0x17e);
     let mut walk = |start: u64, low: u64, high: u64| {
@@ -351,7 +351,7 @@ fn lte(seed: u64) -> Trace {
                 ));
             }
             if between(&mut random, 0, 24) == 0 {
-                // The handover falls into one tenth of a second and takes most of it.
+                // The handover is within one step of 100 ms and takes most of it.
                 let last = steps.len() - 5;
                 let outage = between(&mut random, 40, 90);
                 let (begins, rate) = steps[last];
@@ -376,7 +376,7 @@ fn lte(seed: u64) -> Trace {
     trace.bounded([2000, 15_000, 65_000], [700, 5000, 16_000])
 }
 
-/// Every 15 s another satellite: another rate, another distance, a moment of nothing.
+/// Low-orbit satellites: each 15 s another rate, another distance, and a short interruption.
 fn starlink(seed: u64) -> Trace {
     let mut random = seeded(seed ^ 0x57a6);
     let mut shifts = Vec::new();
@@ -423,7 +423,7 @@ fn starlink(seed: u64) -> Trace {
     trace.bounded([15_000, 60_000, 130_000], [3000, 9000, 18_000])
 }
 
-/// A quarter and back, in each kind of load.
+/// A drop to a quarter and back, under each kind of load.
 fn step() -> Trace {
     let steps =
         |high: u64| line((0..16).map(move |n| (n * 15_000, if n % 2 == 0 { high } else { high / 4 })));
@@ -435,7 +435,7 @@ fn step() -> Trace {
     trace.bounded([5000, 20_000, 44_000], [1000, 4000, 9000])
 }
 
-/// Another rate every 5 to 20 s, always loaded.
+/// Another rate each 5 to 20 s, always loaded.
 fn changing(seed: u64) -> Trace {
     let mut random = seeded(seed ^ 0xc4a6);
     let mut steps = |low: u64, high: u64| {
@@ -477,7 +477,7 @@ fn changing(seed: u64) -> Trace {
     trace.bounded([4000, 20_000, 44_000], [1000, 5000, 11_000])
 }
 
-/// A sixteenth, once under downloads, once under uploads, once under both.
+/// A drop to a sixteenth: under downloads, under uploads, and under both.
 fn collapse() -> Trace {
     let falls = |high: u64| {
         let steps = [
@@ -504,13 +504,13 @@ fn collapse() -> Trace {
     trace.bounded([1500, 32_000, 70_000], [800, 16_000, 35_000])
 }
 
-/// 600 ms of path, rain.
+/// A geostationary satellite: a path of 600 ms, with rain fade.
 fn geo(seed: u64) -> Trace {
     let about = "25/4 Mbit/s geostationary, 600 ms of path, rain";
     geostationary("geo", about, 300, seed)
 }
 
-/// The same for longer than cake-autorate needs to learn of the path.
+/// [`geo`] for half an hour: longer than the baselines of cake-autorate need to reach the path.
 fn geo_long(seed: u64) -> Trace {
     geostationary("geo-long", "the same for half an hour", 1800, seed)
 }

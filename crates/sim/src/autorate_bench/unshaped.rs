@@ -1,14 +1,14 @@
-//! What the line does by itself: what a controller's bytes and delay are to be measured by.
+//! The line without a shaper, for comparison.
 
 use sqm_autorate::{Choice, Controller, Decision, Probes, Reason, Sample};
 use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Rate};
 
-/// Shapes nothing, and asks nobody.
+/// Sets a rate that never limits, and sends no probes.
 #[derive(Debug)]
 pub(super) struct Unshaped;
 
-/// No line is as fast, so that no queue is ours.
+/// Far above every modelled line, so that the shapers never have a queue.
 const RATE: Rate = Rate::from_kbits_per_sec(10_000_000);
 
 impl Controller for Unshaped {

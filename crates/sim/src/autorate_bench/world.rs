@@ -1,4 +1,4 @@
-//! The event loop: packets, probes, and the controller in between.
+//! The event loop: packets, probes and the steps of the controller.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,44 +19,44 @@ use crate::reflector::{Reflector, jitter, seeded};
 use crate::shaper::Shaper;
 use crate::tcp::{Sender, Ticket};
 
-/// A full frame.
+/// A full Ethernet frame.
 const FRAME: Bytes = Bytes(1514);
 /// Half an ACK, because every second packet is acknowledged.
 const ACK: Bytes = Bytes(33);
 const PROBE: Bytes = Bytes(98);
 const CHATTER: Bytes = Bytes(250);
 
-/// How often the queues are looked at for the figures.
+/// Interval at which the queue delay is recorded for the figures.
 const LOOK: Nanos = Nanos::from_millis(10);
-/// How often the controller runs besides at each answer.
+/// Interval of the steps of the controller, besides those at each answer.
 const STEP: Nanos = Nanos::from_millis(50);
 const CHATTERS: Nanos = Nanos::from_millis(100);
-/// A flow's round trip is sampled this often at most.
+/// A connection is sampled at most once in this time.
 const TCP_SAMPLE: Nanos = Nanos::from_millis(100);
-/// Time stamps of Linux, and of most others.
+/// Resolution of TCP time stamps in Linux and most other systems.
 const STAMP: Nanos = Nanos::from_millis(1);
-/// A probe unanswered for this long is given up.
+/// A probe that is unanswered for this long is given up.
 const GIVE_UP: Nanos = Nanos::from_millis(5000);
 
-/// Flows 0 to 3 are downloads, 4 to 7 uploads, 8 is the flood.
+/// Flows 0 to 3 are downloads, 4 to 7 uploads, and 8 is the upload without congestion control.
 const SENDERS: usize = 8;
 const FLOOD: usize = 8;
 const UPLOADS: usize = 4;
 
-/// Data on its way, or what acknowledges it.
+/// A data packet, or its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     flow: usize,
     ticket: Option<Ticket>,
-    /// It was dropped; what travels on is the gap that the receiver will see.
+    /// The packet was dropped. It travels on as the gap that the receiver will notice.
     lost: bool,
-    /// When the packet passed our device that this one answers at once: for the passive round trip.
+    /// When the packet passed our device that this one acknowledges immediately. It is used for passive round trips.
     answers: Option<Instant>,
-    /// When the far host sent it, or its ACK.
+    /// When the far host sent the data or the ACK.
     stamped: Instant,
 }
 
-/// What a shaper holds.
+/// A packet in a shaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packet {
     Data(Segment),
@@ -75,7 +75,7 @@ impl Packet {
         }
     }
 
-    /// Each flow, its ACKs and each reflector have a queue.
+    /// The number of its queue: each flow, its ACKs and each reflector have their own.
     const fn queue(&self) -> usize {
         match self {
             Self::Data(segment) => segment.flow,
@@ -92,7 +92,7 @@ impl sqm_core::packet::Packet for Packet {
     }
 
     fn view(&self) -> View {
-        // fq_codel has 1024 flows and takes the upper ten bits.
+        // fq_codel has 1024 flows and uses the upper ten bits of the hash.
         let flow = u32::try_from(self.queue()).expect("few flows") << 22 | 1;
         View {
             network_offset: 14,
@@ -122,7 +122,7 @@ struct Probe {
     reflector: usize,
     number: u64,
     sent: Instant,
-    /// As measured, with the clocks' difference.
+    /// Measured delay of the upload, with the clock offset.
     upload: i64,
     /// When the reflector answered, on our clock.
     turned: Instant,
@@ -131,17 +131,17 @@ struct Probe {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// Data of a download at the buffer of the line.
+    /// Data of a download reaches the line's buffer.
     DownloadAtLine(Segment),
-    /// Data of a download behind the line.
+    /// Data of a download has crossed the line.
     DownloadAtShaper(Segment),
-    /// Data of an upload at its far end.
+    /// Data of an upload reaches the far host.
     UploadArrived(Segment),
-    /// An ACK for an upload at the buffer of the line.
+    /// An ACK for an upload reaches the line's buffer.
     AckAtLine(Segment),
-    /// And behind the line.
+    /// An ACK for an upload has crossed the line.
     AckAtShaper(Segment),
-    /// An ACK at the sender.
+    /// An ACK reaches the sender.
     Acked(Segment),
     ShaperReady(bool),
     ProbeAtReflector(Probe),
@@ -156,7 +156,7 @@ enum Event {
     LoadChanges(usize),
 }
 
-/// An event and when it happens; events of the same time happen in the order in which they were scheduled.
+/// An event with its time. Events of the same time happen in the order in which they were scheduled.
 #[derive(Clone, Copy, Debug)]
 struct Scheduled {
     at: Instant,
@@ -170,7 +170,7 @@ impl Scheduled {
     }
 }
 
-/// The earliest is the greatest, as a heap wants it.
+/// The earliest event is the greatest, because a binary heap returns the greatest.
 impl Ord for Scheduled {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
@@ -191,11 +191,11 @@ impl PartialEq for Scheduled {
 
 impl Eq for Scheduled {}
 
-/// Who decides.
+/// The controller of a run.
 pub(super) enum Pilot {
-    /// From samples.
+    /// Decides from samples.
     Controller(Box<dyn Controller>),
-    /// From the truth.
+    /// Decides from the true state of the line.
     Oracle(Oracle),
 }
 
@@ -208,7 +208,7 @@ pub(super) struct World<'a> {
     number: u64,
     fifos: PerDirection<Fifo>,
     shapers: PerDirection<Shaper<Packet>>,
-    /// Whether a wake-up of the shaper is under way.
+    /// Whether a wake-up of the shaper is scheduled.
     woken: PerDirection<bool>,
     senders: Vec<Sender>,
     sampled_at: [Instant; SENDERS],
@@ -220,7 +220,7 @@ pub(super) struct World<'a> {
     probing: Probes,
     probe_due: bool,
     samples: Vec<Sample>,
-    /// The device's counters: what came from the line, and what was sent to it.
+    /// The device's counters: bytes received from the line, and bytes sent to it.
     counted: PerDirection<Bytes>,
     counted_before: PerDirection<Bytes>,
     random: Xorshift,
@@ -319,7 +319,7 @@ impl<'a> World<'a> {
                 }
             }
             Event::AckAtLine(segment) => {
-                // A lost ACK is made good by the next one, which is right behind it.
+                // A lost ACK does no harm: the next one follows immediately and acknowledges its data, too.
                 let (Ok(leaves) | Err(leaves)) = self.fifos.download.offer(self.now, ACK);
                 self.at(leaves, Event::AckAtShaper(segment));
             }
@@ -372,7 +372,7 @@ impl<'a> World<'a> {
         self.let_in(Packet::Data(segment));
     }
 
-    /// Data at the buffer of the line; says when it leaves, or the gap.
+    /// Offers data to the line's buffer. Returns when it leaves, or when the gap does if it was dropped.
     fn offer(&mut self, direction: Direction, segment: &mut Segment) -> Instant {
         let size = if segment.lost { Bytes(0) } else { FRAME };
         let offered = self.fifos[direction].offer(self.now, size);
@@ -381,7 +381,7 @@ impl<'a> World<'a> {
         leaves
     }
 
-    /// From the line to the shaper.
+    /// Passes data from the line to the shaper.
     fn let_in(&mut self, packet: Packet) {
         self.counted.download.0 += packet.size().0;
         self.enqueue(Direction::Download, packet);
@@ -403,7 +403,7 @@ impl<'a> World<'a> {
 
     fn on_drop(&mut self, direction: Direction, packet: Packet) {
         match packet {
-            // The receiver will miss it.
+            // The receiver will notice the gap.
             Packet::Data(segment) => {
                 let gap = Segment {
                     lost: true,
@@ -411,7 +411,7 @@ impl<'a> World<'a> {
                 };
                 self.leave_shaper(direction, Packet::Data(gap));
             }
-            // The next one, which is right behind it, says the same.
+            // The next ACK follows immediately and acknowledges its data, too.
             Packet::Ack(segment) => {
                 let way = match direction {
                     Direction::Download => Nanos(0),
@@ -465,7 +465,7 @@ impl<'a> World<'a> {
             }
             Packet::Ack(mut segment) => {
                 segment.answers = Some(self.now);
-                // A lost ACK is made good by the next one, which is right behind it.
+                // A lost ACK does no harm: the next one follows immediately and acknowledges its data, too.
                 let (Ok(leaves) | Err(leaves)) = self.fifos.upload.offer(self.now, ACK);
                 self.at(leaves + half, Event::Acked(segment));
             }
@@ -560,7 +560,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One way without any queue.
+    /// One-way delay without queues.
     fn half(&self) -> Nanos {
         Nanos(self.trace.rtt.0 / 2)
     }
@@ -608,7 +608,7 @@ impl<'a> World<'a> {
         let outstanding = &mut self.outstanding[probe.reflector];
         let reflector = u16::try_from(probe.reflector).expect("few reflectors");
         let at = self.now;
-        // Given up before, or overtaken.
+        // It was given up before, or overtaken.
         let late = outstanding
             .front()
             .is_none_or(|(number, _)| *number > probe.number);
@@ -668,7 +668,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What a probe on the device sees of the user's own flow: with the noise of the far host, whose stamps are in milliseconds.
+    /// Adds a sample of the user's own connection as observed on the device, with the noise of the far host, whose time stamps are in
+    /// milliseconds.
     fn sample_tcp(&mut self, segment: &Segment, sent: Instant) {
         let flow = segment.flow;
         if self.signals != Signals::Tcp || self.now.since(self.sampled_at[flow]) < TCP_SAMPLE {
@@ -676,7 +677,7 @@ impl<'a> World<'a> {
         }
         self.sampled_at[flow] = self.now;
         let noise = jitter(&mut self.random, self.trace.jitter).0 + self.trace.shift_at(self.now).0;
-        // Each flow's clock ticks at another moment.
+        // The time stamp clock of each far host has another phase.
         let phase = flow as u64 * 130_000;
         let stamp = (segment.stamped.0 + phase) / STAMP.0 * STAMP.0;
         let download = signed(self.now) - signed(Instant(stamp)) + signed(Instant(noise));
