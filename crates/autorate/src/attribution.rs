@@ -54,7 +54,7 @@ pub(crate) struct Turn {
     pub(crate) began_at: Instant,
 }
 
-/// What an attribution is based on.
+/// The information that an attribution is based on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation<'a> {
     pub(crate) now: Instant,
@@ -102,7 +102,7 @@ impl Attributor {
         }
     }
 
-    /// Whether a longer round trip is attributed to `direction`.
+    /// True if a longer round trip is attributed to `direction`.
     pub(crate) fn attribution(&self, direction: Direction, situation: &Situation<'_>) -> Attribution {
         let other = direction.other();
         let load_ratio = |direction: Direction| situation.throughput[direction].load_ratio();
@@ -124,7 +124,7 @@ impl Attributor {
         }
     }
 
-    /// Whether both directions are cut, because cutting one alone had no effect.
+    /// True if both directions are cut, because cutting one alone had no effect.
     pub(crate) const fn suspects_both(&self) -> bool {
         matches!(self.suspect, Suspect::Both)
     }
@@ -251,7 +251,7 @@ impl Attributor {
             turn,
             ..
         } = *situation;
-        // What happened less than this ago is not visible in the delays yet.
+        // An event of less than this ago is not visible in the delays yet.
         let is_not_visible_yet = |at| now.since(at) < Nanos(delays.base_rtt().0 + SEEN_AFTER.0);
         // If the queue existed before the other direction became loaded and has not grown since, that load did not cause it. The
         // same holds when one-way measurements end: the last attribution is kept as long as the queue does not grow.
@@ -285,7 +285,7 @@ impl Attributor {
         }
     }
 
-    /// Whether a direction has enough traffic to cause a queue, or had it until the line held it back.
+    /// True if a direction has enough traffic to cause a queue, or had it until the line held it back.
     fn can_have_queue(&self, direction: Direction, situation: &Situation<'_>) -> bool {
         let now = situation.now;
         let throughput = &situation.throughput[direction];

@@ -218,7 +218,7 @@ impl Autorate {
         }
     }
 
-    /// Whether this is the upload, several sources report its delay, and the acknowledgements of a download wait in its queue.
+    /// True if this is the upload, several sources report its delay, and the acknowledgements of a download wait in its queue.
     fn competes_with_download(&self, direction: Direction) -> bool {
         direction == Direction::Upload
             && self.throughput.download.can_cause_queue()

@@ -1,4 +1,4 @@
-//! What a line usually carries at each hour of the day, and its text form for a file.
+//! The usual capacity of a line at each hour of the day, and its text form for a file.
 //!
 //! The text has a header line with the version, then a line `download 20 12500000` for each direction and hour for which a
 //! capacity is known: direction, hour of the day, bits per second.

@@ -29,7 +29,7 @@ use delay_history::{DelayHistory, Point};
 use limits::Limits;
 use slow_start_guard::SlowStartGuard;
 
-/// What the caller must do after a step.
+/// A request to the caller after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Nothing.
@@ -189,18 +189,18 @@ impl RateController {
         Nanos(TARGET_DELAY.0 + scale(self.dip_ewma, DIP_TIME.0, 1_000_000).min(DIP_QUEUE_MAX.0))
     }
 
-    /// Whether the rate is at or above the last capacity.
+    /// True if the rate is at or above the last capacity.
     pub(crate) fn is_exploring(&self) -> bool {
         self.last_capacity
             .is_none_or(|capacity| self.rate > scale(capacity, BELOW_CAPACITY + 10, 1000))
     }
 
-    /// Whether no cut is in progress, and this queue would not cause one.
+    /// True if no cut is in progress, and this queue would not cause one.
     pub(crate) fn is_quiet(&self, queue: Nanos) -> bool {
         self.cut.is_none() && queue.0 <= TARGET_DELAY.0 / 2 + self.noise() + self.serialization_delay().0
     }
 
-    /// Whether a cut is in progress.
+    /// True if a cut is in progress.
     pub(crate) const fn is_draining(&self) -> bool {
         self.cut.is_some()
     }
@@ -209,17 +209,17 @@ impl RateController {
         self.rate <= self.limits.min
     }
 
-    /// Whether the delay has not followed the cut in progress.
+    /// True if the delay has not followed the cut in progress.
     pub(crate) fn cut_had_no_effect(&self) -> bool {
         self.cut.is_some_and(|cut| cut.had_no_effect)
     }
 
-    /// Whether the queue grows as if the rate had not been cut.
+    /// True if the queue grows as if the rate had not been cut.
     pub(crate) fn keeps_growing(&self) -> bool {
         self.cut.is_some_and(|cut| cut.keeps_growing)
     }
 
-    /// Whether the capacity has dropped to a fraction, with a long queue.
+    /// True if the capacity has dropped to a fraction, with a long queue.
     pub(crate) fn has_collapsed(&self) -> bool {
         let Some(cut) = self.cut else { return false };
         // A direction that was limited because of the other one may then turn out to have dropped itself. Its rate before is that
@@ -399,7 +399,7 @@ impl RateController {
         self.rate = wanted.min(self.cut.map_or(wanted, |cut| cut.rate_before));
     }
 
-    /// Whether the delay belongs to the path, because ever more of a download arrives and the delay does not change. Only for a download
+    /// True if the delay belongs to the path, because ever more of a download arrives and the delay does not change. Only for a download
     /// that is measured apart from the upload.
     fn delay_is_baseline(&mut self, now: Instant, queue: u64, observation: &Observation) -> bool {
         let is_measured = self.direction == Direction::Download && !observation.only_round_trips;

@@ -160,18 +160,18 @@ impl DelayEstimator {
         Nanos(u64::try_from(newest.max().unwrap_or(0)).unwrap_or(0))
     }
 
-    /// Whether the delay of a direction is known by itself, not only as a part of round trips.
+    /// True if the delay of a direction is known by itself, not only as a part of round trips.
     pub(crate) fn knows(&self, direction: Direction, now: Instant) -> bool {
         self.kind_and_count(direction, now, Source::is_trusted).0 == DelayKind::OneWay
     }
 
-    /// Whether several sources report the one-way delay of a direction. A single one reports a small delay now and then by chance.
+    /// True if several sources report the one-way delay of a direction. A single one reports a small delay now and then by chance.
     pub(crate) fn is_confirmed(&self, direction: Direction, now: Instant) -> bool {
         let (kind, count) = self.kind_and_count(direction, now, Source::is_trusted);
         kind == DelayKind::OneWay && count >= ENOUGH
     }
 
-    /// Whether several reflectors report the one-way delay of a direction. They do so sooner and more often than flows.
+    /// True if several reflectors report the one-way delay of a direction. They do so sooner and more often than flows.
     pub(crate) fn has_one_way_reflectors(&self, direction: Direction, now: Instant) -> bool {
         let reflectors = self.recent_reflectors(direction, now);
         reflectors
@@ -180,7 +180,7 @@ impl DelayEstimator {
             >= ENOUGH
     }
 
-    /// Whether neither direction is known by itself.
+    /// True if neither direction is known by itself.
     pub(crate) fn is_round_trip_only(&self, now: Instant) -> bool {
         !Direction::BOTH
             .into_iter()
@@ -201,12 +201,12 @@ impl DelayEstimator {
         Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(MAX_RTT)
     }
 
-    /// Whether the base round trip is so long that the capacity may have changed before the controller learns of it.
+    /// True if the base round trip is so long that the capacity may have changed before the controller learns of it.
     pub(crate) fn is_high_rtt(&self) -> bool {
         self.base_rtt() >= HIGH_RTT
     }
 
-    /// Whether most reflectors lose more probes than by chance. A full buffer loses probes, a longer path does not.
+    /// True if most reflectors lose more probes than by chance. A full buffer loses probes, a longer path does not.
     pub(crate) fn is_losing_probes(&self) -> bool {
         let reflectors = self.sources.iter().filter(|source| !source.id.is_flow());
         let (count, losing) = reflectors.fold((0, 0), |(count, losing), source| {

@@ -1,4 +1,4 @@
-//! What the controller of one direction receives at each step.
+//! The input of the controller of one direction at each step.
 
 use sqm_core::units::{Instant, Nanos, Rate};
 

@@ -1,4 +1,4 @@
-//! What goes into a controller and what comes out of it.
+//! The input and output of a controller.
 
 use core::fmt;
 
@@ -64,8 +64,8 @@ pub enum Signal {
         /// its segment as an immediate acknowledgement, so that its time of sending says nothing about the way there.
         upload: Option<i64>,
     },
-    /// What the device counted in the period that ends now: for the download what arrived from the line, for the upload what
-    /// left our shaper.
+    /// Bytes that the device counted in the period that ends now: for the download those that arrived from the line, for the
+    /// upload those that left our shaper.
     Traffic {
         /// The direction that was counted.
         direction: Direction,
@@ -90,7 +90,7 @@ pub struct Bounds {
     pub max: Option<Rate>,
 }
 
-/// What a controller wants after a step.
+/// The decision of a controller after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The rate of each direction.
@@ -163,7 +163,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether the rate was lowered because of a queue.
+    /// True if the rate was lowered because of a queue.
     pub const fn is_cut(self) -> bool {
         matches!(self, Self::Bufferbloat { .. } | Self::SmallQueue { .. })
     }

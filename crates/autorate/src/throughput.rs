@@ -140,27 +140,27 @@ impl Throughput {
         self.was_loaded && now.since(self.loaded_at) <= span
     }
 
-    /// Whether traffic began so recently that its senders may still overshoot.
+    /// True if traffic began so recently that its senders may still overshoot.
     pub(crate) fn has_just_begun(&self, now: Instant) -> bool {
         now.since(self.began_at) < BEGIN_LASTS
     }
 
-    /// Whether there has been no load for so long that the last capacity is no longer current.
+    /// True if there has been no load for so long that the last capacity is no longer current.
     pub(crate) fn has_rested(&self, now: Instant) -> bool {
         now.since(self.busy_at) > REST_AFTER
     }
 
-    /// Whether the traffic has been too low for so long that there can be no queue.
+    /// True if the traffic has been too low for so long that there can be no queue.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         now.since(self.queue_possible_at) > QUEUE_LASTS
     }
 
-    /// Whether there is more than background chatter at the moment.
+    /// True if there is more than background chatter at the moment.
     pub(crate) fn has_any_traffic(&self) -> bool {
         self.latest_rate().bits_per_sec() >= scale(self.allowed, ACTIVE_RATIO, 1000)
     }
 
-    /// Whether there is enough traffic to contribute to a queue.
+    /// True if there is enough traffic to contribute to a queue.
     pub(crate) fn can_cause_queue(&self) -> bool {
         self.load_ratio() >= QUEUE_RATIO
     }
@@ -180,7 +180,7 @@ impl Throughput {
         Rate::from_bits_per_sec(self.rates().into_iter().max().unwrap_or(0))
     }
 
-    /// Whether one of the last reports is much lower than the others and the newest is not: the line was interrupted for a moment.
+    /// True if one of the last reports is much lower than the others and the newest is not: the line was interrupted for a moment.
     pub(crate) fn had_gap(&self) -> bool {
         let rates = self.rates();
         let share_of_peak = |share| scale(self.peak_rate().bits_per_sec(), share, 1000);

@@ -83,7 +83,7 @@ pub struct Start {
     pub config: Box<ControllerConfig>,
 }
 
-/// What a controller starts with.
+/// The configuration that a controller starts with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerConfig {
     /// Name and version of the program: letters, digits, `.`, `-` and `+`.

@@ -55,7 +55,7 @@ impl<T> PerDirection<T> {
         }
     }
 
-    /// The same value for both directions.
+    /// `value` for both directions.
     pub fn both(value: T) -> Self
     where
         T: Clone,

@@ -80,7 +80,7 @@ impl RateController {
         self.capacity = Some(next);
     }
 
-    /// What the line has carried since the queue was longest, bits per second. If the queue has drained faster than the estimate
+    /// The rate that the line has carried since the queue was longest, bits per second. If the queue has drained faster than the estimate
     /// allows, or arrivals show a gap, the line was only interrupted for a moment. Zero if the cut is too old for that.
     pub(super) fn carried_since_peak(&self, cut: &Cut, queue: u64, observation: &Observation) -> u64 {
         if self.direction == Direction::Download && observation.had_gap {

@@ -42,7 +42,7 @@ const STANDS: Nanos = Nanos::from_millis(1000);
 const TEST_RATIO: u64 = 880;
 /// The delay is not the senders' queue if they have slowed down enough to drain it this many times over. A choice.
 const CERTAIN_DRAINS: u64 = 3;
-/// What is left of a round trip may be a path that has become longer only if it is less than this, nanoseconds. A choice.
+/// The rest of a round trip may be a path that has become longer only if it is less than this, nanoseconds. A choice.
 const SMALL_SHIFT: u64 = 15_000_000;
 
 /// A delay, and by how much it should have become shorter since it was met.
@@ -124,7 +124,7 @@ impl Cut {
         (now >= self.test_at).then(|| scale(capacity, TEST_RATIO, 1000))
     }
 
-    /// Whether the rest of a round trip belongs to the path, given that it is not this direction's queue.
+    /// True if the rest of a round trip belongs to the path, given that it is not this direction's queue.
     fn rest_is_of_path(&self, queue: u64, observation: &Observation) -> bool {
         let is_since_peak = |check: DrainCheck| check.point.sent > self.peak.sent;
         queue < SMALL_SHIFT
@@ -186,7 +186,7 @@ impl RateController {
         self.capacity = Some(last.unwrap_or_else(|| measured.clamp(sent / FIRST_MEASUREMENT, most)));
     }
 
-    /// Whether little of a download arrives because its senders have stopped. If the capacity had dropped, they would have gone on for
+    /// True if little of a download arrives because its senders have stopped. If the capacity had dropped, they would have gone on for
     /// a round trip, and the queue would be longer. Rates are in bits per second.
     pub(super) fn senders_have_stopped(
         &self,
@@ -231,7 +231,7 @@ impl RateController {
         queue.saturating_sub(scale(age, capacity.saturating_sub(self.rate), capacity))
     }
 
-    /// Whether the rate was cut for a drop of the capacity, and all that is known about the delay is from before it.
+    /// True if the rate was cut for a drop of the capacity, and all that is known about the delay is from before it.
     pub(super) fn is_drop_not_measured_yet(&self, now: Instant, observation: &Observation) -> bool {
         self.cut.is_some_and(|cut| {
             cut.expected > 0
@@ -373,7 +373,7 @@ impl RateController {
         check.expected_drain / (check.point.queue + 3 * MIN_DELAY_CHANGE)
     }
 
-    /// Whether the minimum rate has not made the queue shorter for a while. The line carries that rate, so that what stands is the
+    /// True if the minimum rate has not made the queue shorter for a while. The line carries that rate, so that what stands is the
     /// path's delay, or waits in our own shaper, which then has hardly room for the acknowledgements of the other direction.
     fn min_rate_has_no_effect(
         &self,
@@ -403,7 +403,7 @@ impl RateController {
         self.reason = Reason::PathChanged { by: Nanos(queue) };
     }
 
-    /// Whether a download's queue had drained before its senders can have reacted to the cut: an interruption of the line, or a burst.
+    /// True if a download's queue had drained before its senders can have reacted to the cut: an interruption of the line, or a burst.
     /// Neither says anything about the capacity.
     pub(super) fn drained_before_reaction(&self, now: Instant, cut: &Cut, observation: &Observation) -> bool {
         let drained_soon = if observation.is_high_rtt {

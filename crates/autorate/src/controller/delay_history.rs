@@ -65,7 +65,7 @@ impl DelayHistory {
             .or_else(|| self.growth_in(SLOPE_TIME))
     }
 
-    /// Whether the delay hardly changes.
+    /// True if the delay hardly changes.
     pub(super) fn is_almost_constant(&self) -> bool {
         self.growth_in(SLOPE_TIME)
             .is_some_and(|slope| slope.growth.unsigned_abs() < scale(slope.time, ALMOST_CONSTANT, 1000))

@@ -167,7 +167,7 @@ impl RateController {
         }
     }
 
-    /// Whether a cut must be held although the queue is gone, because a download's senders cannot have learned of it yet. On a high
+    /// True if a cut must be held although the queue is gone, because a download's senders cannot have learned of it yet. On a high
     /// round trip the queue was a burst, and the next one arrives before they do.
     fn must_hold_cut(&self, now: Instant, observation: &Observation) -> bool {
         observation.is_high_rtt

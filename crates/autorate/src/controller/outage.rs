@@ -1,4 +1,4 @@
-//! What a controller does while nothing is known about the delay, and when the other direction's capacity drops.
+//! The behaviour while nothing is known about the delay, and when the other direction's capacity drops.
 
 use sqm_core::units::{Instant, Nanos, Rate};
 

@@ -29,7 +29,7 @@ pub(super) struct SlowStartGuard {
     began_at: Instant,
     /// When the senders last doubled their rate, or exceeded the limit.
     grew_at: Instant,
-    /// What the shaper lets pass, bits per second.
+    /// Rate that the shaper lets pass, bits per second.
     limit: u64,
     is_over: bool,
 }
@@ -62,7 +62,7 @@ impl SlowStartGuard {
         }
     }
 
-    /// What the shaper may let pass, bits per second; `None` once the senders have left slow start.
+    /// Rate that the shaper may let pass, bits per second; `None` once the senders have left slow start.
     pub(super) fn limit(&self) -> Option<u64> {
         (!self.is_over).then_some(self.limit)
     }

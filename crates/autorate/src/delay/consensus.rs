@@ -7,7 +7,7 @@ use sqm_core::units::Instant;
 /// Samples that an estimate is made of.
 pub(super) const SAMPLES: usize = 4;
 
-/// What one answer, or one missing answer, says about the queue.
+/// The queue delay that one answer, or one missing answer, shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelaySample {
     /// Delay above the baseline, nanoseconds.

@@ -32,7 +32,7 @@ impl SourceId {
     }
 }
 
-/// What a source measures.
+/// The kind of delay that a source measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelayKind {
     RoundTrip,
@@ -131,20 +131,20 @@ impl Source {
         self.reliability += (256 - self.reliability) / 8;
     }
 
-    /// Whether a probe that was sent later has returned without a queue at a time when this one should have returned, too. Then this
+    /// True if a probe that was sent later has returned without a queue at a time when this one should have returned, too. Then this
     /// one does not wait in a queue: it is lost, or late for another reason.
     pub(super) fn is_overtaken(&self, waiting: Instant, undelayed: Option<(Instant, Instant)>) -> bool {
         let usual = u64::try_from(self.base_rtt().unwrap_or(MAX_DELAY)).unwrap_or(0);
         undelayed.is_some_and(|(sent, at)| waiting < sent && at.since(waiting).0 >= usual)
     }
 
-    /// Whether its newest information on a direction is recent.
+    /// True if its newest information on a direction is recent.
     pub(super) fn is_recent(&self, direction: Direction, now: Instant) -> bool {
         let fresh = if self.id.is_flow() { FRESH_FLOW } else { FRESH };
         self.was_heard_within(direction, now, fresh) || self.overdue(now).is_some()
     }
 
-    /// Whether it has any information on a direction that still counts.
+    /// True if it has any information on a direction that still counts.
     pub(super) fn is_current(&self, direction: Direction, now: Instant) -> bool {
         self.was_heard_within(direction, now, FRESH_SLOW) || self.overdue(now).is_some()
     }

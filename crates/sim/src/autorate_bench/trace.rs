@@ -16,7 +16,7 @@ pub struct Trace {
     pub name: &'static str,
     /// The kind of line that it models.
     pub about: &'static str,
-    /// Whether the capacity varies. Only such traces count in the comparison of controllers.
+    /// True if the capacity varies. Only such traces count in the comparison of controllers.
     pub varies: bool,
     /// Length of the run.
     pub length: Nanos,
@@ -54,7 +54,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Whether this load can fill a direction.
+    /// True if this load can fill a direction.
     pub const fn loads(&self, direction: Direction) -> bool {
         match direction {
             Direction::Download => self.download_loaded(),

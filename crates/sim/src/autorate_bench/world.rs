@@ -208,7 +208,7 @@ pub(super) struct World<'a> {
     number: u64,
     fifos: PerDirection<Fifo>,
     shapers: PerDirection<Shaper<Packet>>,
-    /// Whether a wake-up of the shaper is scheduled.
+    /// True if a wake-up of the shaper is scheduled.
     woken: PerDirection<bool>,
     senders: Vec<Sender>,
     sampled_at: [Instant; SENDERS],
