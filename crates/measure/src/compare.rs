@@ -12,7 +12,7 @@ use crate::stats;
 
 /// Number of tests on each side that a confidence interval needs. A choice.
 pub const REPETITIONS: usize = 3;
-/// Number of resamplings. A choice: the interval is then stable to about 1 % of its width.
+/// Number of resamplings. A choice.
 const DRAWS: usize = 4000;
 
 /// The difference of a figure between one group of tests and the first group.

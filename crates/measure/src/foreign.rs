@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A reason that another program gave is shown with at most this many characters. A choice: three lines of a terminal.
+/// A reason that another program gave is shown with at most this many characters. A choice.
 pub(crate) const MAX_REASON: usize = 300;
 
 /// The text with every control character written out: `\n`, `\t`, or `\u001b` for an escape.

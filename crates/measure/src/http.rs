@@ -3,10 +3,13 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::{Method, Request, Uri, header};
 use tokio::runtime::Runtime;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,8 +19,8 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 
 use crate::Error;
 use crate::deadline::{Deadline, WaitError};
-use crate::foreign;
-use crate::foreign::MAX_REASON;
+use crate::foreign::{self, MAX_REASON};
+use crate::load;
 use crate::scenario::Family;
 
 /// Number of task polls after which tokio checks timers and sockets.
@@ -69,6 +72,34 @@ impl Drop for Tasks {
 
 /// A body that a client sends.
 pub(crate) type Upload = BoxBody<Bytes, Infallible>;
+
+/// A body of pseudo-random bytes.
+pub(crate) struct EndlessBody {
+    /// Bytes that are still to come.
+    pub(crate) left: u64,
+}
+
+impl Body for EndlessBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let noise = Bytes::from_static(load::payload());
+        let length = (noise.len() as u64).min(self.left);
+        self.left -= length;
+        Poll::Ready(Some(Ok(Frame::data(noise.slice(..length as usize)))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
 
 /// A resolved URL.
 #[derive(Clone, Debug)]

@@ -116,8 +116,9 @@ impl Server {
             echo,
             shared,
         } = self;
-        let datagrams = Datagrams::new(echo).map_err(|e| Error::system("read marks of packets", e))?;
-        let key = secret::random().map_err(|e| Error::system("draw random bytes", e))?;
+        let datagrams =
+            Datagrams::new(echo).map_err(|e| Error::system("read the traffic class of packets", e))?;
+        let key = secret::random().map_err(|e| Error::system("get random bytes", e))?;
         let theirs = shared.clone();
         // Set before the thread starts, so that no probe arrives earlier than the origin of its times.
         let origin = Instant::now();
@@ -148,7 +149,7 @@ impl Server {
 impl Shared {
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        // The write cannot fail: only a counter of 2^64 - 2 would overflow.
+        // Adding 1 can fail only if the counter of the event is at its maximum, 2^64 - 2.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }

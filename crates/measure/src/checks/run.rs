@@ -174,7 +174,7 @@ fn ecn(result: &TestResult) -> Option<Finding> {
     Some(Finding::new(
         Severity::Warning,
         "ecn_not_as_asked",
-        format!("ECN was to be {wanted}, and {agreed} of {all} flows use it; {remedy}"),
+        format!("the test asked for ECN {wanted}, but {agreed} of {all} flows use it; {remedy}"),
     ))
 }
 

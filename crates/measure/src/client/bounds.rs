@@ -28,7 +28,7 @@ const LARGEST: f64 = 1e9;
 const MOST: u64 = 1 << 53;
 /// The largest segment, bytes: that of the largest IP packet.
 const LARGEST_SEGMENT: u32 = 65_535;
-/// The smallest segment, bytes: 48, the smallest size that Linux accepts (`TCP_MIN_MSS`), less up to 40 for TCP options.
+/// The smallest segment, bytes: 48, the default of `net.ipv4.tcp_min_snd_mss`, less up to 40 for TCP options.
 const SMALLEST_SEGMENT: u32 = 8;
 /// Segments without payload, such as those that open and close a connection. Counters of segments have them, counters of bytes do not.
 const SPARE_SEGMENTS: u64 = 64;

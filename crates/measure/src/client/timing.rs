@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// If no probe has come back in the idle phase, the load waits this much longer for the first one. A choice: longer than the round
-/// trip of any access line without load.
+/// If no probe has come back in the idle phase, the load waits this much longer for the first one. A choice: several times the
+/// round trip over a geostationary satellite.
 pub(super) const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The client gives a server up after this long without data, probe answers and messages. A choice: longer than the queue of any line
-/// known to us.
+/// The client gives a server up after this long without data, probe answers and messages. A choice: longer than buffers of several
+/// seconds.
 pub(super) const SILENCE: Duration = Duration::from_secs(8);
 /// A test takes at most this much longer than its phases, whatever the servers do: the time to connect, and the time until the results
 /// are here.

@@ -394,9 +394,9 @@ impl<'a> Running<'a> {
 
     /// The error for a load on which no data moves.
     fn silence(&self) -> Error {
-        let told = self.transfers.iter().find_map(|transfer| transfer.failure());
+        let failure = self.transfers.iter().find_map(|transfer| transfer.failure());
         let url = self.url(self.transfers[0].direction);
-        let reason = told.unwrap_or_else(|| format!("no data moved for {} s", SILENCE.as_secs()));
+        let reason = failure.unwrap_or_else(|| format!("no data moved for {} s", SILENCE.as_secs()));
         Error::Url {
             url,
             reason: std::io::Error::other(reason),

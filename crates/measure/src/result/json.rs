@@ -9,7 +9,7 @@ use super::test_result::{FORMAT, TestResult, VERSION};
 use crate::foreign::{self, MAX_REASON};
 use crate::room::Room;
 
-/// A title keeps at most this many characters. A choice: it fits a legend.
+/// A title keeps at most this many characters. A choice.
 pub(crate) const MAX_TITLE: usize = 200;
 /// A finding, or the reason why a test ended early, keeps at most this many characters.
 const MAX_TEXT: usize = 1000;

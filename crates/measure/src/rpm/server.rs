@@ -21,8 +21,9 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection_limit::{ConnectionGuard, ConnectionTable, RequestGuard};
+use crate::http::EndlessBody;
 use crate::tls::Certificate;
-use crate::{Error, load, socket};
+use crate::{Error, socket};
 
 /// Length of the large download, in bytes: long enough that no client reaches its end.
 const LARGE: u64 = 8_000_000_000;
@@ -146,7 +147,7 @@ async fn respond(request: Request<Incoming>) -> Reply {
             None => status(StatusCode::BAD_REQUEST),
         },
         (&Method::GET, "/small") => text("x".to_owned(), "application/octet-stream"),
-        (&Method::GET, "/large") => reply(Endless { left: LARGE }.boxed(), "application/octet-stream"),
+        (&Method::GET, "/large") => reply(EndlessBody { left: LARGE }.boxed(), "application/octet-stream"),
         (&Method::POST | &Method::PUT, "/upload") => {
             swallow(request.into_body()).await;
             text(String::new(), "text/plain")
@@ -242,33 +243,5 @@ impl Body for GuardedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// A body of pseudo-random bytes.
-pub(crate) struct Endless {
-    /// Bytes that are still to come.
-    pub(crate) left: u64,
-}
-
-impl Body for Endless {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        let noise = Bytes::from_static(load::payload());
-        let length = (noise.len() as u64).min(self.left);
-        self.left -= length;
-        Poll::Ready(Some(Ok(Frame::data(noise.slice(..length as usize)))))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
     }
 }

@@ -16,9 +16,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use crate::foreign;
-use crate::http::{Place, Upload, in_origin_form, shown};
+use crate::http::{EndlessBody, Place, Upload, in_origin_form, shown};
 use crate::result::Direction;
-use crate::rpm::server::Endless;
 use crate::scenario::Family;
 use crate::socket;
 use crate::tcp_info::TcpInfo;
@@ -184,7 +183,7 @@ impl Transfer {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (method, body) = match self.direction {
             Direction::Down => (Method::GET, Empty::new().boxed()),
-            Direction::Up => (Method::POST, Endless { left: UPLOAD_BYTES }.boxed()),
+            Direction::Up => (Method::POST, EndlessBody { left: UPLOAD_BYTES }.boxed()),
         };
         let request = in_origin_form(method, &self.place, body)?;
         let response = sender.send_request(request).await.map_err(io::Error::other)?;
