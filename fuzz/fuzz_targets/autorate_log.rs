@@ -1,5 +1,5 @@
-//! Any bytes are read as a log of autorate without a panic; each line that was understood is written so that it is read the same, a
-//! controller that is told of it survives, and so do figures and pictures.
+//! Any bytes are read as a log of autorate without a panic. A line that was parsed is written and parsed to the same value, and neither
+//! a controller that replays it nor figures and pictures panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Flent's result files: whatever the text, the reader answers a result or words, and what it reads can be judged,
-//! drawn, written and read again.
+//! Flent's result files: for any text, the reader returns a result or an error. A result can be graded,
+//! plotted, written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

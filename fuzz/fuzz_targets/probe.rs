@@ -1,5 +1,5 @@
-//! Whatever comes back for a probe (of sqm's, of irtt's, or an ICMP message) is an answer or is none; what is made of answers is
-//! finite, and no round trip is less than nothing.
+//! Any bytes that come back for a probe (ours, irtt's, or an ICMP message) are an answer or are ignored. Figures from answers are
+//! finite, and no round trip is negative.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,10 +9,10 @@ use sqm_measure::fuzz::answered_with;
 use sqm_measure::protocol::{Echo, Probe, Token};
 use sqm_measure::reflect::{Answer, Conversation, Protocol};
 
-/// No clock has run for longer, in nanoseconds.
+/// Largest accepted time of a clock, nanoseconds.
 const LONGEST_NS: i64 = 1 << 60;
 
-/// An answer in good form made of any bytes, so that more than the magic is tried.
+/// A well-formed answer made of any bytes, so that the fuzzer gets past the magic.
 fn probe(bytes: &[u8]) -> Option<[u8; Probe::LENGTH]> {
     let bytes: &[u8; 22] = bytes.first_chunk()?;
     let long = |at: usize| u64::from_be_bytes(*bytes[at..].first_chunk().expect("it is within"));

@@ -1,4 +1,4 @@
-//! Whatever arrives at either end of a test, or from the kernel, is a message or is refused; nothing panics.
+//! Any bytes that arrive at either end of a test, or from the kernel, are a message or are refused. Nothing panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = IcmpEcho::parse_reply(bytes, v6);
     }
     for protocol in [Protocol::Sqm, Protocol::Irtt] {
-        // One message after the other: what is heard depends on what was heard before.
+        // The meaning of a message depends on the messages before it.
         let mut talk = Conversation::new(protocol);
         for message in bytes.split(|byte| *byte == b'|') {
             let _ = talk.hear(message);

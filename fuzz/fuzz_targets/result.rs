@@ -1,4 +1,4 @@
-//! Our own result files, packed or not: an answer or words, and what is read can be judged and drawn.
+//! Our own result files, compressed or not: the reader returns a result or an error. A result can be graded and plotted.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

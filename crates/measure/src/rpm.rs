@@ -5,6 +5,8 @@
 //! this protocol. This file computes the figures and is pure.
 
 pub mod client;
+mod configuration;
+mod connection;
 mod connection_limit;
 pub(crate) mod server;
 

@@ -1,11 +1,18 @@
 //! Reads a Flent file as a result.
 
+mod intervals;
+mod numbers;
+mod parts;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use intervals::Intervals;
+use numbers::{SANE, delay, differences, numbers, round, sane};
+use parts::{File, Raw, SeriesMeta, each_of, parse, small};
 
 use super::format::{DELAY_S, OWN_KEY, VERSION};
 use crate::foreign::MAX_REASON;
@@ -14,13 +21,9 @@ use crate::result::{
     Direction, Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings,
     Severity, TcpSample, TestResult, Transport,
 };
-use crate::room::{Few, Room, each};
+use crate::room::{Few, Room};
 use crate::{calendar, foreign};
 
-/// Larger values are ignored: no test has such times, rates or delays. A choice.
-const SANE: f64 = 1e9;
-/// Flent bridges gaps of up to five steps. A flow that is silent for longer counts as carrying nothing.
-const BRIDGED_STEPS: f64 = 5.0;
 /// Probes missing from a numbered series count as lost, up to this many in a row. A choice.
 const MAX_GAP: f64 = 10_000.0;
 
@@ -63,58 +66,6 @@ pub(crate) fn from_json_within(text: &str, room: &Room) -> Result<TestResult, St
     // The reader counts its memory on a copy of `room`. The caller takes the memory of the complete result.
     let reader = Reader::new(&file, version, room.clone()).map_err(brief)?;
     reader.read().map_err(brief)
-}
-
-/// The file. Its parts are parsed when they are needed.
-#[derive(Deserialize)]
-struct File<'a> {
-    #[serde(borrow)]
-    metadata: Few<&'a RawValue>,
-    #[serde(borrow)]
-    version: Option<&'a RawValue>,
-    #[serde(borrow)]
-    x_values: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    results: Few<&'a RawValue>,
-    #[serde(default, borrow)]
-    raw_values: Few<&'a RawValue>,
-}
-
-/// A sample of a flow or of probes. Other kinds of series have other members.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Raw {
-    t: Option<f64>,
-    val: Option<f64>,
-    dur: Option<f64>,
-    seq: Option<f64>,
-    lost: Option<bool>,
-    lost_dir: Option<String>,
-    owd_up: Option<f64>,
-    owd_down: Option<f64>,
-    tcp_cwnd: Option<f64>,
-    tcp_rtt: Option<f64>,
-    tcp_rtt_var: Option<f64>,
-    tcp_pacing_rate: Option<f64>,
-    tcp_delivery_rate: Option<f64>,
-}
-
-/// Flent's metadata of a series.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SeriesMeta<'a> {
-    #[serde(rename = "COMMAND")]
-    command: Option<String>,
-    #[serde(rename = "CONG_CONTROL")]
-    congestion: Option<String>,
-    /// A number or a text, as the measuring tool printed it.
-    #[serde(rename = "TCP_MSS", borrow)]
-    mss: Option<&'a RawValue>,
-    #[serde(rename = "UNITS")]
-    units: Option<String>,
-    /// Where the samples were in version 1.
-    #[serde(rename = "RAW_VALUES", borrow)]
-    raw_values: Option<&'a RawValue>,
 }
 
 /// The kind of a series.
@@ -371,12 +322,13 @@ impl<'a> Reader<'a> {
     fn flow(&self, name: &str, direction: Direction, transport: Transport) -> Result<Flow, String> {
         let meta = self.series_meta.get(name);
         let mss = meta.and_then(|m| m.mss).and_then(small);
-        let (mut intervals, mut sender) = (Intervals::new(self), Vec::new());
+        let (mut intervals, mut sender) = (Intervals::new(self.step_s), Vec::new());
         self.each(name, &mut |raw| {
             if let Some(mbit) = raw.val {
                 within(&format!("a rate of '{name}'"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
             }
-            self.room.take(intervals.take(&raw) * size_of::<Sample>())?;
+            self.room
+                .take(intervals.take(raw.t.map(|t| self.ms(t)), &raw) * size_of::<Sample>())?;
             if let Some(sample) = self.tcp(&raw) {
                 self.room.take(size_of_val(&sample))?;
                 sender.push(sample);
@@ -607,72 +559,6 @@ fn marks(flows: &[Flow]) -> Vec<u8> {
     marks
 }
 
-/// Converts rates of intervals to bytes of consecutive intervals.
-struct Intervals<'a> {
-    reader: &'a Reader<'a>,
-    samples: Vec<Sample>,
-}
-
-impl<'a> Intervals<'a> {
-    const fn new(reader: &'a Reader<'a>) -> Self {
-        Self {
-            reader,
-            samples: Vec::new(),
-        }
-    }
-
-    /// Adds a sample. Returns the number of samples added.
-    fn take(&mut self, raw: &Raw) -> usize {
-        let before = self.samples.len();
-        let step_s = self.reader.step_s;
-        let (Some(t), Some(mbit)) = (raw.t, raw.val.filter(|v| (0.0..SANE).contains(v))) else {
-            return 0;
-        };
-        let t_ms = self.reader.ms(t);
-        let dur_ms = raw.dur.unwrap_or(step_s).clamp(0.0, SANE) * 1000.0;
-        let last = self.samples.last().map(|sample| sample.t_ms);
-        let mut begin = last.unwrap_or_else(|| (t_ms - dur_ms).max(0.0));
-        if t_ms <= begin || t_ms.abs() > SANE * 1000.0 {
-            return 0;
-        }
-        let silent_until = t_ms - dur_ms;
-        let bridged_ms = BRIDGED_STEPS * step_s * 1000.0;
-        if silent_until - last.unwrap_or(0.0) > if last.is_some() { bridged_ms } else { 0.0 } {
-            self.samples.push(Sample {
-                t_ms: silent_until,
-                bytes: 0,
-            });
-            begin = silent_until;
-        }
-        let bytes = (mbit * (t_ms - begin) * 125.0).round() as u64;
-        self.samples.push(Sample { t_ms, bytes });
-        self.samples.len() - before
-    }
-}
-
-fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<T, String> {
-    serde_json::from_str(raw.get()).map_err(|e| format!("{name}: {e}"))
-}
-
-/// A value that is neither a list nor an object.
-fn small(raw: &RawValue) -> Option<Value> {
-    let text = raw.get();
-    if text.starts_with(['[', '{']) {
-        return None;
-    }
-    serde_json::from_str(text).ok()
-}
-
-/// Passes every item of a list to `take`.
-fn each_of<'a, T: Deserialize<'a>>(
-    raw: &'a RawValue,
-    name: &str,
-    take: &mut dyn FnMut(T) -> Result<(), String>,
-) -> Result<(), String> {
-    let mut items = serde_json::Deserializer::from_str(raw.get());
-    each(&mut items, take).map_err(|e| format!("{name}: {e}"))
-}
-
 /// The DSCP in the name of a series.
 fn mark(name: &str) -> u8 {
     let word = name.rsplit(' ').next().unwrap_or_default();
@@ -694,47 +580,4 @@ fn at(t_ms: f64) -> Probe {
         t_ms,
         ..Probe::default()
     }
-}
-
-fn sane(value: Option<f64>) -> Option<f64> {
-    value.filter(|v| (0.0..SANE).contains(v))
-}
-
-/// A one-way delay. It may be negative if the clocks disagree.
-fn delay(value: Option<f64>) -> Option<f64> {
-    value.filter(|v| v.abs() < SANE * 1000.0)
-}
-
-/// Calls `found` with every number inside `value`, named by its path.
-fn numbers(
-    name: &str,
-    value: &Value,
-    found: &mut dyn FnMut(&str, f64) -> Result<(), String>,
-) -> Result<(), String> {
-    match value {
-        Value::Number(number) => number.as_f64().map_or(Ok(()), |number| found(name, number)),
-        Value::Object(map) => map.iter().try_for_each(|(key, value)| {
-            // Recursion is as deep as the JSON, which the parser limits.
-            numbers(&format!("{name}::{key}"), value, found)
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Converts a running count to differences.
-fn differences(samples: &mut [(f64, Option<f64>)]) {
-    let mut last = None;
-    for (_, value) in samples {
-        let now = *value;
-        *value = now
-            .zip(last)
-            .map(|(now, last): (f64, f64)| now - last)
-            .or(Some(0.0));
-        last = now.or(last);
-    }
-}
-
-/// Milliseconds, rounded to microseconds.
-fn round(ms: f64) -> f64 {
-    (ms * 1000.0).round() / 1000.0
 }

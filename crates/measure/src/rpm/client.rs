@@ -1,6 +1,5 @@
 //! The client: it fills the line with HTTP transfers, and meanwhile sends small requests as probes.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
@@ -11,35 +10,26 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
+use hyper::Method;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper::{Method, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ProtocolVersion;
 
+use super::configuration::{LARGE, MAX_CONFIGURATION, SETUP, SMALL, SMALL_WINDOW, UPLOAD, find, slow};
+pub use super::configuration::{site, site_at};
+use super::connection::{Sender, connect, fetch, tls};
 use super::{
     ADDED_CONNECTIONS, Confidence, ForeignProbe, INITIAL_CONNECTIONS, INTERVAL, MAX_CONNECTIONS,
     MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm, unloaded,
 };
 use crate::Error;
-use crate::client::web::Site;
-use crate::foreign;
-use crate::foreign::MAX_REASON;
-use crate::http::{Place, Tasks, Upload, bracketed, request, shown, tls_config};
+use crate::foreign::{self, MAX_REASON};
+use crate::http::{Place, Tasks, request};
 use crate::load;
 use crate::result::{Direction, Finding};
 
-/// Longest time to connect, with the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Longest time to read the configuration of the server and to probe the idle line, together.
-const SETUP: Duration = Duration::from_secs(8);
-/// Longest time for the answer to a small request.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 /// Largest number of probe connections at the same time. A choice: servers limit the connections of one client.
 const MAX_PENDING: usize = 32;
 /// Number of probes on the idle line.
@@ -47,17 +37,11 @@ const IDLE_PROBES: usize = 10;
 /// HTTP/2 receive window of a connection that loads the line, bytes. Times the number of connections, it limits the memory that a
 /// server can make this program use.
 const WINDOW: u32 = 2 << 20;
-/// HTTP/2 receive window of a connection that expects a small answer, bytes.
-const SMALL_WINDOW: u32 = 128 << 10;
 /// The initial HTTP/2 flow-control window, bytes (RFC 9113, section 6.9.2): a client may send this much before the server grants any.
 const INITIAL_WINDOW: u64 = 65_535;
 /// Size of a piece of an upload, bytes: the largest frame that every server accepts (RFC 9113, section 6.5.2). hyper takes two pieces
 /// ahead of the window.
 const UPLOAD_PIECE: usize = 16 << 10;
-/// The largest configuration that is read, in bytes.
-const MAX_CONFIGURATION: usize = 64 << 10;
-/// Paths of the configuration: that of the draft, then that of older servers.
-const CONFIGURATION: [&str; 2] = ["/.well-known/nq", "/config"];
 
 /// A server of the protocol.
 #[derive(Clone, Debug)]
@@ -136,52 +120,6 @@ async fn prepare(server: &Server) -> Result<(Session, Vec<ForeignProbe>), Error>
     Ok((session, idle))
 }
 
-/// The error for a server that is not ready in time.
-fn slow(host: &str, port: u16) -> Error {
-    let text = format!("it is not ready within {} s", SETUP.as_secs());
-    Error::Rpm {
-        host: host.to_owned(),
-        port,
-        reason: io::Error::new(io::ErrorKind::TimedOut, text),
-    }
-}
-
-/// The URLs of the transfers of a server, for a test that loads the line in another way.
-pub fn site(host: &str, port: u16, verify: bool) -> Result<Site, Error> {
-    let tls = tls(verify)?;
-    let asked = async { tokio::time::timeout(SETUP, find(host, port, &tls)).await };
-    let configuration = Tasks::new()?.runtime().block_on(asked);
-    let configuration = configuration.map_err(|_| slow(host, port))??;
-    configuration.site(verify).map_err(|reason| Error::Refused {
-        host: host.to_owned(),
-        reason,
-    })
-}
-
-/// The URLs of the transfers in the configuration at this URL. `None` if there is no configuration at this URL.
-pub fn site_at(url: &str, verify: bool) -> Result<Option<Site>, Error> {
-    let tls = tls(verify)?;
-    let asked = async {
-        let place = Place::of(url, None, None).await?;
-        body(&tls, &place).await
-    };
-    let tasks = Tasks::new()?;
-    let asked = tasks
-        .runtime()
-        .block_on(async { tokio::time::timeout(SETUP, asked).await });
-    let text = asked.unwrap_or_else(|late| Err(late.into())).unwrap_or_default();
-    let Ok(configuration) = serde_json::from_slice::<Configuration>(&text) else {
-        return Ok(None);
-    };
-    configuration
-        .site(verify)
-        .map(Some)
-        .map_err(|reason| Error::Refused {
-            host: url.to_owned(),
-            reason,
-        })
-}
-
 /// A server whose configuration is known.
 #[derive(Clone)]
 struct Session {
@@ -194,52 +132,11 @@ struct Session {
     pending: Arc<Semaphore>,
 }
 
-/// The configuration file.
-#[derive(Debug, Deserialize)]
-struct Configuration {
-    /// URLs by the names of the draft, the older names, or both.
-    urls: BTreeMap<String, String>,
-    test_endpoint: Option<String>,
-}
-
-/// Names of the URLs in the configuration: that of the draft, and that of older servers.
-const SMALL: [&str; 2] = ["small_download_url", "small_https_download_url"];
-const LARGE: [&str; 2] = ["large_download_url", "large_https_download_url"];
-const UPLOAD: [&str; 2] = ["upload_url", "https_upload_url"];
-
-impl Configuration {
-    fn url(&self, [name, older]: [&str; 2]) -> Result<&str, String> {
-        let url = self.urls.get(name).or_else(|| self.urls.get(older));
-        let url = url.ok_or_else(|| format!("its configuration has no {name}"))?;
-        Ok(url)
-    }
-
-    /// The URLs of the transfers, for a test against plain URLs.
-    fn site(&self, verify: bool) -> Result<Site, String> {
-        Ok(Site {
-            download: Some(self.url(LARGE)?.to_owned()),
-            upload: Some(self.url(UPLOAD)?.to_owned()),
-            instead: self.test_endpoint.clone(),
-            verify,
-            ..Site::default()
-        })
-    }
-}
-
 /// The outcome of the load in one direction.
 enum Loaded {
     Measured(Responsiveness),
     /// The load did not fill the line.
     NotReached(Finding),
-}
-
-type Sender = SendRequest<Upload>;
-
-/// A connection, with the time that it took to establish.
-struct Connected {
-    sender: Sender,
-    tcp: Duration,
-    tls: Duration,
 }
 
 /// The measurements of the transfers and probes of one direction so far.
@@ -476,99 +373,6 @@ impl Seen {
     }
 }
 
-fn tls(verify: bool) -> Result<TlsConnector, Error> {
-    Ok(TlsConnector::from(Arc::new(tls_config(verify, b"h2")?)))
-}
-
-/// Reads the configuration of a server from the first path that has one.
-async fn find(host: &str, port: u16, tls: &TlsConnector) -> Result<Configuration, Error> {
-    let failed = |reason| Error::Rpm {
-        host: host.to_owned(),
-        port,
-        reason: shown(&reason),
-    };
-    let mut reason = io::Error::from(io::ErrorKind::NotFound);
-    for path in CONFIGURATION {
-        let url = format!("https://{}:{port}{path}", bracketed(host));
-        let place = Place::of(&url, None, None).await.map_err(failed)?;
-        match body(tls, &place).await {
-            Ok(text) => {
-                return serde_json::from_slice(&text).map_err(|e| Error::Refused {
-                    host: host.to_owned(),
-                    reason: foreign::brief(&format!("its configuration cannot be read: {e}"), MAX_REASON),
-                });
-            }
-            Err(e) => reason = e,
-        }
-    }
-    Err(failed(reason))
-}
-
-/// Gets the body at a URL.
-async fn body(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8>> {
-    let mut connected = connect(tls, place, SMALL_WINDOW).await?;
-    fetch(&mut connected.sender, place, MAX_CONFIGURATION).await
-}
-
-/// Connects. Measures the time of the TCP handshake, and that of a round trip of the TLS handshake.
-async fn connect(tls: &TlsConnector, place: &Place, window: u32) -> io::Result<Connected> {
-    tokio::time::timeout(CONNECT_TIMEOUT, async {
-        let began = Instant::now();
-        let stream = TcpStream::connect(place.address).await?;
-        let tcp = began.elapsed();
-        stream.set_nodelay(true)?;
-        let began = Instant::now();
-        let name = place
-            .name
-            .clone()
-            .ok_or_else(|| io::Error::other("it is not https"))?;
-        let stream = tls.connect(name, stream).await?;
-        // TLS 1.3 takes one round trip (RFC 8446, section 2), earlier versions two.
-        let round_trips = match stream.get_ref().1.protocol_version() {
-            Some(ProtocolVersion::TLSv1_3) => 1,
-            _ => 2,
-        };
-        let tls = began.elapsed() / round_trips;
-        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Err(io::Error::other("it does not speak HTTP/2"));
-        }
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(window)
-            .initial_connection_window_size(window)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(io::Error::other)?;
-        tokio::spawn(connection);
-        Ok(Connected { sender, tcp, tls })
-    })
-    .await?
-}
-
-/// Gets a small body, at most `limit` bytes.
-async fn fetch(sender: &mut Sender, place: &Place, limit: usize) -> io::Result<Vec<u8>> {
-    let request = request(Method::GET, place, Empty::new().boxed())?;
-    tokio::time::timeout(ANSWER_TIMEOUT, async {
-        let response = sender.send_request(request).await.map_err(io::Error::other)?;
-        if response.status() != StatusCode::OK {
-            let status = response.status();
-            return Err(io::Error::other(format!("{} answers {status}", place.uri)));
-        }
-        let mut body = response.into_body();
-        let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
-            if let Some(data) = frame.map_err(io::Error::other)?.data_ref() {
-                bytes.extend_from_slice(data);
-            }
-            if bytes.len() > limit {
-                return Err(io::Error::other("its answer is too long"));
-            }
-        }
-        Ok(bytes)
-    })
-    .await?
-}
-
 /// An endless upload body that counts the bytes that leave.
 struct CountedUpload {
     /// Bytes that the connection still takes before the server grants a window.
@@ -604,32 +408,4 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn site(text: &str) -> Result<Site, String> {
-        let configuration: Configuration = serde_json::from_str(text).expect("a configuration");
-        configuration.site(true)
-    }
-
-    #[test]
-    fn a_configuration_may_use_the_names_of_the_draft_or_older_ones() {
-        let new = site(
-            r#"{"version": 1, "urls": {"small_download_url": "https://a/s", "large_download_url": "https://a/l",
-                "upload_url": "https://a/u"}, "test_endpoint": "edge.example"}"#,
-        );
-        let new = new.expect("a site");
-        assert_eq!(new.download.as_deref(), Some("https://a/l"));
-        assert_eq!(new.upload.as_deref(), Some("https://a/u"));
-        assert_eq!(new.instead.as_deref(), Some("edge.example"));
-        let old = site(
-            r#"{"urls": {"large_https_download_url": "https://b/l", "https_upload_url": "https://b/u"}}"#,
-        );
-        assert_eq!(old.expect("a site").upload.as_deref(), Some("https://b/u"));
-        let without = site(r#"{"urls": {"large_download_url": "https://a/l"}}"#);
-        assert_eq!(without.unwrap_err(), "its configuration has no upload_url");
-    }
 }
