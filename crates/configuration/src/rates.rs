@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use sqm_core::direction::PerDirection;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
@@ -27,8 +28,10 @@ pub struct Rates {
 impl Rates {
     /// Settings at these rates, as if they were read from [`written_into`] their file.
     pub fn put_into(self, settings: &Settings) -> Settings {
-        let written = |rate: Option<Rate>| rate.map(|rate| Rate::from_kbits_per_sec(kbits(rate)));
-        settings.at_rates(written(self.download), written(self.upload))
+        settings.at_rates(PerDirection {
+            download: self.download,
+            upload: self.upload,
+        })
     }
 }
 

@@ -113,7 +113,7 @@ fn cut(mut message: String) -> String {
 }
 
 /// Collects the findings of one file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Report {
     file: String,
     /// The section being read is switched off: what is wrong with it harms nobody yet, and what it would ignore is
@@ -159,14 +159,14 @@ impl Report {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Findings {
     told: Vec<Diagnostic>,
     kinds: BTreeMap<Kind, Told>,
 }
 
 /// What was told of one kind.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Told {
     /// All different ones, told or not.
     seen: HashSet<u64>,

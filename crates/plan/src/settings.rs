@@ -8,6 +8,7 @@ mod reflector;
 
 use std::collections::BTreeMap;
 
+use sqm_core::direction::PerDirection;
 use sqm_core::units::{Nanos, Rate};
 
 use crate::device::Device;
@@ -86,8 +87,12 @@ impl Settings {
         self.link.overhead + stack
     }
 
-    /// The same settings with these rates; `None` leaves that of the file.
-    pub fn at_rates(&self, download: Option<Rate>, upload: Option<Rate>) -> Self {
+    /// These settings at other rates; `None` leaves a rate. Like a file, settings have whole kilobits per second: rates are
+    /// rounded down, but not to 0, which would not shape.
+    #[must_use]
+    pub fn at_rates(&self, rates: PerDirection<Option<Rate>>) -> Self {
+        let whole = |rate: Rate| Rate::from_kbits_per_sec(rate.kbits_per_sec().max(1));
+        let (download, upload) = (rates.download.map(whole), rates.upload.map(whole));
         let mut settings = self.clone();
         let (egress, ingress) = match self.facing {
             Facing::Internet => (upload, download),
