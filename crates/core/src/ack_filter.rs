@@ -26,7 +26,7 @@ const SACK: u8 = 5;
 const TIMESTAMP: u8 = 8;
 const MD5: u8 = 19;
 
-/// What the filter keeps of a queued packet.
+/// The facts that the filter keeps about a queued packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     /// Both ports, to tell most other connections quickly.
@@ -68,14 +68,14 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// Whether either is later than in `newer`.
+    /// True if either is later than in `newer`.
     const fn exceed(self, newer: Self) -> bool {
         after(self.value, newer.value) || after(self.echo, newer.echo)
     }
 }
 
 impl Summary {
-    /// Of a packet that the filter has not seen.
+    /// The summary of a packet that the filter has not seen.
     pub(crate) const UNREAD: Self = Self {
         ports: 0,
         connection: 0,
@@ -125,7 +125,7 @@ impl Summary {
 
 /// The place of the packet in `queue`, from head to tail, that becomes redundant when `newest` joins it.
 ///
-/// Of the redundant ones the filter leaves one; if `aggressive`, none that stands directly before `newest`.
+/// The filter leaves one redundant packet; if `aggressive`, it also removes the one directly before `newest`.
 #[inline]
 pub(crate) fn redundant<'q, P: Packet + 'q, C: Copy>(
     queue: impl Iterator<Item = (C, &'q P, &'q Summary)>,
@@ -189,7 +189,7 @@ pub(crate) fn redundant<'q, P: Packet + 'q, C: Copy>(
     (aggressive && last_is_eligible && ecn == newest.ecn).then_some(place)
 }
 
-/// What can be told without reading again: it is a bare acknowledgement, of nothing that `newest` does not acknowledge.
+/// Decides by the summaries alone: true if `old` is a bare acknowledgement of nothing that `newest` does not acknowledge.
 const fn is_covered(old: &Summary, newest: &Summary) -> bool {
     match old.kind {
         Kind::Plain | Kind::Complex => !after(old.ack, newest.ack),
@@ -198,7 +198,7 @@ const fn is_covered(old: &Summary, newest: &Summary) -> bool {
     }
 }
 
-/// Whether `new` says all that the SACK blocks and time stamps of `old` do. Duplicate acknowledgements stay, because they
+/// True if `new` says all that the SACK blocks and time stamps of `old` do. Duplicate acknowledgements stay, because they
 /// count as such.
 fn is_redundant(old: &Tcp<'_>, new: &Tcp<'_>) -> bool {
     let newest = Options::read(new.options).stamp;
@@ -219,7 +219,7 @@ enum Sacks {
     NewSaysMore,
 }
 
-/// Whether `new` selectively acknowledges all that `old` does. A block below the acknowledgement number reports a
+/// True if `new` selectively acknowledges all that `old` does. A block below the acknowledgement number reports a
 /// duplicate (RFC 2883), which nothing else says again.
 fn compare_sacks(old: &Tcp<'_>, new: &Tcp<'_>) -> Sacks {
     let (old_body, new_body) = (sack_in(old.options), sack_in(new.options));
@@ -274,7 +274,7 @@ fn stamp_in(kind: u8, body: &[u8]) -> Option<Stamps> {
     })
 }
 
-/// What one walk over the options tells.
+/// The result of one walk over the options.
 struct Options {
     /// The first well-formed time stamps; zeros if there are none.
     stamp: Stamps,
@@ -354,7 +354,7 @@ const fn ports(tuple: &Tuple) -> u32 {
     (tuple.source_port as u32) << 16 | tuple.destination_port as u32
 }
 
-/// Whether `a` comes after `b` in the circle of sequence numbers (RFC 9293 §3.4).
+/// True if `a` comes after `b` in the circle of sequence numbers (RFC 9293 §3.4).
 const fn after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }

@@ -11,12 +11,12 @@
 mod arrival;
 mod autorate;
 mod departure;
+mod flow_lists;
 mod invariants;
 mod overflow;
 mod stats;
 mod tables;
 mod tin;
-mod turns;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -39,9 +39,9 @@ pub use stats::{QueueStats, Stats, TinStats};
 
 use arrival::Place;
 use autorate::Autorate;
+use flow_lists::{FlowId, FlowSched, NO_FLOW};
 use overflow::{Overflow, Rank};
 use tin::{Fairness, Tin};
-use turns::{FlowId, NOBODY, Turn};
 
 /// Least computed buffer limit, bytes.
 const LEAST_LIMIT: u64 = 4 << 20;
@@ -72,7 +72,7 @@ pub struct Cake<P, R> {
     current_tin: usize,
     /// A bit for each tin with flows that may have something to send.
     busy: u8,
-    turns: Vec<Turn>,
+    scheds: Vec<FlowSched>,
     queues: Vec<Queue>,
     store: Store<Entry<P>>,
     overflow: Overflow,
@@ -80,7 +80,7 @@ pub struct Cake<P, R> {
     sizes: Sizes,
     counters: Counters,
     backlog: Backlog,
-    /// What [`Peek::peek`] decided on. It counts as queued.
+    /// The packet that [`Peek::peek`] chose. It counts as queued.
     peeked: Option<P>,
     /// The latest time a call brought.
     now: u64,
@@ -120,7 +120,7 @@ struct Entry<P> {
     since: u64,
     /// Bytes on the line.
     line_len: u32,
-    /// What it takes of the memory limit, bytes.
+    /// Its share of the memory limit, bytes.
     truesize: u32,
     ack: Summary,
 }
@@ -175,7 +175,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             tins: Vec::new(),
             current_tin: 0,
             busy: 0,
-            turns: Vec::new(),
+            scheds: Vec::new(),
             queues: Vec::new(),
             store: Store::new(),
             overflow: Overflow::new(),
@@ -196,12 +196,13 @@ impl<P: Packet, R: Random> Cake<P, R> {
         cake
     }
 
-    /// Whom to ask for the addresses before NAT, which `nat` calls for. Without one they are as in the packet.
+    /// Sets the function that looks up the addresses before NAT, which the keyword `nat` needs. Without one the addresses of the
+    /// packet count.
     pub fn resolve_nat(&mut self, resolver: Option<NatResolver>) {
         self.nat = resolver;
     }
 
-    /// What it does now. With `autorate-ingress` the bandwidth is the one it follows.
+    /// The parameters in force. With `autorate-ingress` the bandwidth is the estimated one.
     pub fn spec(&self) -> Spec {
         Spec {
             bandwidth: (self.rate > 0).then(|| Rate::from_bits_per_sec(self.rate.saturating_mul(8))),
@@ -244,7 +245,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
         }
     }
 
-    /// What every discipline counts.
+    /// The counters that every discipline has.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -312,7 +313,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
         };
         let flows: Vec<FlowId> = flows
             .map(|queue| tables.queues.flow_of(queue))
-            .filter(|flow| *flow != NOBODY)
+            .filter(|flow| *flow != NO_FLOW)
             .collect();
         for flow in flows {
             let queue = &mut self.queues[usize::from(flow)];
@@ -380,7 +381,7 @@ impl<P: Packet, R: Random> Qdisc<P> for Cake<P, R> {
             self.overflow.grew(flow, rank(&self.queues[usize::from(flow)]));
         }
         self.follow_arrivals(len, now);
-        self.tins[tin].admit(&mut self.turns, flow, self.fair, &mut self.random);
+        self.tins[tin].admit(&mut self.scheds, flow, self.fair, &mut self.random);
         self.busy |= 1 << tin;
 
         self.memory.most = self.memory.most.max(self.memory.used);

@@ -11,10 +11,10 @@
 use crate::profile::Profile;
 use crate::rng::Random;
 
-/// What BLUE adds to the drop probability at an overflow: 1/256, in units of 2⁻³².
+/// The amount that BLUE adds to the drop probability at an overflow: 1/256, in units of 2⁻³².
 const BLUE_INCREMENT: u32 = 1 << 24;
 
-/// What BLUE takes from it when the queue was empty: 1/4096.
+/// The amount that BLUE subtracts when the queue was empty: 1/4096.
 const BLUE_DECREMENT: u32 = 1 << 20;
 
 /// 2³² / √count for small counts, where Newton's method from the neighbour is poor. 0 and 1 alike.
@@ -37,14 +37,14 @@ const INVERSE_SQRT: [u32; 16] = [
     1_108_955_788,
 ];
 
-/// What the queues of one tin share. Times in nanoseconds.
+/// Parameters that the queues of one tin share. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Params {
     /// Sojourn time that is good enough.
     pub(crate) target: u64,
     /// How long it may be worse before a signal.
     pub(crate) interval: u64,
-    /// What a full packet takes at the tin's rate; 0 without a rate.
+    /// The time of a full packet at the tin's rate; 0 without a rate.
     pub(crate) mtu_time: u64,
     /// The interval as the control law sees it.
     law_interval: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Cobalt {
     dropping: bool,
 }
 
-/// What is to become of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// It waited too long, or BLUE chose it.
@@ -89,7 +89,7 @@ pub(crate) struct Verdict {
     pub(crate) marked: bool,
 }
 
-/// What BLUE's probability did.
+/// A change of BLUE's probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blue {
     /// It was above zero before and after, or zero.
@@ -203,7 +203,7 @@ impl Cobalt {
         blue
     }
 
-    /// Whether nothing is left to remember.
+    /// True if nothing is left to remember.
     #[inline]
     pub(crate) const fn is_at_rest(&self, now: u64) -> bool {
         self.drop_probability == 0 && self.count == 0 && now >= self.drop_next

@@ -29,7 +29,7 @@ use crate::units::{Instant, Nanos};
 /// A unit of CoDel's clock is 2^10 ns.
 const UNIT_SHIFT: u32 = 10;
 
-/// What the kernel stores for "no `ce_threshold`", units. A packet that waited longer is marked all the same.
+/// The kernel's value for "no `ce_threshold`", units. A packet that waited longer is marked all the same.
 const KERNEL_DISABLED_THRESHOLD: u64 = 0x7fff_ffff;
 
 /// Signals resume from the last count if the last episode ended less than this many intervals ago (RFC 8289 §4.3 and
@@ -39,7 +39,7 @@ const RECENT_INTERVALS: u64 = 16;
 /// The inverse square root of 1, as near as 16 bits of fraction come.
 const INVERSE_SQRT_OF_1: u16 = u16::MAX;
 
-/// What CoDel shall do.
+/// Parameters of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// Acceptable standing delay, units.
@@ -59,7 +59,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// Of the discipline `codel`.
+    /// The parameters of the discipline `codel`.
     pub fn of_codel(spec: &spec::codel::Codel, environment: &Environment) -> Self {
         Self::new(
             (spec.target, spec.interval),
@@ -70,7 +70,7 @@ impl Params {
         )
     }
 
-    /// Of every flow of `fq_codel`.
+    /// The parameters of each flow of `fq_codel`.
     pub fn of_fq_codel(spec: &spec::fq_codel::FqCodel, environment: &Environment) -> Self {
         Self::new(
             (spec.target, spec.interval),
@@ -127,7 +127,7 @@ impl Params {
         time << self.missing_bits >> self.missing_bits
     }
 
-    /// Whether `a` is later than `b` by serial-number arithmetic (RFC 1982).
+    /// True if `a` is later than `b` by serial-number arithmetic (RFC 1982).
     #[inline]
     const fn after(&self, a: u64, b: u64) -> bool {
         (a.wrapping_sub(b) << self.missing_bits) as i64 > 0
@@ -145,7 +145,7 @@ const fn units(span: Nanos) -> u64 {
     span.0 >> UNIT_SHIFT
 }
 
-/// Where CoDel stands with one queue.
+/// The state of CoDel for one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// When the delay will have been above target for an interval; 0 while it is not above.
@@ -160,13 +160,13 @@ pub struct State {
     ldelay: u32,
     /// 1/√count in 16 bits of fraction.
     inverse_sqrt: u16,
-    /// Whether an episode is on.
+    /// True during an episode of dropping.
     pub dropping: bool,
 }
 
 const _: () = assert!(size_of::<State>() <= 32);
 
-/// What CoDel counted. Several queues may share one.
+/// Counters of CoDel. Several queues may share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets marked in place of a drop.
@@ -204,7 +204,7 @@ impl State {
         Some(units >> params.missing_bits << UNIT_SHIFT)
     }
 
-    /// Whether it was never more than an empty queue with a delay below target: such a state need not be kept.
+    /// True if the queue never had a delay above target: such a state need not be kept.
     pub(crate) const fn is_new(&self) -> bool {
         self.count == 0
             && self.lastcount == 0
@@ -249,8 +249,8 @@ impl State {
         Some(packet)
     }
 
-    /// Whether the delay has been above target for longer than an interval, as of this packet, which has just left
-    /// the queue; none is left if it is `None`.
+    /// Decides by the packet that has just left the queue whether the delay has been above target for longer than an interval.
+    /// `None` if the queue was empty.
     #[inline]
     fn is_above<P: Packet>(
         &mut self,
@@ -361,7 +361,7 @@ fn mark_above_threshold<P: Packet>(params: &Params, stats: &mut Stats, packet: &
     }
 }
 
-/// The discipline `codel`: one queue, and a limit at which it refuses newcomers.
+/// The discipline `codel`: one queue, and a limit at which it drops arriving packets.
 #[derive(Clone, Debug)]
 pub struct Codel<P> {
     spec: spec::codel::Codel,
@@ -370,7 +370,7 @@ pub struct Codel<P> {
     queue: VecDeque<(P, u64)>,
     bytes: u64,
     peeked: Option<P>,
-    /// The latest time that was told.
+    /// The latest time that any call brought.
     now: Instant,
     stats: Stats,
     drop_overlimit: u64,
@@ -394,12 +394,12 @@ impl<P: Packet> Codel<P> {
         }
     }
 
-    /// What it was asked to do.
+    /// Its parameters as they were given.
     pub const fn spec(&self) -> &spec::codel::Codel {
         &self.spec
     }
 
-    /// The same as it is computed with.
+    /// Its parameters as the algorithm uses them.
     pub const fn params(&self) -> &Params {
         &self.params
     }
@@ -422,12 +422,12 @@ impl<P: Packet> Codel<P> {
         }
     }
 
-    /// Where it stands.
+    /// Its state.
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// What CoDel counted.
+    /// Counters of CoDel.
     pub const fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -437,7 +437,7 @@ impl<P: Packet> Codel<P> {
         self.drop_overlimit
     }
 
-    /// What every discipline counts.
+    /// The counters that every discipline has.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -517,7 +517,7 @@ impl<P: Packet> Peek<P> for Codel<P> {
     }
 }
 
-/// What [`State::dequeue`] needs of a [`Codel`].
+/// The parts of a [`Codel`] that [`State::dequeue`] needs.
 struct Queue<'a, P> {
     packets: &'a mut VecDeque<(P, u64)>,
     bytes: &'a mut u64,

@@ -24,7 +24,7 @@ pub struct Layout {
     shares: Shares,
 }
 
-/// What part of the rate a tin may use with priority, and its weight when there is no rate.
+/// The part of the rate that a tin may use with priority, and its weight when there is no rate.
 #[derive(Debug)]
 enum Shares {
     /// Rate shifted right, and weight, per tin.

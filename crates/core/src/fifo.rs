@@ -1,7 +1,7 @@
 //! First in, first out: `pfifo`, `bfifo` and `pfifo_head_drop` (Linux `sch_fifo`).
 //!
-//! A full `pfifo` (counted in packets) or `bfifo` (in bytes) refuses the newcomer; `pfifo_head_drop` gives up its oldest
-//! packet for it.
+//! A full `pfifo` (counted in packets) or `bfifo` (in bytes) drops the arriving packet; `pfifo_head_drop` drops its
+//! oldest packet instead.
 
 use alloc::collections::VecDeque;
 
@@ -47,7 +47,7 @@ impl Limit {
         Self::PacketsHeadDrop(spec.limit.unwrap_or(environment.tx_queue_len))
     }
 
-    /// Of the queue that `tbf` has of its own.
+    /// The limit of the queue that `tbf` creates inside itself.
     pub fn of_tbf(spec: &spec::tbf::Tbf) -> Self {
         Self::Bytes(u32::try_from(spec.limit.0).unwrap_or(u32::MAX))
     }
@@ -74,7 +74,7 @@ impl<P> Fifo<P> {
         self.limit = limit;
     }
 
-    /// What it counted.
+    /// Its own counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }

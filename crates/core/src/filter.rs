@@ -14,13 +14,13 @@ pub struct Filter {
     pub preference: u32,
     /// The packets it looks at; `None` is all.
     pub network: Option<Network>,
-    /// What it looks for.
+    /// The condition that a packet must meet.
     pub condition: Condition,
     /// Where a packet that fits goes.
     pub class: Handle,
 }
 
-/// What a filter looks for; all that is given must hold.
+/// The condition of a filter; all parts that are given must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// Firewall mark.
@@ -42,7 +42,7 @@ pub struct Condition {
 /// A value, and the bits of it that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masked<T> {
-    /// What the masked field must be.
+    /// The value of the masked field.
     pub value: T,
     /// The bits that are looked at.
     pub mask: T,
@@ -112,7 +112,7 @@ impl Condition {
         {
             return true;
         }
-        // Of a recorded packet that brings only hashes, nothing is known.
+        // A recorded packet that has only hashes matches no condition on addresses or ports.
         let FlowKey::Tuple(tuple) = key else { return false };
         let Tuple { addresses, .. } = tuple;
         let (from, to) = match *addresses {

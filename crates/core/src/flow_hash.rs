@@ -1,8 +1,8 @@
-//! Keyed hashes of flows and hosts, so that nobody outside can aim his packets at another's queue.
+//! Keyed hashes of flows and hosts, so that a remote sender cannot aim its packets at another flow's queue.
 //!
 //! Folded multiplication, as in wyhash and foldhash: both factors are covered by secret words, and both halves of the
-//! product count. It is no cryptographic function, and need not be one: a hash is never sent, so that an outsider sees no
-//! more of it than how long his packets wait. Within one pass the hosts come first and the flow is made of them, because
+//! product count. It is no cryptographic function, and need not be one: a hash is never sent, so that a remote sender
+//! learns no more of it than how long its packets wait. Within one pass the hosts come first and the flow is made of them, because
 //! CAKE asks for all three.
 
 use core::net::{Ipv4Addr, Ipv6Addr};

@@ -1,11 +1,11 @@
 //! fq_codel: a queue with its own CoDel for every flow, served by deficit round robin (RFC 8290, Linux `sch_fq_codel`).
 //!
-//! A flow that just became active is served before those that were there (`new` before `old`), so that whoever sends
-//! little waits for nobody. Each time it is visited with its deficit used up it gets `quantum` bytes more and goes to
+//! A flow that just became active is served before those that were there (`new` before `old`), so that a
+//! sparse flow does not wait for the others. Each time it is visited with its deficit used up it gets `quantum` bytes more and goes to
 //! the end of `old`.
 //!
 //! Where Linux differs from RFC 8290, and we follow Linux: the guard against dropping from a short queue looks at the
-//! bytes of the whole discipline, not of the flow (D2 of our list of the kernel's quirks); on overflow the fattest flow
+//! bytes of the whole discipline, not of the flow; on overflow the fattest flow
 //! loses up to `drop_batch` packets from its head, but no more than half its bytes.
 //!
 //! A flow exists while it has packets, or a CoDel that has ever dropped and may resume; the table that finds it comes
@@ -25,7 +25,7 @@ use crate::units::Instant;
 /// Less would mean more than five rounds for a packet (`sch_fq_codel`).
 const LEAST_QUANTUM: u32 = 256;
 
-/// Where no flow is.
+/// A place that holds no flow.
 const NONE: u32 = u32::MAX;
 
 /// One fq_codel.
@@ -42,17 +42,17 @@ pub struct FqCodel<P> {
     old: Round,
     queued: Queued<P>,
     peeked: Option<P>,
-    /// The latest time that was told.
+    /// The latest time that any call brought.
     now: Instant,
     codel_stats: codel::Stats,
     stats: Overflows,
     counters: Counters,
 }
 
-/// What it was asked to do.
+/// Its parameters as they were given.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
-    /// Of every flow's CoDel.
+    /// Parameters of each flow's CoDel.
     pub codel: codel::Params,
     /// Bytes per round.
     pub quantum: u32,
@@ -108,7 +108,7 @@ struct Round {
     len: u32,
 }
 
-/// What one fq_codel counted (`tc -s qdisc`).
+/// Counters of one fq_codel (`tc -s qdisc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Longest packet that was taken from a flow, bytes.
@@ -169,7 +169,7 @@ impl<P: Packet> FqCodel<P> {
         }
     }
 
-    /// What it was asked to do.
+    /// Its parameters as they were given.
     pub const fn spec(&self) -> &spec::fq_codel::FqCodel {
         &self.spec
     }
@@ -201,12 +201,12 @@ impl<P: Packet> FqCodel<P> {
         self.check_invariants();
     }
 
-    /// The same as it is computed with.
+    /// Its parameters as the algorithm uses them.
     pub const fn params(&self) -> &Params {
         &self.params
     }
 
-    /// What it counted.
+    /// Its own counters.
     pub const fn stats(&self) -> Stats {
         Stats {
             maxpacket: self.codel_stats.maxpacket,
@@ -234,7 +234,7 @@ impl<P: Packet> FqCodel<P> {
             })
     }
 
-    /// What every discipline counts.
+    /// The counters that every discipline has.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -253,7 +253,7 @@ impl<P: Packet> FqCodel<P> {
         self.params.codel.clock(self.now)
     }
 
-    /// The same, apart from the way that every packet goes.
+    /// [`Self::decide`] as a function of its own, which keeps it out of the code that every packet passes.
     #[inline(never)]
     fn decide_apart(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Option<P> {
         self.decide(now, drops)

@@ -1,4 +1,4 @@
-//! What a packet costs on the line below: overhead, minimum size and cells (`tc-cake`(8), "overhead compensation").
+//! The size of a packet on the line below: overhead, minimum size and cells (`tc-cake`(8), "overhead compensation").
 //!
 //! The sum is signed and then compared with the minimum size, so that a large negative overhead counts as nothing
 //! rather than as four gigabytes, which it was in kernels before 6.12.
@@ -26,7 +26,7 @@ impl Framing {
         }
     }
 
-    /// What `counted` bytes take on the line.
+    /// The bytes on the line of a packet of `counted` bytes.
     #[inline]
     pub const fn line_len(&self, counted: u32) -> u32 {
         let sum = counted as i64 + self.overhead as i64;
@@ -38,7 +38,7 @@ impl Framing {
         self.cells.line_len(sum as u32)
     }
 
-    /// What a super-packet of `len` bytes takes on the line when the device has cut it up.
+    /// The bytes on the line of a super-packet of `len` bytes when the device has cut it up.
     pub const fn aggregate_line_len(&self, len: u32, network_offset: u16, aggregate: Aggregate) -> u32 {
         let Aggregate {
             headers,
@@ -55,7 +55,7 @@ impl Framing {
 }
 
 impl Cells {
-    /// What `len` bytes take in such cells.
+    /// The size of `len` bytes in such cells.
     #[inline]
     pub const fn line_len(self, len: u32) -> u32 {
         match self {
@@ -77,7 +77,7 @@ mod tests {
         cake.framing
     }
 
-    /// What Linux 6.12 counts for Ethernet frames of these lengths.
+    /// The sizes that Linux 6.12 counts for Ethernet frames of these lengths.
     #[test]
     fn every_link_layer_counts_as_the_kernel_does() {
         const LENGTHS: [u32; 8] = [42, 54, 60, 66, 110, 578, 1506, 1514];

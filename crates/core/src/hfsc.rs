@@ -2,14 +2,14 @@
 //!
 //! Classes form a tree; leaves hold the queues. A class has up to three curves of service over time:
 //!
-//! * real time (`rt`): a leaf is promised so much by so late, and gets it whatever the classes above it allow;
+//! * real time (`rt`): a leaf is promised an amount of service by a deadline, and gets it whatever the classes above it allow;
 //! * link share (`ls`): what is left is divided by virtual times, siblings against siblings, from the top down;
 //! * upper limit (`ul`): link sharing passes over a class until its *fit time*.
 //!
 //! A curve's first piece may differ from the rest, so that delay is promised apart from rate.
 //!
-//! Kernel behaviour that surprises, kept as it is: real time passes by every upper limit (F1); a packet that no class takes
-//! is dropped (F2); the upper limit's curve begins anew only when a class becomes active, so that after a late call a
+//! Kernel behaviour that surprises, kept as it is: real time ignores every upper limit; a packet that no class takes is
+//! dropped; the upper limit's curve begins anew only when a class becomes active, so that after a late call a
 //! class catches up in a burst; a class with `rt` alone that is given children shares by its `rt` curve.
 
 mod curve;
@@ -85,20 +85,20 @@ struct Class<Q> {
     active: u32,
 }
 
-/// What real time is about.
+/// The state of the real-time curve.
 #[derive(Debug)]
 struct Promise {
     shape: Shape,
     deadline_curve: Curve,
     eligible_curve: Curve,
-    /// From when the next packet may be served.
+    /// The time from which the next packet may be served.
     eligible: u64,
-    /// By when it must be.
+    /// The time by which it must be served.
     deadline: u64,
     is_listed: bool,
 }
 
-/// What link sharing is about.
+/// The state of the link-share curve.
 #[derive(Debug)]
 struct Share {
     shape: Shape,
@@ -111,7 +111,7 @@ struct Share {
     is_listed: bool,
 }
 
-/// What the upper limit is about.
+/// The state of the upper-limit curve.
 #[derive(Debug)]
 struct Cap {
     shape: Shape,
@@ -120,16 +120,16 @@ struct Cap {
     fit: u64,
 }
 
-/// What a class knows of its children that have packets.
+/// The children of a class that have packets.
 #[derive(Debug)]
 struct Children {
     by_virtual_time: Sorted<u64>,
     by_fit: Sorted<u64>,
     /// Smallest fit time; 0 if there are none.
     least_fit: u64,
-    /// Virtual time of the child that was served last: none may fall behind it.
+    /// Virtual time of the child that was served last: no child may fall behind it.
     least_virtual_time: u64,
-    /// Largest virtual time of a child that went to rest.
+    /// Largest virtual time of a child that became idle.
     last_virtual_time: u64,
     /// Times that the class became active.
     period: u32,
@@ -146,9 +146,9 @@ pub struct ClassStats {
     pub level: u8,
     /// Times that it became active.
     pub period: u32,
-    /// Served in all.
+    /// Bytes served in all.
     pub work: Bytes,
-    /// Of that, in real time.
+    /// Bytes served by the real-time curve.
     pub rt_work: Bytes,
     /// Packets sent and dropped.
     pub counters: Counters,
@@ -210,7 +210,7 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
         self.default = class.map_or(NONE, |index| index as u32 + 1);
     }
 
-    /// What every discipline counts; drops of the queues below included.
+    /// The counters that every discipline has; drops of the queues below included.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -293,7 +293,7 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
         }
     }
 
-    /// From a leaf that became active upwards: whoever is active by that takes its place among its siblings.
+    /// Walks up from a leaf that became active: each class that becomes active by that joins its siblings.
     fn begin_sharing(&mut self, leaf: u32, now: u64) {
         let mut index = leaf;
         let mut becomes_active = true;
@@ -321,7 +321,7 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
                     0 => largest,
                     least => least.wrapping_add(largest) / 2,
                 };
-                // Within one period of the parent nobody goes back in time.
+                // Within one period of the parent no virtual time goes back.
                 if above.children.period != share.parent_period || middle > share.virtual_time {
                     share.virtual_time = middle;
                 }

@@ -6,11 +6,11 @@
 //! Tokens are time: a packet costs the time it takes at the rate, and is charged to the leaf and all its ancestors after
 //! it was sent, so that a class can be in debt by one packet. By its tokens a class is in one of three [modes](Mode).
 //!
-//! Whoever is within its own rate is served first, whatever its priority; then those that borrow from their parents,
+//! Classes within their own rate are served first, whatever their priority; then those that borrow from their parents,
 //! and so on upwards. Priority and round robin (by `quantum`) order those that draw on the same level.
 //!
-//! Kernel behaviour that surprises, kept as it is: a class that borrows collects idle time without its burst's limit
-//! (H3); a packet that no class takes is not shaped at all (H1), which is why building such a tree gives a warning.
+//! Kernel behaviour that surprises, kept as it is: while a class borrows, its tokens grow beyond its burst; a packet that no
+//! class takes is not shaped at all, which is why building such a tree gives a warning.
 
 mod class;
 mod ring;
@@ -51,11 +51,11 @@ pub struct Htb<P, Q> {
     backlog: Backlog,
     counters: Counters,
     r2q: u32,
-    /// The latest time that was told: the clock never goes back.
+    /// The latest time that any call brought: the clock never goes back.
     now: Instant,
 }
 
-/// What a class may do now.
+/// The mode of a class: whether it may send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Above its ceiling: nothing.
@@ -79,12 +79,12 @@ pub struct ClassSpec<Q> {
     pub leaf: Option<Q>,
 }
 
-/// What belongs to one level of the hierarchy.
+/// The state of one level of the hierarchy.
 #[derive(Debug)]
 struct Level {
     /// Active classes that can send on their own, by priority.
     rows: [Ring; PRIORITIES],
-    /// When classes that cannot are looked at again.
+    /// When to look again at the classes that cannot.
     events: Sorted<Instant>,
 }
 
@@ -108,9 +108,9 @@ pub struct ClassStats {
     pub quantum: u32,
     /// Time it may still send at its rate, nanoseconds, as of its last packet; negative is debt.
     pub tokens: i64,
-    /// The same at its ceiling.
+    /// Time it may still send at its ceiling.
     pub ctokens: i64,
-    /// What it may do.
+    /// Its mode.
     pub mode: Mode,
     /// Packets that descendants sent on its account, or a leaf on its own.
     pub lends: u64,
@@ -220,7 +220,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
         self.direct_packets
     }
 
-    /// What every discipline counts; drops of the queues below included.
+    /// The counters that every discipline has; drops of the queues below included.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -422,7 +422,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
             .insert(class.event, index);
     }
 
-    /// The leaf whose turn it is at a level and priority where somebody can send.
+    /// The next leaf at a level and priority where a class can send.
     fn select(&mut self, level: usize, priority: usize) -> u32 {
         let mut path = [Place::Row; LEVELS + 1];
         let mut depth = 0;
@@ -570,7 +570,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
                 class.rate.fill(idle);
                 class.rate.pay(length);
             } else {
-                // Who borrows is paid for, and keeps all its idle time (H3).
+                // Other classes pay for a borrowing class; its own tokens grow beyond its burst, as in Linux.
                 class.borrows += 1;
                 class.rate.tokens += idle;
             }

@@ -1,9 +1,9 @@
-//! The units and the queueing-discipline specifications of sqm.
+//! The queues of sqm, the units, and the typed `tc` grammar of their specifications.
 //!
 //! This crate knows no clock and no I/O: time and randomness are arguments, and `no_std` makes that a compile
 //! error rather than a review comment.
 //!
-//! * [`packet`], [`qdisc`]: what a queue may know of a packet, and the contract of all queues.
+//! * [`packet`], [`qdisc`]: packets as queues see them, and the contract of all queues.
 //! * [`profile`]: the kernel's known defects, reproduced or repaired.
 //! * [`units`]: [`Rate`](units::Rate), [`Bytes`](units::Bytes), [`Nanos`](units::Nanos), never bare integers.
 //! * [`direction`]: download and upload, and a value for each.
@@ -11,7 +11,7 @@
 //! * [`flow_hash`], [`rng`]: keyed hashes and seeded randomness.
 //! * [`fifo`], [`codel`], [`fq_codel`], [`cake`], [`tbf`], [`htb`], [`hfsc`]: the queues; [`tree`] puts them together,
 //!   with [`filter`]s and a [`size_table`].
-//! * [`spec`]: the typed `tc` grammar, words in and words out.
+//! * [`spec`]: the typed `tc` grammar, which reads and prints words.
 //! * [`nearest`]: the word that was probably meant, for messages.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What a queueing discipline may know of a packet, and the little it may do to one.
+//! Packets as queueing disciplines see them: what they may read, and the little that they may change.
 //!
 //! The disciplines are generic over [`Packet`]: a captured frame parses its bytes, a simulated packet has its fields at
 //! hand, a recorded trace brings the hashes that were seen when it was recorded.
@@ -12,17 +12,17 @@ pub trait Packet: Sized {
     /// Length in bytes as the device counts it: link header included, frame check sequence not.
     fn len(&self) -> u32;
 
-    /// Whether there is nothing in it.
+    /// True if it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What it takes of a queue's memory limit, bytes.
+    /// The bytes that it counts against a queue's memory limit.
     fn truesize(&self) -> u32 {
         truesize(self.len())
     }
 
-    /// What classification needs. Frames are parsed here, so a queue asks once per packet.
+    /// The fields that classification needs. Frames are parsed here, so a queue asks once per packet.
     fn view(&self) -> View;
 
     /// The view with its flow hashed, which is what most queues want. In place of [`view`](Self::view), not besides.
@@ -62,13 +62,13 @@ pub trait Packet: Sized {
     }
 }
 
-/// What the kernel charges for a buffer of `len` bytes, near enough: 2304 for a full Ethernet frame, 768 for an
+/// About the memory that the kernel charges for a buffer of `len` bytes: 2304 for a full Ethernet frame, 768 for an
 /// acknowledgement.
 pub const fn truesize(len: u32) -> u32 {
     256 + (len + 384).next_power_of_two()
 }
 
-/// What classification needs of a packet.
+/// The fields of a packet that classification needs.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     /// Where the network header begins; 14 on Ethernet, 0 where the device has no link header.
@@ -77,12 +77,12 @@ pub struct View {
     pub network: Network,
     /// Differentiated services field: DSCP in the upper six bits, ECN in the lower two. 0 where there is none.
     pub ds_field: u8,
-    /// What tells its flow from others.
+    /// The key that tells its flow from others.
     pub key: FlowKey,
 }
 
 impl View {
-    /// The same, the flow hashed with `key`.
+    /// The view with its flow hashed by `key`.
     #[inline]
     pub fn hashed(&self, key: &HashKey) -> Hashed {
         Hashed {
@@ -106,7 +106,7 @@ pub struct Hashed {
     pub network: Network,
     /// Differentiated services field.
     pub ds_field: u8,
-    /// What tells its flow from others.
+    /// The key that tells its flow from others.
     pub hashes: Hashes,
 }
 
@@ -123,7 +123,7 @@ pub enum Network {
     Other,
 }
 
-/// What tells a packet's flow from others.
+/// The key that tells a packet's flow from others.
 #[derive(Clone, Copy, Debug)]
 pub enum FlowKey {
     /// Addresses and ports, which the queue hashes with its own key.
@@ -132,7 +132,7 @@ pub enum FlowKey {
     Hashes(Hashes),
 }
 
-/// Who speaks to whom. Of a tunnel that the parser looks into (6in4), this is the inner packet's.
+/// Addresses, protocol and ports of a packet: the inner packet's, in a tunnel that the parser looks into (6in4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuple {
     /// Both addresses.

@@ -1,4 +1,4 @@
-//! The contract between a queueing discipline and whoever calls it.
+//! The contract between a queueing discipline and its caller.
 //!
 //! * Time is an argument. Every decision in one call uses the same `now`; later calls may bring the same value again.
 //! * A queue owns its packets. Each comes back once: sent by [`dequeue`](Qdisc::dequeue), or dropped into the
@@ -13,7 +13,7 @@ use crate::packet::Packet;
 use crate::profile::Profile;
 use crate::units::Instant;
 
-/// What a queue is told of its surroundings, besides its specification.
+/// The facts about its surroundings that a queue needs besides its specification.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment {
     /// The device's MTU with its link header: 1514 on Ethernet, 1500 on a tunnel without one. Bytes.
@@ -47,13 +47,13 @@ impl Environment {
 
 /// A whole queueing discipline.
 pub trait Qdisc<P: Packet> {
-    /// Takes a packet in. Whatever is given up for it goes to `drops`.
+    /// Takes a packet in. Packets that are dropped to make room go to `drops`.
     fn enqueue(&mut self, packet: P, now: Instant, drops: &mut dyn Drops<P>);
 
     /// Asks for the next packet to send.
     fn dequeue(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<P>;
 
-    /// What is queued.
+    /// Packets and bytes in the queue.
     fn backlog(&self) -> Backlog;
 }
 
@@ -64,7 +64,7 @@ pub trait Peek<P: Packet>: Qdisc<P> {
     fn peek(&mut self, now: Instant, drops: &mut dyn Drops<P>) -> Dequeued<u32>;
 }
 
-/// What every discipline counts (`tc -s qdisc`).
+/// The counters that every discipline has (`tc -s qdisc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets sent.
@@ -105,7 +105,7 @@ pub enum Dequeued<P> {
     Empty,
 }
 
-/// What is queued.
+/// Packets and bytes in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Packets.

@@ -1,4 +1,4 @@
-//! What a packet costs at a rate, in nanoseconds, as Linux computes it (`psched_ratecfg`): a multiplication and a shift.
+//! The time of a packet at a rate, in nanoseconds, as Linux computes it (`psched_ratecfg`): a multiplication and a shift.
 
 use crate::spec::LinkLayer;
 use crate::spec::size_table::RateFraming;
@@ -6,7 +6,7 @@ use crate::units::{Bytes, Nanos, Rate};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// Ticks of 64 ns in a second: the kernel is told burst sizes in ticks.
+/// Ticks of 64 ns in a second: the kernel takes burst sizes in ticks.
 const TICKS_PER_SEC: u64 = 15_625_000;
 const NANOS_PER_TICK: u64 = 64;
 

@@ -41,7 +41,7 @@ impl Pace {
         self.per_byte == 0
     }
 
-    /// What `bytes` take, nanoseconds.
+    /// The time that `bytes` take, nanoseconds.
     #[inline]
     pub(crate) const fn duration(self, bytes: u32) -> u64 {
         (bytes as u64).wrapping_mul(self.per_byte) >> self.shift
@@ -57,7 +57,7 @@ pub(crate) struct Shaper {
 }
 
 impl Shaper {
-    /// Whether no packet may leave yet.
+    /// True if no packet may leave yet.
     #[inline]
     pub(crate) const fn is_ahead(&self, now: u64) -> bool {
         self.next > now && self.failsafe > now

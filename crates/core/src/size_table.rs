@@ -11,7 +11,7 @@ use crate::flow_hash::HashKey;
 use crate::packet::{Aggregate, Hashed, Packet, Tcp, View};
 use crate::spec::{LinkLayer, Stab};
 
-/// What a size is limited to, bytes.
+/// Sizes are limited to this, bytes.
 const SIZE_MAX: i64 = 1 << 20;
 
 /// A size table.
@@ -49,7 +49,7 @@ impl SizeTable {
         table
     }
 
-    /// What a packet of `length` bytes counts as.
+    /// The size with which a packet of `length` bytes counts.
     pub fn size_of(&self, length: u32) -> u32 {
         let with_overhead = i64::from(length) + i64::from(self.overhead);
         let Some(last) = self.sizes.last() else {

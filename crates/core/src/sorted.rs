@@ -1,7 +1,7 @@
 //! A short list in order of its keys. Entries of equal keys keep the order in which they came.
 //!
 //! Entries come mostly at the end and leave mostly at the front, which moves few others. The list allocates only to grow
-//! beyond what it ever held and was told to expect.
+//! beyond the most that it ever held, or was reserved.
 
 use alloc::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What a queueing discipline is asked to be, as typed data, with the `tc` words for it.
+//! Specifications of queueing disciplines as typed data, with the `tc` words for them.
 //!
 //! A specification holds every parameter with its effective value: what `tc` leaves unsaid is filled with the
 //! kernel's default here, so that two specifications can be compared field by field and the kernel's answer can

@@ -43,7 +43,7 @@ struct State {
     checked: Instant,
 }
 
-/// What follows from a specification.
+/// Values computed from a specification.
 struct Buckets {
     rate: Bucket,
     peak: Option<Bucket>,
@@ -77,12 +77,12 @@ impl State {
     }
 }
 
-/// What a filter holds.
+/// State of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Tokens when the last packet had been paid.
     pub tokens: Nanos,
-    /// The same of the peak rate; 0 if there is none.
+    /// Tokens of the peak rate at that time; 0 if there is none.
     pub peak_tokens: Nanos,
     /// Longest packet that passes, bytes.
     pub max_size: u32,
@@ -110,7 +110,7 @@ impl<P: Packet, Q: Peek<P>> Tbf<P, Q> {
         (self.rate, self.peak, self.max_size) = (rate, peak, max_size);
     }
 
-    /// What it holds.
+    /// Its state.
     pub const fn stats(&self) -> Stats {
         Stats {
             tokens: Nanos(self.state.tokens as u64),
@@ -119,7 +119,7 @@ impl<P: Packet, Q: Peek<P>> Tbf<P, Q> {
         }
     }
 
-    /// What every discipline counts; drops of the queue below included.
+    /// The counters that every discipline has; drops of the queue below included.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }

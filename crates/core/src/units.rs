@@ -153,17 +153,17 @@ impl core::ops::Add<Nanos> for Instant {
 /// Why a text is not the quantity that was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
-    /// What was expected: `rate`, `size` or `time`.
+    /// The expected quantity: `rate`, `size` or `time`.
     pub quantity: &'static str,
     /// The text, shortened if it was very long.
     pub text: String,
-    /// What is wrong with it.
+    /// The error.
     pub kind: UnitErrorKind,
     /// The whole text as it was probably meant.
     pub suggestion: Option<String>,
 }
 
-/// What is wrong with a quantity.
+/// An error in a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitErrorKind {
     /// It does not begin with a decimal number that is zero or more.
@@ -175,7 +175,7 @@ pub enum UnitErrorKind {
 }
 
 impl UnitError {
-    /// What is wrong, without the suggestion.
+    /// The error in words, without the suggestion.
     pub fn reason(&self) -> String {
         let Self { quantity, text, .. } = self;
         match &self.kind {

@@ -20,7 +20,7 @@ use crate::units::Instant;
 /// A queue and the traffic that is sent through it.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// The queue, in `tc`'s words.
     pub qdisc: &'static str,
@@ -145,7 +145,7 @@ pub fn build(qdisc: &str) -> Result<AnyQdisc<Packet>, Box<dyn core::error::Error
     Ok(AnyQdisc::new(&spec, &environment)?)
 }
 
-/// Whether a queue holds packets back to keep to a rate. No answer is needed of what cannot be read.
+/// True if a queue holds packets back to keep to a rate; false for words that cannot be read.
 pub fn shapes(qdisc: &str) -> bool {
     match spec::Qdisc::parse(qdisc) {
         Ok(spec::Qdisc::Cake(cake)) => cake.bandwidth.is_some(),
@@ -154,7 +154,7 @@ pub fn shapes(qdisc: &str) -> bool {
     }
 }
 
-/// What the packets are and how many wait.
+/// The packets of a workload, and how many wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Number of TCP connections.
@@ -165,7 +165,7 @@ pub struct Workload {
     pub backlog: usize,
     /// Their lengths.
     pub sizes: Sizes,
-    /// Whether the queue shapes: the clock then moves 50 ns per packet, otherwise as a 10 Gbit/s wire.
+    /// True if the queue shapes: the clock then moves 50 ns per packet, otherwise as a 10 Gbit/s wire.
     pub shaped: bool,
 }
 
@@ -391,7 +391,7 @@ impl<Q: Qdisc<Packet>> Steady<Q> {
         }
     }
 
-    /// Enqueues up to the backlog, with so many packets at most.
+    /// Enqueues up to the backlog, `most` packets at most.
     #[inline]
     fn fill(&mut self, most: usize) {
         for _ in 0..most {

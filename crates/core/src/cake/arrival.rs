@@ -1,8 +1,8 @@
-//! A packet's way in: its tin, its queue, the clocks, the ACK filter, and who gives way if the buffer is full.
+//! Enqueueing a packet: its tin, its queue, the clocks, the ACK filter, and drops from another queue if the buffer is full.
 
+use super::flow_lists::{FlowId, FlowSched, NO_FLOW, State};
 use super::tables::{Found, How};
 use super::tin::Tables;
-use super::turns::{FlowId, NOBODY, State, Turn};
 use super::{Cake, Entry, NatResolver, Queue, forget, rank};
 use crate::ack_filter::{self, Summary};
 use crate::flow_hash::HashKey;
@@ -72,22 +72,22 @@ impl<P: Packet, R: Random> Cake<P, R> {
             }
         };
         let Found { mut flow, queue, how } = match hash {
-            Some(hash) => tables.queues.find(hash, &self.turns),
+            Some(hash) => tables.queues.find(hash, &self.scheds),
             None => tables.queues.only(),
         };
-        if flow == NOBODY {
-            flow = self.turns.len() as FlowId;
+        if flow == NO_FLOW {
+            flow = self.scheds.len() as FlowId;
             tables.queues.settle(queue, flow);
-            self.turns.push(Turn::IDLE);
+            self.scheds.push(FlowSched::IDLE);
             self.queues
                 .push(Queue::new(queue, number, self.environment.profile));
         }
-        let turn = &mut self.turns[usize::from(flow)];
+        let sched = &mut self.scheds[usize::from(flow)];
         let assign = match how {
             How::Direct => return flow,
             How::Tag { moved } => {
                 tin.counters.hits += u64::from(moved);
-                turn.state == State::Idle
+                sched.state == State::Idle
             }
             How::Free => {
                 tin.counters.misses += 1;
@@ -99,7 +99,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             }
         };
         if assign {
-            tables.assign(turn, hashes, self.fair);
+            tables.assign(sched, hashes, self.fair);
         }
         flow
     }

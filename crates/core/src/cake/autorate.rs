@@ -12,7 +12,7 @@ const LONGEST_GAP: u64 = 1_000_000_000;
 /// Least time between two changes of the rate, nanoseconds.
 const GUARD: u64 = 250_000_000;
 
-/// What is known of the arrivals. Times in nanoseconds, rates in bytes per second.
+/// The state of the estimator of the arrival rate. Times in nanoseconds, rates in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Autorate {
     last_packet: u64,

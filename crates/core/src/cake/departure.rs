@@ -31,7 +31,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
         }
     }
 
-    /// What was peeked at.
+    /// The packet that was peeked at.
     #[cold]
     pub(super) fn release(&mut self) -> Dequeued<P> {
         let Some(packet) = self.peeked.take() else {
@@ -112,13 +112,13 @@ impl<P: Packet, R: Random> Cake<P, R> {
         loop {
             let lists = &mut tin.tables.as_deref_mut()?.lists;
             let flow = lists.front(core::mem::take(decaying_first))?;
-            let turn = &mut self.turns[usize::from(flow)];
+            let sched = &mut self.scheds[usize::from(flow)];
             let queue = &mut self.queues[usize::from(flow)];
-            if turn.deficit <= 0 {
+            if sched.deficit <= 0 {
                 let round_by_round = self.environment.profile.round_by_round;
                 let is_empty = queue.packets.is_empty();
                 tin.refill(
-                    &mut self.turns,
+                    &mut self.scheds,
                     flow,
                     is_empty,
                     self.fair,
@@ -131,7 +131,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
                 let Some(mut entry) = self.store.pop_front(&mut queue.packets) else {
                     tin.note(queue.cobalt.on_empty(&tin.params, now));
                     let rests = queue.cobalt.is_at_rest(now);
-                    tin.retire(&mut self.turns, flow, rests, self.fair);
+                    tin.retire(&mut self.scheds, flow, rests, self.fair);
                     if !tin.has_flows() {
                         self.busy &= !(1 << number);
                     }
@@ -155,7 +155,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
                         tin.clock.charge(entry.line_len, now);
                         self.shaper.sent(entry.line_len);
                     }
-                    turn.deficit -= entry.line_len as i32;
+                    sched.deficit -= entry.line_len as i32;
                     tin.deficit -= i64::from(entry.line_len);
                     self.overflow.delivered();
                     return Some(entry.packet);
@@ -169,7 +169,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
                         tin.clock.charge(entry.line_len, now);
                         self.shaper.dropped(entry.line_len);
                     }
-                    turn.deficit -= entry.line_len as i32;
+                    sched.deficit -= entry.line_len as i32;
                     tin.deficit -= i64::from(entry.line_len);
                     break;
                 }

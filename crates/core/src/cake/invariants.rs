@@ -1,6 +1,6 @@
-//! What must be true of CAKE after every call.
+//! Invariants of CAKE that hold after every call.
 
-use super::turns::{State, Turn};
+use super::flow_lists::{FlowSched, State};
 use super::{Cake, Queue};
 use crate::packet::Packet;
 use crate::qdisc::Backlog;
@@ -38,9 +38,9 @@ impl<P: Packet, R: Random> Cake<P, R> {
             assert_eq!(self.busy & 1 << number != 0, tin.has_flows(), "busy tins");
             let Some(tables) = &tin.tables else { continue };
             let mut counts = [0_u16; 3];
-            for (flow, fits) in tables.lists.listed(&self.turns) {
+            for (flow, fits) in tables.lists.listed(&self.scheds) {
                 assert!(fits, "flow {flow} is on the list of its state");
-                counts[match self.turns[usize::from(flow)].state {
+                counts[match self.scheds[usize::from(flow)].state {
                     State::Bulk => 1,
                     State::Decaying => 2,
                     _ => 0,
@@ -49,7 +49,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             assert_eq!(counts, [tin.sparse, tin.bulk, tin.decaying], "flows by state");
             let listed = counts.into_iter().map(usize::from).sum::<usize>();
             let busy = |(flow, queue): &(usize, &Queue)| {
-                usize::from(queue.tin) == number && self.turns[*flow].state != State::Idle
+                usize::from(queue.tin) == number && self.scheds[*flow].state != State::Idle
             };
             assert_eq!(
                 self.queues.iter().enumerate().filter(busy).count(),
@@ -57,11 +57,11 @@ impl<P: Packet, R: Random> Cake<P, R> {
                 "listed flows"
             );
         }
-        let idle_with_packets = |(queue, turn): (&Queue, &Turn)| {
-            !queue.packets.is_empty() && !matches!(turn.state, State::Sparse | State::Bulk)
+        let idle_with_packets = |(queue, sched): (&Queue, &FlowSched)| {
+            !queue.packets.is_empty() && !matches!(sched.state, State::Sparse | State::Bulk)
         };
         assert!(
-            !self.queues.iter().zip(&self.turns).any(idle_with_packets),
+            !self.queues.iter().zip(&self.scheds).any(idle_with_packets),
             "packets wait in flows that are served"
         );
     }

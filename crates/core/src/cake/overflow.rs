@@ -6,14 +6,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::flow_lists::FlowId;
 use super::tables::ENTRIES;
-use super::turns::FlowId;
 use crate::diffserv::MAX_TINS;
 
 /// Deliveries after the last overflow for which the heap is kept up to date.
 const KEPT_FOR: u16 = u16::MAX;
 
-/// What orders the queues.
+/// The order of queues by length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rank {
     /// Bytes queued.
@@ -24,7 +24,7 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Whether this one is the victim rather than `other`: more bytes, then the lower number.
+    /// True if packets are dropped from this queue rather than from `other`: it has more bytes, or as many and a lower number.
     const fn precedes(self, other: Self) -> bool {
         if self.backlog == other.backlog {
             return self.place() < other.place();
@@ -61,7 +61,7 @@ impl Overflow {
         }
     }
 
-    /// Whether changes must be reported.
+    /// True while every change of a queue's length must be reported.
     #[inline]
     pub(super) const fn is_live(&self) -> bool {
         self.kept_for > 0
@@ -229,7 +229,7 @@ impl Shallow {
             order: (0..Self::SIZE as u16).collect(),
             place: (0..Self::SIZE as u16).collect(),
             backlog: vec![0; Self::SIZE],
-            flow: vec![super::turns::NOBODY; Self::SIZE],
+            flow: vec![super::flow_lists::NO_FLOW; Self::SIZE],
         }
     }
 

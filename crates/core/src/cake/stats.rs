@@ -1,11 +1,11 @@
-//! What `tc -s qdisc` and `tc -s class` show of CAKE.
+//! The figures of CAKE that `tc -s qdisc` and `tc -s class` show.
 
 use alloc::vec::Vec;
 
 use super::Cake;
+use super::flow_lists::{FlowId, NO_FLOW};
 use super::tables::ENTRIES;
 use super::tin::Tin;
-use super::turns::{FlowId, NOBODY};
 use crate::packet::Packet;
 use crate::qdisc::Backlog;
 use crate::rng::Random;
@@ -22,11 +22,11 @@ pub struct Stats {
     pub drops: u64,
     /// How often the shaper made a packet wait.
     pub overlimits: u64,
-    /// What is queued.
+    /// Packets and bytes in the queue.
     pub backlog: Backlog,
     /// The most memory that was ever charged.
     pub memory_used: Bytes,
-    /// What may be charged.
+    /// The limit of that memory.
     pub memory_limit: Bytes,
     /// The rate of the link, as configured or estimated.
     pub capacity_estimate: Rate,
@@ -115,7 +115,7 @@ pub struct QueueStats {
     pub blue_timer: Option<i64>,
     /// Packets dropped.
     pub drops: u32,
-    /// What is queued.
+    /// Packets and bytes in the queue.
     pub backlog: Backlog,
 }
 
@@ -152,7 +152,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
         let tins = self.tins[..self.layout.count()].iter();
         tins.filter_map(|tin| tin.tables.as_ref())
             .flat_map(|tables| (0..ENTRIES).map(|queue| tables.queues.flow_of(queue)))
-            .filter(|flow| *flow != NOBODY)
+            .filter(|flow| *flow != NO_FLOW)
             .map(|flow| self.one_queue(flow))
             .collect()
     }
@@ -164,7 +164,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
         QueueStats {
             tin: queue.tin,
             queue: queue.number,
-            deficit: self.turns[usize::from(flow)].deficit,
+            deficit: self.scheds[usize::from(flow)].deficit,
             count: queue.cobalt.count(),
             drop_next: queue.cobalt.drop_next().map(from_now),
             blue_probability: blue,

@@ -1,11 +1,11 @@
 //! Which queue a packet joins, and which hosts it is counted at: 1024 of each per tin, in sets of eight.
 //!
-//! A tag that meets its own entry, or a free one in its set, shares with nobody; only a ninth flow in one set collides.
+//! A tag that meets its own entry, or a free one in its set, shares its queue with no other flow; only a ninth flow in one set collides.
 //! A set takes no memory until a packet needs it. Tags are never cleared, so that a flow that was idle finds its old queue.
 
 use alloc::vec::Vec;
 
-use super::turns::{FlowId, NOBODY, State, Turn};
+use super::flow_lists::{FlowId, FlowSched, NO_FLOW, State};
 
 /// Queues per tin, and hosts per tin and direction.
 pub(super) const ENTRIES: usize = 1024;
@@ -61,7 +61,7 @@ struct QueueSet {
 /// A queue that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Its flow in the slab; [`NOBODY`] if it was never used, and [`Queues::settle`] must be told.
+    /// Its flow in the slab; [`NO_FLOW`] if it was never used, and [`Queues::settle`] must be called with it.
     pub(super) flow: FlowId,
     /// Its number, 0 to 1023.
     pub(super) queue: u16,
@@ -91,17 +91,17 @@ impl Queues {
 
     /// The queue for a flow, which is tagged as its own from now on.
     #[inline]
-    pub(super) fn find(&mut self, hash: u32, turns: &[Turn]) -> Found {
+    pub(super) fn find(&mut self, hash: u32, scheds: &[FlowSched]) -> Found {
         let queue = (hash as usize % ENTRIES) as u16;
         let first = hash as usize % WAYS;
         let (_, set) = self.sets.get_mut(hash, || QueueSet {
             tags: [0; WAYS],
-            flows: [NOBODY; WAYS],
+            flows: [NO_FLOW; WAYS],
         });
         let listed = |flow: FlowId| {
-            turns
+            scheds
                 .get(usize::from(flow))
-                .is_some_and(|turn| turn.state != State::Idle)
+                .is_some_and(|sched| sched.state != State::Idle)
         };
         let found = |way: usize, set: &QueueSet, how| Found {
             flow: set.flows[way],
@@ -127,7 +127,7 @@ impl Queues {
     pub(super) fn only(&mut self) -> Found {
         let (_, set) = self.sets.get_mut(0, || QueueSet {
             tags: [0; WAYS],
-            flows: [NOBODY; WAYS],
+            flows: [NO_FLOW; WAYS],
         });
         Found {
             flow: set.flows[0],
@@ -142,13 +142,13 @@ impl Queues {
         self.sets.used[set].flows[usize::from(queue) % WAYS] = flow;
     }
 
-    /// The flow of a queue; [`NOBODY`] if it was never used.
+    /// The flow of a queue; [`NO_FLOW`] if it was never used.
     pub(super) fn flow_of(&self, queue: usize) -> FlowId {
         let set = usize::from(self.sets.place[queue / WAYS]);
         self.sets
             .used
             .get(set)
-            .map_or(NOBODY, |set| set.flows[queue % WAYS])
+            .map_or(NO_FLOW, |set| set.flows[queue % WAYS])
     }
 }
 
@@ -162,7 +162,7 @@ pub(super) struct Hosts {
 struct HostSet {
     tags: [u32; WAYS],
     bulk: [u16; WAYS],
-    /// What part of a quantum each flow of the host gets, in units of 1/65535.
+    /// The part of a quantum that each flow of the host gets, in units of 1/65535.
     share: [u16; WAYS],
 }
 
@@ -202,7 +202,7 @@ impl Hosts {
         (place * WAYS + way) as u16
     }
 
-    /// What part of a quantum a flow of `host` gets, in units of 1/65535.
+    /// The part of a quantum that a flow of `host` gets, in units of 1/65535.
     #[inline]
     pub(super) fn share(&self, host: u16) -> u16 {
         self.sets.used[usize::from(host) / WAYS].share[usize::from(host) % WAYS]
@@ -232,21 +232,21 @@ mod tests {
     use super::*;
 
     /// Finds the queue for `hash` and keeps it in use.
-    fn find(queues: &mut Queues, turns: &mut alloc::vec::Vec<Turn>, hash: u32) -> (u16, How) {
-        let found = queues.find(hash, turns);
-        if found.flow == NOBODY {
-            queues.settle(found.queue, turns.len() as FlowId);
-            let mut turn = Turn::IDLE;
-            turn.state = State::Sparse;
-            turns.push(turn);
+    fn find(queues: &mut Queues, scheds: &mut alloc::vec::Vec<FlowSched>, hash: u32) -> (u16, How) {
+        let found = queues.find(hash, scheds);
+        if found.flow == NO_FLOW {
+            queues.settle(found.queue, scheds.len() as FlowId);
+            let mut sched = FlowSched::IDLE;
+            sched.state = State::Sparse;
+            scheds.push(sched);
         }
         (found.queue, found.how)
     }
 
     #[test]
     fn a_set_holds_eight_flows_before_two_share() {
-        let (mut queues, mut turns) = (Queues::new(), alloc::vec::Vec::new());
-        let mut find = |hash| find(&mut queues, &mut turns, hash);
+        let (mut queues, mut scheds) = (Queues::new(), alloc::vec::Vec::new());
+        let mut find = |hash| find(&mut queues, &mut scheds, hash);
         for k in 0..8 {
             assert_eq!(find(8 + 1024 * u32::from(k)), (8 + k, How::Free));
         }
@@ -259,18 +259,21 @@ mod tests {
 
     #[test]
     fn the_search_wraps_within_its_set() {
-        let (mut queues, mut turns) = (Queues::new(), alloc::vec::Vec::new());
-        let mut find = |hash| find(&mut queues, &mut turns, hash).0;
+        let (mut queues, mut scheds) = (Queues::new(), alloc::vec::Vec::new());
+        let mut find = |hash| find(&mut queues, &mut scheds, hash).0;
         let places = [0, 1, 2, 3, 4].map(|k| find(13 + 1024 * k));
         assert_eq!(places, [13, 14, 15, 8, 9]);
     }
 
     #[test]
     fn an_idle_flow_finds_its_queue_again() {
-        let (mut queues, mut turns) = (Queues::new(), alloc::vec::Vec::new());
-        assert_eq!(find(&mut queues, &mut turns, 40), (40, How::Free));
-        turns[0].state = State::Idle;
-        assert_eq!(find(&mut queues, &mut turns, 40), (40, How::Tag { moved: false }));
+        let (mut queues, mut scheds) = (Queues::new(), alloc::vec::Vec::new());
+        assert_eq!(find(&mut queues, &mut scheds, 40), (40, How::Free));
+        scheds[0].state = State::Idle;
+        assert_eq!(
+            find(&mut queues, &mut scheds, 40),
+            (40, How::Tag { moved: false })
+        );
     }
 
     #[test]

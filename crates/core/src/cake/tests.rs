@@ -901,8 +901,8 @@ fn nat_finds_the_hosts_behind_one_address() {
             packet.key = Key::Tuple(tuple(1000 + port));
             rig.enqueue(packet);
         }
-        let turns = &rig.cake.turns;
-        turns.iter().map(|turn| turn.source).collect::<Vec<_>>()
+        let scheds = &rig.cake.scheds;
+        scheds.iter().map(|sched| sched.source).collect::<Vec<_>>()
     };
     let alike = |hosts: &[u16]| hosts.iter().all(|host| *host == hosts[0]);
     assert!(alike(&queues(None)));

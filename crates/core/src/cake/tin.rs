@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 
 use super::ewma;
+use super::flow_lists::{FlowId, FlowSched, Lists, MOST_ROUNDS, State};
 use super::tables::{Hosts, Queues};
-use super::turns::{FlowId, Lists, MOST_ROUNDS, State, Turn};
 use crate::cobalt::{Blue, Params};
 use crate::packet::Hashes;
 use crate::profile::Profile;
@@ -38,7 +38,7 @@ pub(super) struct Tin {
     pub(super) tables: Option<Box<Tables>>,
 }
 
-/// What a tin counts.
+/// Counters of a tin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     /// Offered, whatever became of them.
@@ -56,7 +56,7 @@ pub(super) struct Counters {
     pub(super) max_len: u32,
 }
 
-/// What grows with a tin's flows.
+/// The part of a tin that grows with its flows.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     pub(super) queues: Queues,
@@ -125,31 +125,31 @@ impl Tin {
     #[inline]
     pub(super) fn admit(
         &mut self,
-        turns: &mut [Turn],
+        scheds: &mut [FlowSched],
         flow: FlowId,
         fair: Fairness,
         random: &mut impl Random,
     ) {
-        let turn = &mut turns[usize::from(flow)];
+        let sched = &mut scheds[usize::from(flow)];
         let Some(tables) = &mut self.tables else { return };
-        let state = turn.state;
+        let state = sched.state;
         match state {
             State::Sparse | State::Bulk => {}
             State::SparseWait => {
-                turn.state = State::Bulk;
+                sched.state = State::Bulk;
                 self.sparse -= 1;
                 self.bulk += 1;
-                tables.add_bulk(turn, fair);
+                tables.add_bulk(sched, fair);
             }
             State::Idle | State::Decaying => {
-                turn.state = State::Sparse;
-                turn.deficit = dithered(tables.share(turn, fair, self.quantum), random);
+                sched.state = State::Sparse;
+                sched.deficit = dithered(tables.share(sched, fair, self.quantum), random);
                 self.sparse += 1;
                 if state == State::Decaying {
                     self.decaying -= 1;
-                    tables.lists.leave(turns, flow);
+                    tables.lists.leave(scheds, flow);
                 }
-                tables.lists.join_new(turns, flow);
+                tables.lists.push_new(scheds, flow);
             }
         }
     }
@@ -158,58 +158,58 @@ impl Tin {
     #[inline]
     pub(super) fn refill(
         &mut self,
-        turns: &mut [Turn],
+        scheds: &mut [FlowSched],
         flow: FlowId,
         is_empty: bool,
         fair: Fairness,
         round_by_round: bool,
         random: &mut impl Random,
     ) {
-        let turn = &mut turns[usize::from(flow)];
+        let sched = &mut scheds[usize::from(flow)];
         let Some(tables) = &mut self.tables else { return };
-        if turn.state == State::Sparse {
+        if sched.state == State::Sparse {
             if is_empty {
-                turn.state = State::SparseWait;
+                sched.state = State::SparseWait;
             } else {
-                turn.state = State::Bulk;
+                sched.state = State::Bulk;
                 self.sparse -= 1;
                 self.bulk += 1;
-                tables.add_bulk(turn, fair);
+                tables.add_bulk(sched, fair);
             }
         }
-        let share = tables.share(turn, fair, self.quantum);
+        let share = tables.share(sched, fair, self.quantum);
         if round_by_round {
-            turn.deficit += dithered(share, random);
-            tables.lists.rotate(turns, flow);
+            sched.deficit += dithered(share, random);
+            tables.lists.rotate(scheds, flow);
             return;
         }
-        let rounds = rounds_needed(turn.deficit, share);
+        let rounds = rounds_needed(sched.deficit, share);
         let credit = u64::from(share) * u64::from(rounds) + u64::from(random.r16());
-        turn.deficit += (credit >> 16) as i32;
-        tables.lists.defer(turns, flow, rounds);
+        sched.deficit += (credit >> 16) as i32;
+        tables.lists.defer(scheds, flow, rounds);
     }
 
     /// A flow that was found empty leaves, or decays first if COBALT is not at rest.
     #[inline]
-    pub(super) fn retire(&mut self, turns: &mut [Turn], flow: FlowId, rests: bool, fair: Fairness) {
-        let turn = &mut turns[usize::from(flow)];
+    pub(super) fn retire(&mut self, scheds: &mut [FlowSched], flow: FlowId, rests: bool, fair: Fairness) {
+        let sched = &mut scheds[usize::from(flow)];
         let Some(tables) = &mut self.tables else { return };
-        match turn.state {
+        match sched.state {
             State::Idle => {}
             State::Sparse | State::SparseWait => self.sparse -= 1,
             State::Bulk => {
                 self.bulk -= 1;
-                tables.remove_bulk(turn, fair);
+                tables.remove_bulk(sched, fair);
             }
             State::Decaying => self.decaying -= 1,
         }
         if rests {
-            turn.state = State::Idle;
-            tables.lists.leave(turns, flow);
+            sched.state = State::Idle;
+            tables.lists.leave(scheds, flow);
         } else {
-            turn.state = State::Decaying;
+            sched.state = State::Decaying;
             self.decaying += 1;
-            tables.lists.move_to_decaying(turns, flow);
+            tables.lists.move_to_decaying(scheds, flow);
         }
     }
 
@@ -244,53 +244,53 @@ impl Tables {
         })
     }
 
-    /// What a flow gets per round, in 65536ths of a byte: the quantum, divided by the bulk flows of its busier host.
+    /// The bytes that a flow may send per round, in 65536ths: the quantum, divided by the bulk flows of its busier host.
     #[inline]
-    pub(super) fn share(&self, turn: &Turn, fair: Fairness, quantum: u32) -> u32 {
+    pub(super) fn share(&self, sched: &FlowSched, fair: Fairness, quantum: u32) -> u32 {
         let mut share = u16::MAX;
         if fair.sources {
-            share = self.sources.share(turn.source);
+            share = self.sources.share(sched.source);
         }
         if fair.destinations {
-            share = share.min(self.destinations.share(turn.destination));
+            share = share.min(self.destinations.share(sched.destination));
         }
         quantum * u32::from(share)
     }
 
     /// Counts a flow at the hosts of a packet from now on.
-    pub(super) fn assign(&mut self, turn: &mut Turn, hashes: &Hashes, fair: Fairness) {
-        let is_bulk = turn.state == State::Bulk;
+    pub(super) fn assign(&mut self, sched: &mut FlowSched, hashes: &Hashes, fair: Fairness) {
+        let is_bulk = sched.state == State::Bulk;
         if is_bulk {
-            self.remove_bulk(turn, fair);
+            self.remove_bulk(sched, fair);
         }
         if fair.sources {
-            turn.source = self.sources.find(hashes.source);
+            sched.source = self.sources.find(hashes.source);
         }
         if fair.destinations {
-            turn.destination = self.destinations.find(hashes.destination);
+            sched.destination = self.destinations.find(hashes.destination);
         }
         if is_bulk {
-            self.add_bulk(turn, fair);
+            self.add_bulk(sched, fair);
         }
     }
 
     /// One of its flows became bulk.
-    pub(super) fn add_bulk(&mut self, turn: &Turn, fair: Fairness) {
+    pub(super) fn add_bulk(&mut self, sched: &FlowSched, fair: Fairness) {
         if fair.sources {
-            self.sources.add_bulk(turn.source);
+            self.sources.add_bulk(sched.source);
         }
         if fair.destinations {
-            self.destinations.add_bulk(turn.destination);
+            self.destinations.add_bulk(sched.destination);
         }
     }
 
     /// One of its flows is no longer bulk.
-    pub(super) fn remove_bulk(&mut self, turn: &Turn, fair: Fairness) {
+    pub(super) fn remove_bulk(&mut self, sched: &FlowSched, fair: Fairness) {
         if fair.sources {
-            self.sources.remove_bulk(turn.source);
+            self.sources.remove_bulk(sched.source);
         }
         if fair.destinations {
-            self.destinations.remove_bulk(turn.destination);
+            self.destinations.remove_bulk(sched.destination);
         }
     }
 }
@@ -338,8 +338,8 @@ mod tests {
         let mut tables = Tables::new();
         let expected = [1513, 756, 504, 378, 302, 252, 216, 189];
         for low in expected {
-            tables.add_bulk(&Turn::IDLE, FAIR);
-            let share = tables.share(&Turn::IDLE, FAIR, 1514);
+            tables.add_bulk(&FlowSched::IDLE, FAIR);
+            let share = tables.share(&FlowSched::IDLE, FAIR, 1514);
             assert_eq!(dithered(share, &mut Fixed(0)), low);
             assert_eq!(dithered(share, &mut Fixed(u16::MAX)), low + 1);
         }

@@ -1,4 +1,4 @@
-//! What stands before the network header.
+//! The link header: everything before the network header.
 
 use crate::packet::Network;
 

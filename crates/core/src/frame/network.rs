@@ -56,7 +56,7 @@ pub(super) struct Ipv4 {
     pub(super) protocol: u8,
     /// With its options; 20 or more.
     pub(super) header_length: usize,
-    /// What the header says of the whole packet.
+    /// The facts about the whole packet in the header.
     pub(super) total_length: u16,
     pub(super) later_fragment: bool,
 }

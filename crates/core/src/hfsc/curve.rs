@@ -163,7 +163,7 @@ impl Curve {
         (self.shape.dx, self.shape.dy) = (dx, dy);
     }
 
-    /// The same without a slow first piece: a class may be served ahead of a convex curve.
+    /// The curve without a slow first piece: a class may be served ahead of a convex curve.
     pub(super) const fn without_convex_start(mut self, shape: &Shape) -> Self {
         if shape.is_convex() {
             (self.shape.dx, self.shape.dy) = (0, 0);

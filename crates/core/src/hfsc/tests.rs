@@ -62,9 +62,9 @@ fn a_promise_is_kept_before_shares_count() {
     assert_eq!(millis, [0, 4, 8, 16, 20, 28, 36, 40, 48, 56, 64]);
 }
 
-/// The set-up hfsc_lite at 7000 kbit/s: real time comes every 8 ms and passes by the upper limit (F1).
+/// The setup script hfsc_lite at 7000 kbit/s: real time comes every 8 ms and ignores the upper limit.
 #[test]
-fn the_old_set_up_for_routers_behaves_as_measured() {
+fn the_tree_of_hfsc_lite_behaves_as_measured() {
     let lite = || {
         let top = (1, 0, "sc m1 7142kbit d 1s m2 7000kbit ul rate 7142kbit");
         let (a, b) = ("ls m2 2000kbit rt m2 1000kbit", "ls m2 3000kbit rt m2 1000kbit");
@@ -106,9 +106,8 @@ fn the_old_set_up_for_routers_behaves_as_measured() {
     assert!(gap.abs_diff(1120) <= 1, "{gap}");
 }
 
-/// F2.
 #[test]
-fn what_no_class_takes_is_dropped() {
+fn packets_that_no_class_takes_are_dropped() {
     let mut hfsc = hfsc(1, &[TOP, (0xa, 1, "ls m2 1mbit")]);
     let mut drops: Vec<(TestPacket, DropReason)> = Vec::new();
     hfsc.enqueue(TestPacket::new(7, 1000), at_micros(0), &mut drops);

@@ -61,7 +61,7 @@ impl Ring {
         self.remove(class);
     }
 
-    /// Whose turn it is; `NONE` if the pointer stands past the end.
+    /// The class to serve next; `NONE` if the pointer stands past the end.
     #[inline]
     pub(super) fn current(&mut self) -> u32 {
         if self.pointer == NONE && self.remembered != NONE {

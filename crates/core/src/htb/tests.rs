@@ -77,7 +77,7 @@ fn equals_alternate() {
     }
 }
 
-/// H2: whoever is within its own rate is served before a borrower of higher priority, and not more.
+/// A class within its own rate is served before a borrower of higher priority, but gets no more than that rate.
 #[test]
 fn priority_orders_those_that_borrow() {
     let (a, b) = (
@@ -111,9 +111,9 @@ fn priority_orders_those_that_borrow() {
     assert_eq!(of_b, 4, "{sent:?}");
 }
 
-/// H1: kept, and warned of by whoever builds such a tree.
+/// As in Linux. Building such a tree gives a warning.
 #[test]
-fn what_no_class_takes_is_not_shaped() {
+fn packets_that_no_class_takes_are_not_shaped() {
     let mut htb = htb(0x20, &[(0x10, 0, &words("8kbit"))]);
     for _ in 0..3 {
         htb.enqueue(TestPacket::new(7, 1000), at_micros(0), &mut ());
@@ -124,9 +124,9 @@ fn what_no_class_takes_is_not_shaped() {
     assert_eq!(htb.direct_packets(), 3);
 }
 
-/// H3: idle time of a class that borrows counts without limit, of one that sends on its own up to its burst.
+/// The idle time of a borrowing class counts without limit; that of a class within its rate counts up to its burst.
 #[test]
-fn who_borrows_keeps_its_idle_time() {
+fn a_borrowing_class_keeps_its_idle_time() {
     let leaf = words("100kbit ceil 1mbit");
     let mut htb = htb(0, &[(1, 0, &words("1mbit")), (2, 1, &leaf)]);
     let mut send = |at_ms: u64| {

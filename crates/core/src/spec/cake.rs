@@ -33,7 +33,7 @@ pub struct Cake {
     pub rtt: Nanos,
     /// How DSCP chooses a tin.
     pub tins: Tins,
-    /// What the flows are hashed on.
+    /// The fields by which packets are hashed to flows.
     pub isolation: Isolation,
     /// Look up the addresses before NAT.
     pub nat: bool,
@@ -49,7 +49,7 @@ pub struct Cake {
     pub memlimit: Option<Bytes>,
     /// Mask of the firewall mark that overrides the tin; 0 is off.
     pub fwmark: u32,
-    /// What a packet costs on the line.
+    /// The size of a packet on the line.
     pub framing: Framing,
 }
 
@@ -68,7 +68,7 @@ pub enum Tins {
     Diffserv8,
 }
 
-/// What CAKE keeps apart, and among whom it is fair.
+/// The flows that CAKE keeps apart, and the hosts among which it is fair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// One queue for all.
@@ -94,13 +94,13 @@ pub enum Isolation {
 pub enum AckFilter {
     /// Leave them alone.
     Off,
-    /// Drop those that carry no news.
+    /// Drop those that a later one makes redundant.
     Filter,
     /// Drop more of them.
     Aggressive,
 }
 
-/// What a packet costs on the line, as CAKE counts it.
+/// The size of a packet on the line, as CAKE computes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     /// True once any word supplied an overhead: sizes are then counted from the IP header. False (`raw`) counts
@@ -152,7 +152,7 @@ impl Default for Cake {
 
 impl Cake {
     /// Lets the words of `text` change these parameters, as if they stood at the end of the same command: the way
-    /// a user's options follow those of a set-up.
+    /// a user's options follow those of a setup script.
     ///
     /// On an error the parameters are as they were.
     pub fn apply(&mut self, text: &str) -> Result<(), ParseError> {
@@ -280,7 +280,7 @@ impl Cake {
     }
 }
 
-/// Whether the words of `text` say from where sizes are counted, and what is added to them.
+/// True if the words of `text` set the overhead, or whether sizes count from the IP header.
 pub fn sets_overhead(text: &str) -> bool {
     let sets = |word: &str| {
         matches!(word, "overhead" | "raw" | "conservative")

@@ -38,7 +38,7 @@ pub struct FqCodel {
 /// Chooses packets whose DSCP and ECN byte, under a mask, has one value (`0x1/0x3` is ECT(1), L4S).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// What the masked byte must be.
+    /// The value of the masked byte.
     pub value: u8,
     /// The bits that are looked at.
     pub mask: u8,

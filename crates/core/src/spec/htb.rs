@@ -9,7 +9,7 @@ use crate::units::{Bytes, Rate};
 /// The kernel's name for it.
 pub(crate) const KIND: &str = "htb";
 
-/// What `tc` adds to a burst that is not given, bytes.
+/// The bytes that `tc` adds to a burst that is not given.
 const MTU: u64 = 1600;
 
 /// The root of an HTB hierarchy.
@@ -89,7 +89,7 @@ pub struct HtbClass {
     pub burst: Bytes,
     /// Bytes that may leave at once at `ceil`.
     pub cburst: Bytes,
-    /// What a packet costs.
+    /// The framing of a packet.
     pub framing: RateFraming,
 }
 

@@ -58,7 +58,7 @@ impl Sfq {
         Ok(())
     }
 
-    /// What the kernel makes of numbers that do not fit together (`sfq_change`): no more queues than slots, no more
+    /// The numbers as the kernel corrects them where they do not fit together (`sfq_change`): no more queues than slots, no more
     /// packets than fit into the queues, no more queues than packets.
     pub fn effective(&self) -> Self {
         let flows = self.flows.min(self.divisor);

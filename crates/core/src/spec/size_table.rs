@@ -1,4 +1,4 @@
-//! What a packet costs on the line, for qdiscs that know nothing of it themselves: size tables (`tc-stab`), and the
+//! The size of a packet on the line, for qdiscs that cannot compute it themselves: size tables (`tc-stab`), and the
 //! accounting that HTB and TBF have built in.
 
 use core::fmt;
@@ -30,7 +30,7 @@ pub enum LinkLayer {
     Atm,
 }
 
-/// What `tc` takes for 0 and for a table whose measures are not given (`tc_calc_size_table`).
+/// The values that `tc` takes for 0 and for a table whose measures are not given (`tc_calc_size_table`).
 const MTU: u32 = 2047;
 const TSIZE: u32 = 512;
 

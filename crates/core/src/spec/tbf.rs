@@ -21,7 +21,7 @@ pub struct Tbf {
     pub limit: Bytes,
     /// Limit within a burst.
     pub peak: Option<Peak>,
-    /// What a packet costs.
+    /// The framing of a packet.
     pub framing: RateFraming,
 }
 

@@ -10,7 +10,7 @@ use super::cake;
 use crate::nearest::nearest;
 use crate::units::{Bytes, Nanos, Rate, UnitError, shortened};
 
-/// What is wrong with a specification, and where.
+/// An error in a specification, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The kind of queueing discipline whose grammar was expected; empty while that was still being read.
@@ -21,13 +21,13 @@ pub struct ParseError {
     pub index: usize,
     /// The word, shortened if it was very long.
     pub word: Box<str>,
-    /// What is wrong with it.
+    /// The error.
     pub kind: ParseErrorKind,
-    /// What was probably meant in its place.
+    /// The word that was probably meant.
     pub suggestion: Option<Box<str>>,
 }
 
-/// What is wrong with a word of a specification.
+/// An error in a word of a specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseErrorKind {
     /// Not a queueing discipline known here.
@@ -43,7 +43,7 @@ pub enum ParseErrorKind {
     BadQuantity {
         /// The keyword before it.
         keyword: &'static str,
-        /// What is wrong with it, as [`UnitError::reason`] says it.
+        /// The error in words, as [`UnitError::reason`] says it.
         reason: String,
     },
     /// The value of this keyword is not what it should be.
@@ -69,18 +69,18 @@ pub enum ParseErrorKind {
     },
     /// The text ends and this was never said.
     Incomplete {
-        /// What is missing, such as `'rate'`.
+        /// The missing part, such as `'rate'`.
         missing: &'static str,
     },
     /// The words are good one by one and contradict each other.
     Contradiction {
-        /// What is wrong.
+        /// The contradiction in words.
         reason: &'static str,
     },
 }
 
 impl ParseError {
-    /// What is wrong, without the suggestion.
+    /// The error in words, without the suggestion.
     pub fn reason(&self) -> String {
         let Self { qdisc, word, .. } = self;
         match &self.kind {
@@ -170,7 +170,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The same words, read by the grammar of `qdisc` from here on.
+    /// The rest of the words, read by the grammar of `qdisc`.
     pub(super) fn within(self, qdisc: &'static str) -> Self {
         Self { qdisc, ..self }
     }

@@ -214,7 +214,7 @@ impl<P: Packet, R: Random> AnyQdisc<P, R> {
         }
     }
 
-    /// What every discipline counts.
+    /// The counters that every discipline has.
     pub const fn counters(&self) -> &Counters {
         match self {
             Self::Fifo(fifo) => fifo.counters(),

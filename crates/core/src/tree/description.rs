@@ -1,4 +1,4 @@
-//! What a tree shall be, and whether it can be.
+//! The description of a tree, and the checks that it can be built.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ pub struct Description {
 pub struct LineError {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub error: ParseError,
 }
 
@@ -56,11 +56,11 @@ pub enum BuildError {
     Twice(Handle),
     /// Two disciplines hang in the same place; `None` is the root.
     Occupied(Option<Handle>),
-    /// What has this handle names a parent that is not there, or comes after it.
+    /// The parent that a class or discipline names does not exist, or comes after it.
     NoParent {
         /// The child.
         child: Handle,
-        /// What it names.
+        /// The parent that it names.
         parent: Handle,
     },
     /// A discipline hangs in one that takes none, or directly in one that has classes.
@@ -69,7 +69,7 @@ pub enum BuildError {
         child: Handle,
         /// Where it hangs.
         parent: Handle,
-        /// Of what kind that is.
+        /// The kind of the parent.
         kind: &'static str,
     },
     /// A discipline hangs in a class that has classes below it.
@@ -83,7 +83,7 @@ pub enum BuildError {
     WrongKind {
         /// The class.
         class: Handle,
-        /// What its discipline is.
+        /// The kind of its discipline.
         kind: &'static str,
     },
     /// Classes or disciplines nest deeper than this allows.
@@ -139,7 +139,7 @@ impl fmt::Display for BuildError {
 
 impl core::error::Error for BuildError {}
 
-/// What a tree does that its author may not have meant.
+/// Behaviour of a tree that its author may not have meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// Packets that no filter takes are not shaped, because the default class is not a leaf that exists (HTB).
@@ -244,7 +244,7 @@ impl Description {
         Ok(description)
     }
 
-    /// What the tree does that its author may not have meant. Of a description that is no tree it says nothing.
+    /// Behaviour of the tree that its author may not have meant; nothing for a description that is no tree.
     pub fn warnings(&self) -> Vec<Warning> {
         let Ok(handles) = self.handles() else {
             return Vec::new();
@@ -279,7 +279,7 @@ impl Description {
         warnings
     }
 
-    /// Whether this is a tree that can be built.
+    /// Checks that the tree can be built.
     pub fn check(&self) -> Result<(), BuildError> {
         self.plan().map(|_| ())
     }

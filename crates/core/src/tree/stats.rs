@@ -1,4 +1,4 @@
-//! What `tc -s` shows of a tree, as plain data.
+//! The figures of a tree that `tc -s` shows, as plain data.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::{cake, codel, fq_codel, hfsc, htb, tbf};
 pub struct NodeStats {
     /// Its own handle; `0:` for the queue that a class has while nothing hangs in it.
     pub handle: Handle,
-    /// What it hangs in; `None` is the root.
+    /// The parent; `None` is the root.
     pub parent: Option<Handle>,
     /// `htb`, `fq_codel`; of a class, its discipline's.
     pub kind: &'static str,
@@ -19,31 +19,31 @@ pub struct NodeStats {
     pub counters: Counters,
     /// Queued here and below.
     pub backlog: Backlog,
-    /// What only its kind counts.
+    /// Figures that only its kind has.
     pub details: Details,
 }
 
-/// What one kind of discipline or class counts.
+/// Figures of one kind of discipline or class.
 #[derive(Clone, Debug)]
 pub enum Details {
     /// Nothing more.
     Fifo,
     /// `codel`.
     Codel {
-        /// What it was asked to do.
+        /// Its parameters.
         params: codel::Params,
-        /// Where it stands.
+        /// Its state.
         state: codel::State,
-        /// What it counted.
+        /// Its own counters.
         stats: codel::Stats,
         /// Packets refused because the queue was full.
         drop_overlimit: u64,
     },
     /// `fq_codel`.
     FqCodel {
-        /// What it was asked to do.
+        /// Its parameters.
         params: fq_codel::Params,
-        /// What it counted.
+        /// Its own counters.
         stats: fq_codel::Stats,
         /// The flows that wait for their turn.
         flows: Vec<fq_codel::FlowStats>,

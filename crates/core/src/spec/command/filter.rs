@@ -18,7 +18,7 @@ pub struct FilterNode {
     pub preference: Option<u16>,
     /// The packets it looks at; `None` is all.
     pub network: Option<Network>,
-    /// What it looks for.
+    /// The condition that a packet must meet.
     pub condition: Condition,
     /// Where a packet that fits goes.
     pub class: Handle,
@@ -129,7 +129,7 @@ fn fields(f: &mut fmt::Formatter<'_>, is_ipv6: bool, condition: &Condition) -> f
     Ok(())
 }
 
-/// What of a filter stands before its kind.
+/// The words of a filter before its kind.
 struct Head {
     parent: Option<Handle>,
     network: Option<Network>,

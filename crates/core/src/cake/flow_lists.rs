@@ -1,10 +1,11 @@
-//! Who is next: DRR++ (MacGregor and Shi 2000) with the quantum divided among a host's flows.
+//! The lists of flows from which the scheduler takes the next one: DRR++ (MacGregor and Shi 2000), with the quantum divided
+//! among a host's flows.
 //!
-//! What the scheduler looks at while it looks for a flow lies here, 16 bytes per flow, apart from the queues.
+//! The scheduler's own state is here, 16 bytes per flow, apart from the queues, so that looking for a flow touches little memory.
 //!
 //! **Rounds.** Where a host has many bulk flows each gets a small part of a quantum per round, so that a full packet needs
 //! many rounds. Linux visits the flow in each of them. Here a flow that needs k rounds is credited for all of them at
-//! once and put where the scheduler comes by in k rounds: a ring of buckets, one per round. The rates are the same, a
+//! once, and joins the bucket that the scheduler reaches in k rounds: buckets form a ring, one per round. The rates are the same, a
 //! flow's place within a round may differ. With [`round_by_round`](crate::profile::Profile::round_by_round) there is one
 //! bucket, a list that turns as Linux's does.
 
@@ -12,14 +13,14 @@
 pub(super) type FlowId = u16;
 
 /// No flow.
-pub(super) const NOBODY: FlowId = FlowId::MAX;
+pub(super) const NO_FLOW: FlowId = FlowId::MAX;
 
 /// Most rounds that a flow sits out before its share is computed anew.
 pub(super) const MOST_ROUNDS: u32 = BUCKETS as u32 - 1;
 
 const BUCKETS: usize = 64;
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// On no list.
@@ -34,26 +35,26 @@ pub(super) enum State {
     Decaying,
 }
 
-/// What the scheduler knows of a flow.
+/// The scheduler's state of one flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct FlowSched {
     /// Bytes it may send, as counted on the line.
     pub(super) deficit: i32,
     next: FlowId,
     previous: FlowId,
-    /// Its hosts' numbers in the tin's tables.
+    /// The number of its source host in the tin's tables.
     pub(super) source: u16,
-    /// As `source`.
+    /// The number of its destination host.
     pub(super) destination: u16,
     pub(super) state: State,
     list: ListId,
 }
 
-impl Turn {
+impl FlowSched {
     pub(super) const IDLE: Self = Self {
         deficit: 0,
-        next: NOBODY,
-        previous: NOBODY,
+        next: NO_FLOW,
+        previous: NO_FLOW,
         source: 0,
         destination: 0,
         state: State::Idle,
@@ -85,7 +86,7 @@ pub(super) struct Lists {
 impl Lists {
     pub(super) const fn new() -> Self {
         Self {
-            heads: [NOBODY; BUCKETS + 2],
+            heads: [NO_FLOW; BUCKETS + 2],
             occupied: 0,
             round: 0,
         }
@@ -95,11 +96,11 @@ impl Lists {
     #[inline]
     pub(super) fn front(&mut self, decaying_first: bool) -> Option<FlowId> {
         let decaying = self.heads[ListId::DECAYING.0 as usize];
-        if decaying_first && decaying != NOBODY {
+        if decaying_first && decaying != NO_FLOW {
             return Some(decaying);
         }
         let new = self.heads[ListId::NEW.0 as usize];
-        if new != NOBODY {
+        if new != NO_FLOW {
             return Some(new);
         }
         if self.occupied != 0 {
@@ -107,55 +108,55 @@ impl Lists {
             self.round = (self.round + ahead) % BUCKETS as u32;
             return Some(self.heads[self.round as usize]);
         }
-        (decaying != NOBODY).then_some(decaying)
+        (decaying != NO_FLOW).then_some(decaying)
     }
 
     /// Puts a flow that is on no list at the end of the new ones.
     #[inline]
-    pub(super) fn join_new(&mut self, turns: &mut [Turn], flow: FlowId) {
-        self.push_back(turns, flow, ListId::NEW);
+    pub(super) fn push_new(&mut self, scheds: &mut [FlowSched], flow: FlowId) {
+        self.push_back(scheds, flow, ListId::NEW);
     }
 
     /// Moves a flow to the end of the decaying ones.
     #[inline]
-    pub(super) fn move_to_decaying(&mut self, turns: &mut [Turn], flow: FlowId) {
-        if turns[usize::from(flow)].list == ListId::DECAYING {
+    pub(super) fn move_to_decaying(&mut self, scheds: &mut [FlowSched], flow: FlowId) {
+        if scheds[usize::from(flow)].list == ListId::DECAYING {
             // It is the head, which is looked at.
-            self.heads[ListId::DECAYING.0 as usize] = turns[usize::from(flow)].next;
+            self.heads[ListId::DECAYING.0 as usize] = scheds[usize::from(flow)].next;
         } else {
-            self.leave(turns, flow);
-            self.push_back(turns, flow, ListId::DECAYING);
+            self.leave(scheds, flow);
+            self.push_back(scheds, flow, ListId::DECAYING);
         }
     }
 
     /// Moves the flow that is looked at to the end of the one list of old flows.
     #[inline]
-    pub(super) fn rotate(&mut self, turns: &mut [Turn], flow: FlowId) {
-        if turns[usize::from(flow)].list == ListId(0) {
-            self.heads[0] = turns[usize::from(flow)].next;
+    pub(super) fn rotate(&mut self, scheds: &mut [FlowSched], flow: FlowId) {
+        if scheds[usize::from(flow)].list == ListId(0) {
+            self.heads[0] = scheds[usize::from(flow)].next;
         } else {
-            self.leave(turns, flow);
-            self.push_back(turns, flow, ListId(0));
+            self.leave(scheds, flow);
+            self.push_back(scheds, flow, ListId(0));
         }
     }
 
     /// Moves a flow to the end of those whose turn is in `rounds`, 1 to [`MOST_ROUNDS`].
     #[inline]
-    pub(super) fn defer(&mut self, turns: &mut [Turn], flow: FlowId, rounds: u32) {
-        self.leave(turns, flow);
+    pub(super) fn defer(&mut self, scheds: &mut [FlowSched], flow: FlowId, rounds: u32) {
+        self.leave(scheds, flow);
         let bucket = (self.round + rounds) % BUCKETS as u32;
-        self.push_back(turns, flow, ListId(bucket as u8));
+        self.push_back(scheds, flow, ListId(bucket as u8));
     }
 
     /// Takes a flow off its list.
     #[inline]
-    pub(super) fn leave(&mut self, turns: &mut [Turn], flow: FlowId) {
-        let Turn {
+    pub(super) fn leave(&mut self, scheds: &mut [FlowSched], flow: FlowId) {
+        let FlowSched {
             next, previous, list, ..
-        } = turns[usize::from(flow)];
+        } = scheds[usize::from(flow)];
         let head = &mut self.heads[usize::from(list.0)];
         if next == flow {
-            *head = NOBODY;
+            *head = NO_FLOW;
             if usize::from(list.0) < BUCKETS {
                 self.occupied &= !(1 << list.0);
             }
@@ -163,55 +164,55 @@ impl Lists {
             if *head == flow {
                 *head = next;
             }
-            turns[usize::from(previous)].next = next;
-            turns[usize::from(next)].previous = previous;
+            scheds[usize::from(previous)].next = next;
+            scheds[usize::from(next)].previous = previous;
         }
-        turns[usize::from(flow)].list = ListId::NONE;
+        scheds[usize::from(flow)].list = ListId::NONE;
     }
 
     #[inline]
-    fn push_back(&mut self, turns: &mut [Turn], flow: FlowId, list: ListId) {
+    fn push_back(&mut self, scheds: &mut [FlowSched], flow: FlowId, list: ListId) {
         let head = self.heads[usize::from(list.0)];
-        let (next, previous) = if head == NOBODY {
+        let (next, previous) = if head == NO_FLOW {
             self.heads[usize::from(list.0)] = flow;
             if usize::from(list.0) < BUCKETS {
                 self.occupied |= 1 << list.0;
             }
             (flow, flow)
         } else {
-            let last = turns[usize::from(head)].previous;
-            turns[usize::from(last)].next = flow;
-            turns[usize::from(head)].previous = flow;
+            let last = scheds[usize::from(head)].previous;
+            scheds[usize::from(last)].next = flow;
+            scheds[usize::from(head)].previous = flow;
             (head, last)
         };
-        let turn = &mut turns[usize::from(flow)];
-        turn.next = next;
-        turn.previous = previous;
-        turn.list = list;
+        let sched = &mut scheds[usize::from(flow)];
+        sched.next = next;
+        sched.previous = previous;
+        sched.list = list;
     }
 
     /// Every flow on a list, and whether it is on the list of its state.
-    pub(super) fn listed(&self, turns: &[Turn]) -> impl Iterator<Item = (FlowId, bool)> {
+    pub(super) fn listed(&self, scheds: &[FlowSched]) -> impl Iterator<Item = (FlowId, bool)> {
         let mut list = 0;
         let mut flow = self.heads[0];
         core::iter::from_fn(move || {
-            while flow == NOBODY {
+            while flow == NO_FLOW {
                 list += 1;
                 flow = *self.heads.get(list)?;
             }
-            let turn = &turns[usize::from(flow)];
-            let fits = usize::from(turn.list.0) == list
-                && match turn.state {
+            let sched = &scheds[usize::from(flow)];
+            let fits = usize::from(sched.list.0) == list
+                && match sched.state {
                     State::Idle => false,
                     State::Sparse => list == usize::from(ListId::NEW.0),
                     State::SparseWait | State::Bulk => list < BUCKETS,
                     State::Decaying => list != usize::from(ListId::NEW.0),
                 };
             let here = flow;
-            flow = if turn.next == self.heads[list] {
-                NOBODY
+            flow = if sched.next == self.heads[list] {
+                NO_FLOW
             } else {
-                turn.next
+                sched.next
             };
             Some((here, fits))
         })
@@ -226,14 +227,14 @@ mod tests {
 
     fn order(
         lists: &mut Lists,
-        turns: &mut [Turn],
+        scheds: &mut [FlowSched],
         visits: usize,
-        mut act: impl FnMut(&mut Lists, &mut [Turn], FlowId),
+        mut act: impl FnMut(&mut Lists, &mut [FlowSched], FlowId),
     ) -> Vec<FlowId> {
         (0..visits)
             .map(|_| {
                 let flow = lists.front(false).unwrap();
-                act(lists, turns, flow);
+                act(lists, scheds, flow);
                 flow
             })
             .collect()
@@ -242,16 +243,16 @@ mod tests {
     #[test]
     fn one_round_after_another_is_the_order_of_a_turning_list() {
         for defer in [false, true] {
-            let mut turns = [Turn::IDLE; 4];
+            let mut scheds = [FlowSched::IDLE; 4];
             let mut lists = Lists::new();
             for flow in 0..4 {
-                lists.join_new(&mut turns, flow);
+                lists.push_new(&mut scheds, flow);
             }
-            let visited = order(&mut lists, &mut turns, 12, |lists, turns, flow| {
+            let visited = order(&mut lists, &mut scheds, 12, |lists, scheds, flow| {
                 if defer {
-                    lists.defer(turns, flow, 1);
+                    lists.defer(scheds, flow, 1);
                 } else {
-                    lists.rotate(turns, flow);
+                    lists.rotate(scheds, flow);
                 }
             });
             assert_eq!(visited, [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]);
@@ -260,13 +261,13 @@ mod tests {
 
     #[test]
     fn a_flow_that_sits_out_comes_by_less_often() {
-        let mut turns = [Turn::IDLE; 3];
+        let mut scheds = [FlowSched::IDLE; 3];
         let mut lists = Lists::new();
         for flow in 0..3 {
-            lists.join_new(&mut turns, flow);
+            lists.push_new(&mut scheds, flow);
         }
-        let visited = order(&mut lists, &mut turns, 120, |lists, turns, flow| {
-            lists.defer(turns, flow, [1, 2, 63][usize::from(flow)]);
+        let visited = order(&mut lists, &mut scheds, 120, |lists, scheds, flow| {
+            lists.defer(scheds, flow, [1, 2, 63][usize::from(flow)]);
         });
         let visits = [0, 1, 2].map(|flow| visited.iter().filter(|seen| **seen == flow).count());
         assert_eq!(visits, [78, 40, 2]);
@@ -274,18 +275,18 @@ mod tests {
 
     #[test]
     fn a_flow_may_leave_from_the_middle() {
-        let mut turns = [Turn::IDLE; 4];
+        let mut scheds = [FlowSched::IDLE; 4];
         let mut lists = Lists::new();
         for flow in 0..4 {
-            lists.join_new(&mut turns, flow);
+            lists.push_new(&mut scheds, flow);
         }
-        lists.leave(&mut turns, 2);
-        lists.move_to_decaying(&mut turns, 1);
+        lists.leave(&mut scheds, 2);
+        lists.move_to_decaying(&mut scheds, 1);
         assert_eq!(lists.front(true), Some(1));
-        lists.leave(&mut turns, 1);
-        lists.join_new(&mut turns, 1);
-        let left = order(&mut lists, &mut turns, 3, |lists, turns, flow| {
-            lists.leave(turns, flow)
+        lists.leave(&mut scheds, 1);
+        lists.push_new(&mut scheds, 1);
+        let left = order(&mut lists, &mut scheds, 3, |lists, scheds, flow| {
+            lists.leave(scheds, flow)
         });
         assert_eq!(left, [0, 3, 1]);
         assert_eq!(lists.front(true), None);
