@@ -27,7 +27,7 @@ pub enum Error {
     /// The guest kernel ended or does not answer.
     #[error("the lab's kernel {what}; the end of its console:\n{console}")]
     Guest {
-        /// What happened: `ended`.
+        /// The event: `ended`.
         what: String,
         /// The last lines that it printed.
         console: String,

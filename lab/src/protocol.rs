@@ -25,7 +25,7 @@ pub const RECEIVED: u64 = u64::MAX;
 pub struct Request {
     /// A number that the host chooses. The [`Reply`] has the same number.
     pub id: u64,
-    /// What to do.
+    /// The action.
     pub act: Act,
 }
 

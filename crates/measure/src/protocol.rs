@@ -23,7 +23,7 @@
 //! ```
 //!
 //! The token is sixteen random bytes. A client takes part in the test if it knows the token and has the address of the control
-//! connection. The answer to a probe is exactly as large as the probe and goes only to such an address, so that nobody can use the
+//! connection. The answer to a probe is exactly as large as the probe and goes only to such an address, so that no sender can use the
 //! server to amplify a flood with forged addresses.
 //!
 //! Outside a test every client may ask for the time, up to the rate that the server allows for an address:
