@@ -32,14 +32,9 @@ pub(crate) fn findings(result: &TestResult) -> Vec<Finding> {
 }
 
 fn partial(result: &TestResult) -> Option<Finding> {
-    match &result.meta.partial {
-        Some(reason) => Some(Finding::new(
-            Severity::Invalid,
-            "partial",
-            format!("the test ended early: {reason}"),
-        )),
-        None => None,
-    }
+    let reason = result.meta.partial.as_ref()?;
+    let text = format!("the test ended early: {reason}");
+    Some(Finding::new(Severity::Invalid, "partial", text))
 }
 
 fn loaded(result: &TestResult) -> Option<Finding> {
