@@ -1,4 +1,4 @@
-//! What a line carries: gross rate and goodput, packets per second, and the delay of a queue.
+//! The capacity of a line in figures: gross rate and goodput, packets per second, and the delay of a queue.
 //!
 //! A rate is rounded down, what must not be too little is rounded up; each function says which. Sizes of packets are
 //! those of the IP packet, header included; a [`Framing`] says what such a packet takes on the line.
@@ -8,7 +8,7 @@ use sqm_core::units::{Nanos, Rate};
 
 use crate::link::Preset;
 
-/// What the headers in an IP packet take from its payload.
+/// The bytes of an IP packet that are headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// Bytes of the IP header: 20 (RFC 791, without options) or 40 (RFC 8200).
@@ -31,7 +31,7 @@ impl Headers {
         transport: 20,
     };
 
-    /// The same with TCP's timestamps, which most systems send.
+    /// These headers with TCP's timestamps, which most systems send.
     pub const fn timestamps(self) -> Self {
         Self {
             ip: self.ip,
@@ -45,7 +45,7 @@ impl Headers {
     }
 }
 
-/// What IP packets take on a line of that technology.
+/// The size of IP packets on a line of that technology.
 pub const fn framing(preset: &Preset) -> Framing {
     Framing {
         from_ip: true,
@@ -74,8 +74,8 @@ pub fn packets_per_sec(gross: Rate, packet: u32, framing: &Framing) -> u64 {
     gross.bits_per_sec() / (8 * u64::from(framing.line_len(packet).max(1)))
 }
 
-/// How long the last of so many packets waits in a plain queue until it is sent; rounded up, and the end of time at a
-/// rate of 0.
+/// The time until the last of `packets` packets in a plain queue has been sent; rounded up, and the longest time at a rate of
+/// 0.
 pub fn queue_delay(packets: u64, packet: u32, framing: &Framing, gross: Rate) -> Nanos {
     let bits = u128::from(packets) * u128::from(framing.line_len(packet)) * 8;
     let nanos = bits
@@ -85,8 +85,8 @@ pub fn queue_delay(packets: u64, packet: u32, framing: &Framing, gross: Rate) ->
     Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// How many packets a plain queue holds that delays by so much: what a measured delay says of a modem's buffer; rounded
-/// down.
+/// The number of packets in a plain queue that delays by `delay`: a measured delay tells the size of a modem's buffer.
+/// Rounded down.
 pub fn queued_packets(delay: Nanos, packet: u32, framing: &Framing, gross: Rate) -> u64 {
     let bits = u128::from(delay.0) * u128::from(gross.bits_per_sec()) / 1_000_000_000;
     let each = u128::from(framing.line_len(packet).max(1)) * 8;
@@ -104,9 +104,9 @@ pub fn acknowledgements(gross: Rate, packet: u32, headers: Headers, framing: &Fr
 /// Where a rate to begin with comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// What the contract says: lines rarely carry all of it.
+    /// The rate of the contract: lines rarely carry all of it.
     Advertised,
-    /// What a test without shaping found.
+    /// The rate that a test without shaping measured.
     Measured,
 }
 

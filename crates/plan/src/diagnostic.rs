@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where: one finding per value, all findings of a file together.
+//! Errors and warnings about a configuration file, each with its place: one finding per value, all findings of a file together.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct Diagnostic {
     pub line: usize,
     /// The option it is about; `None` if it is about a section or the file's form.
     pub option: Option<String>,
-    /// What is wrong, and what to do where that is not plain.
+    /// The error, and the remedy where that is not plain.
     pub message: String,
     /// The value (or name) that was probably meant in place of the one found.
     pub suggestion: Option<String>,
@@ -38,7 +38,7 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// A finding before it is known how much it weighs.
+/// A finding that is not yet known to be an error or a warning.
 #[derive(Debug)]
 pub(crate) struct Finding {
     line: usize,
@@ -48,12 +48,12 @@ pub(crate) struct Finding {
     kind: Kind,
 }
 
-/// What is found by the same check of the same option: by the place in our source, which tells checks apart.
+/// Findings of one kind come from the same check of the same option. The place in our source tells checks apart.
 type Kind = (&'static Location<'static>, Option<String>);
 
-/// Findings of one kind that are told one by one. A file that has more of them has a fault that is soon understood.
+/// Most findings of one kind that are reported one by one, a choice: more of them add nothing.
 pub const MOST_OF_A_KIND: usize = 20;
-/// A longer message repeats what somebody wrote, and is cut.
+/// Most characters of a message, a choice. A longer one repeats text of the file, and is cut.
 const MOST_CHARS: usize = 400;
 
 impl Finding {
@@ -68,13 +68,13 @@ impl Finding {
         }
     }
 
-    /// About a value whose line and option are not known yet.
+    /// A finding about a value whose line and option are not known yet.
     #[track_caller]
     pub(crate) fn of_value(message: impl Into<String>) -> Self {
         Self::at(0, message)
     }
 
-    /// The same finding on a line.
+    /// Sets the line.
     pub(crate) fn on_line(self, line: usize) -> Self {
         Self { line, ..self }
     }
@@ -116,8 +116,7 @@ fn cut(mut message: String) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     file: String,
-    /// The section being read is switched off: what is wrong with it harms nobody yet, and what it would ignore is
-    /// of no interest.
+    /// True while a disabled section is checked: its errors are reported as warnings, and its warnings are left out.
     pub(crate) disabled: bool,
     errors: Findings,
     warnings: Findings,
@@ -165,10 +164,10 @@ struct Findings {
     kinds: BTreeMap<Kind, Told>,
 }
 
-/// What was told of one kind.
+/// The findings of one kind so far.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    /// All different ones, told or not.
+    /// Hashes of all different ones, reported or not.
     seen: HashSet<u64>,
     /// The first one that was left out: its line and message.
     left_out: Option<(usize, String)>,

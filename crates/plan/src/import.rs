@@ -25,11 +25,11 @@ pub struct Source<'a> {
     pub name: &'a str,
     /// The whole text.
     pub text: &'a str,
-    /// Who reads it.
+    /// The program that reads it.
     pub reader: Reader,
 }
 
-/// Who reads a file of sqm-scripts.
+/// The program that reads a file of sqm-scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// A shell or systemd, which knows no `$NAME`.
@@ -56,7 +56,7 @@ pub struct Remark {
     pub file: String,
     /// From 1.
     pub line: usize,
-    /// What is different or wrong.
+    /// The difference or error.
     pub message: String,
 }
 
@@ -129,11 +129,11 @@ const SHIPPED: [(&str, &str); 5] = [
     ("SQM_SYSLOG", "0"),
 ];
 
-/// What sqm-scripts takes for a rate that is missing, kbit/s: a line of 2012.
+/// The rates of sqm-scripts where one is missing, kbit/s: those of a line of 2012.
 const MISSING_RATES: [(&str, &str, &str); 2] =
     [("download", "DOWNLINK", "14698"), ("upload", "UPLINK", "2302")];
 
-/// Errors that are told, and variables that nobody knows.
+/// Most errors, and most unknown variables, that are reported; a choice.
 const MOST_REMARKS: usize = 20;
 
 /// Makes a section of the files, of which a later one overrides an earlier: `default.conf`, the device's own, `sqm.conf`.
@@ -214,7 +214,7 @@ impl Importer {
         Ok(self.imported)
     }
 
-    /// The device is named by the file, unless a file says otherwise: whoever starts sqm-scripts reads it afterwards.
+    /// The device is named by the file, unless a file says otherwise, which sqm-scripts reads afterwards.
     fn names(&mut self) -> Result<(), Remark> {
         if let Some(iface) = self.given.remove("IFACE") {
             if iface.value.is_empty() {
@@ -274,7 +274,7 @@ impl Importer {
         self.differ(remark);
     }
 
-    /// What sqm-scripts does without this variable, where ours would do something else.
+    /// Does as sqm-scripts does without this variable, where we would do something else.
     fn missing(&mut self, option: &'static str) -> Result<(), Remark> {
         if option == "script" {
             return Err(everywhere(
@@ -314,7 +314,7 @@ impl Importer {
         }
     }
 
-    /// `INGRESS_CAKE_OPTS` and `EGRESS_CAKE_OPTS` replace the first words of the two set-ups that are made of cake. Ours keep
+    /// `INGRESS_CAKE_OPTS` and `EGRESS_CAKE_OPTS` replace the first words of the two setup scripts that are made of cake. Ours keep
     /// theirs, and later words win.
     fn base_words(&mut self) {
         let script = self.get("script").unwrap_or_default().to_owned();
@@ -338,7 +338,7 @@ impl Importer {
             if !words.contains(&"nat") {
                 words.push("nonat");
             }
-            // What the set-ups themselves put behind those first words.
+            // The words that the setup scripts themselves put behind those first words.
             let arrives = option == "iqdisc_opts";
             if is_plain || arrives && self.get("squash_ingress").unwrap_or("1") == "1" {
                 words.push("besteffort");
@@ -355,7 +355,7 @@ impl Importer {
         }
     }
 
-    /// What is left has no place in a section.
+    /// Reports the variables that no option stands for.
     fn without_meaning(&mut self) {
         let mut unknown = 0;
         for (name, given) in std::mem::take(&mut self.given) {

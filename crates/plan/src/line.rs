@@ -1,4 +1,4 @@
-//! What a section says of the line itself: the figures that a measurement can confirm or refute.
+//! The line as a section describes it: figures that a measurement can confirm or refute.
 
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::{Nanos, Rate};
@@ -17,13 +17,14 @@ pub struct ConfiguredLine {
     pub download: Option<Rate>,
     /// Shaped rate towards the network.
     pub upload: Option<Rate>,
-    /// What an IP packet takes on it.
+    /// The size of an IP packet on it.
     pub framing: Framing,
     /// Where the file's section begins.
     pub at: usize,
-    /// Whether what leaves the device is the download.
+    /// True if the download leaves through the device.
     pub faces_lan: bool,
-    /// What its queues take for the longest path; none of those that do not ask.
+    /// The shortest interval of its CoDel queues, which is the longest round trip that they are made for; `None` without
+    /// such a queue.
     pub interval: Option<Nanos>,
     /// How the daemon may change the rates, if it may.
     pub autorate: Option<Autorate>,

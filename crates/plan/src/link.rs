@@ -5,10 +5,10 @@
 
 use sqm_core::spec::cake::Cells;
 
-/// What one kind of line adds to each packet.
+/// A kind of line, and the bytes that it adds to each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// What the option `link` says.
+    /// The word of the option `link`.
     pub name: &'static str,
     /// The line in words.
     pub about: &'static str,
@@ -18,11 +18,11 @@ pub struct Preset {
     pub overhead: i32,
     /// Least size of a frame, overhead included, bytes.
     pub mpu: u32,
-    /// Whether the bytes of a VLAN tag are among them.
+    /// True if the bytes of a VLAN tag are among them.
     pub vlan: bool,
-    /// Whether the bytes of PPPoE are among them.
+    /// True if the bytes of PPPoE are among them.
     pub pppoe: bool,
-    /// What the bytes are and who says so.
+    /// The parts of the overhead, and the source.
     pub source: &'static str,
 }
 
@@ -349,7 +349,7 @@ const fn preset(
 }
 
 impl Preset {
-    /// What the device stack adds to this preset: layers that it shows and that the preset does not count yet.
+    /// The encapsulations of the device stack that this preset does not count.
     pub fn missing(&self, stack: &[Encapsulation]) -> Vec<Encapsulation> {
         stack
             .iter()
@@ -384,7 +384,7 @@ pub enum Encapsulation {
     Tunnel {
         /// Its kind, such as `sit`.
         kind: &'static str,
-        /// What its headers take.
+        /// Bytes of its headers.
         bytes: i32,
     },
 }
@@ -416,7 +416,7 @@ impl Encapsulation {
         }
     }
 
-    /// What it adds to each packet.
+    /// The bytes that it adds to each packet.
     pub const fn bytes(self) -> i32 {
         match self {
             Self::Vlan => VLAN,

@@ -48,13 +48,13 @@ pub struct OptionInfo {
     pub kind: Kind,
     /// A few words for a form.
     pub title: &'static str,
-    /// What it does and when to change it.
+    /// Its effect, and when to change it.
     pub about: &'static str,
     /// Unit of a bare number.
     pub unit: Option<&'static str>,
     /// The value that holds if the option is not given; `None` if there is no such value.
     pub default: Option<&'static str>,
-    /// What holds if the option is not given and has no default, in words.
+    /// The source of the value if the option is not given and has no default, in words.
     pub(crate) otherwise: &'static str,
     /// Least and greatest number.
     pub range: Option<(i64, i64)>,

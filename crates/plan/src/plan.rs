@@ -16,7 +16,7 @@ use sqm_core::units::Nanos;
 pub struct Plan {
     /// The shaped network device.
     pub interface: String,
-    /// Name of the set-up that made the plan, such as `piece_of_cake.qos`; both if the directions differ.
+    /// Name of the setup script that made the plan, such as `piece_of_cake.qos`; both if the directions differ.
     pub script: String,
     /// Queues on the device itself; `None` leaves what leaves the device unshaped.
     pub egress: Option<Tree>,
@@ -24,7 +24,7 @@ pub struct Plan {
     pub ingress: Option<Tree>,
     /// Firewall rules that the queues rely on.
     pub firewall: Option<Firewall>,
-    /// What was computed or converted on the way and a person may want to know.
+    /// Notes for people: values that were computed or converted.
     pub notes: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Plan {
         Self::ifb_of(&self.interface)
     }
 
-    /// The same for any plan of an interface.
+    /// The name of that device for any plan of an interface.
     pub fn ifb_of(interface: &str) -> String {
         let mut name = format!("ifb4{interface}");
         while name.len() > 15 {
@@ -175,7 +175,7 @@ pub struct PlannedFilter {
     pub preference: u16,
     /// The packets it looks at.
     pub protocol: Protocol,
-    /// What it looks for.
+    /// The condition that a packet must meet.
     pub condition: Condition,
     /// Where a packet that fits goes.
     pub class: Handle,
@@ -228,14 +228,14 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What a filter looks for.
+/// The condition of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing: every packet fits.
     Always,
     /// A firewall mark.
     Mark {
-        /// What the masked mark must be.
+        /// The value of the masked mark.
         value: u32,
         /// The bits that are looked at.
         mask: u32,
@@ -256,7 +256,7 @@ pub enum Condition {
 pub struct Key {
     /// Bytes from the start of the network header, a multiple of 4.
     pub at: u32,
-    /// What the masked word must be.
+    /// The value of the masked word.
     pub value: u32,
     /// The bits that are looked at.
     pub mask: u32,
@@ -341,13 +341,13 @@ impl fmt::Display for Hook {
 /// A firewall rule: if all conditions hold, the actions follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What must hold.
+    /// The conditions.
     pub conditions: Vec<RuleCondition>,
-    /// What is done.
+    /// The actions.
     pub actions: Vec<RuleAction>,
 }
 
-/// What a firewall rule can ask.
+/// A condition of a firewall rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleCondition {
     /// The packet arrived on the interface.
@@ -377,7 +377,7 @@ pub enum RuleCondition {
     },
 }
 
-/// What a firewall rule can do.
+/// An action of a firewall rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleAction {
     /// Sets our bits of the mark; others keep theirs.

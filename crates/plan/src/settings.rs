@@ -29,13 +29,13 @@ pub struct Settings {
     pub interface: String,
     /// `facing`: where the device leads.
     pub facing: Facing,
-    /// What leaves through the device: `eqdisc_opts`, `elimit`, `egress_…`.
+    /// Packets that leave through the device: `eqdisc_opts`, `elimit`, `egress_…`.
     pub egress: DirectionSettings,
-    /// What arrives through it: `iqdisc_opts`, `ilimit`, `ingress_…`.
+    /// Packets that arrive through it: `iqdisc_opts`, `ilimit`, `ingress_…`.
     pub ingress: DirectionSettings,
-    /// `squash_dscp`: erase the DSCP of arriving packets; unless said, the set-up decides.
+    /// `squash_dscp`: erase the DSCP of arriving packets; unless given, the setup script decides.
     pub squash_dscp: Option<bool>,
-    /// `squash_ingress`: do not use the DSCP of arriving packets to classify them; unless said, the set-up decides.
+    /// `squash_ingress`: do not use the DSCP of arriving packets to classify them; unless given, the setup script decides.
     pub squash_ingress: Option<bool>,
     /// `use_mq`: one CAKE for each transmit queue.
     pub use_mq: bool,
@@ -45,7 +45,7 @@ pub struct Settings {
     pub mark_mask: u32,
     /// `autorate`: the daemon changes the rates as the line does.
     pub autorate: Option<Autorate>,
-    /// What a packet costs on the line.
+    /// The size of a packet on the line.
     pub link: Link,
     /// `debug_logging`: keep logs of start and stop.
     pub debug_logging: bool,
@@ -103,7 +103,7 @@ impl Settings {
         settings
     }
 
-    /// The same settings as if the user had appended no words to the leaves.
+    /// These settings without the words that the user appended to the leaves.
     pub(crate) fn without_options(&self) -> Self {
         let mut settings = self.clone();
         settings.egress.options.clear();
@@ -122,7 +122,7 @@ pub struct Autorate {
     pub download: Limits,
     /// `min_upload`, `max_upload`.
     pub upload: Limits,
-    /// `autorate_reflectors`: who is asked for the time; none means the usual ones.
+    /// `autorate_reflectors`: the hosts to probe; none means the usual ones.
     pub reflectors: Vec<Reflector>,
     /// `autorate_log`: the name of a file in [`LOG_FOLDER`] to write the decisions to.
     pub log: Option<String>,
@@ -149,16 +149,16 @@ pub enum Facing {
 /// The settings of one direction of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectionSettings {
-    /// `script`, or `egress_script` and `ingress_script`: the set-up.
+    /// `script`, or `egress_script` and `ingress_script`: the setup script.
     pub script: Script,
-    /// `qdisc`, or `egress_qdisc` and `ingress_qdisc`: the leaf, for the set-ups that leave a choice; fq_codel unless
+    /// `qdisc`, or `egress_qdisc` and `ingress_qdisc`: the leaf, for the setup scripts that leave a choice; fq_codel unless
     /// said.
     pub qdisc: Leaf,
     /// Shaped rate, as it is typed: no margin is taken off. `None` (written 0) does not shape this direction.
     pub rate: Option<Rate>,
     /// Mark packets rather than drop them.
     pub ecn: bool,
-    /// Most packets in the leaf; `None` leaves it to the set-up.
+    /// Most packets in the leaf; `None` leaves it to the setup script.
     pub limit: Option<u32>,
     /// The leaf's acceptable standing delay.
     pub target: Target,
@@ -188,7 +188,7 @@ impl DirectionSettings {
 pub enum Target {
     /// Computed from the rate, and the interval with it.
     Auto,
-    /// What the queueing discipline does by itself.
+    /// The default of the queueing discipline.
     QdiscDefault,
     /// This, with the discipline's own interval.
     Is(Nanos),
@@ -226,7 +226,7 @@ pub enum Mechanism {
     HtbPrivate,
 }
 
-/// The set-ups.
+/// The setup scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     /// CAKE with one tin in each direction.
@@ -260,7 +260,7 @@ impl Script {
         Self::HfscLitest,
     ];
 
-    /// What the option says.
+    /// The word of the option.
     pub const fn file_name(self) -> &'static str {
         match self {
             Self::PieceOfCake => "piece_of_cake.qos",
@@ -306,7 +306,7 @@ impl Leaf {
         Self::Bfifo,
     ];
 
-    /// What the option says.
+    /// The word of the option.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FqCodel => "fq_codel",

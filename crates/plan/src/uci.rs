@@ -62,7 +62,7 @@ pub struct Setting<'a> {
 pub struct Error {
     /// From 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error in words.
     pub message: String,
     /// The keyword that was probably meant.
     pub suggestion: Option<String>,
@@ -320,7 +320,7 @@ impl Document {
         self.pieces(statement).into_iter().map(count).sum()
     }
 
-    /// What must stand behind a statement so that the next one is on a line of its own.
+    /// The text to add after a statement so that the next one is on a line of its own.
     fn missing_line_end(&self, statement: usize) -> &'static str {
         let pieces = self.pieces(&self.statements[statement]);
         let last = pieces.into_iter().rev().find(|piece| !piece.is_empty());
@@ -351,7 +351,7 @@ impl Document {
         Err((message, None))
     }
 
-    /// What the words of one statement mean; or what is wrong, with a better keyword.
+    /// The meaning of the words of one statement, or an error with a better keyword.
     fn content(
         &mut self,
         words: &[Word],
@@ -442,7 +442,7 @@ struct Span {
 }
 
 impl Span {
-    /// Of a text of at most [`MOST_BYTES`].
+    /// A span of a text of at most [`MOST_BYTES`].
     const fn of(range: Range<usize>) -> Self {
         Self {
             start: range.start as u32,

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, or has no effect in it, found before anything is touched.
+//! Checks of a configuration before anything is changed: errors, and options without effect.
 //!
-//! A set-up acts on some options and not on others. What is asked for and not done is never passed over: it becomes
-//! a warning that begins with `ignored`.
+//! A setup script acts on some options and not on others. An option that is given and has no effect is always reported, by a
+//! warning that begins with `ignored`.
 
 use std::collections::BTreeMap;
 

@@ -5,9 +5,9 @@ mod support;
 
 use sqm_plan::device::Device;
 
-/// Of a configuration, bytes.
+/// The largest configuration that the program reads, bytes.
 const LARGEST: usize = 1 << 20;
-/// More than this it may not take, kB.
+/// The most memory that reading it may take, kB.
 const MOST_KB: u64 = 48 << 10;
 
 #[test]

@@ -8,7 +8,7 @@ use sqm_plan::device::Device;
 use sqm_plan::import::{Reader, Source, import};
 use sqm_plan::uci::Document;
 
-/// Four times the text may take so many times as long. Twice as long for each byte is a table that grew out of a cache; four
+/// Four times the text may take this many times as long. Twice as long for each byte is a table that grew out of a cache; four
 /// times as long for each byte is work that grows with the square of the text.
 const MOST_RATIO: f64 = 9.0;
 /// Less than this is noise, ns.
@@ -102,7 +102,7 @@ fn files_of_sqm_scripts_take_time_in_proportion() {
     }
 }
 
-/// Tells the processor's time for so many pieces.
+/// Answers the processor's time for a number of pieces.
 type Timed<'a> = &'a dyn Fn(usize) -> u64;
 
 /// Compares two sizes that take long enough to compare; the shortest of a few runs has the least noise.
@@ -113,7 +113,7 @@ fn require_proportion(name: &str, timed: Timed<'_>) {
         pieces *= 2;
     }
     if pieces >= 1 << 17 {
-        // So many bytes take no time: reading ends at a limit.
+        // This many bytes take no time: reading ends at a limit.
         return;
     }
     let ratio = least_of(4 * pieces) as f64 / least_of(pieces) as f64;

@@ -162,7 +162,7 @@ fn first_words_of_cake_are_joined_with_the_last() {
 
 /// layer_cake puts `besteffort` and `wash` behind the first words of what arrives unless it is told not to.
 #[test]
-fn first_words_of_cake_do_not_undo_what_the_set_up_adds() {
+fn first_words_of_cake_do_not_undo_the_words_of_the_setup_script() {
     let layer = "UPLINK=1\nDOWNLINK=1\nSCRIPT=layer_cake.qos\nEGRESS_CAKE_OPTS='diffserv4 nat'\n\
                  INGRESS_CAKE_OPTS='diffserv4 nat nowash'\n";
     let both = one(layer).to_string();

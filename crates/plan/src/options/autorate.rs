@@ -43,7 +43,7 @@ const fn limit(name: &'static str, title: &'static str, about: &'static str) -> 
     part(name, Level::Advanced, Kind::Rate, title, about).unit("kbit/s")
 }
 
-/// What the daemon takes for a limit that is not given.
+/// The limits of the daemon where none is given.
 const LEAST: &str = "a 64th of the rate, at least 128 kbit/s";
 const MOST: &str = "10 Gbit/s";
 

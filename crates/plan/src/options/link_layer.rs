@@ -94,7 +94,7 @@ pub(crate) static MPU: OptionInfo = link_option(
     applies: |case| case.settings.link.layer == LinkLayer::None && case.settings.link.mpu != 0,
 }]);
 
-/// What holds for an option that `link` sets.
+/// The default of an option that `link` sets.
 const BY_LINK: &str = "`link` decides, or else nothing is added";
 
 /// A condition and a reason of two options.
@@ -165,7 +165,7 @@ const NO_TABLE: (&str, &str) = (
     "only the mechanism tc_stab has a size table",
 );
 
-/// Whether something else than a size table counts the framing, in both directions.
+/// True if no direction has a size table.
 fn has_no_table(case: &Case<'_>) -> bool {
     let &Case { settings, device, .. } = case;
     settings.link.layer != LinkLayer::None

@@ -17,7 +17,7 @@ use crate::plan::Tree;
 use crate::settings::{Facing, Script, Settings};
 use crate::side::DirectionContext;
 
-/// From this ratio of download to upload on, acknowledgements fill so much of the upload that thinning them pays. A line sold as ten
+/// From this ratio of download to upload on, acknowledgements fill a large part of the upload, and thinning them pays. A line sold as ten
 /// to one is above it with either rate a little lower, too.
 const ASYMMETRIC: u64 = 9;
 
@@ -67,7 +67,7 @@ pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
 /// price is that flow's own delay; others have queues of their own (docs/design/best-of-cake.md). Where `autorate` follows a line that
 /// varies, flows must give way soon: with this, what a fall of the line's rate leaves in its buffer stays a quarter longer.
 fn rtt(context: DirectionContext<'_>) -> Nanos {
-    /// What a target lasts at least, full packets.
+    /// The shortest target, in full packets.
     const PATIENCE: u64 = 20;
     /// The longest target, microseconds: three sevenths of a round trip of 70 ms.
     const LONGEST: u64 = 30_000;
@@ -90,7 +90,7 @@ fn rtt(context: DirectionContext<'_>) -> Nanos {
     Nanos::from_millis(TARGETS * target_micros / 1000).max(own)
 }
 
-/// What was chosen for this line, and why; nothing of what the user's own words undo.
+/// The choices for this line, with their reasons; none that the user's own words undo.
 pub(super) fn notes(context: DirectionContext<'_>) -> Vec<String> {
     let tree = (context.direction().script == Script::BestOfCake)
         .then(|| tree(context).ok())

@@ -47,8 +47,8 @@ pub(super) fn htb_burst(context: DirectionContext<'_>) -> Bytes {
     }
 }
 
-/// What `tc` gives a class of HTB whose burst is not said: one packet, of 1600 bytes unless it is told the largest, as it
-/// is where each class counts the framing.
+/// The burst that `tc` gives a class of HTB without one: one packet, of 1600 bytes unless the words have its size (`mtu`), as
+/// they do where each class counts the framing.
 pub(super) fn unsaid_burst(context: DirectionContext<'_>) -> Bytes {
     const LARGEST_PACKET: u32 = 1600;
     Bytes(match context.mechanism() {
@@ -66,8 +66,8 @@ pub(super) fn quantum(context: DirectionContext<'_>) -> u32 {
     )
 }
 
-/// A token bucket's burst or quantum, bytes: what the rate passes in so many microseconds, and one packet with 48 bytes
-/// of overhead in ATM cells at least, or nothing could be sent.
+/// A token bucket's burst or quantum, bytes: the bytes that pass at the rate in `micros` microseconds, and at least one
+/// packet with 48 bytes of overhead in ATM cells, or nothing could be sent.
 pub(super) fn burst(rate: Rate, micros: u32, mtu: u32) -> u32 {
     let by_time = u64::from(micros).saturating_mul(rate.kbits_per_sec()) / 8000;
     let packet = (u64::from(mtu) + 48).div_ceil(48) * 53;

@@ -26,7 +26,7 @@ pub(super) fn below(parent: Handle, handle: Handle, qdisc: Qdisc) -> PlannedQdis
     }
 }
 
-/// What the settings ask for as a leaf of a class that may send at `share`. The user's words come last.
+/// The leaf of a class that may send at `share`, as the settings ask for it. The user's words come last.
 ///
 /// The number of flows follows the class's rate, target and interval the direction's, as in sqm-scripts.
 pub(super) fn qdisc(

@@ -75,7 +75,7 @@ pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
     })
 }
 
-/// The firewall rules that this set-up needs.
+/// The firewall rules that this setup script needs.
 pub(super) fn firewall(settings: &Settings, device: &Device) -> Option<Firewall> {
     let here = |side: Side| {
         let direction = side.of(settings);
@@ -94,7 +94,7 @@ pub(super) fn firewall(settings: &Settings, device: &Device) -> Option<Firewall>
     })
 }
 
-/// One of so many parts of the direction's rate.
+/// The direction's rate divided by `parts`, at least 1 kbit/s.
 fn part(context: DirectionContext<'_>, parts: u64) -> Rate {
     Rate::from_kbits_per_sec((context.rate().kbits_per_sec() / parts).max(1))
 }
@@ -103,7 +103,7 @@ fn classes(context: DirectionContext<'_>) -> Vec<PlannedClass> {
     let rate = context.rate();
     let kbits = rate.kbits_per_sec();
     let of = Rate::from_kbits_per_sec;
-    // What the others cannot take, so that the first class finds room: 16 kbit/s, or a fiftieth of a slow line.
+    // The other classes never get this part of the rate, so that the first one finds room: 16 kbit/s, or a fiftieth of a slow line.
     let slack = (kbits / 50).min(16);
     let third = part(context, 3);
     let own = of(match context.side {

@@ -20,7 +20,7 @@ const LEAF: Handle = Handle::new(0x110, 0);
 
 /// The queues of one direction.
 pub fn tree(context: DirectionContext<'_>) -> Result<Tree, ParseError> {
-    /// Of the queue that a TBF has before the leaf replaces it.
+    /// The longest delay in the queue that a TBF has before the leaf replaces it.
     const LATENCY: Nanos = Nanos::from_millis(300);
 
     let rate = context.rate();

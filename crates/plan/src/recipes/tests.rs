@@ -249,7 +249,7 @@ fn a_slip_in_a_name_is_an_error() {
             "{option}: {said}"
         );
     }
-    // Of other programs, and of sqm-scripts long ago.
+    // Options of other programs, and of sqm-scripts long ago.
     for option in [
         "reflector_ping_interval_s 1",
         "max_download 9000",

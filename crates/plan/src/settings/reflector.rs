@@ -1,19 +1,19 @@
-//! Whom autorate asks for the time, and in which protocol.
+//! Reflectors: hosts that answer the probes of autorate, and the protocol of each.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Somebody beyond the line who answers.
+/// A host beyond the line that answers probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflector {
     /// Where it is.
     pub address: IpAddr,
-    /// What it answers.
+    /// The protocol that it answers.
     pub protocol: ReflectorProtocol,
 }
 
-/// What a reflector answers; the port is the program's usual one unless it is named.
+/// The protocol of a reflector; the port is the program's usual one unless it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReflectorProtocol {
     /// Timestamps and echoes of ICMP (RFC 792, RFC 4443).
@@ -34,7 +34,7 @@ impl Reflector {
     }
 }
 
-/// Of a word that names no reflector.
+/// The error of a word that names no reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither an IP address nor sqm:// or irtt:// with one")]
 pub struct NoReflector;

@@ -19,7 +19,7 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// What it says; `source` begins with the text that it was cut from.
+    /// Its text; `source` begins with the text that it was cut from.
     pub(super) fn text<'a>(&'a self, source: &'a str) -> &'a str {
         match &self.joined {
             Some(joined) => joined,
