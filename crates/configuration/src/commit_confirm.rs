@@ -1,27 +1,27 @@
-//! The state of a change made by `sqm start --confirm`: while its files are locked, the change waits for `sqm confirm` or is
-//! being rolled back, and the daemon leaves the interface alone.
+//! The lock files of `sqm start --confirm`. While one of them is locked, a change waits for `sqm confirm` or is being rolled
+//! back, and the daemon does not touch the interface.
 
 use std::path::{Path, PathBuf};
 
 use sqm_files::Lock;
 
-/// Name of the file while what was not confirmed is rolled back.
+/// The name of the file while an unconfirmed change is rolled back.
 pub const UNDOING: &str = "undoing";
 
-/// Whether a change waits for its confirmation, or is being rolled back, at this moment.
+/// `true` while a change waits for its confirmation or is being rolled back.
 pub fn is_pending(directory: &Path) -> bool {
-    // A process that was killed holds no lock: its change waits no longer.
+    // If the process that made the change was killed, its lock is gone and the change stays in force.
     [unconfirmed(directory), undoing(directory)]
         .iter()
         .any(|file| Lock::is_held(file))
 }
 
-/// The file that `sqm confirm` removes.
+/// The file that exists while a change waits; `sqm confirm` removes it.
 pub fn unconfirmed(directory: &Path) -> PathBuf {
     directory.join("unconfirmed")
 }
 
-/// The same file while the change is rolled back.
+/// The file to which [`unconfirmed`] is renamed while the change is rolled back.
 pub fn undoing(directory: &Path) -> PathBuf {
     directory.join(UNDOING)
 }

@@ -1,6 +1,7 @@
-//! The configuration file: read with a limit, planned, written only over the text that its writer has read, and confirmed.
+//! The configuration file: reads it with a size limit, makes plans from it, replaces it only if it still holds the text that
+//! the writer has read, and knows whether a change waits for its confirmation.
 #![forbid(unsafe_code)]
-// Standard output may be closed or full: the macros of `sqm_process` can bear that.
+// Standard output may be closed or full, which the macros of `sqm_process` handle.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -9,7 +10,7 @@ extern crate sqm_process;
 pub mod applied;
 pub mod commit_confirm;
 pub mod load;
-pub mod rates;
+pub mod rate_override;
 pub mod revision;
 
 use std::fs;
@@ -18,27 +19,27 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use sqm_files::Error;
 
-/// The longest configuration in bytes; one with a thousand sections has a fifth of it.
+/// The longest configuration, bytes. A choice: a configuration with a thousand sections takes a fifth of it.
 pub const MAX_BYTES: u64 = 1 << 20;
-/// Everybody may read it, as OpenWrt has it.
+/// The permissions of a new configuration file: every user may read it, as on OpenWrt.
 const MODE: u32 = 0o644;
 
-/// Its text.
+/// Reads the configuration file.
 pub fn read(file: &Path) -> Result<Vec<u8>, Error> {
     sqm_files::read(file, MAX_BYTES)
 }
 
-/// Its text, if there is one.
+/// Reads the configuration file; `None` if there is no such file.
 pub fn read_if_there(file: &Path) -> Result<Option<Vec<u8>>, Error> {
     sqm_files::read_if_there(file, MAX_BYTES)
 }
 
-/// Replaces it, if it still holds the text that was read before; `None`: if there was none.
+/// Replaces the file if it still holds the text `read`, or if it still does not exist and `read` is `None`.
 pub fn replace(file: &Path, read: Option<&[u8]>, text: &[u8]) -> Result<(), Error> {
     sqm_files::replace_if(file, MODE, read, text)
 }
 
-/// The same for a command, which makes the folder as well.
+/// Like [`replace`], for a command: it creates the folder as well, and its errors say what to do.
 pub fn write(file: &Path, read: Option<&[u8]>, text: &[u8]) -> anyhow::Result<()> {
     if let (Some(folder), None) = (file.parent(), read) {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -52,7 +53,8 @@ pub fn write(file: &Path, read: Option<&[u8]>, text: &[u8]) -> anyhow::Result<()
     })
 }
 
-/// Puts back what a command has replaced with `text`; a text that somebody else has written since stays.
+/// Undoes a [`write`] of `text`: restores the text `before`, or removes the file if there was none. If another program has
+/// written the file in the meantime, it is left unchanged.
 pub fn put_back(file: &Path, before: Option<&[u8]>, text: &[u8]) -> anyhow::Result<()> {
     let put_back = match before {
         Some(before) => replace(file, Some(text), before),
@@ -61,12 +63,12 @@ pub fn put_back(file: &Path, before: Option<&[u8]>, text: &[u8]) -> anyhow::Resu
     match put_back {
         Err(Error::Changed { .. }) => {
             errln!(
-                "sqm: {}: somebody has written it since, and that stays",
+                "sqm: {} was written by another program in the meantime and is left unchanged",
                 file.display()
             );
             Ok(())
         }
-        put_back => put_back.with_context(|| format!("{} could not be put back", file.display())),
+        put_back => put_back.with_context(|| format!("{} could not be restored", file.display())),
     }
 }
 
@@ -78,13 +80,13 @@ mod tests {
 
     use super::*;
 
-    /// On a file system in memory if there is one: what is synced ten thousand times takes its time elsewhere.
+    /// A folder in memory, if possible: ten thousand syncs to a disk take long.
     fn folder() -> tempfile::TempDir {
         let memory = Path::new("/dev/shm");
         tempfile::tempdir_in(memory).unwrap_or_else(|_| tempfile::tempdir().unwrap())
     }
 
-    /// The same numbers in every run.
+    /// A pseudo-random number below `below`; the sequence is the same in every run.
     fn chance(seed: &mut u64, below: u64) -> u64 {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (*seed >> 33) % below
@@ -94,7 +96,8 @@ mod tests {
         (0..turns).for_each(|_| std::thread::yield_now());
     }
 
-    /// One of our writers: reads, takes its time, and writes what it has made of that. Answers what it has replaced, and by what.
+    /// One of our writers: reads the file, waits, and writes a new text. Returns the new text and the one that it replaced, or
+    /// `None` if the write was refused.
     fn ours(file: &Path, name: &str, waits: [u64; 2], is_daemon: bool) -> Option<(String, String)> {
         wait(waits[0]);
         let before = String::from_utf8(read(file).unwrap()).unwrap();
@@ -120,8 +123,8 @@ mod tests {
         }
     }
 
-    /// The daemon and two commands beside another program that renames its text into place and asks nobody. Each text is the
-    /// last, or whoever replaced it knew it, or the other program did so.
+    /// The daemon and two commands write while another program renames its own text into place without any lock. Each text is
+    /// the last one, or was read by the writer that replaced it, or was replaced by the other program.
     fn no_text_is_lost(rounds: u64) {
         let folder = folder();
         let file: PathBuf = folder.path().join("sqm");
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_takes_back_is_only_its_own() {
+    fn a_command_undoes_only_its_own_write() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("etc/sqm");
         write(&file, None, b"ours").unwrap();

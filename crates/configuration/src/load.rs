@@ -1,4 +1,4 @@
-//! From the configuration file to plans, as every command reads it: a device or a pipe may stand for the file, all errors go to
+//! Reads the configuration and makes plans from it, for every command. The file may be a device or a pipe. All errors go to
 //! standard error, and a file with an error is refused as a whole.
 
 use std::fs::File;
@@ -9,19 +9,19 @@ use anyhow::{Context, anyhow};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, stack};
-use sqm_plan::Loaded;
+use sqm_plan::{Loaded, RateOverrides};
 
-use crate::rates::{self, Held};
+use crate::rate_override;
 use sqm_process::failure::Failure;
 
-/// A configuration's text.
+/// Reads the text of a configuration.
 pub fn read(config: &Path) -> Result<Vec<u8>, Failure> {
     text(config).map_err(Failure::Usage)
 }
 
-/// The same, with the reason alone.
+/// Like [`read`], but the error has no exit code.
 pub fn text(config: &Path) -> anyhow::Result<Vec<u8>> {
-    // Standard input, and what a shell names for <(...), may be a pipe.
+    // Standard input, and the path that a shell makes for <(...), may be a pipe.
     let is_stream = config.starts_with("/dev") || config.starts_with("/proc");
     let text = match is_stream {
         true => stream(config),
@@ -34,18 +34,18 @@ fn stream(config: &Path) -> anyhow::Result<Vec<u8>> {
     let (name, limit) = (config.display(), super::MAX_BYTES);
     let file = File::open(config).with_context(|| name.to_string())?;
     let mut text = Vec::new();
-    // One byte beyond the limit shows that there is more.
+    // If there is a byte beyond the limit, the text is too long.
     let read = file.take(limit + 1).read_to_end(&mut text);
     read.with_context(|| name.to_string())?;
     if text.len() as u64 > limit {
         return Err(anyhow!(
-            "{name} has more than {limit} bytes, which is the most that is read"
+            "{name} has more than {limit} bytes, the limit for a configuration"
         ));
     }
     Ok(text)
 }
 
-/// What it says, on these devices. All its errors go to standard error.
+/// Makes plans from the text for the devices `links`. Prints all errors of the text on standard error.
 pub fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
     let file = config.display().to_string();
     sqm_plan::load(text, &file, &|name| stack::device(links, name)).map_err(|errors| {
@@ -58,7 +58,7 @@ pub fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failu
     })
 }
 
-/// The devices that are there. None where the kernel does not tell: a plan can be made on any machine.
+/// The devices of this machine. Empty if the kernel does not report them: a plan can be made on any machine.
 pub fn links() -> Vec<Link> {
     let Ok(mut socket) = Socket::open() else {
         return Vec::new();
@@ -66,15 +66,21 @@ pub fn links() -> Vec<Link> {
     observe::links(&mut socket).unwrap_or_default()
 }
 
-/// The same at the rates that autorate has brought into force, and which these are.
+/// Like [`parse`], but with the rates that autorate has brought into force. Also returns these rates.
 pub fn parse_in_force(
     text: &[u8],
     config: &Path,
     socket: &mut Socket,
     links: &[Link],
     records: &Path,
-) -> Result<(Loaded, Held), Failure> {
+) -> Result<(Loaded, RateOverrides), Failure> {
     let loaded = parse(text, config, links)?;
     let file = config.display().to_string();
-    Ok(rates::in_force(socket, links, records, (text, &file), loaded))
+    Ok(rate_override::in_force(
+        socket,
+        links,
+        records,
+        (text, &file),
+        loaded,
+    ))
 }

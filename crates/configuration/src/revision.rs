@@ -1,21 +1,22 @@
-//! Which text of the configuration somebody saw: who writes says which one he knew, so that nobody undoes what another wrote.
+//! The revision of a configuration text, as an ETag: a writer names the revision that it has read, and its write is refused if
+//! the file has changed since.
 
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-/// Of a file's bytes: the beginning of their SHA-256, in hexadecimal.
+/// The revision of a text: the first 8 bytes of its SHA-256, in hexadecimal.
 pub fn of(text: &[u8]) -> String {
     let mut hex = String::new();
     for byte in &Sha256::digest(text)[..8] {
-        // Text grows.
+        // Writing to a `String` cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
     hex
 }
 
-/// Whether this could be one.
-pub fn is_one(text: &str) -> bool {
+/// `true` if `text` has the form of a revision.
+pub fn is_well_formed(text: &str) -> bool {
     text.len() == 16
         && text
             .bytes()
@@ -25,7 +26,7 @@ pub fn is_one(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn another_text_has_another_one_of_sixteen_digits() {
+    fn texts_have_revisions_of_sixteen_digits_that_differ() {
         assert_eq!(super::of(b""), "e3b0c44298fc1c14");
         assert_ne!(super::of(b"option upload '1'"), super::of(b"option upload '2'"));
     }

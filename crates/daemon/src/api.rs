@@ -1,7 +1,8 @@
-//! The local API: HTTP/1.1 on a Unix socket, and the metrics alone on a loopback port, on a thread of their own.
+//! The local API: HTTP/1.1 on a Unix socket, and the metrics also on a loopback port. It has threads of its own.
 //!
-//! Everybody may read. What changes something needs root, the daemon's own user or the one of `--admin-user`, which the kernel names
-//! (`SO_PEERCRED`); nobody has a password to lose. docs/reference/daemon.md says what can be asked.
+//! Every local user may read. Only root, the daemon's own user and the user of `--admin-user` may change something; the
+//! kernel names the user of a connection (`SO_PEERCRED`), so there is no password. docs/reference/daemon.md lists the
+//! requests.
 
 mod helpers;
 mod routes;
@@ -25,55 +26,55 @@ use tokio::sync::Notify;
 
 use super::shared::Shared;
 use routes::Peer;
-pub(super) use routes::let_change;
-use sqm_http::{Limits, Patient, Place, Places, SILENCE};
+pub(super) use routes::set_admin;
+use sqm_http::{ConnectionSlot, ConnectionTable, KEEP_ALIVE_INTERVAL, Limits, WriteTimeout};
 use sqm_process::descriptors;
 
-/// For root and the daemon's own user, each. The page's server, which is one of them, needs less than half of it for all of
-/// its visitors together.
+/// For users who may change something. The limits for each client are a choice: the page's server connects as one of these
+/// users and needs less than half of them for all of its visitors together.
 const ADMINS: Limits = Limits {
-    places: 320,
-    places_each: 160,
-    turns: 128,
-    turns_each: 64,
+    connections: 320,
+    connections_per_client: 160,
+    requests: 128,
+    requests_per_client: 64,
 };
-/// For all other users. Each has one request at work at a time, and four listeners (`journal`).
+/// For all other users: one request at a time for each, and four event streams (`journal`). A choice.
 const READERS: Limits = Limits {
-    places: 64,
-    places_each: 16,
-    turns: 16,
-    turns_each: 1,
+    connections: 64,
+    connections_per_client: 16,
+    requests: 16,
+    requests_per_client: 1,
 };
-/// For the metrics port, where the kernel names no user.
+/// For the metrics port, where the kernel names no user and all connections count as one client. A choice.
 const METRICS: Limits = Limits {
-    places: 16,
-    places_each: 16,
-    turns: 1,
-    turns_each: 1,
+    connections: 16,
+    connections_per_client: 16,
+    requests: 1,
+    requests_per_client: 1,
 };
-/// Descriptors of everything else: netlink, files, children.
+/// File descriptors for everything else (netlink sockets, files, children); an upper estimate.
 const OTHER_DESCRIPTORS: usize = 100;
-/// Connections that wait to be accepted.
+/// Connections that the kernel queues until they are accepted; a choice.
 const BACKLOG: i32 = 1024;
-/// A request's head must be there within this; so must the next one's on a kept connection.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Who takes nothing of an answer for so long is let go.
-const UNTAKEN: Duration = Duration::from_secs(10);
-/// Of a request's head, bytes.
-const MOST_HEAD: usize = 16 * 1024;
-/// Between two tries to accept a connection while the process is out of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The time a client has to send a request's head, also for the next request on a kept connection; a choice.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection is closed when its client has read nothing of a response for this long; a choice.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest head of a request, bytes; a choice.
+const MAX_HEAD: usize = 16 * 1024;
+/// The time between two attempts to accept a connection while the process is out of file descriptors; a choice.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Where to listen.
+/// The sockets on which the API listens.
 pub(super) struct Listeners {
     unix: UnixListener,
     metrics: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Binds both. The caller holds the daemon's lock: a socket that is there belongs to nobody.
+    /// Binds the sockets. The caller holds the daemon's lock, so a socket that exists belongs to no running daemon.
     pub(super) fn bind(socket: &Path, metrics: Option<std::net::SocketAddr>) -> anyhow::Result<Self> {
-        let needed = ADMINS.places + READERS.places + METRICS.places + OTHER_DESCRIPTORS;
+        let needed = ADMINS.connections + READERS.connections + METRICS.connections + OTHER_DESCRIPTORS;
         if let Err(warning) = descriptors::require(needed) {
             errln!("warning: {warning}");
         }
@@ -81,7 +82,7 @@ impl Listeners {
         let unix = UnixListener::bind(socket)
             .with_context(|| format!("cannot listen on the socket {}", socket.display()))?;
         rustix::net::listen(&unix, BACKLOG)?;
-        // Who may do what is decided for each connection.
+        // Every user may connect; `routes` decides for each connection which requests are allowed.
         fs::set_permissions(socket, Permissions::from_mode(0o666))?;
         let metrics = match metrics {
             None => None,
@@ -96,31 +97,31 @@ impl Listeners {
         Ok(Self { unix, metrics })
     }
 
-    /// Serves until the process ends. Users' connections are accepted on a thread of their own: whoever waits to be accepted
-    /// waits for nobody's request.
+    /// Serves until the process ends. A separate thread accepts the connections of users, so that no connection waits for a
+    /// request of another one before it is accepted.
     pub(super) fn serve(self, shared: &Arc<Shared>) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let handle = runtime.handle().clone();
-        let told = Arc::clone(shared);
-        thread("api", move || runtime.block_on(keep_streams(&told)))?;
-        let door = || Door {
+        let kept = Arc::clone(shared);
+        thread("api", move || runtime.block_on(keep_streams_alive(&kept)))?;
+        let acceptor = || Acceptor {
             shared: Arc::clone(shared),
             runtime: handle.clone(),
         };
         if let Some(metrics) = self.metrics {
-            handle.spawn(door().accept_metrics(metrics));
+            handle.spawn(acceptor().accept_metrics(metrics));
         }
-        let door = door();
-        thread("api-socket", move || door.accept_users(&self.unix))
+        let acceptor = acceptor();
+        thread("api-socket", move || acceptor.accept_users(&self.unix))
     }
 }
 
-async fn keep_streams(shared: &Shared) {
+async fn keep_streams_alive(shared: &Shared) {
     loop {
-        tokio::time::sleep(SILENCE).await;
-        shared.journal.be_heard();
+        tokio::time::sleep(KEEP_ALIVE_INTERVAL).await;
+        shared.journal.keep_alive();
     }
 }
 
@@ -131,25 +132,25 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()
         .map(drop)
 }
 
-/// Where connections come in.
-struct Door {
+/// Accepts connections and starts a task for each of them.
+struct Acceptor {
     shared: Arc<Shared>,
     runtime: Handle,
 }
 
-impl Door {
+impl Acceptor {
     fn accept_users(&self, listener: &UnixListener) {
-        let (admins, readers) = (Places::new(ADMINS), Places::new(READERS));
+        let (admins, readers) = (ConnectionTable::new(ADMINS), ConnectionTable::new(READERS));
         loop {
             let Ok((stream, _)) = listener.accept() else {
-                readers.make_room();
-                std::thread::sleep(PAUSE);
+                readers.evict_idle();
+                std::thread::sleep(ACCEPT_RETRY);
                 continue;
             };
             let user = socket_peercred(&stream).map(|credentials| credentials.uid.as_raw());
             let peer = Peer::of_user(user.ok());
-            let places = if peer.is_admin() { &admins } else { &readers };
-            self.admit(places, peer, move || {
+            let table = if peer.is_admin() { &admins } else { &readers };
+            self.admit(table, peer, move || {
                 stream.set_nonblocking(true)?;
                 tokio::net::UnixStream::from_std(stream)
             });
@@ -160,50 +161,50 @@ impl Door {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
             return;
         };
-        let places = Places::new(METRICS);
+        let table = ConnectionTable::new(METRICS);
         for accepted in 1.. {
             match listener.accept().await {
-                Ok((stream, _)) => self.admit(&places, Peer::Metrics, || Ok(stream)),
+                Ok((stream, _)) => self.admit(&table, Peer::Metrics, || Ok(stream)),
                 Err(_) => {
-                    places.make_room();
-                    tokio::time::sleep(PAUSE).await;
+                    table.evict_idle();
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
-            // All have the same owner. What they have sent is read before newer ones push them out.
-            if accepted % (METRICS.places / 2) == 0 {
+            // All connections count as one client: let their tasks read what has arrived before newer ones evict them.
+            if accepted % (METRICS.connections / 2) == 0 {
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Serves a connection beside all others, if there is a place for it.
+    /// Starts a task that serves the connection, unless `table` admits no more connections.
     fn admit<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        places: &Arc<Places<Option<u32>>>,
+        table: &Arc<ConnectionTable<Option<u32>>>,
         peer: Peer,
         open: impl FnOnce() -> std::io::Result<S> + Send + 'static,
     ) {
-        let makes_room = Arc::new(Notify::new());
-        let Some(place) = places.enter(peer.user(), &makes_room) else {
+        let evicted = Arc::new(Notify::new());
+        let Some(slot) = table.admit(peer.user(), &evicted) else {
             return;
         };
         let shared = Arc::clone(&self.shared);
         let served = async move {
             if let Ok(stream) = open() {
-                serve_one(stream, shared, peer, place).await;
+                serve_one(stream, shared, peer, slot).await;
             }
         };
         self.runtime.spawn(async move {
             tokio::select! {
                 biased;
-                () = makes_room.notified() => {}
+                () = evicted.notified() => {}
                 () = served => {}
             }
         });
     }
 }
 
-/// Removes a socket that a daemon before this one has left. What is something else is put aside.
+/// Removes the socket of an earlier daemon. Any other file at this path is renamed, not removed.
 fn clear(socket: &Path) -> anyhow::Result<()> {
     let kind = fs::symlink_metadata(socket).map(|found| found.file_type());
     match kind {
@@ -214,7 +215,7 @@ fn clear(socket: &Path) -> anyhow::Result<()> {
         Ok(_) => {
             let aside = sqm_files::set_aside(socket)?;
             errln!(
-                "{} was no socket, and is {} now",
+                "{} was not a socket and has been renamed to {}",
                 socket.display(),
                 aside.display()
             );
@@ -227,25 +228,25 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     shared: Arc<Shared>,
     peer: Peer,
-    place: Place<Option<u32>>,
+    slot: ConnectionSlot<Option<u32>>,
 ) {
-    let place = Arc::new(place);
+    let slot = Arc::new(slot);
     let service = service_fn(move |request| {
-        let (shared, place) = (Arc::clone(&shared), Arc::clone(&place));
+        let (shared, slot) = (Arc::clone(&shared), Arc::clone(&slot));
         async move {
-            let _turn = place.turn().await;
+            let _permit = slot.request_permit().await;
             let mut answer = routes::answer(&shared, peer, request).await;
-            answer.body_mut().hold(place.work());
+            answer.body_mut().hold(slot.keep_active());
             Ok::<_, std::convert::Infallible>(answer)
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(MOST_HEAD)
-        // One that says with FIN that it has asked all, as `nc -N` does, still listens.
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        // A client that closes its sending side after its last request, as `nc -N` does, still reads the response.
         .half_close(true)
-        .serve_connection(TokioIo::new(Patient::new(stream, UNTAKEN)), service);
-    // A client that leaves is no error of ours.
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT)), service);
+    // An error here means that the client went away.
     let _ = connection.await;
 }

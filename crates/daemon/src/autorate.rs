@@ -1,28 +1,25 @@
-//! Rates that follow the line: a thread for each interface with `option autorate`, which looks and decides.
+//! Rates that follow the line: a thread with a controller for each interface with `option autorate`.
 //!
-//! The decisions are those of [`sqm_autorate`]. A [`driver`] brings it samples, from its [`prober`], the device's
-//! [`traffic`] and the connections that pass it ([`passive`]), and lays the rates it wants on the [`Board`], where the keeper, who
-//! alone changes anything, takes them. The [`Fleet`] starts the threads and looks after them. When the daemon dies, the last rates
-//! stay.
+//! The controller is [`sqm_autorate`]'s. A [`driver`] feeds it with samples: from reflectors ([`prober`]), from the device's
+//! counters ([`throughput`]) and from TCP connections that pass the device ([`passive_rtt`]). It leaves the rates that the
+//! controller wants in the [`RateMailbox`] for the main loop, the only thread that changes the kernel. [`AutorateThreads`]
+//! starts the threads and restarts those that panic. When the daemon ends, the last rates stay in force.
 
+mod capacity_store;
 mod driver;
-mod fleet;
-mod flows;
-mod kept;
 mod log;
-mod passive;
+mod packet_sampler;
+mod passive_rtt;
 mod prober;
-mod tap;
-mod traffic;
+mod rate_mailbox;
+mod status;
+mod tcp_timestamps;
+mod threads;
+mod throughput;
 
-#[cfg(any(test, fuzzing))]
-pub use passive::fuzz as fuzz_segments;
-
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::Arc;
 
-use serde::Serialize;
 use sqm_autorate::Bounds;
 use sqm_core::direction::PerDirection;
 use sqm_core::spec::cake::Framing;
@@ -30,11 +27,15 @@ use sqm_core::units::Nanos;
 use sqm_plan::line::ConfiguredLine;
 use sqm_plan::settings::{LOG_FOLDER, Limits, Reflector};
 
-pub(super) use fleet::Fleet;
+use crate::journal::Journal;
+use crate::waker::Waker;
+#[cfg(any(test, fuzzing))]
+pub use passive_rtt::fuzz as fuzz_segments;
+pub(super) use rate_mailbox::RateMailbox;
+pub(super) use status::{DirectionStatus, Status};
+pub(super) use threads::AutorateThreads;
 
-use sqm_configuration::rates::Rates;
-
-/// Of three operators, as all that many people's lines may ask: anycast resolvers that answer pings.
+/// The default reflectors: anycast resolvers of three operators that answer pings and are meant for many clients. A choice.
 const REFLECTORS: [&str; 9] = [
     "1.1.1.1",
     "8.8.8.8",
@@ -47,32 +48,43 @@ const REFLECTORS: [&str; 9] = [
     "2620:fe::fe",
 ];
 
-/// What is configured for one interface.
+/// The state that the autorate threads share with the rest of the daemon.
+#[derive(Clone)]
+pub(super) struct Context {
+    /// The state folder.
+    pub(super) state_dir: PathBuf,
+    pub(super) journal: Arc<Journal>,
+    pub(super) rates: Arc<RateMailbox>,
+    /// Wakes the main loop when rates are wanted.
+    pub(super) waker: Waker,
+}
+
+/// The configuration of autorate for one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct LineConfig {
     pub(super) interface: String,
-    /// What leaves the device is the download.
+    /// The device faces the home: its egress is the download.
     faces_lan: bool,
     bounds: PerDirection<Bounds>,
     /// Directions without a rate are not shaped.
     is_shaped: PerDirection<bool>,
     framing: Framing,
     reflectors: Vec<Reflector>,
-    /// What its queues take for the longest path.
+    /// The interval of the queues' AQM, if it is known: the longest round trip for which they are set up.
     interval: Option<Nanos>,
     log: Option<PathBuf>,
 }
 
-impl Line {
-    /// None if its rates are to stay.
-    pub(super) fn of(line: &ConfiguredLine) -> Option<Self> {
+impl LineConfig {
+    /// `None` if the line has no `option autorate`.
+    pub(super) fn new(line: &ConfiguredLine) -> Option<Self> {
         let autorate = line.autorate.as_ref()?;
         let bounds = |base, limits: Limits| Bounds {
             min: limits.min,
             base,
             max: limits.max,
         };
-        let usual = || REFLECTORS.iter().filter_map(|word| word.parse().ok());
+        let defaults = || REFLECTORS.iter().filter_map(|word| word.parse().ok());
         Some(Self {
             interface: line.interface.clone(),
             faces_lan: line.faces_lan,
@@ -88,109 +100,14 @@ impl Line {
             interval: line.interval,
             log: autorate.log.as_ref().map(|name| log_folder().join(name)),
             reflectors: match autorate.reflectors.is_empty() {
-                true => usual().collect(),
+                true => defaults().collect(),
                 false => autorate.reflectors.clone(),
             },
         })
     }
 }
 
-/// Where systemd has the logs of the unit, if it has `LogsDirectory=`; else the usual place.
+/// The unit's log folder, if systemd names one (`LogsDirectory=`); otherwise [`LOG_FOLDER`].
 fn log_folder() -> PathBuf {
     std::env::var_os("LOGS_DIRECTORY").map_or_else(|| PathBuf::from(LOG_FOLDER), PathBuf::from)
-}
-
-/// What one controller tells of itself.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Status {
-    pub(super) download: Direction,
-    pub(super) upload: Direction,
-    /// Whether reflectors are being asked.
-    pub(super) is_probing: bool,
-    pub(super) probes_sent: u64,
-    pub(super) reflectors: Vec<ReflectorStatus>,
-    /// What the user's own connections told of the delay: how often.
-    pub(super) tcp_samples: u64,
-    /// What to write in the configuration.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) advice: Option<String>,
-    /// Why the rates do not follow the line: then those of the file hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) trouble: Option<String>,
-}
-
-/// One direction.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Direction {
-    pub(super) rate_bits_per_sec: u64,
-    /// Why the rate is what it is.
-    pub(super) reason: String,
-    /// What passes.
-    pub(super) load_bits_per_sec: u64,
-    /// How often it was lowered because of a queue.
-    pub(super) cuts: u64,
-}
-
-/// Somebody who is asked for the time it takes.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ReflectorStatus {
-    /// As it can be configured.
-    pub(super) address: String,
-    /// Last round trip.
-    pub(super) rtt_ms: Option<f64>,
-    /// Each direction alone is known from it.
-    pub(super) is_one_way: bool,
-    pub(super) answers: u64,
-    pub(super) lost: u64,
-}
-
-/// Where controllers and the rest of the daemon meet.
-#[derive(Debug, Default)]
-pub(super) struct Board(Mutex<BTreeMap<String, Notice>>);
-
-#[derive(Debug)]
-struct Notice {
-    status: Status,
-    wanted: Option<Rates>,
-}
-
-impl Board {
-    /// How things are. Rates that are wanted replace those that nobody has taken yet.
-    fn tell(&self, interface: &str, status: Status, wanted: Option<Rates>) {
-        let mut notices = self.lock();
-        let before = notices.remove(interface).and_then(|notice| notice.wanted);
-        let wanted = wanted.or(before);
-        notices.insert(interface.to_owned(), Notice { status, wanted });
-    }
-
-    fn forget(&self, interface: &str) {
-        self.lock().remove(interface);
-    }
-
-    /// There is no controller, and why; what it wanted last no longer counts.
-    fn fail(&self, interface: &str, trouble: String) {
-        let status = Status {
-            trouble: Some(trouble),
-            ..Status::default()
-        };
-        let notice = Notice { status, wanted: None };
-        self.lock().insert(interface.to_owned(), notice);
-    }
-
-    /// What controllers wanted since the last call.
-    pub(super) fn take_wanted(&self) -> Vec<(String, Rates)> {
-        let mut notices = self.lock();
-        let wanted = notices
-            .iter_mut()
-            .filter_map(|(interface, notice)| Some((interface.clone(), notice.wanted.take()?)));
-        wanted.collect()
-    }
-
-    pub(super) fn status(&self, interface: &str) -> Option<Status> {
-        self.lock().get(interface).map(|notice| notice.status.clone())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Notice>> {
-        self.0.lock().expect("no holder of this lock panics")
-    }
 }

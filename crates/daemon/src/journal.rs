@@ -1,4 +1,4 @@
-//! What has happened lately, for those who listen now and those who ask later.
+//! The daemon's recent log entries, and the streams that receive new ones (`/v1/events`).
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,104 +7,108 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use sqm_http::{COMMENT, Seat, Seats};
+use sqm_http::{KEEP_ALIVE, StreamLimiter, StreamPermit};
 
-/// So many events are remembered.
-const REMEMBERED: usize = 100;
-/// A listener that is so many events behind is let go.
-const MOST_BEHIND: usize = 256;
-/// Listeners of root and of the daemon's own user, each. The page's server is one of them and has at most 48 for its visitors.
-const MOST_ADMINS_EACH: usize = 64;
-/// Listeners of all other users, and of each.
-const MOST_READERS: usize = 16;
-const MOST_READERS_EACH: usize = 4;
+/// The number of entries that are kept for new streams; a choice.
+const MAX_ENTRIES: usize = 100;
+/// A stream whose client is this many entries behind is closed; a choice.
+const MAX_QUEUED: usize = 256;
+/// Streams of each user who may change something. A choice: the page's server connects as one of them and opens at most 48.
+const STREAMS_PER_ADMIN: usize = 64;
+/// Streams of all other users together; a choice.
+const READER_STREAMS: usize = 16;
+/// Streams of each other user; a choice.
+const STREAMS_PER_READER: usize = 4;
 
-/// An event as the API tells it.
+/// A log entry, as the API returns it.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Told {
-    /// Counts up from 1.
+pub(super) struct Entry {
+    /// Entries are numbered from 1.
     pub(super) number: u64,
     /// Milliseconds since 1970, UTC.
     pub(super) unix_ms: u64,
-    /// `state`, `changed`, `released`, `configuration`.
+    /// `state`, `changed`, `released`, `configuration` or `autorate`.
     pub(super) kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) interface: Option<String>,
     pub(super) text: String,
 }
 
+/// The recent entries and the open streams.
 pub(super) struct Journal {
     inner: Mutex<Inner>,
-    admins: Seats<Option<u32>>,
-    readers: Seats<Option<u32>>,
+    admins: StreamLimiter<Option<u32>>,
+    readers: StreamLimiter<Option<u32>>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    told: u64,
-    lately: VecDeque<Told>,
-    listeners: Vec<Sender<Bytes>>,
+    /// The number of the last entry.
+    last: u64,
+    recent: VecDeque<Entry>,
+    streams: Vec<Sender<Bytes>>,
 }
 
 impl Default for Journal {
     fn default() -> Self {
         Self {
             inner: Mutex::default(),
-            admins: Seats::new(usize::MAX, MOST_ADMINS_EACH),
-            readers: Seats::new(MOST_READERS, MOST_READERS_EACH),
+            admins: StreamLimiter::new(usize::MAX, STREAMS_PER_ADMIN),
+            readers: StreamLimiter::new(READER_STREAMS, STREAMS_PER_READER),
         }
     }
 }
 
 impl Journal {
-    /// Tells everybody.
-    pub(super) fn tell(&self, kind: &'static str, interface: Option<&str>, text: String) {
+    /// Adds an entry and sends it to all streams.
+    pub(super) fn record(&self, kind: &'static str, interface: Option<&str>, text: String) {
         let unix_ms = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as u64);
         let mut inner = self.lock();
-        inner.told += 1;
-        let told = Told {
-            number: inner.told,
+        inner.last += 1;
+        let entry = Entry {
+            number: inner.last,
             unix_ms,
             kind,
             interface: interface.map(str::to_owned),
             text,
         };
-        let message = encode(&told);
+        let message = encode(&entry);
         inner
-            .listeners
-            .retain(|listener| listener.try_send(message.clone()).is_ok());
-        if inner.lately.len() == REMEMBERED {
-            inner.lately.pop_front();
+            .streams
+            .retain(|stream| stream.try_send(message.clone()).is_ok());
+        if inner.recent.len() == MAX_ENTRIES {
+            inner.recent.pop_front();
         }
-        inner.lately.push_back(told);
+        inner.recent.push_back(entry);
     }
 
-    /// Says to everybody who listens that we are still here: whoever has left is noticed by it.
-    pub(super) fn be_heard(&self) {
+    /// Sends a comment to all streams, so that a write fails on the connection of a client that has gone.
+    pub(super) fn keep_alive(&self) {
         self.lock()
-            .listeners
-            .retain(|listener| listener.try_send(COMMENT).is_ok());
+            .streams
+            .retain(|stream| stream.try_send(KEEP_ALIVE).is_ok());
     }
 
-    /// What is remembered, and then what comes, for as long as the seat is held; `None` if too many listen already.
-    pub(super) fn listen(
+    /// Opens a stream: the recent entries, then each new one. The caller keeps the permit while the stream is open. `None` if
+    /// there are too many streams already.
+    pub(super) fn subscribe(
         &self,
         user: Option<u32>,
         is_admin: bool,
-    ) -> Option<(Receiver<Bytes>, Seat<Option<u32>>)> {
-        let seats = if is_admin { &self.admins } else { &self.readers };
-        let seat = seats.take(&user)?;
+    ) -> Option<(Receiver<Bytes>, StreamPermit<Option<u32>>)> {
+        let limiter = if is_admin { &self.admins } else { &self.readers };
+        let permit = limiter.try_acquire(&user)?;
         let mut inner = self.lock();
-        inner.listeners.retain(|listener| !listener.is_closed());
-        let (sender, receiver) = channel(MOST_BEHIND);
-        for told in &inner.lately {
-            // There is room for all that is remembered.
-            let _ = sender.try_send(encode(told));
+        inner.streams.retain(|stream| !stream.is_closed());
+        let (sender, receiver) = channel(MAX_QUEUED);
+        for entry in &inner.recent {
+            // The channel has room for all recent entries.
+            let _ = sender.try_send(encode(entry));
         }
-        inner.listeners.push(sender);
-        Some((receiver, seat))
+        inner.streams.push(sender);
+        Some((receiver, permit))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -112,12 +116,12 @@ impl Journal {
     }
 }
 
-/// A server-sent event (HTML Standard, 9.2): JSON has no line ends.
-fn encode(told: &Told) -> Bytes {
-    let json = serde_json::to_string(told).unwrap_or_default();
+/// Encodes a server-sent event (HTML Standard, 9.2). Compact JSON has no line ends, so one `data:` line is enough.
+fn encode(entry: &Entry) -> Bytes {
+    let json = serde_json::to_string(entry).unwrap_or_default();
     Bytes::from(format!(
         "id: {}\nevent: {}\ndata: {json}\n\n",
-        told.number, told.kind
+        entry.number, entry.kind
     ))
 }
 
@@ -126,42 +130,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_listener_hears_what_was_and_what_comes_and_nothing_grows() {
+    fn a_new_stream_receives_recent_and_new_entries_and_memory_is_bounded() {
         let journal = Journal::default();
         for n in 0..1000 {
-            journal.tell("state", Some("wan0"), format!("number {n}"));
+            journal.record("state", Some("wan0"), format!("number {n}"));
         }
-        let (mut late, _seat) = journal.listen(Some(0), true).unwrap();
-        journal.tell("state", None, "last".to_owned());
-        let mut heard = Vec::new();
+        let (mut late, _permit) = journal.subscribe(Some(0), true).unwrap();
+        journal.record("state", None, "last".to_owned());
+        let mut received = Vec::new();
         while let Ok(bytes) = late.try_recv() {
-            heard.push(String::from_utf8(bytes.to_vec()).unwrap());
+            received.push(String::from_utf8(bytes.to_vec()).unwrap());
         }
-        assert_eq!(heard.len(), REMEMBERED + 1);
-        assert!(heard[0].starts_with("id: 901\nevent: state\ndata: {\"number\":901"));
-        assert!(heard[REMEMBERED].ends_with("\"text\":\"last\"}\n\n"));
-        // One that does not read is let go, one that has gone makes room.
+        assert_eq!(received.len(), MAX_ENTRIES + 1);
+        assert!(received[0].starts_with("id: 901\nevent: state\ndata: {\"number\":901"));
+        assert!(received[MAX_ENTRIES].ends_with("\"text\":\"last\"}\n\n"));
+        // A stream whose client does not read is closed.
         for n in 0..1000 {
-            journal.tell("state", None, format!("{n}"));
+            journal.record("state", None, format!("{n}"));
         }
-        assert!(journal.lock().listeners.is_empty());
-        assert_eq!(journal.lock().lately.len(), REMEMBERED);
+        assert!(journal.lock().streams.is_empty());
+        assert_eq!(journal.lock().recent.len(), MAX_ENTRIES);
     }
 
     #[test]
-    fn users_keep_neither_root_nor_each_other_from_listening() {
+    fn one_user_cannot_exhaust_the_streams_of_root_or_of_other_users() {
         let journal = Journal::default();
         let greedy: Vec<_> = (0..1000)
-            .map_while(|_| journal.listen(Some(1000), false))
+            .map_while(|_| journal.subscribe(Some(1000), false))
             .collect();
-        assert_eq!(greedy.len(), MOST_READERS_EACH);
-        assert!(journal.listen(Some(1001), false).is_some());
+        assert_eq!(greedy.len(), STREAMS_PER_READER);
+        assert!(journal.subscribe(Some(1001), false).is_some());
         let all: Vec<_> = (1001..2000)
-            .map(|user| journal.listen(Some(user), false))
+            .map(|user| journal.subscribe(Some(user), false))
             .collect();
-        assert!(journal.listen(Some(2000), false).is_none());
-        assert!(journal.listen(Some(0), true).is_some());
+        assert!(journal.subscribe(Some(2000), false).is_none());
+        assert!(journal.subscribe(Some(0), true).is_some());
         drop((greedy, all));
-        assert!(journal.listen(Some(2000), false).is_some());
+        assert!(journal.subscribe(Some(2000), false).is_some());
     }
 }

@@ -1,12 +1,14 @@
 //! `sqm daemon`: keeps every enabled section of the configuration in force.
 //!
-//! The main loop ([`run`]) is the only thread that changes the kernel. It waits for the kernel's events, for signals and for requests;
-//! `keep` decides what is due, `shape` compares the queues with the plan and repairs them. `api` answers requests from the status that the main
-//! loop publishes, and hands changes to the main loop as commands. Each line whose rates follow its capacity has a thread in `autorate`.
+//! The main loop ([`run`]) is the only thread that changes the kernel. It waits for kernel events, signals and requests. The
+//! `reconciler` decides when an interface is checked; `shape` compares its queues with the plan and repairs them. `api` answers
+//! requests from the status that the main loop publishes (`shared`), and sends changes to the main loop as commands. Each line
+//! whose rates follow its capacity has a thread in `autorate`.
 //!
-//! The daemon may be killed at any moment: the queues are the kernel's, and the state folder holds what `stop` must restore.
+//! The daemon may be killed at any moment: the queues are the kernel's, and the state folder holds what `sqm stop` must
+//! restore.
 #![forbid(unsafe_code)]
-// Standard output may be closed or full: the macros of `sqm_process` can bear that.
+// Standard output may be closed or full, which the macros of `sqm_process` handle.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -17,15 +19,16 @@ mod autorate;
 pub mod client;
 mod clock;
 mod journal;
-mod keep;
 mod main_loop;
-mod manager;
 mod metrics;
-mod search;
+mod reconciler;
+mod sd_notify;
 mod shape;
 mod shared;
 mod status;
-mod trial;
+mod tune_job;
+mod unconfirmed_change;
+mod waker;
 
 #[cfg(any(test, fuzzing))]
 pub use autorate::fuzz_segments;

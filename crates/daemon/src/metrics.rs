@@ -1,37 +1,28 @@
-//! Everything countable as OpenMetrics text (OpenMetrics 1.0.0), which Prometheus reads.
+//! The daemon's metrics as OpenMetrics text (OpenMetrics 1.0.0), which Prometheus reads.
 //!
-//! Names end in their unit; times are seconds, sizes bytes, rates bits per second.
+//! Each metric is a row of a table. Names end in their unit; times are seconds, sizes bytes, rates bits per second.
 
 use std::fmt::Write;
 
-use super::autorate;
-use super::status::{Interface, Status};
-use sqm_kernel::status::{DirectionStatus, InterfaceStatus};
+use Kind::{Counter, Gauge, Info};
 
-/// What the text is, for the header of an answer.
+use super::autorate::{self, DirectionStatus as AutorateDirection};
+use super::status::{Device, Interface, Status};
+use sqm_kernel::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics, TinStatistics};
+use sqm_kernel::status::{CakeStatus, ClassStatus, DirectionStatus, InterfaceStatus};
+
+/// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The whole text.
+/// All metrics as text.
 pub(super) fn text(status: &Status) -> String {
     let mut families = Families::default();
-    let program = [("version", status.program)];
-    families.add(Kind::Info, "sqm_build", "The program.", &program, 1.0);
-    let healthy = f64::from(status.health == "ok");
     families.add(
-        Kind::Gauge,
-        "sqm_healthy",
-        "1 if all that is configured is shaped or waits for its device.",
-        &[],
-        healthy,
+        (Info, "sqm_build", "The version of the program."),
+        &[("version", status.program)],
+        1.0,
     );
-    let good = f64::from(status.configuration.errors.is_empty());
-    families.add(
-        Kind::Gauge,
-        "sqm_configuration_good",
-        "1 if the configuration file is in force as it is.",
-        &[],
-        good,
-    );
+    families.add_all(&DAEMON, &[], status);
     for interface in &status.interfaces {
         families.interface(interface);
         if let Some(autorate) = &interface.autorate {
@@ -44,6 +35,7 @@ pub(super) fn text(status: &Status) -> String {
     families.text()
 }
 
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Counter,
@@ -51,7 +43,377 @@ enum Kind {
     Info,
 }
 
-/// Samples by family, in the order of their first sample: a family's samples must stand together.
+/// A metric without its value: type, name and help text.
+type Description = (Kind, &'static str, &'static str);
+
+/// A metric, and how its value is read from a `T`.
+type Metric<T> = (Kind, &'static str, &'static str, fn(&T) -> f64);
+
+const DAEMON: [Metric<Status>; 2] = [
+    (
+        Gauge,
+        "sqm_healthy",
+        "1 if each configured interface is shaped or waits for its device, and the configuration is in force.",
+        |status| f64::from(status.health == "ok"),
+    ),
+    (
+        Gauge,
+        "sqm_configuration_good",
+        "1 if the present text of the configuration file is in force.",
+        |status| f64::from(status.configuration.errors.is_empty()),
+    ),
+];
+
+const INTERFACE_STATE: Description = (
+    Gauge,
+    "sqm_interface_state",
+    "1 for the present state of the interface, 0 for all others.",
+);
+
+/// The states of [`INTERFACE_STATE`].
+const STATES: [&str; 7] = [
+    "shaped",
+    "waiting",
+    "failed",
+    "drifted",
+    "contested",
+    "stopped",
+    "unconfirmed",
+];
+
+const INTERFACE: [Metric<Interface>; 2] = [
+    (
+        Counter,
+        "sqm_applied",
+        "Times that the queues of the interface were set up or changed.",
+        |interface| interface.applied as f64,
+    ),
+    (
+        Counter,
+        "sqm_repaired",
+        "Times that a change by another program was undone.",
+        |interface| interface.repaired as f64,
+    ),
+];
+
+const DEVICE: [Metric<Device>; 2] = [
+    (Gauge, "sqm_device_up", "1 if the device is up.", |device| {
+        f64::from(device.up)
+    }),
+    (
+        Gauge,
+        "sqm_device_carrier",
+        "1 if the device has a carrier.",
+        |device| f64::from(device.carrier),
+    ),
+];
+
+const AUTORATE_DIRECTION: [Metric<AutorateDirection>; 3] = [
+    (
+        Gauge,
+        "sqm_autorate_rate_bits_per_second",
+        "The shaper rate that autorate chose.",
+        |direction| direction.rate_bits_per_sec as f64,
+    ),
+    (
+        Gauge,
+        "sqm_autorate_load_bits_per_second",
+        "The throughput, gross: with the overhead on the line.",
+        |direction| direction.load_bits_per_sec as f64,
+    ),
+    (
+        Counter,
+        "sqm_autorate_cuts",
+        "Times that autorate lowered the rate because of a queue.",
+        |direction| direction.cuts as f64,
+    ),
+];
+
+const AUTORATE: [Metric<autorate::Status>; 2] = [
+    (
+        Counter,
+        "sqm_autorate_probes",
+        "Probes sent to reflectors.",
+        |autorate| autorate.probes_sent as f64,
+    ),
+    (
+        Counter,
+        "sqm_autorate_tcp_samples",
+        "Delay samples from TCP connections that pass the device.",
+        |autorate| autorate.tcp_samples as f64,
+    ),
+];
+
+const ROUND_TRIP: Description = (
+    Gauge,
+    "sqm_autorate_round_trip_seconds",
+    "The last round trip to a reflector.",
+);
+
+const RATE: Description = (Gauge, "sqm_rate_bits_per_second", "The shaper rate.");
+
+const QDISC: [Metric<Statistics>; 7] = [
+    (
+        Counter,
+        "sqm_qdisc_sent_bytes",
+        "Bytes that the qdisc has sent.",
+        |qdisc| qdisc.sent_bytes as f64,
+    ),
+    (
+        Counter,
+        "sqm_qdisc_sent_packets",
+        "Packets that the qdisc has sent.",
+        |qdisc| qdisc.sent_packets as f64,
+    ),
+    (
+        Counter,
+        "sqm_qdisc_drops",
+        "Packets that the qdisc dropped.",
+        |qdisc| qdisc.drops.into(),
+    ),
+    (
+        Counter,
+        "sqm_qdisc_overlimits",
+        "Times that the qdisc held a packet back because of its rate.",
+        |qdisc| qdisc.overlimits.into(),
+    ),
+    (
+        Counter,
+        "sqm_qdisc_requeues",
+        "Packets that the device did not accept.",
+        |qdisc| qdisc.requeues.into(),
+    ),
+    (Gauge, "sqm_qdisc_backlog_bytes", "Bytes in the queue.", |qdisc| {
+        qdisc.backlog_bytes.into()
+    }),
+    (
+        Gauge,
+        "sqm_qdisc_backlog_packets",
+        "Packets in the queue.",
+        |qdisc| qdisc.backlog_packets.into(),
+    ),
+];
+
+const FQ_CODEL: [Metric<FqCodelStatistics>; 7] = [
+    (
+        Counter,
+        "sqm_fq_codel_marks",
+        "Packets that fq_codel marked with ECN.",
+        |codel| codel.marks.into(),
+    ),
+    (
+        Counter,
+        "sqm_fq_codel_drops_overlimit",
+        "Packets that fq_codel dropped because its queue was full.",
+        |codel| codel.drops_overlimit.into(),
+    ),
+    (
+        Counter,
+        "sqm_fq_codel_drops_overmemory",
+        "Packets that fq_codel dropped because its memory limit was reached.",
+        |codel| codel.drops_overmemory.into(),
+    ),
+    (
+        Counter,
+        "sqm_fq_codel_new_flows",
+        "Times that a packet began a new flow.",
+        |codel| codel.new_flows.into(),
+    ),
+    (
+        Gauge,
+        "sqm_fq_codel_flows_new",
+        "Flows in the list of new flows.",
+        |codel| codel.new_flows_now.into(),
+    ),
+    (
+        Gauge,
+        "sqm_fq_codel_flows_old",
+        "Flows in the list of old flows, which keep a queue.",
+        |codel| codel.old_flows_now.into(),
+    ),
+    (
+        Gauge,
+        "sqm_fq_codel_memory_used_bytes",
+        "Memory that fq_codel uses.",
+        |codel| codel.memory_used_bytes.into(),
+    ),
+];
+
+const CLASS: [Metric<ClassStatus>; 5] = [
+    (
+        Gauge,
+        "sqm_class_rate_bits_per_second",
+        "The rate that the class is guaranteed.",
+        |class| class.rate_bits_per_sec as f64,
+    ),
+    (
+        Gauge,
+        "sqm_class_ceil_bits_per_second",
+        "The rate that the class never exceeds.",
+        |class| class.ceil_bits_per_sec as f64,
+    ),
+    (
+        Counter,
+        "sqm_class_sent_bytes",
+        "Bytes that the class has sent.",
+        |class| class.statistics.sent_bytes as f64,
+    ),
+    (
+        Counter,
+        "sqm_class_sent_packets",
+        "Packets that the class has sent.",
+        |class| class.statistics.sent_packets as f64,
+    ),
+    (
+        Counter,
+        "sqm_class_drops",
+        "Packets dropped in the class.",
+        |class| class.statistics.drops.into(),
+    ),
+];
+
+const CAKE: [Metric<CakeStatistics>; 3] = [
+    (
+        Gauge,
+        "sqm_cake_memory_used_bytes",
+        "The most memory that CAKE has used.",
+        |cake| cake.memory_used_bytes.into(),
+    ),
+    (
+        Gauge,
+        "sqm_cake_memory_limit_bytes",
+        "Memory that CAKE may use.",
+        |cake| cake.memory_limit_bytes.into(),
+    ),
+    (
+        Gauge,
+        "sqm_cake_capacity_estimate_bits_per_second",
+        "CAKE's estimate of the line's capacity.",
+        |cake| cake.capacity_estimate_bits_per_sec as f64,
+    ),
+];
+
+const TIN: [Metric<TinStatistics>; 20] = [
+    (
+        Counter,
+        "sqm_tin_arrived_bytes",
+        "Bytes that arrived in the tin, including those dropped later.",
+        |tin| tin.sent_bytes as f64,
+    ),
+    (
+        Counter,
+        "sqm_tin_arrived_packets",
+        "Packets that arrived in the tin, including those dropped later.",
+        |tin| tin.sent_packets.into(),
+    ),
+    (Counter, "sqm_tin_drops", "Packets dropped in the tin.", |tin| {
+        tin.drops.into()
+    }),
+    (
+        Counter,
+        "sqm_tin_marks",
+        "Packets marked with ECN in the tin.",
+        |tin| tin.marks.into(),
+    ),
+    (
+        Counter,
+        "sqm_tin_ack_drops",
+        "Acknowledgements that the ACK filter dropped.",
+        |tin| tin.ack_drops.into(),
+    ),
+    (
+        Counter,
+        "sqm_tin_way_indirect_hits",
+        "Hash collisions that another way of the set resolved.",
+        |tin| tin.way_indirect_hits.into(),
+    ),
+    (
+        Counter,
+        "sqm_tin_way_misses",
+        "Flows that took a free queue.",
+        |tin| tin.way_misses.into(),
+    ),
+    (
+        Counter,
+        "sqm_tin_way_collisions",
+        "Flows that had to share a queue.",
+        |tin| tin.way_collisions.into(),
+    ),
+    (
+        Gauge,
+        "sqm_tin_threshold_bits_per_second",
+        "Rate up to which the tin keeps its priority.",
+        |tin| tin.threshold_bits_per_sec as f64,
+    ),
+    (
+        Gauge,
+        "sqm_tin_backlog_bytes",
+        "Bytes in the tin's queues.",
+        |tin| tin.backlog_bytes.into(),
+    ),
+    (
+        Gauge,
+        "sqm_tin_target_seconds",
+        "CoDel's target in effect.",
+        |tin| seconds(tin.target_us),
+    ),
+    (
+        Gauge,
+        "sqm_tin_interval_seconds",
+        "CoDel's interval in effect.",
+        |tin| seconds(tin.interval_us),
+    ),
+    (
+        Gauge,
+        "sqm_tin_delay_peak_seconds",
+        "Average of the queue delay that follows its peaks.",
+        |tin| seconds(tin.delay_peak_us),
+    ),
+    (
+        Gauge,
+        "sqm_tin_delay_average_seconds",
+        "Average of the queue delay.",
+        |tin| seconds(tin.delay_avg_us),
+    ),
+    (
+        Gauge,
+        "sqm_tin_delay_base_seconds",
+        "Average of the queue delay that follows its lows.",
+        |tin| seconds(tin.delay_base_us),
+    ),
+    (
+        Gauge,
+        "sqm_tin_flows_sparse",
+        "Sparse flows, which have priority.",
+        |tin| tin.sparse_flows.into(),
+    ),
+    (
+        Gauge,
+        "sqm_tin_flows_bulk",
+        "Bulk flows, which keep a queue.",
+        |tin| tin.bulk_flows.into(),
+    ),
+    (
+        Gauge,
+        "sqm_tin_flows_unresponsive",
+        "Flows that do not react to drops.",
+        |tin| tin.unresponsive_flows.into(),
+    ),
+    (
+        Gauge,
+        "sqm_tin_packet_max_bytes",
+        "Largest packet so far.",
+        |tin| tin.packet_max_bytes.into(),
+    ),
+    (
+        Gauge,
+        "sqm_tin_flow_quantum_bytes",
+        "Bytes that a flow may send in its turn.",
+        |tin| tin.flow_quantum_bytes.into(),
+    ),
+];
+
+/// Samples by family, in the order of their first sample. All samples of a family must be adjacent in the text.
 #[derive(Default)]
 struct Families(Vec<Family>);
 
@@ -65,7 +427,7 @@ struct Family {
 type Labels<'a> = [(&'a str, &'a str)];
 
 impl Families {
-    fn add(&mut self, kind: Kind, name: &'static str, help: &'static str, labels: &Labels<'_>, value: f64) {
+    fn add(&mut self, (kind, name, help): Description, labels: &Labels<'_>, value: f64) {
         let at = self.0.iter().position(|family| family.name == name);
         let at = at.unwrap_or_else(|| {
             self.0.push(Family {
@@ -78,9 +440,9 @@ impl Families {
         });
         let family = &mut self.0[at];
         let suffix = match kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge => "",
+            Counter => "_total",
+            Info => "_info",
+            Gauge => "",
         };
         let mut words = String::new();
         for (label, value) in labels {
@@ -96,104 +458,36 @@ impl Families {
         let _ = writeln!(family.samples, "{name}{suffix}{braces} {value}");
     }
 
-    fn autorate(&mut self, interface: &str, autorate: &autorate::Status) {
-        for (direction, one) in [("download", &autorate.download), ("upload", &autorate.upload)] {
-            let labels = [("interface", interface), ("direction", direction)];
-            self.add(
-                Kind::Gauge,
-                "sqm_autorate_rate_bits_per_second",
-                "The rate that the controller chose.",
-                &labels,
-                one.rate_bits_per_sec as f64,
-            );
-            self.add(
-                Kind::Gauge,
-                "sqm_autorate_load_bits_per_second",
-                "What passes, with what packets take on the line.",
-                &labels,
-                one.load_bits_per_sec as f64,
-            );
-            self.add(
-                Kind::Counter,
-                "sqm_autorate_cuts",
-                "How often the rate was lowered because of a queue.",
-                &labels,
-                one.cuts as f64,
-            );
-        }
-        let name = [("interface", interface)];
-        self.add(
-            Kind::Counter,
-            "sqm_autorate_probes",
-            "Probes sent to reflectors.",
-            &name,
-            autorate.probes_sent as f64,
-        );
-        self.add(
-            Kind::Counter,
-            "sqm_autorate_tcp_samples",
-            "Delays that were seen of connections that pass.",
-            &name,
-            autorate.tcp_samples as f64,
-        );
-        for reflector in &autorate.reflectors {
-            let labels = [name[0], ("reflector", reflector.address.as_str())];
-            if let Some(rtt_ms) = reflector.rtt_ms {
-                self.add(
-                    Kind::Gauge,
-                    "sqm_autorate_round_trip_seconds",
-                    "The last round trip to a reflector.",
-                    &labels,
-                    rtt_ms / 1000.0,
-                );
-            }
+    /// Adds a sample of each metric in the table.
+    fn add_all<T>(&mut self, table: &[Metric<T>], labels: &Labels<'_>, source: &T) {
+        for (kind, name, help, value) in table {
+            self.add((*kind, name, help), labels, value(source));
         }
     }
 
     fn interface(&mut self, interface: &Interface) {
         let name = [("interface", interface.interface.as_str())];
-        for state in [
-            "shaped",
-            "waiting",
-            "failed",
-            "drifted",
-            "contested",
-            "stopped",
-            "unconfirmed",
-        ] {
+        for state in STATES {
             let labels = [name[0], ("state", state)];
-            self.add(
-                Kind::Gauge,
-                "sqm_interface_state",
-                "1 for the state that the interface is in.",
-                &labels,
-                f64::from(interface.state == state),
-            );
+            self.add(INTERFACE_STATE, &labels, f64::from(interface.state == state));
         }
-        self.add(
-            Kind::Counter,
-            "sqm_applied",
-            "How often the interface was set up or changed.",
-            &name,
-            interface.applied as f64,
-        );
-        self.add(
-            Kind::Counter,
-            "sqm_repaired",
-            "How often a change that others made was undone.",
-            &name,
-            interface.repaired as f64,
-        );
+        self.add_all(&INTERFACE, &name, interface);
         if let Some(device) = &interface.device {
-            for (family, help, is) in [
-                ("sqm_device_up", "1 if the device is up.", device.up),
-                (
-                    "sqm_device_carrier",
-                    "1 if the device has a line.",
-                    device.carrier,
-                ),
-            ] {
-                self.add(Kind::Gauge, family, help, &name, f64::from(is));
+            self.add_all(&DEVICE, &name, device);
+        }
+    }
+
+    fn autorate(&mut self, interface: &str, autorate: &autorate::Status) {
+        for (direction, status) in [("download", &autorate.download), ("upload", &autorate.upload)] {
+            let labels = [("interface", interface), ("direction", direction)];
+            self.add_all(&AUTORATE_DIRECTION, &labels, status);
+        }
+        let name = [("interface", interface)];
+        self.add_all(&AUTORATE, &name, autorate);
+        for reflector in &autorate.reflectors {
+            let labels = [name[0], ("reflector", reflector.address.as_str())];
+            if let Some(rtt_ms) = reflector.rtt_ms {
+                self.add(ROUND_TRIP, &labels, rtt_ms / 1000.0);
             }
         }
     }
@@ -212,272 +506,30 @@ impl Families {
             ("device", queues.device.as_str()),
         ];
         if let Some(rate) = queues.rate_bits_per_sec {
-            self.add(
-                Kind::Gauge,
-                "sqm_rate_bits_per_second",
-                "The rate that is shaped to.",
-                &base,
-                rate as f64,
-            );
+            self.add(RATE, &base, rate as f64);
         }
         for qdisc in &queues.qdiscs {
-            let labels = [
-                base[0],
-                base[1],
-                base[2],
-                ("handle", &qdisc.handle),
-                ("kind", &qdisc.kind),
-            ];
-            let s = &qdisc.statistics;
-            for (name, help, value) in [
-                ("sqm_qdisc_sent_bytes", "Bytes that left the qdisc.", s.sent_bytes),
-                (
-                    "sqm_qdisc_sent_packets",
-                    "Packets that left the qdisc.",
-                    s.sent_packets,
-                ),
-                (
-                    "sqm_qdisc_drops",
-                    "Packets that the qdisc dropped.",
-                    s.drops.into(),
-                ),
-                (
-                    "sqm_qdisc_overlimits",
-                    "Times the qdisc held packets back.",
-                    s.overlimits.into(),
-                ),
-                (
-                    "sqm_qdisc_requeues",
-                    "Packets that the device gave back.",
-                    s.requeues.into(),
-                ),
-            ] {
-                self.add(Kind::Counter, name, help, &labels, value as f64);
-            }
-            for (name, help, value) in [
-                (
-                    "sqm_qdisc_backlog_bytes",
-                    "Bytes that the qdisc holds.",
-                    s.backlog_bytes,
-                ),
-                (
-                    "sqm_qdisc_backlog_packets",
-                    "Packets that the qdisc holds.",
-                    s.backlog_packets,
-                ),
-            ] {
-                self.add(Kind::Gauge, name, help, &labels, value.into());
-            }
+            let own = [("handle", qdisc.handle.as_str()), ("kind", qdisc.kind.as_str())];
+            let labels = [&base[..], &own].concat();
+            self.add_all(&QDISC, &labels, &qdisc.statistics);
             if let Some(codel) = &qdisc.fq_codel {
-                for (name, help, value) in [
-                    (
-                        "sqm_fq_codel_marks",
-                        "Packets that fq_codel marked with ECN.",
-                        codel.marks,
-                    ),
-                    (
-                        "sqm_fq_codel_drops_overlimit",
-                        "Packets that fq_codel dropped because it was full.",
-                        codel.drops_overlimit,
-                    ),
-                    (
-                        "sqm_fq_codel_drops_overmemory",
-                        "Packets that fq_codel dropped for lack of memory.",
-                        codel.drops_overmemory,
-                    ),
-                    (
-                        "sqm_fq_codel_new_flows",
-                        "Times a packet began a new flow.",
-                        codel.new_flows,
-                    ),
-                ] {
-                    self.add(Kind::Counter, name, help, &labels, value.into());
-                }
-                for (name, help, value) in [
-                    (
-                        "sqm_fq_codel_flows_new",
-                        "Flows that are new at this moment.",
-                        codel.new_flows_now,
-                    ),
-                    (
-                        "sqm_fq_codel_flows_old",
-                        "Flows that keep a queue.",
-                        codel.old_flows_now,
-                    ),
-                    (
-                        "sqm_fq_codel_memory_used_bytes",
-                        "Memory that fq_codel uses.",
-                        codel.memory_used_bytes,
-                    ),
-                ] {
-                    self.add(Kind::Gauge, name, help, &labels, value.into());
-                }
+                self.add_all(&FQ_CODEL, &labels, codel);
             }
             if let Some(cake) = &qdisc.cake {
                 self.cake(&labels, cake);
             }
         }
         for class in &queues.classes {
-            let labels = [base[0], base[1], base[2], ("class", &class.id)];
-            let s = &class.statistics;
-            self.add(
-                Kind::Gauge,
-                "sqm_class_rate_bits_per_second",
-                "What the class is guaranteed.",
-                &labels,
-                class.rate_bits_per_sec as f64,
-            );
-            self.add(
-                Kind::Gauge,
-                "sqm_class_ceil_bits_per_second",
-                "What the class never exceeds.",
-                &labels,
-                class.ceil_bits_per_sec as f64,
-            );
-            for (name, help, value) in [
-                ("sqm_class_sent_bytes", "Bytes that left the class.", s.sent_bytes),
-                (
-                    "sqm_class_sent_packets",
-                    "Packets that left the class.",
-                    s.sent_packets,
-                ),
-                ("sqm_class_drops", "Packets dropped in the class.", s.drops.into()),
-            ] {
-                self.add(Kind::Counter, name, help, &labels, value as f64);
-            }
+            let labels = [&base[..], &[("class", class.id.as_str())]].concat();
+            self.add_all(&CLASS, &labels, class);
         }
     }
 
-    fn cake(&mut self, qdisc: &Labels<'_>, cake: &sqm_kernel::status::CakeStatus) {
-        let whole = &cake.statistics;
-        self.add(
-            Kind::Gauge,
-            "sqm_cake_memory_used_bytes",
-            "The most memory CAKE has used.",
-            qdisc,
-            whole.memory_used_bytes.into(),
-        );
-        self.add(
-            Kind::Gauge,
-            "sqm_cake_memory_limit_bytes",
-            "Memory CAKE may use.",
-            qdisc,
-            whole.memory_limit_bytes.into(),
-        );
-        self.add(
-            Kind::Gauge,
-            "sqm_cake_capacity_estimate_bits_per_second",
-            "What CAKE takes the line's capacity for.",
-            qdisc,
-            whole.capacity_estimate_bits_per_sec as f64,
-        );
-        for (name, tin) in cake.tin_names.iter().zip(&whole.tins) {
+    fn cake(&mut self, qdisc: &Labels<'_>, cake: &CakeStatus) {
+        self.add_all(&CAKE, qdisc, &cake.statistics);
+        for (name, tin) in cake.tin_names.iter().zip(&cake.statistics.tins) {
             let labels = [qdisc, &[("tin", name.as_str())]].concat();
-            for (family, help, value) in [
-                (
-                    "sqm_tin_arrived_bytes",
-                    "Bytes that came into the tin, later drops included.",
-                    tin.sent_bytes,
-                ),
-                (
-                    "sqm_tin_arrived_packets",
-                    "Packets that came into the tin, later drops included.",
-                    tin.sent_packets.into(),
-                ),
-                ("sqm_tin_drops", "Packets dropped in the tin.", tin.drops.into()),
-                (
-                    "sqm_tin_marks",
-                    "Packets marked with ECN in the tin.",
-                    tin.marks.into(),
-                ),
-                (
-                    "sqm_tin_ack_drops",
-                    "Acknowledgements filtered out.",
-                    tin.ack_drops.into(),
-                ),
-                (
-                    "sqm_tin_way_indirect_hits",
-                    "Hash collisions that another way of the set resolved.",
-                    tin.way_indirect_hits.into(),
-                ),
-                (
-                    "sqm_tin_way_misses",
-                    "Flows that took a free queue.",
-                    tin.way_misses.into(),
-                ),
-                (
-                    "sqm_tin_way_collisions",
-                    "Flows that had to share a queue.",
-                    tin.way_collisions.into(),
-                ),
-            ] {
-                self.add(Kind::Counter, family, help, &labels, value as f64);
-            }
-            let seconds = |micros: u32| f64::from(micros) / 1e6;
-            for (family, help, value) in [
-                (
-                    "sqm_tin_threshold_bits_per_second",
-                    "Rate up to which the tin keeps its priority.",
-                    tin.threshold_bits_per_sec as f64,
-                ),
-                (
-                    "sqm_tin_backlog_bytes",
-                    "Bytes that the tin holds.",
-                    tin.backlog_bytes.into(),
-                ),
-                (
-                    "sqm_tin_target_seconds",
-                    "CoDel's target in effect.",
-                    seconds(tin.target_us),
-                ),
-                (
-                    "sqm_tin_interval_seconds",
-                    "CoDel's interval in effect.",
-                    seconds(tin.interval_us),
-                ),
-                (
-                    "sqm_tin_delay_peak_seconds",
-                    "Delay, following its peaks.",
-                    seconds(tin.delay_peak_us),
-                ),
-                (
-                    "sqm_tin_delay_average_seconds",
-                    "Delay, averaged.",
-                    seconds(tin.delay_avg_us),
-                ),
-                (
-                    "sqm_tin_delay_base_seconds",
-                    "Delay, following its lows.",
-                    seconds(tin.delay_base_us),
-                ),
-                (
-                    "sqm_tin_flows_sparse",
-                    "Flows that send little.",
-                    tin.sparse_flows.into(),
-                ),
-                (
-                    "sqm_tin_flows_bulk",
-                    "Flows that keep a queue.",
-                    tin.bulk_flows.into(),
-                ),
-                (
-                    "sqm_tin_flows_unresponsive",
-                    "Flows that do not react to drops.",
-                    tin.unresponsive_flows.into(),
-                ),
-                (
-                    "sqm_tin_packet_max_bytes",
-                    "Largest packet offered.",
-                    tin.packet_max_bytes.into(),
-                ),
-                (
-                    "sqm_tin_flow_quantum_bytes",
-                    "Bytes a flow sends per round.",
-                    tin.flow_quantum_bytes.into(),
-                ),
-            ] {
-                self.add(Kind::Gauge, family, help, &labels, value);
-            }
+            self.add_all(&TIN, &labels, tin);
         }
     }
 
@@ -491,9 +543,9 @@ impl Families {
         } in self.0
         {
             let kind = match kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Info => "info",
+                Counter => "counter",
+                Gauge => "gauge",
+                Info => "info",
             };
             let _ = write!(text, "# TYPE {name} {kind}\n# HELP {name} {help}\n{samples}");
         }
@@ -501,7 +553,11 @@ impl Families {
     }
 }
 
-/// A label's value as it stands between quotes.
+fn seconds(micros: u32) -> f64 {
+    f64::from(micros) / 1e6
+}
+
+/// Escapes a label's value for its place between quotes.
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -512,19 +568,19 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keep::{Event, Keeper, Named};
+    use crate::reconciler::{ConfiguredInterface, Event, Reconciler};
     use crate::status::File;
     use sqm_core::units::Instant;
 
     #[test]
     fn hostile_names_cannot_break_out_of_a_label() {
-        let mut keeper = Keeper::default();
-        let named = Named {
+        let mut reconciler = Reconciler::default();
+        let interface = ConfiguredInterface {
             interface: "a\"b\\c\nd".to_owned(),
             ifb: "ifb".to_owned(),
         };
-        keeper.on(Event::Configured(vec![named]), Instant(1));
-        let status = Status::of(keeper.sections(), File::default(), Instant(1));
+        reconciler.handle(Event::Configured(vec![interface]), Instant(1));
+        let status = Status::new(reconciler.sections(), File::default(), Instant(1));
         let text = text(&status);
         assert!(
             text.contains("sqm_applied_total{interface=\"a\\\"b\\\\c\\nd\"} 0\n"),

@@ -1,10 +1,11 @@
-//! Looking at an interface and repairing it: the hands of the [`Keeper`](super::keep::Keeper).
+//! Checks an interface against its plan and repairs it, when the [`Reconciler`](super::reconciler::Reconciler) asks for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, anyhow};
 use sqm_kernel::execute::change_rates;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
@@ -12,20 +13,23 @@ use sqm_kernel::state::{Record, Store, UnwrittenRecords};
 use sqm_kernel::stop::{Stopped, stop};
 use sqm_kernel::transaction::Transaction;
 use sqm_kernel::verify::Comparison;
-use sqm_kernel::{Difference, Error, observe, stack};
-use sqm_plan::Loaded;
+use sqm_kernel::{Difference, observe, stack};
 use sqm_plan::device::Device;
 use sqm_plan::plan::Plan;
 use sqm_plan::recipes;
 use sqm_plan::settings::Settings;
+use sqm_plan::{Loaded, RateOverrides};
 
-use super::autorate::Line;
-use super::keep::{Named, Outcome, Request};
+use super::autorate::LineConfig;
+use super::reconciler::{ConfiguredInterface, Outcome, Request};
 use sqm_configuration::applied;
 use sqm_configuration::commit_confirm;
-use sqm_configuration::rates::{self, Rates};
+use sqm_configuration::rate_override::RateOverride;
 
-/// What the daemon does about queues that another program changed.
+/// The wait between two attempts to take the lock of the state folder; a choice.
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// How the daemon reacts to queues that another program changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
     /// It applies the plan again.
@@ -38,40 +42,44 @@ pub enum Drift {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Configuration {
     text: Vec<u8>,
-    /// What its enabled sections say.
+    /// The settings of its enabled sections.
     settings: Vec<Settings>,
     pub(super) warnings: Vec<String>,
-    /// Whose rates are to follow their lines.
-    pub(super) autorates: Vec<Line>,
+    /// The lines with `option autorate`.
+    pub(super) autorates: Vec<LineConfig>,
 }
 
+/// Reads the configuration, and changes the kernel's queues to its plans. Only the main loop's thread has it.
 pub(super) struct Shaper {
     socket: Socket,
     file: PathBuf,
     state_dir: PathBuf,
-    /// Records that cannot be written.
+    /// Records that could not be written to the state folder yet.
     unwritten: UnwrittenRecords,
     drift: Drift,
     pub(super) configuration: Configuration,
-    /// Rates that hold instead of those of the file, by interface.
-    rates: rates::Held,
-    /// What was found or brought into force last, by interface: rates change from there without a look at the kernel.
+    /// The rates of autorate, which replace those of the file.
+    rates: RateOverrides,
+    /// The plan that the kernel held after the last check or change of each interface. New rates are written against it, without
+    /// reading the kernel's queues.
     in_force: BTreeMap<String, InForce>,
-    /// Interfaces that had a record when they were looked at last. Whoever takes it away stops the interface by hand.
+    /// Interfaces that had a record at the last check. If another program has removed it since, the interface was stopped by
+    /// hand.
     recorded: BTreeSet<String>,
-    /// Interfaces whose rates we have changed since they were looked at last.
+    /// Interfaces whose rates the daemon has changed since the last check.
     changed: BTreeSet<String>,
-    /// The text that a command has brought into force since this program applied its own.
+    /// A configuration that another program has applied since the daemon applied its own.
     applied: Option<Vec<u8>>,
-    /// What a file shapes that somebody else has brought into force since the last call of [`Shaper::take_adopted`].
-    adopted: Option<Vec<Named>>,
+    /// The interfaces of a configuration that was adopted since the last call of [`Shaper::take_adopted`].
+    adopted: Option<Vec<ConfiguredInterface>>,
 }
 
+/// The plan that the kernel holds for an interface.
 struct InForce {
     plan: Plan,
-    /// What the plan depends on besides the settings.
+    /// The device for which the plan was made.
     device: Device,
-    /// All devices then.
+    /// All devices at that time.
     links: Vec<Link>,
 }
 
@@ -84,7 +92,7 @@ impl Shaper {
             unwritten: UnwrittenRecords::default(),
             drift,
             configuration: Configuration::default(),
-            rates: rates::Held::new(),
+            rates: RateOverrides::new(),
             in_force: BTreeMap::new(),
             recorded: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -93,38 +101,44 @@ impl Shaper {
         })
     }
 
-    /// What changes queues: its news are none.
+    /// The socket that changes queues. Events about its changes need no check.
     pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// The file's rates hold again.
+    /// Goes back to the configured rates with the next check.
     pub(super) fn forget_rates(&mut self, interface: &str) {
         self.rates.remove(interface);
         self.changed.insert(interface.to_owned());
     }
 
-    /// Has these rates from now on, and brings them into force if the interface is shaped and there is no news of it.
-    pub(super) fn set_rates(&mut self, interface: &str, rates: Rates, is_shaped: bool) -> Result<(), String> {
+    /// Sets the rates of an interface, and writes them at once if it `is_shaped` and no check is due. Otherwise the next check
+    /// writes them.
+    pub(super) fn set_rates(
+        &mut self,
+        interface: &str,
+        rates: RateOverride,
+        is_shaped: bool,
+    ) -> anyhow::Result<()> {
         self.rates.insert(interface.to_owned(), rates);
         self.changed.insert(interface.to_owned());
         if !is_shaped {
             return Ok(());
         }
-        let Some(store) = self.unwritten.try_open(&self.state_dir).map_err(text)? else {
-            // Whoever holds it is waited for by the next check.
+        let Some(store) = self.unwritten.try_open(&self.state_dir)? else {
+            // Another program holds the lock: the next check writes the rates.
             return Ok(());
         };
         if commit_confirm::is_pending(&self.state_dir) {
-            // The next check sees to it.
+            // A change waits for its confirmation: the next check writes the rates.
             return Ok(());
         }
         if self.change_rates(interface) {
             self.changed.remove(interface);
             return Ok(());
         }
-        let record = store.read(interface).map_err(text)?;
-        let links = self.links().map_err(text)?;
+        let record = store.read(interface)?;
+        let links = self.links()?;
         let is_ours = links.iter().any(|link| {
             link.name == interface && record.as_ref().is_some_and(|record| record.index == link.index)
         });
@@ -132,20 +146,21 @@ impl Shaper {
             return Ok(());
         }
         let plan = self.plan(interface, &links)?;
-        let transaction = Transaction::prepare_now(&mut self.socket, &store, &plan).map_err(text)?;
-        let _ = transaction.apply(&mut self.socket, &store).map_err(text)?;
+        let transaction = Transaction::prepare_now(&mut self.socket, &store, &plan)?;
+        let _ = transaction.apply(&mut self.socket, &store)?;
         self.changed.remove(interface);
         self.remember(plan)
     }
 
-    /// Only the rates differ from what is in force, as far as is known: two requests to the kernel where a look at everything,
-    /// before and after, takes dozens. The keeper's checks look. False if it could not be done so.
+    /// Writes new rates against the plan in force with two requests to the kernel. A transaction, which reads all queues before
+    /// and after, takes dozens of requests; the regular checks do that. Returns `false` if the rates could not be written this
+    /// way; the caller then applies the whole plan, which reports the error if there is one.
     fn change_rates(&mut self, interface: &str) -> bool {
-        // Whatever goes wrong, what is in force is no longer known.
+        // Removed first: after an error it is not known what the kernel holds.
         let Some(before) = self.in_force.remove(interface) else {
             return false;
         };
-        let Some(plan) = self.at_rates(interface, &before.device) else {
+        let Some(plan) = self.plan_at_rates(interface, &before.device) else {
             return false;
         };
         let is_done = change_rates(&mut self.socket, &before.links, &before.plan, &plan);
@@ -157,59 +172,64 @@ impl Shaper {
         is_done
     }
 
-    /// The plan at the rates that hold, with no other look at what was found good when it was read.
-    fn at_rates(&self, interface: &str, device: &Device) -> Option<Plan> {
+    /// The plan of an interface with its present rates, from settings that were validated when the file was read.
+    fn plan_at_rates(&self, interface: &str, device: &Device) -> Option<Plan> {
         let mut sections = self.configuration.settings.iter();
         let settings = sections.find(|settings| settings.interface == interface)?;
         let rates = self.rates.get(interface)?;
-        recipes::plan(&rates.put_into(settings), device).ok()
+        recipes::plan(&settings.at_rates(*rates), device).ok()
     }
 
-    fn remember(&mut self, plan: Plan) -> Result<(), String> {
-        let links = self.links().map_err(text)?;
+    /// Stores the plan that the kernel holds now.
+    fn remember(&mut self, plan: Plan) -> anyhow::Result<()> {
+        let links = self.links()?;
         let device = stack::device(&links, &plan.interface);
         let interface = plan.interface.clone();
         self.in_force.insert(interface, InForce { plan, device, links });
         Ok(())
     }
 
-    /// Reads the file anew. One with errors changes nothing: the errors are answered, and what was read before holds.
-    pub(super) fn load(&mut self) -> Result<Vec<Named>, Vec<String>> {
-        let text = self.read_file().map_err(|error| vec![error])?;
+    /// Reads the configuration file and makes it the daemon's configuration. A file with errors changes nothing; the errors are
+    /// returned.
+    pub(super) fn load(&mut self) -> Result<Vec<ConfiguredInterface>, Vec<String>> {
+        let text = self.read_file().map_err(|error| vec![error.to_string()])?;
         self.load_text(text)
     }
 
-    /// The same with a text that is to be the configuration whatever the file holds.
-    pub(super) fn load_text(&mut self, text: Vec<u8>) -> Result<Vec<Named>, Vec<String>> {
+    /// Like [`Self::load`], with `text` instead of the file.
+    pub(super) fn load_text(&mut self, text: Vec<u8>) -> Result<Vec<ConfiguredInterface>, Vec<String>> {
         let links = self.links().map_err(|error| vec![error.to_string()])?;
         let loaded = self.read(&text, &links)?;
-        let named = loaded.plans.iter().map(Named::of).collect();
+        let named = loaded.plans.iter().map(ConfiguredInterface::of_plan).collect();
         self.configuration = Configuration::of(text, loaded);
         self.applied = None;
         Ok(named)
     }
 
-    /// What is wrong with a text that is not in the file yet.
-    pub(super) fn judge(&mut self, text: &[u8]) -> Result<(), Vec<String>> {
+    /// Returns the errors of a text that is not in the file yet.
+    pub(super) fn validate(&mut self, text: &[u8]) -> Result<(), Vec<String>> {
         let links = self.links().map_err(|error| vec![error.to_string()])?;
         self.plans(text, &links).map(|_| ())
     }
 
-    /// Goes back to a configuration that was in force, whatever the file says.
-    pub(super) fn take_up(&mut self, configuration: Configuration) -> Result<Vec<Named>, Vec<String>> {
+    /// Makes an earlier configuration the daemon's again, whatever the file holds.
+    pub(super) fn resume(
+        &mut self,
+        configuration: Configuration,
+    ) -> Result<Vec<ConfiguredInterface>, Vec<String>> {
         let links = self.links().map_err(|error| vec![error.to_string()])?;
         let named = self
             .plans(&configuration.text, &links)?
             .plans
             .iter()
-            .map(Named::of)
+            .map(ConfiguredInterface::of_plan)
             .collect();
         self.configuration = configuration;
         Ok(named)
     }
 
     /// All devices at this moment.
-    pub(super) fn links(&mut self) -> Result<Vec<Link>, Error> {
+    pub(super) fn links(&mut self) -> Result<Vec<Link>, sqm_kernel::Error> {
         observe::links(&mut self.socket)
     }
 
@@ -220,14 +240,14 @@ impl Shaper {
         Ok(self.plans(&text, &links)?.plans)
     }
 
-    /// Looks at an interface, and repairs it. `shaped` is the number of the device that was shaped last.
+    /// Checks an interface and repairs it. `shaped` is the index of the device that was shaped last.
     pub(super) fn check(&mut self, interface: &str, shaped: Option<u32>, request: Request) -> Outcome {
         match self.try_check(interface, shaped, request) {
             Ok(outcome) => outcome,
-            // It may have gone while it was being looked at.
+            // The device may have been removed during the check.
             Err(error) => match self.links() {
                 Ok(links) if links.iter().all(|link| link.name != interface) => Outcome::Absent(None),
-                _ => Outcome::Failed(error),
+                _ => Outcome::Failed(error.to_string()),
             },
         }
     }
@@ -237,27 +257,27 @@ impl Shaper {
         interface: &str,
         shaped: Option<u32>,
         request: Request,
-    ) -> Result<Outcome, String> {
+    ) -> anyhow::Result<Outcome> {
         self.in_force.remove(interface);
-        // Nobody else changes anything from here on.
-        let Some(store) = self.unwritten.try_open(&self.state_dir).map_err(text)? else {
+        // While the store is locked, no other sqm program changes the queues.
+        let Some(store) = self.unwritten.try_open(&self.state_dir)? else {
             return Ok(Outcome::Busy { request });
         };
-        if request == Request::Look && commit_confirm::is_pending(&self.state_dir) {
+        if request == Request::Check && commit_confirm::is_pending(&self.state_dir) {
             return Ok(Outcome::Unconfirmed);
         }
         let applied = applied::take(&store, &self.state_dir, &self.file);
         self.applied = applied.or_else(|| self.applied.take());
         match request {
-            Request::Shape => {
+            Request::Apply => {
                 self.recorded.remove(interface);
             }
             Request::Stop => {
-                stop(&mut self.socket, &store, interface).map_err(text)?;
-                // As if somebody had taken the record away.
+                stop(&mut self.socket, &store, interface)?;
+                // Treated as if another program had removed the record.
                 self.recorded.insert(interface.to_owned());
             }
-            Request::Look | Request::RollBack => {}
+            Request::Check | Request::RollBack => {}
         }
         let outcome = self.check_with(&store, interface, shaped, request);
         if store.has(interface) {
@@ -272,22 +292,22 @@ impl Shaper {
         interface: &str,
         shaped: Option<u32>,
         request: Request,
-    ) -> Result<Outcome, String> {
-        // A device that is made again under this name changes nothing about that.
+    ) -> anyhow::Result<Outcome> {
+        // An interface that was stopped by hand stays stopped, even if its device is recreated.
         let is_stopped = self.recorded.contains(interface) && !store.has(interface);
-        let links = self.links().map_err(text)?;
+        let links = self.links()?;
         let renamed = self.release_renamed(store, interface, &links)?;
         let Some(link) = links.iter().find(|link| link.name == interface) else {
             return Ok(Outcome::Absent(renamed));
         };
         let index = link.index;
         if is_stopped {
-            self.adopts_removal(interface, &links);
+            self.adopt_removal(interface, &links);
             return Ok(Outcome::Stopped);
         }
         let plan = self.plan(interface, &links)?;
-        let found = Comparison::read(&mut self.socket, &plan).map_err(text)?;
-        let record = store.read(interface).map_err(text)?;
+        let found = Comparison::read(&mut self.socket, &plan)?;
+        let record = store.read(interface)?;
         let is_ours = record.as_ref().is_some_and(|record| record.index == index);
         let is_lost = record.as_ref().is_some_and(|record| record.is_lost);
         if found.is_as_planned() && is_ours {
@@ -295,8 +315,8 @@ impl Shaper {
             self.remember(plan)?;
             return Ok(Outcome::AsPlanned { index });
         }
-        if request == Request::Look && shaped == Some(index) && !is_lost {
-            if self.adopts_file(interface, &links) {
+        if request == Request::Check && shaped == Some(index) && !is_lost {
+            if self.adopt_change(interface, &links) {
                 return Ok(Outcome::AsPlanned { index });
             }
             if self.drift == Drift::Report {
@@ -304,11 +324,11 @@ impl Shaper {
                 return Ok(Outcome::Drifted { index, differences });
             }
         }
-        let transaction = Transaction::prepare(&mut self.socket, store, &plan, found).map_err(text)?;
-        let applied = transaction.apply(&mut self.socket, store).map_err(text)?;
+        let transaction = Transaction::prepare(&mut self.socket, store, &plan, found)?;
+        let applied = transaction.apply(&mut self.socket, store)?;
         self.remember(plan)?;
         self.applied = None;
-        let own = self.changed.remove(interface) || request != Request::Look;
+        let own = self.changed.remove(interface) || request != Request::Check;
         if applied.changes.is_empty() {
             return Ok(Outcome::AsPlanned { index });
         }
@@ -319,14 +339,14 @@ impl Shaper {
         })
     }
 
-    /// Gives a device that was shaped under this name, and has another one now, back what it had before.
+    /// If the device that was shaped under this name has been renamed, restores its previous queues. Returns a message about it.
     fn release_renamed(
         &mut self,
         store: &Store,
         interface: &str,
         links: &[Link],
-    ) -> Result<Option<String>, String> {
-        let Some(Record { index, .. }) = store.read(interface).map_err(text)? else {
+    ) -> anyhow::Result<Option<String>> {
+        let Some(Record { index, .. }) = store.read(interface)? else {
             return Ok(None);
         };
         let renamed = links
@@ -335,7 +355,7 @@ impl Shaper {
         let Some(renamed) = renamed else {
             return Ok(None);
         };
-        stop(&mut self.socket, store, interface).map_err(text)?;
+        stop(&mut self.socket, store, interface)?;
         self.recorded.remove(interface);
         Ok(Some(format!(
             "there is no network device {interface}: it was renamed to {}, and is no longer shaped",
@@ -343,8 +363,9 @@ impl Shaper {
         )))
     }
 
-    /// Whether somebody has brought the changed file into force (`sqm reload`): it then is the configuration.
-    fn adopts_file(&mut self, interface: &str, links: &[Link]) -> bool {
+    /// Adopts a changed configuration if the kernel holds its plan for this interface: another program (`sqm reload`) has applied
+    /// it.
+    fn adopt_change(&mut self, interface: &str, links: &[Link]) -> bool {
         self.adopt(links, |shaper, loaded| {
             let plan = loaded.plans.iter().find(|plan| plan.interface == interface);
             plan.is_some_and(|plan| {
@@ -353,15 +374,16 @@ impl Shaper {
         })
     }
 
-    /// The same if the changed file shapes this interface no more: then it was stopped for that.
-    fn adopts_removal(&mut self, interface: &str, links: &[Link]) -> bool {
+    /// Adopts a changed configuration if it does not shape this interface: another program has stopped the interface for that
+    /// reason.
+    fn adopt_removal(&mut self, interface: &str, links: &[Link]) -> bool {
         self.adopt(links, |_, loaded| {
             loaded.plans.iter().all(|plan| plan.interface != interface)
         })
     }
 
-    /// Takes another text for the daemon's configuration, if it has no errors and `in_force` finds it in the kernel: first the text
-    /// that a command has applied, then the file.
+    /// Makes another text the daemon's configuration, if it has no errors and `in_force` confirms that it is in force. Tries the
+    /// text that another program has applied, then the file.
     fn adopt(&mut self, links: &[Link], in_force: impl Fn(&mut Self, &Loaded) -> bool) -> bool {
         let texts = [self.applied.clone(), self.read_file().ok()];
         texts
@@ -388,107 +410,113 @@ impl Shaper {
         let Ok(loaded) = self.read(&text, links) else {
             return false;
         };
-        self.adopted = Some(loaded.plans.iter().map(Named::of).collect());
+        self.adopted = Some(loaded.plans.iter().map(ConfiguredInterface::of_plan).collect());
         self.configuration = Configuration::of(text, loaded);
         self.applied = None;
         true
     }
 
-    /// What the file shapes, if it was taken over since the last call.
-    pub(super) fn take_adopted(&mut self) -> Option<Vec<Named>> {
+    /// The interfaces of the configuration that was adopted since the last call, if there was one.
+    pub(super) fn take_adopted(&mut self) -> Option<Vec<ConfiguredInterface>> {
         self.adopted.take()
     }
 
-    /// Stops shaping an interface. Answers what there is to tell; none if another program is at work on the queues.
-    pub(super) fn release(&mut self, interface: &str) -> Result<Option<Vec<String>>, String> {
-        match self.unwritten.try_open(&self.state_dir).map_err(text)? {
+    /// Stops shaping an interface and returns notes for the log; `None` if another sqm program is changing the queues.
+    pub(super) fn release(&mut self, interface: &str) -> anyhow::Result<Option<Vec<String>>> {
+        match self.unwritten.try_open(&self.state_dir)? {
             Some(store) => self.release_with(&store, interface).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Stops shaping these interfaces, and tells of each. Another program that is at work on the queues is waited for, but not
-    /// long.
+    /// Stops shaping these interfaces, and calls `report` with the result of each. Waits up to `timeout` for another sqm program that
+    /// is changing the queues.
     pub(super) fn release_all(
         &mut self,
         interfaces: &[String],
-        patience: Duration,
-        mut told: impl FnMut(&str, Result<Vec<String>, String>),
+        timeout: Duration,
+        mut report: impl FnMut(&str, anyhow::Result<Vec<String>>),
     ) {
-        let store = self.store_within(patience);
+        let store = self.store_within(timeout);
         for interface in interfaces {
             let outcome = match &store {
                 Ok(store) => self.release_with(store, interface),
-                Err(error) => Err(error.clone()),
+                Err(error) => Err(anyhow!("{error}")),
             };
-            told(interface, outcome);
+            report(interface, outcome);
         }
     }
 
-    fn release_with(&mut self, store: &Store, interface: &str) -> Result<Vec<String>, String> {
+    fn release_with(&mut self, store: &Store, interface: &str) -> anyhow::Result<Vec<String>> {
         self.recorded.remove(interface);
-        match stop(&mut self.socket, store, interface).map_err(text)? {
+        match stop(&mut self.socket, store, interface)? {
             Stopped::Restored(notes) => Ok(notes),
             Stopped::NotRunning => Ok(Vec::new()),
         }
     }
 
-    fn store_within(&self, patience: Duration) -> Result<Store, String> {
+    /// Locks the state folder, waiting up to `timeout` for another program.
+    fn store_within(&self, timeout: Duration) -> anyhow::Result<Store> {
         let begun = Instant::now();
         loop {
-            if let Some(store) = self.unwritten.try_open(&self.state_dir).map_err(text)? {
+            if let Some(store) = self.unwritten.try_open(&self.state_dir)? {
                 return Ok(store);
             }
-            if begun.elapsed() >= patience {
-                return Err(
-                    "another program of sqm is changing the queues; 'sqm stop' takes them away when it has ended"
-                        .to_owned(),
-                );
+            if begun.elapsed() >= timeout {
+                return Err(anyhow!(
+                    "another sqm program is changing the queues; 'sqm stop' removes them after it has ended"
+                ));
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(LOCK_POLL);
         }
     }
 
-    fn plan(&self, interface: &str, links: &[Link]) -> Result<Plan, String> {
+    fn plan(&self, interface: &str, links: &[Link]) -> anyhow::Result<Plan> {
         let loaded = self
             .plans(&self.configuration.text, links)
-            .map_err(|errors| errors.join("; "))?;
+            .map_err(|errors| anyhow!(errors.join("; ")))?;
         loaded
             .plans
             .into_iter()
             .find(|plan| plan.interface == interface)
-            .ok_or_else(|| format!("{} has no section for {interface} any more", self.file.display()))
+            .with_context(|| format!("{} no longer has a section for {interface}", self.file.display()))
     }
 
-    fn read_file(&self) -> Result<Vec<u8>, String> {
-        sqm_configuration::read(&self.file).map_err(|error| format!("cannot read the configuration: {error}"))
+    fn read_file(&self) -> anyhow::Result<Vec<u8>> {
+        sqm_configuration::read(&self.file).map_err(|error| anyhow!("cannot read the configuration: {error}"))
     }
 
-    /// What a file says, with the rates that hold instead of its own.
-    fn plans(&self, bytes: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
-        self.read(&rates::written_into(bytes, &self.rates), links)
+    /// Plans a text with the rates of autorate instead of its own. Returns the text's errors.
+    fn plans(&self, text: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
+        self.plan_with(text, links, &self.rates)
     }
 
-    /// What a file says.
-    fn read(&self, bytes: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
+    /// Plans a text with its own rates. Returns the text's errors.
+    fn read(&self, text: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
+        self.plan_with(text, links, &RateOverrides::new())
+    }
+
+    fn plan_with(&self, text: &[u8], links: &[Link], rates: &RateOverrides) -> Result<Loaded, Vec<String>> {
         let file = self.file.display().to_string();
-        sqm_plan::load(bytes, &file, &|name| stack::device(links, name))
+        sqm_plan::Configuration::parse(text, &file)
+            .and_then(|configuration| configuration.plan(&|name| stack::device(links, name), rates))
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
     }
 
-    /// What there is to tell of damaged files.
+    /// Notes for the log about damaged files, since the last call.
     pub(super) fn take_notes(&self) -> Vec<String> {
         self.unwritten.take_notes()
     }
 
-    /// Why something of the state cannot be written.
-    pub(super) fn trouble(&self) -> Option<String> {
-        let trouble = self.unwritten.last_error()?;
+    /// Why the state folder cannot be written, if it cannot.
+    pub(super) fn state_error(&self) -> Option<String> {
+        let error = self.unwritten.last_error()?;
         Some(format!(
-            "{trouble}; until it can, only this daemon knows what stop must put back"
+            "{error}; until it can be written, only this daemon knows what 'sqm stop' must restore"
         ))
     }
 
+    /// The configuration file.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
@@ -500,20 +528,16 @@ impl Configuration {
             text,
             settings: loaded.settings,
             warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
-            autorates: loaded.lines.iter().filter_map(Line::of).collect(),
+            autorates: loaded.lines.iter().filter_map(LineConfig::new).collect(),
         }
     }
 }
 
-impl Named {
-    fn of(plan: &Plan) -> Self {
+impl ConfiguredInterface {
+    fn of_plan(plan: &Plan) -> Self {
         Self {
             interface: plan.interface.clone(),
             ifb: plan.ifb(),
         }
     }
-}
-
-fn text(error: Error) -> String {
-    error.to_string()
 }

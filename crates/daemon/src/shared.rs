@@ -1,55 +1,54 @@
-//! Where the keeper and the API meet.
+//! The state that the main loop and the API share: the published status, and commands from the API to the main loop.
 
-use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::autorate::Board;
+use super::autorate::{self, RateMailbox};
 use super::journal::Journal;
-use super::search::Search;
 use super::status::{Interface, Status};
+use super::tune_job::TuneJob;
+use super::waker::Waker;
 use crate::clock::monotonic;
 
-/// What the API asks of the keeper.
+/// A command from the API to the main loop. The main loop sends the result to `reply`.
 pub(super) enum Command {
-    /// Read the configuration anew and bring it into force; or shape one interface as was read before.
+    /// Reads the configuration again and applies it; or applies one interface of the configuration that was read last.
     Apply {
         interface: Option<String>,
         reply: oneshot::Sender<Result<(), Vec<String>>>,
     },
-    /// The plans in force, as JSON.
+    /// Returns the plans in force, as JSON.
     Plan {
         reply: oneshot::Sender<Result<String, Vec<String>>>,
     },
-    /// The configuration file as it is.
+    /// Returns the configuration file.
     Read {
         reply: oneshot::Sender<anyhow::Result<File>>,
     },
-    /// Write the configuration, which was `revision` when it was read, and bring it into force; put all back unless it is
-    /// confirmed in time, if there is a time.
+    /// Writes the configuration, if its file still has `revision`, and applies it. The change is rolled back unless it is
+    /// confirmed within `confirm`; zero needs no confirmation.
     Configure {
         text: String,
         revision: String,
         confirm: Duration,
         reply: oneshot::Sender<Result<Configured, Refused>>,
     },
-    /// The change that waits may stay.
+    /// Makes the unconfirmed change permanent.
     Confirm {
         reply: oneshot::Sender<Result<Configured, Refused>>,
     },
-    /// Put back what was before the change that waits.
+    /// Rolls the unconfirmed change back.
     Revert {
         reply: oneshot::Sender<Result<Configured, Refused>>,
     },
 }
 
-/// The configuration file.
+/// The configuration file, as the API returns it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct File {
     pub(super) file: String,
@@ -58,14 +57,14 @@ pub(super) struct File {
     pub(super) unconfirmed: Option<Unconfirmed>,
 }
 
-/// A change that waits.
+/// A change that waits for its confirmation, as the API returns it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Unconfirmed {
     pub(super) revision: String,
     pub(super) seconds_left: f64,
 }
 
-/// How things are after a change of the configuration.
+/// The state after a change of the configuration, as the API returns it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Configured {
     pub(super) revision: String,
@@ -73,68 +72,79 @@ pub(super) struct Configured {
     pub(super) interfaces: Vec<Interface>,
 }
 
-/// Why the configuration was not changed; everything is as it was.
+/// Why the configuration was not changed. File and queues are as before.
 #[derive(Clone, Debug)]
 pub(super) enum Refused {
-    /// Somebody else wrote it; its revision now.
+    /// Another writer has changed the file. This is its revision now.
     Conflict(String),
     /// Another change waits for its confirmation.
     Unconfirmed,
-    /// No change waits.
+    /// There is no unconfirmed change.
     NothingWaits,
-    /// It has errors.
+    /// The new text has errors.
     Wrong(Vec<String>),
-    /// It could not be brought about.
+    /// The change failed.
     Failed(Vec<String>),
 }
 
 impl Refused {
-    pub(super) fn of(error: anyhow::Error) -> Self {
+    pub(super) fn failed(error: anyhow::Error) -> Self {
         Self::Failed(vec![format!("{error:#}")])
     }
 }
 
-/// What both hold.
+/// The state that the main loop shares with the API's threads.
 pub(super) struct Shared {
     status: Mutex<Status>,
-    /// Where the records are.
+    /// The state folder.
     pub(super) state_dir: PathBuf,
+    /// The configuration file.
     pub(super) config: PathBuf,
-    pub(super) journal: Journal,
-    pub(super) autorate: Board,
-    /// The search for rates, running or the last one.
-    pub(super) search: Mutex<Search>,
-    /// Told when it is no longer running.
-    pub(super) search_ended: Condvar,
+    pub(super) journal: Arc<Journal>,
+    pub(super) rates: Arc<RateMailbox>,
+    pub(super) tune: Arc<TuneJob>,
     commands: Mutex<Sender<Command>>,
-    /// A byte here wakes the keeper.
-    wake: UnixStream,
+    waker: Waker,
 }
 
 impl Shared {
-    /// Also the commands that arrive, of which a byte on `wake` tells.
+    /// Also returns the receiver of the API's commands. Each command wakes the main loop.
     pub(super) fn new(
         status: Status,
         state_dir: PathBuf,
         config: PathBuf,
-        wake: UnixStream,
+        waker: Waker,
     ) -> (Self, Receiver<Command>) {
         let (sender, commands) = channel();
+        let journal = Arc::<Journal>::default();
         let shared = Self {
             status: Mutex::new(status),
+            tune: Arc::new(TuneJob::new(
+                state_dir.clone(),
+                config.clone(),
+                Arc::clone(&journal),
+            )),
             state_dir,
             config,
-            journal: Journal::default(),
-            autorate: Board::default(),
-            search: Mutex::default(),
-            search_ended: Condvar::new(),
+            journal,
+            rates: Arc::default(),
             commands: Mutex::new(sender),
-            wake,
+            waker,
         };
         (shared, commands)
     }
 
-    /// How things are; ages are of this moment.
+    /// The part of this state that the autorate threads need.
+    pub(super) fn autorate_context(&self) -> autorate::Context {
+        autorate::Context {
+            state_dir: self.state_dir.clone(),
+            journal: Arc::clone(&self.journal),
+            rates: Arc::clone(&self.rates),
+            waker: self.waker.clone(),
+        }
+    }
+
+    /// The status that was published last, with times as of now.
     pub(super) fn status(&self) -> Status {
         let status = self.status.lock().expect("no holder of this lock panics").clone();
         status.at(monotonic())
@@ -144,15 +154,11 @@ impl Shared {
         *self.status.lock().expect("no holder of this lock panics") = status;
     }
 
+    /// Sends a command to the main loop.
     pub(super) fn command(&self, command: Command) {
         let sender = self.commands.lock().expect("no holder of this lock panics");
-        // A keeper that has ended answers nobody; one that is awake needs no waking.
+        // If the main loop has ended, the caller waits until its own timeout.
         let _ = sender.send(command);
-        self.wake();
-    }
-
-    /// Has the keeper look around.
-    pub(super) fn wake(&self) {
-        let _ = (&self.wake).write(&[0]);
+        self.waker.wake();
     }
 }

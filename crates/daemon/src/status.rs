@@ -1,41 +1,42 @@
-//! What the daemon tells of itself and of its interfaces, in the words of the API.
+//! The status of the daemon and its interfaces, as the API returns it.
 
 use serde::Serialize;
 use sqm_core::units::Instant;
 
 use super::autorate;
-use super::keep::{Section, State};
+use super::reconciler::{Section, State};
 use sqm_kernel::status::InterfaceStatus;
 
-/// Of everything that the API tells; a change that breaks readers makes it one more.
+/// The version of the API's responses. It increases with each incompatible change.
 pub(super) const VERSION: u32 = 1;
 
-/// The whole.
+/// The status of the daemon.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Status {
     pub(super) version: u32,
-    /// Of the program.
+    /// The program's version.
     pub(super) program: &'static str,
     pub(super) process: u32,
-    /// `ok`: all that is configured is shaped or waits for its device; `degraded`: see the interfaces.
+    /// `ok`: each configured interface is shaped or waits for its device. `degraded`: the interfaces, the errors or the
+    /// warnings say why.
     pub(super) health: &'static str,
     pub(super) configuration: File,
     pub(super) interfaces: Vec<Interface>,
 }
 
-/// The configuration.
+/// The status of the configuration file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct File {
     pub(super) file: String,
-    /// Why the file as it is now is not in force; what was read before is.
+    /// Why the file's present text is not in force. The text that was read before is.
     pub(super) errors: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// Something of the state cannot be written, as a warning says.
+    /// The state folder cannot be written, as a warning says.
     #[serde(skip)]
-    pub(super) is_hindered: bool,
+    pub(super) is_state_unwritable: bool,
 }
 
-/// One interface.
+/// The status of one interface.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Interface {
     pub(super) interface: String,
@@ -43,25 +44,26 @@ pub(super) struct Interface {
     pub(super) state: &'static str,
     /// Why it is not shaped.
     pub(super) why: Option<String>,
-    /// For so long, seconds; at the moment of the answer.
+    /// How long it has been in this state at the time of the response, seconds.
     pub(super) for_seconds: f64,
     #[serde(skip)]
     since: Instant,
-    /// How often it was set up or changed, and how often a change of others was undone.
+    /// How often its queues were set up or changed.
     pub(super) applied: u64,
+    /// How often a change of another program was undone.
     pub(super) repaired: u64,
-    /// What the last change consisted of.
+    /// The steps of the last change.
     pub(super) changes: Vec<String>,
     pub(super) device: Option<Device>,
-    /// The rate controller and its last decision, if it is on.
+    /// The rate controller and its last decision, with `option autorate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) autorate: Option<autorate::Status>,
-    /// What the kernel's queues hold at this moment.
+    /// The kernel's queues at the time of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queues: Option<InterfaceStatus>,
 }
 
-/// What the kernel says of the device.
+/// The state of the device that the kernel reports.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Device {
     pub(super) index: u32,
@@ -71,10 +73,12 @@ pub(super) struct Device {
 }
 
 impl Status {
-    pub(super) fn of(sections: &[Section], configuration: File, now: Instant) -> Self {
-        let fine = |section: &Section| matches!(section.state, State::Shaped | State::Waiting | State::New);
-        let is_ok =
-            configuration.errors.is_empty() && !configuration.is_hindered && sections.iter().all(fine);
+    pub(super) fn new(sections: &[Section], configuration: File, now: Instant) -> Self {
+        let is_good =
+            |section: &Section| matches!(section.state, State::Shaped | State::Waiting | State::New);
+        let is_ok = configuration.errors.is_empty()
+            && !configuration.is_state_unwritable
+            && sections.iter().all(is_good);
         Self {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION"),
@@ -83,12 +87,12 @@ impl Status {
             configuration,
             interfaces: sections
                 .iter()
-                .map(|section| Interface::of(section, now))
+                .map(|section| Interface::new(section, now))
                 .collect(),
         }
     }
 
-    /// The same at a later moment: how long each interface has been in its state.
+    /// The status with [`Interface::for_seconds`] as of `now`.
     pub(super) fn at(mut self, now: Instant) -> Self {
         for interface in &mut self.interfaces {
             interface.for_seconds = seconds(now, interface.since);
@@ -96,7 +100,7 @@ impl Status {
         self
     }
 
-    /// One line, for a service manager.
+    /// The status in one line, for the service manager.
     pub(super) fn line(&self) -> String {
         let words: Vec<String> = self
             .interfaces
@@ -114,7 +118,7 @@ impl Status {
             )
             .collect();
         let line = match (&words[..], &self.configuration.errors[..]) {
-            (_, [error, ..]) => format!("the configuration as it was before is in force: {error}"),
+            (_, [error, ..]) => format!("the previous configuration is in force: {error}"),
             ([], _) => "no interface is configured and enabled".to_owned(),
             (words, _) => words.join(", "),
         };
@@ -123,7 +127,7 @@ impl Status {
 }
 
 impl Interface {
-    fn of(section: &Section, now: Instant) -> Self {
+    fn new(section: &Section, now: Instant) -> Self {
         Self {
             interface: section.interface.clone(),
             state: section.state.name(),

@@ -1,4 +1,4 @@
-//! The body of an answer: all at once, or events as they come.
+//! The body of a response: complete bytes, or a stream of events.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,29 +8,29 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc::Receiver;
 
-/// The body of an answer.
-pub enum Answer {
-    /// All of it; `None` once it was sent.
-    Whole(Option<Bytes>),
-    /// Events that are sent as they come.
+/// The body of a response.
+pub enum ResponseBody {
+    /// All bytes at once; `None` after they have been sent.
+    Full(Option<Bytes>),
+    /// Server-sent events, each sent as soon as the server produces it.
     Events {
-        /// Where they come from.
+        /// The encoded events. The stream ends when the sender is dropped.
         events: Receiver<Bytes>,
-        /// Dropped when the stream ends.
+        /// Guards that are dropped when the stream ends.
         held: Vec<Box<dyn Send + Sync>>,
     },
 }
 
-impl Answer {
-    /// Keeps something, such as a seat, for as long as a stream lasts. With any other answer it is dropped at once.
-    pub fn hold(&mut self, something: impl Send + Sync + 'static) {
+impl ResponseBody {
+    /// Keeps a guard, such as a stream permit, until an event stream ends. A full body drops it at once.
+    pub fn hold(&mut self, guard: impl Send + Sync + 'static) {
         if let Self::Events { held, .. } = self {
-            held.push(Box::new(something));
+            held.push(Box::new(guard));
         }
     }
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -39,19 +39,19 @@ impl Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match self.get_mut() {
-            Self::Whole(bytes) => Poll::Ready(bytes.take()),
+            Self::Full(bytes) => Poll::Ready(bytes.take()),
             Self::Events { events, .. } => events.poll_recv(context),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        matches!(self, Self::Full(None))
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Events { .. } => SizeHint::default(),
         }
     }

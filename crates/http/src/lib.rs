@@ -1,12 +1,13 @@
-//! HTTP servers that many clients share, for the daemon's API and for the page's server: places for connections ([`Places`]), bodies of
-//! requests and answers, and the hosts under whose names a server answers.
+//! The parts that the daemon's API and the page's server have in common: limits on connections, requests and streams
+//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), bodies of requests and responses, and the host names for which
+//! a server accepts requests ([`AllowedHosts`]).
 #![forbid(unsafe_code)]
 
+mod allowed_hosts;
 mod body;
-mod hosts;
-mod patient;
-mod places;
-mod seats;
+mod connection_limit;
+mod stream_limit;
+mod write_timeout;
 
 use std::time::Duration;
 
@@ -18,79 +19,79 @@ use hyper::{Response, StatusCode};
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::mpsc::Receiver;
 
-pub use body::Answer;
-pub use hosts::Hosts;
-pub use patient::Patient;
-pub use places::{Limits, Place, Places, Turn};
-pub use seats::{Seat, Seats};
+pub use allowed_hosts::AllowedHosts;
+pub use body::ResponseBody;
+pub use connection_limit::{ActivityGuard, ConnectionSlot, ConnectionTable, Limits, RequestPermit};
+pub use stream_limit::{StreamLimiter, StreamPermit};
+pub use write_timeout::WriteTimeout;
 
-/// The longest silence of an event stream: the server sends a comment then, so that both ends notice when the other is gone.
-/// Proxies close connections that are idle for 30 s or more; this is half of that.
-pub const SILENCE: Duration = Duration::from_secs(15);
-/// A comment of an event stream.
-pub const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
-/// A request's body must be there within this.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
+/// The longest silence on an event stream: the server then sends [`KEEP_ALIVE`], so that a write fails if the client is gone.
+/// A choice: common proxies close a connection after 30 s of silence or more, and this is half of that.
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// A comment on an event stream, which clients ignore (HTML Standard, 9.2.6).
+pub const KEEP_ALIVE: Bytes = Bytes::from_static(b": still here\n\n");
+/// The time a client has to send a request's body; a choice.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a request's body is not there.
+/// Why a request's body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoBody {
-    /// It did not come in time.
-    Late,
+pub enum BodyError {
+    /// The client did not send all of it in time.
+    TimedOut,
     /// It is larger than allowed.
-    Large,
-    /// It broke off, or its framing is wrong.
-    Broken,
+    TooLarge,
+    /// The connection ended within the body, or the body's framing is wrong.
+    Invalid,
 }
 
-/// The whole body of a request, which may have so many bytes.
-pub async fn read(body: Incoming, most: usize) -> Result<Bytes, NoBody> {
-    match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, most).collect()).await {
+/// Reads a request's body, which may have up to `limit` bytes.
+pub async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Err(_) => Err(NoBody::Late),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(NoBody::Large),
-        Ok(Err(_)) => Err(NoBody::Broken),
+        Err(_) => Err(BodyError::TimedOut),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
+        Ok(Err(_)) => Err(BodyError::Invalid),
     }
 }
 
-/// A field that may be left out, but not be null.
-pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<T>, D::Error> {
+/// Deserializes an optional field that may be left out but must not be null. Use it with `#[serde(default)]`.
+pub fn non_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<T>, D::Error> {
     T::deserialize(value).map(Some)
 }
 
-/// An answer that is there as a whole.
-pub fn whole(code: StatusCode, kind: &'static str, bytes: impl Into<Bytes>) -> Response<Answer> {
-    let mut answer = Response::new(Answer::Whole(Some(bytes.into())));
-    *answer.status_mut() = code;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+/// A response with a complete body of the given content type.
+pub fn full(code: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Full(Some(bytes.into())));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
+    response
 }
 
-/// An answer for programs.
-pub fn json<T: Serialize>(code: StatusCode, value: &T) -> Response<Answer> {
-    // Plain data with text as keys.
-    whole(
+/// A response with `value` as JSON.
+pub fn json<T: Serialize>(code: StatusCode, value: &T) -> Response<ResponseBody> {
+    // Serializing plain data with strings as keys cannot fail.
+    full(
         code,
         "application/json",
         serde_json::to_vec(value).unwrap_or_default(),
     )
 }
 
-/// Server-sent events (HTML Standard, 9.2) as they come.
-pub fn events(receiver: Receiver<Bytes>) -> Response<Answer> {
-    let mut answer = Response::new(Answer::Events {
+/// A stream of server-sent events (HTML Standard, 9.2), each encoded by [`event`].
+pub fn events(receiver: Receiver<Bytes>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Events {
         events: receiver,
         held: Vec::new(),
     });
-    let headers = answer.headers_mut();
+    let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
+    response
 }
 
-/// One event; JSON has no line ends.
+/// Encodes one server-sent event. Compact JSON has no line ends, so one `data:` line is enough.
 pub fn event<T: Serialize>(name: &str, data: &T) -> Bytes {
     let json = serde_json::to_string(data).unwrap_or_default();
     Bytes::from(format!("event: {name}\ndata: {json}\n\n"))

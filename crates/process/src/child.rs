@@ -1,7 +1,7 @@
-//! Our own program as a child, for work that takes long or needs much memory: typed arguments, never a shell.
+//! Runs this program as a child process, for work that takes long or needs much memory. No shell is involved.
 //!
-//! The child need not be well-behaved. It may take so long, and print so much; past that it is interrupted, and killed if it has
-//! not ended some seconds later.
+//! The time and the output of a child are limited. A child that exceeds its time is interrupted, and killed if it does not end
+//! within a grace period.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,34 +16,36 @@ use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// Finds this program even if its file was replaced meanwhile.
+/// Leads to the running program even if its file has been replaced, as an upgrade does.
 pub const PROGRAM: &str = "/proc/self/exe";
-/// A child that prints more is not believed.
-const MOST_OUTPUT: u64 = 8 << 20;
-/// A longer line of standard error is taken as several.
-const MOST_LINE: u64 = 4 << 10;
-/// Lines of standard error that [`run`] keeps, bytes.
-const MOST_COMPLAINT: usize = 64 << 10;
-/// After a child was killed its guard (`tune/guard.rs`), which holds the same standard error, gets so long to finish.
+/// The longest standard output, bytes; a choice. More is an error.
+const MAX_OUTPUT: u64 = 8 << 20;
+/// The longest line of standard error, bytes; a choice. A longer line is split.
+const MAX_LINE: u64 = 4 << 10;
+/// Standard error that [`run`] keeps, bytes; a choice.
+const MAX_STDERR: usize = 64 << 10;
+/// The time after a kill for other processes that hold the child's standard error to end, such as the watchdog of `sqm tune`,
+/// which rolls changes back; a choice.
 const AFTER_KILL: Duration = Duration::from_secs(3);
-/// When memory runs out, the kernel ends the child first and not the service that started it.
+/// The child's `oom_score_adj` (0 to 1000): when memory runs out, the kernel kills the child before the service that started it.
+/// A choice.
 const OOM_SCORE: &str = "500";
 
-/// The time that a child may take.
+/// How long a child may run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// From its start.
+    /// From its start until it is interrupted.
     pub longest: Duration,
-    /// Between the interrupt and the kill.
+    /// From the interrupt until it is killed.
     pub grace: Duration,
 }
 
-/// Asks a child to end. Whoever may ask holds the same one as [`watch`].
+/// Ends a child early: [`watch`] interrupts the child when another thread calls [`Stop::ask`].
 #[derive(Debug, Default)]
 pub struct Stop(Notify);
 
 impl Stop {
-    /// May come before the child starts, and again.
+    /// Asks the child to end. It may be called more than once, and before the child starts.
     pub fn ask(&self) {
         self.0.notify_one();
     }
@@ -53,22 +55,22 @@ impl Stop {
 pub struct Ended {
     /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// The bytes of its standard output.
     pub output: Vec<u8>,
-    /// The first lines of standard error.
-    pub complaint: String,
+    /// The first lines of its standard error.
+    pub stderr: String,
 }
 
 impl Ended {
-    /// Its last words without the program's name, for somebody who did not call it.
+    /// Why the child failed: its last line on standard error, without the program's name.
     pub fn reason(&self) -> String {
-        let last = self.complaint.lines().rev().find(|line| !line.trim().is_empty());
+        let last = self.stderr.lines().rev().find(|line| !line.trim().is_empty());
         let last = last.map(|line| line.strip_prefix("sqm: ").unwrap_or(line));
         last.map_or_else(|| format!("it ended with {}", self.status), str::to_owned)
     }
 }
 
-/// The program with these arguments; it ends with whoever drops it.
+/// A command that runs this program with `arguments`. The child is killed when its handle is dropped.
 pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(PROGRAM);
     command
@@ -80,29 +82,40 @@ pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
-/// Runs it to its end. After `patience` it is killed.
-pub async fn run(command: Command, patience: Duration) -> anyhow::Result<Ended> {
+/// Runs a child to its end, and collects its output.
+///
+/// # Errors
+///
+/// If the child cannot be started, prints too much, or does not end within `timeout`; then it is killed.
+pub async fn run(command: Command, timeout: Duration) -> anyhow::Result<Ended> {
     let limits = Limits {
-        longest: patience,
+        longest: timeout,
         grace: Duration::ZERO,
     };
-    let mut complaint = String::new();
+    let mut stderr = String::new();
     let (status, output) = watch(command, limits, &Stop::default(), |line| {
-        if complaint.len() < MOST_COMPLAINT {
-            complaint.push_str(line);
-            complaint.push('\n');
+        if stderr.len() < MAX_STDERR {
+            stderr.push_str(line);
+            stderr.push('\n');
         }
     })
     .await?;
     Ok(Ended {
         status,
         output,
-        complaint,
+        stderr,
     })
 }
 
-/// Runs it and tells each line of its standard error. It ends by itself, or as it is asked to by `stop`; if it takes too long,
-/// that is the error. Answers only when the child and everything that shares its standard error have ended, or were killed.
+/// Runs a child and calls `line` with each line of its standard error. Returns its exit status and its standard output.
+///
+/// The child ends by itself or is interrupted by `stop`. This function returns only after the child has ended, or was killed.
+/// It waits for all processes that share the child's standard error; after a kill it waits a few seconds for them.
+///
+/// # Errors
+///
+/// If the child cannot be started, runs longer than `limits` allow or prints too much, or if a process that it started
+/// survives its kill.
 pub async fn watch(
     mut command: Command,
     limits: Limits,
@@ -110,33 +123,33 @@ pub async fn watch(
     line: impl FnMut(&str),
 ) -> anyhow::Result<(ExitStatus, Vec<u8>)> {
     let mut child = command.spawn().context("cannot start the program again")?;
-    prefer_when_memory_is_short(&child);
+    raise_oom_score(&child);
     let (output, errors) = (child.stdout.take(), child.stderr.take());
-    let talk = async { tokio::join!(read_output(output), hear(errors, line)) };
-    tokio::pin!(talk);
+    let pipes = async { tokio::join!(read_output(output), read_lines(errors, line)) };
+    tokio::pin!(pipes);
     let mut is_late = false;
-    let talked = tokio::select! {
-        talked = &mut talk => Some(talked),
+    let closed = tokio::select! {
+        closed = &mut pipes => Some(closed),
         () = stop.0.notified() => None,
         () = sleep(limits.longest) => {
             is_late = true;
             None
         }
     };
-    let talked = match talked {
-        Some(talked) => Some(talked),
+    let closed = match closed {
+        Some(closed) => Some(closed),
         None => {
             interrupt(&child);
-            match timeout(limits.grace, &mut talk).await {
-                Ok(talked) => Some(talked),
+            match timeout(limits.grace, &mut pipes).await {
+                Ok(closed) => Some(closed),
                 Err(_) => {
                     let _ = child.start_kill();
-                    timeout(AFTER_KILL, &mut talk).await.ok()
+                    timeout(AFTER_KILL, &mut pipes).await.ok()
                 }
             }
         }
     };
-    // A child that has closed its pipes and goes on is killed, too.
+    // A child may close its pipes and go on running.
     let status = match timeout(limits.grace.max(AFTER_KILL), child.wait()).await {
         Ok(status) => status?,
         Err(_) => {
@@ -145,34 +158,36 @@ pub async fn watch(
         }
     };
     if is_late {
-        bail!("it took longer than {} s and was ended", limits.longest.as_secs());
+        bail!(
+            "it took longer than {} s and was stopped",
+            limits.longest.as_secs()
+        );
     }
-    let (output, ()) = talked.ok_or_else(|| anyhow!("it was killed, but what it started goes on"))?;
+    let (output, ()) =
+        closed.ok_or_else(|| anyhow!("it was killed, but a process that it started is still running"))?;
     Ok((status, output?))
 }
 
-/// All that it prints, or the error that it is too much; then the rest is thrown away, so that the child need not wait.
+/// Reads the child's standard output. If it is too long, reads and discards the rest, so that the child is not blocked, and
+/// returns an error.
 async fn read_output(output: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let Some(mut output) = output else {
         return Ok(bytes);
     };
-    (&mut output)
-        .take(MOST_OUTPUT + 1)
-        .read_to_end(&mut bytes)
-        .await?;
-    if bytes.len() as u64 > MOST_OUTPUT {
+    (&mut output).take(MAX_OUTPUT + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() as u64 > MAX_OUTPUT {
         drop(bytes);
         tokio::io::copy(&mut output, &mut tokio::io::sink()).await?;
         return Err(io::Error::other(format!(
             "it printed more than {} MiB",
-            MOST_OUTPUT >> 20
+            MAX_OUTPUT >> 20
         )));
     }
     Ok(bytes)
 }
 
-async fn hear(errors: Option<impl AsyncRead + Unpin>, mut line: impl FnMut(&str)) {
+async fn read_lines(errors: Option<impl AsyncRead + Unpin>, mut line: impl FnMut(&str)) {
     let Some(errors) = errors else { return };
     let mut errors = BufReader::new(errors);
     while let Some(text) = next_line(&mut errors).await {
@@ -182,25 +197,25 @@ async fn hear(errors: Option<impl AsyncRead + Unpin>, mut line: impl FnMut(&str)
 
 async fn next_line(from: &mut (impl AsyncBufReadExt + Unpin)) -> Option<String> {
     let mut bytes = Vec::new();
-    let read = from.take(MOST_LINE).read_until(b'\n', &mut bytes).await.ok()?;
+    let read = from.take(MAX_LINE).read_until(b'\n', &mut bytes).await.ok()?;
     if read == 0 {
         return None;
     }
     Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
-/// As Ctrl-C does: the child puts back what is to be put back and keeps what it has.
+/// Sends SIGINT, as Ctrl-C does, so that the child can roll back its changes and save its result.
 fn interrupt(child: &Child) {
-    // It has a number until somebody waits for its end, which nobody has yet.
+    // The process ID is the child's until we wait for it, which has not happened yet.
     let number = child.id().and_then(|number| i32::try_from(number).ok());
     if let Some(number) = number.and_then(Pid::from_raw) {
         let _ = kill_process(number, Signal::INT);
     }
 }
 
-fn prefer_when_memory_is_short(child: &Child) {
+fn raise_oom_score(child: &Child) {
     if let Some(number) = child.id() {
-        // Without it the kernel most likely chooses the child all the same: it is the largest.
+        // If this fails, the kernel most likely chooses the child all the same, as the largest process.
         let _ = fs::write(format!("/proc/{number}/oom_score_adj"), OOM_SCORE);
     }
 }
@@ -212,8 +227,8 @@ mod tests {
 
     use super::*;
 
-    /// What a shell does, as the child. A shell cannot trap a signal that is ignored when it starts, as SIGINT is for everything
-    /// that was itself started in the background (`make test &`): `env` undoes that.
+    /// A shell as the child. A shell cannot trap a signal that is ignored when it starts, and SIGINT is ignored in all processes
+    /// of a background job (`make test &`): `env` restores the default.
     fn shell(script: &str) -> Command {
         let mut command = Command::new("env");
         command
@@ -229,7 +244,7 @@ mod tests {
         longest: Duration::from_secs(60),
         grace: Duration::from_millis(200),
     };
-    /// That it does end; a machine that is busy gets the time it needs.
+    /// A test fails if its child has not ended by then. Long, because the machine may be busy.
     const SOON: Duration = Duration::from_secs(30);
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -253,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_heeds_the_interrupt_ends_by_itself() {
+    fn a_child_that_handles_the_interrupt_ends_by_itself() {
         let polite = "trap 'echo kept; exit 3' INT; echo ready >&2; while :; do sleep 0.05; done";
         let stop = Stop::default();
         let limits = Limits {
@@ -266,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_takes_too_long_is_ended_and_that_is_said() {
+    fn a_child_that_takes_too_long_is_stopped_and_the_error_says_so() {
         let limits = Limits {
             longest: Duration::from_millis(100),
             ..LIMITS
@@ -278,7 +293,7 @@ mod tests {
         ] {
             let ended = block_on(watch(shell(script), limits, &Stop::default(), |_| {}));
             if script.starts_with("exec") {
-                // It closed its pipes: nothing more is heard of it, and it is killed.
+                // It closed its pipes and is killed some seconds later, before its time is up.
                 assert_eq!(ended.expect(script).0.signal(), Some(9));
                 continue;
             }
@@ -288,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_prints_without_end_is_not_believed() {
+    fn output_is_limited_and_long_lines_are_split() {
         let ended = block_on(watch(
             shell("head -c 9000000 /dev/zero"),
             LIMITS,
@@ -304,6 +319,6 @@ mod tests {
             &Stop::default(),
             |line| longest = longest.max(line.len()),
         ));
-        assert!(ended.is_ok() && longest as u64 <= MOST_LINE, "{longest}");
+        assert!(ended.is_ok() && longest as u64 <= MAX_LINE, "{longest}");
     }
 }

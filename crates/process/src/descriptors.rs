@@ -1,12 +1,13 @@
-//! The limit of open files, which must hold all connections that a server admits at once.
+//! The limit of open files (`RLIMIT_NOFILE`), which must allow all connections that a server admits at once.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit to what is needed, as far as the hard one allows.
+/// Raises the soft limit to `needed`, as far as the hard limit allows.
 ///
 /// # Errors
 ///
-/// If the hard limit is lower: what to tell the user. The server works nevertheless; connections wait while all are in use.
+/// If the hard limit is lower than `needed`: a warning for the user. The server works nevertheless; new connections wait
+/// while all file descriptors are in use.
 pub fn require(needed: usize) -> Result<(), String> {
     let needed = needed as u64;
     let mut limit = getrlimit(Resource::Nofile);
@@ -18,10 +19,10 @@ pub fn require(needed: usize) -> Result<(), String> {
     if most == needed && setrlimit(Resource::Nofile, limit).is_ok() {
         return Ok(());
     }
-    // As many as there may be.
+    // The hard limit is lower: raise the soft limit as far as possible.
     let _ = setrlimit(Resource::Nofile, limit);
     Err(format!(
-        "only {most} files may be open at once, and with all connections {needed} are: raise the limit \
-         (ulimit -n, LimitNOFILE=)"
+        "this process may open only {most} files, but needs {needed} when all its connections are in use: raise the \
+         limit (ulimit -n, LimitNOFILE=)"
     ))
 }

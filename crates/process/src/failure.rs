@@ -1,4 +1,4 @@
-//! Why a command ended without success, and the exit code that tells a script so.
+//! Why a command failed, and the exit code for it.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -8,23 +8,23 @@ use crate::{errln, output};
 /// A failed command. The number after each variant is the exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// 1: it was tried and did not work; everything is as it was before.
+    /// 1: the command was tried and failed; everything is as it was before.
     Failed(anyhow::Error),
-    /// 2: the request itself is wrong: arguments, configuration.
+    /// 2: the arguments or the configuration are wrong.
     Usage(anyhow::Error),
-    /// 3: needs privileges that this process lacks.
+    /// 3: the command needs privileges that this process lacks.
     Privileges(anyhow::Error),
-    /// 4: this machine or kernel cannot do it.
+    /// 4: this machine or its kernel does not support what the command needs.
     Unsupported(anyhow::Error),
 }
 
 impl Failure {
-    /// Prints the message with its causes on standard error and answers the exit code.
+    /// Prints the message with its causes on standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         let (Self::Failed(error) | Self::Usage(error) | Self::Privileges(error) | Self::Unsupported(error)) =
             self;
-        // The end of the program tells of that, if there is something to tell.
-        if output::is_origin_of(error) {
+        // `output::conclude` reports an error of standard output when the program ends.
+        if output::caused(error) {
             return ExitCode::SUCCESS;
         }
         errln!("sqm: {self}");
@@ -45,7 +45,7 @@ impl fmt::Display for Failure {
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
-    /// An error of the kernel crate decides the exit code; any other one is a failure.
+    /// The kind of a [`sqm_kernel::Error`] decides the exit code; any other error is a [`Failure::Failed`].
     fn from(error: E) -> Self {
         use sqm_kernel::Error as Kernel;
         let error = error.into();

@@ -1,17 +1,18 @@
-//! A process of the program: its exit codes, its standard streams, the files that its user names, its children and its limits.
+//! The needs of every process of the program: exit codes, standard streams, the files that a user names for output, child
+//! processes, and limits.
 //!
-//! Standard output may be closed or full, and what others wrote may hold control characters. [`out!`], [`outln!`], [`err!`] and
-//! [`errln!`] bear both; the program prints by nothing else.
+//! Standard output may be closed or full, and text from elsewhere may contain control characters. The macros [`out!`],
+//! [`outln!`], [`err!`] and [`errln!`] handle both; all code of the program prints with them.
 #![forbid(unsafe_code)]
-// Standard output may be closed or full: the macros of `sqm_process` can bear that.
+// Standard output may be closed or full, which the macros of `sqm_process` handle.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod child;
 pub mod descriptors;
 pub mod failure;
 pub mod output;
+pub mod output_file;
 pub mod printable;
 pub mod user;
-pub mod written;
 
 pub use failure::Failure;

@@ -1,10 +1,12 @@
 //! Standard output and standard error, which may be closed or full.
 //!
-//! `println!` panics when it cannot write, so that `sqm status | head -1` would end in a panic, and a daemon whose log goes away
-//! would die. These macros do not. A reader that goes away ends the output and nothing else. Any other failure to write standard
-//! output is remembered, and [`conclude`] reports it when the command has ended. Nobody can be told that standard error failed.
+//! `println!` panics when it cannot write, so `sqm status | head -1` would end with a panic, and a daemon would die when its
+//! log goes away. The macros of this module do not panic. If the reader of standard output closes it, output ends and nothing
+//! else happens. Any other error of standard output is stored, and [`conclude`] reports it when the command has ended. An
+//! error of standard error cannot be reported.
 //!
-//! All that they print is [`printable`](crate::printable): what others wrote cannot command the terminal.
+//! Everything that the macros print goes through [`printable`](crate::printable), so that text from elsewhere cannot send
+//! commands to the terminal.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, ErrorKind, Write};
@@ -32,7 +34,7 @@ macro_rules! outln {
 /// `eprint!` that cannot fail.
 #[macro_export]
 macro_rules! err {
-    ($($word:tt)*) => { $crate::output::complain(format_args!($($word)*)) };
+    ($($word:tt)*) => { $crate::output::print_error(format_args!($($word)*)) };
 }
 
 /// `eprintln!` that cannot fail.
@@ -42,17 +44,17 @@ macro_rules! errln {
     ($($word:tt)*) => { $crate::err!("{}\n", format_args!($($word)*)) };
 }
 
-/// Whether standard output could not be written.
+/// Set after an error of standard output.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
-/// Why not, unless its reader had gone.
+/// The first error of standard output other than a closed pipe.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Standard output that remembers how it failed.
+/// Standard output that stores its error for [`conclude`].
 #[derive(Debug)]
 pub struct Stdout;
 
-/// Standard output for bytes that are to come out as they are, such as a script. Its errors may be handed to the caller: they
-/// end the command, and [`conclude`] reports them.
+/// Standard output for bytes that must not be altered, such as a script. A command may end with an error of it: [`conclude`]
+/// reports the error.
 pub const fn stdout() -> Stdout {
     Stdout
 }
@@ -67,7 +69,7 @@ impl Write for Stdout {
     }
 }
 
-/// An error of standard output, as opposed to one of a file or a connection.
+/// Marks an error of standard output, as opposed to an error of a file or a connection.
 #[derive(Debug)]
 struct Lost(io::Error);
 
@@ -79,12 +81,12 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// Whether it is of no use to go on writing: the reader has gone, or nothing can be written.
+/// `true` if further output is useless: the reader has closed standard output, or writing to it failed.
 pub fn is_lost() -> bool {
     IS_LOST.load(Ordering::Relaxed) || has_no_reader()
 }
 
-/// Whether whoever read has gone, though nothing was written since.
+/// `true` if the reader of standard output has closed it. Notices that without a write.
 fn has_no_reader() -> bool {
     let stdout = io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
@@ -97,41 +99,43 @@ fn has_no_reader() -> bool {
 
 /// Prints on standard output; [`out!`](crate::out) calls it.
 pub fn print(text: fmt::Arguments<'_>) {
-    // What went wrong is remembered.
+    // `Stdout` stores the error.
     let _ = Printable(Stdout).write_fmt(text);
 }
 
 /// Prints on standard error; [`err!`](crate::err) calls it.
-pub fn complain(text: fmt::Arguments<'_>) {
+pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = Printable(io::stderr()).write_fmt(text);
 }
 
-/// Whether this is an error of standard output, or of another output whose reader has gone.
-pub fn is_origin_of(error: &anyhow::Error) -> bool {
+/// `true` if `error` is an error of standard output, or of another pipe for output that its reader has closed.
+pub fn caused(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.get_ref().is_some_and(|inner| inner.is::<Lost>()))
 }
 
-/// Marks the error of a pipe that a user named for the output: if its reader has gone, that ends the command like the end of standard
-/// output's. All other errors stay what they are.
-pub fn left(error: io::Error) -> io::Error {
+/// Marks an error of a pipe that the user named for output: if its reader has closed it, the command ends as if the reader of
+/// standard output had. All other errors are returned unchanged.
+pub fn mark_closed_pipe(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::BrokenPipe => io::Error::new(ErrorKind::BrokenPipe, Lost(error)),
         _ => error,
     }
 }
 
-/// Whether the reader of an output has gone.
-pub fn is_without_reader(error: &io::Error) -> bool {
+/// `true` if `error` says that the reader of standard output, or of a pipe for output, has closed it.
+pub fn is_closed_by_reader(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe && error.get_ref().is_some_and(|inner| inner.is::<Lost>())
 }
 
-/// The exit code of a command that ended with `code`. If its output `is_its_product` and could not be written, it has failed. A
-/// command that changed something has done so all the same. A reader that went away wanted no more: that is no failure.
+/// The exit code of a command that ended with `code`, after its output.
+///
+/// Reports an error of standard output. The command then has failed if its output `is_its_product`; a command that changes
+/// something has done so even if its output was lost. It is no error if the reader of standard output closes it early.
 pub fn conclude(code: ExitCode, is_its_product: bool) -> ExitCode {
-    // An error is remembered.
+    // `Stdout` stores the error.
     let _ = Stdout.flush();
     let failed = FAILED.lock().ok().and_then(|mut failed| failed.take());
     let Some(error) = failed else { return code };
@@ -143,7 +147,7 @@ pub fn conclude(code: ExitCode, is_its_product: bool) -> ExitCode {
     }
 }
 
-/// Takes note of an error of standard output.
+/// Stores an error of standard output for [`conclude`], and marks it for [`caused`].
 pub fn remember(error: io::Error) -> io::Error {
     let kind = error.kind();
     if kind == ErrorKind::Interrupted {

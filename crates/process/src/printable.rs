@@ -1,8 +1,8 @@
-//! Text of others on its way to a terminal.
+//! Makes text from elsewhere safe for a terminal.
 //!
-//! Titles in result files, a server's refusals, names of files and values of options may hold control characters, which a
-//! terminal would obey: it would change its title, hide lines or answer as if somebody typed. All that is printed goes through
-//! [`printable`], which shows them instead.
+//! Titles in result files, messages of a server, file names and values of options may contain control characters. A terminal
+//! obeys them: they can change its title, hide lines or send input to the shell. Everything that the program prints goes
+//! through [`printable`], which shows control characters as escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,8 @@ use std::io;
 
 use sqm_measure::foreign::is_control;
 
-/// The text with each control character as `\u001b`. In JSON that is the same character: the text stays valid and means the same.
+/// Replaces each control character by an escape such as `\u001b`. JSON text stays valid and keeps its meaning, because JSON has
+/// the same escapes.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_printable) {
         return Cow::Borrowed(text);
@@ -26,12 +27,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Ends of lines and tabs are ours.
+/// `true` for a character that may be printed as it is. Line ends and tabs may: the program itself prints them.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | '\t') || !is_control(c)
 }
 
-/// Writes text so that it is [`printable`].
+/// A writer that passes all text through [`printable`].
 pub struct Printable<W>(pub W);
 
 impl<W: io::Write> fmt::Write for Printable<W> {
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown() {
+    fn control_characters_are_shown_as_escapes() {
         for (text, shown) in [
             ("a\x1b[31mred\x07", "a\\u001b[31mred\\u0007"),
             ("c1 \u{9b}31m \u{85} \u{7f}", "c1 \\u009b31m \\u0085 \\u007f"),
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same() {
+    fn json_keeps_its_meaning() {
         let value = serde_json::json!("\u{9b}31m \u{7f} \u{202e} \x1b \r\n");
         let text = value.to_string();
         let shown = printable(&text);
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_shows_them_too() {
+    fn the_writer_shows_control_characters_as_escapes() {
         let mut bytes = Vec::new();
         writeln!(Printable(&mut bytes), "{}: b", "a\x1b".to_owned()).unwrap();
         assert_eq!(bytes, b"a\\u001b: b\n");

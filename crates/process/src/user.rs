@@ -1,33 +1,33 @@
-//! Users of this machine, by name.
+//! The users of this machine, from `/etc/passwd`.
 
 use std::path::Path;
 
 use anyhow::Context;
 
-/// The user of `sqm web`, where the machine has it.
+/// The name of the user as which `sqm web` runs, if the machine has this user.
 pub const PAGE: &str = "sqm-web";
-/// The longest file of users that is read, bytes; a choice.
-const MOST_BYTES: u64 = 16 << 20;
+/// The longest `/etc/passwd` that is read, bytes; a choice.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// A user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The log-in name.
     pub name: String,
-    /// The user's number.
+    /// The user ID.
     pub uid: u32,
-    /// The number of the user's group.
+    /// The ID of the user's primary group.
     pub gid: u32,
 }
 
-/// The users in `/etc/passwd`. A directory service is not asked: a program that runs as a service has a user on the machine itself.
+/// All users in `/etc/passwd`. Users of a directory service are missing: a system service runs as a local user.
 pub fn all() -> anyhow::Result<Vec<User>> {
-    let bytes = sqm_files::read(Path::new("/etc/passwd"), MOST_BYTES)
+    let bytes = sqm_files::read(Path::new("/etc/passwd"), MAX_BYTES)
         .context("cannot read the users of this machine")?;
     Ok(parse(&String::from_utf8_lossy(&bytes)))
 }
 
-/// The user of that name in `/etc/passwd`.
+/// The user `name` in `/etc/passwd`.
 pub fn find(name: &str) -> anyhow::Result<Option<User>> {
     Ok(all()?.into_iter().find(|user| user.name == name))
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_read_and_broken_lines_are_left_out() {
+    fn users_are_read_and_malformed_lines_are_skipped() {
         let users =
             parse("root:x:0:0:root:/root:/bin/sh\n\nbroken\nx:x:-1:0::/:\nsqm-web:x:107:112::/:/bin/false\n");
         let found: Vec<(&str, u32, u32)> = users.iter().map(|u| (u.name.as_str(), u.uid, u.gid)).collect();

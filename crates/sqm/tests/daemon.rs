@@ -152,7 +152,7 @@ fn a_service_manager_hears_what_it_needs() {
     );
     fs::write(daemon.folder.path().join("sqm.conf"), "nonsense").unwrap();
     daemon.signal(Signal::HUP);
-    daemon.manager_hears("the configuration as it was before is in force");
+    daemon.manager_hears("the previous configuration is in force");
     daemon.signal(Signal::TERM);
     daemon.manager_hears("STOPPING=1");
     let socket = daemon.socket();

@@ -1,6 +1,6 @@
 //! The state that all requests share.
 
-use sqm_http::Hosts;
+use sqm_http::AllowedHosts;
 
 use crate::audit::Audit;
 use crate::guest::Rooms;
@@ -14,7 +14,7 @@ use crate::upstream::Daemon;
 
 /// The parts of the server that every request may use.
 pub(super) struct AppState {
-    pub(super) hosts: Hosts,
+    pub(super) hosts: AllowedHosts,
     pub(super) password: Password,
     pub(super) checker: Checker,
     pub(super) sessions: Sessions,

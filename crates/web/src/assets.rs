@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use hyper::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HeaderMap, HeaderValue, VARY};
 use hyper::{Response, StatusCode};
 
-use sqm_http::{Answer, whole};
+use sqm_http::{ResponseBody, full};
 
 /// Path and packed bytes of each file.
 const FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/page.rs"));
@@ -17,17 +17,17 @@ const NOT_BUILT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\
                          <a href=\"/api/v1/openapi.yaml\">/api/v1</a>.";
 
 /// The file under that path, if there is one. Only what was packed can be asked for: no path leads out of it.
-pub(super) fn find(path: &str, headers: &HeaderMap) -> Option<Response<Answer>> {
+pub(super) fn find(path: &str, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
     let path = if path == "/" { "/index.html" } else { path };
     let Some((_, packed)) = FILES.iter().find(|(name, _)| *name == path) else {
-        return (path == "/index.html").then(|| whole(StatusCode::OK, kind(path), NOT_BUILT));
+        return (path == "/index.html").then(|| full(StatusCode::OK, kind(path), NOT_BUILT));
     };
     let takes_gzip = headers
         .get(ACCEPT_ENCODING)
         .and_then(|takes| takes.to_str().ok())
         .is_some_and(|takes| takes.split(',').any(|one| one.trim().starts_with("gzip")));
     let mut answer = if takes_gzip {
-        let mut answer = whole(StatusCode::OK, kind(path), Bytes::from_static(packed));
+        let mut answer = full(StatusCode::OK, kind(path), Bytes::from_static(packed));
         answer
             .headers_mut()
             .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -36,7 +36,7 @@ pub(super) fn find(path: &str, headers: &HeaderMap) -> Option<Response<Answer>> 
         let mut plain = Vec::new();
         // It was packed by our own build.
         let _ = GzDecoder::new(*packed).read_to_end(&mut plain);
-        whole(StatusCode::OK, kind(path), plain)
+        full(StatusCode::OK, kind(path), plain)
     };
     // The names of what the page loads change with their content.
     let keeping = if path.starts_with("/assets/") {

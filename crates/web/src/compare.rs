@@ -16,7 +16,7 @@ use super::problem::{Handled, Problem};
 use super::query::Query;
 use super::runs::{Scratch, is_id};
 use crate::app_state::AppState;
-use sqm_http::{Answer, json, whole};
+use sqm_http::{ResponseBody, full, json};
 use sqm_process::child::{self, Ended};
 
 /// More results at once are not compared.
@@ -152,8 +152,8 @@ fn silent(error: &dyn std::fmt::Display) -> Problem {
 }
 
 /// SVG for a browser.
-pub(super) fn picture_of(bytes: impl Into<Bytes>) -> Response<Answer> {
-    let mut answer = whole(StatusCode::OK, "image/svg+xml", bytes);
+pub(super) fn picture_of(bytes: impl Into<Bytes>) -> Response<ResponseBody> {
+    let mut answer = full(StatusCode::OK, "image/svg+xml", bytes);
     // Alone in a window it may do even less than the page.
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
     answer.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);

@@ -20,7 +20,7 @@ use super::problem::{Handled, Problem};
 use super::status::{File, Unconfirmed};
 use crate::app_state::AppState;
 use sqm_configuration::revision;
-use sqm_http::{json, present};
+use sqm_http::{json, non_null};
 
 /// Of a file, bytes.
 const MOST_TEXT: usize = 128 * 1024;
@@ -46,7 +46,7 @@ pub(super) struct Finding {
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
     section: usize,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     option: Option<String>,
     #[serde(default)]
     value: Option<String>,
@@ -69,7 +69,7 @@ impl Change {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Candidate {
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     text: Option<String>,
     #[serde(default, deserialize_with = "objects")]
     changes: Option<Vec<Change>>,
@@ -80,7 +80,7 @@ pub(super) struct Candidate {
 #[serde(deny_unknown_fields)]
 pub(super) struct Put {
     revision: String,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     text: Option<String>,
     #[serde(default, deserialize_with = "objects")]
     changes: Option<Vec<Change>>,
@@ -288,7 +288,7 @@ pub(super) async fn write(
     changes: Option<Vec<Change>>,
     confirm_seconds: u32,
 ) -> Result<Done, Problem> {
-    if !revision::is_one(known) {
+    if !revision::is_well_formed(known) {
         return Err(Problem::bad_request("revision is none; GET /config tells it"));
     }
     if confirm_seconds > 600 {

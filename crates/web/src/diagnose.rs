@@ -10,7 +10,7 @@ use serde_json::{Value, json as value};
 use super::problem::{Handled, Problem};
 use super::query::Query;
 use crate::app_state::AppState;
-use sqm_http::{self, json, whole};
+use sqm_http::{self, full, json};
 
 /// What `sqm doctor --json` says.
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ impl Finding {
 
 pub(super) async fn report(site: &Arc<AppState>) -> Handled {
     let text = site.daemon.bytes("/v1/report").await?;
-    let mut answer = whole(StatusCode::OK, "text/plain; charset=utf-8", text);
+    let mut answer = full(StatusCode::OK, "text/plain; charset=utf-8", text);
     let name = HeaderValue::from_static("attachment; filename=\"sqm-report.txt\"");
     answer.headers_mut().insert(CONTENT_DISPOSITION, name);
     Ok(answer)

@@ -3,19 +3,19 @@
 use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderName, ORIGIN};
 
-use sqm_http::Hosts;
+use sqm_http::AllowedHosts;
 
 /// Browsers say where a request comes from (Fetch Metadata, W3C).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Why a request is refused: it does not come from the page of this server. `None` if it may. A request without `Origin` comes from
 /// a program that is no browser, or changes nothing.
-pub(super) fn reject_reason(hosts: &Hosts, headers: &HeaderMap, is_tls: bool) -> Option<&'static str> {
+pub(super) fn reject_reason(hosts: &AllowedHosts, headers: &HeaderMap, is_tls: bool) -> Option<&'static str> {
     let mut named = headers.get_all(HOST).iter();
     let (Some(host), None) = (named.next(), named.next()) else {
         return Some("a request has one Host");
     };
-    let Some(host) = host.to_str().ok().filter(|host| hosts.knows(host)) else {
+    let Some(host) = host.to_str().ok().filter(|host| hosts.allows(host)) else {
         return Some("this server is not known under that name; 'sqm web --name NAME' makes it so");
     };
     let mut origins = headers.get_all(ORIGIN).iter();
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     fn reject_reason(headers: &[(&'static str, &str)]) -> Option<&'static str> {
-        let hosts = Hosts::new(vec!["Router.lan".to_owned()]);
+        let hosts = AllowedHosts::new(vec!["Router.lan".to_owned()]);
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());

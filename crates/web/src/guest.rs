@@ -10,40 +10,40 @@ use tokio::sync::Notify;
 
 use super::network::Network;
 use super::problem::Problem;
-use sqm_http::{Answer, Limits, Place, Places, Seats, Turn};
+use sqm_http::{ConnectionSlot, ConnectionTable, Limits, RequestPermit, ResponseBody, StreamLimiter};
 
 /// Connections on which nothing has been said yet, and TLS handshakes. There are many, for they cost little: whoever fills them
 /// must make as many again before a newcomer of the same network is pushed out, and `server` lets nobody do so within a second.
 const ARRIVALS: Limits = Limits {
-    places: 1024,
-    places_each: 768,
-    turns: 0,
-    turns_each: 0,
+    connections: 1024,
+    connections_per_client: 768,
+    requests: 0,
+    requests_per_client: 0,
 };
 /// Of those who have said something, but are not logged in.
 const VISITORS: Limits = Limits {
-    places: 192,
-    places_each: 64,
-    turns: 24,
-    turns_each: 8,
+    connections: 192,
+    connections_per_client: 64,
+    requests: 24,
+    requests_per_client: 8,
 };
 /// Of those who are.
 const MEMBERS: Limits = Limits {
-    places: 64,
-    places_each: 32,
-    turns: 24,
-    turns_each: 12,
+    connections: 64,
+    connections_per_client: 32,
+    requests: 24,
+    requests_per_client: 12,
 };
 /// Streams at once, of visitors and of members. The daemon has seats for more events than both together ask for.
 const MOST_STREAMS: usize = 24;
 /// A page that is open needs two, and a third during a test.
 const MOST_STREAMS_EACH: usize = 12;
 /// All connections at once.
-pub(super) const MOST_CONNECTIONS: usize = ARRIVALS.places + VISITORS.places + MEMBERS.places;
+pub(super) const MOST_CONNECTIONS: usize = ARRIVALS.connections + VISITORS.connections + MEMBERS.connections;
 /// So many newcomers may push out others within a second: fewer than one network has places for them.
 pub(super) const MOST_PUSHED_OUT: usize = 640;
 /// What all requests and streams may have open at the daemon at once.
-pub(super) const MOST_UPSTREAM: usize = VISITORS.turns + MEMBERS.turns + 2 * MOST_STREAMS;
+pub(super) const MOST_UPSTREAM: usize = VISITORS.requests + MEMBERS.requests + 2 * MOST_STREAMS;
 
 /// Who is told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,39 +55,39 @@ enum Who {
 
 /// Everything that is shared out.
 pub(super) struct Rooms {
-    arrivals: Arc<Places<Who>>,
-    visitors: Arc<Places<Who>>,
-    members: Arc<Places<Who>>,
-    visitors_streams: Seats<Who>,
-    members_streams: Seats<Who>,
+    arrivals: Arc<ConnectionTable<Who>>,
+    visitors: Arc<ConnectionTable<Who>>,
+    members: Arc<ConnectionTable<Who>>,
+    visitors_streams: StreamLimiter<Who>,
+    members_streams: StreamLimiter<Who>,
 }
 
 impl Rooms {
     pub(super) fn new() -> Self {
         Self {
-            arrivals: Places::new(ARRIVALS),
-            visitors: Places::new(VISITORS),
-            members: Places::new(MEMBERS),
-            visitors_streams: Seats::new(MOST_STREAMS, MOST_STREAMS_EACH),
-            members_streams: Seats::new(MOST_STREAMS, MOST_STREAMS_EACH),
+            arrivals: ConnectionTable::new(ARRIVALS),
+            visitors: ConnectionTable::new(VISITORS),
+            members: ConnectionTable::new(MEMBERS),
+            visitors_streams: StreamLimiter::new(MOST_STREAMS, MOST_STREAMS_EACH),
+            members_streams: StreamLimiter::new(MOST_STREAMS, MOST_STREAMS_EACH),
         }
     }
 
-    /// A connection that has just been accepted. It is to end when `makes_room` is notified.
-    pub(super) fn arrive(&self, from: SocketAddr, makes_room: &Arc<Notify>) -> Option<Guest> {
+    /// A connection that has just been accepted. It is to end when `evicted` is notified.
+    pub(super) fn arrive(&self, from: SocketAddr, evicted: &Arc<Notify>) -> Option<Guest> {
         let who = Who::Visitor(Network::of(from.ip()));
-        let place = self.arrivals.enter(who, makes_room)?;
+        let place = self.arrivals.admit(who, evicted)?;
         Some(Guest {
-            has_pushed_out: place.has_pushed_out(),
+            has_pushed_out: place.has_evicted(),
             from,
-            makes_room: Arc::clone(makes_room),
+            evicted: Arc::clone(evicted),
             place: Mutex::new(Arc::new(place)),
         })
     }
 
     /// Ends an idle connection: the process is out of descriptors.
     pub(super) fn make_room(&self) {
-        self.arrivals.make_room();
+        self.arrivals.evict_idle();
     }
 
     /// Gives a stream its seat; any other answer needs none.
@@ -95,18 +95,18 @@ impl Rooms {
         &self,
         guest: &Guest,
         session: Option<&str>,
-        answer: &mut Answer,
+        answer: &mut ResponseBody,
     ) -> Result<(), Problem> {
-        if !matches!(answer, Answer::Events { .. }) {
+        if !matches!(answer, ResponseBody::Events { .. }) {
             return Ok(());
         }
         let (seats, who) = match session {
             Some(session) => (&self.members_streams, Who::Member(session.to_owned())),
             None => (&self.visitors_streams, Who::Visitor(Network::of(guest.from.ip()))),
         };
-        let seat = seats.take(&who);
+        let seat = seats.try_acquire(&who);
         answer.hold(seat.ok_or_else(|| Problem::unavailable("too many look at streams already"))?);
-        answer.hold(guest.place().work());
+        answer.hold(guest.place().keep_active());
         Ok(())
     }
 }
@@ -116,23 +116,23 @@ pub(super) struct Guest {
     /// Another connection had to make room for it.
     pub(super) has_pushed_out: bool,
     pub(super) from: SocketAddr,
-    makes_room: Arc<Notify>,
-    place: Mutex<Arc<Place<Who>>>,
+    evicted: Arc<Notify>,
+    place: Mutex<Arc<ConnectionSlot<Who>>>,
 }
 
 impl Guest {
     /// Waits until a request may be worked on. The connection counts as one of the session from here on, if there is one.
-    pub(super) async fn turn(&self, rooms: &Rooms, session: Option<&str>) -> Turn {
+    pub(super) async fn turn(&self, rooms: &Rooms, session: Option<&str>) -> RequestPermit {
         if let Some(session) = session {
             self.become_member(rooms, session);
         }
-        self.place().turn().await
+        self.place().request_permit().await
     }
 
     /// Something was said on the connection. False if there is no place for it.
     pub(super) fn speaks(&self, rooms: &Rooms) -> bool {
         let who = Who::Visitor(Network::of(self.from.ip()));
-        let place = rooms.visitors.enter(who, &self.makes_room);
+        let place = rooms.visitors.admit(who, &self.evicted);
         let is_admitted = place.is_some();
         if let Some(place) = place {
             *self.lock() = Arc::new(place);
@@ -142,20 +142,20 @@ impl Guest {
 
     fn become_member(&self, rooms: &Rooms, session: &str) {
         let who = Who::Member(session.to_owned());
-        if *self.place().owner() == who {
+        if *self.place().client() == who {
             return;
         }
         // Without a place among them it stays where it is.
-        if let Some(place) = rooms.members.enter(who, &self.makes_room) {
+        if let Some(place) = rooms.members.admit(who, &self.evicted) {
             *self.lock() = Arc::new(place);
         }
     }
 
-    fn place(&self) -> Arc<Place<Who>> {
+    fn place(&self) -> Arc<ConnectionSlot<Who>> {
         Arc::clone(&self.lock())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Place<Who>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<ConnectionSlot<Who>>> {
         self.place.lock().expect("no holder of this lock panics")
     }
 }
@@ -175,10 +175,10 @@ mod tests {
     #[test]
     fn some_connections_can_always_make_room() {
         for limits in [VISITORS, MEMBERS] {
-            assert!(limits.turns + MOST_STREAMS < limits.places);
-            assert!(limits.turns_each + MOST_STREAMS_EACH < limits.places_each);
+            assert!(limits.requests + MOST_STREAMS < limits.connections);
+            assert!(limits.requests_per_client + MOST_STREAMS_EACH < limits.connections_per_client);
         }
-        const { assert!(MOST_PUSHED_OUT < ARRIVALS.places_each) };
+        const { assert!(MOST_PUSHED_OUT < ARRIVALS.connections_per_client) };
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
             let guest = connect(&rooms, [192, 0, 2, 1]);
             drop(guest.turn(&rooms, None).await);
             // Visitors of the same address take all turns there are for it.
-            let others: Vec<Guest> = (0..VISITORS.turns_each)
+            let others: Vec<Guest> = (0..VISITORS.requests_per_client)
                 .map(|_| connect(&rooms, [192, 0, 2, 1]))
                 .collect();
             let mut turns = Vec::new();
@@ -197,18 +197,18 @@ mod tests {
                 turns.push(other.turn(&rooms, None).await);
             }
             drop(guest.turn(&rooms, Some("session")).await);
-            assert_eq!(*guest.place().owner(), Who::Member("session".to_owned()));
+            assert_eq!(*guest.place().client(), Who::Member("session".to_owned()));
         });
     }
 
     #[test]
     fn visitors_leave_streams_for_those_who_are_logged_in() {
         let rooms = Rooms::new();
-        let stream = || Answer::Events {
+        let stream = || ResponseBody::Events {
             events: tokio::sync::mpsc::channel(1).1,
             held: Vec::new(),
         };
-        let mut streams: Vec<Answer> = Vec::new();
+        let mut streams: Vec<ResponseBody> = Vec::new();
         let mut take = |from: [u8; 4], session: Option<&str>| {
             let mut answer = stream();
             let is_seated = rooms.seat(&connect(&rooms, from), session, &mut answer).is_ok();

@@ -56,7 +56,7 @@ use live::Watch;
 use password::{Checker, Password};
 use runs::Runs;
 use session::Sessions;
-use sqm_http::Hosts;
+use sqm_http::AllowedHosts;
 use sqm_process::descriptors;
 use sqm_process::failure::Failure;
 use status::Memory;
@@ -115,7 +115,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     // Once more as who we are now.
     require_password(&options, &password, is_local)?;
     let site = Arc::new(AppState {
-        hosts: Hosts::new(options.names),
+        hosts: AllowedHosts::new(options.names),
         password,
         checker: Checker::start().context("cannot start a thread")?,
         sessions: Sessions::new()?,

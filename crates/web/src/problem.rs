@@ -5,7 +5,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::config::Finding;
-use sqm_http::{Answer, NoBody, json};
+use sqm_http::{BodyError, ResponseBody, json};
 
 /// Why a request is refused.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ struct Refusal {
 }
 
 /// What a handler answers.
-pub(super) type Handled = Result<Response<Answer>, Problem>;
+pub(super) type Handled = Result<Response<ResponseBody>, Problem>;
 
 impl Problem {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
@@ -117,7 +117,7 @@ impl Problem {
         &self.0.message
     }
 
-    pub(super) fn into_answer(self) -> Response<Answer> {
+    pub(super) fn into_answer(self) -> Response<ResponseBody> {
         let mut answer = json(self.0.status, &self.0);
         let headers = answer.headers_mut();
         if let Some(methods) = self.0.allow {
@@ -130,16 +130,18 @@ impl Problem {
     }
 }
 
-impl From<NoBody> for Problem {
-    fn from(why: NoBody) -> Self {
+impl From<BodyError> for Problem {
+    fn from(why: BodyError) -> Self {
         match why {
-            NoBody::Late => Self::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "the body did not come"),
-            NoBody::Large => Self::new(
+            BodyError::TimedOut => {
+                Self::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "the body did not come")
+            }
+            BodyError::TooLarge => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "too-large",
                 "the body is larger than any that makes sense here",
             ),
-            NoBody::Broken => Self::bad_request("the body broke off, or its framing is wrong"),
+            BodyError::Invalid => Self::bad_request("the body broke off, or its framing is wrong"),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::query::Query;
 use super::runs::is_id;
 use super::{assets, compare, config, describe, diagnose, guard, live, runs, session, status, tune};
 use crate::app_state::AppState;
-use sqm_http::{self, Answer, json, whole};
+use sqm_http::{self, ResponseBody, full, json};
 
 /// Of a request's body, bytes: a configuration of the largest size in JSON.
 const MOST_BODY: usize = 256 * 1024;
@@ -52,14 +52,14 @@ pub(super) async fn answer(
     site: &Arc<AppState>,
     guest: &Guest,
     request: Request<Incoming>,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let is_head = request.method() == Method::HEAD;
     let mut answer = handle(site, guest, request)
         .await
         .unwrap_or_else(Problem::into_answer);
     harden(answer.headers_mut());
     if is_head {
-        *answer.body_mut() = Answer::Whole(None);
+        *answer.body_mut() = ResponseBody::Full(None);
     }
     answer
 }
@@ -157,7 +157,7 @@ async fn read(site: &Arc<AppState>, caller: &Caller, path: &str, query: Option<&
             only_admin()?;
             diagnose::audit(site, query)
         }
-        ["openapi.yaml"] => Ok(whole(StatusCode::OK, "application/yaml", DESCRIPTION)),
+        ["openapi.yaml"] => Ok(full(StatusCode::OK, "application/yaml", DESCRIPTION)),
         _ => Err(elsewhere(&parts)),
     }?;
     if takes_no_query {
@@ -226,7 +226,10 @@ async fn admit(caller: &Caller, what: &str, request: Request<Incoming>) -> Resul
     }
     Query::of(request.uri().query(), &[])?;
     let (head, body) = request.into_parts();
-    Ok(Request::from_parts(head, sqm_http::read(body, MOST_BODY).await?))
+    Ok(Request::from_parts(
+        head,
+        sqm_http::read_body(body, MOST_BODY).await?,
+    ))
 }
 
 /// Writes down what was changed, or that it was refused.
@@ -346,7 +349,7 @@ async fn log_in(site: &Arc<AppState>, caller: &Caller, LogIn { password }: LogIn
     Ok(answer)
 }
 
-fn log_out(site: &AppState, caller: &Caller) -> Response<Answer> {
+fn log_out(site: &AppState, caller: &Caller) -> Response<ResponseBody> {
     if let Some(session) = &caller.session {
         site.sessions.end(session);
     }
@@ -355,7 +358,7 @@ fn log_out(site: &AppState, caller: &Caller) -> Response<Answer> {
     answer
 }
 
-fn set_cookie(site: &AppState, answer: &mut Response<Answer>, id: &str, more: &str) {
+fn set_cookie(site: &AppState, answer: &mut Response<ResponseBody>, id: &str, more: &str) {
     let secure = if site.tls { "; Secure" } else { "" };
     let cookie = format!("{COOKIE_NAME}={id}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
     if let Ok(cookie) = HeaderValue::try_from(cookie) {
@@ -363,7 +366,7 @@ fn set_cookie(site: &AppState, answer: &mut Response<Answer>, id: &str, more: &s
     }
 }
 
-fn session_of(site: &AppState, caller: &Caller) -> Response<Answer> {
+fn session_of(site: &AppState, caller: &Caller) -> Response<ResponseBody> {
     let answer = value!({
         "role": if caller.is_admin { "admin" } else { "reader" },
         // One that cannot be looked at is there.
@@ -492,8 +495,8 @@ fn picture(name: &str) -> Result<&str, Problem> {
         .ok_or_else(|| Problem::not_found("there is no such picture"))
 }
 
-fn empty(code: StatusCode) -> Response<Answer> {
-    let mut answer = whole(code, "application/json", "");
+fn empty(code: StatusCode) -> Response<ResponseBody> {
+    let mut answer = full(code, "application/json", "");
     answer.headers_mut().remove(CONTENT_TYPE);
     answer
 }

@@ -21,7 +21,7 @@ use super::problem::{Handled, Problem};
 use super::start::{Start, Way, kinds};
 use super::tune;
 use crate::app_state::AppState;
-use sqm_http::{self, COMMENT, SILENCE, event, json, whole};
+use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, full, json};
 use sqm_process::child::{self, Limits, Stop};
 
 /// So many results are kept, and so many bytes of them.
@@ -194,7 +194,7 @@ impl Runs {
         let path = self.result(id)?;
         let bytes = sqm_files::read(&path, MAX_RESULT);
         let bytes = bytes.map_err(|_| Problem::not_found("this test has no result"))?;
-        let mut answer = whole(StatusCode::OK, "application/gzip", bytes);
+        let mut answer = full(StatusCode::OK, "application/gzip", bytes);
         let name = format!("attachment; filename=\"{id}.flent.gz\"");
         if let Ok(name) = HeaderValue::try_from(name) {
             answer.headers_mut().insert(CONTENT_DISPOSITION, name);
@@ -444,10 +444,10 @@ fn keep_alive(sender: Sender<Bytes>) {
     let sender = sender.downgrade();
     tokio::spawn(async move {
         loop {
-            tokio::time::sleep(SILENCE).await;
+            tokio::time::sleep(KEEP_ALIVE_INTERVAL).await;
             // The last strong one is gone when the test has ended.
             let Some(sender) = sender.upgrade() else { return };
-            if sender.try_send(COMMENT).is_err() {
+            if sender.try_send(KEEP_ALIVE).is_err() {
                 return;
             }
         }

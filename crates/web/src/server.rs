@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::guest::{Guest, MOST_PUSHED_OUT};
 use super::{history, routes};
 use crate::app_state::AppState;
-use sqm_http::Patient;
+use sqm_http::WriteTimeout;
 
 /// Pauses in a second while newcomers push out others.
 const HASTE: usize = 40;
@@ -62,8 +62,8 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((stream, from)) => {
-                let makes_room = Arc::new(Notify::new());
-                let Some(guest) = site.rooms.arrive(from, &makes_room) else {
+                let evicted = Arc::new(Notify::new());
+                let Some(guest) = site.rooms.arrive(from, &evicted) else {
                     continue;
                 };
                 pushed_out += usize::from(guest.has_pushed_out);
@@ -71,7 +71,7 @@ pub(super) async fn serve(
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
-                        () = makes_room.notified() => {}
+                        () = evicted.notified() => {}
                         () = conversation => {}
                     }
                 });
@@ -117,7 +117,7 @@ async fn converse(site: Arc<AppState>, acceptor: Option<TlsAcceptor>, stream: Tc
     // A connection without these works, too.
     let _ = socket.set_tcp_user_timeout(Some(UNTAKEN));
     let _ = socket.set_tcp_nodelay(true);
-    let stream = Patient::new(stream, UNTAKEN);
+    let stream = WriteTimeout::new(stream, UNTAKEN);
     match acceptor {
         None => listen(site, stream, guest).await,
         Some(acceptor) => {

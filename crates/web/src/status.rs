@@ -169,7 +169,7 @@ fn answer(
     interfaces: Vec<InterfaceState>,
     unconfirmed: Option<Unconfirmed>,
     tuning: bool,
-) -> hyper::Response<sqm_http::Answer> {
+) -> hyper::Response<sqm_http::ResponseBody> {
     let answer = Answer {
         unix_ms: unix_ms(),
         daemon,

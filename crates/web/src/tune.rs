@@ -16,7 +16,7 @@ use super::config::{self, Change, Done};
 use super::problem::{Handled, Problem};
 use super::start::{check_host, check_port, check_secret};
 use crate::app_state::AppState;
-use sqm_http::{self, COMMENT, SILENCE, event, json, present};
+use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, json, non_null};
 
 /// How often the daemon is asked for new steps.
 const LOOK: Duration = Duration::from_millis(500);
@@ -28,13 +28,13 @@ const MOST_STEPS: usize = 600;
 #[serde(deny_unknown_fields)]
 pub(super) struct Start {
     host: String,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     port: Option<u16>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     interface: Option<String>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     target_ms: Option<f64>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     secret: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Start {
 #[serde(deny_unknown_fields)]
 pub(super) struct Accept {
     revision: String,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "non_null")]
     confirm_seconds: Option<u32>,
 }
 
@@ -188,9 +188,9 @@ fn stream(site: Arc<AppState>) -> Receiver<Bytes> {
                 return;
             }
             silent += LOOK;
-            if silent >= SILENCE {
+            if silent >= KEEP_ALIVE_INTERVAL {
                 silent = Duration::ZERO;
-                if sender.try_send(COMMENT).is_err() {
+                if sender.try_send(KEEP_ALIVE).is_err() {
                     return;
                 }
             }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::connector::Connector;
 use super::problem::Problem;
-use sqm_http::{COMMENT, SILENCE};
+use sqm_http::{KEEP_ALIVE, KEEP_ALIVE_INTERVAL};
 
 /// The daemon itself waits 30 s for its keeper and 60 s for a child.
 const PATIENCE: Duration = Duration::from_secs(70);
@@ -86,7 +86,7 @@ impl Daemon {
                         Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                         _ => return,
                     },
-                    () = tokio::time::sleep(SILENCE) => COMMENT,
+                    () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => KEEP_ALIVE,
                     () = sender.closed() => return,
                 };
                 if sender.try_send(bytes).is_err() {

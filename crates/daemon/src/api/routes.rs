@@ -1,4 +1,4 @@
-//! What can be asked, and who may ask it.
+//! The requests of the API, and which users may send them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,37 +13,38 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
 
 use super::helpers;
+use crate::metrics;
 use crate::shared::{Command, Configured, Refused, Shared};
 use crate::status::{Status, VERSION};
-use crate::{metrics, search};
-use sqm_http::{self, Answer, Hosts, NoBody, json, whole};
+use sqm_http::{self, AllowedHosts, BodyError, ResponseBody, full, json};
 use sqm_kernel::status::InterfaceStatus;
 
-/// Of a request's body, bytes: a configuration of the largest size in JSON.
-const MOST_BODY: usize = 256 * 1024;
-/// Nobody waits longer to see whether a change keeps the machine within reach, seconds.
-const MOST_CONFIRM: u32 = 3600;
-/// The keeper answers within milliseconds, unless somebody holds the lock of the state.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest body of a request, bytes; a choice. A larger configuration can only be written as a file.
+const MAX_BODY: usize = 256 * 1024;
+/// The longest time for a confirmation, seconds; a choice.
+const MAX_CONFIRM: u32 = 3600;
+/// How long to wait for the main loop; a choice. It answers within milliseconds, unless another program holds the lock of the
+/// state folder.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The number of the user of `--admin-user`.
+/// The ID of the user of `--admin-user`.
 static ADMIN: OnceLock<u32> = OnceLock::new();
 
-/// Lets a user change something; to be called once, before anybody is heard.
-pub(crate) fn let_change(user: Option<u32>) {
+/// Allows a user to change something. To be called once, before the API is served.
+pub(crate) fn set_admin(user: Option<u32>) {
     if let Some(user) = user {
         let _ = ADMIN.set(user);
     }
 }
 
-/// Who asks.
+/// The client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Root, the user that the daemon runs as, or the one of `--admin-user`: its number.
+    /// Root, the daemon's own user, or the user of `--admin-user`, with the user ID.
     Admin(u32),
-    /// Any other user of this machine.
+    /// Any other user of this machine, with the user ID if the kernel names one.
     Reader(Option<u32>),
-    /// Somebody on the loopback port.
+    /// A client of the metrics port.
     Metrics,
 }
 
@@ -60,7 +61,7 @@ impl Peer {
         matches!(self, Self::Admin(_))
     }
 
-    /// The user's number, if the kernel names one.
+    /// The user ID, if the kernel names one.
     pub(super) fn user(self) -> Option<u32> {
         match self {
             Self::Admin(user) => Some(user),
@@ -70,19 +71,23 @@ impl Peer {
     }
 }
 
-pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<Incoming>) -> Response<Answer> {
+pub(super) async fn answer(
+    shared: &Arc<Shared>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
     let path = request.uri().path().to_owned();
     if peer == Peer::Metrics {
         if path != "/metrics" {
             return refusal(
                 StatusCode::NOT_FOUND,
-                "here are only /metrics; the rest is on the Unix socket",
+                "this port serves only /metrics; use the Unix socket for everything else",
             );
         }
-        if !is_for_us(request.headers()) {
+        if !is_host_allowed(request.headers()) {
             return refusal(
                 StatusCode::FORBIDDEN,
-                "this server is known by its address and as localhost only",
+                "this server accepts requests for its IP address and for localhost only",
             );
         }
     }
@@ -91,7 +96,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<In
         method => (method.clone(), false),
     };
     let mut answer = match (path.as_str(), method) {
-        ("/metrics", Method::GET) => whole(
+        ("/metrics", Method::GET) => full(
             StatusCode::OK,
             metrics::CONTENT_TYPE,
             metrics::text(&with_queues(shared)),
@@ -101,36 +106,37 @@ pub(super) async fn answer(shared: &Arc<Shared>, peer: Peer, request: Request<In
         }
         ("/v1/status", Method::GET) => json(StatusCode::OK, &with_queues(shared)),
         ("/v1/plan", Method::GET) => plan(shared).await,
-        ("/v1/events", Method::GET) if is_head => whole(StatusCode::OK, "text/event-stream", Bytes::new()),
+        ("/v1/events", Method::GET) if is_head => full(StatusCode::OK, "text/event-stream", Bytes::new()),
         ("/v1/events", Method::GET) => events(shared, peer),
         ("/v1/configuration", Method::GET) => configuration(shared).await,
-        ("/v1/tune", Method::GET) => json(StatusCode::OK, &*shared.search.lock().expect("no holder panics")),
+        ("/v1/tune", Method::GET) => json(StatusCode::OK, &shared.tune.search()),
         (path, Method::GET) if path.starts_with(TUNE_PLOTS) => tune_plot(shared, path),
         (path, method) if peer.is_admin() => admin(shared, path, method, request).await,
         (path, _) if CHANGING.contains(&path) => refusal(
             StatusCode::FORBIDDEN,
-            "only root, the daemon's own user and the one of --admin-user may change something",
+            "only root, the daemon's own user and the user of --admin-user may do this",
         ),
         (path, _) => unknown(path),
     };
     if is_head {
-        *answer.body_mut() = Answer::Whole(None);
+        *answer.body_mut() = ResponseBody::Full(None);
     }
     answer
 }
 
-/// Whether a browser was led here by a name that is not ours (DNS rebinding). Whatever names no host is no browser.
-fn is_for_us(headers: &HeaderMap) -> bool {
-    let hosts = Hosts::new(Vec::new());
+/// `true` unless the `Host` header names a foreign host, as a browser does in a DNS rebinding attack. A request without the
+/// header does not come from a browser.
+fn is_host_allowed(headers: &HeaderMap) -> bool {
+    let hosts = AllowedHosts::new(Vec::new());
     let mut named = headers.get_all(HOST).iter();
-    let is_ours = |host: &HeaderValue| host.to_str().is_ok_and(|host| hosts.knows(host));
-    named.next().is_none_or(is_ours) && named.next().is_none()
+    let is_allowed = |host: &HeaderValue| host.to_str().is_ok_and(|host| hosts.allows(host));
+    named.next().is_none_or(is_allowed) && named.next().is_none()
 }
 
-/// Before the name of a picture of the last search for rates.
+/// The path of a picture of the last search for rates, without the picture's name.
 const TUNE_PLOTS: &str = "/v1/tune/plots/";
 
-/// Paths that only an [`Peer::Admin`] may use.
+/// The paths with requests that only a [`Peer::Admin`] may send.
 const CHANGING: [&str; 7] = [
     "/v1/apply",
     "/v1/configuration",
@@ -141,28 +147,28 @@ const CHANGING: [&str; 7] = [
     "/v1/report",
 ];
 
-/// What changes something, or tells what not everybody is to know.
+/// Handles requests that change something or that return what not every user may see.
 async fn admin(
     shared: &Arc<Shared>,
     path: &str,
     method: Method,
     request: Request<Incoming>,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     match (path, method) {
         ("/v1/apply", Method::POST) => apply(shared, request).await,
         ("/v1/configuration", Method::PUT) => configure(shared, request).await,
         ("/v1/configuration/confirm", Method::POST) => {
-            configured(asked(shared, |reply| Command::Confirm { reply }).await)
+            configured(send_command(shared, |reply| Command::Confirm { reply }).await)
         }
         ("/v1/configuration/revert", Method::POST) => {
-            configured(asked(shared, |reply| Command::Revert { reply }).await)
+            configured(send_command(shared, |reply| Command::Revert { reply }).await)
         }
         ("/v1/tune", Method::POST) => tune(shared, request).await,
-        ("/v1/tune", Method::DELETE) if search::stop(shared) => {
-            whole(StatusCode::ACCEPTED, "application/json", "")
+        ("/v1/tune", Method::DELETE) if shared.tune.stop() => {
+            full(StatusCode::ACCEPTED, "application/json", "")
         }
         ("/v1/tune", Method::DELETE) => refusal(StatusCode::CONFLICT, "no search for rates is running"),
-        ("/v1/doctor", Method::POST) => match read::<Doctor>(request).await {
+        ("/v1/doctor", Method::POST) => match read_json::<Doctor>(request).await {
             Ok(Doctor { fix }) => helpers::doctor(shared, fix).await,
             Err(refusal) => refusal,
         },
@@ -177,8 +183,8 @@ async fn admin(
     }
 }
 
-/// A path that is there for other methods, or not at all.
-fn unknown(path: &str) -> Response<Answer> {
+/// The response for a path that allows other methods, or that does not exist.
+fn unknown(path: &str) -> Response<ResponseBody> {
     match path {
         "/metrics" | "/v1/status" | "/v1/plan" | "/v1/events" => not_allowed("GET, HEAD"),
         _ => refusal(
@@ -189,11 +195,11 @@ fn unknown(path: &str) -> Response<Answer> {
     }
 }
 
-/// With what the queues hold at this moment. An interface that cannot be read has none.
+/// The status with the kernel's queues and the state of autorate at this moment. An interface that cannot be read has no queues.
 fn with_queues(shared: &Shared) -> Status {
     let mut status = shared.status();
     for interface in &mut status.interfaces {
-        interface.autorate = shared.autorate.status(&interface.interface);
+        interface.autorate = shared.rates.status(&interface.interface);
     }
     let Ok(mut socket) = Socket::open() else {
         return status;
@@ -206,70 +212,73 @@ fn with_queues(shared: &Shared) -> Status {
     status
 }
 
-async fn plan(shared: &Shared) -> Response<Answer> {
-    match asked(shared, |reply| Command::Plan { reply }).await {
-        Some(Ok(plans)) => whole(StatusCode::OK, "application/json", plans),
-        Some(Err(errors)) => wrong(&errors),
+async fn plan(shared: &Shared) -> Response<ResponseBody> {
+    match send_command(shared, |reply| Command::Plan { reply }).await {
+        Some(Ok(plans)) => full(StatusCode::OK, "application/json", plans),
+        Some(Err(errors)) => unprocessable(&errors),
         None => busy(),
     }
 }
 
-fn events(shared: &Shared, peer: Peer) -> Response<Answer> {
-    match shared.journal.listen(peer.user(), peer.is_admin()) {
-        Some((receiver, seat)) => {
+fn events(shared: &Shared, peer: Peer) -> Response<ResponseBody> {
+    match shared.journal.subscribe(peer.user(), peer.is_admin()) {
+        Some((receiver, permit)) => {
             let mut answer = sqm_http::events(receiver);
-            answer.body_mut().hold(seat);
+            answer.body_mut().hold(permit);
             answer
         }
-        None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many listen already"),
+        None => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there are too many event streams already",
+        ),
     }
 }
 
-async fn configuration(shared: &Shared) -> Response<Answer> {
-    match asked(shared, |reply| Command::Read { reply }).await {
+async fn configuration(shared: &Shared) -> Response<ResponseBody> {
+    match send_command(shared, |reply| Command::Read { reply }).await {
         Some(Ok(file)) => json(StatusCode::OK, &file),
         Some(Err(error)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")),
         None => busy(),
     }
 }
 
-/// What `PUT /v1/configuration` takes.
+/// The body of `PUT /v1/configuration`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Configure {
     text: String,
-    /// Of the file that the text was made from.
+    /// The revision that the text was made from.
     revision: String,
-    /// 0 asks for no confirmation.
+    /// The time for a confirmation, seconds; 0: the change needs none.
     confirm_seconds: u32,
 }
 
-async fn configure(shared: &Shared, request: Request<Incoming>) -> Response<Answer> {
-    let wanted = match read::<Configure>(request).await {
+async fn configure(shared: &Shared, request: Request<Incoming>) -> Response<ResponseBody> {
+    let wanted = match read_json::<Configure>(request).await {
         Ok(wanted) => wanted,
         Err(refusal) => return refusal,
     };
-    if wanted.confirm_seconds > MOST_CONFIRM {
-        let message = format!("confirm_seconds is from 0 to {MOST_CONFIRM}");
+    if wanted.confirm_seconds > MAX_CONFIRM {
+        let message = format!("confirm_seconds is from 0 to {MAX_CONFIRM}");
         return refusal(StatusCode::BAD_REQUEST, &message);
     }
-    let asked = asked(shared, |reply| Command::Configure {
+    let outcome = send_command(shared, |reply| Command::Configure {
         text: wanted.text,
         revision: wanted.revision,
         confirm: Duration::from_secs(wanted.confirm_seconds.into()),
         reply,
     });
-    configured(asked.await)
+    configured(outcome.await)
 }
 
-fn configured(outcome: Option<Result<Configured, Refused>>) -> Response<Answer> {
+fn configured(outcome: Option<Result<Configured, Refused>>) -> Response<ResponseBody> {
     let (status, code, errors, revision) = match outcome {
         None => return busy(),
         Some(Ok(configured)) => return json(StatusCode::OK, &configured),
         Some(Err(Refused::Conflict(revision))) => (
             StatusCode::CONFLICT,
             "conflict",
-            vec!["somebody else has written the configuration since it was read".to_owned()],
+            vec!["another program has written the configuration since it was read".to_owned()],
             Some(revision),
         ),
         Some(Err(Refused::Unconfirmed)) => (
@@ -281,7 +290,7 @@ fn configured(outcome: Option<Result<Configured, Refused>>) -> Response<Answer> 
         Some(Err(Refused::NothingWaits)) => (
             StatusCode::CONFLICT,
             "nothing-waits",
-            vec!["no change waits for a confirmation: it was confirmed or put back already".to_owned()],
+            vec!["no change waits for a confirmation: it was confirmed or rolled back already".to_owned()],
             None,
         ),
         Some(Err(Refused::Wrong(errors))) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid", errors, None),
@@ -290,7 +299,7 @@ fn configured(outcome: Option<Result<Configured, Refused>>) -> Response<Answer> 
     let version = VERSION;
     json(
         status,
-        &Wrong {
+        &Errors {
             version,
             errors: &errors,
             code: Some(code),
@@ -299,46 +308,46 @@ fn configured(outcome: Option<Result<Configured, Refused>>) -> Response<Answer> 
     )
 }
 
-async fn tune(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Answer> {
-    let wanted = match read(request).await {
+async fn tune(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<ResponseBody> {
+    let wanted = match read_json(request).await {
         Ok(wanted) => wanted,
         Err(refusal) => return refusal,
     };
-    match search::start(shared, wanted) {
+    match shared.tune.start(wanted) {
         Ok(Some(search)) => json(StatusCode::ACCEPTED, &search),
         Ok(None) => refusal(StatusCode::CONFLICT, "a search for rates is running"),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")),
     }
 }
 
-fn tune_plot(shared: &Shared, path: &str) -> Response<Answer> {
+fn tune_plot(shared: &Shared, path: &str) -> Response<ResponseBody> {
     let name = path
         .strip_prefix(TUNE_PLOTS)
         .and_then(|name| name.strip_suffix(".svg"));
-    match name.and_then(|name| search::picture(shared, name)) {
-        Some(picture) => whole(StatusCode::OK, "image/svg+xml", picture),
+    match name.and_then(|name| shared.tune.picture(name)) {
+        Some(picture) => full(StatusCode::OK, "image/svg+xml", picture),
         None => refusal(StatusCode::NOT_FOUND, "there is no such picture"),
     }
 }
 
-/// What `POST /v1/doctor` takes.
+/// The body of `POST /v1/doctor`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Doctor {
     fix: bool,
 }
 
-/// What `POST /v1/apply` takes; nothing at all reads the configuration anew and applies all of it.
+/// The body of `POST /v1/apply`. An empty body reads the configuration again and applies all of it.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Apply {
     interface: Option<String>,
 }
 
-async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Answer> {
-    let body = match sqm_http::read(request.into_body(), MOST_BODY).await {
+async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<ResponseBody> {
+    let body = match sqm_http::read_body(request.into_body(), MAX_BODY).await {
         Ok(body) => body,
-        Err(why) => return no_body(why),
+        Err(error) => return body_error(error),
     };
     let wanted: Apply = if body.is_empty() {
         Apply::default()
@@ -352,18 +361,18 @@ async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Answer> 
         }
     };
     let interface = wanted.interface;
-    match asked(shared, |reply| Command::Apply { interface, reply }).await {
+    match send_command(shared, |reply| Command::Apply { interface, reply }).await {
         Some(Ok(())) => json(StatusCode::OK, &with_queues(shared)),
-        Some(Err(errors)) => wrong(&errors),
+        Some(Err(errors)) => unprocessable(&errors),
         None => busy(),
     }
 }
 
-/// The body as what it should be.
-async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Response<Answer>> {
-    let body = sqm_http::read(request.into_body(), MOST_BODY)
+/// Reads and parses the body of a request. The error is the response to send.
+async fn read_json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Response<ResponseBody>> {
+    let body = sqm_http::read_body(request.into_body(), MAX_BODY)
         .await
-        .map_err(no_body)?;
+        .map_err(body_error)?;
     serde_json::from_slice(&body).map_err(|error| {
         refusal(
             StatusCode::BAD_REQUEST,
@@ -372,50 +381,52 @@ async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Resp
     })
 }
 
-fn no_body(why: NoBody) -> Response<Answer> {
-    match why {
-        NoBody::Late => refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
-        NoBody::Large | NoBody::Broken => refusal(
+fn body_error(error: BodyError) -> Response<ResponseBody> {
+    match error {
+        BodyError::TimedOut => refusal(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+        BodyError::TooLarge | BodyError::Invalid => refusal(
             StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is too large or broke off",
+            "the body is too large or incomplete",
         ),
     }
 }
 
-/// Sends a command and waits for the answer; `None` if there is none in time.
-async fn asked<T>(
+/// Sends a command to the main loop and waits for its reply; `None` if there is none in time.
+async fn send_command<T>(
     shared: &Shared,
     command: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Command,
 ) -> Option<T> {
-    let (reply, answer) = tokio::sync::oneshot::channel();
+    let (reply, receiver) = tokio::sync::oneshot::channel();
     shared.command(command(reply));
-    tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()
+    tokio::time::timeout(COMMAND_TIMEOUT, receiver).await.ok()?.ok()
 }
 
+/// The body of an error response.
 #[derive(Serialize)]
-struct Wrong<'a> {
+struct Errors<'a> {
     version: u32,
     errors: &'a [String],
-    /// A word for programs.
+    /// The kind of error, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    /// Of the configuration now, if it is another one than was thought.
+    /// The present revision of the configuration, if the request named another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<String>,
 }
 
-fn wrong(errors: &[String]) -> Response<Answer> {
+fn unprocessable(errors: &[String]) -> Response<ResponseBody> {
     errors_with(StatusCode::UNPROCESSABLE_ENTITY, errors)
 }
 
-pub(super) fn refusal(code: StatusCode, message: &str) -> Response<Answer> {
+/// An error response with one message.
+pub(super) fn refusal(code: StatusCode, message: &str) -> Response<ResponseBody> {
     errors_with(code, &[message.to_owned()])
 }
 
-fn errors_with(code: StatusCode, errors: &[String]) -> Response<Answer> {
+fn errors_with(code: StatusCode, errors: &[String]) -> Response<ResponseBody> {
     json(
         code,
-        &Wrong {
+        &Errors {
             version: VERSION,
             errors,
             code: None,
@@ -424,17 +435,21 @@ fn errors_with(code: StatusCode, errors: &[String]) -> Response<Answer> {
     )
 }
 
-fn busy() -> Response<Answer> {
+fn busy() -> Response<ResponseBody> {
     refusal(
         StatusCode::SERVICE_UNAVAILABLE,
-        "no answer in time: another program holds the lock of the state",
+        "no reply in time: another program holds the lock of the state folder",
     )
 }
 
-fn not_allowed(methods: &'static str) -> Response<Answer> {
-    let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, &format!("only {methods} here"));
-    answer
-        .headers_mut()
-        .insert(ALLOW, methods.parse().expect("a good header"));
+fn not_allowed(methods: &'static str) -> Response<ResponseBody> {
+    let mut answer = refusal(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("this path allows only {methods}"),
+    );
+    answer.headers_mut().insert(
+        ALLOW,
+        methods.parse().expect("method names are valid in a header"),
+    );
     answer
 }

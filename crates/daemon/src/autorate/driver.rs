@@ -1,6 +1,5 @@
-//! Brings one controller its samples, and its decisions to the board.
+//! Runs one controller: feeds it with samples, and passes its decisions to the main loop.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,70 +7,73 @@ use sqm_autorate::{Autorate, Choice, Controller, Decision, Probes, Reason, Sampl
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
-use super::kept::Kept;
+use super::capacity_store::CapacityStore;
 use super::log::Log;
-use super::passive::Passive;
+use super::passive_rtt::PassiveRtt;
 use super::prober::Prober;
-use super::traffic::Traffic;
-use super::{Line, Status};
+use super::throughput::ThroughputReader;
+use super::{Context, DirectionStatus, LineConfig, Status};
 use crate::clock::monotonic;
-use crate::shared::Shared;
-use sqm_configuration::rates::Rates;
+use sqm_configuration::rate_override::RateOverride;
 
-/// Traffic is read so often under load, and so often on an idle line, where nothing else is done.
+/// How often the device's counters are read under load; a choice.
 const TICK: Nanos = Nanos::from_millis(50);
+/// How often they are read on an idle line, where the thread does nothing else; a choice.
 const IDLE_TICK: Nanos = Nanos::from_millis(500);
-/// Rates are written at most 20 times a second.
-const WRITES: Nanos = Nanos::from_millis(50);
-/// A change of less, in thousandths, is not worth a write, unless nothing follows it.
-const WORTH: u64 = 10;
-const NOTHING_FOLLOWS: Nanos = Nanos::from_millis(1000);
-/// Cuts are told at most so often.
-const TELLS: Nanos = Nanos::from_millis(1000);
-/// The status that others read is renewed so often.
-const STATUS: Nanos = Nanos::from_millis(500);
+/// The shortest time between two changes of the rates; a choice.
+const MIN_WRITE_INTERVAL: Nanos = Nanos::from_millis(50);
+/// A smaller change of a rate, thousandths, is delayed by [`SMALL_CHANGE_DELAY`]; a choice.
+const SMALL_CHANGE: u64 = 10;
+/// How long a small change waits for a larger one; a choice.
+const SMALL_CHANGE_DELAY: Nanos = Nanos::from_millis(1000);
+/// The shortest time between two log entries about cuts; a choice.
+const CUT_LOG_INTERVAL: Nanos = Nanos::from_millis(1000);
+/// How often the status for the API is renewed; a choice.
+const STATUS_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// The controller of one interface.
 pub(super) struct Driver {
-    line: Line,
-    shared: Arc<Shared>,
+    line: LineConfig,
+    context: Context,
     controller: Autorate,
     prober: Prober,
-    traffic: Traffic,
-    passive: Passive,
-    kept: Kept,
+    throughput: ThroughputReader,
+    passive: PassiveRtt,
+    store: CapacityStore,
     log: Log,
-    /// The rates that were asked for last, and when.
+    /// The rates that were passed to the main loop last, and when.
     written: PerDirection<Rate>,
     written_at: Instant,
     reasons: PerDirection<Option<Reason>>,
     cuts: PerDirection<u64>,
-    told_at: Instant,
+    /// When a log entry about a rate was written last.
+    logged_at: Instant,
     status_at: Instant,
-    /// Why something cannot be asked or seen, as told.
-    trouble: Option<String>,
-    /// What to write where paths are longer than the queues take them for, as told.
+    /// Why samples are missing, as logged last.
+    sampling_error: Option<String>,
+    /// The recommended `cake_rtt` or interval, if paths are longer than the queues are set up for.
     advice: Option<String>,
+    /// The hour of day (UTC) that the controller received last.
     hour: Option<u8>,
 }
 
 impl Driver {
-    pub(super) fn new(line: Line, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(line: LineConfig, context: Context) -> Self {
         let now = monotonic();
-        // What the file says is in force.
+        // The configured rates are in force.
         let base = |direction: Direction| line.bounds[direction].base.unwrap_or(Rate::from_bits_per_sec(0));
         let device = (!line.faces_lan).then(|| line.interface.clone());
-        let (kept, trouble) = Kept::open(&shared.state_dir, &line.interface, now);
-        if let Some(trouble) = trouble {
-            shared.journal.tell("autorate", Some(&line.interface), trouble);
+        let (store, error) = CapacityStore::open(&context.state_dir, &line.interface, now);
+        if let Some(error) = error {
+            context.journal.record("autorate", Some(&line.interface), error);
         }
         Self {
-            controller: Autorate::new(now, line.bounds, kept.learned()),
-            log: Log::new(line.log.clone(), now, line.bounds, &kept.learned()),
-            kept,
-            passive: Passive::new(device.clone()),
+            controller: Autorate::new(now, line.bounds, store.learned()),
+            log: Log::new(line.log.clone(), now, line.bounds, &store.learned()),
+            store,
+            passive: PassiveRtt::new(device.clone()),
             prober: Prober::new(&line.reflectors, device),
-            traffic: Traffic::new(&line.interface, line.framing, line.faces_lan),
+            throughput: ThroughputReader::new(&line.interface, line.framing, line.faces_lan),
             written: PerDirection {
                 download: base(Direction::Download),
                 upload: base(Direction::Upload),
@@ -79,17 +81,17 @@ impl Driver {
             written_at: now,
             reasons: PerDirection::default(),
             cuts: PerDirection::default(),
-            told_at: now,
+            logged_at: now,
             status_at: now,
-            trouble: None,
+            sampling_error: None,
             advice: None,
             hour: None,
             line,
-            shared,
+            context,
         }
     }
 
-    /// Works until it is told to stop.
+    /// Runs until `stop` is set.
     pub(super) fn run(mut self, stop: &AtomicBool) {
         let mut samples = Vec::new();
         let (mut tick, mut probe) = (monotonic(), monotonic());
@@ -108,7 +110,7 @@ impl Driver {
             {
                 self.prober.send(now);
                 probe = now + jittered(gap, now);
-                // Awake already: not once more for the counters.
+                // Read the counters now if they are nearly due, instead of waking up again.
                 is_tick |= now + Nanos(TICK.0 / 2) >= tick;
             }
             if has_answers {
@@ -116,20 +118,20 @@ impl Driver {
             }
             if is_tick {
                 self.prober.overdue(now, &mut samples);
-                self.traffic.read(now, &mut samples);
-                self.tell_hour(now, &mut samples);
-                // Each packet that is looked at costs.
-                if probes == Probes::Off || self.prober.tells_directions_apart(now) {
-                    self.passive.rest();
+                self.throughput.read(now, &mut samples);
+                self.report_hour(now, &mut samples);
+                // Each sampled packet costs processor time: sample only if probes do not show the one-way delays.
+                if probes == Probes::Off || self.prober.has_one_way_delays(now) {
+                    self.passive.pause();
                 } else {
-                    self.passive.look(now, self.traffic.loads(), &mut samples);
+                    self.passive.poll(now, self.throughput.loads(), &mut samples);
                 }
             }
             if !is_tick && samples.is_empty() {
                 continue;
             }
             let decision = self.controller.step(now, &samples);
-            let loads = self.traffic.loads();
+            let loads = self.throughput.loads();
             self.log
                 .step(now, &samples, &decision, loads, self.controller.learned());
             samples.clear();
@@ -137,7 +139,7 @@ impl Driver {
                 probe = now;
             }
             probes = decision.probes;
-            // It may have hung somewhere above, and have been left behind.
+            // If this thread hung above, it may have been abandoned: then its rates must not be used.
             if stop.load(Ordering::Acquire) {
                 break;
             }
@@ -145,7 +147,7 @@ impl Driver {
             if !is_tick {
                 continue;
             }
-            self.kept.keep(now, self.controller.learned());
+            self.store.write_if_due(now, self.controller.learned());
             tick = now
                 + match probes {
                     Probes::Off => IDLE_TICK,
@@ -154,8 +156,8 @@ impl Driver {
         }
     }
 
-    /// What is usual depends on the hour; of which zone, only has to stay the same.
-    fn tell_hour(&mut self, now: Instant, samples: &mut Vec<Sample>) {
+    /// Sends the hour of day to the controller when it changes. The zone does not matter, as long as it stays the same.
+    fn report_hour(&mut self, now: Instant, samples: &mut Vec<Sample>) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let hour = (since.as_secs() / 3600 % 24) as u8;
         if self.hour.replace(hour) != Some(hour) {
@@ -164,46 +166,55 @@ impl Driver {
         }
     }
 
+    /// Passes a decision to the main loop if the rates are to be written now, and renews the status.
     fn follow(&mut self, now: Instant, decision: &Decision) {
         for direction in Direction::BOTH {
             if self.line.is_shaped[direction] {
-                self.note(now, direction, decision.rates[direction]);
+                self.log_change(now, direction, decision.rates[direction]);
             }
         }
-        let wanted = self.is_worth(now, decision).then(|| {
+        let wanted = self.is_write_due(now, decision).then(|| {
             let rate = |direction: Direction| {
                 self.line.is_shaped[direction].then_some(decision.rates[direction].rate)
             };
-            Rates {
+            RateOverride {
                 download: rate(Direction::Download),
                 upload: rate(Direction::Upload),
             }
         });
-        if wanted.is_none() && now.since(self.status_at) < STATUS {
+        if wanted.is_none() && now.since(self.status_at) < STATUS_INTERVAL {
             return;
         }
         self.status_at = now;
-        self.tell_trouble();
-        self.tell_long_path();
-        for news in [self.log.news(), self.kept.news()].into_iter().flatten() {
-            self.shared
-                .journal
-                .tell("autorate", Some(&self.line.interface), news);
+        self.log_sampling_error();
+        self.log_advice();
+        for message in [self.log.take_message(), self.store.take_message()]
+            .into_iter()
+            .flatten()
+        {
+            self.record(message);
         }
-        self.shared
-            .autorate
-            .tell(&self.line.interface, self.status(decision), wanted);
+        self.context
+            .rates
+            .put(&self.line.interface, self.status(decision), wanted);
         if wanted.is_some() {
             self.written_at = now;
             for direction in Direction::BOTH {
                 self.written[direction] = decision.rates[direction].rate;
             }
-            self.shared.wake();
+            self.context.waker.wake();
         }
     }
 
-    /// Whether the rates are to be written now.
-    fn is_worth(&self, now: Instant, decision: &Decision) -> bool {
+    /// Adds a log entry for this interface.
+    fn record(&self, text: String) {
+        self.context
+            .journal
+            .record("autorate", Some(&self.line.interface), text);
+    }
+
+    /// `true` if the rates of `decision` are to be written now: at once after a large change, later after a small one.
+    fn is_write_due(&self, now: Instant, decision: &Decision) -> bool {
         let since = now.since(self.written_at);
         let change = |direction: Direction| {
             let [new, old] =
@@ -214,78 +225,72 @@ impl Driver {
             }
         };
         let largest = Direction::BOTH.into_iter().filter_map(change).max();
-        largest.is_some_and(|permille| since >= WRITES && (permille >= WORTH || since >= NOTHING_FOLLOWS))
+        largest.is_some_and(|permille| {
+            since >= MIN_WRITE_INTERVAL && (permille >= SMALL_CHANGE || since >= SMALL_CHANGE_DELAY)
+        })
     }
 
-    /// Counts cuts, and tells what a person may want to know.
-    fn note(&mut self, now: Instant, direction: Direction, choice: Choice) {
+    /// Counts cuts, and logs a rate whose reason is new and of interest to a person.
+    fn log_change(&mut self, now: Instant, direction: Direction, choice: Choice) {
         let before = self.reasons[direction].replace(choice.reason);
         let kind = std::mem::discriminant::<Reason>;
         if before.as_ref().map(kind) == Some(kind(&choice.reason)) {
             return;
         }
         let was_blind = matches!(before, Some(Reason::SignalsLost | Reason::Decay));
-        let is_news = match choice.reason {
+        let is_logged = match choice.reason {
             reason if reason.is_cut() => {
                 self.cuts[direction] += 1;
-                now.since(self.told_at) >= TELLS
+                now.since(self.logged_at) >= CUT_LOG_INTERVAL
             }
             Reason::PathChanged { .. } | Reason::SignalsLost | Reason::Decay | Reason::Learned => true,
             _ => was_blind,
         };
-        if is_news {
-            self.told_at = now;
-            let way = match direction {
-                Direction::Download => "download",
-                Direction::Upload => "upload",
-            };
+        if is_logged {
+            self.logged_at = now;
+            let name = direction.name();
             let kbits = choice.rate.bits_per_sec() / 1000;
             let again = if was_blind { ", signals are back" } else { "" };
-            let text = format!("{way} {kbits} kbit/s: {}{again}", choice.reason);
-            self.shared
-                .journal
-                .tell("autorate", Some(&self.line.interface), text);
+            let text = format!("{name} {kbits} kbit/s: {}{again}", choice.reason);
+            self.record(text);
         }
     }
 
-    fn tell_trouble(&mut self) {
-        let asking = self
+    /// Logs why samples are missing, if that has changed.
+    fn log_sampling_error(&mut self) {
+        let probing = self
             .prober
-            .trouble()
-            .map(|why| format!("reflectors cannot be asked {why}"));
-        let seeing = self
-            .passive
-            .trouble()
-            .map(|why| format!("connections cannot be seen to pass, only reflectors are asked: {why}"));
-        let trouble = asking.or(seeing);
-        if trouble == self.trouble {
+            .error()
+            .map(|why| format!("reflectors cannot be probed {why}"));
+        let sampling = self.passive.error().map(|why| {
+            format!("packets of connections cannot be sampled, and only reflectors are probed: {why}")
+        });
+        let error = probing.or(sampling);
+        if error == self.sampling_error {
             return;
         }
-        if let Some(trouble) = &trouble {
-            self.shared
-                .journal
-                .tell("autorate", Some(&self.line.interface), trouble.clone());
+        if let Some(error) = &error {
+            self.record(error.clone());
         }
-        self.trouble = trouble;
+        self.sampling_error = error;
     }
 
-    fn tell_long_path(&mut self) {
+    /// Logs the advice on a longer interval, once.
+    fn log_advice(&mut self) {
         if self.advice.is_some() {
             return;
         }
         self.advice = advice_on_interval(self.controller.high_rtt(), self.line.interval);
         if let Some(advice) = &self.advice {
-            self.shared
-                .journal
-                .tell("autorate", Some(&self.line.interface), advice.clone());
+            self.record(advice.clone());
         }
     }
 
     fn status(&self, decision: &Decision) -> Status {
-        let of = |direction: Direction| super::Direction {
+        let of = |direction: Direction| DirectionStatus {
             rate_bits_per_sec: decision.rates[direction].rate.bits_per_sec(),
             reason: decision.rates[direction].reason.to_string(),
-            load_bits_per_sec: self.traffic.loads()[direction].bits_per_sec(),
+            load_bits_per_sec: self.throughput.loads()[direction].bits_per_sec(),
             cuts: self.cuts[direction],
         };
         Status {
@@ -301,37 +306,39 @@ impl Driver {
     }
 }
 
-/// What to write so that flows over such a path may fill the line.
+/// The recommended interval if the path is longer than the interval of the queues: a flow over such a path receives congestion
+/// signals too early to fill the line.
 fn advice_on_interval(path: Option<Nanos>, interval: Option<Nanos>) -> Option<String> {
     const MILLI: u64 = 1_000_000;
+    /// The recommendation is a multiple of this, nanoseconds; a choice.
     const STEP: u64 = 50 * MILLI;
     let (path, interval) = (path?, interval?);
     (interval < path).then(|| {
-        // Most hosts are a little farther away than the nearest.
+        // A tenth more, because most hosts are farther away than the nearest reflector.
         let enough = Nanos((path.0 / 10 * 11 / STEP + 1) * STEP);
         let path = path.0 / MILLI;
         format!(
-            "the nearest reflector is {path} ms away, and a flow is told to give way again after {interval}, before it can have \
-             answered: with option cake_rtt '{enough}' (without CAKE 'interval {enough}' in iqdisc_opts and eqdisc_opts) it fills \
-             more of the line"
+            "the nearest reflector is {path} ms away, but the queues signal congestion to a flow again after {interval}, before \
+             it can have reacted: set option cake_rtt '{enough}' (without CAKE: 'interval {enough}' in iqdisc_opts and \
+             eqdisc_opts) so that flows fill more of the line"
         )
     })
 }
 
-/// Between nine tenths and eleven tenths of it: the probes of many lines shall not march in step.
+/// Varies the gap between probes by up to a tenth either way, so that the probes of many lines are not synchronised.
 fn jittered(gap: Nanos, now: Instant) -> Nanos {
-    // The low digits of the time of waking are noise enough.
+    // The low digits of the wake-up time are random enough.
     Nanos(gap.0 / 10 * 9 + now.0 % (gap.0 / 5).max(1))
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
         self.log.write(self.controller.learned());
-        self.kept.write(self.controller.learned());
-        if let Some(news) = self.kept.news() {
-            errln!("{}: {news}", self.line.interface);
+        self.store.write(self.controller.learned());
+        if let Some(message) = self.store.take_message() {
+            errln!("{}: {message}", self.line.interface);
         }
-        self.shared.autorate.forget(&self.line.interface);
+        self.context.rates.remove(&self.line.interface);
     }
 }
 
@@ -340,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_longer_than_the_queues_think_is_told_with_what_to_write() {
+    fn a_path_longer_than_the_interval_leads_to_advice_with_a_value() {
         let millis = |n| Some(Nanos::from_millis(n));
         let advice = advice_on_interval(millis(612), millis(100)).expect("there is one");
         assert!(

@@ -1,7 +1,7 @@
-//! Samples and decisions in a file, for whoever wants to draw them or to play them again ([`sqm_autorate::trace`]).
+//! The log of samples and decisions, for plots and replays ([`sqm_autorate::trace`]).
 //!
-//! The name of the file comes from whoever may change the configuration, so that it is the name of a file in one folder, and
-//! only a file that is a log is added to, or renamed.
+//! The file's name is in the configuration, which users without root's privileges may be allowed to change. So the name has no
+//! folder, and only a file that is a log of autorate is appended to or renamed.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
@@ -15,39 +15,42 @@ use sqm_autorate::{Bounds, CapacityByHour, Decision, Probes, Sample};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
-/// A log of more bytes is put aside as FILE.old.
-const MOST: u64 = 8 << 20;
-/// A rate that changes is written at most so often, one that stays at least so often while there is traffic; another reason
-/// is always.
-const CHANGES: Nanos = Nanos::from_millis(50);
-const STAYS: Nanos = Nanos::from_millis(200);
-/// On an idle line there is a line for so many steps: a minute.
-const MOST_STEPS: usize = 120;
+/// A longer log, bytes, is renamed to FILE.old; a choice.
+const MAX_BYTES: u64 = 8 << 20;
+/// The shortest time between two lines for changed rates; a choice. A changed reason is always written.
+const CHANGED_INTERVAL: Nanos = Nanos::from_millis(50);
+/// The longest time between two lines while there is traffic; a choice.
+const BUSY_INTERVAL: Nanos = Nanos::from_millis(200);
+/// The number of steps in one line of the log: a minute on an idle line. A choice.
+const MAX_STEPS: usize = 120;
 
-/// Of the log and of its folder: what it holds tells when people are at home.
+/// Only root may read the log: it shows when people are at home.
 const FILE_MODE: u32 = 0o600;
+/// The permissions of the log's folder.
 const FOLDER_MODE: u32 = 0o750;
 
-/// Where decisions are written, if anywhere.
+/// The log of one controller. Without a path it writes nothing.
 pub(super) struct Log {
     path: Option<PathBuf>,
     file: Option<File>,
     written: u64,
     bounds: PerDirection<Bounds>,
-    /// How the controller began, until that is written.
+    /// The controller's start, until it has been written.
     start: Option<Start>,
-    /// Since the last line.
+    /// The steps since the last line.
     steps: Vec<Step>,
+    /// The time and the decision of the last line.
     last: Option<(Instant, Decision)>,
-    /// What has been decided, and what passed.
+    /// The last decision, and the throughput at that time.
     now: Option<(Decision, PerDirection<Rate>)>,
-    /// Why nothing can be written, and what was told of that.
-    trouble: Option<String>,
-    told: Option<String>,
+    /// Why the log cannot be written.
+    error: Option<String>,
+    /// The error that was reported last.
+    reported: Option<String>,
 }
 
 impl Log {
-    /// The log of a controller that begins now.
+    /// The log of a controller that starts now.
     pub(super) fn new(
         path: Option<PathBuf>,
         now: Instant,
@@ -67,12 +70,13 @@ impl Log {
             steps: Vec::new(),
             last: None,
             now: None,
-            trouble: None,
-            told: None,
+            error: None,
+            reported: None,
         }
     }
 
-    /// The controller has decided so on these samples, knowing so much afterwards.
+    /// Adds a step of the controller: its samples, its decision, and the capacities that it has learned by then. Writes a line if
+    /// one is due.
     pub(super) fn step(
         &mut self,
         now: Instant,
@@ -101,15 +105,17 @@ impl Log {
         let since = now.since(*at);
         let is_other = |direction: Direction| {
             let [new, old] = [decision, last].map(|decision| decision.rates[direction]);
-            discriminant(&new.reason) != discriminant(&old.reason) || new.rate != old.rate && since >= CHANGES
+            discriminant(&new.reason) != discriminant(&old.reason)
+                || new.rate != old.rate && since >= CHANGED_INTERVAL
         };
         Direction::BOTH.into_iter().any(is_other)
             || decision.probes != last.probes
-            || decision.probes != Probes::Off && since >= STAYS
-            || self.steps.len() >= MOST_STEPS
+            || decision.probes != Probes::Off && since >= BUSY_INTERVAL
+            || self.steps.len() >= MAX_STEPS
     }
 
-    /// Writes what there is to write, as at the end. What cannot be written is left out, and the next line says so.
+    /// Writes a line with all steps since the last one. After an error these steps are lost, and the next line begins with a new
+    /// start.
     pub(super) fn write(&mut self, learned: &PerDirection<CapacityByHour>) {
         let (Some(step), Some((decision, loads))) = (self.steps.last(), self.now) else {
             return;
@@ -128,33 +134,33 @@ impl Log {
         self.last = Some((at, decision));
         let is_written = opened.and_then(|()| self.put(&format!("{row}\n")));
         if is_written.is_err() {
-            // A line is missing.
+            // A line is lost: replays must start again.
             self.file = None;
             self.start = Some(self.resume(at, learned));
         }
-        self.trouble = is_written.err().map(|error| error.to_string());
+        self.error = is_written.err().map(|error| error.to_string());
     }
 
-    /// Why nothing can be written, if that is news.
-    pub(super) fn news(&mut self) -> Option<String> {
-        if self.trouble == self.told {
+    /// A message if the log cannot be written, or can again, since the last call.
+    pub(super) fn take_message(&mut self) -> Option<String> {
+        if self.error == self.reported {
             return None;
         }
-        self.told = self.trouble.clone();
+        self.reported.clone_from(&self.error);
         let path = self.path.as_ref()?.display();
-        Some(match &self.trouble {
-            Some(trouble) => format!("cannot write the log {path}: {trouble}"),
+        Some(match &self.error {
+            Some(error) => format!("cannot write the log {path}: {error}"),
             None => format!("the log {path} is written again"),
         })
     }
 
-    /// Has a file that has room.
+    /// Opens the file if necessary, and replaces one that is full.
     fn open(&mut self, at: Instant, learned: &PerDirection<CapacityByHour>) -> std::io::Result<()> {
         let Some(path) = self.path.clone() else {
             return Ok(());
         };
-        if self.written > MOST {
-            put_aside(&path)?;
+        if self.written > MAX_BYTES {
+            rotate(&path)?;
             (self.file, self.written) = (None, 0);
             if self.start.is_none() {
                 let before = self.last.map_or(at, |(last, _)| last);
@@ -169,7 +175,7 @@ impl Log {
         let mut last = [0];
         let head = match self.written.checked_sub(1) {
             None => Some(format!("{HEADER}\n")),
-            // Somebody was interrupted while he wrote: his line shall not spoil the next one.
+            // The last line is incomplete, because its writer was interrupted: end it.
             Some(end) if file.read_exact_at(&mut last, end).is_ok() && last != *b"\n" => {
                 Some("\n".to_owned())
             }
@@ -179,6 +185,7 @@ impl Log {
         head.map_or(Ok(()), |head| self.put(&head))
     }
 
+    /// The start of a log that continues an earlier one, whose last line was at `last`.
     fn resume(&self, last: Instant, learned: &PerDirection<CapacityByHour>) -> Start {
         Start {
             at: last,
@@ -187,6 +194,7 @@ impl Log {
         }
     }
 
+    /// Appends text to the file.
     fn put(&mut self, text: &str) -> std::io::Result<()> {
         let Some(file) = &mut self.file else {
             return Err(std::io::ErrorKind::NotFound.into());
@@ -197,7 +205,7 @@ impl Log {
     }
 }
 
-/// Opens a log to add to it, and makes it if it is missing, with its folder.
+/// Opens a log to append to it. Creates it and its folder if they are missing.
 fn open(path: &Path) -> io::Result<File> {
     let file = match sqm_files::append(path, FILE_MODE) {
         Err(error) if error.is_not_found() => {
@@ -215,7 +223,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses a file that somebody else has made for something else.
+/// Returns an error if the file is neither empty nor a log of autorate.
 fn require_log(file: &File) -> io::Result<()> {
     if file.metadata()?.len() == 0 {
         return Ok(());
@@ -224,11 +232,11 @@ fn require_log(file: &File) -> io::Result<()> {
     let is_log = file.read_exact_at(&mut head, 0).is_ok() && head == HEADER.as_bytes();
     is_log
         .then_some(())
-        .ok_or_else(|| io::Error::other("the file is no log of autorate, and is left alone"))
+        .ok_or_else(|| io::Error::other("the file is no log of autorate and is left unchanged"))
 }
 
-/// Gives a log another name. What was put aside before is lost with this.
-fn put_aside(path: &Path) -> io::Result<()> {
+/// Renames a full log to FILE.old, and replaces an earlier one.
+fn rotate(path: &Path) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".old");
     let old = path.with_file_name(&name);
@@ -237,7 +245,7 @@ fn put_aside(path: &Path) -> io::Result<()> {
     }
     match sqm_files::append(path, FILE_MODE) {
         Ok(file) => require_log(&file)?,
-        // Somebody has taken it away.
+        // Another process has removed it.
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),
     }
@@ -315,8 +323,8 @@ mod tests {
         }
     }
 
-    /// How many lines there are, how often a controller begins and in the middle, how many decisions are others, and how many
-    /// lines are cut off.
+    /// Replays logs. Returns the number of lines, of controller starts, of starts from an inexact state, of decisions that differ
+    /// from the log's, and of incomplete lines.
     fn replayed(logs: &[&Path]) -> (usize, usize, usize, usize, usize) {
         let mut replay = Replay::new(|now, config| {
             assert!(config.program.starts_with("sqm-"));
@@ -337,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_line_has_a_line_a_minute_and_a_busy_one_five_a_second() {
+    fn the_log_grows_by_a_line_a_minute_when_idle_and_five_a_second_under_load() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let mut recorded = Recorded::begin(&path, 0);
@@ -346,7 +354,7 @@ mod tests {
         }
         recorded.log.write(recorded.controller.learned());
         let (idle, begins, amid, others, cut) = replayed(&[&path]);
-        // In the first five seconds it is not known for idle.
+        // In the first five seconds the controller does not know yet that the line is idle.
         assert!((5..=17).contains(&idle), "{idle} lines in five minutes");
         assert_eq!((begins, amid, others, cut), (1, 0, 0, 0));
         assert!(fs::metadata(&path).expect("a file").len() < 5 * 60 * 100);
@@ -360,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn two_files_of_a_limited_size_are_one_log() {
+    fn a_rotated_log_and_its_successor_replay_as_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, old) = (folder.path().join("log"), folder.path().join("log.old"));
         let mut recorded = Recorded::begin(&path, 0);
@@ -373,7 +381,7 @@ mod tests {
             now += SECOND / 4;
             recorded.step(now, 100_000, 0);
         }
-        assert!(fs::metadata(&old).expect("a file").len() < MOST + (1 << 16));
+        assert!(fs::metadata(&old).expect("a file").len() < MAX_BYTES + (1 << 16));
         let (_, begins, amid, others, _) = replayed(&[&old, &path]);
         assert_eq!((begins, amid, others), (1, 0, 0));
         let (lines, begins, amid, ..) = replayed(&[&path]);
@@ -381,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_was_killed_and_a_full_disk_leave_a_log_of_use() {
+    fn a_log_can_be_replayed_after_a_kill_and_after_a_write_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let mut recorded = Recorded::begin(&path, 0);
@@ -395,30 +403,35 @@ mod tests {
             recorded.step(n * SECOND, 100_000, 0);
         }
         assert_eq!(replayed(&[&path]), (19, 2, 0, 0, 1));
-        assert_eq!(recorded.log.news(), None);
+        assert_eq!(recorded.log.take_message(), None);
 
-        // No place to write to, and then one.
+        // The folder cannot be created at first.
         let gone = folder.path().join("gone");
         let path = gone.join("log");
         fs::write(&gone, "a file in the place of the folder").expect("a file");
         let mut recorded = Recorded::begin(&path, 0);
         recorded.step(SECOND, 100_000, 0);
-        let news = recorded.log.news().expect("it is told");
+        let message = recorded.log.take_message().expect("an error");
         assert!(
-            news.contains("cannot write the log") && news.contains("gone/log"),
-            "{news}"
+            message.contains("cannot write the log") && message.contains("gone/log"),
+            "{message}"
         );
         recorded.step(2 * SECOND, 100_000, 0);
-        assert_eq!(recorded.log.news(), None, "once");
+        assert_eq!(recorded.log.take_message(), None, "only once");
         fs::remove_file(&gone).expect("a file");
         recorded.step(3 * SECOND, 100_000, 0);
-        assert!(recorded.log.news().is_some_and(|news| news.contains("again")));
+        assert!(
+            recorded
+                .log
+                .take_message()
+                .is_some_and(|text| text.contains("again"))
+        );
         let (lines, begins, amid, ..) = replayed(&[&path]);
         assert_eq!((lines, begins, amid), (1, 1, 1));
     }
 
     #[test]
-    fn nothing_but_a_log_is_added_to_or_renamed() {
+    fn files_that_are_no_logs_are_neither_appended_to_nor_renamed() {
         use std::os::unix::fs::{MetadataExt, symlink};
 
         let folder = tempfile::tempdir().expect("a folder");
@@ -444,8 +457,8 @@ mod tests {
             assert!(
                 recorded
                     .log
-                    .news()
-                    .is_some_and(|news| news.contains("cannot write the log"))
+                    .take_message()
+                    .is_some_and(|text| text.contains("cannot write the log"))
             );
             let after = fs::symlink_metadata(&path).expect("it is there");
             assert_eq!((before.ino(), before.len()), (after.ino(), after.len()));
@@ -457,23 +470,23 @@ mod tests {
         assert_eq!(fs::read(&target).expect("a file"), b"root-only\n");
         assert!(!at("nowhere").exists());
 
-        // What would be lost by putting a full log aside stays.
+        // A foreign file with the name FILE.old is not overwritten.
         fs::write(at("log.old"), "theirs").expect("a file");
-        fs::write(&path, format!("{HEADER}\n{}", "x".repeat(MOST as usize))).expect("a file");
+        fs::write(&path, format!("{HEADER}\n{}", "x".repeat(MAX_BYTES as usize))).expect("a file");
         let mut recorded = Recorded::begin(&path, 0);
         recorded.step(SECOND, 100_000, 0);
         recorded.step(2 * SECOND, 200_000, 0);
         assert!(
             recorded
                 .log
-                .news()
-                .is_some_and(|news| news.contains("no log of autorate"))
+                .take_message()
+                .is_some_and(|text| text.contains("no log of autorate"))
         );
         assert_eq!(fs::read(at("log.old")).expect("a file"), b"theirs");
         fs::remove_file(at("log.old")).expect("a file");
         recorded.step(3 * SECOND, 100_000, 0);
         recorded.step(4 * SECOND, 200_000, 0);
-        assert!(fs::metadata(at("log.old")).expect("a file").len() > MOST);
+        assert!(fs::metadata(at("log.old")).expect("a file").len() > MAX_BYTES);
         assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o777, 0o600);
     }
 }

@@ -1,8 +1,8 @@
-//! Asks reflectors for the time it takes: those that stamp when a probe came and when its answer left tell the directions
-//! apart, the others answer echoes.
+//! Probes reflectors. A reflector that stamps when a probe arrived and when its reply left shows the one-way delay of each
+//! direction; the others show the round trip.
 
+mod reflector_protocol;
 mod sockets;
-mod speech;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,41 +12,48 @@ use sqm_autorate::{Sample, Signal};
 use sqm_core::units::{Instant, Nanos};
 use sqm_plan::settings::Reflector;
 
-use super::ReflectorStatus;
+use super::status::ReflectorStatus;
 use crate::clock::monotonic;
+use reflector_protocol::{ReflectorSession, Reply};
 use sockets::{Kind, Sockets};
-use speech::{Heard, Speech};
 
-/// A probe without an answer for so long is lost.
-const GIVE_UP: Nanos = Nanos::from_millis(5000);
-/// So many lost in a row, and a reflector is left alone for a while.
-const DEAD: u32 = 4;
-const REST: Nanos = Nanos::from_millis(30_000);
-/// The shortest time between two attempts where there is little hope: nobody answers.
-const HOPELESS: Nanos = Nanos::from_millis(1000);
-/// So many that tell the directions apart are enough to decide by, and the others are asked with one probe in so many, to
-/// know them when they are needed.
-const ENOUGH: usize = 3;
-const OTHERS: u32 = 8;
+/// A probe without a reply is lost after this; a choice.
+const PROBE_TIMEOUT: Nanos = Nanos::from_millis(5000);
+/// A reflector that loses this many probes in a row is paused; a choice.
+const MAX_LOST_IN_A_ROW: u32 = 4;
+/// How long a silent reflector is paused; a choice.
+const PAUSE: Nanos = Nanos::from_millis(30_000);
+/// The time between two probes while all reflectors are paused; a choice.
+const ALL_PAUSED_INTERVAL: Nanos = Nanos::from_millis(1000);
+/// The controller needs no others if this many reflectors show one-way delays; a choice.
+const ENOUGH_ONE_WAY: usize = 3;
+/// Then one in this many probes goes to the others, so that they have a baseline if they are needed. A choice.
+const OTHERS_DIVISOR: u32 = 8;
 
-/// Probes and whom they ask.
+/// The reflectors, and the sockets for their probes.
 pub(super) struct Prober {
     icmp: Sockets,
     udp: Sockets,
-    asked: Vec<Asked>,
+    targets: Vec<Target>,
+    /// The index of the reflector whose turn it is.
     next: usize,
+    /// The number of the last probe.
     number: u32,
     sent: u64,
     sent_at: Option<Instant>,
 }
 
-struct Asked {
+/// The state of one reflector.
+struct Target {
     reflector: Reflector,
-    speech: Speech,
+    session: ReflectorSession,
+    /// Unanswered probes, oldest first: number and time.
     outstanding: VecDeque<(u32, Instant)>,
+    /// Its replies show one-way delays.
     is_one_way: bool,
     lost_in_a_row: u32,
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
+    /// The last round trip.
     rtt: Option<Nanos>,
     answers: u64,
     lost: u64,
@@ -54,23 +61,23 @@ struct Asked {
 
 impl Prober {
     pub(super) fn new(reflectors: &[Reflector], device: Option<String>) -> Self {
-        // Only to tell our answers from those to others: no secret.
+        // Distinguishes replies to our probes from those to other processes. It is not a secret.
         let cookie = (monotonic().0 ^ u64::from(std::process::id()) << 40).to_be_bytes();
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut targets: Vec<Target> = Vec::new();
         for reflector in reflectors {
-            let speech = Speech::new(*reflector, cookie);
-            // Named twice, it is still one.
-            if !asked
+            let session = ReflectorSession::new(*reflector, cookie);
+            // A reflector that is configured twice is probed as one.
+            if !targets
                 .iter()
-                .any(|asked| asked.speech.is_from(speech.kind(), speech.to()))
+                .any(|target| target.session.is_from(session.kind(), session.address()))
             {
-                asked.push(Asked::new(*reflector, speech));
+                targets.push(Target::new(*reflector, session));
             }
         }
         Self {
             icmp: Sockets::new(Kind::Icmp, device.clone()),
             udp: Sockets::new(Kind::Udp, device),
-            asked,
+            targets,
             next: 0,
             number: 0,
             sent: 0,
@@ -78,65 +85,66 @@ impl Prober {
         }
     }
 
-    /// Asks the next reflector in turn that is not left alone.
+    /// Sends a probe to the next reflector in turn that is not paused.
     pub(super) fn send(&mut self, now: Instant) {
-        let rests = |asked: &Asked| asked.rests(now);
-        // Where all are silent it may be the line: one is asked now and then.
-        let all_rest = self.asked.iter().all(rests);
-        if all_rest && self.sent_at.is_some_and(|at| now.since(at) < HOPELESS) {
+        let is_paused = |target: &Target| target.is_paused(now);
+        // If all are silent, the line may be down: probe one from time to time.
+        let all_paused = self.targets.iter().all(is_paused);
+        if all_paused && self.sent_at.is_some_and(|at| now.since(at) < ALL_PAUSED_INTERVAL) {
             return;
         }
-        let only_one_way = self.tells_directions_apart(now) && !self.number.is_multiple_of(OTHERS);
-        for _ in 0..self.asked.len() {
+        let only_one_way = self.has_one_way_delays(now) && !self.number.is_multiple_of(OTHERS_DIVISOR);
+        for _ in 0..self.targets.len() {
             let index = self.next;
-            self.next = (index + 1) % self.asked.len();
-            let asked = &self.asked[index];
-            let is_wanted = all_rest || !rests(asked) && (!only_one_way || asked.is_one_way);
-            if is_wanted && self.ask(index, now) {
+            self.next = (index + 1) % self.targets.len();
+            let target = &self.targets[index];
+            let is_wanted = all_paused || !is_paused(target) && (!only_one_way || target.is_one_way);
+            if is_wanted && self.probe(index, now) {
                 self.sent_at = Some(now);
                 return;
             }
         }
     }
 
-    /// Whether enough reflectors tell each direction alone.
-    pub(super) fn tells_directions_apart(&self, now: Instant) -> bool {
-        let one_way = |asked: &&Asked| asked.is_one_way && !asked.rests(now);
-        self.asked.iter().filter(one_way).count() >= ENOUGH
+    /// `true` if enough reflectors show one-way delays.
+    pub(super) fn has_one_way_delays(&self, now: Instant) -> bool {
+        let is_one_way = |target: &&Target| target.is_one_way && !target.is_paused(now);
+        self.targets.iter().filter(is_one_way).count() >= ENOUGH_ONE_WAY
     }
 
-    fn ask(&mut self, index: usize, now: Instant) -> bool {
+    /// Sends a probe to a reflector. Returns `false` if that is not possible now.
+    fn probe(&mut self, index: usize, now: Instant) -> bool {
         let number = self.number.wrapping_add(1);
-        let asked = &mut self.asked[index];
-        let sockets = match asked.speech.kind() {
+        let target = &mut self.targets[index];
+        let sockets = match target.session.kind() {
             Kind::Icmp => &mut self.icmp,
             Kind::Udp => &mut self.udp,
         };
-        let Some(message) = asked.speech.say(number, now) else {
+        let Some(message) = target.session.build_probe(number, now) else {
             return false;
         };
-        if !sockets.send(asked.speech.to(), &message, now) {
+        if !sockets.send(target.session.address(), &message, now) {
             return false;
         }
-        asked.speech.was_said(number, now);
-        asked.outstanding.push_back((number, now));
+        target.session.on_sent(number, now);
+        target.outstanding.push_back((number, now));
         self.number = number;
         self.sent += 1;
         true
     }
 
-    /// Waits for answers, at most so long; whether there may be some.
-    pub(super) fn wait(&self, most: Nanos) -> bool {
-        let mut watched: Vec<PollFd<'_>> = self.icmp.watched().chain(self.udp.watched()).collect();
-        let most = Timespec {
-            tv_sec: (most.0 / 1_000_000_000) as i64,
-            tv_nsec: (most.0 % 1_000_000_000) as i64,
+    /// Waits for replies for up to `timeout`. Returns `true` if there may be some.
+    pub(super) fn wait(&self, timeout: Nanos) -> bool {
+        let mut watched: Vec<PollFd<'_>> = self.icmp.poll_fds().chain(self.udp.poll_fds()).collect();
+        let timeout = Timespec {
+            tv_sec: (timeout.0 / 1_000_000_000) as i64,
+            tv_nsec: (timeout.0 % 1_000_000_000) as i64,
         };
-        // Interrupted, it is only shorter.
-        poll(&mut watched, Some(&most)) != Ok(0)
+        // A signal only shortens the wait.
+        poll(&mut watched, Some(&timeout)) != Ok(0)
     }
 
-    /// Takes the answers that have come.
+    /// Reads all replies that have arrived, and adds their samples.
     pub(super) fn receive(&mut self, samples: &mut Vec<Sample>) {
         let mut buffer = [0; 512];
         for sockets in [&self.icmp, &self.udp] {
@@ -144,100 +152,103 @@ impl Prober {
                 while let Some((length, from)) = sockets.receive(v6, &mut buffer) {
                     let now = monotonic();
                     let bytes = &buffer[..length];
-                    on_answer(&mut self.asked, sockets.kind(), from, bytes, now, samples);
+                    on_message(&mut self.targets, sockets.kind(), from, bytes, now, samples);
                 }
             }
         }
     }
 
-    /// Takes what has not come.
+    /// Adds samples for probes that are lost or late.
     pub(super) fn overdue(&mut self, now: Instant, samples: &mut Vec<Sample>) {
-        for (index, asked) in self.asked.iter_mut().enumerate() {
-            asked.overdue(index as u16, now, samples);
+        for (index, target) in self.targets.iter_mut().enumerate() {
+            target.overdue(index as u16, now, samples);
         }
     }
 
-    /// Why somebody cannot be asked.
-    pub(super) fn trouble(&self) -> Option<String> {
-        let icmp = self.icmp.trouble().map(|why| format!("by ICMP: {why}"));
-        icmp.or_else(|| self.udp.trouble().map(|why| format!("by UDP: {why}")))
+    /// Why probes cannot be sent: text that continues "reflectors cannot be probed".
+    pub(super) fn error(&self) -> Option<String> {
+        let icmp = self.icmp.error().map(|why| format!("by ICMP: {why}"));
+        icmp.or_else(|| self.udp.error().map(|why| format!("by UDP: {why}")))
     }
 
+    /// The number of probes sent so far.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
+    /// The status of all reflectors.
     pub(super) fn reflectors(&self) -> Vec<ReflectorStatus> {
-        let told = |asked: &Asked| ReflectorStatus {
-            address: asked.reflector.to_string(),
-            rtt_ms: asked.rtt.map(|rtt| rtt.0 as f64 / 1e6),
-            is_one_way: asked.is_one_way,
-            answers: asked.answers,
-            lost: asked.lost,
+        let status = |target: &Target| ReflectorStatus {
+            address: target.reflector.to_string(),
+            rtt_ms: target.rtt.map(|rtt| rtt.0 as f64 / 1e6),
+            is_one_way: target.is_one_way,
+            answers: target.answers,
+            lost: target.lost,
         };
-        self.asked.iter().map(told).collect()
+        self.targets.iter().map(status).collect()
     }
 }
 
-/// Finds out whose answer it is.
-fn on_answer(
-    all: &mut [Asked],
+/// Passes a message to the reflector that has sent it.
+fn on_message(
+    targets: &mut [Target],
     kind: Kind,
     from: SocketAddr,
     bytes: &[u8],
     now: Instant,
     samples: &mut Vec<Sample>,
 ) {
-    let is_whose = |asked: &Asked| asked.speech.is_from(kind, from);
-    if let Some(index) = all.iter().position(is_whose)
-        && let Some(heard) = all[index].speech.hear(bytes)
+    let is_sender = |target: &Target| target.session.is_from(kind, from);
+    if let Some(index) = targets.iter().position(is_sender)
+        && let Some(reply) = targets[index].session.parse_reply(bytes)
     {
-        all[index].on_answer(index as u16, &heard, now, samples);
+        targets[index].on_reply(index as u16, &reply, now, samples);
     }
 }
 
-impl Asked {
-    fn new(reflector: Reflector, speech: Speech) -> Self {
+impl Target {
+    fn new(reflector: Reflector, session: ReflectorSession) -> Self {
         Self {
             reflector,
-            speech,
+            session,
             outstanding: VecDeque::new(),
             is_one_way: false,
             lost_in_a_row: 0,
-            rests_until: None,
+            paused_until: None,
             rtt: None,
             answers: 0,
             lost: 0,
         }
     }
 
-    fn rests(&self, now: Instant) -> bool {
-        self.rests_until.is_some_and(|until| now < until)
+    fn is_paused(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| now < until)
     }
 
-    fn on_answer(&mut self, reflector: u16, heard: &Heard, now: Instant, samples: &mut Vec<Sample>) {
+    fn on_reply(&mut self, reflector: u16, reply: &Reply, now: Instant, samples: &mut Vec<Sample>) {
         let mut outstanding = self.outstanding.iter();
-        let Some(place) = outstanding.position(|(number, _)| heard.number.is(*number)) else {
+        let Some(place) = outstanding.position(|(number, _)| reply.probe.matches(*number)) else {
             return;
         };
         let (_, sent) = self.outstanding[place];
+        // Older probes count as lost.
         for _ in self.outstanding.drain(..=place).take(place) {
             self.lost += 1;
             let signal = Signal::Lost { reflector };
             samples.push(Sample { at: now, signal });
         }
         self.lost_in_a_row = 0;
-        self.rests_until = None;
-        if heard.is_introduction {
+        self.paused_until = None;
+        if reply.is_introduction {
             return;
         }
         let rtt = now.since(sent);
         self.rtt = Some(rtt);
         self.answers += 1;
-        let signal = match heard.times_ns {
+        let signal = match reply.times_ns {
             Some((there, back)) => {
                 self.is_one_way = true;
-                // Against our own monotonic clock: only changes count.
+                // The clocks have an unknown offset: only changes of these delays count.
                 Signal::OneWay {
                     reflector,
                     sent,
@@ -250,25 +261,25 @@ impl Asked {
         samples.push(Sample { at: now, signal });
     }
 
-    /// What has not come: given up, or late.
+    /// Adds samples for probes that are lost, and for the oldest one that is still waiting.
     fn overdue(&mut self, reflector: u16, now: Instant, samples: &mut Vec<Sample>) {
         while let Some((_, sent)) = self.outstanding.front()
-            && now.since(*sent) >= GIVE_UP
+            && now.since(*sent) >= PROBE_TIMEOUT
         {
             self.outstanding.pop_front();
             self.lost += 1;
-            if self.answers > 0 || self.speech.is_understood() {
+            if self.answers > 0 || self.session.expects_replies() {
                 self.lost_in_a_row += 1;
             }
-            if self.lost_in_a_row >= DEAD {
-                self.rests_until = Some(now + REST);
-                self.lost_in_a_row = DEAD - 1;
-                self.speech.forget();
+            if self.lost_in_a_row >= MAX_LOST_IN_A_ROW {
+                self.paused_until = Some(now + PAUSE);
+                self.lost_in_a_row = MAX_LOST_IN_A_ROW - 1;
+                self.session.reset();
             }
             let signal = Signal::Lost { reflector };
             samples.push(Sample { at: now, signal });
         }
-        // Silence of one that never answered tells nothing.
+        // The silence of a reflector that has never answered is no signal.
         if let Some((_, sent)) = self.outstanding.front().filter(|_| self.answers > 0) {
             let signal = Signal::Waiting {
                 reflector,
@@ -288,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of sqm's on this machine, with its own key for tokens; it lives as long as the test.
+    /// Starts a server of `sqm serve` on this machine, with its own key for tokens. It runs until the tests end.
     fn serve(listen: &str) -> SocketAddr {
         let config = Config {
             listen: Some(listen.parse().unwrap()),
@@ -306,35 +317,35 @@ mod tests {
         Prober::new(&reflectors, None)
     }
 
-    /// Asks until there are three more answers of each reflector; what they came to.
-    fn asked(prober: &mut Prober) -> Vec<Sample> {
+    /// Sends probes until each reflector has answered three more of them. Returns the samples.
+    fn probe_three_times(prober: &mut Prober) -> Vec<Sample> {
         let mut samples = Vec::new();
-        let until: Vec<u64> = prober.asked.iter().map(|asked| asked.answers + 3).collect();
+        let until: Vec<u64> = prober.targets.iter().map(|target| target.answers + 3).collect();
         for _ in 0..1000 {
             prober.send(monotonic());
             if prober.wait(Nanos::from_millis(20)) {
                 prober.receive(&mut samples);
             }
             prober.overdue(monotonic(), &mut samples);
-            let mut each = prober.asked.iter().zip(&until);
-            if each.all(|(asked, until)| asked.answers >= *until) {
+            let mut each = prober.targets.iter().zip(&until);
+            if each.all(|(target, until)| target.answers >= *until) {
                 return samples;
             }
         }
-        panic!("no answers: {:?}", prober.reflectors());
+        panic!("no replies: {:?}", prober.reflectors());
     }
 
     #[test]
-    fn servers_of_tests_tell_the_directions_apart() {
+    fn sqm_serve_shows_one_way_delays() {
         let [v4, v6] = ["127.0.0.1:0", "[::1]:0"].map(serve);
         let mut prober = prober(&[
             format!("sqm://{v4}"),
             format!("sqm://{v6}"),
             format!("sqm://{v4}"),
         ]);
-        assert_eq!(prober.asked.len(), 2);
+        assert_eq!(prober.targets.len(), 2);
         let mut known = 0;
-        for sample in asked(&mut prober) {
+        for sample in probe_three_times(&mut prober) {
             let Signal::OneWay {
                 sent,
                 download,
@@ -345,7 +356,7 @@ mod tests {
                 continue;
             };
             known += 1;
-            // Both ways are the round trip without what the server took, whatever its clock says.
+            // The sum of both delays is the round trip less the server's processing time, whatever its clock shows.
             let both = download + upload;
             let round_trip = sample.at.since(sent).0 as i64;
             assert!((0..round_trip).contains(&both), "{both} of {round_trip}");
@@ -357,8 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_begins_anew_is_asked_on() {
-        // Two servers with keys of their own stand for one before and after: a proxy leads to either.
+    fn a_server_that_restarts_is_probed_on() {
+        // Two servers with different keys stand for one server before and after its restart; a proxy leads to one of them.
         let servers = ["127.0.0.1:0", "127.0.0.1:0"].map(serve);
         let proxy = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = proxy.local_addr().unwrap();
@@ -372,7 +383,7 @@ mod tests {
                     server = servers[1];
                 }
                 let to = match servers.contains(&from) {
-                    true => client.expect("somebody asked"),
+                    true => client.expect("a client has sent a probe"),
                     false => {
                         client = Some(from);
                         server
@@ -382,9 +393,9 @@ mod tests {
             }
         });
         let mut prober = prober(&[format!("sqm://{address}")]);
-        asked(&mut prober);
+        probe_three_times(&mut prober);
         switch.send(()).unwrap();
-        asked(&mut prober);
+        probe_three_times(&mut prober);
         assert_eq!(prober.reflectors()[0].lost, 0);
     }
 }

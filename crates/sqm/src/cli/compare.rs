@@ -16,7 +16,7 @@ use sqm_measure::result::{Meta, Summary, TestResult};
 use sqm_measure::room::Room;
 
 use sqm_process::failure::Failure;
-use sqm_process::written;
+use sqm_process::output_file;
 
 /// Compare tests: figures, grades and pictures of result files, ours or Flent's; and of autorate's logs
 ///
@@ -150,7 +150,7 @@ impl Args {
         self.draw(&runs, &recordings)?;
         if let Some(file) = &self.html {
             let page = report::comparison(&runs, &differences, &Plot::ALL, &recordings);
-            written::write(file, page)?;
+            output_file::write(file, page)?;
         }
         let text = if self.json {
             json(&files, &runs, &differences, &logs)?
@@ -211,11 +211,11 @@ impl Args {
             return Ok(());
         };
         let path = self.out.join(format!("{name}.svg"));
-        written::write(&path, &picture)?;
+        output_file::write(&path, &picture)?;
         if self.png {
             let path = path.with_extension("png");
             let bytes = crate::png::render(&picture)?;
-            written::write(&path, bytes)?;
+            output_file::write(&path, bytes)?;
         }
         Ok(())
     }

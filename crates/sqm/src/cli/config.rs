@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
+use sqm_plan::RateOverrides;
 use sqm_plan::plan::Plan;
 
 use sqm_configuration::load::{parse, parse_in_force, read};
-use sqm_configuration::rates::Held;
 use sqm_process::failure::Failure;
 
 /// Which sections of which file.
@@ -49,7 +49,7 @@ impl Which {
         socket: &mut Socket,
         links: &[Link],
         records: &Path,
-    ) -> Result<(Vec<Plan>, Held), Failure> {
+    ) -> Result<(Vec<Plan>, RateOverrides), Failure> {
         let text = read(&self.config)?;
         let (loaded, held) = parse_in_force(&text, &self.config, socket, links, records)?;
         Ok((self.narrow(loaded.plans)?, held))

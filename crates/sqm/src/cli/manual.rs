@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use super::Cli;
 use sqm_process::failure::Failure;
 use sqm_process::output;
-use sqm_process::written;
+use sqm_process::output_file;
 
 /// Write the manual pages (sqm.8, sqm-start.8 and so on) into a folder.
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ fn write_pages(command: &Command, folder: &Path) -> Result<(), Failure> {
         .section("8")
         .render(&mut page)
         .context("writing a page")?;
-    written::write(&path, page)?;
+    output_file::write(&path, page)?;
     let shown = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
     command
         .get_subcommands()

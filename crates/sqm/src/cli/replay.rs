@@ -23,7 +23,7 @@ use sqm_replay::{Error, Output};
 
 use sqm_process::failure::Failure;
 use sqm_process::output;
-use sqm_process::written::{self, Written};
+use sqm_process::output_file::{self, OutputFile};
 
 /// Send a capture through a queue in virtual time, and tell what would have happened to its packets
 ///
@@ -162,7 +162,7 @@ impl Args {
             }
         }
         if let Some(file) = svg {
-            written::write(&file, picture::svg(&request, &replay))?;
+            output_file::write(&file, picture::svg(&request, &replay))?;
         }
         if json {
             let report = Report::new(&request, &replay);
@@ -209,7 +209,7 @@ impl Args {
 }
 
 /// The file for the packets that leave; it is not the one that they are read from.
-fn begin(out: &Path, capture: &Path) -> Result<Written, Failure> {
+fn begin(out: &Path, capture: &Path) -> Result<OutputFile, Failure> {
     let same = |a: &Path, b: &Path| {
         a.canonicalize()
             .is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
@@ -218,7 +218,7 @@ fn begin(out: &Path, capture: &Path) -> Result<Written, Failure> {
         let error = anyhow!("--out would overwrite the capture {}", capture.display());
         return Err(Failure::Usage(error));
     }
-    Ok(Written::begin(out)?)
+    Ok(OutputFile::create(out)?)
 }
 
 /// The exit code of a failed replay.

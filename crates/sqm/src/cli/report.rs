@@ -17,12 +17,12 @@ use crate::doctor::collect::collect;
 use crate::doctor::findings::diagnose;
 use crate::redact::redact;
 use sqm_configuration::load;
-use sqm_configuration::rates;
+use sqm_configuration::rate_override;
 use sqm_daemon::client;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
+use sqm_process::output_file;
 use sqm_process::printable::printable;
-use sqm_process::written;
 
 /// Write everything that a request for help needs into one text file, secrets removed.
 ///
@@ -59,7 +59,7 @@ impl Args {
             out!("{report}");
             return Ok(ExitCode::SUCCESS);
         }
-        written::write(&self.out, printable(&report).as_bytes())?;
+        output_file::write(&self.out, printable(&report).as_bytes())?;
         outln!(
             "{}: read it, then attach it to your request for help",
             self.out.display()
@@ -90,8 +90,8 @@ impl Args {
                 let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
                 report.part("warnings", &warnings.join("\n"));
                 let (loaded, held) =
-                    rates::in_force(&mut socket, &links, &self.state_dir, (&text, &file), loaded);
-                report.part("rates by autorate", &rates::told(&held).join("\n"));
+                    rate_override::in_force(&mut socket, &links, &self.state_dir, (&text, &file), loaded);
+                report.part("rates by autorate", &rate_override::describe(&held).join("\n"));
                 loaded.plans
             }
             Err(errors) => {

@@ -17,7 +17,7 @@ use sqm_plan::plan::Plan;
 use super::config::Which;
 use super::confirm::Trial;
 use sqm_configuration::applied;
-use sqm_configuration::rates;
+use sqm_configuration::rate_override;
 use sqm_daemon::client;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
@@ -167,7 +167,7 @@ impl Start {
                 )));
             }
         }
-        if let Err(error) = applied::leave(&store, &self.state.state_dir, &self.which.config, &text) {
+        if let Err(error) = applied::store(&store, &self.state.state_dir, &self.which.config, &text) {
             errln!("warning: a running daemon cannot be told what is in force now: {error}");
         }
         let mut outcomes: Vec<Outcome> = plans
@@ -264,7 +264,7 @@ impl Status {
         }
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         for error in status["configuration"]["errors"].as_array().into_iter().flatten() {
-            outln!("the configuration as it was before is in force: {}", text(error));
+            outln!("the previous configuration is in force: {}", text(error));
         }
         for warning in status["configuration"]["warnings"]
             .as_array()
@@ -359,7 +359,9 @@ impl Verify {
                 serde_json::to_string_pretty(&differences).context("writing JSON")?
             );
         } else {
-            rates::told(&held).iter().for_each(|line| outln!("{line}"));
+            rate_override::describe(&held)
+                .iter()
+                .for_each(|line| outln!("{line}"));
             differences.iter().for_each(|difference| outln!("{difference}"));
         }
         if !differences.is_empty() {

@@ -24,7 +24,7 @@ use sqm_measure::{Error, plot};
 
 use self::display::Display;
 use sqm_process::failure::Failure;
-use sqm_process::written;
+use sqm_process::output_file;
 
 /// Latency while the line is full: uploads and downloads at once, with probes through all of it
 ///
@@ -343,11 +343,11 @@ impl Args {
     fn deliver(&self, result: &TestResult) -> Result<(), Failure> {
         let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
         if let Some(path) = &self.svg {
-            written::write(path, plot::rrul(result))?;
+            output_file::write(path, plot::rrul(result))?;
         }
         if let Some(path) = &self.png {
             let picture = crate::png::render(&plot::rrul(result))?;
-            written::write(path, picture)?;
+            output_file::write(path, picture)?;
         }
         if let Some(path) = &self.save {
             result.save(path)?;
@@ -357,7 +357,7 @@ impl Args {
             if to_stdout {
                 out!("{line}");
             } else {
-                written::write(path, line)?;
+                output_file::write(path, line)?;
             }
         }
         if !self.quiet && !to_stdout {

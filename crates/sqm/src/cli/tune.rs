@@ -254,7 +254,7 @@ impl Args {
             .iter()
             .map(|(name, result)| Run { name, result })
             .collect();
-        let write = |path: &Path, text: &str| sqm_process::written::write(path, text);
+        let write = |path: &Path, text: &str| sqm_process::output_file::write(path, text);
         if let Some(file) = &self.plot {
             write(file, &plot::ping_cdf(&runs))?;
         }

@@ -179,7 +179,7 @@ fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_doe
             sleep 7
             shaped_at 4400Kbit || say "not put back in the kernel"
             in_status '"health":"degraded"' || say "the status does not say degraded: $(ask GET '/status?queues=no')"
-            in_status 'could not be put back' || say "no reason"
+            in_status 'could not be restored' || say "no reason"
             ask POST /configuration/revert | grep -q '^422 .*could not' || say "revert: $(ask POST /configuration/revert)"
             put 2mbit 5 2>/dev/null | grep -q ^200 && say "another change is taken"
             kill -HUP $daemon; sleep 1
@@ -192,7 +192,7 @@ fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_doe
             within 5 in_status '"health":"ok"' || say "not ok in the end: $(ask GET '/status?queues=no')"
             [ -e $config.before-trial ] && say "the text from before is left"
             shaped_at 4400Kbit || say "not shaped in the end"
-            grep -q 'the file is as it was before' log || say "that is not told"
+            grep -q 'the file of the change that was not confirmed is restored' log || say "that is not told"
             >log
             ls /tmp/target 2>/dev/null && say "a link was followed"
 

@@ -1,4 +1,4 @@
-//! A pair of sockets, one for each version of IP, that leave by one device.
+//! A pair of sockets, one for each IP version, bound to one device.
 
 use std::net::SocketAddr;
 
@@ -7,20 +7,21 @@ use rustix::net::{RecvFlags, recvfrom};
 use socket2::{Domain, Protocol, Socket, Type};
 use sqm_core::units::{Instant, Nanos};
 
-/// The shortest time between two attempts to open them.
-const REOPEN: Nanos = Nanos::from_millis(1000);
+/// The shortest time between two attempts to open the sockets; a choice.
+const REOPEN_INTERVAL: Nanos = Nanos::from_millis(1000);
 
+/// The sockets for one protocol.
 pub(super) struct Sockets {
     kind: Kind,
     device: Option<String>,
-    /// For IPv4, for IPv6.
+    /// The socket for IPv4 and the one for IPv6.
     pair: [Option<Socket>; 2],
-    /// Why there is none.
-    trouble: Option<String>,
+    /// Why neither could be opened.
+    error: Option<String>,
     opened_at: Option<Instant>,
 }
 
-/// What they speak.
+/// The protocol of a pair of sockets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Icmp,
@@ -28,13 +29,13 @@ pub(super) enum Kind {
 }
 
 impl Sockets {
-    /// None is open before something is sent.
+    /// Opens no socket yet: [`Self::send`] does.
     pub(super) const fn new(kind: Kind, device: Option<String>) -> Self {
         Self {
             kind,
             device,
             pair: [None, None],
-            trouble: None,
+            error: None,
             opened_at: None,
         }
     }
@@ -43,7 +44,7 @@ impl Sockets {
         self.kind
     }
 
-    /// Whether it could be sent.
+    /// Returns `true` if the message was sent.
     pub(super) fn send(&mut self, to: SocketAddr, message: &[u8], now: Instant) -> bool {
         self.open(now);
         let Some(socket) = &self.pair[usize::from(to.is_ipv6())] else {
@@ -52,19 +53,20 @@ impl Sockets {
         let Err(error) = socket.send_to(message, &to.into()) else {
             return true;
         };
-        // No way there: no word about the other. A device that is gone needs another socket.
+        // Most errors, such as no route, concern this destination alone. If the device is gone, the sockets must be opened again.
         if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) {
             self.pair = [None, None];
         }
         false
     }
 
-    pub(super) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
+    /// The open sockets, to be polled.
+    pub(super) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         let open = self.pair.iter().flatten();
         open.map(|socket| PollFd::new(socket, PollFlags::IN))
     }
 
-    /// The next message that has come, of one version of IP: its length, and who sent it.
+    /// The next message that has arrived over one IP version: its length and its sender.
     pub(super) fn receive(&self, v6: bool, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
         let socket = self.pair[usize::from(v6)].as_ref()?;
         loop {
@@ -75,20 +77,20 @@ impl Sockets {
         }
     }
 
-    /// Why nothing can be sent.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    /// Why no message can be sent.
+    pub(super) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
     }
 
     fn open(&mut self, now: Instant) {
-        let is_early = self.opened_at.is_some_and(|at| now.since(at) < REOPEN);
+        let is_early = self.opened_at.is_some_and(|at| now.since(at) < REOPEN_INTERVAL);
         if is_early || self.pair.iter().any(Option::is_some) {
             return;
         }
         self.opened_at = Some(now);
         let opened = [Domain::IPV4, Domain::IPV6].map(|domain| self.opened(domain));
-        // One version of IP is enough.
-        self.trouble = match &opened {
+        // One IP version is enough.
+        self.error = match &opened {
             [Err(error), Err(_)] => Some(error.to_string()),
             _ => None,
         };

@@ -226,7 +226,7 @@ fn too_noisy(noise_ms: f64) -> Option<Finding> {
 fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
     let write = |name: String, text: String| {
         let file = out.join(name);
-        sqm_process::written::write(&file, text)
+        sqm_process::output_file::write(&file, text)
     };
     for Measured {
         scene,

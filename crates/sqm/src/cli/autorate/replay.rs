@@ -104,7 +104,7 @@ impl Args {
         }
         if let Some(path) = &self.plot {
             let picture = comparison.picture(&self.logs).svg();
-            sqm_process::written::write(path, picture)?;
+            sqm_process::output_file::write(path, picture)?;
         }
         let report = comparison.report(self);
         match self.json {

@@ -62,7 +62,7 @@ impl Args {
             if to_stdout {
                 out!("{line}");
             } else {
-                sqm_process::written::write(path, line)?;
+                sqm_process::output_file::write(path, line)?;
             }
         }
         if !self.quiet && !to_stdout {

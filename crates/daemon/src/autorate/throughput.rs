@@ -1,4 +1,4 @@
-//! What passes the shaper, from the device's counters.
+//! The throughput of each direction, from the device's counters.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,29 +8,30 @@ use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::spec::cake::Framing;
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
-/// A packet of full size. Larger ones are several that the kernel counts as one.
-const PACKET: u64 = 1500;
-/// Bytes of the link header that the kernel counts.
+/// The longest packet on the line, bytes (Ethernet's MTU). With segmentation offload the kernel counts several packets as one
+/// larger packet.
+const MTU: u64 = 1500;
+/// The Ethernet header, bytes, which the kernel's counters include.
 const HEADER: u64 = 14;
 
 /// The counters of one device.
-pub(super) struct Traffic {
+pub(super) struct ThroughputReader {
     folder: String,
     framing: Framing,
     faces_lan: bool,
-    /// By direction: bytes and packets. None while there is no device.
+    /// The files of the byte and the packet counter. `None` while there is no device.
     files: Option<PerDirection<[File; 2]>>,
-    last: Option<(Instant, PerDirection<Counted>)>,
+    last: Option<(Instant, PerDirection<Counters>)>,
     loads: PerDirection<Rate>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct Counters {
     bytes: u64,
     packets: u64,
 }
 
-impl Traffic {
+impl ThroughputReader {
     pub(super) fn new(interface: &str, framing: Framing, faces_lan: bool) -> Self {
         Self {
             folder: format!("/sys/class/net/{interface}/statistics"),
@@ -45,11 +46,12 @@ impl Traffic {
         }
     }
 
-    /// What passed since the last call; nothing if the device is not there or is another one.
+    /// Adds a sample of each direction's bytes since the last call. Adds none if there is no device, or if its counters went back
+    /// because it is another device.
     pub(super) fn read(&mut self, now: Instant, samples: &mut Vec<Sample>) {
         let before = self.last.map(|(_, counted)| counted);
         let Some(counted) = self.count(before) else {
-            // A device that comes back begins again.
+            // If the device appears again, its counters start at 0.
             (self.files, self.last) = (None, None);
             return;
         };
@@ -73,11 +75,12 @@ impl Traffic {
         }
     }
 
+    /// The throughput at the last reading, gross.
     pub(super) const fn loads(&self) -> PerDirection<Rate> {
         self.loads
     }
 
-    fn count(&mut self, before: Option<PerDirection<Counted>>) -> Option<PerDirection<Counted>> {
+    fn count(&mut self, before: Option<PerDirection<Counters>>) -> Option<PerDirection<Counters>> {
         if self.files.is_none() {
             self.files = self.open().ok();
         }
@@ -85,7 +88,7 @@ impl Traffic {
         let count = |direction| {
             let [bytes, packets] = &files[direction];
             let bytes = number(bytes)?;
-            // No bytes, no packets: on an idle line a file less is read.
+            // If no bytes passed, no packets did either: that saves reading a file on an idle line.
             let same = before
                 .map(|before| before[direction])
                 .filter(|before| before.bytes == bytes);
@@ -93,7 +96,7 @@ impl Traffic {
                 Some(same) => same.packets,
                 None => number(packets)?,
             };
-            Some(Counted { bytes, packets })
+            Some(Counters { bytes, packets })
         };
         Some(PerDirection {
             download: count(Direction::Download)?,
@@ -102,8 +105,8 @@ impl Traffic {
     }
 
     fn open(&self) -> std::io::Result<PerDirection<[File; 2]>> {
-        let open = |way: &str| -> std::io::Result<[File; 2]> {
-            let file = |what: &str| File::open(format!("{}/{way}_{what}", self.folder));
+        let open = |prefix: &str| -> std::io::Result<[File; 2]> {
+            let file = |what: &str| File::open(format!("{}/{prefix}_{what}", self.folder));
             Ok([file("bytes")?, file("packets")?])
         };
         let (download, upload) = match self.faces_lan {
@@ -123,14 +126,14 @@ fn number(file: &File) -> Option<u64> {
     std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
 }
 
-/// What so many bytes in so many packets take on the line.
+/// The bytes that the packets take on the line, if all of them have the mean size.
 fn gross(framing: Framing, bytes: u64, packets: u64) -> u64 {
     let Some(mean) = bytes.checked_div(packets) else {
         return bytes;
     };
-    let size = mean.saturating_sub(HEADER).clamp(1, PACKET);
-    let on_the_line = u64::from(framing.line_len(size as u32));
-    bytes.saturating_mul(on_the_line) / (size + HEADER)
+    let size = mean.saturating_sub(HEADER).clamp(1, MTU);
+    let on_line = u64::from(framing.line_len(size as u32));
+    bytes.saturating_mul(on_line) / (size + HEADER)
 }
 
 fn rate(bytes: u64, span: Nanos) -> Rate {
@@ -145,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counted_bytes_become_those_of_the_line() {
+    fn counted_bytes_are_converted_to_bytes_on_the_line() {
         let framing = Framing {
             from_ip: true,
             overhead: 18,
@@ -153,7 +156,7 @@ mod tests {
             cells: Cells::None,
         };
         assert_eq!(gross(framing, 1_514_000, 1000), 1_518_000);
-        // One that stands for many.
+        // One counted packet that is ten on the line.
         assert_eq!(gross(framing, 15_140, 1), 15_180);
         assert_eq!(gross(framing, 0, 0), 0);
         let atm = Framing {

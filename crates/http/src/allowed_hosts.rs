@@ -1,20 +1,22 @@
-//! The names under which a server of ours may be asked.
+//! The host names and addresses for which a server accepts requests: a defence against DNS rebinding.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A page that makes its own name point to our address (DNS rebinding) still asks for its own name; an address cannot be made
-/// to point elsewhere. So every address is ours, and `localhost`, and the names that were given.
-pub struct Hosts(Vec<String>);
+/// A list of host names, matched against the `Host` header.
+///
+/// In a DNS rebinding attack, a foreign page resolves its own name to our address. Its requests still carry that name in
+/// `Host`, so a name that is not in the list is refused. An IP address cannot be rebound: every address is accepted.
+pub struct AllowedHosts(Vec<String>);
 
-impl Hosts {
-    /// Accepts every IP address, `localhost` and these names.
+impl AllowedHosts {
+    /// Allows every IP address, `localhost` and `names`.
     pub fn new(mut names: Vec<String>) -> Self {
         names.push("localhost".to_owned());
         Self(names)
     }
 
-    /// Whether the value of a `Host` line is one of ours, with a port or without.
-    pub fn knows(&self, host: &str) -> bool {
+    /// `true` if the value of a `Host` header, with or without a port, is allowed.
+    pub fn allows(&self, host: &str) -> bool {
         let name = without_port(host);
         let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(address) = address {
@@ -27,7 +29,7 @@ impl Hosts {
 
 fn without_port(host: &str) -> &str {
     match host.rfind(':') {
-        // The colons of an address of IPv6 are inside its brackets.
+        // A colon before the closing bracket belongs to an IPv6 address.
         Some(at) if host[at + 1..].bytes().all(|b| b.is_ascii_digit()) && !host[at..].contains(']') => {
             &host[..at]
         }
@@ -40,8 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_known_names_are_ours_and_no_others() {
-        let hosts = Hosts::new(vec!["Router.lan".to_owned()]);
+    fn addresses_and_listed_names_are_allowed_and_no_others() {
+        let hosts = AllowedHosts::new(vec!["Router.lan".to_owned()]);
         for host in [
             "127.0.0.1:8080",
             "192.168.1.1",
@@ -51,7 +53,7 @@ mod tests {
             "LOCALHOST",
             "router.lan:8080",
         ] {
-            assert!(hosts.knows(host), "{host}");
+            assert!(hosts.allows(host), "{host}");
         }
         for host in [
             "evil.example",
@@ -66,7 +68,7 @@ mod tests {
             "127.0.0.1:8080:evil",
             "0x7f.1",
         ] {
-            assert!(!hosts.knows(host), "{host}");
+            assert!(!hosts.allows(host), "{host}");
         }
     }
 }

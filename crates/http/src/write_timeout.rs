@@ -1,4 +1,4 @@
-//! A connection whose other end must take what is sent.
+//! A stream on which a write fails if the peer stops reading.
 
 use std::io;
 use std::pin::Pin;
@@ -8,42 +8,42 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Fails to write after the other end has taken nothing for so long, though there was something to take.
-pub struct Patient<S> {
+/// Wraps a stream; a write fails with [`io::ErrorKind::TimedOut`] after it has made no progress for the timeout.
+pub struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
-    /// Runs out while nothing is taken.
-    waiting: Option<Pin<Box<Sleep>>>,
+    timeout: Duration,
+    /// Runs while a write waits for the peer; `None` while writes make progress.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    /// Wraps a stream: a write fails when the peer reads nothing for `patience`.
-    pub fn new(stream: S, patience: Duration) -> Self {
+impl<S> WriteTimeout<S> {
+    /// Wraps `stream`: a write fails when the peer reads nothing for `timeout`.
+    pub fn new(stream: S, timeout: Duration) -> Self {
         Self {
             stream,
-            patience,
-            waiting: None,
+            timeout,
+            timer: None,
         }
     }
 
-    /// The outcome of a write, or that nothing was taken for too long.
+    /// Returns the result of a write, or an error if the write has been pending for longer than the timeout.
     fn bounded<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.waiting = None;
+            self.timer = None;
             return written;
         }
-        let patience = self.patience;
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        waiting
+        let timeout = self.timeout;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        timer
             .as_mut()
             .poll(context)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -53,7 +53,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(context, bytes);
@@ -99,30 +99,30 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_is_given_up_on() {
+    fn a_write_fails_if_the_peer_reads_nothing_within_the_timeout() {
         run(async {
             let (ours, _theirs) = tokio::io::duplex(10);
-            let mut ours = Patient::new(ours, Duration::from_millis(20));
+            let mut ours = WriteTimeout::new(ours, Duration::from_millis(20));
             let error = ours.write_all(&[0; 200]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         });
     }
 
     #[test]
-    fn whoever_takes_something_has_as_long_again_for_the_rest() {
+    fn the_timeout_starts_again_when_the_peer_reads_something() {
         run(async {
             let (ours, mut theirs) = tokio::io::duplex(10);
-            let mut ours = Patient::new(ours, Duration::from_secs(3600));
+            let mut ours = WriteTimeout::new(ours, Duration::from_secs(3600));
             ours.write_all(&[0; 10]).await.unwrap();
             poll_fn(|context| {
                 assert!(Pin::new(&mut ours).poll_write(context, &[0]).is_pending());
                 Poll::Ready(())
             })
             .await;
-            assert!(ours.waiting.is_some());
+            assert!(ours.timer.is_some());
             theirs.read_exact(&mut [0; 1]).await.unwrap();
             ours.write_all(&[0]).await.unwrap();
-            assert!(ours.waiting.is_none());
+            assert!(ours.timer.is_none());
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What is said to one reflector, and what its answers mean.
+//! The session with one reflector: builds probes, and parses replies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,64 +10,72 @@ use sqm_plan::settings::{Reflector, ReflectorProtocol};
 
 use super::sockets::Kind;
 
-/// So many timestamps without an answer, and echoes are sent.
-const TRIES: u32 = 3;
-/// An introduction without an answer is made again after this, at the earliest.
-const INTRODUCE: Nanos = Nanos::from_millis(1000);
-/// `irtt server` forgets whom it has not heard for a minute; to `sqm serve` it is but one more message.
-const FORGOTTEN: Nanos = Nanos::from_millis(50_000);
+/// The number of ICMP timestamp requests after which echo requests are sent, if none was answered; a choice.
+const TIMESTAMP_TRIES: u32 = 3;
+/// The shortest time between two introductions without a reply; a choice.
+const INTRODUCTION_INTERVAL: Nanos = Nanos::from_millis(1000);
+/// After a silence of this length the client introduces itself again. `irtt server` forgets a client after a minute; for
+/// `sqm serve` an introduction costs one more message.
+const SESSION_TIMEOUT: Nanos = Nanos::from_millis(50_000);
 
-/// Marks our messages of ICMP: the identifier of timestamps, the beginning of an echo's payload.
+/// Identifies our own ICMP messages: its end is the identifier of timestamp requests, and all of it begins the payload of echo
+/// requests.
 pub(super) type Cookie = [u8; 8];
 
-/// What an answer means.
-pub(super) struct Heard {
-    /// Which probe it answers; of timestamps the lower half of its number.
-    pub(super) number: Number,
-    /// When the probe arrived and when the answer left, in nanoseconds by the other's clock.
+/// A reflector's reply.
+pub(super) struct Reply {
+    /// The probe that it answers.
+    pub(super) probe: ProbeId,
+    /// When the probe arrived and when the reply left, nanoseconds on the reflector's clock.
     pub(super) times_ns: Option<(i64, i64)>,
-    /// Of an introduction its delay means nothing: the other makes itself ready.
+    /// The reply to an introduction. Its delay is not measured: it includes the work of the reflector to set up a session.
     pub(super) is_introduction: bool,
 }
 
-pub(super) enum Number {
-    Whole(u32),
+/// The number of a probe in a reply.
+pub(super) enum ProbeId {
+    Full(u32),
+    /// The lower 16 bits: ICMP timestamps carry no more.
     Lower(u16),
 }
 
-impl Number {
-    pub(super) const fn is(&self, number: u32) -> bool {
+impl ProbeId {
+    /// `true` if this is the probe `number`.
+    pub(super) const fn matches(&self, number: u32) -> bool {
         match *self {
-            Self::Whole(whole) => whole == number,
+            Self::Full(full) => full == number,
             Self::Lower(lower) => lower == number as u16,
         }
     }
 }
 
-pub(super) enum Speech {
+/// The protocol state of one reflector.
+pub(super) enum ReflectorSession {
     Icmp {
         address: IpAddr,
         cookie: Cookie,
-        /// Messages that were sent. The first of them are timestamps, and the others, too, if it answers those.
+        /// The number of requests sent so far. The first ones are timestamp requests, and so are all others if the reflector answers
+        /// them.
         tries: u32,
         answers_timestamps: bool,
     },
     Udp {
         address: SocketAddr,
         conversation: Conversation,
-        /// The last introduction.
+        /// The last introduction: its probe number and its time.
         introduction: Option<(u32, Instant)>,
-        said_at: Option<Instant>,
+        /// When the last probe was sent.
+        sent_at: Option<Instant>,
     },
 }
 
-impl Speech {
+impl ReflectorSession {
     pub(super) fn new(reflector: Reflector, cookie: Cookie) -> Self {
         let udp = |protocol, port| Self::Udp {
             address: SocketAddr::new(reflector.address, port),
             conversation: Conversation::new(protocol),
             introduction: None,
-            said_at: None,
+            sent_at: None,
         };
         match reflector.protocol {
             ReflectorProtocol::Icmp => Self::Icmp {
@@ -88,22 +96,22 @@ impl Speech {
         }
     }
 
-    /// Where it is said; ICMP knows no port.
-    pub(super) const fn to(&self) -> SocketAddr {
+    /// The reflector's address; the port is 0 for ICMP.
+    pub(super) const fn address(&self) -> SocketAddr {
         match self {
             Self::Icmp { address, .. } => SocketAddr::new(*address, 0),
             Self::Udp { address, .. } => *address,
         }
     }
 
-    /// Whether an answer from there is of this one.
+    /// `true` if a message from this sender is from this reflector.
     pub(super) fn is_from(&self, kind: Kind, from: SocketAddr) -> bool {
-        let to = self.to();
+        let to = self.address();
         self.kind() == kind && to.ip() == from.ip() && (kind == Kind::Icmp || to.port() == from.port())
     }
 
-    /// The message with this number; none while it is too early for one.
-    pub(super) fn say(&mut self, number: u32, now: Instant) -> Option<Vec<u8>> {
+    /// Builds the probe with this number; `None` if it is too early to send one.
+    pub(super) fn build_probe(&mut self, number: u32, now: Instant) -> Option<Vec<u8>> {
         let wants_timestamp = self.wants_timestamp();
         match self {
             Self::Icmp { cookie, .. } if wants_timestamp => {
@@ -120,38 +128,38 @@ impl Speech {
             Self::Udp {
                 conversation,
                 introduction,
-                said_at,
+                sent_at,
                 ..
             } => {
-                if said_at.is_some_and(|at| now.since(at) >= FORGOTTEN) {
+                if sent_at.is_some_and(|at| now.since(at) >= SESSION_TIMEOUT) {
                     conversation.forget();
                 }
-                let is_early = introduction.is_some_and(|(_, at)| now.since(at) < INTRODUCE);
+                let is_early = introduction.is_some_and(|(_, at)| now.since(at) < INTRODUCTION_INTERVAL);
                 (conversation.is_introduced() || !is_early).then(|| conversation.ask(number))
             }
         }
     }
 
-    /// It is on its way.
-    pub(super) const fn was_said(&mut self, number: u32, now: Instant) {
+    /// Records that the probe has been sent.
+    pub(super) const fn on_sent(&mut self, number: u32, now: Instant) {
         match self {
             Self::Icmp { tries, .. } => *tries = tries.saturating_add(1),
             Self::Udp {
                 conversation,
                 introduction,
-                said_at,
+                sent_at,
                 ..
             } => {
                 if !conversation.is_introduced() {
                     *introduction = Some((number, now));
                 }
-                *said_at = Some(now);
+                *sent_at = Some(now);
             }
         }
     }
 
-    /// What it answered; none if that is no answer to us.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Heard> {
+    /// Parses a message from the reflector; `None` if it is no reply to one of our probes.
+    pub(super) fn parse_reply(&mut self, bytes: &[u8]) -> Option<Reply> {
         match self {
             Self::Icmp {
                 address,
@@ -159,9 +167,9 @@ impl Speech {
                 answers_timestamps,
                 ..
             } => {
-                let heard = hear_icmp(bytes, address.is_ipv6(), *cookie)?;
-                *answers_timestamps |= heard.times_ns.is_some();
-                Some(heard)
+                let reply = parse_icmp(bytes, address.is_ipv6(), *cookie)?;
+                *answers_timestamps |= reply.times_ns.is_some();
+                Some(reply)
             }
             Self::Udp {
                 conversation,
@@ -175,9 +183,8 @@ impl Speech {
                         (number.or(last)?, None, true)
                     }
                 };
-                let number = Number::Whole(number);
-                Some(Heard {
-                    number,
+                Some(Reply {
+                    probe: ProbeId::Full(number),
                     times_ns,
                     is_introduction,
                 })
@@ -185,15 +192,15 @@ impl Speech {
         }
     }
 
-    /// It does not answer any more.
-    pub(super) const fn forget(&mut self) {
+    /// Starts a new session with the next probe, because the reflector has stopped answering.
+    pub(super) const fn reset(&mut self) {
         if let Self::Udp { conversation, .. } = self {
             conversation.forget();
         }
     }
 
-    /// Whether silence means anything, or only that it knows no timestamps.
-    pub(super) const fn is_understood(&self) -> bool {
+    /// `true` if a missing reply counts as a loss. Until a reflector has answered, it may not support ICMP timestamps.
+    pub(super) const fn expects_replies(&self) -> bool {
         match self {
             Self::Icmp {
                 answers_timestamps, ..
@@ -209,18 +216,18 @@ impl Speech {
                 tries,
                 answers_timestamps,
                 ..
-            } => address.is_ipv4() && (*answers_timestamps || *tries < TRIES),
+            } => address.is_ipv4() && (*answers_timestamps || *tries < TIMESTAMP_TRIES),
             Self::Udp { .. } => false,
         }
     }
 }
 
-fn hear_icmp(bytes: &[u8], v6: bool, cookie: Cookie) -> Option<Heard> {
+fn parse_icmp(bytes: &[u8], v6: bool, cookie: Cookie) -> Option<Reply> {
     let echo = IcmpEcho::parse_reply(bytes, v6).filter(|echo| echo.cookie == cookie);
     let timestamp = (!v6).then(|| IcmpTimestamp::parse_reply(bytes)).flatten();
     let timestamp = timestamp.filter(|timestamp| timestamp.identifier == identifier(cookie));
-    let (number, times_ns) = match (echo, timestamp) {
-        (Some(echo), _) => (Number::Whole(echo.number), None),
+    let (probe, times_ns) = match (echo, timestamp) {
+        (Some(echo), _) => (ProbeId::Full(echo.number), None),
         (
             _,
             Some(IcmpTimestamp {
@@ -231,12 +238,12 @@ fn hear_icmp(bytes: &[u8], v6: bool, cookie: Cookie) -> Option<Heard> {
             }),
         ) => {
             let [there, back] = [received_ms, sent_ms].map(|ms| i64::from(ms) * 1_000_000);
-            (Number::Lower(sequence), Some((there, back)))
+            (ProbeId::Lower(sequence), Some((there, back)))
         }
         _ => return None,
     };
-    Some(Heard {
-        number,
+    Some(Reply {
+        probe,
         times_ns,
         is_introduction: false,
     })

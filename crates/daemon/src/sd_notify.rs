@@ -1,6 +1,7 @@
-//! What a service manager is told (`sd_notify`(3)), if there is one. Without one there is nobody to complain to.
+//! Messages to the service manager (`sd_notify(3)`). Without one, or on an error, they are dropped.
 //!
-//! Not by a crate: those that speak the protocol wait for ever when the manager does not read, and the keeper with them.
+//! Written here because the crates for this protocol block for ever when the manager does not read, and the main loop with
+//! them.
 
 use std::env;
 use std::os::linux::net::SocketAddrExt;
@@ -8,11 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// A manager that does not read within this is not waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long to wait for a manager that does not read; a choice.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Tells it lines such as `READY=1`.
-pub(super) fn tell(lines: &str) {
+/// Sends lines such as `READY=1`.
+pub(super) fn notify(lines: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };
@@ -22,16 +23,16 @@ pub(super) fn tell(lines: &str) {
             _ => SocketAddr::from_pathname(&path)?,
         };
         let socket = UnixDatagram::unbound()?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
         socket.send_to_addr(lines.as_bytes(), &address)
     };
     let _: std::io::Result<usize> = send();
 }
 
-/// How often it wants to hear `WATCHDOG=1`, if it does.
+/// The time within which the manager expects each `WATCHDOG=1`; `None` if it has no watchdog for this process.
 pub(super) fn watchdog() -> Option<Duration> {
     let number = |name| env::var(name).ok()?.parse::<u64>().ok();
-    // It may have been meant for the process that started this one.
+    // The variables may be inherited from a parent process.
     if number("WATCHDOG_PID").is_some_and(|process| process != u64::from(std::process::id())) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Files that a user names for what a command makes: pictures, pages, reports, captures.
+//! The files that a user names for a command's output: pictures, pages, reports, captures.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -9,29 +9,29 @@ use sqm_files::Fresh;
 
 use crate::output;
 
-/// Writes a file whole. After a failure the old one is there, or none. That a pipe's reader has gone is no failure: he has what he
-/// wanted, and the command goes on.
+/// Writes a file in one step: after an error the old file is still there, or none. It is no error if `path` is a pipe and its
+/// reader closes it early.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    let mut to = Written::begin(path)?;
-    match to.write_all(bytes.as_ref()) {
-        Err(error) if output::is_without_reader(&error) => return Ok(()),
+    let mut file = OutputFile::create(path)?;
+    match file.write_all(bytes.as_ref()) {
+        Err(error) if output::is_closed_by_reader(&error) => return Ok(()),
         written => written.with_context(|| format!("cannot write {}", path.display()))?,
     }
-    to.commit()
+    file.commit()
 }
 
-/// A file while it is written.
+/// A file that is being written.
 #[derive(Debug)]
-pub enum Written {
-    /// It takes its place when it is whole.
+pub enum OutputFile {
+    /// A regular file, which gets its name when it is complete.
     Fresh(Fresh),
-    /// A terminal, a pipe or a device is written to: there is nothing to take the place of.
+    /// A terminal, a pipe or a device, which is written to directly.
     Stream(File),
 }
 
-impl Written {
-    /// Opens a stream, or begins a file that takes its name with [`Self::commit`].
-    pub fn begin(path: &Path) -> anyhow::Result<Self> {
+impl OutputFile {
+    /// Opens a stream, or creates a file that gets its name with [`Self::commit`].
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
         let begun = if is_stream(path) {
             let stream = OpenOptions::new().write(true).open(path);
             stream.map(Self::Stream).map_err(anyhow::Error::from)
@@ -42,7 +42,7 @@ impl Written {
         begun.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Gives the file its name, once its bytes are on the disk.
+    /// Gives the file its name, after its bytes are on the disk. Without it the file is removed.
     pub fn commit(self) -> anyhow::Result<()> {
         match self {
             Self::Fresh(fresh) => Ok(fresh.commit()?),
@@ -51,23 +51,23 @@ impl Written {
     }
 }
 
-impl Write for Written {
+impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Fresh(fresh) => fresh.write(bytes),
-            Self::Stream(stream) => stream.write(bytes).map_err(output::left),
+            Self::Stream(stream) => stream.write(bytes).map_err(output::mark_closed_pipe),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Fresh(fresh) => fresh.flush(),
-            Self::Stream(stream) => stream.flush().map_err(output::left),
+            Self::Stream(stream) => stream.flush().map_err(output::mark_closed_pipe),
         }
     }
 }
 
-/// Whether it is to be written to, not replaced: a FIFO, a device, and `/dev/stdout`, whatever that leads to.
+/// `true` if `path` must be written to and not replaced: a FIFO, a device, or `/dev/stdout`, even if that is a regular file.
 fn is_stream(path: &Path) -> bool {
     let is_special = || {
         path.metadata()
@@ -76,9 +76,9 @@ fn is_stream(path: &Path) -> bool {
     path.starts_with("/dev") || path.starts_with("/proc") || is_special()
 }
 
-/// Permissions of a new file, as the user's umask has them.
+/// The permissions of a new file by the process's umask.
 fn mode() -> u32 {
-    /// Where the kernel tells none.
+    /// The umask to use if the kernel does not report it: the default of most distributions.
     const USUAL: u32 = 0o022;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_is_written_to_and_stays() {
+    fn a_fifo_is_written_to_and_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(
@@ -118,20 +118,20 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_leaves_is_no_failure() {
+    fn a_pipe_that_its_reader_closes_is_marked() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut stream = Written::Stream(File::from(std::os::fd::OwnedFd::from(writer)));
+        let mut stream = OutputFile::Stream(File::from(std::os::fd::OwnedFd::from(writer)));
         let error = stream.write_all(b"text").unwrap_err();
-        assert!(output::is_without_reader(&error), "{error}");
-        assert!(output::is_origin_of(&anyhow::Error::from(error)));
+        assert!(output::is_closed_by_reader(&error), "{error}");
+        assert!(output::caused(&anyhow::Error::from(error)));
     }
 
     #[test]
-    fn what_is_not_committed_leaves_nothing() {
+    fn a_file_that_is_not_committed_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("picture.svg");
-        let mut written = Written::begin(&file).unwrap();
+        let mut written = OutputFile::create(&file).unwrap();
         written.write_all(b"half").unwrap();
         drop(written);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

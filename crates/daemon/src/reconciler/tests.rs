@@ -4,16 +4,16 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A keeper with wan0, and the clock.
+/// A reconciler with one interface, wan0, and a clock.
 struct Bench {
-    keeper: Keeper,
+    reconciler: Reconciler,
     now: Instant,
 }
 
 impl Bench {
     fn new() -> Self {
         let mut bench = Self {
-            keeper: Keeper::default(),
+            reconciler: Reconciler::default(),
             now: Instant(SECOND),
         };
         bench.on(Event::Configured(vec![wan0()]));
@@ -21,11 +21,11 @@ impl Bench {
     }
 
     fn on(&mut self, event: Event) {
-        self.keeper.on(event, self.now);
+        self.reconciler.handle(event, self.now);
     }
 
     fn device(&mut self, index: u32, name: &str, mtu: u32) {
-        self.on(Event::Device {
+        self.on(Event::DeviceChanged {
             index,
             name: name.to_owned(),
             mtu,
@@ -34,14 +34,14 @@ impl Bench {
         });
     }
 
-    /// Lets time pass until something is to be done, and answers how long that was and what.
+    /// Advances the clock to the next action, and returns how long that took and the action.
     fn wait(&mut self) -> (Nanos, Action) {
         let before = self.now;
         loop {
-            if let Some(action) = self.keeper.next(self.now) {
+            if let Some(action) = self.reconciler.next(self.now) {
                 return (self.now.since(before), action);
             }
-            self.now = self.keeper.due().expect("something is to be done some time");
+            self.now = self.reconciler.due().expect("an action is due");
         }
     }
 
@@ -61,16 +61,16 @@ impl Bench {
     }
 
     fn state(&self) -> State {
-        self.keeper.sections()[0].state
+        self.reconciler.sections()[0].state
     }
 
     fn section(&self) -> &Section {
-        &self.keeper.sections()[0]
+        &self.reconciler.sections()[0]
     }
 }
 
-fn wan0() -> Named {
-    Named {
+fn wan0() -> ConfiguredInterface {
+    ConfiguredInterface {
         interface: "wan0".to_owned(),
         ifb: "ifb4wan0".to_owned(),
     }
@@ -85,86 +85,86 @@ fn check(shaped: Option<u32>, request: Request) -> Action {
 }
 
 #[test]
-fn a_configured_interface_is_looked_at_at_once() {
+fn a_configured_interface_is_checked_at_once() {
     let mut bench = Bench::new();
-    assert_eq!(bench.wait(), (Nanos(0), check(None, Request::Shape)));
+    assert_eq!(bench.wait(), (Nanos(0), check(None, Request::Apply)));
     bench.ends(Outcome::Absent(None));
     assert_eq!(bench.state(), State::Waiting);
     assert!(bench.section().why.as_deref().unwrap().contains("wan0"));
-    // It arrives late.
+    // The device appears later.
     bench.device(7, "wan0", 1500);
-    assert_eq!(bench.wait(), (SETTLE, check(None, Request::Look)));
+    assert_eq!(bench.wait(), (SETTLE, check(None, Request::Check)));
 }
 
 #[test]
-fn a_burst_of_news_is_one_check_and_a_storm_does_not_delay_it_for_ever() {
+fn a_burst_of_events_is_one_check_and_continuous_events_delay_it_only_briefly() {
     let mut bench = Bench::new();
     bench.shaped(7);
     let start = bench.now;
     let mut checked = None;
     for _ in 0..100 {
-        bench.on(Event::Queues(7));
-        if bench.keeper.next(bench.now).is_some() {
+        bench.on(Event::QueuesChanged(7));
+        if bench.reconciler.next(bench.now).is_some() {
             checked = Some(bench.now.since(start));
             break;
         }
         bench.now = bench.now + Nanos::from_millis(20);
     }
-    let waited = checked.expect("a storm is not waited out");
+    let waited = checked.expect("a check happens while events continue");
     assert!(
-        waited >= MOST_SETTLE && waited < Nanos::from_millis(300),
+        waited >= MAX_SETTLE && waited < Nanos::from_millis(300),
         "{waited}"
     );
     bench.ends(Outcome::AsPlanned { index: 7 });
-    assert_eq!(bench.keeper.next(bench.now), None);
+    assert_eq!(bench.reconciler.next(bench.now), None);
     for _ in 0..50 {
-        bench.on(Event::Queues(7));
+        bench.on(Event::QueuesChanged(7));
     }
-    assert_eq!(bench.wait(), (SETTLE, check(Some(7), Request::Look)));
-    assert_eq!(bench.keeper.next(bench.now), None);
+    assert_eq!(bench.wait(), (SETTLE, check(Some(7), Request::Check)));
+    assert_eq!(bench.reconciler.next(bench.now), None);
 }
 
 #[test]
-fn news_of_others_are_none() {
+fn events_of_other_devices_are_ignored() {
     let mut bench = Bench::new();
     bench.shaped(7);
-    let due = bench.keeper.due();
+    let due = bench.reconciler.due();
     bench.device(8, "lan0", 1500);
-    bench.on(Event::Queues(8));
-    bench.on(Event::Gone(8));
-    // The same device as before: nothing about it has changed.
+    bench.on(Event::QueuesChanged(8));
+    bench.on(Event::DeviceRemoved(8));
+    // An event that reports the state that is already known.
     bench.device(7, "wan0", 1500);
-    assert_eq!(bench.keeper.due(), due);
-    // Its IFB is its own.
+    assert_eq!(bench.reconciler.due(), due);
+    // Events of the interface's IFB count.
     bench.device(9, "ifb4wan0", 1500);
     bench.wait();
     bench.ends(Outcome::AsPlanned { index: 7 });
-    bench.on(Event::Gone(9));
+    bench.on(Event::DeviceRemoved(9));
     assert_eq!(bench.wait().0, SETTLE);
 }
 
 #[test]
-fn everything_about_a_device_makes_it_due() {
+fn every_change_of_the_device_or_the_firewall_schedules_a_check() {
     for event in ["mtu", "renamed", "gone", "recreated", "firewall", "lost"] {
         let mut bench = Bench::new();
         bench.shaped(7);
         match event {
             "mtu" => bench.device(7, "wan0", 1400),
             "renamed" => bench.device(7, "wan9", 1500),
-            "gone" => bench.on(Event::Gone(7)),
+            "gone" => bench.on(Event::DeviceRemoved(7)),
             "recreated" => {
-                bench.on(Event::Gone(7));
+                bench.on(Event::DeviceRemoved(7));
                 bench.device(8, "wan0", 1500);
             }
-            "firewall" => bench.on(Event::Firewall),
-            _ => bench.on(Event::Lost),
+            "firewall" => bench.on(Event::FirewallChanged),
+            _ => bench.on(Event::EventsLost),
         }
-        assert_eq!(bench.wait(), (SETTLE, check(Some(7), Request::Look)), "{event}");
+        assert_eq!(bench.wait(), (SETTLE, check(Some(7), Request::Check)), "{event}");
     }
 }
 
 #[test]
-fn failures_are_tried_again_later_each_time_and_news_try_at_once() {
+fn failures_are_retried_with_exponential_backoff_and_an_event_retries_at_once() {
     let mut bench = Bench::new();
     bench.device(7, "wan0", 1500);
     let mut waits = Vec::new();
@@ -172,15 +172,18 @@ fn failures_are_tried_again_later_each_time_and_news_try_at_once() {
         waits.push(bench.wait().0);
         bench.ends(Outcome::Failed("the kernel has no cake".to_owned()));
     }
-    assert_eq!(waits[1..4], [RETRY, Nanos(2 * RETRY.0), Nanos(4 * RETRY.0)]);
-    assert_eq!(waits[11], MOST_RETRY);
+    assert_eq!(
+        waits[1..4],
+        [FIRST_RETRY, Nanos(2 * FIRST_RETRY.0), Nanos(4 * FIRST_RETRY.0)]
+    );
+    assert_eq!(waits[11], MAX_RETRY);
     assert_eq!(bench.section().why.as_deref(), Some("the kernel has no cake"));
     bench.device(7, "wan0", 1400);
     assert_eq!(bench.wait().0, SETTLE);
 }
 
 #[test]
-fn another_program_is_repaired_after_and_given_way_to_when_it_insists() {
+fn changes_of_another_program_are_repaired_until_they_become_a_conflict() {
     let mut bench = Bench::new();
     bench.shaped(7);
     let repaired = Outcome::Changed {
@@ -188,38 +191,38 @@ fn another_program_is_repaired_after_and_given_way_to_when_it_insists() {
         changes: vec!["fq_codel 9: has replaced our cake 1:".to_owned()],
         own: false,
     };
-    for n in 1..=MOST_REPAIRS {
+    for n in 1..=MAX_REPAIRS {
         assert_eq!(bench.state(), State::Shaped, "{n}");
-        bench.on(Event::Queues(7));
+        bench.on(Event::QueuesChanged(7));
         assert_eq!(bench.wait().0, SETTLE, "{n}");
         bench.ends(repaired.clone());
     }
     assert_eq!(bench.state(), State::Contested);
     assert!(bench.section().why.as_deref().unwrap().contains("fq_codel 9:"));
-    // Our own repair is told as well, and the other one goes on.
-    bench.on(Event::Queues(7));
-    bench.on(Event::Queues(7));
-    assert_eq!(bench.wait().0, CONTEST);
+    // The kernel reports our own repair as well, and the other program goes on.
+    bench.on(Event::QueuesChanged(7));
+    bench.on(Event::QueuesChanged(7));
+    assert_eq!(bench.wait().0, CONFLICT_WINDOW);
     bench.ends(repaired.clone());
     assert_eq!(bench.state(), State::Shaped);
-    assert_eq!(bench.section().repaired, MOST_REPAIRS as u64);
-    // Somebody who asks need not wait.
-    for _ in 0..MOST_REPAIRS {
-        bench.on(Event::Queues(7));
+    assert_eq!(bench.section().repaired, MAX_REPAIRS as u64);
+    // A request to apply ends the backoff.
+    for _ in 0..MAX_REPAIRS {
+        bench.on(Event::QueuesChanged(7));
         bench.wait();
         bench.ends(repaired.clone());
     }
     assert_eq!(bench.state(), State::Contested);
-    bench.on(Event::Asked("wan0".to_owned()));
-    assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Shape)));
+    bench.on(Event::ApplyRequested("wan0".to_owned()));
+    assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Apply)));
 }
 
 #[test]
-fn a_device_that_comes_again_and_again_is_no_contest() {
+fn a_device_that_is_recreated_repeatedly_is_no_conflict() {
     let mut bench = Bench::new();
     for index in 7..207 {
         bench.shaped(index);
-        bench.on(Event::Gone(index));
+        bench.on(Event::DeviceRemoved(index));
         bench.wait();
         bench.ends(Outcome::Absent(None));
     }
@@ -229,38 +232,38 @@ fn a_device_that_comes_again_and_again_is_no_contest() {
 }
 
 #[test]
-fn what_is_configured_no_more_is_released_and_what_is_new_is_shaped() {
+fn removed_interfaces_are_released_and_new_ones_are_shaped() {
     let mut bench = Bench::new();
     bench.shaped(7);
-    let named = |name: &str| Named {
+    let named = |name: &str| ConfiguredInterface {
         interface: name.to_owned(),
         ifb: format!("ifb4{name}"),
     };
     bench.on(Event::Configured(vec![named("wan1")]));
     assert_eq!(bench.wait(), (Nanos(0), Action::Release("wan0".to_owned())));
     assert!(matches!(bench.wait().1, Action::Check { interface, .. } if interface == "wan1"));
-    // Taken out and put back before anything was done.
+    // Removed from the configuration and added again before any action.
     bench.on(Event::Configured(Vec::new()));
     bench.on(Event::Configured(vec![named("wan1")]));
     assert!(matches!(bench.wait().1, Action::Check { interface, .. } if interface == "wan1"));
-    assert_eq!(bench.keeper.next(bench.now), None);
+    assert_eq!(bench.reconciler.next(bench.now), None);
 }
 
 #[test]
-fn without_news_everything_is_looked_at_now_and_then() {
+fn without_events_every_interface_is_checked_regularly() {
     let mut bench = Bench::new();
     bench.shaped(7);
     for _ in 0..3 {
-        assert_eq!(bench.wait(), (LOOK, check(Some(7), Request::Look)));
+        assert_eq!(bench.wait(), (CHECK_INTERVAL, check(Some(7), Request::Check)));
         bench.ends(Outcome::AsPlanned { index: 7 });
     }
     bench.wait();
     bench.ends(Outcome::Unconfirmed);
-    assert_eq!(bench.wait().0, CONFIRMATION);
+    assert_eq!(bench.wait().0, POLL_INTERVAL);
 }
 
 #[test]
-fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
+fn only_a_request_starts_an_interface_that_was_stopped_by_hand() {
     let mut bench = Bench::new();
     bench.shaped(7);
     bench.wait();
@@ -268,7 +271,7 @@ fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
     assert_eq!(bench.state(), State::Stopped);
     let mut index = 7;
     for event in [
-        "look",
+        "regular check",
         "mtu",
         "down",
         "queues",
@@ -280,26 +283,26 @@ fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
         "rates",
     ] {
         let wait = match event {
-            "look" => LOOK,
+            "regular check" => CHECK_INTERVAL,
             "rates" => Nanos(0),
             _ => SETTLE,
         };
         match event {
-            "look" => {}
+            "regular check" => {}
             "mtu" => bench.device(index, "wan0", 1400),
-            "down" => bench.on(Event::Device {
+            "down" => bench.on(Event::DeviceChanged {
                 index,
                 name: "wan0".to_owned(),
                 mtu: 1400,
                 up: false,
                 carrier: false,
             }),
-            "queues" => bench.on(Event::Queues(index)),
+            "queues" => bench.on(Event::QueuesChanged(index)),
             "ifb" => bench.device(99, "ifb4wan0", 1500),
-            "firewall" => bench.on(Event::Firewall),
-            "lost" => bench.on(Event::Lost),
-            "gone" => bench.on(Event::Gone(index)),
-            "rates" => bench.on(Event::Rates("wan0".to_owned())),
+            "firewall" => bench.on(Event::FirewallChanged),
+            "lost" => bench.on(Event::EventsLost),
+            "gone" => bench.on(Event::DeviceRemoved(index)),
+            "rates" => bench.on(Event::RatesChanged("wan0".to_owned())),
             _ => {
                 index += 1;
                 bench.device(index, "wan0", 1500);
@@ -311,7 +314,7 @@ fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
                 && matches!(
                     action,
                     Action::Check {
-                        request: Request::Look,
+                        request: Request::Check,
                         ..
                     }
                 ),
@@ -327,17 +330,20 @@ fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
     assert!(matches!(
         bench.wait().1,
         Action::Check {
-            request: Request::Look,
+            request: Request::Check,
             ..
         }
     ));
     bench.ends(Outcome::Stopped);
-    for event in [Event::Asked("wan0".to_owned()), Event::Configured(vec![wan0()])] {
+    for event in [
+        Event::ApplyRequested("wan0".to_owned()),
+        Event::Configured(vec![wan0()]),
+    ] {
         bench.on(event);
         assert!(matches!(
             bench.wait().1,
             Action::Check {
-                request: Request::Shape,
+                request: Request::Apply,
                 ..
             }
         ));
@@ -346,7 +352,7 @@ fn what_was_stopped_by_hand_is_asked_for_by_nobody_but_who_asks() {
 }
 
 #[test]
-fn a_change_that_is_rolled_back_lifts_no_stop_and_brings_back_those_from_before() {
+fn a_rollback_starts_no_stopped_interface_and_stops_those_that_were_stopped_before() {
     let mut bench = Bench::new();
     bench.shaped(7);
     for (stopped, request) in [
@@ -355,22 +361,22 @@ fn a_change_that_is_rolled_back_lifts_no_stop_and_brings_back_those_from_before(
         ("wan0", Request::Stop),
     ] {
         bench.on(Event::RolledBack {
-            named: vec![wan0()],
+            interfaces: vec![wan0()],
             stopped: vec![stopped.to_owned()],
         });
         assert_eq!(bench.wait(), (Nanos(0), check(Some(7), request)));
-        // Another program holds the lock: it is still to be done, unless somebody wants something else meanwhile.
+        // While another program holds the lock, the request stays pending, unless a newer request replaces it.
         bench.ends(Outcome::Busy { request });
-        assert_eq!(bench.wait(), (CONFIRMATION, check(Some(7), request)));
+        assert_eq!(bench.wait(), (POLL_INTERVAL, check(Some(7), request)));
         bench.ends(Outcome::Busy { request });
-        bench.on(Event::Asked("wan0".to_owned()));
-        assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Shape)));
+        bench.on(Event::ApplyRequested("wan0".to_owned()));
+        assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Apply)));
         bench.ends(Outcome::AsPlanned { index: 7 });
     }
 }
 
 #[test]
-fn what_we_change_ourselves_is_no_repair() {
+fn a_changed_plan_is_no_repair() {
     let mut bench = Bench::new();
     bench.shaped(7);
     for _ in 0..10 {
@@ -378,7 +384,7 @@ fn what_we_change_ourselves_is_no_repair() {
         bench.wait();
         bench.ends(Outcome::Changed {
             index: 7,
-            changes: vec!["cake: another rate".to_owned()],
+            changes: vec!["cake: a different rate".to_owned()],
             own: true,
         });
         assert_eq!(bench.state(), State::Shaped);
@@ -387,34 +393,34 @@ fn what_we_change_ourselves_is_no_repair() {
 }
 
 #[test]
-fn a_release_that_another_program_is_in_the_way_of_is_tried_again() {
+fn a_release_that_another_program_blocks_is_tried_again() {
     let mut bench = Bench::new();
     bench.shaped(7);
     bench.on(Event::Configured(Vec::new()));
-    for wait in [Nanos(0), CONFIRMATION, CONFIRMATION] {
+    for wait in [Nanos(0), POLL_INTERVAL, POLL_INTERVAL] {
         assert_eq!(bench.wait(), (wait, Action::Release("wan0".to_owned())));
         bench.on(Event::NotReleased("wan0".to_owned()));
     }
-    // It is configured again meanwhile.
+    // The interface is configured again in the meantime.
     bench.on(Event::Configured(vec![wan0()]));
     assert!(matches!(bench.wait().1, Action::Check { .. }));
     bench.on(Event::NotReleased("wan0".to_owned()));
-    assert_eq!(bench.keeper.next(bench.now), None);
+    assert_eq!(bench.reconciler.next(bench.now), None);
 }
 
 proptest! {
-    /// Whatever happens: news are looked at within a second unless it gives way, and nothing grows.
+    /// After any sequence of events, an event leads to a check within a second unless the daemon backs off, and no state grows.
     #[test]
-    fn nothing_is_forgotten_and_nothing_grows(
+    fn every_event_leads_to_a_check_and_state_is_bounded(
         events in proptest::collection::vec((0..9_u8, 0..3_u32, 0..400_u64), 1..400),
     ) {
         let mut bench = Bench::new();
-        let mut news_at: Option<Instant> = None;
+        let mut event_at: Option<Instant> = None;
         for (kind, index, millis) in events {
             bench.now = bench.now + Nanos::from_millis(millis);
-            while let Some(action) = bench.keeper.next(bench.now) {
+            while let Some(action) = bench.reconciler.next(bench.now) {
                 if let Action::Check { .. } = action {
-                    news_at = None;
+                    event_at = None;
                     let outcome = match kind {
                         0..4 => Outcome::AsPlanned { index },
                         4..6 => Outcome::Changed { index, changes: vec!["x".to_owned()], own: kind == 4 },
@@ -426,27 +432,27 @@ proptest! {
                 }
             }
             if bench.state() == State::Contested {
-                news_at = None;
+                event_at = None;
             }
-            if let Some(at) = news_at {
+            if let Some(at) = event_at {
                 prop_assert!(bench.now.since(at) <= Nanos::from_millis(1000));
             }
             match kind {
                 0 => bench.device(index, "wan0", 1500),
                 1 => bench.device(index, "ifb4wan0", 1500),
                 2 => bench.device(index, "other", 1500),
-                3 => bench.on(Event::Gone(index)),
-                4 => bench.on(Event::Queues(index)),
-                5 => bench.on(Event::Lost),
-                6 => bench.on(Event::Asked("wan0".to_owned())),
+                3 => bench.on(Event::DeviceRemoved(index)),
+                4 => bench.on(Event::QueuesChanged(index)),
+                5 => bench.on(Event::EventsLost),
+                6 => bench.on(Event::ApplyRequested("wan0".to_owned())),
                 7 => bench.on(Event::Configured(vec![wan0()])),
-                _ => bench.on(Event::Firewall),
+                _ => bench.on(Event::FirewallChanged),
             }
             if matches!(kind, 5 | 8) && bench.state() != State::Contested {
-                news_at.get_or_insert(bench.now);
+                event_at.get_or_insert(bench.now);
             }
-            prop_assert_eq!(bench.keeper.sections().len(), 1);
-            prop_assert!(bench.section().repairs.len() <= MOST_REPAIRS);
+            prop_assert_eq!(bench.reconciler.sections().len(), 1);
+            prop_assert!(bench.section().repairs.len() <= MAX_REPAIRS);
         }
     }
 }

@@ -1,0 +1,85 @@
+//! Publishes the status and writes log entries.
+
+use super::Daemon;
+use crate::clock::monotonic;
+use crate::reconciler::Outcome;
+use crate::sd_notify;
+use crate::status::{self, Status};
+use crate::unconfirmed_change::PendingFileRollback;
+
+impl Daemon {
+    /// Publishes the status for the API, and its one-line form for the service manager.
+    pub(super) fn publish(&mut self) {
+        let state_error = self.shaper.state_error();
+        if state_error != self.state_error {
+            let text = match &state_error {
+                Some(error) => format!("warning: {error}"),
+                None => "the state folder can be written again".to_owned(),
+            };
+            self.log("state", None, text);
+            self.state_error.clone_from(&state_error);
+        }
+        let pending = self.pending_rollback.as_ref().map(PendingFileRollback::message);
+        let warnings = self.shaper.configuration.warnings.iter();
+        let configuration = status::File {
+            file: self.shaper.file().display().to_string(),
+            errors: pending.into_iter().chain(self.errors.iter().cloned()).collect(),
+            warnings: state_error.iter().chain(warnings).cloned().collect(),
+            is_state_unwritable: state_error.is_some(),
+        };
+        let status = Status::new(self.reconciler.sections(), configuration, monotonic());
+        let line = status.line();
+        if line != self.notified {
+            sd_notify::notify(&format!("STATUS={line}"));
+            self.notified = line;
+        }
+        self.shared.publish(status);
+    }
+
+    /// Logs the steps of a check that changed the queues.
+    pub(super) fn log_change(&self, interface: &str, outcome: &Outcome) {
+        if let Outcome::Changed { changes, .. } = outcome {
+            self.log("changed", Some(interface), changes.join("; "));
+        }
+    }
+
+    /// Logs the state of an interface, if it differs from the published one, and publishes it.
+    pub(super) fn log_state(&mut self, interface: &str) {
+        let is_it = |name: &str| name == interface;
+        let before = self
+            .shared
+            .status()
+            .interfaces
+            .into_iter()
+            .find(|known| is_it(&known.interface));
+        let section = self
+            .reconciler
+            .sections()
+            .iter()
+            .find(|section| is_it(&section.interface));
+        let Some(section) = section else { return };
+        let (state, why) = (section.state.name(), section.why.clone());
+        if before.is_some_and(|before| before.state == state && before.why == why) {
+            return;
+        }
+        let text = why.map_or_else(|| state.to_owned(), |why| format!("{state}: {why}"));
+        self.log("state", Some(interface), text);
+        self.publish();
+    }
+
+    /// Logs the warnings of the configuration.
+    pub(super) fn log_warnings(&self) {
+        for warning in &self.shaper.configuration.warnings {
+            self.log("configuration", None, format!("warning: {warning}"));
+        }
+    }
+
+    /// Writes a log entry to standard error, and to the journal for the API's clients.
+    pub(super) fn log(&self, kind: &'static str, interface: Option<&str>, text: String) {
+        match interface {
+            Some(interface) => errln!("{interface}: {text}"),
+            None => errln!("{text}"),
+        }
+        self.shared.journal.record(kind, interface, text);
+    }
+}

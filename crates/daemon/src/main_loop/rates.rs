@@ -1,0 +1,46 @@
+//! Writes the rates that the autorate threads want.
+
+use super::Daemon;
+use crate::clock::monotonic;
+use crate::reconciler::{Event, State};
+
+impl Daemon {
+    /// Starts and stops autorate threads by the configuration, and writes the rates that they want.
+    pub(super) fn run_autorate(&mut self) {
+        let lines = &self.shaper.configuration.autorates;
+        let context = self.shared.autorate_context();
+        let changes = self.autorate.configure(lines, &context, monotonic());
+        for (interface, text) in changes.messages {
+            self.log("autorate", Some(&interface), text);
+        }
+        for interface in changes.ended {
+            self.shaper.forget_rates(&interface);
+            self.reconciler
+                .handle(Event::RatesChanged(interface), monotonic());
+        }
+        let error = self.set_rates();
+        if error != self.rate_error {
+            if let Some(error) = &error {
+                let text = format!("the rates that autorate wants could not be set: {error}");
+                self.log("autorate", None, text);
+            }
+            self.rate_error = error;
+        }
+    }
+
+    /// Returns the last error, if there was one.
+    fn set_rates(&mut self) -> Option<String> {
+        let mut last_error = None;
+        for (interface, rates) in self.shared.rates.take_wanted() {
+            let sections = self.reconciler.sections();
+            let section = sections.iter().find(|section| section.interface == interface);
+            // If an event has scheduled a check, that check writes the rates, too.
+            let is_shaped =
+                section.is_some_and(|section| section.state == State::Shaped && !section.has_event());
+            if let Err(error) = self.shaper.set_rates(&interface, rates, is_shaped) {
+                last_error = Some(format!("{interface}: {error}"));
+            }
+        }
+        last_error
+    }
+}

@@ -1,0 +1,552 @@
+//! The reconciler decides when each interface is checked against its plan. It is a pure state machine: its only inputs are
+//! events, outcomes of checks, and the time.
+//!
+//! An event of the kernel says that a device or its queues changed, but not how. It schedules a check, which compares the
+//! queues with the plan and repairs them. All events within [`SETTLE`] cause a single check. A failed check is repeated with
+//! exponential backoff. Two programs that undo each other's changes would do so for ever: after [`MAX_REPAIRS`] repairs within
+//! [`CONFLICT_WINDOW`] the daemon backs off and reports a conflict.
+
+use std::collections::VecDeque;
+
+use sqm_core::units::{Instant, Nanos};
+
+/// A check waits until there has been no event for this long, because events come in bursts. A choice.
+pub(super) const SETTLE: Nanos = Nanos::from_millis(50);
+/// The longest time that continuous events delay a check. A choice.
+pub(super) const MAX_SETTLE: Nanos = Nanos::from_millis(250);
+/// The time between two checks of an interface without any event. A choice: it limits how long a lost event goes unnoticed.
+pub(super) const CHECK_INTERVAL: Nanos = Nanos::from_millis(30_000);
+/// The wait after the first failure; each further failure doubles it. A choice.
+pub(super) const FIRST_RETRY: Nanos = Nanos::from_millis(250);
+/// The longest wait after a failure. A choice.
+pub(super) const MAX_RETRY: Nanos = Nanos::from_millis(60_000);
+/// This many repairs of one interface within [`CONFLICT_WINDOW`] are a conflict with another program. A choice.
+pub(super) const MAX_REPAIRS: usize = 5;
+/// The window of [`MAX_REPAIRS`], and the time for which the daemon backs off. A choice.
+pub(super) const CONFLICT_WINDOW: Nanos = Nanos::from_millis(60_000);
+/// The time between two checks while a change waits for its confirmation or another program holds the lock. A choice.
+pub(super) const POLL_INTERVAL: Nanos = Nanos::from_millis(500);
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A configuration was loaded: it shapes these interfaces and no others.
+    Configured(Vec<ConfiguredInterface>),
+    /// A change of the configuration was rolled back: the previous configuration shapes these interfaces, except those in
+    /// `stopped`, which were stopped by hand when the configuration was changed.
+    RolledBack {
+        interfaces: Vec<ConfiguredInterface>,
+        stopped: Vec<String>,
+    },
+    /// A device appeared or changed, or its state was read.
+    DeviceChanged {
+        index: u32,
+        name: String,
+        mtu: u32,
+        up: bool,
+        carrier: bool,
+    },
+    /// A device was removed.
+    DeviceRemoved(u32),
+    /// Some process, perhaps this daemon, changed the queues of a device.
+    QueuesChanged(u32),
+    /// Some process changed the firewall.
+    FirewallChanged,
+    /// Events of the kernel were lost.
+    EventsLost,
+    /// A client of the API wants this interface shaped now.
+    ApplyRequested(String),
+    /// The daemon adopted a configuration that another program has applied: it shapes these interfaces and no others.
+    Adopted(Vec<ConfiguredInterface>),
+    /// The rates that the daemon wants for this interface changed.
+    RatesChanged(String),
+    /// An interface could not be released because another sqm program is changing the queues.
+    NotReleased(String),
+    /// The check of an interface has ended.
+    Checked(String, Outcome),
+}
+
+/// A configured interface, and the IFB that carries its ingress queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConfiguredInterface {
+    pub(super) interface: String,
+    pub(super) ifb: String,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// There is no such device. The text says why, if that is known.
+    Absent(Option<String>),
+    /// The queues were as planned.
+    AsPlanned { index: u32 },
+    /// The queues were changed to the plan. `own`: because the daemon's plan changed; otherwise another program had changed the
+    /// queues.
+    Changed {
+        index: u32,
+        changes: Vec<String>,
+        own: bool,
+    },
+    /// The queues differ from the plan and were left unchanged, because drift is only reported.
+    Drifted { index: u32, differences: Vec<String> },
+    /// The queues could not be read or changed.
+    Failed(String),
+    /// The interface was stopped by hand, and no command has started it since.
+    Stopped,
+    /// A change of `sqm start --confirm` waits for its confirmation.
+    Unconfirmed,
+    /// Another sqm program is changing the queues. The request of [`Action::Check`] has not been carried out.
+    Busy { request: Request },
+}
+
+/// The purpose of a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Request {
+    /// Repair what differs from the plan. The device or its queues may have changed, or the regular check is due.
+    #[default]
+    Check,
+    /// Apply the plan, unless the interface was stopped by hand. The configuration was rolled back.
+    RollBack,
+    /// Apply the plan, even if the interface was stopped by hand.
+    Apply,
+    /// Stop the interface: it had been stopped by hand before a change that was rolled back.
+    Stop,
+}
+
+/// An action that the main loop must carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Check an interface, and repair it. `shaped` is the index of the device that was shaped last.
+    Check {
+        interface: String,
+        shaped: Option<u32>,
+        request: Request,
+    },
+    /// Stop shaping an interface that is no longer configured.
+    Release(String),
+}
+
+/// The state of an interface, as the API reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not checked yet.
+    New,
+    /// The queues are as planned: they were read back and compared.
+    Shaped,
+    /// There is no device.
+    Waiting,
+    /// The last check failed.
+    Failed,
+    /// The queues differ from the plan, and drift is only reported.
+    Drifted,
+    /// Conflict: another program keeps changing the queues, and the daemon backs off.
+    Contested,
+    /// Stopped by hand.
+    Stopped,
+    /// A change waits for its confirmation, or another sqm program is changing the queues.
+    Unconfirmed,
+}
+
+impl State {
+    /// The state's name in the API.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Shaped => "shaped",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Drifted => "drifted",
+            Self::Contested => "contested",
+            Self::Stopped => "stopped",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+/// The state of a device that the kernel reported last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Device {
+    pub(super) index: u32,
+    pub(super) mtu: u32,
+    pub(super) up: bool,
+    pub(super) carrier: bool,
+}
+
+/// The state of one configured interface.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) interface: String,
+    pub(super) ifb: String,
+    pub(super) state: State,
+    /// Why it is in this state, unless it is shaped.
+    pub(super) why: Option<String>,
+    pub(super) device: Option<Device>,
+    ifb_device: Option<Device>,
+    /// When it entered this state.
+    pub(super) since: Instant,
+    /// The index of the device that was shaped last.
+    shaped: Option<u32>,
+    /// When the next check is due.
+    due: Option<Instant>,
+    /// The time of the first event since the last check.
+    first_event: Option<Instant>,
+    /// The request of the next check.
+    request: Request,
+    /// Failed checks in a row.
+    failures: u32,
+    /// When changes of other programs were undone, within [`CONFLICT_WINDOW`].
+    repairs: VecDeque<Instant>,
+    /// How often the queues were set up or changed.
+    pub(super) applied: u64,
+    /// How often a change of another program was undone.
+    pub(super) repaired: u64,
+    /// The steps of the last change.
+    pub(super) changes: Vec<String>,
+}
+
+/// The state machine: all configured interfaces.
+#[derive(Debug, Default)]
+pub(super) struct Reconciler {
+    sections: Vec<Section>,
+    /// Interfaces that are no longer configured, and when to release them.
+    released: Vec<(String, Instant)>,
+}
+
+impl Reconciler {
+    /// Handles an event that happened at `now`.
+    pub(super) fn handle(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Configured(interfaces) => {
+                self.configure(interfaces, now);
+                self.each(|section| section.request_check(Request::Apply, now));
+            }
+            Event::RolledBack { interfaces, stopped } => {
+                self.configure(interfaces, now);
+                self.each(|section| {
+                    let request = match stopped.contains(&section.interface) {
+                        true => Request::Stop,
+                        false => Request::RollBack,
+                    };
+                    section.request_check(request, now);
+                });
+            }
+            Event::Adopted(interfaces) => self.configure(interfaces, now),
+            Event::RatesChanged(interface) => self.each(|section| {
+                if interface == section.interface {
+                    section.due = Some(now);
+                }
+            }),
+            Event::NotReleased(interface) => {
+                if self.sections.iter().all(|section| section.interface != interface) {
+                    self.released.push((interface, now + POLL_INTERVAL));
+                }
+            }
+            Event::DeviceChanged {
+                index,
+                name,
+                mtu,
+                up,
+                carrier,
+            } => {
+                let device = Device {
+                    index,
+                    mtu,
+                    up,
+                    carrier,
+                };
+                self.each(|section| section.on_device(&name, device, now));
+            }
+            Event::DeviceRemoved(index) => self.each(|section| section.on_removed(index, now)),
+            Event::QueuesChanged(index) => self.each(|section| {
+                if section.has(index) {
+                    section.schedule_check(now);
+                }
+            }),
+            Event::FirewallChanged | Event::EventsLost => self.each(|section| section.schedule_check(now)),
+            Event::ApplyRequested(interface) => self.each(|section| {
+                if interface == section.interface {
+                    section.request_check(Request::Apply, now);
+                }
+            }),
+            Event::Checked(interface, outcome) => {
+                if let Some(section) = self.sections.iter_mut().find(|s| s.interface == interface) {
+                    section.on_checked(outcome, now);
+                }
+            }
+        }
+    }
+
+    /// The next action that is due at `now`; `None` if none is.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Action> {
+        if let Some(place) = self.released.iter().position(|(_, due)| *due <= now) {
+            return Some(Action::Release(self.released.remove(place).0));
+        }
+        let section = self
+            .sections
+            .iter_mut()
+            .find(|section| section.due.is_some_and(|due| due <= now))?;
+        section.due = None;
+        section.first_event = None;
+        Some(Action::Check {
+            interface: section.interface.clone(),
+            shaped: section.shaped,
+            request: std::mem::take(&mut section.request),
+        })
+    }
+
+    /// When the next action is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let released = self.released.iter().map(|(_, due)| *due);
+        let checked = self.sections.iter().filter_map(|section| section.due);
+        checked.chain(released).min()
+    }
+
+    /// All configured interfaces, in the order of the configuration.
+    pub(super) fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// Interfaces that are no longer configured and have not been released yet.
+    pub(super) fn unreleased(&self) -> impl Iterator<Item = &str> {
+        self.released.iter().map(|(interface, _)| interface.as_str())
+    }
+
+    fn configure(&mut self, interfaces: Vec<ConfiguredInterface>, now: Instant) {
+        let mut before = std::mem::take(&mut self.sections);
+        for ConfiguredInterface { interface, ifb } in interfaces {
+            let known = before.iter().position(|section| section.interface == interface);
+            self.sections.push(match known {
+                Some(at) => Section {
+                    ifb,
+                    ..before.remove(at)
+                },
+                None => {
+                    let mut section = Section::new(interface, ifb, now);
+                    section.request_check(Request::Apply, now);
+                    section
+                }
+            });
+        }
+        self.released
+            .extend(before.into_iter().map(|section| (section.interface, now)));
+        // An interface that is configured again before it was released needs no release.
+        let sections = &self.sections;
+        self.released
+            .retain(|(name, _)| sections.iter().all(|section| section.interface != *name));
+    }
+
+    fn each(&mut self, act: impl FnMut(&mut Section)) {
+        self.sections.iter_mut().for_each(act);
+    }
+}
+
+impl Section {
+    fn new(interface: String, ifb: String, now: Instant) -> Self {
+        Self {
+            interface,
+            ifb,
+            state: State::New,
+            why: None,
+            device: None,
+            ifb_device: None,
+            since: now,
+            shaped: None,
+            due: None,
+            first_event: None,
+            request: Request::Check,
+            failures: 0,
+            repairs: VecDeque::new(),
+            applied: 0,
+            repaired: 0,
+            changes: Vec::new(),
+        }
+    }
+
+    /// `true` if a check is due because of an event.
+    pub(super) fn has_event(&self) -> bool {
+        self.first_event.is_some()
+    }
+
+    /// `true` if `index` is the interface's device or its IFB.
+    fn has(&self, index: u32) -> bool {
+        let is_it = |device: &Option<Device>| device.is_some_and(|device| device.index == index);
+        is_it(&self.device) || is_it(&self.ifb_device)
+    }
+
+    fn on_device(&mut self, name: &str, device: Device, now: Instant) {
+        if name == self.ifb {
+            if self.ifb_device.replace(device) != Some(device) {
+                self.schedule_check(now);
+            }
+        } else if name == self.interface {
+            let before = self.device.replace(device);
+            if before == Some(device) {
+                return;
+            }
+            if before.is_none_or(|before| before.index != device.index) {
+                self.reset_backoff();
+            }
+            self.schedule_check(now);
+        } else if self.device.is_some_and(|known| known.index == device.index) {
+            // The device was renamed.
+            self.device = None;
+            self.schedule_check(now);
+        } else if self.has(device.index) {
+            self.ifb_device = None;
+            self.schedule_check(now);
+        }
+    }
+
+    fn on_removed(&mut self, index: u32, now: Instant) {
+        if !self.has(index) {
+            return;
+        }
+        if self.device.is_some_and(|device| device.index == index) {
+            self.device = None;
+        } else {
+            self.ifb_device = None;
+        }
+        self.schedule_check(now);
+    }
+
+    /// Schedules a check because of an event that may concern this interface.
+    fn schedule_check(&mut self, now: Instant) {
+        if self.state == State::Contested && self.due.is_some() {
+            // The daemon backs off: further changes of the other program do not end that.
+            return;
+        }
+        let in_a_burst = self.first_event.is_some();
+        let first = *self.first_event.get_or_insert(now);
+        let settled = (now + SETTLE).min(first + MAX_SETTLE);
+        self.due = Some(match self.due {
+            // A check that is due sooner for another reason stays due.
+            Some(due) if !in_a_burst => due.min(settled),
+            _ => settled,
+        });
+    }
+
+    /// Forgets failures and repairs, and ends a backoff.
+    fn reset_backoff(&mut self) {
+        self.failures = 0;
+        self.repairs.clear();
+        if self.state == State::Contested {
+            self.due = None;
+            self.enter(State::New, None, self.since);
+        }
+    }
+
+    /// Schedules a check at once, with this request.
+    fn request_check(&mut self, request: Request, now: Instant) {
+        self.reset_backoff();
+        self.request = request;
+        self.first_event = None;
+        self.due = Some(now);
+    }
+
+    fn on_checked(&mut self, outcome: Outcome, now: Instant) {
+        // An event during the check has already scheduled another check, which may be due sooner (below).
+        let mut due = now + CHECK_INTERVAL;
+        match outcome {
+            Outcome::Absent(why) => {
+                self.device = None;
+                self.shaped = None;
+                self.failures = 0;
+                // A rename is reported by one check only: keep its text.
+                let known = self.why.take().filter(|_| self.state == State::Waiting);
+                let why = why
+                    .or(known)
+                    .unwrap_or_else(|| format!("there is no network device {}", self.interface));
+                self.enter(State::Waiting, Some(why), now);
+            }
+            Outcome::AsPlanned { index } => {
+                self.shaped = Some(index);
+                self.failures = 0;
+                self.enter(State::Shaped, None, now);
+            }
+            Outcome::Changed { index, changes, own } => {
+                self.failures = 0;
+                self.applied += 1;
+                self.changes = changes;
+                // This device was shaped before, so another program has changed its queues, unless `own`.
+                let was_shaped = self.shaped.replace(index) == Some(index) && self.state == State::Shaped;
+                let is_repair = was_shaped && !own;
+                self.enter(State::Shaped, None, now);
+                if is_repair {
+                    due = self.on_repair(now);
+                }
+            }
+            Outcome::Drifted { index, differences } => {
+                self.shaped = Some(index);
+                let why = format!("the queues differ from the plan: {}", differences.join("; "));
+                self.enter(State::Drifted, Some(why), now);
+            }
+            Outcome::Failed(why) => {
+                let wait = Nanos(FIRST_RETRY.0 << self.failures.min(16)).min(MAX_RETRY);
+                self.failures += 1;
+                due = now + wait;
+                self.enter(State::Failed, Some(why), now);
+            }
+            // Events do not end this state; only a command or a client of the API does.
+            Outcome::Stopped => {
+                let why = "stopped by hand; 'sqm start' or a reload shapes it again".to_owned();
+                self.enter(State::Stopped, Some(why), now);
+            }
+            Outcome::Unconfirmed => {
+                due = now + POLL_INTERVAL;
+                let why = "a change waits for 'sqm confirm'".to_owned();
+                self.enter(State::Unconfirmed, Some(why), now);
+            }
+            // The daemon does not block on the lock: it must feed its watchdog while another program, such as `sqm tune`, works.
+            Outcome::Busy { request } => {
+                due = now + POLL_INTERVAL;
+                // A request that arrived during the check replaces this one.
+                if self.request == Request::Check {
+                    self.request = request;
+                }
+                let why =
+                    "another sqm program is changing the queues; the daemon checks them when it has ended"
+                        .to_owned();
+                self.enter(State::Unconfirmed, Some(why), now);
+            }
+        }
+        self.due = Some(self.due.map_or(due, |scheduled| scheduled.min(due)));
+    }
+
+    /// Counts a repair and returns when the next check is due: later if there is a conflict with another program.
+    fn on_repair(&mut self, now: Instant) -> Instant {
+        self.repaired += 1;
+        self.repairs.push_back(now);
+        while self
+            .repairs
+            .front()
+            .is_some_and(|first| now.since(*first) > CONFLICT_WINDOW)
+        {
+            self.repairs.pop_front();
+        }
+        if self.repairs.len() < MAX_REPAIRS {
+            return now + CHECK_INTERVAL;
+        }
+        self.repairs.clear();
+        let why = format!(
+            "another program has changed the queues {MAX_REPAIRS} times within {} s, and each time they were repaired; \
+             backing off for {} s: {}",
+            CONFLICT_WINDOW.0 / 1_000_000_000,
+            CONFLICT_WINDOW.0 / 1_000_000_000,
+            self.changes.join("; ")
+        );
+        self.enter(State::Contested, Some(why), now);
+        self.due = None;
+        now + CONFLICT_WINDOW
+    }
+
+    fn enter(&mut self, state: State, why: Option<String>, now: Instant) {
+        if self.state != state {
+            self.state = state;
+            self.since = now;
+        }
+        self.why = why;
+    }
+}
+
+#[cfg(test)]
+mod tests;
