@@ -1,33 +1,43 @@
-//! Finding the rates of a line: the highest at which the latency that load adds stays within a target.
+//! The search for the highest shaper rates at which the latency that load adds stays within a target.
 //!
-//! [`search`] and [`lowering`] decide and know nothing of the machine. [`line`] changes the shaper's rates under a running
-//! [`load`] in one direction and looks at the latency, and [`carried`] tells the line's rate from that; [`verify`] does so with all
-//! directions full. [`overhead`] asks how the line frames packets; [`shaper`] is the configured shaper and the way back,
-//! which [`guard`] takes if we cannot; [`server`] is who loads the line. [`limit`] ends all of it in time, whatever the server does.
+//! | Module | Its part |
+//! | --- | --- |
+//! | [`run`] | the whole search, in order |
+//! | [`search`], [`backoff`], [`capacity_estimate`], [`framing`] | decide; pure, without a clock or I/O |
+//! | [`search_direction`] | searches one direction: changes the shaper's rate under a running [`load`] and measures the queue |
+//! | [`joint_verification`] | loads both directions and reduces their rates until the target is met |
+//! | [`overhead`] | measures how the line frames packets |
+//! | [`server`] | the server that the line is loaded with |
+//! | [`shaper`], [`watchdog`] | change the configured shaper and roll it back, even if this process is killed |
+//! | [`limit`] | ends the search in time, whatever the server does |
+//! | [`log`], [`report`] | the steps and the result |
+//!
+//! Rates are `f64` in Mbit/s inside this crate: a search takes shares and geometric means of rates, and rounding each of them to a whole
+//! bit per second would change what it finds. [`shaper`] turns them into `Rate`.
 #![forbid(unsafe_code)]
-// Standard output may be closed or full: the macros of `sqm_process` can bear that.
+// The print macros of the standard library panic when standard output is closed or full; those of `sqm_process` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
 extern crate sqm_process;
 
-mod carried;
+mod backoff;
+mod capacity_estimate;
 mod framing;
-mod guard;
+mod joint_verification;
 mod limit;
-mod line;
 mod load;
 mod log;
-mod lowering;
 mod overhead;
 mod report;
 mod run;
 mod search;
+mod search_direction;
 mod server;
 mod shaper;
-mod verify;
+mod watchdog;
 
-pub use guard::watch;
 pub use report::Report;
 pub use run::{Options, Results, run};
 pub use server::Server;
+pub use watchdog::watch;

@@ -1,4 +1,4 @@
-//! A load that goes on until whoever looks at it has seen enough, while the shaper's rates change.
+//! A load that runs while the caller changes the shaper's rates and measures, until the caller ends it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,37 +11,39 @@ use sqm_measure::client::{Hooks, Outcome, Progress, Stage};
 use sqm_measure::result::{Direction, Settings, TestResult};
 use sqm_measure::{Error, stats};
 
-use super::carried::Carried;
+use super::capacity_estimate::CapacityEstimate;
 use super::framing::Framing;
 use super::server::Server;
-use crate::log::Trouble;
+use crate::log::SearchError;
 
-/// A load that is not ended by its owner ends by itself.
+// The values below are our choices.
+
+/// A load that the caller does not end ends by itself after this long.
 const LONGEST: Duration = Duration::from_secs(60);
-/// A test that says nothing for so long is lost.
+/// A load that reports nothing for this long has failed.
 const SILENCE: Duration = Duration::from_secs(15);
-/// How often signals are looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(100);
-/// Words of the load that wait to be looked at: it has a few each second.
+/// The interval at which a waiting thread checks whether it is to stop.
+const POLL: Duration = Duration::from_millis(100);
+/// Reports of the load that may wait to be read; it sends a few a second.
 const MOST_PROGRESS: usize = 1024;
-/// A load whose flows are told to end is over after so long, whatever it says.
-const OVER: Duration = Duration::from_secs(10);
-/// What a failed load says of the reason is waited for so long.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// What the server has to tell of a load that has ended is waited for so long.
+/// A load that has been asked to end counts as ended after this long.
+const LONGEST_END: Duration = Duration::from_secs(10);
+/// The caller waits this long for the error of a load that has failed.
+const LAST_ERROR: Duration = Duration::from_millis(500);
+/// The caller waits this long for the server's results of a load that has ended.
 const RESULTS: Duration = Duration::from_secs(15);
-/// Fewer round trips have no median worth the name. Who is asked less often than `sqm serve` is looked at for longer, up to so
-/// often the time.
-const ENOUGH: usize = 20;
-const LONGEST_LOOK: u32 = 2;
-/// A queue that falls to this share within a look is left from flows that took up the rate: it stays or grows at a rate above
-/// the line's.
+/// Round trips that a median needs. Servers that are probed less often than `sqm serve` are measured for longer.
+const ENOUGH_SAMPLES: usize = 20;
+/// Such a measurement takes at most this many times the usual length.
+const LONGEST_MEASUREMENT: u32 = 2;
+/// A queue falls if its second half is below this share of its first half: flows that adapted to a new rate caused it. At a rate above the
+/// line's it would stay or grow.
 const FALLS: f64 = 0.8;
 
-/// What the line is loaded with, and where it is looked at.
-pub(crate) struct Loading<'a> {
+/// The parameters of a load.
+pub(crate) struct LoadSetup<'a> {
     pub(crate) server: &'a Server,
-    /// With the flows that load it; how long is not theirs to say.
+    /// The settings of the flows. Their length of the load is ignored.
     pub(crate) settings: Settings,
     pub(crate) title: Option<&'static str>,
     /// The device that leads to the line.
@@ -50,56 +52,58 @@ pub(crate) struct Loading<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-impl Loading<'_> {
-    /// Loads the line until `see` has seen enough.
+impl LoadSetup<'_> {
+    /// Loads the line until `observe` returns.
     pub(crate) fn run<T>(
         self,
-        see: impl FnOnce(&View<'_>) -> Result<T, Trouble>,
-    ) -> Result<(T, Load), Trouble> {
+        observe: impl FnOnce(&LoadObserver<'_>) -> Result<T, SearchError>,
+    ) -> Result<(T, Load), SearchError> {
         let end = Arc::new(AtomicBool::new(false));
         let (sender, receiver) = mpsc::sync_channel(MOST_PROGRESS);
         let (tell, outcome) = mpsc::channel();
-        let (theirs, server, title) = (end.clone(), self.server.clone(), self.title);
+        let (its_stop, server, title) = (end.clone(), self.server.clone(), self.title);
         let settings = Settings {
             load_ms: LONGEST.as_millis() as u64,
             after_ms: 0,
             ..self.settings.clone()
         };
-        // Never joined: a load that does not end is left behind.
+        // The thread is never joined: a load that does not end is abandoned.
         thread::spawn(move || {
             let hooks = Hooks {
-                // What nobody looks at in time is lost.
+                // Reports that are not read in time are dropped.
                 progress: &mut |progress| drop(sender.try_send(progress.clone())),
-                stop: &theirs,
+                stop: &its_stop,
                 gauges: None,
             };
             drop(tell.send(server.load(settings, title, hooks)));
         });
         let load = Load(outcome);
-        let view = View::new(receiver, &self);
-        let seen = see(&view);
+        let observer = LoadObserver::new(receiver, &self);
+        let measurement = observe(&observer);
         end.store(true, Ordering::Release);
-        match seen {
-            Ok(seen) => {
-                // The flows have ended then. What the server has to tell of them may come later.
-                view.until_over();
-                Ok((seen, load))
+        match measurement {
+            Ok(measurement) => {
+                // The flows end here. The server's results may come later.
+                observer.wait_for_end();
+                Ok((measurement, load))
             }
-            // The load's own words say more than that it fell silent.
-            Err(Trouble::Measuring(error)) => Err(Trouble::Measuring(match load.ends_within(LAST_WORDS) {
-                Some(Err(own)) => own,
-                Some(Ok(outcome)) => outcome.failure.unwrap_or(error),
-                None => error,
-            })),
-            Err(trouble) => {
-                drop(load.ends_within(LAST_WORDS));
-                Err(trouble)
+            // The load's own error says more than "reports nothing".
+            Err(SearchError::Measuring(error)) => {
+                Err(SearchError::Measuring(match load.ends_within(LAST_ERROR) {
+                    Some(Err(own)) => own,
+                    Some(Ok(outcome)) => outcome.failure.unwrap_or(error),
+                    None => error,
+                }))
+            }
+            Err(error) => {
+                drop(load.ends_within(LAST_ERROR));
+                Err(error)
             }
         }
     }
 }
 
-/// A load that has ended, but for what the server has to tell of it.
+/// A load whose flows have ended; the server's results may still be under way.
 pub(crate) struct Load(Receiver<Result<Outcome, Error>>);
 
 impl Load {
@@ -107,13 +111,14 @@ impl Load {
         self.0.recv_timeout(patience).ok()
     }
 
-    /// The load up to `end`, as a test of its own that counts what comes after `settled`. Times are since its beginning.
-    pub(crate) fn part(self, settled: Duration, end: Duration, title: &str) -> Option<TestResult> {
+    /// Returns the load up to `end` as a test result of its own, whose figures are those after `from`. Times are since the load began.
+    /// Waits for the server's results; `None` if they do not come.
+    pub(crate) fn part(self, from: Duration, end: Duration, title: &str) -> Option<TestResult> {
         let result = self.ends_within(RESULTS)?.ok()?.result;
         let mut meta = result.meta;
         meta.partial = None;
         meta.title = Some(title.to_owned());
-        meta.settings.settle_ms = settled.as_millis() as u64;
+        meta.settings.settle_ms = from.as_millis() as u64;
         meta.settings.load_ms = end.as_millis() as u64;
         let end_ms = meta.settings.load_ms as f64;
         let flows = result.flows.into_iter().map(|mut flow| {
@@ -132,29 +137,29 @@ impl Load {
     }
 }
 
-/// The load as it is seen from here.
-pub(crate) struct View<'a> {
+/// Measures a running load.
+pub(crate) struct LoadObserver<'a> {
     receiver: Receiver<Progress>,
     interface: &'a str,
     framing: Framing,
     stop: &'a AtomicBool,
-    /// Whose rate is looked at where only one is loaded.
+    /// The direction whose rate is measured.
     direction: Direction,
-    /// When the interface's counter was last read, and what it said.
+    /// The last reading of the interface's byte counter, with its time.
     counted: Cell<(Instant, u64)>,
     /// When the load began.
     begun: Cell<Instant>,
 }
 
-/// What was seen for a while.
-pub(crate) struct Seen {
+/// The round trips and rates of a span of the load.
+pub(crate) struct Measurement {
     round_trips_ms: Vec<f64>,
-    /// Gross.
-    pub(crate) carried: Carried,
+    /// The gross rate that the line carried.
+    pub(crate) capacity: CapacityEstimate,
     length: Duration,
 }
 
-impl Seen {
+impl Measurement {
     pub(crate) fn p95_ms(&self) -> f64 {
         self.percentile_ms(95.0)
     }
@@ -163,22 +168,22 @@ impl Seen {
         self.percentile_ms(50.0)
     }
 
-    /// The shortest, a few aside.
+    /// The 5th percentile: the shortest round trips, without outliers.
     pub(crate) fn shortest_ms(&self) -> f64 {
         self.percentile_ms(5.0)
     }
 
-    /// How many round trips these figures are of.
-    pub(crate) fn heard(&self) -> usize {
+    /// The number of round trips.
+    pub(crate) fn samples(&self) -> usize {
         self.round_trips_ms.len()
     }
 
-    /// For how long was looked.
+    /// The length of the span.
     pub(crate) fn length(&self) -> Duration {
         self.length
     }
 
-    /// Whether the queue became shorter.
+    /// True if the queue became shorter during the span ([`FALLS`]). `idle_ms` is the base round trip.
     pub(crate) fn falls(&self, idle_ms: f64) -> bool {
         let (early, late) = self.round_trips_ms.split_at(self.round_trips_ms.len() / 2);
         let standing = |round_trips| stats::median(round_trips).map(|ms| ms - idle_ms);
@@ -187,30 +192,30 @@ impl Seen {
     }
 
     fn percentile_ms(&self, percent: f64) -> f64 {
-        // A queue so long that nothing came back is no short one.
+        // No answers at all: the queue is longer than the measurement.
         stats::percentile(&self.round_trips_ms, percent).unwrap_or(f64::INFINITY)
     }
 }
 
-impl<'a> View<'a> {
-    fn new(receiver: Receiver<Progress>, loading: &Loading<'a>) -> Self {
+impl<'a> LoadObserver<'a> {
+    fn new(receiver: Receiver<Progress>, setup: &LoadSetup<'a>) -> Self {
         let now = Instant::now();
         Self {
             receiver,
-            interface: loading.interface,
-            framing: loading.framing,
-            stop: loading.stop,
-            direction: match loading.settings.down {
+            interface: setup.interface,
+            framing: setup.framing,
+            stop: setup.stop,
+            direction: match setup.settings.down {
                 0 => Direction::Up,
                 _ => Direction::Down,
             },
-            counted: Cell::new((now, received(loading.interface))),
+            counted: Cell::new((now, received(setup.interface))),
             begun: Cell::new(now),
         }
     }
 
-    /// What the line carries now, Mbit/s. Downwards the interface knows, whatever order the packets come in; upwards it
-    /// knows only what it sends, and TCP knows what arrives.
+    /// The rate that the line carries now, Mbit/s gross. Downloads are counted by the interface, which does not depend on the order of the
+    /// packets. Uploads are counted by TCP: the interface knows what it sends, but not what arrives.
     fn gross_mbit(&self, progress: &Progress) -> f64 {
         let framing = self.framing;
         let (now, bytes) = (Instant::now(), received(self.interface));
@@ -224,24 +229,24 @@ impl<'a> View<'a> {
         }
     }
 
-    fn next(&self) -> Result<Progress, Trouble> {
+    fn next(&self) -> Result<Progress, SearchError> {
         let begun = Instant::now();
-        let what = loop {
+        let reason = loop {
             if self.stop.load(Ordering::Acquire) {
-                return Err(Trouble::Interrupted);
+                return Err(SearchError::Interrupted);
             }
-            match self.receiver.recv_timeout(LOOK) {
+            match self.receiver.recv_timeout(POLL) {
                 Ok(progress) => return Ok(progress),
                 Err(RecvTimeoutError::Timeout) if begun.elapsed() < SILENCE => {}
-                Err(RecvTimeoutError::Timeout) => break "the test says nothing any more",
+                Err(RecvTimeoutError::Timeout) => break "the test no longer reports anything",
                 Err(RecvTimeoutError::Disconnected) => break "the test ended before the search did",
             }
         };
-        Err(Trouble::Measuring(Error::Settings(what.to_owned())))
+        Err(SearchError::Measuring(Error::Settings(reason.to_owned())))
     }
 
-    /// The idle line's round trips.
-    pub(crate) fn until_load(&self) -> Result<Vec<f64>, Trouble> {
+    /// Waits until the load begins. Returns the round trips of the idle line, ms.
+    pub(crate) fn wait_for_load(&self) -> Result<Vec<f64>, SearchError> {
         let mut round_trips = Vec::new();
         loop {
             let progress = self.next()?;
@@ -253,15 +258,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Since the beginning of the load.
+    /// The time since the load began.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.get().elapsed()
     }
 
-    /// Until there is no load any more, or the search is to end.
-    fn until_over(&self) {
+    /// Waits until the flows have ended or the search is to stop, at most [`LONGEST_END`].
+    fn wait_for_end(&self) {
         let begun = Instant::now();
-        while begun.elapsed() < OVER {
+        while begun.elapsed() < LONGEST_END {
             match self.next() {
                 Ok(progress) if progress.stage != Stage::Collect => {}
                 _ => return,
@@ -269,48 +274,57 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Looks for so long.
-    pub(crate) fn look(&self, length: Duration) -> Result<Seen, Trouble> {
-        let mut seen = self.nothing();
-        self.look_on(&mut seen, |seen| seen.length >= length)?;
-        Ok(seen)
+    /// Measures for a given time.
+    pub(crate) fn measure(&self, length: Duration) -> Result<Measurement, SearchError> {
+        let mut measurement = self.start_measurement();
+        self.extend(&mut measurement, |measurement| measurement.length >= length)?;
+        Ok(measurement)
     }
 
-    /// The same, but for longer at a line of which too little is heard.
-    pub(crate) fn look_well(&self, length: Duration) -> Result<Seen, Trouble> {
-        let mut seen = self.nothing();
-        self.look_on(&mut seen, |seen| {
-            seen.length >= length && (seen.heard() >= ENOUGH || seen.length >= length * LONGEST_LOOK)
+    /// Measures for a given time, and for longer if that gives too few round trips ([`ENOUGH_SAMPLES`]).
+    pub(crate) fn measure_enough(&self, length: Duration) -> Result<Measurement, SearchError> {
+        let mut measurement = self.start_measurement();
+        self.extend(&mut measurement, |measurement| {
+            measurement.length >= length
+                && (measurement.samples() >= ENOUGH_SAMPLES
+                    || measurement.length >= length * LONGEST_MEASUREMENT)
         })?;
-        Ok(seen)
+        Ok(measurement)
     }
 
-    /// Goes on looking until enough is seen.
-    pub(crate) fn look_on(&self, seen: &mut Seen, is_over: impl Fn(&Seen) -> bool) -> Result<(), Trouble> {
-        let before = seen.length;
+    /// Extends a measurement until `is_over`.
+    pub(crate) fn extend(
+        &self,
+        measurement: &mut Measurement,
+        is_over: impl Fn(&Measurement) -> bool,
+    ) -> Result<(), SearchError> {
+        let before = measurement.length;
         let begin = Instant::now();
-        while !is_over(seen) {
+        while !is_over(measurement) {
             let progress = self.next()?;
             let round_trips = progress.round_trips.iter();
-            seen.round_trips_ms
+            measurement
+                .round_trips_ms
                 .extend(round_trips.map(|rtt| rtt.as_secs_f64() * 1000.0));
-            seen.length = before + begin.elapsed();
-            seen.carried.note(seen.length, self.gross_mbit(&progress));
+            measurement.length = before + begin.elapsed();
+            measurement
+                .capacity
+                .record(measurement.length, self.gross_mbit(&progress));
         }
         Ok(())
     }
 
-    fn nothing(&self) -> Seen {
-        Seen {
+    fn start_measurement(&self) -> Measurement {
+        Measurement {
             round_trips_ms: Vec::new(),
-            carried: Carried::new(self.framing.packet_mbit()),
+            capacity: CapacityEstimate::new(self.framing.packet_mbit()),
             length: Duration::ZERO,
         }
     }
 
-    /// Waits until the newest round trips are this short, but not for longer than `most`.
-    pub(crate) fn until_flat(&self, limit_ms: f64, most: Duration) -> Result<(), Trouble> {
-        let end = Instant::now() + most;
+    /// Waits until the newest round trips are at most `limit_ms`, for at most `longest`.
+    pub(crate) fn wait_until_drained(&self, limit_ms: f64, longest: Duration) -> Result<(), SearchError> {
+        let end = Instant::now() + longest;
         while Instant::now() < end {
             let progress = self.next()?;
             let newest = progress.round_trips.iter().map(|rtt| rtt.as_secs_f64() * 1000.0);
@@ -323,7 +337,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Bytes that an interface has received so far.
+/// The bytes that an interface has received so far.
 fn received(interface: &str) -> u64 {
     let path = format!("/sys/class/net/{interface}/statistics/rx_bytes");
     let text = std::fs::read_to_string(path).unwrap_or_default();

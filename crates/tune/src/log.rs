@@ -1,4 +1,4 @@
-//! The steps of a search, and why it may end early.
+//! The steps of a search, and the errors that end it.
 
 use std::time::Instant;
 
@@ -6,26 +6,29 @@ use serde::Serialize;
 use sqm_measure::Error;
 use sqm_measure::result::Direction;
 
-/// What can go wrong on the way.
+/// An error that ends the search.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum SearchError {
+    /// A load or its measurement failed.
     Measuring(Error),
     /// The shaper could not be changed.
     Shaping(anyhow::Error),
+    /// A signal, or the end of the time.
     Interrupted,
 }
 
-/// What was done, with its reason.
+/// One step of the search, as the report has it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Step {
-    /// Seconds since the beginning.
+    /// Seconds since the search began.
     pub(crate) at_s: f64,
-    /// None where it concerns both.
+    /// `None` if the step concerns both directions.
     pub(crate) direction: Option<Direction>,
+    /// A sentence for people.
     pub(crate) what: String,
 }
 
-/// All steps so far. Each is said when it is made.
+/// The steps so far.
 pub(crate) struct Log {
     begun: Instant,
     steps: Vec<Step>,
@@ -39,7 +42,8 @@ impl Log {
         }
     }
 
-    pub(crate) fn say(&mut self, direction: Option<Direction>, what: String) {
+    /// Records a step and prints it on standard error.
+    pub(crate) fn step(&mut self, direction: Option<Direction>, what: String) {
         errln!("{}: {what}", direction.map_or("both", Direction::word));
         self.steps.push(Step {
             at_s: self.elapsed_s(),
@@ -48,6 +52,7 @@ impl Log {
         });
     }
 
+    /// Seconds since the search began.
     pub(crate) fn elapsed_s(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }

@@ -1,4 +1,4 @@
-//! Whether the line frames packets as the configuration says.
+//! Measures how the line frames packets, and compares that with the configuration.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;
@@ -15,20 +15,20 @@ use crate::log::Log;
 /// No line that carries ATM cells is faster (ADSL2+, ITU-T G.992.5).
 const FASTEST_ATM_MBIT: f64 = 30.0;
 
-/// A wider interval of the overhead, in bytes, tells nothing.
-const TELLING: f64 = 16.0;
+/// The widest 95 % confidence interval of the overhead, in bytes, that still counts as a measurement. Our choice.
+const WIDEST_INTERVAL: f64 = 16.0;
 
-/// What trains of packets of several sizes told.
+/// The result of sending trains of packets of several sizes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Overhead {
     pub(crate) fit: Fit,
-    /// What to change in the configuration, in words.
+    /// Changes of the configuration that are recommended, in words.
     pub(crate) advice: Vec<String>,
-    /// Options that the rates below need, with their values; empty if the configuration fits.
+    /// The options that the found rates require, with their values; empty if the configuration fits.
     pub(crate) options: Vec<(&'static str, String)>,
 }
 
-/// Asks the unshaped, idle line. What cannot be told is said, and changes nothing.
+/// Measures the unshaped, idle line. Logs the reason and returns `None` if the overhead cannot be determined.
 pub(crate) fn check(target: &Target, framing: Framing, stop: &AtomicBool, log: &mut Log) -> Option<Overhead> {
     let host = address(target)?;
     let headers = if host.is_ipv6() { HEADERS_V6 } else { HEADERS_V4 };
@@ -36,22 +36,17 @@ pub(crate) fn check(target: &Target, framing: Framing, stop: &AtomicBool, log: &
         .map_err(|error| error.to_string())
         .and_then(|points| Fit::of(&points).map_err(|unfit| unfit.to_string()));
     let fit = match fit {
-        Ok(fit) if width(&fit) <= TELLING => fit,
+        Ok(fit) if width(&fit) <= WIDEST_INTERVAL => fit,
         Ok(fit) => {
             let width = width(&fit);
-            log.say(
+            log.step(
                 None,
-                format!(
-                    "packet sizes say nothing of the overhead: it may be anything within {width:.0} bytes"
-                ),
+                format!("overhead could not be determined: its confidence interval is {width:.0} bytes wide"),
             );
             return None;
         }
         Err(reason) => {
-            log.say(
-                None,
-                format!("packet sizes say nothing of the overhead: {reason}"),
-            );
+            log.step(None, format!("overhead could not be determined: {reason}"));
             return None;
         }
     };
@@ -61,17 +56,17 @@ pub(crate) fn check(target: &Target, framing: Framing, stop: &AtomicBool, log: &
         overhead_fit::Framing::Packets => "the line carries packets whole",
     };
     let (low, high) = overhead.fit.bytes_interval;
-    log.say(
+    log.step(
         None,
         format!(
-            "packets of several sizes: {what}, and adds {:.0} bytes to each (95 %: {:.0} to {:.0})",
+            "framing: {what} and adds {:.0} bytes to each (95 % confidence: {:.0} to {:.0})",
             overhead.fit.bytes - headers,
             low - headers,
             high - headers
         ),
     );
     for advice in &overhead.advice {
-        log.say(None, advice.clone());
+        log.step(None, advice.clone());
     }
     Some(overhead)
 }
@@ -85,12 +80,12 @@ fn address(target: &Target) -> Option<IpAddr> {
     Some(addresses.ok()?.next()?.ip().to_canonical())
 }
 
-/// Cells that are not counted must be: a shaper without them is right for one size of packet only. An overhead that is off is
-/// advice, as it may be that of a device on the way.
+/// Derives advice and options from a measurement. ATM cells that the configuration does not count become options: without them the
+/// shaper's rate is right for one packet size only. A different overhead is only advice, because a device beyond the line may cause it.
 fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
     let atm = framing.line.cells == Cells::Atm;
     let configured = Configured {
-        // The rates are still to be found.
+        // The rate is not known yet.
         rate_mbit: 0.0,
         overhead: f64::from(framing.line.overhead),
         atm,
@@ -135,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_are_not_counted_are_to_be() {
+    fn cells_that_the_configuration_does_not_count_become_options() {
         let cells = |bytes: f64| ((bytes + 40.0) / 48.0).ceil() * 53.0;
         let found = judge(fit(0.8, cells), Framing::ethernet(40, Cells::None), HEADERS_V4);
         assert_eq!(

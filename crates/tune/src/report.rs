@@ -1,39 +1,42 @@
-//! The outcome of a search, as data and as text.
+//! The result of a search, as data and as text.
 
 use std::path::Path;
 
 use serde::Serialize;
 use sqm_measure::result::Direction;
 
-use crate::line::Found;
+use crate::joint_verification::Verified;
 use crate::log::Step;
 use crate::overhead::Overhead;
 use crate::search::NO_BLOAT_MS;
-use crate::verify::Verified;
+use crate::search_direction::DirectionResult;
 
-/// The outcome of a search.
+/// The result of a search. Its fields are those of the JSON report.
 #[derive(Serialize)]
 pub struct Report {
     pub(crate) interface: String,
     pub(crate) target_ms: f64,
-    /// Whom the line was loaded with: sqm serve, rpm or url.
+    /// The kind of server that the line was loaded with: `sqm serve`, `rpm` or `url`.
     pub(crate) server: &'static str,
-    /// What such a server cannot tell, and what becomes of it.
+    /// The quantities that such a server cannot measure, each with the value that is used instead.
     pub(crate) not_told: Vec<String>,
-    /// What full packets alone add with all loaded directions full: the target where it is more.
+    /// The latency that full-size packets alone add with all directions loaded, ms. If it is above the target, it is the target.
     pub(crate) floor_ms: f64,
-    /// How the line frames packets; none if that could not be told.
+    /// How the line frames packets; `None` if that was not or could not be measured.
     pub(crate) overhead: Option<Overhead>,
-    pub(crate) found: Vec<Found>,
-    /// With the rates set and all directions loaded that can be.
+    /// The result of each direction that was searched.
+    pub(crate) found: Vec<DirectionResult>,
+    /// The final measurement of all directions together; `None` if no rate was found.
     pub(crate) verified: Option<Verified>,
-    /// Rates for the configuration, kbit/s; 0 leaves a direction unshaped. One that was not searched keeps its own.
+    /// The download rate for the configuration, kbit/s; 0 leaves it unshaped. A direction that was not searched keeps its configured rate.
     pub(crate) download_kbit: u64,
+    /// The upload rate for the configuration, kbit/s.
     pub(crate) upload_kbit: u64,
+    /// True if the rates have been written to the configuration.
     pub(crate) is_written: bool,
-    /// Why the target does not hold, if it does not.
+    /// A message if the target is missed.
     pub(crate) warning: Option<String>,
-    /// Everything that was done, with its reason.
+    /// The steps of the search, in order.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -43,12 +46,12 @@ impl Report {
         self.found.iter().any(|found| found.rate_mbit.is_some())
     }
 
-    /// The outcome of one direction; `None` if it was not searched.
-    pub(crate) fn found(&self, direction: Direction) -> Option<&Found> {
+    /// The result of one direction; `None` if it was not searched.
+    pub(crate) fn found(&self, direction: Direction) -> Option<&DirectionResult> {
         self.found.iter().find(|found| found.direction == direction)
     }
 
-    /// Options of the link layer that the rates were found with.
+    /// The link layer options that the rates were found with, where they differ from the configuration.
     fn options(&self) -> &[(&'static str, String)] {
         self.overhead.as_ref().map_or(&[], |overhead| &overhead.options)
     }
@@ -64,8 +67,8 @@ impl Report {
         for advice in self.overhead.iter().flat_map(|overhead| &overhead.advice) {
             text += &format!("overhead  {advice}\n");
         }
-        for untold in &self.not_told {
-            text += &format!("not told  {untold}\n");
+        for missing in &self.not_told {
+            text += &format!("unknown   {missing}\n");
         }
         for found in &self.found {
             let rate = match found.rate_mbit {
@@ -96,14 +99,17 @@ impl Report {
             text += &format!("warning   {warning}\n");
         } else if self.has_rates() && self.floor_ms > self.target_ms {
             text += &format!(
-                "          of that, full packets take up to {:.1} ms on this line: no less was to be had\n",
+                "          full-size packets alone take up to {:.1} ms on this line: less is not possible\n",
                 self.floor_ms
             );
         }
         if self.is_written {
             text += &format!("written to {}; the new rates are in force\n", config.display());
         } else if self.has_rates() {
-            text += &format!("the shaping from before is back; for {}:\n", config.display());
+            text += &format!(
+                "the previous shaping has been restored; for {}:\n",
+                config.display()
+            );
             for found in &self.found {
                 let (option, kbit) = match found.direction {
                     Direction::Down => ("download", self.download_kbit),

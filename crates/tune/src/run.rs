@@ -1,5 +1,5 @@
-//! The whole search: unshaped load, both directions one after the other, both together, and the rates in force or the shaping from
-//! before back.
+//! The whole search, in order: overhead, each direction alone, all directions together; then the new rates are written or the previous
+//! shaping is restored.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,78 +11,78 @@ use sqm_core::units::Rate;
 use sqm_measure::result::{Direction, Settings, TestResult};
 use sqm_process::Failure;
 
-use crate::framing::{Loaded, rate};
+use crate::framing::{LoadedRates, rate};
+use crate::joint_verification::{JointVerification, Rates};
 use crate::limit;
-use crate::line::{self, Found, Plan as SearchPlan};
 use crate::load::Load;
-use crate::log::{Log, Trouble};
+use crate::log::{Log, SearchError};
 use crate::overhead;
 use crate::report::Report;
+use crate::search_direction::{self, DirectionResult, SearchParams};
 use crate::server::Server;
-use crate::shaper::{Lent, Shaper};
-use crate::verify::{Rates, Verification};
+use crate::shaper::{Shaper, SharedShaper};
 
-/// TCP flows at once in each direction, as in Flent's RRUL.
+/// Simultaneous TCP flows in each direction, as in Flent's RRUL test.
 const FLOWS: u32 = 4;
 
 /// The measurements of a search with their names, such as `before-down`.
 pub type Results = [(String, TestResult)];
 
-/// A search.
+/// The options of a search.
 pub struct Options {
-    /// The configuration.
+    /// The configuration file.
     pub config: PathBuf,
     /// The interface; `None` if the configuration has only one.
     pub interface: Option<String>,
-    /// The folder of the state.
+    /// The folder with the record of what `stop` must restore, and its lock.
     pub state_dir: PathBuf,
-    /// The latency that load may add, 95th percentile, milliseconds.
+    /// The target: added latency, 95th percentile, milliseconds.
     pub target_ms: f64,
-    /// Leaves out the measurement of the link layer's overhead, which takes five seconds.
+    /// Skips the measurement of the link layer's overhead, which takes five seconds.
     pub skips_overhead: bool,
     /// Writes the rates to the configuration and leaves them in force.
     pub writes: bool,
 }
 
-/// A search that has come to its end.
+/// The outcome of a search that has ended by itself.
 struct Tuned {
     report: Report,
     results: Vec<(String, TestResult)>,
 }
 
-/// Searches the rates of a line. `find` finds the server that loads it; `keep` may write the measurements to files, after the shaping
-/// from before is back or while the new rates are still in force. SIGINT and SIGTERM end the search.
+/// Searches the rates of a line. `find` returns the server that loads it. `keep` may write the measurements to files; it runs when the
+/// previous shaping has been restored, or while the new rates are in force. SIGINT and SIGTERM end the search.
 ///
 /// # Errors
 ///
-/// The shaping from before is back, unless the error says otherwise.
+/// The previous shaping has been restored, unless the error says otherwise.
 pub fn run(
     options: Options,
     find: impl FnOnce() -> Result<Server, Failure> + Send + 'static,
     keep: impl FnOnce(&Report, &Results) -> Result<(), Failure>,
 ) -> Result<Report, Failure> {
     let shaper = Shaper::open(&options.config, options.interface.as_deref(), &options.state_dir)?;
-    let lent = Lent::new(shaper);
+    let shared = SharedShaper::new(shaper);
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen for signals")?;
     }
     let writes = options.writes;
-    let (shaper, its_stop) = (lent.clone(), Arc::clone(&stop));
+    let (shaper, its_stop) = (shared.clone(), Arc::clone(&stop));
     let tuned = limit::run(&stop, move || search(&options, find, &shaper, &its_stop));
-    // A search that goes on after its limit changes nothing from here on.
-    let mut shaper = lent.take_back().ok_or_else(|| {
+    // An abandoned search cannot change anything after this.
+    let mut shaper = shared.take_back().ok_or_else(|| {
         Failure::Failed(anyhow!(
-            "the kernel does not answer; the shaping from before comes back when it does"
+            "the kernel does not answer; the previous shaping will be restored when it does"
         ))
     })?;
-    let is_to_stay = writes && tuned.as_ref().is_ok_and(|tuned| tuned.report.has_rates());
-    if !is_to_stay {
+    let keeps_rates = writes && tuned.as_ref().is_ok_and(|tuned| tuned.report.has_rates());
+    if !keeps_rates {
         shaper.undo()?;
     }
     let Tuned { mut report, results } = tuned?;
     keep(&report, &results)?;
-    if is_to_stay {
+    if keeps_rates {
         let found = |direction, kbit| report.found(direction).map(|_| Rate::from_kbits_per_sec(kbit));
         shaper.write((
             found(Direction::Down, report.download_kbit),
@@ -96,7 +96,7 @@ pub fn run(
 fn search(
     options: &Options,
     find: impl FnOnce() -> Result<Server, Failure>,
-    shaper: &Lent,
+    shaper: &SharedShaper,
     stop: &AtomicBool,
 ) -> Result<Tuned, Failure> {
     let mut log = Log::new();
@@ -113,8 +113,8 @@ fn search(
     }
     let (mut found, mut loads) = (Vec::new(), Vec::new());
     let mut not_told = server.not_told();
-    for untold in &not_told {
-        log.say(None, format!("not told by such a server: {untold}"));
+    for missing in &not_told {
+        log.step(None, format!("this server cannot measure everything: {missing}"));
     }
     shaper.with(|shaper| shaper.lift(&directions))?;
     let framing = || shaper.with(|shaper| Ok::<_, Failure>(shaper.framing()));
@@ -133,7 +133,7 @@ fn search(
     })?;
     let set = |direction, mbit| shaper.with(|shaper| shaper.set(direction, mbit));
     for direction in directions.iter().copied() {
-        let plan = SearchPlan {
+        let plan = SearchParams {
             server,
             direction,
             interface: &interface,
@@ -149,12 +149,16 @@ fn search(
         found.push(one);
         loads.push((direction, load));
     }
-    let of = |direction| found.iter().find(|found: &&Found| found.direction == direction);
+    let result_of = |direction| {
+        found
+            .iter()
+            .find(|found: &&DirectionResult| found.direction == direction)
+    };
     let shaped = |direction| {
-        let found = of(direction)?;
+        let found = result_of(direction)?;
         Some(rate(found.rate_mbit.unwrap_or(found.carried_mbit)))
     };
-    let loaded = Loaded {
+    let loaded = LoadedRates {
         down: shaped(Direction::Down),
         up: shaped(Direction::Up),
     };
@@ -162,27 +166,33 @@ fn search(
     if let (Some(down), None, Some(up)) = (loaded.down, loaded.up, configured[1])
         && let Some(narrow) = framing.too_narrow_for_acknowledgements(down, up)
     {
-        log.say(Some(Direction::Up), narrow.clone());
+        log.step(Some(Direction::Up), narrow.clone());
         not_told.push(narrow);
     }
     let idle_ms = found.iter().map(|found| found.idle_ms).sum::<f64>() / found.len() as f64;
-    let carried = Rates::carried(of(Direction::Down), of(Direction::Up));
-    let rates = Rates::together(of(Direction::Down), of(Direction::Up), framing.packet_mbit());
-    if let (Some(alone), Some(down)) = (of(Direction::Down).and_then(|found| found.rate_mbit), rates.down)
-        && down < alone
+    let carried = Rates::carried(result_of(Direction::Down), result_of(Direction::Up));
+    let rates = Rates::together(
+        result_of(Direction::Down),
+        result_of(Direction::Up),
+        framing.packet_mbit(),
+    );
+    if let (Some(alone), Some(down)) = (
+        result_of(Direction::Down).and_then(|found| found.rate_mbit),
+        rates.down,
+    ) && down < alone
     {
-        log.say(
+        log.step(
             Some(Direction::Down),
             format!(
-                "{down:.2} Mbit/s to begin with beside this upload: acknowledgements that wait for its packets let loose bursts"
+                "starting at {down:.2} Mbit/s beside this upload: acknowledgements that wait for its packets release bursts"
             ),
         );
     }
-    let kept = |(direction, configured): (Direction, Option<Rate>)| match of(direction) {
+    let kept_kbit = |(direction, configured): (Direction, Option<Rate>)| match result_of(direction) {
         Some(_) => 0,
         None => configured.map_or(0, |rate| rate.bits_per_sec() / 1000),
     };
-    let kept = [(Direction::Down, configured[0]), (Direction::Up, configured[1])].map(kept);
+    let kept_kbit = [(Direction::Down, configured[0]), (Direction::Up, configured[1])].map(kept_kbit);
     let mut report = Report {
         interface: interface.clone(),
         target_ms: options.target_ms,
@@ -192,15 +202,15 @@ fn search(
         overhead,
         found,
         verified: None,
-        download_kbit: kept[0],
-        upload_kbit: kept[1],
+        download_kbit: kept_kbit[0],
+        upload_kbit: kept_kbit[1],
         is_written: false,
         warning: None,
         steps: Vec::new(),
     };
     let mut after = None;
     if rates.down.is_some() || rates.up.is_some() {
-        let verification = Verification {
+        let verification = JointVerification {
             server,
             interface: &interface,
             framing,
@@ -216,18 +226,18 @@ fn search(
             let mut searched = directions.iter();
             searched.try_for_each(|direction| set(*direction, rates.of(*direction)))
         };
-        let proof = verification.run(rates, &mut shape, &mut log).map_err(for_user)?;
+        let outcome = verification.run(rates, &mut shape, &mut log).map_err(for_user)?;
         for found in &report.found {
-            let mbit = proof.rates.of(found.direction).unwrap_or_default();
+            let mbit = outcome.rates.of(found.direction).unwrap_or_default();
             let kbit = (mbit * 1000.0).floor() as u64;
             match found.direction {
                 Direction::Down => report.download_kbit = kbit,
                 Direction::Up => report.upload_kbit = kbit,
             }
         }
-        report.verified = Some(proof.verified);
-        report.warning = proof.warning;
-        after = Some(proof.result);
+        report.verified = Some(outcome.verified);
+        report.warning = outcome.warning;
+        after = Some(outcome.result);
     }
     report.steps = log.into_steps();
     Ok(Tuned {
@@ -236,12 +246,12 @@ fn search(
     })
 }
 
-/// The line without a shaper, and as it is tuned.
+/// The measurements with their names: each direction without a shaper, and all directions with the found rates.
 fn results(loads: Vec<(Direction, Load)>, after: Option<TestResult>) -> Vec<(String, TestResult)> {
     let unshaped = loads.into_iter().filter_map(|(direction, load)| {
         Some((
             format!("before-{}", direction.word()),
-            line::without_shaper(load, direction)?,
+            search_direction::without_shaper(load, direction)?,
         ))
     });
     unshaped
@@ -254,10 +264,14 @@ fn has_cubic() -> bool {
         .is_ok_and(|list| list.split_whitespace().any(|name| name == "cubic"))
 }
 
-fn for_user(trouble: Trouble) -> Failure {
-    match trouble {
-        Trouble::Measuring(error) => Failure::Failed(anyhow!("{error}; the shaping from before is back")),
-        Trouble::Shaping(error) => Failure::Failed(error),
-        Trouble::Interrupted => Failure::Failed(anyhow!("interrupted; the shaping from before is back")),
+fn for_user(error: SearchError) -> Failure {
+    match error {
+        SearchError::Measuring(error) => {
+            Failure::Failed(anyhow!("{error}; the previous shaping has been restored"))
+        }
+        SearchError::Shaping(error) => Failure::Failed(error),
+        SearchError::Interrupted => {
+            Failure::Failed(anyhow!("interrupted; the previous shaping has been restored"))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Whom the line is loaded with: `sqm serve`, or web servers that know nothing of us.
+//! The server that the line is loaded with: `sqm serve`, a responsiveness server, or any web server.
 
 use sqm_measure::client::web::{self, Site};
 use sqm_measure::client::{self, Hooks, Outcome, Target, Test};
@@ -13,17 +13,17 @@ pub enum Server {
     Own(Target),
     /// A server of draft-ietf-ippm-responsiveness.
     Rpm(Site),
-    /// A large file, and perhaps a place to send to.
+    /// The URL of a large file, and optionally one that takes uploads.
     Url(Site),
 }
 
 impl Server {
-    /// The transfers of a server that speaks the protocol of the draft.
+    /// The responsiveness server at a host. Reads its configuration to learn the URLs.
     pub fn rpm(host: &str, port: u16, verify: bool) -> Result<Self, Error> {
         Ok(Self::Rpm(rpm::client::site(host, port, verify)?))
     }
 
-    /// The server at a URL: the URL is that of a responsiveness server's configuration, or that of a large file.
+    /// The server at a URL, which is the URL of a responsiveness server's configuration or of a large file.
     pub fn at(url: &str, verify: bool) -> Result<Self, Error> {
         Ok(match rpm::client::site_at(url, verify)? {
             Some(site) => Self::Rpm(site),
@@ -35,7 +35,7 @@ impl Server {
         })
     }
 
-    /// Replaces the place that takes uploads, and the host that answers probes, where they are given.
+    /// Replaces the URL that takes uploads and the host that answers probes, if they are given.
     pub fn with(mut self, upload: Option<&str>, reflector: Option<&str>) -> Self {
         if let Self::Rpm(site) | Self::Url(site) = &mut self {
             site.upload = upload.map(str::to_owned).or_else(|| site.upload.take());
@@ -44,7 +44,7 @@ impl Server {
         self
     }
 
-    /// Its kind, as the report has it.
+    /// The kind of server, as the report has it.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Own(_) => "sqm serve",
@@ -68,24 +68,24 @@ impl Server {
         let mut not_told = Vec::new();
         if !self.directions().contains(&Direction::Up) {
             not_told.push(
-                "upload: a file takes none, so the configured rate stays; --upload-url names what takes a POST"
+                "upload: this server takes none, so the configured rate stays; --upload-url names a URL that takes a POST"
                     .to_owned(),
             );
         }
         if !matches!(self, Self::Own(_)) {
             not_told.push(
-                "overhead: only sqm serve is sent trains of packets, so link layer and overhead stay as configured"
+                "overhead: only sqm serve can measure it, so link layer and overhead stay as configured"
                     .to_owned(),
             );
             not_told.push(
-                "one-way delays: delays are round trips, and a queue is taken to be where the load goes"
+                "one-way delays: only round trips are measured, and a queue is attributed to the loaded direction"
                     .to_owned(),
             );
         }
         not_told
     }
 
-    /// Loads the line with the flows that `settings` has.
+    /// Loads the line with the flows of `settings`. Blocks until the load has ended.
     pub(crate) fn load(
         &self,
         settings: Settings,
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_file_has_no_upload_unless_one_is_named() {
-        let file = Server::at("http://127.0.0.1:1/file", true).expect("nobody need be there");
+        let file = Server::at("http://127.0.0.1:1/file", true).expect("a URL is not fetched yet");
         assert_eq!((file.kind(), file.directions()), ("url", vec![Direction::Down]));
         assert_eq!(file.not_told().len(), 3);
         assert!(file.not_told()[0].starts_with("upload: "));

@@ -1,4 +1,4 @@
-//! The configured shaper: its rates change while everything else stays, and what was there before can come back.
+//! The configured shaper: changes its rates, leaves everything else as configured, and can roll back.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -18,51 +18,55 @@ use sqm_plan::plan::Plan;
 use sqm_plan::uci::Document;
 
 use super::framing::{Framing, rate};
-use super::guard::Guard;
+use super::watchdog::Watchdog;
 use sqm_configuration::load;
 use sqm_process::failure::Failure;
 
-/// Lifts the limit: no line is as fast, and the shaper's arithmetic still holds.
+/// The shaper's rate while a direction counts as unshaped: 10 Gbit/s, faster than any access line and within the shaper's arithmetic.
 const UNLIMITED: Rate = Rate::from_kbits_per_sec(10_000_000);
-/// No change of the kernel's queues takes so long.
-const CHANGE: Duration = Duration::from_secs(3);
+/// A change of the kernel's queues takes less than this. Our choice.
+const LONGEST_CHANGE: Duration = Duration::from_secs(3);
 
-/// The text from before may hold what only root is to read.
-const KEPT_MODE: u32 = 0o600;
+/// The mode of the previous configuration's copy, which may hold what only root may read.
+const BACKUP_MODE: u32 = 0o600;
 
-/// Rates for the file, download and upload; none leaves what it says.
-pub(crate) type Rates = (Option<Rate>, Option<Rate>);
+/// Download and upload rates that replace those of the configuration; `None` keeps the configured one.
+pub(crate) type RateOverrides = (Option<Rate>, Option<Rate>);
 
-/// The shaper of one interface, with rates that change and a way back.
+/// The shaper of one interface. Dropping it rolls back, unless the new rates have been written.
 pub(crate) struct Shaper {
     socket: Socket,
     store: Store,
     links: Vec<Link>,
-    /// What the file held when it was read.
+    /// The text of the configuration when it was read.
     text: Vec<u8>,
     document: Document,
-    /// Which section of the document.
+    /// The index of the interface's section in the document.
     section: usize,
     file: PathBuf,
     line: ConfiguredLine,
     framing: Framing,
-    /// Download and upload now; none is what the file says.
-    rates: Rates,
+    /// The rates in force; `None` is the configured one.
+    rates: RateOverrides,
     state_dir: PathBuf,
-    /// The way back to what was there before, and who takes it if we are killed; none before the first change.
-    before: Option<(RollbackState, Guard)>,
+    /// The rollback data, and the watchdog that uses it if this process is killed; `None` before the first change.
+    before: Option<(RollbackState, Watchdog)>,
 }
 
-/// The shaper in the hands of the search, until the thread that waits for the search takes it back.
+/// The shaper that the search thread uses, until the waiting thread takes it back.
 #[derive(Clone)]
-pub(crate) struct Lent(Arc<Mutex<Option<Shaper>>>);
+pub(crate) struct SharedShaper(Arc<Mutex<Option<Shaper>>>);
 
-impl Lent {
+impl SharedShaper {
     pub(crate) fn new(shaper: Shaper) -> Self {
         Self(Arc::new(Mutex::new(Some(shaper))))
     }
 
-    /// Uses the shaper; an error once it was taken back.
+    /// Uses the shaper.
+    ///
+    /// # Errors
+    ///
+    /// The shaper has been taken back, or `act` fails.
     pub(crate) fn with<T, E: From<anyhow::Error>>(
         &self,
         act: impl FnOnce(&mut Shaper) -> Result<T, E>,
@@ -72,15 +76,15 @@ impl Lent {
         act(shaper.as_mut().ok_or_else(ended)?)
     }
 
-    /// Takes the shaper from a search that has ended, or goes on though nobody waits for it. None if the search is in the
-    /// midst of a change and the kernel does not answer.
+    /// Takes the shaper from a search that has ended or been abandoned. `None` if the search is changing the kernel's queues and the
+    /// kernel does not answer.
     pub(crate) fn take_back(&self) -> Option<Shaper> {
         let begun = Instant::now();
         loop {
             match self.0.try_lock() {
                 Ok(mut shaper) => return shaper.take(),
                 Err(TryLockError::Poisoned(broken)) => return broken.into_inner().take(),
-                Err(TryLockError::WouldBlock) if begun.elapsed() >= CHANGE => return None,
+                Err(TryLockError::WouldBlock) if begun.elapsed() >= LONGEST_CHANGE => return None,
                 Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
             }
         }
@@ -88,7 +92,7 @@ impl Lent {
 }
 
 impl Shaper {
-    /// The section of `interface`, or the only one, in a configuration.
+    /// Opens the shaper of `interface`, or of the only one that is configured. Takes the lock of the state.
     pub(crate) fn open(file: &Path, interface: Option<&str>, state_dir: &Path) -> Result<Self, Failure> {
         let text = load::read(file)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
@@ -122,15 +126,17 @@ impl Shaper {
         })
     }
 
+    /// The name of the interface.
     pub(crate) fn interface(&self) -> &str {
         &self.line.interface
     }
 
+    /// How packets are counted on this line.
     pub(crate) fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// Changes other options of the section for the time being, and in what is written.
+    /// Changes options of the section other than the rates: for the search, and in the configuration that [`write`](Self::write) writes.
     pub(crate) fn set_options(&mut self, options: &[(&str, String)]) -> Result<(), Failure> {
         let mut document = self.document.clone();
         for (option, value) in options {
@@ -145,7 +151,7 @@ impl Shaper {
         Ok(())
     }
 
-    /// The rate that the file has for a direction; none if it is not shaped.
+    /// The configured rate of a direction; `None` if it is not shaped.
     pub(crate) fn configured(&self, direction: Direction) -> Option<Rate> {
         match direction {
             Direction::Down => self.line.download,
@@ -153,7 +159,7 @@ impl Shaper {
         }
     }
 
-    /// Lifts the limits of these directions; the others keep the file's.
+    /// Removes the limits of these directions; the others keep the configured rate.
     pub(crate) fn lift(&mut self, directions: &[Direction]) -> anyhow::Result<()> {
         for direction in directions {
             *self.rate(*direction) = Some(UNLIMITED);
@@ -161,7 +167,7 @@ impl Shaper {
         self.apply()
     }
 
-    /// Sets the rate of one direction in Mbit/s, or lifts its limit.
+    /// Sets the rate of one direction in Mbit/s, or removes its limit.
     pub(crate) fn set(&mut self, direction: Direction, mbit: Option<f64>) -> anyhow::Result<()> {
         *self.rate(direction) = Some(mbit.map_or(UNLIMITED, rate));
         self.apply()
@@ -178,18 +184,18 @@ impl Shaper {
         let text = self.text_with(self.rates);
         let plan = self.plan(&text).map_err(|error| anyhow!("{error}"))?;
         if self.before.is_some() {
-            // The first change knows the way back to where we began; the later ones do not matter.
+            // Only the first change's rollback data leads back to the shaping from before the search.
             let transaction = Transaction::prepare_now(&mut self.socket, &self.store, &plan)?;
             let _ = transaction.apply(&mut self.socket, &self.store)?;
             return Ok(());
         }
-        let mut guard = Guard::start(&self.state_dir, &self.store)?;
+        let mut watchdog = Watchdog::start(&self.state_dir, &self.store)?;
         let transaction = Transaction::prepare_now(&mut self.socket, &self.store, &plan)?;
-        guard
-            .tell(transaction.rollback_state())
-            .context("cannot reach the process that puts the shaping back if this one is killed")?;
+        watchdog
+            .send(transaction.rollback_state())
+            .context("cannot reach the watchdog process that restores the shaping if this one is killed")?;
         let applied = transaction.apply(&mut self.socket, &self.store)?;
-        self.before = Some((applied.rollback, guard));
+        self.before = Some((applied.rollback, watchdog));
         Ok(())
     }
 
@@ -203,9 +209,12 @@ impl Shaper {
             .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.file.display())))
     }
 
-    /// Puts the rates into force, writes them to the configuration, and keeps the old one beside it. If another program has
-    /// written the configuration since it was read, nothing is written.
-    pub(crate) fn write(&mut self, rates: Rates) -> anyhow::Result<()> {
+    /// Applies the rates, writes them to the configuration, and keeps the old one beside it as `FILE.before-tune`.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is written if another program has changed the configuration since it was read.
+    pub(crate) fn write(&mut self, rates: RateOverrides) -> anyhow::Result<()> {
         if sqm_configuration::read(&self.file)? != self.text {
             return Err(sqm_files::Error::Changed {
                 path: self.file.clone(),
@@ -213,21 +222,21 @@ impl Shaper {
             .into());
         }
         self.rates = rates;
-        // A direction without a rate was unlimited so far, and is to have no shaper now.
+        // A searched direction without a rate was unlimited during the search. Its rate is now 0, which removes its shaper.
         self.apply()?;
-        let mut kept = self.file.as_os_str().to_owned();
-        kept.push(".before-tune");
-        let kept = PathBuf::from(kept);
-        sqm_files::replace(&kept, KEPT_MODE, &self.text)?;
+        let mut backup = self.file.as_os_str().to_owned();
+        backup.push(".before-tune");
+        let backup = PathBuf::from(backup);
+        sqm_files::replace(&backup, BACKUP_MODE, &self.text)?;
         sqm_configuration::write(&self.file, Some(&self.text), self.text_with(rates).as_bytes())?;
-        if let Some((_, guard)) = self.before.take() {
-            guard.dismiss();
+        if let Some((_, watchdog)) = self.before.take() {
+            watchdog.dismiss();
         }
         Ok(())
     }
 
-    /// The configuration with these rates instead of its own.
-    fn text_with(&self, (download, upload): Rates) -> String {
+    /// The text of the configuration with these rates.
+    fn text_with(&self, (download, upload): RateOverrides) -> String {
         let mut document = self.document.clone();
         for (option, rate) in [("download", download), ("upload", upload)] {
             let Some(rate) = rate else { continue };
@@ -238,18 +247,18 @@ impl Shaper {
         document.to_string()
     }
 
-    /// Puts back what was there before, unless what came after it was written.
+    /// Restores the previous shaping, unless nothing was changed or the new rates have been written.
     pub(crate) fn undo(&mut self) -> Result<(), Failure> {
-        let Some((before, guard)) = self.before.take() else {
+        let Some((before, watchdog)) = self.before.take() else {
             return Ok(());
         };
         before.roll_back(&mut self.socket, &self.store)?;
-        guard.dismiss();
+        watchdog.dismiss();
         Ok(())
     }
 }
 
-/// The way back is taken whatever happens.
+/// Rolls back whatever happens.
 impl Drop for Shaper {
     fn drop(&mut self) {
         if let Err(error) = self.undo() {

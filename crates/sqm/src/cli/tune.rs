@@ -23,7 +23,7 @@ const HTTPS: u16 = 443;
 /// draft-ietf-ippm-responsiveness will do as well, or any large file on the web: what those cannot tell stays as it is
 /// configured, and is said. It needs a configured section for the interface; its rates do not matter, everything else does.
 /// First downloads, then uploads fill the line while the shaper's rates change under them; a test with both at once ends it.
-/// The shaping from before is back afterwards, unless you take the new rates with --write.
+/// The previous shaping is restored afterwards, unless you keep the new rates with --write.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm tune server.example                    what would be best; everything is as before afterwards

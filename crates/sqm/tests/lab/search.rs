@@ -1,5 +1,5 @@
 //! A search for rates that does not end by itself: the server goes on and on, the search hangs, the daemon is to stop. Whatever it
-//! is, the search ends within seconds of its time and the shaping from before is back.
+//! is, the search ends within seconds of its time and the previous shaping has been restored.
 
 use std::path::Path;
 
@@ -175,7 +175,7 @@ fn an_interrupted_tune_ends_at_once_whatever_the_server_does() {
                        at_most "port $port after $moment s" $from 3
                        as_before "port $port after $moment s"
                        # A server that lies or says nothing may have ended the search by then.
-                       words='the shaping from before is back'; [ $moment = 1 ] && words="interrupted; $words"
+                       words='the previous shaping has been restored'; [ $moment = 1 ] && words="interrupted; $words"
                        [ $code = 1 ] && grep -q "$words" err || {{ echo "port $port: code $code"; cat err; }}
                    done
                done"#

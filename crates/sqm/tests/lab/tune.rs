@@ -226,10 +226,10 @@ fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() 
         .expect("both end");
     assert_eq!(said.matches("code 1").count(), 2, "{said}");
     assert!(
-        said.contains("interrupted; the shaping from before is back"),
+        said.contains("interrupted; the previous shaping has been restored"),
         "{said}"
     );
-    assert_eq!(tc(&home), before, "the shaping from before is back");
+    assert_eq!(tc(&home), before, "the previous shaping has been restored");
 
     // Another program writes the configuration while tune searches: its text stays, and tune says why it wrote nothing.
     let said = home
@@ -245,7 +245,7 @@ fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() 
         .expect("it ends, and the other program's text is there");
     assert!(said.contains("code 1"), "{said}");
     assert!(said.contains("was changed by another program"), "{said}");
-    assert_eq!(tc(&home), before, "the shaping from before is back");
+    assert_eq!(tc(&home), before, "the previous shaping has been restored");
 
     let (report, _) = tune(
         &home,
@@ -310,7 +310,7 @@ fn end_it_at(home: &Home, moment: f64, (signal, code): (&str, i32), what: &str) 
         "{what}: {signal} after {moment:.3} s: {said}"
     );
     assert!(
-        said.contains("the shaping from before is back") || moment < 1.0,
+        said.contains("the previous shaping has been restored") || moment < 1.0,
         "{what}: {said}"
     );
 }

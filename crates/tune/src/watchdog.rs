@@ -1,10 +1,10 @@
-//! Puts back the shaping from before where `sqm tune` itself cannot: killed, or its terminal gone.
+//! The watchdog process: restores the previous shaping where `sqm tune` itself cannot, because it was killed or its terminal closed.
 //!
-//! A process of its own hears the way back before anything is changed, and waits for the end of the pipe on which it heard it. That
-//! end comes with tune's, however it ends. Only if tune has said that everything is done, nothing is left to do.
+//! Before the first change tune starts this process and sends it the rollback data over a pipe. The pipe closes when tune ends, for
+//! whatever reason. Unless tune has sent `done` by then, the watchdog rolls back.
 //!
-//! The guard holds tune's lock of the state together with tune. When tune is killed the lock passes to the guard without a gap:
-//! the daemon, or `sqm stop`, cannot come in between, and waits until the shaping from before is back.
+//! The watchdog holds tune's lock of the state together with tune. When tune is killed, the lock stays held without a gap: the daemon and
+//! `sqm stop` wait until the previous shaping has been restored.
 
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
@@ -23,58 +23,62 @@ use sqm_kernel::transaction::RollbackState;
 use sqm_process::child::PROGRAM;
 use sqm_process::failure::Failure;
 
-/// The last word of a tune that ended well.
+/// The line that tune sends when nothing is to be rolled back.
 const DONE: &str = "done";
 
-/// The guard, as tune sees it.
-pub(crate) struct Guard {
+/// The watchdog process, as tune holds it.
+pub(crate) struct Watchdog {
     process: Child,
     pipe: ChildStdin,
 }
 
-impl Guard {
-    /// Starts it, and shares the lock of the state with it.
+impl Watchdog {
+    /// Starts the process and shares the lock of the state with it.
     pub(crate) fn start(state_dir: &Path, store: &Store) -> anyhow::Result<Self> {
         let lock = store.share_lock().context("cannot share the lock of the state")?;
         let mut process = Command::new(PROGRAM)
             .args(["tune-watchdog", "--state-dir"])
             .arg(state_dir)
             .stdin(Stdio::piped())
-            // It prints nothing there.
+            // The watchdog inherits the lock's file descriptor as its standard output and prints nothing there.
             .stdout(lock.map_or_else(Stdio::null, Stdio::from))
-            // What ends tune by its terminal does not end its guard.
+            // In a process group of its own it does not receive the signals of tune's terminal.
             .process_group(0)
             .spawn()
-            .context("cannot start the process that puts the shaping back if this one is killed")?;
+            .context("cannot start the watchdog process that restores the shaping if this one is killed")?;
         let pipe = process.stdin.take().expect("standard input is piped");
         Ok(Self { process, pipe })
     }
 
-    /// Sends it what a rollback needs.
-    pub(crate) fn tell(&mut self, rollback: &RollbackState) -> io::Result<()> {
+    /// Sends the rollback data to the process.
+    pub(crate) fn send(&mut self, rollback: &RollbackState) -> io::Result<()> {
         let line = serde_json::to_string(rollback)?;
         writeln!(self.pipe, "{line}")
     }
 
-    /// Everything is as it should be: it ends without doing anything.
+    /// Ends the process without a rollback.
     pub(crate) fn dismiss(mut self) {
-        // One that has been killed has nothing to be told.
+        // The write fails if the watchdog has been killed. Then it cannot roll back either.
         let _ = writeln!(self.pipe, "{DONE}");
         drop(self.pipe);
         let _ = self.process.wait();
     }
 }
 
-/// What the guard's process does.
+/// Runs as the watchdog process: waits for the end of standard input, and rolls back unless tune has sent `done`.
+///
+/// # Errors
+///
+/// Always an error if it had to roll back, so that the exit code tells it.
 pub fn watch(state_dir: &Path) -> Result<ExitCode, Failure> {
-    // Whoever ends all of us at once shall find the shaping as it was.
+    // These signals often end tune and all its children at once. The watchdog survives them to roll back.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         let ignored = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal, ignored).context("cannot listen for signals")?;
     }
     let mut rollback = None;
     for line in io::stdin().lock().lines() {
-        let line = line.context("cannot hear sqm tune")?;
+        let line = line.context("cannot read from sqm tune")?;
         if line == DONE {
             return Ok(ExitCode::SUCCESS);
         }
@@ -90,6 +94,6 @@ pub fn watch(state_dir: &Path) -> Result<ExitCode, Failure> {
     let mut socket = Socket::open().context("cannot open a netlink socket")?;
     rollback.roll_back(&mut socket, &store)?;
     Err(Failure::Failed(anyhow!(
-        "tune was ended in the midst of it; the shaping from before is back"
+        "tune ended before it was done; the previous shaping has been restored"
     )))
 }

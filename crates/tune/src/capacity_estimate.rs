@@ -1,24 +1,25 @@
-//! What a line carries, from reports of it. Pure.
+//! Estimates the capacity of a line from reports of the rate it carried. Pure.
 //!
-//! Reports count whole packets, of which a slow line has a handful from one to the next: 8.3 are never seen, but 8 or 9. Rates are
-//! therefore of spans of several reports, as many as hold enough packets.
+//! A report counts whole packets. A slow line carries only a few between two reports: a report has 8 or 9 of them, never 8.3. Rates are
+//! therefore averaged over spans of several reports, long enough to hold [`PACKETS`].
 
 use std::time::Duration;
 
 use sqm_measure::stats;
 
-/// Packets in a span: one more or less does not matter.
+/// Packets in a span. Our choice: one packet more or less then changes the rate by less than 2 %.
 const PACKETS: f64 = 60.0;
 
-/// Reports of a rate, and when each came.
+/// The reports of a measurement, each with its time.
 #[derive(Debug)]
-pub(crate) struct Carried {
-    /// Megabits that a packet of full size takes.
+pub(crate) struct CapacityEstimate {
+    /// Megabits that a full-size packet takes on the line.
     packet_mbit: f64,
     reports: Vec<(Duration, f64)>,
 }
 
-impl Carried {
+impl CapacityEstimate {
+    /// An estimate without reports. `packet_mbit` is the size of a full-size packet on the line, megabits.
     pub(crate) fn new(packet_mbit: f64) -> Self {
         Self {
             packet_mbit,
@@ -26,34 +27,35 @@ impl Carried {
         }
     }
 
-    /// Takes the rate since the report before, Mbit/s.
-    pub(crate) fn note(&mut self, at: Duration, mbit: f64) {
+    /// Adds a report: the mean rate since the report before, Mbit/s, at the time `at` since the measurement began.
+    pub(crate) fn record(&mut self, at: Duration, mbit: f64) {
         self.reports.push((at, mbit));
     }
 
-    /// The usual rate: pauses and bursts of recovering flows aside.
-    pub(crate) fn usual(&self) -> f64 {
-        self.usual_after(Duration::ZERO)
+    /// The typical rate, Mbit/s, without the pauses and bursts of flows that recover from losses.
+    pub(crate) fn typical(&self) -> f64 {
+        self.typical_after(Duration::ZERO)
     }
 
-    /// The usual rate without the beginning.
-    pub(crate) fn usual_after(&self, beginning: Duration) -> f64 {
+    /// Like [`typical`](Self::typical), without the reports before the time `beginning`.
+    pub(crate) fn typical_after(&self, beginning: Duration) -> f64 {
         let mut rates = self.rates(beginning);
         if self.span(beginning) == 1 {
             return stats::median(&rates).unwrap_or_default();
         }
-        // The median of a few whole numbers is one of them: the mean of the middle half is not.
+        // The median of a few whole numbers of packets is one of them; the mean of the middle half has a finer resolution.
         rates.sort_by(f64::total_cmp);
         let quarter = rates.len() / 4;
         stats::mean(&rates[quarter..rates.len() - quarter]).unwrap_or_default()
     }
 
-    /// The rate of its better moments. A packet more in a span does not make one.
-    pub(crate) fn best(&self) -> f64 {
+    /// The rate that the best quarter of the spans exceeds, Mbit/s. One packet is subtracted, so that rounding to whole packets does not
+    /// raise it.
+    pub(crate) fn peak(&self) -> f64 {
         let rates = self.rates(Duration::ZERO);
         let better = stats::percentile(&rates, 75.0).unwrap_or_default();
         let seconds = self.span(Duration::ZERO) as f64 * self.interval_s(Duration::ZERO);
-        (better - self.packet_mbit / seconds).max(self.usual())
+        (better - self.packet_mbit / seconds).max(self.typical())
     }
 
     fn after(&self, beginning: Duration) -> &[(Duration, f64)] {
@@ -61,7 +63,7 @@ impl Carried {
         &self.reports[first..]
     }
 
-    /// How many reports hold enough packets; but no more than half of them.
+    /// The number of reports in a span: enough to hold [`PACKETS`], but at most half of all reports.
     fn span(&self, beginning: Duration) -> usize {
         let reports = self.after(beginning);
         if reports.is_empty() {
@@ -72,7 +74,7 @@ impl Carried {
         ((PACKETS / packets).ceil() as usize).clamp(1, most)
     }
 
-    /// From one report to the next.
+    /// The mean time between two reports, seconds.
     fn interval_s(&self, beginning: Duration) -> f64 {
         let reports = self.after(beginning);
         let (Some((first, _)), Some((last, _))) = (reports.first(), reports.last()) else {
@@ -81,7 +83,7 @@ impl Carried {
         (*last - *first).as_secs_f64() / (reports.len() - 1).max(1) as f64
     }
 
-    /// Rates of spans that begin at each report.
+    /// The rates of all spans, one beginning at each report.
     fn rates(&self, beginning: Duration) -> Vec<f64> {
         let spans = self.after(beginning).windows(self.span(beginning));
         spans.map(mean).collect()
@@ -97,15 +99,15 @@ fn mean(reports: &[(Duration, f64)]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Three seconds of four reports each on a line of that rate, which are of whole packets.
-    fn counted(mbit: f64, packet_mbit: f64) -> Carried {
-        let mut carried = Carried::new(packet_mbit);
+    /// Three seconds of a line of that rate, with four reports a second that count whole packets.
+    fn counted(mbit: f64, packet_mbit: f64) -> CapacityEstimate {
+        let mut estimate = CapacityEstimate::new(packet_mbit);
         let packets = |report: u32| (mbit * 0.25 * f64::from(report) / packet_mbit).floor();
         for report in 1..=12 {
             let rate = (packets(report) - packets(report - 1)) * packet_mbit / 0.25;
-            carried.note(Duration::from_millis(250) * report, rate);
+            estimate.record(Duration::from_millis(250) * report, rate);
         }
-        carried
+        estimate
     }
 
     #[test]
@@ -114,24 +116,24 @@ mod tests {
         let cells = 0.014;
         for percent in 90..=110 {
             let mbit = 0.5 * f64::from(percent) / 100.0;
-            let carried = counted(mbit, cells);
-            let share = carried.usual() / mbit;
+            let estimate = counted(mbit, cells);
+            let share = estimate.typical() / mbit;
             assert!((0.975..=1.015).contains(&share), "{mbit}: {share:.3}");
-            let best = carried.best() / mbit;
+            let best = estimate.peak() / mbit;
             assert!((share - 1e-9..=1.016).contains(&best), "{mbit}: {best:.3}");
         }
     }
 
     #[test]
-    fn a_fast_line_is_looked_at_report_by_report() {
-        let mut carried = counted(50.0, 0.0122);
-        assert!((carried.usual() / 50.0 - 1.0).abs() < 0.01 && carried.best() < 50.6);
-        // Its pauses are not the usual.
+    fn a_fast_line_needs_no_spans() {
+        let mut estimate = counted(50.0, 0.0122);
+        assert!((estimate.typical() / 50.0 - 1.0).abs() < 0.01 && estimate.peak() < 50.6);
+        // Pauses do not change the typical rate.
         for pause in 13..=20 {
-            carried.note(Duration::from_millis(250) * pause, 0.0);
+            estimate.record(Duration::from_millis(250) * pause, 0.0);
         }
-        assert!(carried.usual() > 49.5);
-        assert_eq!(carried.usual_after(Duration::from_millis(3100)), 0.0);
-        assert_eq!(Carried::new(0.01).usual(), 0.0);
+        assert!(estimate.typical() > 49.5);
+        assert_eq!(estimate.typical_after(Duration::from_millis(3100)), 0.0);
+        assert_eq!(CapacityEstimate::new(0.01).typical(), 0.0);
     }
 }
