@@ -1,4 +1,4 @@
-/** What the server answers (docs/openapi.yaml), and how it is asked. The page uses nothing else. */
+/** The requests to the server and the types of its answers (docs/openapi.yaml). The page knows nothing else of the server. */
 
 export interface Session {
     role: 'reader' | 'admin';
@@ -44,7 +44,7 @@ export interface InterfaceStatus {
     autorate?: Autorate | null;
 }
 
-/** The rate controller and its last decisions. */
+/** The state of autorate and its last decisions. */
 export interface Autorate {
     download: AutorateDirection;
     upload: AutorateDirection;
@@ -234,11 +234,11 @@ export interface Test {
     duration_s: number;
     error: string | null;
     bytes: number | null;
-    /** The pictures that have something in them. */
+    /** The pictures that are not empty. */
     plots?: Plot[];
     summary: Summary | null;
     verdict: Verdict | null;
-    /** What a test of kind rpm found; it has no file, no summary and no verdict. */
+    /** The result of a test of kind rpm, which has no file, summary or verdict. */
     responsiveness: Responsiveness | null;
 }
 
@@ -313,7 +313,7 @@ export interface Tune {
     target_ms: number | null;
     started_unix_ms: number | null;
     steps: TuneStep[];
-    /** The pictures there are of it. */
+    /** The pictures of the search. */
     plots: ('latency' | 'before-download' | 'before-upload' | 'after')[];
     result: {
         interface: string;
@@ -321,11 +321,11 @@ export interface Tune {
         download_kbit: number;
         upload_kbit: number;
         verified?: { idle_ms?: number; added_p95_ms?: number; download_mbit?: number; upload_mbit?: number } | null;
-        /** Why the target does not hold, if it does not. */
+        /** A message if the target is missed. */
         warning?: string | null;
-        /** What to change so that bytes are counted as the line counts them. */
+        /** Options that must change so that the shaper counts bytes as the line does. */
         overhead?: { advice: string[] } | null;
-        /** The line without shaping, and what was found for it. */
+        /** The unshaped line in each direction that was searched. */
         found?: { direction: 'down' | 'up'; idle_ms: number; bloat_ms: number; unshaped_mbit: number }[];
     } | null;
     error: string | null;
@@ -355,7 +355,7 @@ export interface AuditEntry {
     after: string | null;
 }
 
-/** A refusal, in the server's words; `status` 0 if nobody answered. */
+/** An error response of the server; `status` is 0 if the server did not respond. */
 export class Refusal extends Error {
     constructor(
         readonly status: number,
@@ -368,10 +368,10 @@ export class Refusal extends Error {
     }
 }
 
-/** Relative, because a proxy may put the page under a path. */
+/** Relative, because a proxy may serve the page below a path. */
 const BASE = 'api/v1/';
 
-/** Longer than applying a configuration takes on a slow router. */
+/** The time limit of a request: longer than a slow router takes to apply a configuration. */
 const PATIENCE_MS = 30_000;
 
 let token = '';
@@ -396,7 +396,7 @@ async function ask<T>(method: string, path: string, body?: unknown, isSecondTry 
         return (isJson ? await answer.json() : undefined) as T;
     }
     const problem = await answer.json().catch(() => ({}));
-    // A server that was restarted knows nothing of the token it gave before.
+    // A server that has been restarted no longer knows its earlier tokens.
     if (answer.status === 403 && method !== 'GET' && !isSecondTry && path !== 'session') {
         const before = token;
         await session();
@@ -430,7 +430,7 @@ export const api = {
     links: () => ask<{ links: Link[] }>('GET', 'links').then((answer) => answer.links),
     interfaces: () => ask<Interfaces>('GET', 'interfaces'),
     config: () => ask<Config>('GET', 'config'),
-    /** With text the whole file, with changes what is different. */
+    /** Validates a whole configuration (`text`) or changes to the current one. */
     check: (changes: Change[] | string) => ask<Check>('POST', 'config/check', edit(changes)),
     apply: (revision: string, changes: Change[] | string) => ask<Applied>('PUT', 'config', { revision, ...edit(changes) }),
     confirm: () => ask<Applied>('POST', 'config/confirm'),
@@ -451,7 +451,7 @@ export const api = {
     audit: () => ask<{ entries: AuditEntry[] }>('GET', 'audit').then((answer) => answer.entries),
 };
 
-/** Addresses for links and pictures. */
+/** URLs of links and pictures. */
 export const address = {
     file: (id: string) => `${BASE}tests/${id}/result.flent.gz`,
     plot: (id: string, plot: string) => `${BASE}tests/${id}/plots/${plot}.svg`,
@@ -460,7 +460,7 @@ export const address = {
     report: `${BASE}report`,
 };
 
-/** Follows server-sent events until the answer is called. The browser reconnects by itself. */
+/** Receives server-sent events until the returned function is called. The browser reconnects by itself. */
 export function follow(
     path: string,
     on: Record<string, (data: never) => void>,

@@ -1,4 +1,4 @@
-/** The frame of the page: where one can go, who one is, and what everybody must know wherever they are. */
+/** The frame of the page: navigation, session and messages that every part shows. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api } from './api';
@@ -24,7 +24,7 @@ export function App() {
 
     useEffect(() => {
         document.title = `${t(`nav.${route.place}`)} – sqm`;
-        // Whoever cannot see the page is told that it is another one.
+        // Screen readers announce the new part of the page.
         if (!isFirst.current) main.current?.focus();
         isFirst.current = false;
     }, [route.place, language]);

@@ -1,4 +1,4 @@
-/** The change that waits for its confirmation, seen from every part of the page and in every browser. */
+/** The unconfirmed change, shown on every part of the page and in every browser. */
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -19,7 +19,7 @@ export function Confirm() {
 
     useEffect(() => {
         const gone = before.current;
-        // It went away without our word: its time was over, or another browser spoke. The file tells which.
+        // The change was confirmed or rolled back elsewhere, or its time ran out. The revision of the file shows which.
         if (gone && !waiting && !answered.current) {
             void api.config().then(({ revision }) => setOutcome(revision === gone.revision ? 'kept' : 'reverted'));
         }
@@ -61,7 +61,7 @@ export function Confirm() {
             <Notice tone="warn">
                 <h2>{t('confirm.title')}</h2>
                 <p class="numbers">{t('confirm.text', { n: secondsLeft })}</p>
-                <Failed of={error} />
+                <Failed error={error} />
                 {isAdmin && (
                     <div class="row">
                         <button type="button" class="main" onClick={() => void say(true)}>
@@ -77,12 +77,12 @@ export function Confirm() {
     );
 }
 
-/** In sight wherever one has scrolled to: it does not wait for ever. */
+/** Stays visible when the page is scrolled, because the time for an answer is limited. */
 function Above({ children }: { children: ComponentChildren }) {
     return <div class="above">{children}</div>;
 }
 
-/** Good news need nobody's click. */
+/** A success message disappears by itself. */
 const KEPT_FOR_MS = 8000;
 
 function Outcome({ outcome, close }: { outcome: 'kept' | 'reverted'; close: () => void }) {

@@ -1,4 +1,4 @@
-/** The page's words. A language is a file in `i18n/`; English is part of the first load, others come when wanted. */
+/** The texts of the page. Each language is a file in `i18n/`; English is part of the first load, the others are loaded on demand. */
 
 import { useEffect, useState } from 'preact/hooks';
 import { en } from './i18n/en';
@@ -6,7 +6,7 @@ import { en } from './i18n/en';
 export type Key = keyof typeof en;
 export type Words = Record<Key, string>;
 
-/** Each by the name its speakers give it. */
+/** The languages, each with its own name for itself. */
 export const LANGUAGES: Record<string, { name: string; load: () => Promise<Words> }> = {
     en: { name: 'English', load: async () => en },
     de: { name: 'Deutsch', load: async () => (await import('./i18n/de')).de },
@@ -16,7 +16,7 @@ let words: Words = en;
 let language = 'en';
 const listeners = new Set<() => void>();
 
-/** The text under this key; `{name}` in it stands for a value. */
+/** The text of a key. `{name}` in it is replaced by the value of that name. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
     return words[key].replace(/\{(\w+)\}/g, (whole, name: string) => {
         const value = values[name];
@@ -24,12 +24,12 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
     });
 }
 
-/** The text under a key that may not exist, such as of an option that a newer server knows. */
+/** The text of a key that may not exist, for example of an option that only a newer server has. */
 export function maybe(key: string): string | undefined {
     return Object.hasOwn(words, key) ? words[key as Key] : undefined;
 }
 
-/** A number as people here write it. */
+/** A number in the notation of the locale. */
 export function number(value: number, digits?: number): string {
     const options = digits === undefined ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
     return new Intl.NumberFormat(locale(), options).format(value);
@@ -47,7 +47,7 @@ export function date(seconds: number): string {
     return new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: 'short' }).format(seconds * 1000);
 }
 
-/** The language as it is written where the browser is at home. */
+/** The locale of the browser for the current language, such as `en-GB`. */
 function locale(): string {
     return navigator.languages.find((tag) => tag.split('-')[0] === language) ?? language;
 }
@@ -56,7 +56,7 @@ export function currentLanguage(): string {
     return language;
 }
 
-/** Re-renders whoever uses it when the language changes. */
+/** The current language. Re-renders the component when it changes. */
 export function useLanguage(): string {
     const [, render] = useState(0);
     useEffect(() => {
@@ -76,7 +76,7 @@ export async function speak(wanted: string): Promise<void> {
     for (const listener of listeners) listener();
 }
 
-/** The language chosen earlier, or the browser's first that there is. */
+/** The language that was chosen earlier, or else the first of the browser's languages that exists here. */
 export function preferred(): string {
     const chosen = remembered();
     const wanted = chosen ? [chosen] : navigator.languages.map((tag) => tag.split('-')[0] ?? '');
@@ -87,7 +87,7 @@ export function remember(chosen: string): void {
     try {
         localStorage.setItem(STORED, chosen);
     } catch {
-        // A browser that stores nothing asks again the next time.
+        // Without local storage the choice is forgotten.
     }
 }
 

@@ -1,4 +1,4 @@
-/** The password. */
+/** The login dialog. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, Refusal, type Session } from './api';

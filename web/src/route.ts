@@ -1,4 +1,4 @@
-/** Where in the page we are: the part of the address behind the #, such as `settings/0/queue`. */
+/** The current part of the page: the fragment of the URL, such as `settings/0/queue`. */
 
 import { useEffect, useState } from 'preact/hooks';
 
@@ -7,7 +7,7 @@ export type Place = (typeof PLACES)[number];
 
 export interface Route {
     place: Place;
-    /** What follows the place. */
+    /** The segments after the first. */
     rest: string[];
 }
 

@@ -1,4 +1,4 @@
-/** What several parts of the page look at: who we are, and what the server last said of itself. */
+/** State that all parts of the page share: the session and the last status of the server. */
 
 import { createContext } from 'preact';
 import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
@@ -7,11 +7,11 @@ import { api, type Session, type Status } from './api';
 export interface Store {
     session: Session | null;
     setSession: (session: Session) => void;
-    /** The last status that came, however old. */
+    /** The last status that was received; it may be old. */
     status: Status | null;
-    /** When the server last answered, by this browser's clock; null while it does. */
+    /** When the server stopped responding, by this browser's clock; null while it responds. */
     silentSince: number | null;
-    /** Seconds until the change that waits is put back; counts on while nobody answers. */
+    /** Seconds until the unconfirmed change is rolled back. Counts down even while the server does not respond. */
     secondsLeft: number | null;
     refresh: () => Promise<void>;
 }
@@ -20,13 +20,13 @@ export const StoreContext = createContext<Store | null>(null);
 
 export function useStore(): Store {
     const store = useContext(StoreContext);
-    if (!store) throw new Error('a part of the page stands outside of it');
+    if (!store) throw new Error('a component is outside of the page\'s StoreContext');
     return store;
 }
 
 export const useIsAdmin = (): boolean => useStore().session?.role === 'admin';
 
-/** Often enough for the countdown to be right in a second browser. */
+/** The interval of status requests. Our choice: short enough to show the countdown in a second browser. */
 const EVERY_MS = 3000;
 
 export function useServer(): Store {
@@ -83,7 +83,7 @@ function useCountdown(deadline: number | null): number | null {
     return deadline === null ? null : Math.max(0, Math.ceil((deadline - now) / 1000));
 }
 
-/** Something asked for once, and again on demand. */
+/** The answer to a request that is sent once, and again on demand. */
 export function useAnswer<T>(question: () => Promise<T>): { answer: T | null; error: unknown; again: () => Promise<void> } {
     const [answer, setAnswer] = useState<T | null>(null);
     const [error, setError] = useState<unknown>(null);

@@ -1,11 +1,11 @@
-/** Rates, delays and sizes for people. */
+/** Rates, delays and sizes as text. */
 
 import { number, t } from './i18n';
 
-/** A number and its unit stand on one line. */
+/** A space at which a line does not break, between a number and its unit. */
 const JOIN = '\u00a0';
 
-/** Three significant digits, as many as anybody can use. */
+/** A number with three significant digits. */
 export function significant(value: number): string {
     const size = Math.abs(value);
     return number(value, size >= 99.95 || size === 0 ? 0 : size >= 9.995 ? 1 : 2);
@@ -25,7 +25,7 @@ export function bytes(count: number): string {
     return `${significant(count / size)}${JOIN}${unit}`;
 }
 
-/** For so long: "12 s", "5 min", "3 h", "2 d". */
+/** A duration in its largest unit, such as "12 s" or "5 min". */
 export function duration(seconds: number): string {
     for (const [size, key] of [
         [86400, 'unit.days'],
@@ -39,7 +39,7 @@ export function duration(seconds: number): string {
 
 const RATE_UNITS: Record<string, number> = { '': 1e3, bit: 1, kbit: 1e3, mbit: 1e6, gbit: 1e9 };
 
-/** A rate of the configuration as somebody reads it in a field: in Mbit/s, or as it stands if it is none. */
+/** A rate of the configuration as a field shows it: in Mbit/s, or unchanged if it is not a rate. */
 export function rateShown(option: string): string {
     const parts = /^(\d+(?:\.\d+)?)\s*([kmg]?bit)?$/i.exec(option.trim());
     const unit = RATE_UNITS[parts?.[2]?.toLowerCase() ?? ''];
@@ -48,8 +48,8 @@ export function rateShown(option: string): string {
 }
 
 /**
- * What was typed into a field of Mbit/s as the configuration has it: kbit/s as a whole number, which sqm-scripts reads
- * as well. What is no plain number goes as it is, because the validator says best what is wrong with it.
+ * The text of a field in Mbit/s as a value of the configuration: whole kbit/s, which sqm-scripts reads as well. A text that is not a
+ * plain number stays unchanged, so that the validator can report it.
  */
 export function rateTyped(text: string): string {
     const typed = text.trim();

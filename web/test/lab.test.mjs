@@ -66,39 +66,39 @@ test('a newcomer measures, shapes the line, sees it in the kernel, and measures 
     await measure(page, 'before');
 
     await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
-    await page.getByRole('link', { name: 'Set up the first line' }).click();
-    await page.getByRole('button', { name: 'Set up the first line' }).click();
+    await page.getByRole('link', { name: 'Set up your first line' }).click();
+    await page.getByRole('button', { name: 'Set up your first line' }).click();
     assert.equal(await page.getByLabel('Interface', { exact: true }).inputValue(), 'wan0', 'the way to the internet is suggested');
     await page.getByLabel('Kind of line').selectOption({ label: 'VDSL2 or G.fast with PPPoE' });
     await page.getByLabel('Download speed').fill('22.4');
     await page.getByLabel('Upload speed').fill('3.9');
-    await page.getByText('No mistakes.').waitFor();
+    await page.getByText('No errors.').waitFor();
     await page.getByRole('button', { name: 'Review changes' }).click();
     await page.getByRole('dialog').getByText("option link 'vdsl2-pppoe'").waitFor();
     await shot(page, 'lab-review', false);
-    await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
-    await page.getByRole('button', { name: 'Keep them' }).click();
-    await page.getByText('The new settings are kept.').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Apply', exact: true }).click();
+    await page.getByRole('button', { name: 'Keep changes' }).click();
+    await page.getByText('The new settings have been kept.').waitFor();
     assert.match(await tc(), /cake .*root .*bandwidth 3900Kbit .*ptm overhead 30 mpu 64/);
     assert.match(await tc('ifb4wan0'), /cake .*root .*bandwidth 22400Kbit .*ptm overhead 30 mpu 64/);
     await lab.on('router', 'sqm verify --config /etc/config/sqm');
 
     await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
-    await page.getByText('Shaped as planned').waitFor();
+    await page.getByText('Shaping as configured').waitFor();
     await measure(page, 'after');
     await shot(page, 'lab-result');
-    await page.getByLabel('Choose before').check();
-    await page.getByLabel('Choose after').check();
-    await page.getByRole('button', { name: 'Compare the chosen' }).click();
+    await page.getByLabel('Select before').check();
+    await page.getByLabel('Select after').check();
+    await page.getByRole('button', { name: 'Compare selected' }).click();
     await page.getByRole('heading', { name: 'Comparison' }).waitFor();
     const compared = page.getByRole('region', { name: 'Comparison' });
     for (const name of ['before', 'after']) await compared.getByRole('link', { name }).waitFor();
-    await page.getByRole('heading', { name: 'Spread of rates and latency' }).scrollIntoViewIfNeeded();
+    await page.getByRole('heading', { name: 'Distribution of rates and latency' }).scrollIntoViewIfNeeded();
     await page.waitForFunction(() => [...document.images].every((image) => image.complete && image.naturalWidth > 0));
     await shot(page, 'lab-comparison');
     await accessible(page);
     await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
-    await page.getByText('Shaped as planned').waitFor();
+    await page.getByText('Shaping as configured').waitFor();
     await page.getByText('3.90 Mbit/s').first().waitFor();
     // Rates are known from the second sample on.
     await page.locator('.figures dd', { hasText: /^\d.*\sMbit\/s$/ }).first().waitFor();
@@ -114,17 +114,17 @@ test('the way cut while applying: file and kernel are as before', async () => {
         await route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), confirm_seconds: 8 }) });
     });
     await page.getByLabel('Upload speed').fill('1');
-    await page.getByText('No mistakes.').waitFor();
+    await page.getByText('No errors.').waitFor();
     await page.getByRole('button', { name: 'Review changes' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
-    await page.getByText(/put back in \d+ seconds/).waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Apply', exact: true }).click();
+    await page.getByText(/rolled back in \d+ seconds/).waitFor();
     assert.match(await tc(), /bandwidth 1Mbit/);
     await lab.cut();
-    await page.getByText(/No answer from the router/).waitFor();
+    await page.getByText(/No response from the router/).waitFor();
     await lab.on('router', `for _ in $(seq 900); do tc qdisc show dev wan0 | grep -q 'bandwidth 3900Kbit' && exit 0; sleep 0.1; done; exit 1`);
     assert.match(await lab.on('router', 'cat /etc/config/sqm'), /option upload '3900'/);
     await lab.forward('router', PORT);
-    await page.getByText('The settings from before are back.').waitFor();
+    await page.getByText('The previous settings have been restored.').waitFor();
     // The field follows its file, which is asked for after the news.
     await shows(page, 'upload', '3.9');
     await page.finish();
@@ -134,7 +134,7 @@ test('the validator of the program says what is wrong, in every field one can ty
     const page = await open(chromium.browser, `${url}#/settings/0/basic`);
     for (const tab of ['Basic Settings', 'Queue Discipline', 'Link Layer Adaptation']) {
         await page.getByRole('tab', { name: tab }).click();
-        const closed = page.getByRole('tabpanel').locator('details:not([open]) > summary', { hasText: /Advanced|experiments/ });
+        const closed = page.getByRole('tabpanel').locator('details:not([open]) > summary', { hasText: /Advanced|Experimental/ });
         while ((await closed.count()) > 0) await closed.first().click();
         // Its companions are read only with it, and a file may have any name.
         const autorate = page.locator('#option-autorate');
@@ -186,7 +186,7 @@ test('the real options, kinds of line and findings fit the page and everybody', 
             await accessible(page);
         }
         await page.getByRole('link', { name: 'Diagnose' }).click();
-        await page.getByRole('button', { name: 'Look again' }).waitFor();
+        await page.getByRole('button', { name: 'Check again' }).waitFor();
         await fits(page);
         await shot(page, `lab-diagnose-${width}`);
         await accessible(page);
@@ -198,15 +198,15 @@ test('tune finds rates, and writes them only when told', async () => {
     const page = await open(chromium.browser, `${url}#/tune`);
     await page.getByLabel('Server').fill(SERVER);
     // What the page does is looked at here, not how well the rates are: a busy machine delays packets, too.
-    await page.getByLabel('Accepted added latency, ms').fill('50');
+    await page.getByLabel('Allowed added latency, ms').fill('50');
     await page.getByRole('button', { name: 'Start' }).click();
-    const found = page.getByRole('button', { name: 'Write these rates into the settings' });
+    const found = page.getByRole('button', { name: 'Save these rates to the settings' });
     await found.waitFor({ timeout: 240_000 });
     await shot(page, 'lab-tuned');
-    assert.match(await tc(), /bandwidth 3900Kbit/, 'the shaping from before is back');
+    assert.match(await tc(), /bandwidth 3900Kbit/, 'the previous shaping has been restored');
     await found.click();
-    await page.getByRole('button', { name: 'Keep them' }).click();
-    await page.getByText('The new settings are kept.').waitFor();
+    await page.getByRole('button', { name: 'Keep changes' }).click();
+    await page.getByText('The new settings have been kept.').waitFor();
     assert.doesNotMatch(await tc(), /bandwidth 3900Kbit/);
     await lab.on('router', 'sqm verify --config /etc/config/sqm');
     await page.finish();

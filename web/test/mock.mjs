@@ -337,7 +337,7 @@ export class Mock {
 
     #apply({ revision: known, text, changes }, response) {
         if (known !== revision(this.#text)) {
-            return problem(response, 409, 'conflict', 'somebody else changed the file', { revision: revision(this.#text) });
+            return problem(response, 409, 'conflict', 'the configuration has been changed since it was read', { revision: revision(this.#text) });
         }
         if (this.#before) return problem(response, 409, 'unconfirmed', 'another change waits for its confirmation');
         const check = this.#check({ text, changes });

@@ -1,4 +1,4 @@
-/** The page by itself, with canned answers: every part of it in every width and light, and what people do there. */
+/** The page against a mock of the server: every part in every width and colour scheme, and what users do there. */
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -25,7 +25,7 @@ before(async () => {
 });
 after(() => chromium.close());
 
-/** Ends with its test, however that ends. */
+/** A mock that is closed at the end of the test, however it ends. */
 async function serve(t, text, change = {}) {
     const mock = Object.assign(await new Mock(text).listen(), change);
     t.after(() => {
@@ -53,7 +53,7 @@ describe('every part of the page', () => {
         [360, 'light', 'en-GB', true],
         [1440, 'light', 'en-GB', false],
         [360, 'dark', 'de-DE', false],
-        // Each language, each light and each width once before the judge, who takes his time.
+        // axe-core is slow, so it judges each language, colour scheme and width once.
         [1440, 'dark', 'de-DE', true],
     ]) {
         test(`${width} px, ${scheme}, ${locale}`, async (t) => {
@@ -74,28 +74,28 @@ describe('every part of the page', () => {
     }
 });
 
-/** All that was asked for has arrived. */
+/** Waits until all requests of the page are answered. */
 async function settled(page) {
     await page.locator('h1').waitFor();
-    await page.waitForFunction(() => !/(Loading|Looking|Checking|geladen|Sieht nach|geprüft) …/.test(document.body.innerText));
+    await page.waitForFunction(() => !/(Loading|Checking|geladen|geprüft) …/.test(document.body.innerText));
     await page.waitForFunction(() => [...document.images].every((image) => image.complete || image.loading === 'lazy'));
 }
 
-test('a newcomer goes from nothing to a confirmed line', async (t) => {
+test('a new user sets up and confirms a first line', async (t) => {
     const mock = await serve(t, '');
     const page = await open(chromium.browser, mock.url);
-    await page.getByRole('link', { name: 'Set up the first line' }).click();
-    await page.getByRole('button', { name: 'Set up the first line' }).click();
+    await page.getByRole('link', { name: 'Set up your first line' }).click();
+    await page.getByRole('button', { name: 'Set up your first line' }).click();
     assert.equal(await page.getByLabel('Interface', { exact: true }).inputValue(), 'pppoe-wan', 'the detected device is suggested');
-    assert.equal(await page.locator('.wrong').count(), 0, 'nothing is called wrong before it was touched');
+    assert.equal(await page.locator('.wrong').count(), 0, 'no field shows an error before the user has been there');
     await page.getByLabel('Kind of line').selectOption({ label: 'VDSL2 or G.fast with PPPoE' });
-    await page.getByText('Which speeds shall I type?').click();
+    await page.getByText('Which speeds should I enter?').click();
     await page.getByLabel('Download', { exact: true }).fill('100');
     await page.getByLabel('Upload', { exact: true }).fill('40');
-    await page.getByRole('button', { name: 'Take 95 % of these' }).click();
+    await page.getByRole('button', { name: 'Use 95 % of these' }).click();
     assert.equal(await page.getByLabel('Download speed').inputValue(), '95');
-    await page.getByText('No mistakes.').waitFor();
-    await page.getByText('What this sets up, as tc commands').click();
+    await page.getByText('No errors.').waitFor();
+    await page.getByText('Equivalent tc commands').click();
     await page.getByText(/tc qdisc replace dev pppoe-wan root handle 1: cake bandwidth 38000kbit/).waitFor();
     await shot(page, 'newcomer-settings');
     await page.getByRole('button', { name: 'Review changes' }).click();
@@ -103,22 +103,22 @@ test('a newcomer goes from nothing to a confirmed line', async (t) => {
     await dialog.getByText("option download '95000'").waitFor();
     await accessible(page);
     await shot(page, 'newcomer-review', false);
-    await dialog.getByRole('button', { name: 'Apply' }).click();
-    await page.getByText('Does everything still work?').waitFor();
+    await dialog.getByRole('button', { name: 'Apply', exact: true }).click();
+    await page.getByText('Is everything still working?').waitFor();
     await shot(page, 'newcomer-confirm', false);
     await accessible(page);
-    await page.getByRole('button', { name: 'Keep them' }).click();
-    await page.getByText('The new settings are kept.').waitFor();
+    await page.getByRole('button', { name: 'Keep changes' }).click();
+    await page.getByText('The new settings have been kept.').waitFor();
     assert.match(mock.text, /option link 'vdsl2-pppoe'/);
     await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
-    await page.getByText('Shaped as planned').waitFor();
+    await page.getByText('Shaping as configured').waitFor();
     await page.finish();
 });
 
-test('a test is started, watched, read and compared', async (t) => {
+test('a test runs, shows its result and is compared', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/test`);
-    // The load lasts until it has been looked at.
+    // The load lasts until the checks are done.
     mock.lastSecond = 30;
     await page.getByLabel('Server').fill('sqm.example.net');
     await page.getByLabel('Name').fill('evening');
@@ -129,15 +129,15 @@ test('a test is started, watched, read and compared', async (t) => {
     await accessible(page);
     mock.lastSecond = Infinity;
     await page.getByText('A+', { exact: true }).waitFor();
-    await page.getByLabel('Choose evening').check();
-    await page.getByLabel('Choose before').check();
-    await page.getByRole('button', { name: 'Compare the chosen' }).click();
+    await page.getByLabel('Select evening').check();
+    await page.getByLabel('Select before').check();
+    await page.getByRole('button', { name: 'Compare selected' }).click();
     await page.getByRole('heading', { name: 'Comparison' }).waitFor();
     await page.getByRole('cell', { name: '427' }).waitFor();
     await page.finish();
 });
 
-test('a test needs no server of ours: a file on the web, or a responsiveness server', async (t) => {
+test('a test runs against a file on the web or a responsiveness server', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/test`, { width: 360 });
     // A test goes on until it is stopped.
@@ -148,50 +148,50 @@ test('a test needs no server of ours: a file on the web, or a responsiveness ser
         await page.getByRole('button', { name: 'Stop' }).waitFor({ state: 'detached' });
         return mock.changes.find(([, path]) => path === 'tests')?.[2];
     };
-    await page.getByLabel('Measure against').selectOption({ label: 'A file on the web' });
+    await page.getByLabel('Test with').selectOption({ label: 'A file on the web' });
     await page.getByRole('button', { name: 'Start' }).click();
-    assert.equal(mock.changes.length, 0, 'without a URL nothing is asked');
+    assert.equal(mock.changes.length, 0, 'no request is sent without a URL');
     await page.getByLabel('File to download').fill('https://example.net/1GB.bin');
     await page.locator('summary', { hasText: 'Advanced' }).click();
-    await page.getByLabel('Who answers the small requests').fill('192.0.2.53');
+    await page.getByLabel('Host to probe').fill('192.0.2.53');
     await shot(page, 'test-url');
     await fits(page);
     await accessible(page);
     assert.deepEqual(await started(), { kind: 'url', duration_s: 30, url: 'https://example.net/1GB.bin', reflector: '192.0.2.53' });
 
     mock.changes = [];
-    await page.getByLabel('Measure against').selectOption({ label: 'A responsiveness server' });
+    await page.getByLabel('Test with').selectOption({ label: 'A responsiveness server' });
     await page.getByLabel('Server').fill('192.0.2.1');
     await page.locator('details:not([open]) > summary', { hasText: 'Advanced' }).click();
-    await page.getByLabel('Take any certificate').check();
+    await page.getByLabel('Accept any certificate').check();
     await shot(page, 'test-rpm');
     await fits(page);
     assert.deepEqual(await started(), { kind: 'rpm', duration_s: 30, host: '192.0.2.1', insecure: true });
     await page.finish();
 });
 
-test('tune shows its steps and writes what it found only when told', async (t) => {
+test('tune shows its steps and writes the rates only on request', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/tune`);
     await page.getByLabel('Server').fill('sqm.example.net');
-    await page.getByLabel('Accepted added latency, ms').fill('7.5');
+    await page.getByLabel('Allowed added latency, ms').fill('7.5');
     await page.getByRole('button', { name: 'Start' }).click();
     await page.getByText(/97 % of it/).first().waitFor();
     await page.getByText('91.2 Mbit/s').waitFor();
-    assert.equal(await page.getByLabel('Accepted added latency, ms').inputValue(), '7.5', 'who starts again wants the same');
+    assert.equal(await page.getByLabel('Allowed added latency, ms').inputValue(), '7.5', 'the value stays for the next search');
     await shot(page, 'tune-result');
-    assert.ok(await page.locator('img.plot').first().evaluate((image) => image.naturalWidth > 0), 'the pictures are on it');
+    assert.ok(await page.locator('img.plot').first().evaluate((image) => image.naturalWidth > 0), 'the pictures are shown');
     await fits(page);
     await accessible(page);
     assert.doesNotMatch(mock.text, /91200/);
-    await page.getByRole('button', { name: 'Write these rates into the settings' }).click();
-    await page.getByRole('button', { name: 'Keep them' }).click();
-    await page.getByText('The new settings are kept.').waitFor();
+    await page.getByRole('button', { name: 'Save these rates to the settings' }).click();
+    await page.getByRole('button', { name: 'Keep changes' }).click();
+    await page.getByText('The new settings have been kept.').waitFor();
     assert.match(mock.text, /91200/);
     await page.finish();
 });
 
-test('wrong input in a field is said beside it, and nothing wrong can be applied', async (t) => {
+test('invalid input is reported beside its field and cannot be applied', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
     const wrong = async (id, text, message) => {
@@ -209,29 +209,29 @@ test('wrong input in a field is said beside it, and nothing wrong can be applied
     await wrong('download', 'fast', "'fast' is not a rate");
     await wrong('upload', '-3', "'-3' is not a rate");
     await page.getByRole('tab', { name: 'Queue Discipline' }).click();
-    await page.getByText('For experiments').click();
+    await page.getByText('Experimental').click();
     await wrong('ilimit', 'many', "'many' is not a whole number");
     await wrong('itarget', '5 apples', "'5 apples' is not a time");
     await page.getByRole('tab', { name: 'Link Layer Adaptation' }).click();
     await page.getByText('Advanced').click();
     await wrong('overhead', '1e3', "'1e3' is not a whole number");
 
-    // What was probably meant is one click away.
+    // The suggested value is one click away.
     await page.getByRole('tab', { name: 'Basic Settings' }).click();
     await page.locator('#option-download').fill('90mbits');
     await page.getByRole('button', { name: 'Use 90mbit' }).click();
-    await page.getByText('No mistakes.').waitFor();
+    await page.getByText('No errors.').waitFor();
     assert.equal(await page.locator('#option-download').inputValue(), '90');
     await page.finish();
 });
 
-test('what is ticked and cleared again is no change, whatever the file says of it', async (t) => {
+test('a checkbox that is back at its old state is no change', async (t) => {
     const mock = await serve(t, LINE.replace("enabled '1'", "enabled 'yes'"));
     const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
     const enabled = page.locator('#option-enabled');
     await enabled.uncheck();
     await page.getByText('1 change', { exact: true }).waitFor();
-    await page.getByText('No mistakes.').waitFor();
+    await page.getByText('No errors.').waitFor();
     await enabled.check();
     await page.getByText('1 change', { exact: true }).waitFor({ state: 'detached' });
 
@@ -244,12 +244,12 @@ test('what is ticked and cleared again is no change, whatever the file says of i
     await page.finish();
 });
 
-test('a mistake on another tab is found by the review button', async (t) => {
+test('the review button leads to an error on another tab', async (t) => {
     const mock = await serve(t, '');
     const page = await open(chromium.browser, `${mock.url}#/settings`);
     await page.getByRole('button', { name: 'Add a line' }).click();
     await page.getByRole('tab', { name: 'Link Layer Adaptation' }).click();
-    await page.getByText('2 mistakes to correct').waitFor();
+    await page.getByText('2 errors to fix').waitFor();
     await page.getByRole('button', { name: 'Review changes' }).click();
     await page.locator('#option-download:focus').waitFor();
     await page.locator('#option-download-said').getByText('missing').waitFor();
@@ -262,36 +262,36 @@ test('rates are typed in Mbit/s and written as sqm-scripts reads them', async (t
     const field = page.locator('#option-download');
     await field.waitFor();
     assert.equal(await field.inputValue(), '84');
-    await page.getByText('Die Konfigurationsdatei').click();
+    await page.getByText('Konfigurationsdatei', { exact: true }).click();
     for (const [typed, written] of [['85,5', '85500'], ['0', '0'], ['0.064', '64'], ['1000', '1000000']]) {
         await field.fill(typed);
         await page.locator('pre', { hasText: `option download '${written}'` }).waitFor();
-        assert.equal(await field.inputValue(), typed, 'what is typed stays as it is typed');
+        assert.equal(await field.inputValue(), typed, 'the spelling of the user stays');
     }
     await page.finish();
 });
 
-test('of two browsers the second is told, and may put its changes on top', async (t) => {
+test('the second of two browsers is told of the conflict and can reapply its changes', async (t) => {
     const mock = await serve(t, LINE);
     const first = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
     const second = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
     await second.locator('#option-upload').fill('20');
-    await second.getByText('No mistakes.').waitFor();
+    await second.getByText('No errors.').waitFor();
     await second.getByRole('button', { name: 'Review changes' }).click();
 
     await first.locator('#option-download').fill('60');
     await apply(first);
-    await first.getByRole('button', { name: 'Keep them' }).click();
-    await first.getByText('The new settings are kept.').waitFor();
+    await first.getByRole('button', { name: 'Keep changes' }).click();
+    await first.getByText('The new settings have been kept.').waitFor();
 
-    await second.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
-    await second.getByText('Somebody else changed the settings in the meantime').first().waitFor();
+    await second.getByRole('dialog').getByRole('button', { name: 'Apply', exact: true }).click();
+    await second.getByText('The settings were changed elsewhere in the meantime').first().waitFor();
     await shot(second, 'conflict', false);
-    assert.doesNotMatch(mock.text, /20000/, 'nothing of the second is applied');
-    await second.getByRole('button', { name: 'Keep my changes on the new settings' }).first().click();
+    assert.doesNotMatch(mock.text, /20000/, 'no change of the second browser is applied');
+    await second.getByRole('button', { name: 'Reapply my changes to the new settings' }).first().click();
     await apply(second);
-    await second.getByRole('button', { name: 'Keep them' }).click();
-    await second.getByText('The new settings are kept.').waitFor();
+    await second.getByRole('button', { name: 'Keep changes' }).click();
+    await second.getByText('The new settings have been kept.').waitFor();
     assert.match(mock.text, /download '60000'/);
     assert.match(mock.text, /upload '20000'/);
     await first.finish();
@@ -299,23 +299,23 @@ test('of two browsers the second is told, and may put its changes on top', async
 });
 
 async function apply(page) {
-    await page.getByText('No mistakes.').waitFor();
+    await page.getByText('No errors.').waitFor();
     await page.getByRole('button', { name: 'Review changes' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Apply', exact: true }).click();
 }
 
-test('a connection lost while applying ends where it began', async (t) => {
+test('settings are rolled back if the connection is lost while they are applied', async (t) => {
     const mock = await serve(t, LINE, { confirmSeconds: 3, cutsOnApply: true });
     const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
     await page.locator('#option-upload').fill('20');
     await apply(page);
-    await page.getByText('No answer from the router. If it applied the change').waitFor();
+    await page.getByText('No response from the router. If it applied the change').waitFor();
     await shot(page, 'lost', false);
     assert.match(mock.text, /20000/);
     await untilReverted(mock);
     mock.isCut = false;
     await page.getByRole('dialog').waitFor({ state: 'detached' });
-    await page.getByText('No answer').waitFor({ state: 'detached' });
+    await page.getByText('No response').waitFor({ state: 'detached' });
     await shows(page, 'upload', '38');
     await page.finish();
 });
@@ -324,30 +324,30 @@ async function untilReverted(mock) {
     while (mock.text.includes('20000')) await new Promise((again) => setTimeout(again, 50));
 }
 
-test('a countdown that nobody answers is told as put back, in every browser', async (t) => {
+test('an unconfirmed change is rolled back, and every browser says so', async (t) => {
     const mock = await serve(t, LINE, { confirmSeconds: 4 });
     const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
     const other = await open(chromium.browser, mock.url);
     await page.locator('#option-upload').fill('20');
     await apply(page);
-    await page.getByText(/put back in [1-4] seconds/).waitFor();
-    await other.getByText('Does everything still work?').waitFor();
-    await page.getByText('The settings from before are back.').waitFor();
-    await other.getByText('The settings from before are back.').waitFor();
+    await page.getByText(/rolled back in [1-4] seconds/).waitFor();
+    await other.getByText('Is everything still working?').waitFor();
+    await page.getByText('The previous settings have been restored.').waitFor();
+    await other.getByText('The previous settings have been restored.').waitFor();
     await shows(page, 'upload', '38');
     await page.finish();
     await other.finish();
 });
 
-test('whoever is not logged in looks and changes nothing', async (t) => {
+test('a user who is not logged in can read but not change', async (t) => {
     const mock = await serve(t, LINE, { role: 'reader', passwordSet: true });
     const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
-    await page.getByText('To change something, log in.').waitFor();
+    await page.getByText('Log in to make changes.').waitFor();
     assert.ok(await page.locator('#option-download').isDisabled());
     await page.getByRole('button', { name: 'Log in' }).click();
     await page.getByLabel('Password').fill('wrong');
     await page.getByRole('dialog').getByRole('button', { name: 'Log in' }).click();
-    await page.getByText('That is not the password.').waitFor();
+    await page.getByText('Wrong password.').waitFor();
     await accessible(page);
     await shot(page, 'log-in', false);
     await page.getByLabel('Password').fill('locked');
@@ -360,7 +360,7 @@ test('whoever is not logged in looks and changes nothing', async (t) => {
     await page.finish();
 });
 
-test('the keyboard is enough', async (t) => {
+test('the settings can be used with the keyboard alone', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
     await page.getByRole('tab', { name: 'Basic Settings' }).focus();
@@ -378,10 +378,10 @@ test('the keyboard is enough', async (t) => {
     await page.finish();
 });
 
-test('what is wrong is said: a daemon that is not there, a line that failed', async (t) => {
+test('the dashboard reports a missing daemon and a failed line', async (t) => {
     const mock = await serve(t, LINE, { daemon: false, state: 'failed' });
     const page = await open(chromium.browser, mock.url);
-    await page.getByText('the sqm daemon does not answer: cannot connect to /run/sqm/api.sock').waitFor();
+    await page.getByText('The sqm daemon is not responding: cannot connect to /run/sqm/api.sock').waitFor();
     await page.getByText('the kernel refused the change').waitFor();
     await shot(page, 'dashboard-failed', false);
     await accessible(page);
@@ -392,7 +392,7 @@ test('doctor’s findings are shown and fixed', async (t) => {
     const mock = await serve(t, LINE, { findings: [FINDING] });
     const page = await open(chromium.browser, `${mock.url}#/diagnose`);
     await page.getByText('Flow offloading takes packets past the queues').waitFor();
-    await page.getByRole('button', { name: 'Do what is safe' }).click();
-    await page.getByText('Nothing is wrong that sqm knows how to find.').waitFor();
+    await page.getByRole('button', { name: 'Apply safe fixes' }).click();
+    await page.getByText('No problems found.').waitFor();
     await page.finish();
 });

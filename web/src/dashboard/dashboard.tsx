@@ -1,4 +1,4 @@
-/** What the line is doing, and whether it works. */
+/** The dashboard: state, rates and delays of every line. */
 
 import { useMemo, useState } from 'preact/hooks';
 import type { Autorate, Direction, InterfaceStatus, State } from '../api';
@@ -21,7 +21,7 @@ export const TONES: Record<State, Tone> = {
     failed: 'bad',
 };
 
-/** CAKE's target on most lines: what stays below it is no delay to speak of. */
+/** The least height of the delay axis, ms: CAKE's default target. */
 const TARGET_MS = 5;
 
 type Period = 'minute' | 'hour';
@@ -56,7 +56,7 @@ export function Dashboard() {
             {interfaces.map((one) => (
                 <Line
                     key={one.interface}
-                    of={one}
+                    status={one}
                     curves={(period === 'hour' ? hour : live.curves)?.get(one.interface) ?? null}
                     period={period}
                 />
@@ -93,33 +93,33 @@ function Periods({ period, choose }: { period: Period; choose: (period: Period) 
     );
 }
 
-function Line({ of, curves, period }: { of: InterfaceStatus; curves: Curves | null; period: Period }) {
-    const { device } = of;
+function Line({ status, curves, period }: { status: InterfaceStatus; curves: Curves | null; period: Period }) {
+    const { device } = status;
     return (
-        <section class="card" aria-label={of.interface}>
+        <section class="card" aria-label={status.interface}>
             <div class="head">
-                <h2>{of.interface}</h2>
+                <h2>{status.interface}</h2>
                 <span class="row">
-                    <Badge tone={TONES[of.state]}>{t(`state.${of.state}`)}</Badge>
-                    <span class="small soft">{t('dashboard.for', { time: duration(of.for_seconds) })}</span>
+                    <Badge tone={TONES[status.state]}>{t(`state.${status.state}`)}</Badge>
+                    <span class="small soft">{t('dashboard.for', { time: duration(status.for_seconds) })}</span>
                 </span>
             </div>
-            {of.why && <Notice tone={TONES[of.state]}>{of.why}</Notice>}
+            {status.why && <Notice tone={TONES[status.state]}>{status.why}</Notice>}
             {device && !device.up && <Notice tone="warn">{t('dashboard.down')}</Notice>}
             {device?.up && !device.carrier && <Notice tone="warn">{t('dashboard.no_carrier')}</Notice>}
             <div class="two">
-                <Now name="download" of={of.download} />
-                <Now name="upload" of={of.upload} />
+                <CurrentFigures name="download" direction={status.download} />
+                <CurrentFigures name="upload" direction={status.upload} />
             </div>
-            {(of.download || of.upload) && <Pictures curves={curves} period={period} />}
-            {of.autorate && <AutorateOf of={of.autorate} />}
-            <Tins download={of.download} upload={of.upload} />
+            {(status.download || status.upload) && <Pictures curves={curves} period={period} />}
+            {status.autorate && <AutorateStatus status={status.autorate} />}
+            <Tins download={status.download} upload={status.upload} />
         </section>
     );
 }
 
-function Now({ name, of }: { name: 'download' | 'upload'; of: Direction | null }) {
-    if (!of) {
+function CurrentFigures({ name, direction }: { name: 'download' | 'upload'; direction: Direction | null }) {
+    if (!direction) {
         return (
             <div class="stack">
                 <h3>{t(`direction.${name}`)}</h3>
@@ -127,13 +127,13 @@ function Now({ name, of }: { name: 'download' | 'upload'; of: Direction | null }
             </div>
         );
     }
-    const rate = of.rate_bits_per_sec;
-    const limit = of.shaped_bits_per_sec;
+    const rate = direction.rate_bits_per_sec;
+    const limit = direction.shaped_bits_per_sec;
     return (
         <div class="stack">
             <h3 class={`of-${name}`}>{t(`direction.${name}`)}</h3>
             <Figures
-                of={[
+                figures={[
                     {
                         name: t('test.rate'),
                         value: rate === null ? '–' : mbit(rate),
@@ -141,14 +141,14 @@ function Now({ name, of }: { name: 'download' | 'upload'; of: Direction | null }
                     },
                     {
                         name: t('dashboard.queue_delay'),
-                        value: of.delay_peak_us === null ? '–' : milliseconds(of.delay_peak_us),
+                        value: direction.delay_peak_us === null ? '–' : milliseconds(direction.delay_peak_us),
                         about: t('dashboard.queue_delay_help'),
                     },
                     {
                         name: t('dashboard.drops_marks'),
-                        value: `${number(of.drops)} / ${number(of.marks)}`,
+                        value: `${number(direction.drops)} / ${number(direction.marks)}`,
                         about: t('dashboard.per_second', {
-                            n: `${significant(of.drops_per_sec ?? 0)} / ${significant(of.marks_per_sec ?? 0)}`,
+                            n: `${significant(direction.drops_per_sec ?? 0)} / ${significant(direction.marks_per_sec ?? 0)}`,
                         }),
                     },
                 ]}
@@ -187,7 +187,7 @@ function Pictures({ curves, period }: { curves: Curves | null; period: Period })
     );
 }
 
-/** The minute runs towards "now" at the right; the hour has the time of day below it. */
+/** The x axis: seconds before now for the minute, the time of day for the hour. */
 function drawn(curves: Curves | null, period: Period) {
     const time = curves?.time ?? [];
     const last = time[time.length - 1] ?? Date.now() / 1000;
@@ -215,7 +215,7 @@ function drawn(curves: Curves | null, period: Period) {
     };
 }
 
-function AutorateOf({ of }: { of: Autorate }) {
+function AutorateStatus({ status }: { status: Autorate }) {
     const names = ['download', 'upload'] as const;
     return (
         <div class="stack">
@@ -225,15 +225,15 @@ function AutorateOf({ of }: { of: Autorate }) {
                     <div key={name}>
                         <p>
                             <strong class={`of-${name}`}>{t(`direction.${name}`)}</strong>{' '}
-                            {mbit(of[name].rate_bits_per_sec)}: {of[name].reason}
+                            {mbit(status[name].rate_bits_per_sec)}: {status[name].reason}
                         </p>
-                        <p class="small soft">{t('dashboard.cuts', { n: of[name].cuts })}</p>
+                        <p class="small soft">{t('dashboard.cuts', { n: status[name].cuts })}</p>
                     </div>
                 ))}
             </div>
             <p class="small soft">
-                {t(of.is_probing ? 'dashboard.probing' : 'dashboard.not_probing')}{' '}
-                {of.reflectors
+                {t(status.is_probing ? 'dashboard.probing' : 'dashboard.not_probing')}{' '}
+                {status.reflectors
                     .map(({ address, rtt_ms }) => `${address} ${rtt_ms === null ? '–' : milliseconds(rtt_ms * 1000)}`)
                     .join(', ')}
             </p>

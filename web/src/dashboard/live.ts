@@ -1,9 +1,9 @@
-/** The last minute of every interface, filled from the server's history and then by its live samples. */
+/** The last minute of every interface: first from the server's history, then from its live samples. */
 
 import { useEffect, useState } from 'preact/hooks';
 import { api, type Columns, type Direction, follow, type History, type Sample } from '../api';
 
-/** One direction as the charts draw it: Mbit/s and milliseconds. */
+/** The curves of one direction, Mbit/s and milliseconds. */
 export interface Curve {
     rate: (number | null)[];
     shaped: (number | null)[];
@@ -20,14 +20,14 @@ export interface Curves {
 export const MINUTE = 60;
 const HOUR = 3600;
 
-/** Curves have every sample; figures that change more often than this cannot be read, and drawing costs. */
+/** The shortest interval between updates of the page. Our choice: figures that change faster cannot be read. Curves have every sample. */
 const REDRAW_MS = 400;
 
 export interface Live {
     sample: Sample | null;
-    /** By interface. */
+    /** The curves by interface. */
     curves: Map<string, Curves>;
-    /** Seconds without news, if that is worth a word. */
+    /** Seconds since the last sample, if that is worth a message; otherwise null. */
     silent: number | null;
 }
 
@@ -40,7 +40,7 @@ export function useLive(): Live {
         let isOver = false;
         api.history(MINUTE, MINUTE)
             .then((history) => {
-                // What has arrived meanwhile is newer.
+                // Samples that have arrived meanwhile are newer than the history.
                 if (isOver) return;
                 for (const [name, past] of of(history)) curves.set(name, joined(past, curves.get(name)));
                 setLive((before) => ({ ...before, curves }));
@@ -72,7 +72,7 @@ export function useLive(): Live {
     return live;
 }
 
-/** The last hour, asked for again every ten seconds while it is shown. */
+/** The last hour, requested again every ten seconds while it is shown. */
 export function useHour(isShown: boolean): Map<string, Curves> | null {
     const [hour, setHour] = useState<Map<string, Curves> | null>(null);
     useEffect(() => {

@@ -1,4 +1,4 @@
-/** Is it working? What is wrong, what to do, what happened, and all of it as one file for whoever helps. */
+/** Diagnosis: findings of the doctor, the report, the log, and the history of changes. */
 
 import { useEffect, useState } from 'preact/hooks';
 import { address, api, type Diagnosis, type DoctorFinding, follow, type LogEntry } from '../api';
@@ -41,7 +41,7 @@ function Findings({ isAdmin }: { isAdmin: boolean }) {
                     </button>
                 </span>
             </div>
-            <Failed of={error} />
+            <Failed error={error} />
             {diagnosis?.fixed.map((finding) => (
                 <Notice key={finding.id} tone="good">
                     <p>
@@ -51,23 +51,23 @@ function Findings({ isAdmin }: { isAdmin: boolean }) {
             ))}
             {diagnosis?.findings.length === 0 && <Notice tone="good">{t('diagnose.fine')}</Notice>}
             {diagnosis?.findings.map((finding) => (
-                <Finding key={`${finding.id} ${finding.interface}`} of={finding} />
+                <Finding key={`${finding.id} ${finding.interface}`} finding={finding} />
             ))}
         </section>
     );
 }
 
-function Finding({ of }: { of: DoctorFinding }) {
+function Finding({ finding }: { finding: DoctorFinding }) {
     return (
         <Notice tone="warn">
             <div class="head">
-                <h3>{of.what}</h3>
-                {of.interface && <Badge tone="plain">{of.interface}</Badge>}
+                <h3>{finding.what}</h3>
+                {finding.interface && <Badge tone="plain">{finding.interface}</Badge>}
             </div>
-            {of.evidence.length > 0 && (
+            {finding.evidence.length > 0 && (
                 <div>
                     <div class="small soft">{t('diagnose.evidence')}</div>
-                    {of.evidence.map((line) => (
+                    {finding.evidence.map((line) => (
                         <div key={line} class="code">
                             {line}
                         </div>
@@ -76,13 +76,13 @@ function Finding({ of }: { of: DoctorFinding }) {
             )}
             <div>
                 <div class="small soft">{t('diagnose.fix')}</div>
-                <p>{of.remedy}</p>
+                <p>{finding.remedy}</p>
             </div>
         </Notice>
     );
 }
 
-/** As many as the daemon keeps. */
+/** The largest number of log entries; the daemon keeps as many. */
 const MOST = 100;
 
 function Log() {
@@ -135,7 +135,7 @@ function Audit() {
     return (
         <section class="card">
             <h2>{t('diagnose.audit')}</h2>
-            <Failed of={error} />
+            <Failed error={error} />
             {answer?.length === 0 && <p class="soft">{t('diagnose.audit_none')}</p>}
             {answer && answer.length > 0 && (
                 <ol class="log" reversed tabIndex={0} aria-label={t('diagnose.audit')}>

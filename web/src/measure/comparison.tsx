@@ -1,18 +1,18 @@
-/** Several tests side by side. */
+/** The comparison of several tests: their figures, the differences and the pictures. */
 
 import { address, api } from '../api';
 import { number, t } from '../i18n';
 import { useAnswer } from '../store';
 import { Failed } from '../ui/attempt';
+import { Picture } from '../ui/picture';
 import { Table } from '../ui/table';
 import { significant } from '../units';
-import { Picture } from './test-page';
 
 const PLOTS = ['box_combine', 'ping_cdf', 'totals'] as const;
 
-export function Compared({ ids }: { ids: string[] }) {
+export function Comparison({ ids }: { ids: string[] }) {
     const { answer, error } = useAnswer(() => api.compare(ids));
-    if (error) return <Failed of={error} />;
+    if (error) return <Failed error={error} />;
     if (!answer) return <p>{t('app.loading')}</p>;
     const figure = (value: number | null | undefined) => (value == null ? '–' : significant(value));
     return (
@@ -44,9 +44,9 @@ export function Compared({ ids }: { ids: string[] }) {
             />
             {answer.differences.length > 0 && (
                 <ul class="steps">
-                    {answer.differences.map(({ from, to, figure: of, unit, mean, interval }) => (
-                        <li key={from + to + of}>
-                            {from} → {to}, {of}: {mean > 0 ? '+' : ''}
+                    {answer.differences.map(({ from, to, figure: name, unit, mean, interval }) => (
+                        <li key={from + to + name}>
+                            {from} → {to}, {name}: {mean > 0 ? '+' : ''}
                             {significant(mean)} {unit}
                             {interval
                                 ? ` (95 %: ${interval.map((end) => number(end, 1)).join(' … ')})`

@@ -1,4 +1,4 @@
-/** What a test and a search for rates are started with: the frame, and the fields that both have. */
+/** The form that starts a test or a search for rates: its frame, and the fields that both have. */
 
 import type { ComponentChildren } from 'preact';
 import { t } from '../i18n';
@@ -8,9 +8,9 @@ import { TextField } from '../ui/labelled';
 interface Props {
     about: string;
     start: () => Promise<void>;
-    /** Fields that everybody sees. */
+    /** Fields that are always visible. */
     children: ComponentChildren;
-    /** Fields that most never need. */
+    /** Fields under "Advanced". */
     more?: ComponentChildren;
 }
 
@@ -28,7 +28,7 @@ export function StartForm({ about, start, children, more }: Props) {
                 <summary>{t('settings.advanced')}</summary>
                 <div class="fields">{more}</div>
             </details>
-            <Failed of={error} />
+            <Failed error={error} />
             <div>
                 <button type="submit" class="main" disabled={isBusy}>
                     {t('do.start')}
@@ -43,7 +43,7 @@ interface FieldProps {
     set: (value: string) => void;
 }
 
-/** Name or address of a machine. */
+/** The field for the name or address of a host. */
 export function HostField({ id, label, help, required, placeholder, ...field }: FieldProps & HostText) {
     return (
         <TextField
@@ -70,7 +70,7 @@ interface HostText {
     placeholder?: string;
 }
 
-/** Where `sqm serve` runs, unless the help says something else. */
+/** The field for the host that runs `sqm serve`, or another server if `help` says so. */
 export function ServerField({ help, ...field }: FieldProps & { help?: string | undefined }) {
     return (
         <HostField
@@ -84,7 +84,7 @@ export function ServerField({ help, ...field }: FieldProps & { help?: string | u
     );
 }
 
-/** What `sqm serve` may ask for. */
+/** The field for the secret of `sqm serve`. */
 export function SecretField(field: FieldProps) {
     return (
         <TextField

@@ -1,4 +1,4 @@
-/** What to measure, and against whom. */
+/** The form that starts a test. */
 
 import { useState } from 'preact/hooks';
 import { api, type Test, type TestWanted } from '../api';
@@ -6,10 +6,10 @@ import { t } from '../i18n';
 import { ChoiceField, TextField, TickField } from '../ui/labelled';
 import { HostField, SecretField, ServerField, StartForm } from './start-form';
 
-/** The figures leave out the first four seconds and the last. */
+/** The least length of a test, seconds: its figures leave out the first four and the last one. */
 const LEAST_SECONDS = 6;
 
-/** Who makes the load: our own server, any server of large files, any server of the responsiveness protocol. */
+/** The kinds of server: `sqm serve`, any web server with a large file, any responsiveness server. */
 const WAYS = ['server', 'url', 'rpm'] as const;
 type Way = (typeof WAYS)[number];
 
@@ -133,7 +133,7 @@ function wanted(
     { host, secret, url, uploadUrl, reflector, kind, seconds, title }: Record<string, string>,
     isTrusting: boolean,
 ): TestWanted {
-    /** Only what somebody filled in. */
+    /** The fields that are filled in. */
     const given = (fields: Record<string, string | undefined>) =>
         Object.fromEntries(Object.entries(fields).flatMap(([name, text]) => (text?.trim() ? [[name, text.trim()]] : [])));
     const all = { duration_s: Number(seconds), ...given({ title }) };

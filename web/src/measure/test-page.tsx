@@ -1,4 +1,4 @@
-/** The bufferbloat test: start it, watch it, read it, compare it. */
+/** The bufferbloat test: starts tests, and lists, shows and compares their results. */
 
 import { useState } from 'preact/hooks';
 import { api, type ResponsivenessOf, type Test, type Tests } from '../api';
@@ -8,24 +8,25 @@ import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Failed, useAttempt } from '../ui/attempt';
 import { Badge, type Tone } from '../ui/parts';
 import { significant } from '../units';
-import { Compared } from './compared';
-import { One } from './one';
+import { Comparison } from './comparison';
+import { testName } from './name';
 import { Start } from './start';
+import { TestResultView } from './test-result';
 
 export function TestPage({ path }: { path: string[] }) {
     const { answer: tests, error, again } = useAnswer(api.tests);
     const isAdmin = useIsAdmin();
     const { refresh } = useStore();
-    const [what, ids = ''] = path;
+    const [place, ids = ''] = path;
     const changed = async () => {
         await Promise.all([again(), refresh()]);
     };
     return (
         <>
             <h1>{t('test.title')}</h1>
-            <Failed of={error} />
-            {what === 'compare' && <Compared key={ids} ids={ids.split(',')} />}
-            {what && what !== 'compare' && <One key={what} id={what} ended={changed} />}
+            <Failed error={error} />
+            {place === 'compare' && <Comparison key={ids} ids={ids.split(',')} />}
+            {place && place !== 'compare' && <TestResultView key={place} id={place} ended={changed} />}
             {isAdmin && tests && !tests.running && (
                 <Start
                     kinds={tests.kinds}
@@ -36,15 +37,15 @@ export function TestPage({ path }: { path: string[] }) {
                     }}
                 />
             )}
-            {tests && <Earlier tests={tests} changed={changed} isAdmin={isAdmin} />}
+            {tests && <EarlierRuns tests={tests} changed={changed} isAdmin={isAdmin} />}
         </>
     );
 }
 
-/** As many as the server compares at once. */
-const MOST = 8;
+/** The largest number of tests in a comparison, as the server limits it. */
+const MOST_COMPARED = 8;
 
-function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed: () => Promise<void>; isAdmin: boolean }) {
+function EarlierRuns({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed: () => Promise<void>; isAdmin: boolean }) {
     const [chosen, setChosen] = useState<string[]>([]);
     const choose = (id: string, on: boolean) =>
         setChosen((before) => [...before.filter((other) => other !== id), ...(on ? [id] : [])]);
@@ -60,7 +61,7 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
                 {tests.length > 1 && (
                     <button
                         type="button"
-                        disabled={chosen.length < 2 || chosen.length > MOST}
+                        disabled={chosen.length < 2 || chosen.length > MOST_COMPARED}
                         title={t('test.compare_help')}
                         onClick={() => go('test', 'compare', [...chosen].sort().join(','))}
                     >
@@ -68,7 +69,7 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
                     </button>
                 )}
             </div>
-            <Failed of={error} />
+            <Failed error={error} />
             {tests.length === 0 ? (
                 <p class="soft">{t('test.none')}</p>
             ) : (
@@ -77,13 +78,13 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
                         <li key={test.id}>
                             <input
                                 type="checkbox"
-                                aria-label={t('test.choose', { name: called(test) })}
+                                aria-label={t('test.choose', { name: testName(test) })}
                                 checked={chosen.includes(test.id)}
                                 disabled={test.bytes === null}
                                 onChange={(event) => choose(test.id, event.currentTarget.checked)}
                             />
                             <span class="run">
-                                <a href={`#/test/${test.id}`}>{called(test)}</a>
+                                <a href={`#/test/${test.id}`}>{testName(test)}</a>
                                 <span class="small soft">
                                     {date(test.started_unix_ms / 1000)} · {test.kind} · {test.host}
                                 </span>
@@ -93,7 +94,7 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
                                 <button
                                     type="button"
                                     class="link"
-                                    aria-label={t('test.remove', { name: called(test) })}
+                                    aria-label={t('test.remove', { name: testName(test) })}
                                     onClick={() => void forget(test.id)}
                                 >
                                     {t('do.remove')}
@@ -106,8 +107,6 @@ function Earlier({ tests: { tests }, changed, isAdmin }: { tests: Tests; changed
         </section>
     );
 }
-
-export const called = (test: Test) => test.title || date(test.started_unix_ms / 1000);
 
 const TONES: Record<Test['state'], Tone> = { running: 'plain', done: 'plain', failed: 'bad', stopped: 'warn' };
 
@@ -129,26 +128,8 @@ function Outcome({ test }: { test: Test }) {
 
 const RPM_TONES: Record<string, Tone> = { poor: 'bad', fair: 'warn', good: 'good', excellent: 'good' };
 
-/** Of both directions the one that makes people wait. */
+/** The direction with the lower RPM. */
 function worstOf({ responsiveness }: Test): ResponsivenessOf | undefined {
     const found = [responsiveness?.download, responsiveness?.upload].filter((one) => one != null);
     return found.sort((a, b) => a.rpm - b.rpm)[0];
 }
-
-export function Picture({ src, title }: { src: string; title: string }) {
-    const [isMissing, setIsMissing] = useState(false);
-    // A test that measured no flows of its own has nothing to draw in some of them.
-    if (isMissing) return null;
-    return (
-        <figure class="stack">
-            <figcaption class="head">
-                <h3>{title}</h3>
-                <a class="small" href={src} download>
-                    {t('test.download_svg')}
-                </a>
-            </figcaption>
-            <img class="plot" src={src} alt={title} loading="lazy" onError={() => setIsMissing(true)} />
-        </figure>
-    );
-}
-

@@ -1,4 +1,4 @@
-/** One test: live while it runs, then its figures, its grade and its pictures. */
+/** One test: live charts while it runs, then its figures, grade and pictures. */
 
 import { useEffect, useState } from 'preact/hooks';
 import { address, api, follow, type Plot, type Progress, type Responsiveness, type ResponsivenessOf, type Test } from '../api';
@@ -7,13 +7,14 @@ import { useAnswer, useIsAdmin } from '../store';
 import { Chart } from '../ui/chart';
 import { Failed, useAttempt } from '../ui/attempt';
 import { Errors, type Figure, Figures, Notice } from '../ui/parts';
+import { Picture } from '../ui/picture';
 import { Table } from '../ui/table';
 import { bytes, significant } from '../units';
-import { called, Picture } from './test-page';
+import { testName } from './name';
 
-export function One({ id, ended }: { id: string; ended: () => Promise<void> }) {
+export function TestResultView({ id, ended }: { id: string; ended: () => Promise<void> }) {
     const { answer: test, error, again } = useAnswer(() => api.test(id));
-    if (error) return <Failed of={error} />;
+    if (error) return <Failed error={error} />;
     if (!test) return <p>{t('app.loading')}</p>;
     if (test.state === 'running') {
         return (
@@ -31,19 +32,19 @@ export function One({ id, ended }: { id: string; ended: () => Promise<void> }) {
 
 function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
     const isAdmin = useIsAdmin();
-    const [seen, setSeen] = useState<Progress[]>([]);
+    const [progress, setProgress] = useState<Progress[]>([]);
     const { error, attempt } = useAttempt();
     useEffect(() => {
         const end = follow(
             `tests/${test.id}/live`,
             {
-                progress: (progress: Progress) => setSeen((before) => inOrder(before, progress)),
+                progress: (next: Progress) => setProgress((before) => inOrder(before, next)),
                 end: () => {
                     end();
                     void ended();
                 },
             },
-            // It may have ended between our question and this one.
+            // The test may have ended between the request for its state and this connection.
             (isConnected) => {
                 if (isConnected) return;
                 void api.test(test.id).then(({ state }) => {
@@ -55,9 +56,9 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
         );
         return end;
     }, [test.id]);
-    const last = seen[seen.length - 1];
+    const last = progress[progress.length - 1];
     const total = last ? last.elapsed_s + last.left_s : test.duration_s;
-    const x = seen.map(({ elapsed_s }) => elapsed_s);
+    const x = progress.map(({ elapsed_s }) => elapsed_s);
     const frame = {
         x,
         range: [0, Math.max(total, 1)] as [number, number],
@@ -68,7 +69,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
     return (
         <section class="card">
             <div class="head">
-                <h2>{called(test)}</h2>
+                <h2>{testName(test)}</h2>
                 {isAdmin && (
                     <button type="button" onClick={() => void attempt(() => api.stopTest(test.id))}>
                         {t('do.stop')}
@@ -79,33 +80,33 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
                 {t('test.running', { n: Math.round(last?.elapsed_s ?? 0), total: Math.round(total) })}
                 {last && ` · ${t(`test.stage.${last.stage}`)}`}
             </p>
-            <progress aria-label={called(test)} max={total} value={last?.elapsed_s ?? 0} />
-            <Failed of={error} />
+            <progress aria-label={testName(test)} max={total} value={last?.elapsed_s ?? 0} />
+            <Failed error={error} />
             <Chart
                 {...frame}
                 title={t('test.down')}
                 show={mbit}
                 series={[
-                    { label: t('direction.download'), colour: 'download', values: seen.map((one) => one.download_mbit) },
+                    { label: t('direction.download'), colour: 'download', values: progress.map((one) => one.download_mbit) },
                 ]}
             />
             <Chart
                 {...frame}
                 title={t('test.up')}
                 show={mbit}
-                series={[{ label: t('direction.upload'), colour: 'upload', values: seen.map((one) => one.upload_mbit) }]}
+                series={[{ label: t('direction.upload'), colour: 'upload', values: progress.map((one) => one.upload_mbit) }]}
             />
             <Chart
                 {...frame}
                 title={t('test.rtt')}
                 show={(value) => `${significant(value)} ms`}
-                series={[{ label: t('test.rtt_short'), colour: 'delay', values: seen.map((one) => one.rtt_ms) }]}
+                series={[{ label: t('test.rtt_short'), colour: 'delay', values: progress.map((one) => one.rtt_ms) }]}
             />
         </section>
     );
 }
 
-/** A stream that was cut begins again from its beginning. */
+/** Adds an event. After a reconnect the server sends all events again, from the first. */
 function inOrder(before: Progress[], next: Progress): Progress[] {
     const last = before[before.length - 1];
     if (last && next.elapsed_s <= last.elapsed_s) {
@@ -114,7 +115,7 @@ function inOrder(before: Progress[], next: Progress): Progress[] {
     return [...before, next];
 }
 
-/** What every finished test has. */
+/** The pictures that every finished test has. */
 const PLOTS: Plot[] = ['all_scaled', 'ping_cdf', 'box_combine', 'totals'];
 
 function Result({ test }: { test: Test }) {
@@ -123,7 +124,7 @@ function Result({ test }: { test: Test }) {
     return (
         <section class="card">
             <div class="head">
-                <h2>{called(test)}</h2>
+                <h2>{testName(test)}</h2>
                 {test.bytes !== null && (
                     <a class="button" href={address.file(test.id)} download>
                         {t('test.download_file')} ({bytes(test.bytes)})
@@ -131,17 +132,17 @@ function Result({ test }: { test: Test }) {
                 )}
             </div>
             {test.state === 'stopped' && <Notice tone="warn">{t('test.partial')}</Notice>}
-            <Errors of={test.error ? [test.error] : []} />
+            <Errors messages={test.error ? [test.error] : []} />
             {test.summary && (
                 <div class="row verdict">
                     <div>
                         <div class="soft small">{grade ? t('test.grade') : t('test.no_grade')}</div>
                         <div class="grade">{grade?.letter ?? '–'}</div>
                     </div>
-                    <Figures of={figures(test)} />
+                    <Figures figures={figures(test)} />
                 </div>
             )}
-            {test.responsiveness && <ResponsivenessTable of={test.responsiveness} />}
+            {test.responsiveness && <ResponsivenessTable result={test.responsiveness} />}
             {findings.map(({ code, text, severity }) => (
                 <Notice key={code + text} tone={severity === 'error' ? 'bad' : 'warn'}>
                     <p>{text}</p>
@@ -153,11 +154,11 @@ function Result({ test }: { test: Test }) {
     );
 }
 
-function ResponsivenessTable({ of }: { of: Responsiveness }) {
-    const names = (['download', 'upload'] as const).filter((name) => of[name]);
+function ResponsivenessTable({ result }: { result: Responsiveness }) {
+    const names = (['download', 'upload'] as const).filter((name) => result[name]);
     const row = (key: string, name: string, cell: (found: ResponsivenessOf) => string) => ({
         key,
-        cells: [name, ...names.map((direction) => cell(of[direction] as ResponsivenessOf))],
+        cells: [name, ...names.map((direction) => cell(result[direction] as ResponsivenessOf))],
     });
     return (
         <>
@@ -174,8 +175,8 @@ function ResponsivenessTable({ of }: { of: Responsiveness }) {
                 ]}
             />
             <p class="small soft">
-                {of.idle_rpm !== null && `${t('rpm.idle', { n: Math.round(of.idle_rpm) })} `}
-                {t('rpm.help')} {of.draft}
+                {result.idle_rpm !== null && `${t('rpm.idle', { n: Math.round(result.idle_rpm) })} `}
+                {t('rpm.help')} {result.draft}
             </p>
         </>
     );

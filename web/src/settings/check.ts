@@ -1,18 +1,18 @@
-/** Asks the server's validator while somebody types. */
+/** Validates the changes on the server while the user types. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, type Change, type Check } from '../api';
 
-/** Long enough not to ask for every letter, short enough to seem immediate. */
+/** Wait after the last keystroke. Our choice: not a request for each letter, but still immediate to the user. */
 const PAUSE_MS = 250;
 
-/** The verdict on these changes; null until there is one, and for readers (`changes` is null), whom the server does not answer.
-    `fresh` says whether it is of exactly these. */
+/** The server's findings on these changes; null before the first answer, and for users who may not change anything (`changes` is
+    null). `fresh` is true if the findings belong to exactly these changes. */
 export function useCheck(changes: Change[] | null): { check: Check | null; fresh: boolean; error: unknown } {
     const wanted = JSON.stringify(changes);
-    const [state, setState] = useState<{ check: Check | null; of: string; error: unknown }>({
+    const [state, setState] = useState<{ check: Check | null; checked: string; error: unknown }>({
         check: null,
-        of: '',
+        checked: '',
         error: null,
     });
     const latest = useRef(wanted);
@@ -23,7 +23,7 @@ export function useCheck(changes: Change[] | null): { check: Check | null; fresh
             async () => {
                 try {
                     const check = await api.check(JSON.parse(wanted) as Change[]);
-                    if (latest.current === wanted) setState({ check, of: wanted, error: null });
+                    if (latest.current === wanted) setState({ check, checked: wanted, error: null });
                 } catch (error) {
                     if (latest.current === wanted) setState((before) => ({ ...before, error }));
                 }
@@ -32,5 +32,5 @@ export function useCheck(changes: Change[] | null): { check: Check | null; fresh
         );
         return () => clearTimeout(timer);
     }, [wanted]);
-    return { check: state.check, fresh: state.of === wanted, error: state.error };
+    return { check: state.check, fresh: state.checked === wanted, error: state.error };
 }

@@ -1,8 +1,8 @@
-/** What was changed and not yet applied. The file's own text stays with the server, which keeps its comments. */
+/** Changes that are not applied yet. The server edits the text of the file, so that its comments stay. */
 
 import type { Change, Config, Section } from '../api';
 
-/** By section, by option: a value, or null to take the option away. A section beyond the file's is new. */
+/** For each section and option a value, or null to remove the option. Sections with an index beyond the file's are new. */
 export interface Draft {
     sets: Record<number, Record<string, string | null>>;
     removed: number[];
@@ -10,13 +10,13 @@ export interface Draft {
 
 export const EMPTY: Draft = { sets: {}, removed: [] };
 
-/** A line that can be looked at and changed. */
+/** A line with its changes. */
 export interface Line {
     index: number;
     isNew: boolean;
-    /** The value as it would be, or null. */
+    /** The value with the changes; null if the option is not set. */
     value: (option: string) => string | null;
-    /** The value that the file has, or null. */
+    /** The value in the file; null if the option is not set. */
     before: (option: string) => string | null;
 }
 
@@ -46,7 +46,7 @@ function line(index: number, section: Section | null, draft: Draft): Line {
 function given(section: Section | null | undefined, option: string): string | null {
     const values = section?.options.filter(({ name }) => name === option) ?? [];
     if (values.length === 0) return null;
-    // A list is its values with blanks between; of the others the last wins.
+    // The values of a list are joined with spaces; otherwise the last value wins, as in UCI.
     return values.some(({ list }) => list) ? values.map(({ value }) => value).join(' ') : (values.at(-1)?.value ?? null);
 }
 
@@ -61,7 +61,7 @@ export function set(config: Config, draft: Draft, index: number, option: string,
     return { ...draft, sets: all };
 }
 
-/** One more section, with these values; answers its index too. */
+/** Adds a section with these values. Returns its index as well. */
 export function add(config: Config, draft: Draft, values: Record<string, string>): [Draft, number] {
     const index = Math.max(config.sections.length, ...Object.keys(draft.sets).map((known) => Number(known) + 1));
     return [{ ...draft, sets: { ...draft.sets, [index]: values } }, index];
@@ -69,7 +69,7 @@ export function add(config: Config, draft: Draft, values: Record<string, string>
 
 export function remove(config: Config, draft: Draft, index: number): Draft {
     const sets: Draft['sets'] = {};
-    // New sections stand one after the other.
+    // The indices of new sections are consecutive: those after a removed one move up.
     for (const [known, values] of Object.entries(draft.sets)) {
         const at = Number(known);
         if (at === index) continue;
@@ -89,8 +89,8 @@ export function changes({ sets, removed }: Draft): Change[] {
 }
 
 /**
- * The same changes to a file that somebody else has written meanwhile: sections are found by their interface. What was
- * changed in a section that is gone is dropped.
+ * Moves the changes to a configuration that another browser or program has written meanwhile. Sections are matched by their
+ * interface. Changes to a section that no longer exists are dropped.
  */
 export function rebase(before: Config, after: Config, draft: Draft): Draft {
     const place = (index: number): number | undefined => {

@@ -1,4 +1,4 @@
-/** One option of the configuration as a field: its name, its control, its help, and what the validator says. */
+/** The field of one option: label, control, help text, and the findings of the validator. */
 
 import { useState } from 'preact/hooks';
 import type { Finding, Interfaces, Link, Option } from '../api';
@@ -6,7 +6,7 @@ import { maybe, t } from '../i18n';
 import { rateShown, rateTyped } from '../units';
 import type { Line } from './draft';
 
-/** What all fields of a line share. */
+/** The line that the fields belong to, and what they need to know. */
 export interface Form {
     line: Line;
     options: Map<string, Option>;
@@ -28,7 +28,7 @@ export function about(option: Option): string {
     return maybe(`option.${option.name}.about`) ?? ofDirection(option, '.about') ?? option.about;
 }
 
-/** A translation says `cake_rtt` once, and not again for each direction. */
+/** A translation has one text for `cake_rtt`, which serves `egress_cake_rtt` and `ingress_cake_rtt` as well. */
 function ofDirection({ name, direction }: Option, part: string): string | undefined {
     if (!direction) return undefined;
     const both = maybe(`option.${name.slice(direction.length + 1)}${part}`);
@@ -66,10 +66,10 @@ export function Field({ name, form }: { name: string; form: Form }) {
             </span>
             <span id={`${id}-said`} class="stack">
                 {errors.map((finding) => (
-                    <Said key={finding.message} finding={finding} kind="wrong" form={form} option={name} />
+                    <FieldMessage key={finding.message} finding={finding} kind="wrong" form={form} option={name} />
                 ))}
                 {warnings.map((finding) => (
-                    <Said key={finding.message} finding={finding} kind="doubt" form={form} option={name} />
+                    <FieldMessage key={finding.message} finding={finding} kind="doubt" form={form} option={name} />
                 ))}
             </span>
         </div>
@@ -90,13 +90,13 @@ interface Part {
     control: Control;
 }
 
-/** On and off are a tick box if it is known what holds when nothing is said. */
+/** A switch is a checkbox if it has a default; otherwise a third choice stands for "not set". */
 const isTick = ({ type, default: fallback }: Option) => type === 'switch' && fallback !== null;
 
 function Tick({ option, form, control }: Part) {
     const isOn = (value: string | null) => ON.includes((value ?? option.default ?? '0').toLowerCase());
     const before = form.line.before(option.name);
-    // What is as it was is no change, in whatever words the file says it, or by saying nothing.
+    // Back at the file's value is no change, whichever word the file has for it and even if it has none.
     const turn = (on: boolean) => form.set(option.name, on === isOn(before) ? before : on ? '1' : '0');
     return (
         <input
@@ -186,13 +186,13 @@ function Select({ option, form, control, choices }: Part & { choices: { value: s
                     {option.type === 'switch' ? about : choiceText(option.name, value, about)}
                 </option>
             ))}
-            {/* What the file has and nobody knows stays visible; the validator says what is wrong with it. */}
+            {/* An unknown value of the file stays visible; the validator reports it. */}
             {known !== null && !choices.some(({ value }) => value === known) && <option value={known}>{known}</option>}
         </select>
     );
 }
 
-/** Some options have the same words for both directions: `egress_ecn`, `itarget`. */
+/** Options of each direction share their choices: `egress_ecn` and `ingress_ecn`, `itarget` and `etarget`. */
 function choiceText(option: string, value: string, about: string): string {
     const both = option.replace(/^(egress_|ingress_|[ei](?=target))/, '');
     const text = maybe(`choice.${both}.${value}`) ?? about;
@@ -215,7 +215,7 @@ function RateField({ option, form, control }: Part) {
                 type="text"
                 autocomplete="off"
                 inputMode="decimal"
-                // What is typed stays as it is typed, as long as it means what is set.
+                // Keep the user's spelling as long as it means the value that is set.
                 value={rateTyped(typed) === value ? typed : rateShown(value)}
                 onInput={(event) => {
                     setTyped(event.currentTarget.value);
@@ -301,7 +301,7 @@ function LinkChoice({ option, form, control }: Part) {
     );
 }
 
-function Said({ finding, kind, form, option }: { finding: Finding; kind: 'wrong' | 'doubt'; form: Form; option: string }) {
+function FieldMessage({ finding, kind, form, option }: { finding: Finding; kind: 'wrong' | 'doubt'; form: Form; option: string }) {
     const { suggestion } = finding;
     return (
         <span class={kind}>

@@ -1,11 +1,11 @@
-/** From what the provider says or a speed test showed to what the shaper gets. */
+/** Computes shaper rates from the results of a speed test or from the advertised speeds. */
 
 import { useState } from 'preact/hooks';
 import { t } from '../i18n';
 import { ChoiceField, TextField } from '../ui/labelled';
 import type { Form } from './field';
 
-/** The share of what was measured without SQM, and of what is advertised, that leaves the queue here. */
+/** The percentage of a measured or advertised speed that keeps the queue in this router. Our choice, as the guide recommends it. */
 const SHARES = { measured: 95, advertised: 85 } as const;
 
 const SPEEDS = ['download', 'upload'] as const;

@@ -1,22 +1,22 @@
-/** What will change, before it does; and what happened when it was tried. */
+/** The review of changes before they are applied, and the errors of applying them. */
 
 import { useEffect, useState } from 'preact/hooks';
 import { api, type Change, type Check, Refusal } from '../api';
 import { t } from '../i18n';
 import { words } from '../ui/attempt';
 import { Dialog, Diff, Errors, Notice } from '../ui/parts';
-import { Conflict } from './settings';
+import { Conflict } from './conflict';
 
 interface Props {
     check: Check;
     changes: Change[];
     revision: string;
     close: () => void;
-    renew: (keeps: boolean) => Promise<void>;
+    reload: (keepsChanges: boolean) => Promise<void>;
     applied: () => Promise<void>;
 }
 
-export function Review({ check, changes, revision, close, renew, applied }: Props) {
+export function Review({ check, changes, revision, close, reload, applied }: Props) {
     const [isBusy, setIsBusy] = useState(false);
     const [refusal, setRefusal] = useState<Refusal | null>(null);
     const isLost = refusal?.status === 0;
@@ -35,7 +35,7 @@ export function Review({ check, changes, revision, close, renew, applied }: Prop
     };
     useEffect(() => {
         if (!isLost) return;
-        // Once the router is back, what came of it stands on the page.
+        // When the router responds again, the page shows whether the change was applied.
         const timer = setInterval(() => void applied().catch(() => {}), 1000);
         return () => clearInterval(timer);
     }, [isLost]);
@@ -67,14 +67,14 @@ export function Review({ check, changes, revision, close, renew, applied }: Prop
                 </section>
             )}
             <p>{t('review.safe', { n: 60 })}</p>
-            {refusal?.code === 'conflict' && <Conflict renew={renew} />}
+            {refusal?.code === 'conflict' && <Conflict reload={reload} />}
             {isLost && (
                 <Notice tone="warn" alert>
                     <p>{t('review.lost')}</p>
                 </Notice>
             )}
             {refusal && !isLost && refusal.code !== 'conflict' && (
-                <Errors of={[refusal.message, ...refusal.findings.map(({ message }) => message)]} />
+                <Errors messages={[refusal.message, ...refusal.findings.map(({ message }) => message)]} />
             )}
             <div class="row">
                 <button type="button" class="main" disabled={isBusy || isLost || refusal?.code === 'conflict'} onClick={() => void apply()}>

@@ -1,6 +1,6 @@
-/** The settings: lines, three tabs for each, and the way from a change to a confirmed change. */
+/** The settings: the lines with three tabs each, and the review of changes before they are applied. */
 
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { api, type Check, type Config, type Finding, type Interfaces, type Link, type Option } from '../api';
 import { t } from '../i18n';
 import { go } from '../route';
@@ -9,14 +9,16 @@ import { ChoiceField } from '../ui/labelled';
 import { Failed } from '../ui/attempt';
 import { Badge, Notice, Tabs } from '../ui/parts';
 import { useCheck } from './check';
-import { add, changes, type Draft, EMPTY, lines, rebase, remove, set, type Line } from './draft';
+import { Conflict } from './conflict';
+import type { Line } from './draft';
 import { ON, type Form } from './field';
 import { Review } from './review';
+import { useSettingsDraft } from './settings-draft';
 import { countIn, TAB_IDS, Tab, type TabId } from './tabs';
 
 export function Settings({ path }: { path: string[] }) {
     const { answer, error } = useAnswer(load);
-    if (error) return <Failed of={error} />;
+    if (error) return <Failed error={error} />;
     if (!answer) return <p>{t('app.loading')}</p>;
     return <Loaded {...answer} path={path} />;
 }
@@ -33,59 +35,38 @@ async function load(): Promise<Facts> {
         api.config(),
         api.options(),
         api.links(),
-        // Without it one types the name of the device.
+        // Without the list, the user types the name of the device.
         api.interfaces().catch(() => null),
     ]);
     return { config, options, links, interfaces };
 }
 
-function Loaded({ config: first, options, links, interfaces, path }: Facts & { path: string[] }) {
+function Loaded({ config, options, links, interfaces, path }: Facts & { path: string[] }) {
     const isAdmin = useIsAdmin();
     const { refresh, status } = useStore();
-    const [config, setConfig] = useState(first);
-    const [draft, setDraft] = useState<Draft>(EMPTY);
-    const [touched, setTouched] = useState<Set<string>>(new Set());
-    const [reviews, setReviews] = useState(false);
-    const wanted = changes(draft);
-    const { check, fresh, error } = useCheck(isAdmin ? wanted : null);
+    const isUnconfirmed = status?.unconfirmed != null;
+    const draft = useSettingsDraft(config, isUnconfirmed);
+    const [isReviewing, setIsReviewing] = useState(false);
+    const { check, fresh, error } = useCheck(isAdmin ? draft.changes : null);
 
-    const all = lines(config, draft);
-    const line = all.find(({ index }) => String(index) === path[0]) ?? all[0];
+    const line = draft.lines.find(({ index }) => String(index) === path[0]) ?? draft.lines[0];
     const tab = TAB_IDS.find((id) => id === path[1]) ?? 'basic';
 
-    const waiting = status?.unconfirmed != null;
-    useEffect(() => {
-        // Put back or kept: either way the file may be another one now.
-        void api.config().then(setConfig, () => {});
-    }, [waiting]);
-    useEffect(() => {
-        if (wanted.length === 0) return;
-        const warn = (event: BeforeUnloadEvent) => event.preventDefault();
-        addEventListener('beforeunload', warn);
-        return () => removeEventListener('beforeunload', warn);
-    }, [wanted.length === 0]);
-
-    const begin = () => {
+    const addLine = () => {
         const script = options.find(({ name }) => name === 'script')?.default ?? 'best_of_cake.qos';
         const device = interfaces?.suggested;
-        const isTaken = all.some((one) => one.value('interface') === device);
-        const [next, index] = add(config, draft, {
-            enabled: '1',
-            script,
-            ...(device && !isTaken ? { interface: device } : {}),
-        });
-        setDraft(next);
+        const isTaken = draft.lines.some((one) => one.value('interface') === device);
+        const index = draft.add({ enabled: '1', script, ...(device && !isTaken ? { interface: device } : {}) });
         go('settings', index, 'basic');
     };
-    const drop = () => {
-        setDraft(EMPTY);
-        setTouched(new Set());
-    };
-    const renew = async (keeps: boolean) => {
-        const next = await api.config();
-        setDraft(keeps ? rebase(config, next, draft) : EMPTY);
-        setConfig(next);
-        if (!keeps) setTouched(new Set());
+    const review = () => {
+        if (!check || !fresh) return;
+        const first = check.errors[0];
+        if (!first) return setIsReviewing(true);
+        // Show all errors, including missing values, and go to the first.
+        draft.touch(check.errors);
+        if (first.section !== null) go('settings', first.section, tabOf(options, first));
+        setTimeout(() => document.getElementById(`option-${first.option}`)?.focus());
     };
 
     return (
@@ -93,19 +74,19 @@ function Loaded({ config: first, options, links, interfaces, path }: Facts & { p
             <div class="head">
                 <h1>{t('settings.title')}</h1>
                 {isAdmin && (
-                    <button type="button" onClick={begin}>
+                    <button type="button" onClick={addLine}>
                         {t('settings.add')}
                     </button>
                 )}
             </div>
-            {check && check.revision !== config.revision && !waiting && <Conflict renew={renew} />}
-            <Failed of={error} />
-            {check && <Elsewhere check={check} known={all} />}
-            {!line && <Empty begin={begin} isAdmin={isAdmin} />}
+            {check && check.revision !== draft.config.revision && !isUnconfirmed && <Conflict reload={draft.reload} />}
+            <Failed error={error} />
+            {check && <OtherFindings check={check} lines={draft.lines} />}
+            {!line && <Empty addLine={addLine} isAdmin={isAdmin} />}
             {line && (
                 <>
-                    {all.length > 1 && <Choice all={all} current={line} tab={tab} check={check} />}
-                    <OfLine
+                    {draft.lines.length > 1 && <LineChoice lines={draft.lines} current={line} tab={tab} check={check} />}
+                    <LineEditor
                         line={line}
                         tab={tab}
                         options={options}
@@ -113,48 +94,37 @@ function Loaded({ config: first, options, links, interfaces, path }: Facts & { p
                         interfaces={interfaces}
                         check={check}
                         isLocked={!isAdmin}
-                        touched={touched}
-                        set={(option, value) => {
-                            setTouched((before) => new Set(before).add(`${line.index} ${option}`));
-                            setDraft((before) => set(config, before, line.index, option, value));
-                        }}
+                        isTouched={(option) => draft.isTouched(line, option)}
+                        set={(option, value) => draft.set(line, option, value)}
                         remove={() => {
-                            setDraft(remove(config, draft, line.index));
+                            draft.remove(line);
                             go('settings');
                         }}
                     />
                 </>
             )}
-            {check && <AsText check={check} file={config.file} />}
-            {wanted.length > 0 && (
-                <Bottom
-                    count={wanted.length}
+            {check && <AsText check={check} file={draft.config.file} />}
+            {draft.changes.length > 0 && (
+                <ActionBar
+                    changeCount={draft.changes.length}
                     check={fresh ? check : null}
-                    discard={drop}
-                    review={() => {
-                        if (!check || !fresh) return;
-                        const wrong = check.errors[0];
-                        if (!wrong) return setReviews(true);
-                        // Now everything that is missing may be said, and the first of it is where to go on.
-                        setTouched(new Set(check.errors.map(({ section, option }) => `${section} ${option}`)));
-                        if (wrong.section !== null) go('settings', wrong.section, tabOf(options, wrong));
-                        setTimeout(() => document.getElementById(`option-${wrong.option}`)?.focus());
-                    }}
+                    discard={draft.discard}
+                    review={review}
                 />
             )}
-            {reviews && check && (
+            {isReviewing && check && (
                 <Review
                     check={check}
-                    changes={wanted}
-                    revision={config.revision}
-                    close={() => setReviews(false)}
-                    renew={async (keeps) => {
-                        setReviews(false);
-                        await renew(keeps);
+                    changes={draft.changes}
+                    revision={draft.config.revision}
+                    close={() => setIsReviewing(false)}
+                    reload={async (keepsChanges) => {
+                        setIsReviewing(false);
+                        await draft.reload(keepsChanges);
                     }}
                     applied={async () => {
-                        await renew(false);
-                        setReviews(false);
+                        await draft.reload(false);
+                        setIsReviewing(false);
                         await refresh();
                     }}
                 />
@@ -167,14 +137,14 @@ function tabOf(options: Option[], { option }: Finding): TabId {
     return options.find(({ name }) => name === option)?.tab ?? 'basic';
 }
 
-function Empty({ begin, isAdmin }: { begin: () => void; isAdmin: boolean }) {
+function Empty({ addLine, isAdmin }: { addLine: () => void; isAdmin: boolean }) {
     return (
         <section class="card">
             <h2>{t('dashboard.nothing')}</h2>
             <p>{t('dashboard.nothing_help')}</p>
             {isAdmin && (
                 <div>
-                    <button type="button" class="main" onClick={begin}>
+                    <button type="button" class="main" onClick={addLine}>
                         {t('dashboard.begin')}
                     </button>
                 </div>
@@ -183,13 +153,13 @@ function Empty({ begin, isAdmin }: { begin: () => void; isAdmin: boolean }) {
     );
 }
 
-function Choice({ all, current, tab, check }: { all: Line[]; current: Line; tab: TabId; check: Check | null }) {
+function LineChoice({ lines, current, tab, check }: { lines: Line[]; current: Line; tab: TabId; check: Check | null }) {
     const text = (line: Line, n: number) => {
         const count = check?.errors.filter(({ section }) => section === line.index).length ?? 0;
         const parts = [
             line.value('interface') ?? t('settings.line', { n: n + 1 }),
             isOn(line) ? '' : t('settings.off'),
-            count > 0 ? mistakes(count) : '',
+            count > 0 ? errorCount(count) : '',
         ];
         return parts.filter(Boolean).join(' – ');
     };
@@ -198,7 +168,7 @@ function Choice({ all, current, tab, check }: { all: Line[]; current: Line; tab:
             id="line"
             label={t('settings.lines')}
             value={current.index}
-            choices={all.map((line, n) => ({ value: line.index, text: text(line, n) }))}
+            choices={lines.map((line, n) => ({ value: line.index, text: text(line, n) }))}
             choose={(index) => go('settings', index, tab)}
         />
     );
@@ -206,9 +176,9 @@ function Choice({ all, current, tab, check }: { all: Line[]; current: Line; tab:
 
 const isOn = (line: Line) => ON.includes((line.value('enabled') ?? '0').toLowerCase());
 
-const mistakes = (n: number) => t(n === 1 ? 'settings.mistakes.one' : 'settings.mistakes.other', { n });
+const errorCount = (n: number) => t(n === 1 ? 'settings.mistakes.one' : 'settings.mistakes.other', { n });
 
-interface OfLineProps {
+interface LineEditorProps {
     line: Line;
     tab: TabId;
     options: Option[];
@@ -216,13 +186,13 @@ interface OfLineProps {
     interfaces: Interfaces | null;
     check: Check | null;
     isLocked: boolean;
-    touched: Set<string>;
+    isTouched: (option: string) => boolean;
     set: (option: string, value: string | null) => void;
     remove: () => void;
 }
 
-function OfLine({ line, tab, options, links, interfaces, check, isLocked, touched, set, remove }: OfLineProps) {
-    const of = (findings: Finding[] | undefined, option: string) =>
+function LineEditor({ line, tab, options, links, interfaces, check, isLocked, isTouched, set, remove }: LineEditorProps) {
+    const findingsOf = (findings: Finding[] | undefined, option: string) =>
         (findings ?? []).filter((one) => one.section === line.index && one.option === option);
     const form: Form = {
         line,
@@ -231,12 +201,12 @@ function OfLine({ line, tab, options, links, interfaces, check, isLocked, touche
         interfaces,
         isLocked,
         set,
-        // What nobody has filled in yet is not called wrong while one is still on the way there.
+        // A new line does not report missing values before the user has been to the field.
         errors: (option) =>
-            line.isNew && !touched.has(`${line.index} ${option}`) && line.value(option) === null
+            line.isNew && !isTouched(option) && line.value(option) === null
                 ? []
-                : of(check?.errors, option),
-        warnings: (option) => of(check?.warnings, option),
+                : findingsOf(check?.errors, option),
+        warnings: (option) => findingsOf(check?.warnings, option),
     };
     const general = [...(check?.errors ?? []), ...(check?.warnings ?? [])].filter(
         ({ section, option }) => section === line.index && (option === null || !form.options.has(option)),
@@ -282,9 +252,9 @@ function OfLine({ line, tab, options, links, interfaces, check, isLocked, touche
     );
 }
 
-/** What is wrong with the file outside of the lines that can be shown. */
-function Elsewhere({ check, known }: { check: Check; known: Line[] }) {
-    const isShown = (finding: Finding) => known.some(({ index }) => index === finding.section);
+/** Findings in parts of the file that are no line of this page. */
+function OtherFindings({ check, lines }: { check: Check; lines: Line[] }) {
+    const isShown = (finding: Finding) => lines.some(({ index }) => index === finding.section);
     const others = [...check.errors, ...check.warnings].filter((finding) => !isShown(finding));
     if (others.length === 0) return null;
     return (
@@ -295,23 +265,6 @@ function Elsewhere({ check, known }: { check: Check; known: Line[] }) {
                     {line}: {message}
                 </p>
             ))}
-        </Notice>
-    );
-}
-
-export function Conflict({ renew }: { renew: (keeps: boolean) => Promise<void> }) {
-    return (
-        <Notice tone="warn" alert>
-            <h2>{t('review.conflict')}</h2>
-            <p>{t('review.conflict_help')}</p>
-            <div class="row">
-                <button type="button" onClick={() => void renew(true)}>
-                    {t('review.rebase')}
-                </button>
-                <button type="button" onClick={() => void renew(false)}>
-                    {t('review.drop')}
-                </button>
-            </div>
         </Notice>
     );
 }
@@ -328,23 +281,23 @@ function AsText({ check, file }: { check: Check; file: string }) {
     );
 }
 
-interface BottomProps {
-    count: number;
-    /** Null while it is on its way. */
+interface ActionBarProps {
+    changeCount: number;
+    /** Null while the server validates the changes. */
     check: Check | null;
     discard: () => void;
     review: () => void;
 }
 
-function Bottom({ count, check, discard, review }: BottomProps) {
+function ActionBar({ changeCount, check, discard, review }: ActionBarProps) {
     const wrong = check?.errors.length ?? 0;
     return (
         <div class="bottom">
             <span class="row" role="status">
-                <strong>{t(count === 1 ? 'settings.changes.one' : 'settings.changes.other', { n: count })}</strong>
+                <strong>{t(changeCount === 1 ? 'settings.changes.one' : 'settings.changes.other', { n: changeCount })}</strong>
                 {!check && <span class="soft">{t('settings.checking')}</span>}
                 {check && wrong === 0 && <Badge tone="good">{t('settings.fine')}</Badge>}
-                {wrong > 0 && <Badge tone="bad">{mistakes(wrong)}</Badge>}
+                {wrong > 0 && <Badge tone="bad">{errorCount(wrong)}</Badge>}
             </span>
             <span class="row">
                 <button type="button" onClick={discard}>

@@ -1,4 +1,4 @@
-/** Which option stands where: the server says its tab and its level, this adds the order a newcomer thinks in. */
+/** The fields of a tab. The server gives each option its tab and level; the first rows of the first tab are ordered here. */
 
 import { useState } from 'preact/hooks';
 import type { Option } from '../api';
@@ -9,7 +9,7 @@ import { Rates } from './rates';
 export const TAB_IDS = ['basic', 'queue', 'link'] as const;
 export type TabId = (typeof TAB_IDS)[number];
 
-/** The way to a shaped line, row by row: on, where and what kind, how fast. */
+/** The first rows: what a line needs to be shaped. */
 const ROWS = [['enabled'], ['interface', 'link'], ['download', 'upload']];
 const FIRST = ROWS.flat();
 
@@ -35,7 +35,7 @@ export function Tab({ id, options, form }: { id: TabId; options: Option[]; form:
     );
 }
 
-/** Mistakes on a tab. */
+/** The number of errors on a tab. */
 export function countIn(id: TabId, options: Option[], form: Form): number {
     return options
         .filter(({ tab, name }) => tab === id || (id === 'basic' && name === 'link'))
@@ -53,12 +53,12 @@ function Fields({ names, form }: { names: string[]; form: Form }) {
     );
 }
 
-/** Options that most people never need. Open when one of them says something. */
+/** Options that few users need. Open at first if one of them is set or has an error. */
 function More({ title, help, options, form }: { title: string; help: string; options: Option[]; form: Form }) {
     const isUsed = options.some(({ name }) => form.line.value(name) !== null || form.errors(name).length > 0);
     const [isOpen, setIsOpen] = useState(isUsed);
     if (options.length === 0) return null;
-    const of = (direction: Option['direction']) =>
+    const namesOf = (direction: Option['direction']) =>
         options.filter((option) => option.direction === direction).map(({ name }) => name);
     return (
         <details open={isOpen || undefined} onToggle={(event) => setIsOpen(event.currentTarget.open)}>
@@ -66,13 +66,13 @@ function More({ title, help, options, form }: { title: string; help: string; opt
             {isOpen && (
                 <div class="stack">
                     <p class="soft small">{help}</p>
-                    <Fields names={of(null)} form={form} />
+                    <Fields names={namesOf(null)} form={form} />
                     {(['egress', 'ingress'] as const).map(
                         (direction) =>
-                            of(direction).length > 0 && (
+                            namesOf(direction).length > 0 && (
                                 <fieldset key={direction}>
                                     <legend>{t(`settings.only.${direction}`)}</legend>
-                                    <Fields names={of(direction)} form={form} />
+                                    <Fields names={namesOf(direction)} form={form} />
                                 </fieldset>
                             ),
                     )}

@@ -1,10 +1,10 @@
-/** The search for the best rates, step by step. */
+/** The search for the best rates: starts it, shows its steps and its result. */
 
 import { useEffect, useState } from 'preact/hooks';
 import { address, api, follow, type Tune, type TuneStep } from '../api';
 import { clock, t } from '../i18n';
 import { SecretField, ServerField, StartForm } from '../measure/start-form';
-import { Picture } from '../measure/test-page';
+import { Picture } from '../ui/picture';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Failed, useAttempt } from '../ui/attempt';
 import { ChoiceField, TextField } from '../ui/labelled';
@@ -19,7 +19,7 @@ export function TunePage() {
     return (
         <>
             <h1>{t('tune.title')}</h1>
-            <Failed of={error} />
+            <Failed error={error} />
             {tune?.state === 'running' && <Running first={tune} ended={again} />}
             {tune && tune.state !== 'running' && tune.state !== 'none' && <Ended tune={tune} />}
             {tune && tune.state !== 'running' && isAdmin && status && (
@@ -91,7 +91,7 @@ function Running({ first, ended }: { first: Tune; ended: () => Promise<void> }) 
         const end = follow(
             'tune/live',
             {
-                // A stream that was cut begins again from its beginning.
+                // After a reconnect the server sends all steps again, from the first.
                 step: (step: TuneStep) =>
                     setSteps((before) =>
                         before.some(({ unix_ms, text }) => unix_ms === step.unix_ms && text === step.text)
@@ -120,17 +120,17 @@ function Running({ first, ended }: { first: Tune; ended: () => Promise<void> }) 
                 )}
             </div>
             <progress aria-label={t('tune.running')} />
-            <Failed of={error} />
-            <Steps of={steps} />
+            <Failed error={error} />
+            <Steps steps={steps} />
         </section>
     );
 }
 
-function Steps({ of }: { of: TuneStep[] }) {
+function Steps({ steps }: { steps: TuneStep[] }) {
     return (
         <div role="log" aria-label={t('tune.steps')}>
             <ol class="log">
-                {of.map(({ unix_ms, text }) => (
+                {steps.map(({ unix_ms, text }) => (
                     <li key={`${unix_ms} ${text}`}>
                         <time>{clock(unix_ms / 1000)}</time>
                         <span>{text}</span>
@@ -158,9 +158,9 @@ function Ended({ tune }: { tune: Tune }) {
         <section class="card">
             <h2>{t('test.result')}</h2>
             {tune.state === 'stopped' && <Notice tone="warn">{t('tune.stopped')}</Notice>}
-            <Errors of={tune.error ? [tune.error] : []} />
-            {result && <Figures of={figures(result)} />}
-            {result && <BeforeAndAfter of={result} />}
+            <Errors messages={tune.error ? [tune.error] : []} />
+            {result && <Figures figures={figures(result)} />}
+            {result && <BeforeAndAfter result={result} />}
             {result?.warning && (
                 <Notice tone="warn">
                     <p>{result.warning}</p>
@@ -171,7 +171,7 @@ function Ended({ tune }: { tune: Tune }) {
                     <p>{advice}</p>
                 </Notice>
             ))}
-            <Failed of={error} />
+            <Failed error={error} />
             {outcome === 'accepted' && <Notice tone="good">{t('tune.accepted')}</Notice>}
             {tune.state === 'done' && result && isAdmin && outcome === 'open' && (
                 <div class="row">
@@ -192,7 +192,7 @@ function Ended({ tune }: { tune: Tune }) {
             ))}
             <details open={!result}>
                 <summary>{t('tune.steps')}</summary>
-                <Steps of={tune.steps} />
+                <Steps steps={tune.steps} />
             </details>
         </section>
     );
@@ -200,8 +200,8 @@ function Ended({ tune }: { tune: Tune }) {
 
 type Result = NonNullable<Tune['result']>;
 
-/** What the load added to the round trip with and without the shaper. */
-function BeforeAndAfter({ of: { found, verified } }: { of: Result }) {
+/** The latency that load adds with and without the shaper. */
+function BeforeAndAfter({ result: { found, verified } }: { result: Result }) {
     if (!found?.length || !verified) return null;
     const ms = (value: number | undefined) => (value === undefined ? '–' : `${significant(value)} ms`);
     const rate = (value: number | undefined) => (value === undefined ? '–' : mbit(value * 1e6));

@@ -1,37 +1,37 @@
-/** Asking the server to do something, and saying so when it does not. */
+/** Requests to the server, and the display of their errors. */
 
 import { useState } from 'preact/hooks';
 import { Refusal } from '../api';
 import { t } from '../i18n';
 import { Errors } from './parts';
 
-/** An error in words for people. */
+/** The text of an error. */
 export function words(error: unknown): string {
     if (error instanceof Refusal) return error.status === 0 ? t('app.no_answer') : error.message;
     return String(error);
 }
 
-/** What went wrong, if something did. */
-export function Failed({ of }: { of: unknown }) {
-    return of === null ? null : <Errors of={[words(of)]} />;
+/** The text of an error; nothing if it is null. */
+export function Failed({ error }: { error: unknown }) {
+    return error === null ? null : <Errors messages={[words(error)]} />;
 }
 
 export interface Attempt {
     isBusy: boolean;
-    /** Why the last one did not work; null if it did. */
+    /** The error of the last request; null if it succeeded. */
     error: unknown;
-    /** Answers whether it worked. */
-    attempt: (what: () => Promise<unknown>) => Promise<boolean>;
+    /** Sends a request. Resolves to true if it succeeded. */
+    attempt: (request: () => Promise<unknown>) => Promise<boolean>;
 }
 
 export function useAttempt(): Attempt {
     const [isBusy, setIsBusy] = useState(false);
     const [error, setError] = useState<unknown>(null);
-    const attempt = async (what: () => Promise<unknown>) => {
+    const attempt = async (request: () => Promise<unknown>) => {
         setIsBusy(true);
         setError(null);
         try {
-            await what();
+            await request();
             return true;
         } catch (problem) {
             setError(problem);

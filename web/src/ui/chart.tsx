@@ -1,4 +1,4 @@
-/** A line chart with its key. The canvas is for eyes; the key below it says the same in words and numbers. */
+/** A line chart with its key. The key below the canvas has the same values as text, for screen readers. */
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
@@ -16,18 +16,18 @@ export interface Series {
 }
 
 interface Props {
-    /** What is shown, with its unit. */
+    /** The quantity with its unit. */
     title: string;
     /** Ascending. */
     x: number[];
     series: Series[];
-    /** First and last x of the picture. */
+    /** The first and last x of the axis. */
     range: [number, number];
-    /** Words for a place on the x axis. */
+    /** The text of a position on the x axis. */
     place: (x: number) => string;
-    /** Words for a value. */
+    /** The text of a value. */
     show: (value: number) => string;
-    /** What the axis shows at least, so that next to nothing does not look like much. */
+    /** The least height of the y axis, so that small values look small. */
     least?: number;
     height?: number;
 }

@@ -1,4 +1,4 @@
-/** A field outside of the settings: its label, its control, and its help, tied together for whoever hears the page. */
+/** A field outside of the settings: its label, control and help text, linked for screen readers. */
 
 interface Attributes {
     type?: 'text' | 'number' | 'password' | 'url';
@@ -46,7 +46,7 @@ export function TextField({ id, label, help, unit, value, set, ...attributes }: 
             ) : (
                 field
             )}
-            {help && <Help of={id} text={help} />}
+            {help && <Help fieldId={id} text={help} />}
         </div>
     );
 }
@@ -76,7 +76,7 @@ export function ChoiceField({ id, label, help, value, choices, choose }: ChoiceP
                     </option>
                 ))}
             </select>
-            {help && <Help of={id} text={help} />}
+            {help && <Help fieldId={id} text={help} />}
         </div>
     );
 }
@@ -102,14 +102,14 @@ export function TickField({ id, label, help, isOn, turn }: TickProps) {
                 />
                 <label for={id}>{label}</label>
             </div>
-            <Help of={id} text={help} />
+            <Help fieldId={id} text={help} />
         </div>
     );
 }
 
-function Help({ of, text }: { of: string; text: string }) {
+function Help({ fieldId, text }: { fieldId: string; text: string }) {
     return (
-        <span id={`${of}-help`} class="help">
+        <span id={`${fieldId}-help`} class="help">
             {text}
         </span>
     );

@@ -1,4 +1,4 @@
-/** The few parts everything is made of. */
+/** The components that all parts of the page share. */
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
@@ -10,7 +10,7 @@ export function Badge({ tone, children }: { tone: Tone; children: ComponentChild
     return <span class={`badge ${tone}`}>{children}</span>;
 }
 
-/** Something to know. `alert` is read out at once. */
+/** A message. Screen readers announce it at once if `alert` is set. */
 export function Notice({ tone = 'plain', alert, children }: { tone?: Tone; alert?: boolean; children: ComponentChildren }) {
     return (
         <div class={`notice ${tone}`} role={alert ? 'alert' : undefined}>
@@ -19,12 +19,12 @@ export function Notice({ tone = 'plain', alert, children }: { tone?: Tone; alert
     );
 }
 
-/** What went wrong, if something did. */
-export function Errors({ of }: { of: string[] }) {
-    if (of.length === 0) return null;
+/** Error messages; nothing if there are none. */
+export function Errors({ messages }: { messages: string[] }) {
+    if (messages.length === 0) return null;
     return (
         <Notice tone="bad" alert>
-            {of.map((message) => (
+            {messages.map((message) => (
                 <p key={message}>{message}</p>
             ))}
         </Notice>
@@ -37,10 +37,10 @@ export interface Figure {
     about?: string | undefined;
 }
 
-export function Figures({ of }: { of: Figure[] }) {
+export function Figures({ figures }: { figures: Figure[] }) {
     return (
         <dl class="figures">
-            {of.map(({ name, value, about }) => (
+            {figures.map(({ name, value, about }) => (
                 <div key={name}>
                     <dt>{name}</dt>
                     <dd>{value}</dd>
@@ -51,7 +51,7 @@ export function Figures({ of }: { of: Figure[] }) {
     );
 }
 
-/** How much of a whole. The text beside it says it in numbers. */
+/** A bar that shows a share from 0 to 1. Hidden from screen readers, because the text beside it has the figure. */
 export function Meter({ share, colour }: { share: number; colour: string }) {
     return (
         <div class={`meter of-${colour}`} aria-hidden="true">
@@ -63,7 +63,7 @@ export function Meter({ share, colour }: { share: number; colour: string }) {
 }
 
 interface TabsProps {
-    /** What the tabs are of, for those who cannot see where they stand. */
+    /** The name of the list of tabs, for screen readers. */
     label: string;
     tabs: { id: string; name: string; errors?: number }[];
     current: string;
@@ -71,7 +71,7 @@ interface TabsProps {
     children: ComponentChildren;
 }
 
-/** Tabs as ARIA describes them: one of them in the order of the Tab key, arrows between them. */
+/** Tabs by the ARIA pattern: one is in the order of the Tab key, arrow keys move between them. */
 export function Tabs({ label, tabs, current, choose, children }: TabsProps) {
     const list = useRef<HTMLDivElement>(null);
     const move = (event: KeyboardEvent) => {
@@ -119,7 +119,7 @@ export function Tabs({ label, tabs, current, choose, children }: TabsProps) {
     );
 }
 
-/** A window in front of everything; Escape closes it. */
+/** A modal dialog. Escape closes it. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
     const dialog = useRef<HTMLDialogElement>(null);
     useEffect(() => {
@@ -142,7 +142,7 @@ export function Dialog({ title, close, children }: { title: string; close: () =>
     );
 }
 
-/** Text with lines that came and went. */
+/** A unified diff with its added and removed lines marked. */
 export function Diff({ text }: { text: string }) {
     return (
         <pre class="diff">

@@ -1,4 +1,4 @@
-/** A table that scrolls in itself where the window is narrow. The first cell of a row is its head. */
+/** A table with a scroll bar of its own in narrow windows. The first cell of each row is its header. */
 
 import type { ComponentChildren } from 'preact';
 

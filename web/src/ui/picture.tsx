@@ -1,0 +1,21 @@
+/** A picture that the server draws, with a link to download it. */
+
+import { useState } from 'preact/hooks';
+import { t } from '../i18n';
+
+export function Picture({ src, title }: { src: string; title: string }) {
+    const [isMissing, setIsMissing] = useState(false);
+    // The server has no such picture of a test without flows of its own.
+    if (isMissing) return null;
+    return (
+        <figure class="stack">
+            <figcaption class="head">
+                <h3>{title}</h3>
+                <a class="small" href={src} download>
+                    {t('test.download_svg')}
+                </a>
+            </figcaption>
+            <img class="plot" src={src} alt={title} loading="lazy" onError={() => setIsMissing(true)} />
+        </figure>
+    );
+}
