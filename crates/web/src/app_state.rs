@@ -3,14 +3,14 @@
 use sqm_http::AllowedHosts;
 
 use crate::audit::Audit;
-use crate::guest::Rooms;
+use crate::connection::ConnectionPools;
+use crate::daemon_client::DaemonClient;
 use crate::history::History;
-use crate::live::Watch;
+use crate::interfaces::InterfaceCache;
+use crate::live::CounterReader;
 use crate::password::{Checker, Password};
-use crate::runs::Runs;
 use crate::session::Sessions;
-use crate::status::Memory;
-use crate::upstream::Daemon;
+use crate::test_jobs::TestJobs;
 
 /// The parts of the server that every request may use.
 pub(super) struct AppState {
@@ -19,13 +19,13 @@ pub(super) struct AppState {
     pub(super) checker: Checker,
     pub(super) sessions: Sessions,
     pub(super) audit: Audit,
-    pub(super) daemon: Daemon,
-    pub(super) watch: Watch,
-    pub(super) memory: Memory,
+    pub(super) daemon: DaemonClient,
+    pub(super) counters: CounterReader,
+    pub(super) interfaces: InterfaceCache,
     pub(super) history: History,
-    pub(super) runs: Runs,
-    pub(super) rooms: Rooms,
+    pub(super) test_jobs: TestJobs,
+    pub(super) pools: ConnectionPools,
     pub(super) tls: bool,
-    /// Only this machine reaches the server.
+    /// True if only this machine can reach the server.
     pub(super) is_local: bool,
 }

@@ -9,14 +9,14 @@ use hyper::{Response, StatusCode};
 
 use sqm_http::{ResponseBody, full};
 
-/// Path and packed bytes of each file.
+/// The path and the gzip-compressed content of each file.
 const FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 const NOT_BUILT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>sqm</title><p>This program was built \
                          without its page: run <code>make web</code> and build it again. The API is at \
                          <a href=\"/api/v1/openapi.yaml\">/api/v1</a>.";
 
-/// The file under that path, if there is one. Only what was packed can be asked for: no path leads out of it.
+/// The file of a path, if it was packed. No path leads to a file outside of the program.
 pub(super) fn find(path: &str, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
     let path = if path == "/" { "/index.html" } else { path };
     let Some((_, packed)) = FILES.iter().find(|(name, _)| *name == path) else {
@@ -34,11 +34,11 @@ pub(super) fn find(path: &str, headers: &HeaderMap) -> Option<Response<ResponseB
         answer
     } else {
         let mut plain = Vec::new();
-        // It was packed by our own build.
+        // Our own build has compressed it, so this cannot fail.
         let _ = GzDecoder::new(*packed).read_to_end(&mut plain);
         full(StatusCode::OK, kind(path), plain)
     };
-    // The names of what the page loads change with their content.
+    // The names of files in assets/ change with their content, so they can be cached for ever.
     let keeping = if path.starts_with("/assets/") {
         "public, max-age=31536000, immutable"
     } else {

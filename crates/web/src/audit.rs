@@ -1,7 +1,7 @@
-//! Who changed what: a line of JSON for each change, done or refused, in files that only their owner reads.
+//! The audit log: a line of JSON for each change, done or refused, in files that only their owner can read.
 //!
-//! What was done, wrong passwords, and everything else that was refused stand in files of their own: nobody who is not logged in
-//! can fill the first. Wrong passwords are few, for `Sessions::tries` limits them, and other refusals are limited here.
+//! Changes, wrong passwords and other refusals have a file each, so that users who are not logged in cannot fill the first.
+//! `Sessions::try_password` limits wrong passwords; other refusals are limited here.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use super::network::Network;
 
-/// A file as large as this becomes the older one, of which there is one.
+/// A file of this size, in bytes, replaces the older one, and a new file begins. Our choice.
 const MOST_BYTES: u64 = 1 << 20;
-/// A file of an earlier program may have an entry that is longer than any of ours.
+/// The largest file that is read, in bytes. Earlier versions wrote longer entries.
 const MOST_READ: u64 = 4 << 20;
-/// Letters of one field: what a request says in it may be of any length.
+/// The longest field, in characters: requests may contain texts of any length. Our choice.
 const MOST_LETTERS: usize = 300;
-/// Only the owner reads it.
+/// Only the owner can read the files.
 const MODE: u32 = 0o600;
-/// Refusals that are written within [`MINUTE`], of one network and of all; the others are counted.
+/// Refusals that are written within [`MINUTE`], of one network and of all; further ones are only counted. Our choices.
 const MOST_REFUSALS_EACH: usize = 10;
 const MOST_REFUSALS: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -33,18 +33,18 @@ pub(super) struct Audit {
     limit: Mutex<Limit>,
 }
 
-/// One change.
+/// A change, as the log has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) unix_ms: u64,
     /// `admin` or `reader`.
     pub(super) who: String,
-    /// Address of the browser.
+    /// The address of the browser.
     pub(super) from: String,
     pub(super) what: String,
-    /// `done`, or why not.
+    /// `done`, or the reason for the refusal.
     pub(super) outcome: String,
-    /// Revisions of the configuration.
+    /// The revisions of the configuration before and after.
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
 }
@@ -62,14 +62,14 @@ impl Entry {
         }
     }
 
-    /// Stands for refusals that were not written.
+    /// An entry for the refusals that were only counted.
     fn of_many(count: u64) -> Self {
         Self {
             unix_ms: unix_ms(),
             who: "reader".to_owned(),
             from: "several".to_owned(),
             what: "refused".to_owned(),
-            outcome: format!("{count} more refusals were not written one by one"),
+            outcome: format!("{count} further refusals are not listed"),
             before: None,
             after: None,
         }
@@ -116,8 +116,7 @@ impl Audit {
         }
     }
 
-    /// The newest entries, the newest first. Refusals and wrong passwords are a quarter each at most, so that they never hide
-    /// what was done.
+    /// The newest entries, in reverse order. Refusals and wrong passwords are at most a quarter each, so that they never hide changes.
     pub(super) fn last(&self, most: usize) -> Vec<Entry> {
         let mut entries = self.refused.last(most / 4);
         entries.extend(self.wrong_passwords.last(most / 4));
@@ -127,17 +126,17 @@ impl Audit {
     }
 }
 
-/// Which refusals are written.
+/// Limits the refusals that are written.
 #[derive(Default)]
 struct Limit {
-    /// When the minute began that is counted.
+    /// The start of the current minute.
     since: Option<Instant>,
     written: Vec<Network>,
     unwritten: u64,
 }
 
 impl Limit {
-    /// Whether one more refusal is written, and how many of the minute before were not.
+    /// Returns true if a refusal is to be written, and the number of refusals of the previous minute that were only counted.
     fn admits(&mut self, from: Network, now: Instant) -> (bool, Option<u64>) {
         let mut unwritten = None;
         if self.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
@@ -158,11 +157,11 @@ impl Limit {
     }
 }
 
-/// A file of entries, and the one that it was before.
+/// A file of entries, and its predecessor.
 struct Log(PathBuf);
 
 impl Log {
-    /// Writes an entry. One that cannot be written is told on standard error: what was done is done.
+    /// Writes an entry. A failure is reported on standard error only, because the change has already been made.
     fn write(&self, entry: Entry) {
         if let Err(error) = self.append(&entry.clean()) {
             errln!("sqm: cannot write to the log of changes: {error:#}");
@@ -184,7 +183,7 @@ impl Log {
         self.0.file_stem().unwrap_or_default().to_string_lossy()
     }
 
-    /// The newest entries, the newest first.
+    /// The newest entries, in reverse order.
     fn last(&self, most: usize) -> Vec<Entry> {
         let mut entries = read(&self.0);
         if entries.len() < most {
@@ -214,7 +213,7 @@ fn read(file: &Path) -> Vec<Entry> {
         .collect()
 }
 
-/// A text of bounded length without control characters and without those that turn the direction of writing round.
+/// The text with bounded length, without control characters and bidirectional formatting characters.
 fn clean(text: &str) -> String {
     let is_plain = |letter: char| {
         let turns =
@@ -278,7 +277,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::at(folder.path());
         audit.done(entry("config"));
-        audit.wrong_password(entry("log-in"), "this is not the password");
+        audit.wrong_password(entry("log-in"), "wrong password");
         for n in 0..20_000_u32 {
             audit.refused(entry("revert"), network(n as u8), "log in first");
         }

@@ -1,4 +1,4 @@
-//! What is worked out from a text: away from the thread that answers everybody, a few at a time.
+//! Computations that take long, on threads of their own: at most two at a time, so that requests are still answered.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use tokio::sync::Semaphore;
 
 use super::problem::Problem;
 
-/// Each may take one processor and the memory of a large configuration.
+/// Places for computations, each of which may use one processor and the memory of a large configuration.
 static PLACES: Semaphore = Semaphore::const_new(2);
-/// For a place.
+/// The longest wait for a place. Our choice.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For the answer. Whoever asked is told that it took too long; the place is kept until the work has ended.
+/// The longest wait for a result. After that the request fails, but its place stays taken until the computation ends. Our choice.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Works something out on another thread.
+/// Runs a computation on another thread.
 pub(super) async fn compute<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let Ok(Ok(place)) = tokio::time::timeout(PATIENCE, PLACES.acquire()).await else {
-        return Err(Problem::unavailable("too much is asked at once: try again"));
+        return Err(Problem::unavailable("too many requests at once: try again"));
     };
     let task = tokio::task::spawn_blocking(move || {
         let _place = place;
@@ -26,9 +26,9 @@ pub(super) async fn compute<T: Send + 'static>(
     });
     match tokio::time::timeout(DEADLINE, task).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => Err(Problem::unavailable("it could not be worked out")),
+        Ok(Err(_)) => Err(Problem::unavailable("the computation failed")),
         Err(_) => Err(Problem::unavailable(format!(
-            "it takes longer than {} s to work out",
+            "the computation takes longer than {} s",
             DEADLINE.as_secs()
         ))),
     }

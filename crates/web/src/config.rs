@@ -1,4 +1,4 @@
-//! The configuration: read, judged and written. The daemon holds the file; what a text means is worked out here.
+//! The configuration: read, validated and written. The daemon reads and writes the file; this server validates it.
 
 use std::sync::Arc;
 
@@ -10,36 +10,28 @@ use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe::Observed;
 use sqm_kernel::{diff, observe, render, stack};
-use sqm_plan::diagnostic::Diagnostic;
 use sqm_plan::plan::Plan;
 use sqm_plan::uci::Document;
 
 use super::compute::compute;
+use super::daemon_types::{ConfigurationFile, Unconfirmed};
 use super::difference::differences;
-use super::problem::{Handled, Problem};
-use super::status::{File, Unconfirmed};
+use super::finding::{Finding, findings};
+use super::problem::{ApiResult, Problem};
 use crate::app_state::AppState;
 use sqm_configuration::revision;
 use sqm_http::{json, non_null};
 
-/// Of a file, bytes.
+/// The largest configuration, in bytes.
 const MOST_TEXT: usize = 128 * 1024;
+/// The largest number of changes in a request. Our choice.
 const MOST_CHANGES: usize = 1000;
-/// Letters of an option's name, and of its value.
+/// The longest name of an option, in characters. Our choice.
 const MOST_NAME: usize = 64;
+/// The longest value of an option, in characters. Our choice.
 const MOST_VALUE: usize = 4096;
-/// Plans that a check tells with their commands; a file may ask for more.
+/// Plans whose commands a check returns. Our choice; a file may have more.
 const MOST_PLANS: usize = 64;
-
-/// Something about the text, found by the validator.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Finding {
-    line: usize,
-    section: Option<usize>,
-    option: Option<String>,
-    message: String,
-    suggestion: Option<String>,
-}
 
 /// A change of one option or section.
 #[derive(Clone, Debug, Deserialize)]
@@ -65,7 +57,7 @@ impl Change {
     }
 }
 
-/// What a text is made from.
+/// The body of `POST /config/check`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Candidate {
@@ -75,7 +67,7 @@ pub(super) struct Candidate {
     changes: Option<Vec<Change>>,
 }
 
-/// What `PUT /config` takes.
+/// The body of `PUT /config`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Put {
@@ -88,7 +80,7 @@ pub(super) struct Put {
     confirm_seconds: u32,
 }
 
-/// Each change by the names of its fields; a list of values would say less than it seems.
+/// Decodes changes from objects only: serde would also accept lists of values for them.
 fn objects<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Vec<Change>>, D::Error> {
     let objects: Vec<Map<String, Value>> = Vec::deserialize(value)?;
     let changes = objects
@@ -101,7 +93,7 @@ fn objects<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Vec<Change>>, D
 }
 
 impl Put {
-    /// Of the text that it was made from.
+    /// The revision of the configuration that the change is based on.
     pub(super) fn revision(&self) -> &str {
         &self.revision
     }
@@ -158,9 +150,9 @@ struct Planned {
     steps_error: Option<String>,
 }
 
-/// What the daemon answers to a change.
+/// The daemon's answer to a change.
 #[derive(Debug, Deserialize)]
-struct Applied {
+struct DaemonAnswer {
     revision: String,
     unconfirmed: Option<Unconfirmed>,
     interfaces: Vec<Interface>,
@@ -173,19 +165,19 @@ struct Interface {
     why: Option<String>,
 }
 
-/// A change that is done: the answer, and the revision for the log.
-pub(super) struct Done {
+/// A change that has been applied: the answer to the browser, and the new revision for the audit log.
+pub(super) struct Applied {
     pub(super) answer: Value,
     pub(super) revision: String,
 }
 
-impl From<Applied> for Done {
+impl From<DaemonAnswer> for Applied {
     fn from(
-        Applied {
+        DaemonAnswer {
             revision,
             unconfirmed,
             interfaces,
-        }: Applied,
+        }: DaemonAnswer,
     ) -> Self {
         Self {
             answer: value!({"revision": revision, "unconfirmed": unconfirmed, "interfaces": interfaces}),
@@ -194,8 +186,8 @@ impl From<Applied> for Done {
     }
 }
 
-pub(super) async fn get(site: &Arc<AppState>) -> Handled {
-    let file = read(site).await?;
+pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
+    let file = read(state).await?;
     compute(move || {
         let sections =
             Document::parse(&file.text).map_or_else(|_| Vec::new(), |document| sections(&document));
@@ -211,8 +203,8 @@ pub(super) async fn get(site: &Arc<AppState>) -> Handled {
     .await
 }
 
-pub(super) async fn read(site: &Arc<AppState>) -> Result<File, Problem> {
-    site.daemon.get("/v1/configuration").await
+pub(super) async fn read(state: &Arc<AppState>) -> Result<ConfigurationFile, Problem> {
+    state.daemon.get("/v1/configuration").await
 }
 
 fn sections(document: &Document) -> Vec<Section> {
@@ -237,9 +229,9 @@ fn sections(document: &Document) -> Vec<Section> {
         .collect()
 }
 
-/// What a text would mean; changes nothing.
-pub(super) async fn check(site: &Arc<AppState>, candidate: Candidate) -> Handled {
-    let file = read(site).await?;
+/// Validates a candidate configuration and returns its plans. Changes nothing.
+pub(super) async fn check(state: &Arc<AppState>, candidate: Candidate) -> ApiResult {
+    let file = read(state).await?;
     compute(move || {
         let text = text_of(&file.text, candidate.text, candidate.changes)?;
         Ok(json(StatusCode::OK, &Check::of(file, text)?))
@@ -248,9 +240,10 @@ pub(super) async fn check(site: &Arc<AppState>, candidate: Candidate) -> Handled
 }
 
 impl Check {
-    fn of(file: File, text: String) -> Result<Self, Problem> {
-        let mut socket = Socket::open()
-            .map_err(|error| Problem::unavailable(format!("the kernel does not answer: {error}")))?;
+    fn of(file: ConfigurationFile, text: String) -> Result<Self, Problem> {
+        let mut socket = Socket::open().map_err(|error| {
+            Problem::unavailable(format!("cannot read the devices from the kernel: {error}"))
+        })?;
         let links = observe::links(&mut socket).unwrap_or_default();
         let judged = sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name));
         let (errors, warnings, plans) = match &judged {
@@ -273,32 +266,32 @@ impl Check {
     }
 }
 
-/// Writes it and brings it into force.
-pub(super) async fn put(site: &Arc<AppState>, put: Put) -> Result<Done, Problem> {
+/// Writes and applies a configuration.
+pub(super) async fn put(state: &Arc<AppState>, put: Put) -> Result<Applied, Problem> {
     if put.text.is_none() && put.changes.is_none() {
-        return Err(Problem::bad_request("give the whole text, or changes"));
+        return Err(Problem::bad_request("text or changes are missing"));
     }
-    write(site, &put.revision, put.text, put.changes, put.confirm_seconds).await
+    write(state, &put.revision, put.text, put.changes, put.confirm_seconds).await
 }
 
 pub(super) async fn write(
-    site: &Arc<AppState>,
+    state: &Arc<AppState>,
     known: &str,
     text: Option<String>,
     changes: Option<Vec<Change>>,
     confirm_seconds: u32,
-) -> Result<Done, Problem> {
+) -> Result<Applied, Problem> {
     if !revision::is_well_formed(known) {
-        return Err(Problem::bad_request("revision is none; GET /config tells it"));
-    }
-    if confirm_seconds > 600 {
         return Err(Problem::bad_request(
-            "a confirmation is awaited for at most 600 seconds",
+            "revision is not one; GET /config answers the current one",
         ));
     }
-    let file = read(site).await?;
+    if confirm_seconds > 600 {
+        return Err(Problem::bad_request("confirm_seconds is at most 600"));
+    }
+    let file = read(state).await?;
     if file.revision != known {
-        let message = "somebody else has written the configuration since it was read; nothing was changed";
+        let message = "the configuration has been changed since it was read; nothing was written";
         return Err(Problem::conflict("conflict", message).with_revision(Some(file.revision)));
     }
     let text = compute(move || {
@@ -314,26 +307,26 @@ pub(super) async fn write(
     })
     .await?;
     let body = value!({"text": text, "revision": known, "confirm_seconds": confirm_seconds});
-    let applied: Applied = site.daemon.send(Method::PUT, "/v1/configuration", &body).await?;
-    Ok(applied.into())
+    let answer: DaemonAnswer = state.daemon.send(Method::PUT, "/v1/configuration", &body).await?;
+    Ok(answer.into())
 }
 
-/// The change that waits stays.
-pub(super) async fn confirm(site: &Arc<AppState>) -> Result<Done, Problem> {
-    let applied: Applied = site
+/// Confirms the unconfirmed change.
+pub(super) async fn confirm(state: &Arc<AppState>) -> Result<Applied, Problem> {
+    let answer: DaemonAnswer = state
         .daemon
         .send(Method::POST, "/v1/configuration/confirm", &())
         .await?;
-    Ok(applied.into())
+    Ok(answer.into())
 }
 
-/// What was before the change that waits comes back.
-pub(super) async fn revert(site: &Arc<AppState>) -> Result<Done, Problem> {
-    let applied: Applied = site
+/// Rolls back the unconfirmed change.
+pub(super) async fn revert(state: &Arc<AppState>) -> Result<Applied, Problem> {
+    let answer: DaemonAnswer = state
         .daemon
         .send(Method::POST, "/v1/configuration/revert", &())
         .await?;
-    Ok(applied.into())
+    Ok(answer.into())
 }
 
 fn links() -> Vec<Link> {
@@ -343,13 +336,13 @@ fn links() -> Vec<Link> {
         .unwrap_or_default()
 }
 
-/// The text that a body makes of a file's, without anything that is not pure.
+/// For fuzzing: the text of a candidate configuration.
 #[cfg(any(test, fuzzing))]
 pub(super) fn fuzz(file: &str, candidate: Candidate) -> Result<String, Problem> {
     text_of(file, candidate.text, candidate.changes)
 }
 
-/// The text that is given, or the file's with changes.
+/// The given text, or the text of the file with changes.
 fn text_of(file: &str, text: Option<String>, changes: Option<Vec<Change>>) -> Result<String, Problem> {
     if changes
         .as_ref()
@@ -360,7 +353,7 @@ fn text_of(file: &str, text: Option<String>, changes: Option<Vec<Change>>) -> Re
         )));
     }
     let text = match (text, changes) {
-        (Some(_), Some(_)) => return Err(Problem::bad_request("give the whole text or changes, not both")),
+        (Some(_), Some(_)) => return Err(Problem::bad_request("give either text or changes, not both")),
         (Some(text), None) => text,
         (None, Some(changes)) => changed(file, &changes)?,
         (None, None) => file.to_owned(),
@@ -376,7 +369,7 @@ fn text_of(file: &str, text: Option<String>, changes: Option<Vec<Change>>) -> Re
 fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
     let mut document = Document::parse(text).map_err(|errors| {
         Problem::bad_request(format!(
-            "the file cannot be read, so single options cannot be changed: {}",
+            "the file cannot be parsed, so single options cannot be changed: {}",
             errors[0]
         ))
     })?;
@@ -384,14 +377,14 @@ fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
     for change in changes {
         let count = document.section_count();
         if change.section == count && !change.remove {
-            // A word that is always one.
+            // The name is always valid.
             let _ = document.add("queue");
         }
         let is_long =
             |text: &Option<String>, most| text.as_ref().is_some_and(|text| text.chars().count() > most);
         if is_long(&change.option, MOST_NAME) || is_long(&change.value, MOST_VALUE) {
             return Err(Problem::bad_request(
-                "a change is longer than any that makes sense",
+                "a change has a name or value that is too long",
             ));
         }
         let is_done = match change {
@@ -418,7 +411,7 @@ fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
         };
         if !is_done {
             return Err(Problem::bad_request(
-                "a change names a section that is not there, or neither an option nor 'remove', or a name that is none",
+                "a change has an unknown section, an invalid name or value, or neither 'option' nor 'remove'",
             ));
         }
     }
@@ -428,21 +421,6 @@ fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
         let _ = document.remove(section);
     }
     Ok(document.to_string())
-}
-
-/// With the section that each is about.
-fn findings(text: &str, found: &[Diagnostic]) -> Vec<Finding> {
-    let document = Document::parse(text).ok();
-    let sections = document.iter().flat_map(Document::sections);
-    let lines: Vec<usize> = sections.map(|section| section.line).collect();
-    let finding = |found: &Diagnostic| Finding {
-        line: found.line,
-        section: lines.partition_point(|line| *line <= found.line).checked_sub(1),
-        option: found.option.clone(),
-        message: found.message.clone(),
-        suggestion: found.suggestion.clone(),
-    };
-    found.iter().map(finding).collect()
 }
 
 impl Planned {
@@ -473,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_touch_what_they_name() {
+    fn changes_affect_only_the_options_that_they_name() {
         let text = "# mine\nconfig queue 'a'\n\toption upload '5'\n\toption script 'x'\n\nconfig queue\n\toption upload '6'\n";
         let changes: Vec<Change> = serde_json::from_str(
             r#"[{"section":0,"option":"upload","value":"7"},{"section":0,"option":"script","value":null},

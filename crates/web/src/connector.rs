@@ -1,8 +1,8 @@
-//! Connections to the daemon for a server that is root no longer.
+//! Connections to the daemon, made by root for a server that has given up root.
 //!
-//! The daemon lets root change something, and knows a user by who connected. A server that root started leaves a process of root
-//! behind which does one thing: for each byte that it is sent it connects to the daemon's socket and sends the connection back.
-//! Whoever takes the server over can ask the daemon for what the page can ask for, and nothing else of root's.
+//! The daemon accepts changes from root and identifies a user when it connects. A server that root started therefore leaves a root process
+//! behind that does one thing: for each byte it receives, it connects to the daemon's socket and sends the connection back. An attacker who
+//! controls the server can ask the daemon for what the page can ask for, but gets nothing else of root's.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -18,25 +18,25 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, recvmsg, sendmsg,
 };
 
-use super::unprivileged;
+use super::drop_privileges;
 use sqm_process::child::PROGRAM;
 use sqm_process::failure::Failure;
 
-/// Asks for a connection.
+/// The request for a connection.
 const ASK: u8 = b'c';
-/// Before a connection; anything else is the system's number of an error.
+/// The answer that has a connection; any other byte is an errno.
 const HERE: u8 = 0;
 
-/// The process that connects. It ends with this.
+/// The channel to the root process, which ends when the channel is closed.
 pub(super) struct Connector {
     channel: Mutex<UnixStream>,
     _process: Child,
 }
 
 impl Connector {
-    /// Starts it, with the rights that this process still has.
+    /// Starts the process with the privileges that this one still has.
     pub(super) fn start(socket: &Path) -> anyhow::Result<Self> {
-        let (ours, theirs) = UnixStream::pair().context("cannot make a pair of sockets")?;
+        let (ours, theirs) = UnixStream::pair().context("cannot create a pair of sockets")?;
         let process = std::process::Command::new(PROGRAM)
             .args(["web", "--connector", "--socket"])
             .arg(socket)
@@ -69,7 +69,7 @@ impl Connector {
         });
         match (received.bytes, answer[0], connection) {
             (0, ..) => Err(io::Error::other(
-                "the process that connects has ended: start 'sqm web' again",
+                "the process that connects to the daemon has ended: restart 'sqm web'",
             )),
             (_, HERE, Some(connection)) => Ok(connection.into()),
             (_, error, _) => Err(io::Error::from_raw_os_error(error.into())),
@@ -77,9 +77,9 @@ impl Connector {
     }
 }
 
-/// The process: `sqm web --connector`, with the channel as its standard input.
+/// Runs as the root process, `sqm web --connector`, with the channel as standard input.
 pub fn serve(socket: &Path) -> Result<ExitCode, Failure> {
-    unprivileged::become_unprivileged(None)?;
+    drop_privileges::drop_privileges(None)?;
     let channel = io::stdin()
         .as_fd()
         .try_clone_to_owned()
@@ -92,7 +92,7 @@ pub fn serve(socket: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A full queue of the daemon is an error, and holds nobody up.
+/// Connects without blocking: a full queue of the daemon is an error.
 fn connect(socket: &Path) -> io::Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -104,7 +104,7 @@ fn connect(socket: &Path) -> io::Result<OwnedFd> {
 fn answer(channel: &UnixStream, connection: io::Result<OwnedFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = SendAncillaryBuffer::new(&mut space);
-    let told = match &connection {
+    let answer = match &connection {
         Ok(_) => HERE,
         Err(error) => error
             .raw_os_error()
@@ -115,6 +115,11 @@ fn answer(channel: &UnixStream, connection: io::Result<OwnedFd>) -> io::Result<(
     if !files.is_empty() {
         with.push(SendAncillaryMessage::ScmRights(&files));
     }
-    sendmsg(channel, &[IoSlice::new(&[told])], &mut with, SendFlags::NOSIGNAL)?;
+    sendmsg(
+        channel,
+        &[IoSlice::new(&[answer])],
+        &mut with,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What is wrong, and what was done: the doctor, the report, the daemon's events, the log of changes.
+//! Diagnosis: the doctor, the report, the daemon's events, and the audit log.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json as value};
 
-use super::problem::{Handled, Problem};
+use super::problem::{ApiResult, Problem};
 use super::query::Query;
 use crate::app_state::AppState;
-use sqm_http::{self, full, json};
+use sqm_http::{self, json, full};
 
-/// What `sqm doctor --json` says.
+/// The output of `sqm doctor --json`.
 #[derive(Deserialize)]
 struct Diagnosis {
     findings: Vec<Finding>,
@@ -29,15 +29,16 @@ struct Finding {
     fix: Option<Value>,
 }
 
-pub(super) async fn doctor(site: &Arc<AppState>, fix: bool) -> Result<Value, Problem> {
+pub(super) async fn doctor(state: &Arc<AppState>, fix: bool) -> Result<Value, Problem> {
     let body = value!({"fix": fix});
-    let diagnosis: Diagnosis = site.daemon.send(Method::POST, "/v1/doctor", &body).await?;
-    let told = |findings: Vec<Finding>| -> Vec<Value> { findings.into_iter().map(Finding::told).collect() };
-    Ok(value!({"findings": told(diagnosis.findings), "fixed": told(diagnosis.fixed)}))
+    let diagnosis: Diagnosis = state.daemon.send(Method::POST, "/v1/doctor", &body).await?;
+    let answers =
+        |findings: Vec<Finding>| -> Vec<Value> { findings.into_iter().map(Finding::into_answer).collect() };
+    Ok(value!({"findings": answers(diagnosis.findings), "fixed": answers(diagnosis.fixed)}))
 }
 
 impl Finding {
-    fn told(self) -> Value {
+    fn into_answer(self) -> Value {
         value!({
             "id": self.id,
             "interface": self.interface,
@@ -49,20 +50,20 @@ impl Finding {
     }
 }
 
-pub(super) async fn report(site: &Arc<AppState>) -> Handled {
-    let text = site.daemon.bytes("/v1/report").await?;
+pub(super) async fn report(state: &Arc<AppState>) -> ApiResult {
+    let text = state.daemon.bytes("/v1/report").await?;
     let mut answer = full(StatusCode::OK, "text/plain; charset=utf-8", text);
     let name = HeaderValue::from_static("attachment; filename=\"sqm-report.txt\"");
     answer.headers_mut().insert(CONTENT_DISPOSITION, name);
     Ok(answer)
 }
 
-pub(super) async fn events(site: &Arc<AppState>) -> Handled {
-    Ok(sqm_http::events(site.daemon.events().await?))
+pub(super) async fn events(state: &Arc<AppState>) -> ApiResult {
+    Ok(sqm_http::events(state.daemon.events().await?))
 }
 
-pub(super) fn audit(site: &AppState, query: Option<&str>) -> Handled {
+pub(super) fn audit(state: &AppState, query: Option<&str>) -> ApiResult {
     let last = Query::of(query, &["last"])?.number("last", 1, 1000, 100)?;
-    let entries = site.audit.last(last as usize);
+    let entries = state.audit.last(last as usize);
     Ok(json(StatusCode::OK, &value!({"entries": entries})))
 }

@@ -1,16 +1,16 @@
-//! In which lines two texts differ.
+//! The difference between two texts, line by line.
 
 use sqm_configuration::revision;
 
-/// Lines that a difference is worked out for; two longer texts differ as a whole.
+/// The longest texts, in lines, that are compared line by line; longer ones count as replaced. The table has the square of this.
 const MOST_LINES: usize = 2000;
-/// Lines that are told. Of more, only few of those that stay are.
-const MOST_TOLD: usize = 4000;
-/// Lines that stay, beside those that do not.
+/// The longest difference that is returned, in lines. A longer one has few unchanged lines.
+const MOST_RETURNED: usize = 4000;
+/// Unchanged lines before and after the changed ones.
 const CONTEXT: usize = 3;
 
-/// Lines of both texts: those that stay begin with a blank, those that go with `-`, those that come with `+`. Empty if
-/// nothing changes.
+/// The lines of both texts: unchanged ones with a leading space, removed ones with `-`, added ones with `+`. Empty if the texts are
+/// equal.
 pub(super) fn differences(before: &str, after: &str) -> Vec<String> {
     if revision::of(before.as_bytes()) == revision::of(after.as_bytes()) {
         return Vec::new();
@@ -27,30 +27,30 @@ pub(super) fn differences(before: &str, after: &str) -> Vec<String> {
         .count();
     let mut tail = old.split_off(old.len() - end);
     new.truncate(new.len() - end);
-    if head.len() + tail.len() + old.len() + new.len() > MOST_TOLD {
+    if head.len() + tail.len() + old.len() + new.len() > MOST_RETURNED {
         head.drain(..head.len().saturating_sub(CONTEXT));
         tail.truncate(CONTEXT);
     }
     let stays = |line: &&str| format!(" {line}");
-    let mut told: Vec<String> = head.iter().map(stays).collect();
-    told.extend(middle(&old, &new));
-    told.extend(tail.iter().map(stays));
-    let more = told.len().saturating_sub(MOST_TOLD);
+    let mut result: Vec<String> = head.iter().map(stays).collect();
+    result.extend(middle(&old, &new));
+    result.extend(tail.iter().map(stays));
+    let more = result.len().saturating_sub(MOST_RETURNED);
     if more > 0 {
-        told.truncate(MOST_TOLD);
-        told.push(format!(" … and {more} more lines"));
+        result.truncate(MOST_RETURNED);
+        result.push(format!(" … and {more} more lines"));
     }
-    told
+    result
 }
 
 fn middle(before: &[&str], after: &[&str]) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut result = Vec::new();
     if before.len().max(after.len()) > MOST_LINES {
-        told.extend(before.iter().map(|line| format!("-{line}")));
-        told.extend(after.iter().map(|line| format!("+{line}")));
-        return told;
+        result.extend(before.iter().map(|line| format!("-{line}")));
+        result.extend(after.iter().map(|line| format!("+{line}")));
+        return result;
     }
-    // The longest common sequence of lines, by its length from each place on.
+    // The length of the longest common subsequence of the lines after each pair of places.
     let width = after.len() + 1;
     let mut longest = vec![0_u16; (before.len() + 1) * width];
     for old in (0..before.len()).rev() {
@@ -65,19 +65,19 @@ fn middle(before: &[&str], after: &[&str]) -> Vec<String> {
     let (mut old, mut new) = (0, 0);
     while old < before.len() || new < after.len() {
         if old < before.len() && new < after.len() && before[old] == after[new] {
-            told.push(format!(" {}", before[old]));
+            result.push(format!(" {}", before[old]));
             (old, new) = (old + 1, new + 1);
         } else if new == after.len()
             || old < before.len() && longest[(old + 1) * width + new] >= longest[old * width + new + 1]
         {
-            told.push(format!("-{}", before[old]));
+            result.push(format!("-{}", before[old]));
             old += 1;
         } else {
-            told.push(format!("+{}", after[new]));
+            result.push(format!("+{}", after[new]));
             new += 1;
         }
     }
-    told
+    result
 }
 
 #[cfg(test)]
@@ -96,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn differences_of_long_texts_are_told_in_few_lines() {
+    fn differences_of_long_texts_are_short() {
         let long: String = (0..100_000).map(|line| format!("{line}\n")).collect();
         let changed = long.replace("\n50000\n", "\nx\n");
         let expected = [
             " 49997", " 49998", " 49999", "-50000", "+x", " 50001", " 50002", " 50003",
         ];
         assert_eq!(differences(&long, &changed), expected);
-        let told = differences(&long, "");
-        assert_eq!(told.len(), MOST_TOLD + 1);
-        assert_eq!(told[MOST_TOLD], " … and 96000 more lines");
+        let result = differences(&long, "");
+        assert_eq!(result.len(), MOST_RETURNED + 1);
+        assert_eq!(result[MOST_RETURNED], " … and 96000 more lines");
     }
 }

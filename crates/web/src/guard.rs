@@ -1,22 +1,22 @@
-//! Whether a request comes from our own page: what a browser says of it cannot be forged by the page of somebody else.
+//! Checks that a request comes from our own page, by headers that pages of other sites cannot forge (CSRF, DNS rebinding).
 
 use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderName, ORIGIN};
 
 use sqm_http::AllowedHosts;
 
-/// Browsers say where a request comes from (Fetch Metadata, W3C).
+/// The header with the origin of a request (W3C, Fetch Metadata Request Headers).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Why a request is refused: it does not come from the page of this server. `None` if it may. A request without `Origin` comes from
-/// a program that is no browser, or changes nothing.
+/// The reason to reject a request because it does not come from the page of this server; `None` if it is accepted. A request without
+/// `Origin` is accepted: it comes from a program that is not a browser, or changes nothing.
 pub(super) fn reject_reason(hosts: &AllowedHosts, headers: &HeaderMap, is_tls: bool) -> Option<&'static str> {
     let mut named = headers.get_all(HOST).iter();
     let (Some(host), None) = (named.next(), named.next()) else {
-        return Some("a request has one Host");
+        return Some("a request must have exactly one Host header");
     };
     let Some(host) = host.to_str().ok().filter(|host| hosts.allows(host)) else {
-        return Some("this server is not known under that name; 'sqm web --name NAME' makes it so");
+        return Some("this server does not have that name; add it with 'sqm web --name NAME'");
     };
     let mut origins = headers.get_all(ORIGIN).iter();
     if let Some(origin) = origins.next() {
@@ -26,17 +26,17 @@ pub(super) fn reject_reason(hosts: &AllowedHosts, headers: &HeaderMap, is_tls: b
             .strip_prefix(scheme)
             .is_some_and(|from| from.eq_ignore_ascii_case(host));
         if !is_ours || origins.next().is_some() {
-            return Some("the request comes from the page of somebody else");
+            return Some("the request comes from a page of another site");
         }
     }
     None
 }
 
-/// Whether another site made the browser ask. Links may lead to the page, but not to its API.
+/// True if another site caused the request. Other sites may link to the page, but not to its API.
 pub(super) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     headers
         .get(SEC_FETCH_SITE)
-        .is_some_and(|site| site != "same-origin" && site != "none")
+        .is_some_and(|from| from != "same-origin" && from != "none")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The last hour in memory: one row a second.
+//! The last hour of samples, in memory: one row a second.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::live::{Direction, Meter, Sample};
-use super::status;
+use super::interfaces;
+use super::live::{Direction, RateMeter, Sample};
 use crate::app_state::AppState;
 
-/// Rows that are kept: an hour.
+/// The number of rows: an hour.
 const MOST_ROWS: usize = 3600;
-/// More interfaces than this have no history.
+/// The number of interfaces with a history. Our choice, to bound memory.
 const MOST_INTERFACES: usize = 64;
 
 #[derive(Default)]
@@ -22,13 +22,13 @@ pub(super) struct History(Mutex<Inner>);
 struct Inner {
     names: Vec<String>,
     rows: VecDeque<Row>,
-    /// Drops and marks of the sample before, for each place of a row.
+    /// Drops and marks in the previous sample, for each column of a row.
     counted: Vec<Option<(u64, u64)>>,
 }
 
 struct Row {
     unix_s: f64,
-    /// Download and upload of each name.
+    /// Download and upload of each interface.
     points: Box<[Option<Point>]>,
 }
 
@@ -43,7 +43,7 @@ struct Point {
     marks: u32,
 }
 
-/// What is told, as docs/openapi.yaml has it.
+/// The answer to `GET /history` (docs/openapi.yaml).
 #[derive(Serialize)]
 pub(super) struct Told {
     unix_s: Vec<f64>,
@@ -68,16 +68,16 @@ struct Columns {
     marks: Vec<Option<u32>>,
 }
 
-/// Remembers for as long as the server runs.
-pub(super) async fn remember(site: Arc<AppState>) {
-    let mut meter = Meter::default();
+/// Records a row each second, as long as the server runs.
+pub(super) async fn remember(state: Arc<AppState>) {
+    let mut meter = RateMeter::default();
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let known = status::known(&site).await;
+        let known = interfaces::known(&state).await;
         if !known.is_empty() {
-            site.history.add(&meter.sample(&site.watch.read(&known)));
+            state.history.add(&meter.sample(&state.counters.read(&known)));
         }
     }
 }
@@ -111,7 +111,7 @@ impl History {
         });
     }
 
-    /// The last seconds, in at most so many points.
+    /// The last `seconds`, in at most `points` points.
     pub(super) fn tell(&self, seconds: u32, points: u32) -> Told {
         let inner = self.lock();
         let rows = inner.rows.len();
@@ -176,7 +176,7 @@ impl Point {
 }
 
 impl Columns {
-    /// One point of these: means of rates, the worst of delays and backlogs, sums of drops and marks.
+    /// Adds one point that stands for several: means of rates, maxima of delays and backlogs, sums of drops and marks.
     fn add(&mut self, points: &[Point]) {
         fn mean(values: impl Iterator<Item = Option<f32>>) -> Option<f64> {
             let values: Vec<f64> = values.flatten().map(f64::from).collect();

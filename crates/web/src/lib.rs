@@ -4,39 +4,46 @@
 //! socket, and reads the counters of queues from the kernel, which any user may. Tests, searches and comparisons run as children, because they
 //! take long or much memory.
 #![forbid(unsafe_code)]
-// Standard output may be closed or full: the macros of `sqm_process` can bear that.
+// The print macros of the standard library panic when standard output is closed or full; those of `sqm_process` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
 extern crate sqm_process;
 
+mod answers;
 mod app_state;
 mod assets;
 mod audit;
+mod body;
 mod compare;
 mod compute;
 mod config;
+mod connection;
 pub mod connector;
-mod describe;
+mod daemon_client;
+mod daemon_types;
 mod diagnose;
 mod difference;
+mod drop_privileges;
+mod finding;
 mod guard;
-mod guest;
 mod history;
+mod interfaces;
 mod live;
+mod metadata;
 mod network;
 mod password;
+mod principal;
 mod problem;
 mod query;
 mod routes;
-mod runs;
 mod server;
 mod session;
-mod start;
 mod status;
+mod test_jobs;
+mod test_request;
+mod test_run;
 mod tune;
-mod unprivileged;
-mod upstream;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -49,24 +56,24 @@ use anyhow::{Context, anyhow};
 
 use app_state::AppState;
 use audit::Audit;
+use connection::ConnectionPools;
 use connector::Connector;
-use guest::Rooms;
+use daemon_client::DaemonClient;
 use history::History;
-use live::Watch;
+use interfaces::InterfaceCache;
+use live::CounterReader;
 use password::{Checker, Password};
-use runs::Runs;
 use session::Sessions;
 use sqm_http::AllowedHosts;
 use sqm_process::descriptors;
 use sqm_process::failure::Failure;
-use status::Memory;
-use upstream::Daemon;
+use test_jobs::TestJobs;
 
 /// The server's command line.
 pub struct Options {
-    /// Where it listens.
+    /// The address that the server listens on.
     pub listen: SocketAddr,
-    /// Host names, besides addresses and `localhost`, under which browsers may ask.
+    /// Host names, besides addresses and `localhost`, that requests may name.
     pub names: Vec<String>,
     /// The daemon's socket.
     pub socket: PathBuf,
@@ -82,55 +89,55 @@ pub struct Options {
 
 /// The folder of a server that runs as a service.
 pub const DIR: &str = "/var/lib/sqm-web";
-/// Descriptors of everything but connections: netlink, files, children.
+/// File descriptors for everything but connections: netlink, files, children. Our choice.
 const OTHER_DESCRIPTORS: usize = 100;
 
 /// Serves until the process ends.
 pub fn run(options: Options) -> Result<ExitCode, Failure> {
-    let user = unprivileged::user(options.user.as_deref())?;
-    let socket = std::path::absolute(&options.socket).context("cannot tell where the socket is")?;
+    let user = drop_privileges::user(options.user.as_deref())?;
+    let socket = std::path::absolute(&options.socket).context("cannot resolve the path of the socket")?;
     let results = options.results.as_ref().map(std::path::absolute).transpose();
-    let results = results.context("cannot tell where results are to be kept")?;
+    let results = results.context("cannot resolve the path of the results")?;
     for dir in [Some(&options.dir), results.as_ref()].into_iter().flatten() {
         make_private(dir)?;
         if let Some(user) = &user {
-            unprivileged::hand_over(dir, user)?;
+            drop_privileges::hand_over(dir, user)?;
         }
     }
     let is_local = options.listen.ip().is_loopback();
     require_password(&options, &Password::at(&options.dir), is_local)?;
-    // Below 1024 that is a privilege.
+    // A port below 1024 needs a privilege.
     let listener = std::net::TcpListener::bind(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let connector = user.as_ref().map(|_| Connector::start(&socket)).transpose()?;
-    // From here on it is found however little the user may look into the folders above.
+    // As the working directory, the folder is reachable even if the user may not read the folders above it.
     std::env::set_current_dir(&options.dir)
         .with_context(|| format!("cannot enter {}", options.dir.display()))?;
-    unprivileged::become_unprivileged(user.as_ref())?;
+    drop_privileges::drop_privileges(user.as_ref())?;
 
     let dir = Path::new(".");
-    // Errors name files from there on.
+    // Errors name files relative to the folder.
     let below = || format!("in the folder {}", options.dir.display());
     let password = Password::at(dir);
-    // Once more as who we are now.
+    // Check again as the unprivileged user.
     require_password(&options, &password, is_local)?;
-    let site = Arc::new(AppState {
+    let state = Arc::new(AppState {
         hosts: AllowedHosts::new(options.names),
         password,
         checker: Checker::start().context("cannot start a thread")?,
         sessions: Sessions::new()?,
         audit: Audit::at(dir),
-        daemon: Daemon::at(socket, connector),
-        watch: Watch::new().context("cannot open a netlink socket")?,
-        memory: Memory::default(),
+        daemon: DaemonClient::at(socket, connector),
+        counters: CounterReader::new().context("cannot open a netlink socket")?,
+        interfaces: InterfaceCache::default(),
         history: History::default(),
-        runs: Runs::at(&results.unwrap_or_else(|| dir.join("tests"))).with_context(below)?,
-        rooms: Rooms::new(),
+        test_jobs: TestJobs::at(&results.unwrap_or_else(|| dir.join("tests"))).with_context(below)?,
+        pools: ConnectionPools::new(),
         tls: options.tls,
         is_local,
     });
     if let Err(warning) =
-        descriptors::require(guest::MOST_CONNECTIONS + guest::MOST_UPSTREAM + OTHER_DESCRIPTORS)
+        descriptors::require(connection::MOST_CONNECTIONS + connection::MOST_UPSTREAM + OTHER_DESCRIPTORS)
     {
         errln!("warning: {warning}");
     }
@@ -143,15 +150,15 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .context("cannot start")?;
-    runtime.block_on(server::serve(site, listener, acceptor))?;
+    runtime.block_on(server::serve(state, listener, acceptor))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses to serve whoever reaches the address without a password, and with one that cannot be looked at.
+/// Refuses to serve other machines without a password, or anybody with a password that cannot be read.
 fn require_password(options: &Options, password: &Password, is_local: bool) -> Result<(), Failure> {
     let set = password.hash().map_err(|error| {
         Failure::Usage(anyhow!(
-            "the password in {} cannot be looked at, and nobody is let in without: {error:#}",
+            "cannot read the password in {}, so nobody could log in: {error:#}",
             options.dir.display()
         ))
     })?;
@@ -159,30 +166,30 @@ fn require_password(options: &Options, password: &Password, is_local: bool) -> R
         return Ok(());
     }
     Err(Failure::Usage(anyhow!(
-        "{} can be reached by others, and there is no password yet: 'sqm web --set-password{}' sets one",
+        "other machines can reach {}, and no password is set: set one with 'sqm web --set-password{}'",
         options.listen,
         dir_words(&options.dir)
     )))
 }
 
-/// What the body of `POST /config/check` makes of a file.
+/// For fuzzing: applies the body of `POST /config/check` to a configuration.
 #[cfg(any(test, fuzzing))]
-pub fn fuzz_forms(file: &str, body: &[u8]) -> Option<String> {
-    let candidate = routes::decode(body).ok()?;
+pub fn fuzz_forms(file: &str, text: &[u8]) -> Option<String> {
+    let candidate = body::decode(text).ok()?;
     config::fuzz(file, candidate).ok()
 }
 
-/// Asks for a password and keeps it; who is logged in is logged out.
+/// Reads a password and saves it. All sessions end.
 pub fn set_password(dir: &Path) -> Result<ExitCode, Failure> {
     make_private(dir)?;
     password::set(dir)?;
-    errln!("the password is set; whoever was logged in must log in again");
+    errln!("the password is set; all users must log in again");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nobody else looks into it.
+/// Creates a folder that only its owner can read.
 fn make_private(dir: &Path) -> anyhow::Result<()> {
-    let context = || format!("cannot make the folder {}", dir.display());
+    let context = || format!("cannot create the folder {}", dir.display());
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -191,7 +198,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
     let mode = fs::metadata(dir).with_context(context)?.permissions().mode();
     if mode & 0o022 != 0 {
         return Err(anyhow!(
-            "others may write to {}: what is kept there could not be trusted",
+            "other users can write to {}, so its files cannot be trusted",
             dir.display()
         ));
     }

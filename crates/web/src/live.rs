@@ -1,4 +1,4 @@
-//! What the queues do at this moment, for as many browsers as look, from one reading of the kernel.
+//! Live samples of the queues. All browsers share one reading of the kernel's counters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,18 +12,18 @@ use sqm_kernel::observe;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::audit::unix_ms;
-use super::status::{self, Known};
+use super::interfaces::{self, InterfaceInfo};
 use crate::app_state::AppState;
 use sqm_http::event;
 use sqm_kernel::status::{DirectionStatus, InterfaceStatus};
 
-/// Readings as fresh as this serve another browser, too.
+/// A reading that is at most this old serves another browser. Our choice: less than the 200 ms between two samples.
 const FRESH: Duration = Duration::from_millis(90);
-/// Events that wait for a browser; one that is further behind is let go.
+/// Events that are queued for a browser; a slower one is disconnected.
 const MOST_BEHIND: usize = 8;
 
-/// Reads the kernel's counters, which anybody may.
-pub(super) struct Watch(Mutex<Inner>);
+/// Reads the kernel's counters, which needs no privilege.
+pub(super) struct CounterReader(Mutex<Inner>);
 
 struct Inner {
     socket: Socket,
@@ -34,11 +34,11 @@ struct Inner {
 pub(super) struct Reading {
     at: Instant,
     unix_ms: u64,
-    /// What the daemon knows of each interface, and its queues if they can be read.
-    interfaces: Vec<(Known, Option<InterfaceStatus>)>,
+    /// Each interface, and its queues if they could be read.
+    interfaces: Vec<(InterfaceInfo, Option<InterfaceStatus>)>,
 }
 
-impl Watch {
+impl CounterReader {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self(Mutex::new(Inner {
             socket: Socket::open()?,
@@ -46,8 +46,8 @@ impl Watch {
         })))
     }
 
-    /// The counters now, or a moment ago if somebody asked then.
-    pub(super) fn read(&self, known: &[Known]) -> Arc<Reading> {
+    /// The counters, at most [`FRESH`] old.
+    pub(super) fn read(&self, known: &[InterfaceInfo]) -> Arc<Reading> {
         let mut inner = self.0.lock().expect("no holder of this lock panics");
         if let Some(last) = &inner.last
             && last.at.elapsed() < FRESH
@@ -59,7 +59,7 @@ impl Watch {
         let interfaces = known
             .iter()
             .map(|known| {
-                // Who owns the queues is told by the daemon; the records are not ours to read.
+                // The daemon reports the owner of the queues. This process cannot read the records.
                 let none = Path::new("/nonexistent");
                 let queues = InterfaceStatus::read(&mut inner.socket, &links, &known.interface, none);
                 let mut known = known.clone();
@@ -81,9 +81,9 @@ impl Watch {
     }
 }
 
-/// What happened between two readings.
+/// Computes rates from the difference of two readings.
 #[derive(Default)]
-pub(super) struct Meter(Option<Arc<Reading>>);
+pub(super) struct RateMeter(Option<Arc<Reading>>);
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sample {
@@ -138,8 +138,8 @@ struct Tin {
     unresponsive_flows: u32,
 }
 
-impl Meter {
-    /// What this reading says, with rates since the one before.
+impl RateMeter {
+    /// The sample of a reading, with rates since the previous one.
     pub(super) fn sample(&mut self, reading: &Arc<Reading>) -> Sample {
         let before = self.0.replace(Arc::clone(reading));
         let seconds = before
@@ -171,7 +171,7 @@ impl Meter {
                         let before = before.and_then(|before| before.ingress.as_ref());
                         Direction::of("ingress", now, before, seconds)
                     });
-                // The kernel's own queue is nobody's shaping.
+                // An egress without a rate is the kernel's default queue, not a shaper.
                 let egress = egress.filter(|egress| egress.shaped_bits_per_sec.is_some());
                 let (download, upload) = if known.faces_lan {
                     (egress, ingress)
@@ -204,7 +204,7 @@ impl Direction {
     ) -> Self {
         let root = |queues: &DirectionStatus| queues.qdiscs.iter().position(|q| q.parent.is_none());
         let at = root(now);
-        // A queue that was made anew begins at zero.
+        // The counters of a queue that has been replaced begin at zero.
         let before = before.filter(|before| before.device == now.device && root(before) == at);
         let per_sec = |now: u64, before: Option<u64>| {
             let more = now.checked_sub(before?)?;
@@ -264,8 +264,8 @@ impl Direction {
     }
 }
 
-/// A queue's delay at this moment. The kernel averages it over packets, so that of a queue without any stays what it was last,
-/// for hours: if nothing went out and nothing waits, nothing is delayed.
+/// The current delay of a queue. The kernel averages over packets, so the average of an idle queue keeps its last value for hours. If
+/// nothing was sent and nothing is queued, the delay is 0.
 fn current(delay_us: u32, sent_per_sec: Option<f64>, backlog_bytes: u32) -> u32 {
     if sent_per_sec == Some(0.0) && backlog_bytes == 0 {
         0
@@ -274,12 +274,12 @@ fn current(delay_us: u32, sent_per_sec: Option<f64>, backlog_bytes: u32) -> u32 
     }
 }
 
-/// A stream of samples.
-pub(super) fn stream(site: &Arc<AppState>, hz: u32) -> Receiver<Bytes> {
+/// A stream of samples, `hz` each second.
+pub(super) fn stream(state: &Arc<AppState>, hz: u32) -> Receiver<Bytes> {
     let (sender, receiver) = channel(MOST_BEHIND);
-    let site = Arc::clone(site);
+    let state = Arc::clone(state);
     tokio::spawn(async move {
-        let mut meter = Meter::default();
+        let mut meter = RateMeter::default();
         let mut ticks = tokio::time::interval(Duration::from_secs(1) / hz);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -287,8 +287,8 @@ pub(super) fn stream(site: &Arc<AppState>, hz: u32) -> Receiver<Bytes> {
                 _ = ticks.tick() => {}
                 () = sender.closed() => return,
             }
-            let known = status::known(&site).await;
-            let sample = meter.sample(&site.watch.read(&known));
+            let known = interfaces::known(&state).await;
+            let sample = meter.sample(&state.counters.read(&known));
             if sender.try_send(event("sample", &sample)).is_err() {
                 return;
             }
@@ -302,10 +302,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_queue_delays_nothing_whatever_it_remembers() {
+    fn an_idle_queue_has_no_delay() {
         assert_eq!(current(12_500, Some(0.0), 0), 0);
         assert_eq!(current(12_500, Some(80.0), 0), 12_500);
         assert_eq!(current(12_500, Some(0.0), 1514), 12_500, "a packet waits");
-        assert_eq!(current(12_500, None, 0), 12_500, "the first sample knows no rate");
+        assert_eq!(current(12_500, None, 0), 12_500, "the first sample has no rate");
     }
 }

@@ -1,12 +1,14 @@
-//! Where a browser is: one home has as many addresses of IPv6 as it likes, and this machine as many of 127.0.0.0/8.
+//! The network of a client. Limits apply per network, because a client has any number of addresses in its IPv6 /64, and this machine any
+//! number in 127.0.0.0/8.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// An address of IPv4, a /64 of IPv6, or this machine.
+/// An IPv4 address, an IPv6 /64, or this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network([u8; 8]);
 
 impl Network {
+    /// The network of an address.
     pub(super) fn of(address: IpAddr) -> Self {
         let address = match address.to_canonical() {
             address if address.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -14,18 +14,17 @@ use tokio::sync::oneshot;
 
 use sqm_process::failure::Failure;
 
-/// OWASP's least for argon2id (Password Storage Cheat Sheet): 12 MiB, three passes, one lane. More memory would matter on a
-/// router.
+/// OWASP's minimum for argon2id (Password Storage Cheat Sheet): 12 MiB, three passes, one lane. Routers have little memory for more.
 const MEMORY_KIB: u32 = 12 * 1024;
 const PASSES: u32 = 3;
 /// NIST SP 800-63B, 5.1.1.1.
 const LEAST: usize = 8;
 const MOST: usize = 1024;
 
-/// Of the file, bytes.
+/// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4096;
 
-/// The password that is set, if there is one. The file is read each time, so that a change takes effect at once.
+/// The password file. It is read for each request, so that a change takes effect at once.
 pub(super) struct Password {
     dir: PathBuf,
 }
@@ -35,25 +34,28 @@ impl Password {
         Self { dir: dir.to_owned() }
     }
 
-    /// Of what is on the disk now; `None` if no password is set. That there is no file is the only sign of that: a folder or a
-    /// file that cannot be looked at, or that holds something else, is an error, and must let nobody in.
+    /// The hash of the password; `None` if no password is set, which only a missing file means.
+    ///
+    /// # Errors
+    ///
+    /// The folder or the file cannot be read, or the file contains no hash. Then nobody may be logged in.
     pub(super) fn hash(&self) -> anyhow::Result<Option<String>> {
-        fs::metadata(&self.dir).context("its folder is gone")?;
+        fs::metadata(&self.dir).context("its folder does not exist")?;
         let Some(bytes) = sqm_files::read_if_there(&file(&self.dir), MOST_BYTES)? else {
             return Ok(None);
         };
         let hash = String::from_utf8_lossy(&bytes).trim().to_owned();
         if let Err(error) = PasswordHash::new(&hash) {
             return Err(anyhow!(
-                "the file holds no password ({error}): 'sqm web --set-password' writes one"
+                "the file contains no password ({error}): set one with 'sqm web --set-password'"
             ));
         }
         Ok(Some(hash))
     }
 }
 
-/// Checks passwords one after another in a thread of its own, and in the same memory: what is freed, the allocator keeps for a
-/// while, several times the [`MEMORY_KIB`] of a check.
+/// Checks passwords one at a time, in a thread and memory of its own. If each check allocated its [`MEMORY_KIB`], the allocator would keep
+/// several times that for a while.
 pub(super) struct Checker(Sender<Check>);
 
 struct Check {
@@ -70,7 +72,7 @@ impl Checker {
             .spawn(move || {
                 let mut memory = Vec::new();
                 for check in checks {
-                    // Whoever has left needs no answer.
+                    // No answer is needed if the client has disconnected.
                     if !check.answer.is_closed() {
                         let is_right = is_right(&check.hash, &check.password, &mut memory);
                         let _ = check.answer.send(is_right);
@@ -80,7 +82,7 @@ impl Checker {
         Ok(Self(sender))
     }
 
-    /// Whether this is the password.
+    /// True if the password matches the hash.
     pub(super) async fn is_right(&self, hash: String, password: String) -> bool {
         let (answer, answered) = oneshot::channel();
         let check = Check {
@@ -92,7 +94,7 @@ impl Checker {
     }
 }
 
-/// Takes as long either way.
+/// True if the password matches the hash. Takes the same time in both cases.
 fn is_right(hash: &str, password: &str, memory: &mut Vec<Block>) -> bool {
     let compare = |hash: PasswordHash<'_>| {
         let (salt, expected) = (hash.salt?, hash.hash?);
@@ -112,7 +114,7 @@ fn is_right(hash: &str, password: &str, memory: &mut Vec<Block>) -> bool {
     PasswordHash::new(hash).ok().and_then(compare).unwrap_or(false)
 }
 
-/// Reads one from the terminal, without showing it, or from standard input, and keeps it.
+/// Reads a password from the terminal, without echo, or from standard input, and saves it.
 pub(super) fn set(dir: &Path) -> Result<(), Failure> {
     let password = ask()?;
     if !(LEAST..=MOST).contains(&password.len()) {
@@ -128,7 +130,7 @@ pub(super) fn set(dir: &Path) -> Result<(), Failure> {
 
 fn keep(file: &Path, hash: &str) -> anyhow::Result<()> {
     let mut fresh = Fresh::begin(file, 0o600)?;
-    // The server may be another user, and has to read it.
+    // The server, which may run as another user, has to read the file.
     fresh.give_to_owner_of_folder()?;
     writeln!(fresh, "{hash}")?;
     fresh.commit()?;
@@ -159,10 +161,10 @@ fn ask() -> Result<String, Failure> {
     if !stdin.is_terminal() {
         return line();
     }
-    let first = unseen("Password: ")?;
-    if unseen("Again: ")? != first {
+    let first = read_without_echo("Password: ")?;
+    if read_without_echo("Again: ")? != first {
         return Err(Failure::Usage(anyhow!(
-            "these are two different passwords; nothing was changed"
+            "the passwords differ; nothing was changed"
         )));
     }
     Ok(first)
@@ -177,8 +179,8 @@ fn line() -> Result<String, Failure> {
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// A line that the terminal does not show while it is typed.
-fn unseen(prompt: &str) -> Result<String, Failure> {
+/// Reads a line without echo.
+fn read_without_echo(prompt: &str) -> Result<String, Failure> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
     let stdin = std::io::stdin();
     err!("{prompt}");
@@ -189,11 +191,11 @@ fn unseen(prompt: &str) -> Result<String, Failure> {
     let typed = line();
     let shown = tcsetattr(&stdin, OptionalActions::Flush, &before);
     errln!();
-    shown.context("the terminal does not show what is typed any more: 'stty echo' helps")?;
+    shown.context("cannot turn the terminal's echo on again: run 'stty echo'")?;
     typed
 }
 
-/// RFC 4648 without padding, as PHC strings have it.
+/// Base64 (RFC 4648) without padding, as in PHC strings.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_knows_its_password_and_no_other() {
+    fn a_hash_matches_its_password_only() {
         let hash = hash("correct horse").unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=12288,t=3,p=1$"), "{hash}");
         let mut memory = Vec::new();
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_seen_and_one_that_cannot_be_read_is_not_none() {
+    fn a_changed_file_takes_effect_and_an_unreadable_one_is_an_error() {
         use std::os::unix::fs::symlink;
 
         let folder = tempfile::tempdir().unwrap();

@@ -1,27 +1,27 @@
-//! Refusals, as docs/openapi.yaml calls them.
+//! Error responses (docs/openapi.yaml).
 
 use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::config::Finding;
-use sqm_http::{BodyError, ResponseBody, json};
+use super::finding::Finding;
+use sqm_http::{ResponseBody, BodyError, json};
 
-/// Why a request is refused.
+/// An error response.
 #[derive(Clone, Debug)]
-pub(super) struct Problem(Box<Refusal>);
+pub(super) struct Problem(Box<Body>);
 
 #[derive(Clone, Debug, Serialize)]
-struct Refusal {
+struct Body {
     #[serde(skip)]
     status: StatusCode,
-    /// A word for programs.
+    /// The error code, for programs.
     code: &'static str,
-    /// A sentence for people.
+    /// The message, for people.
     message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     findings: Vec<Finding>,
-    /// Of the configuration now.
+    /// The current revision of the configuration, after a conflict.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<String>,
     #[serde(skip)]
@@ -30,12 +30,12 @@ struct Refusal {
     retry_after_s: Option<u64>,
 }
 
-/// What a handler answers.
-pub(super) type Handled = Result<Response<ResponseBody>, Problem>;
+/// The result of a request.
+pub(super) type ApiResult = Result<Response<ResponseBody>, Problem>;
 
 impl Problem {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self(Box::new(Refusal {
+        Self(Box::new(Body {
             status,
             code,
             message: message.into(),
@@ -51,11 +51,7 @@ impl Problem {
     }
 
     pub(super) fn wrong_password() -> Self {
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            "wrong-password",
-            "this is not the password",
-        )
+        Self::new(StatusCode::UNAUTHORIZED, "wrong-password", "wrong password")
     }
 
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
@@ -67,7 +63,7 @@ impl Problem {
     }
 
     pub(super) fn not_allowed(methods: &'static str) -> Self {
-        let message = format!("only {methods} here");
+        let message = format!("this path has only the methods {methods}");
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", message);
         problem.0.allow = Some(methods);
         problem
@@ -112,7 +108,7 @@ impl Problem {
         self.0.status == StatusCode::UNAUTHORIZED
     }
 
-    /// For the log of changes.
+    /// The message, for the audit log.
     pub(super) fn message(&self) -> &str {
         &self.0.message
     }
@@ -133,15 +129,17 @@ impl Problem {
 impl From<BodyError> for Problem {
     fn from(why: BodyError) -> Self {
         match why {
-            BodyError::TimedOut => {
-                Self::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "the body did not come")
-            }
+            BodyError::TimedOut => Self::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "too-slow",
+                "the body was not received in time",
+            ),
             BodyError::TooLarge => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "too-large",
-                "the body is larger than any that makes sense here",
+                "the body is too large",
             ),
-            BodyError::Invalid => Self::bad_request("the body broke off, or its framing is wrong"),
+            BodyError::Invalid => Self::bad_request("the body was cut off, or its framing is wrong"),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What stands behind the `?` of a request.
+//! The query string of a request.
 
 use super::problem::Problem;
 
-/// The parameters of a request, of which each is asked for by name.
+/// The parameters of a request.
 pub(super) struct Query<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Query<'a> {
-    /// Refuses a parameter that none of `known` is: it would be passed over in silence.
+    /// Parses a query string. Parameters that are not in `known` are an error, so that none is ignored silently.
     pub(super) fn of(text: Option<&'a str>, known: &[&str]) -> Result<Self, Problem> {
         let pairs: Vec<(&str, &str)> = text
             .unwrap_or_default()
@@ -16,9 +16,7 @@ impl<'a> Query<'a> {
             .collect();
         for (n, (name, _)) in pairs.iter().enumerate() {
             if !known.contains(name) {
-                return Err(Problem::bad_request(
-                    "there is a parameter that this request does not have",
-                ));
+                return Err(Problem::bad_request("unknown parameter"));
             }
             if pairs[..n].iter().any(|(other, _)| other == name) {
                 return Err(Problem::bad_request(format!("{name} is given twice")));
@@ -27,6 +25,7 @@ impl<'a> Query<'a> {
         Ok(Self(pairs))
     }
 
+    /// The value of a parameter.
     pub(super) fn text(&self, name: &str) -> Option<&'a str> {
         self.0
             .iter()
@@ -34,7 +33,7 @@ impl<'a> Query<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// A whole number from `least` to `most`, or what holds if none is given.
+    /// The whole number from `least` to `most` of a parameter, or `default`.
     pub(super) fn number(&self, name: &str, least: u32, most: u32, default: u32) -> Result<u32, Problem> {
         let Some(text) = self.text(name) else {
             return Ok(default);

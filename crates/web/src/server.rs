@@ -1,4 +1,4 @@
-//! Connections of browsers: how many, how long, with TLS or without.
+//! Accepts the connections of browsers, with or without TLS, within limits of number and time.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -16,44 +16,44 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
-use super::guest::{Guest, MOST_PUSHED_OUT};
+use super::connection::{ClientConnection, MOST_EVICTIONS};
 use super::{history, routes};
 use crate::app_state::AppState;
 use sqm_http::WriteTimeout;
 
-/// Pauses in a second while newcomers push out others.
+/// Pauses per second while new connections evict others. Our choice.
 const HASTE: usize = 40;
-/// Read ahead of a request, bytes: enough to know that there is one.
+/// The size of the buffer that waits for the first bytes of a request.
 const AHEAD: usize = 64;
-/// Connections that wait to be accepted.
+/// The listen backlog: connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// A request's head must be there within this; so must the next one's on a kept connection.
+/// The time limit for the head of a request, including the idle time before it on a kept-alive connection. Our choice.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A TLS handshake must be done within this.
+/// The time limit of a TLS handshake. Our choice.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Of a request's head, bytes.
+/// The largest head of a request, in bytes. Our choice.
 const MOST_HEAD: usize = 16 * 1024;
-/// Who takes nothing of what is sent for so long is let go; so is one whose machine is gone (RFC 5482).
+/// A connection whose peer accepts or acknowledges no data for this long is closed (TCP user timeout, RFC 5482). Our choice.
 const UNTAKEN: Duration = Duration::from_secs(30);
-/// Between two tries to accept a connection while the process is out of descriptors.
+/// The pause before another attempt to accept a connection when the process is out of file descriptors. Our choice.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal ends it.
 pub(super) async fn serve(
-    site: Arc<AppState>,
+    state: Arc<AppState>,
     listener: std::net::TcpListener,
     acceptor: Option<TlsAcceptor>,
 ) -> anyhow::Result<()> {
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    // Before anybody can know that it runs.
+    // Signals are handled before the message below says that the server runs.
     let mut ended = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     errln!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
-    tokio::spawn(history::remember(Arc::clone(&site)));
-    let mut pushed_out = 0;
+    tokio::spawn(history::remember(Arc::clone(&state)));
+    let mut evictions = 0;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -63,11 +63,11 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, from)) => {
                 let evicted = Arc::new(Notify::new());
-                let Some(guest) = site.rooms.arrive(from, &evicted) else {
+                let Some(connection) = state.pools.arrive(from, &evicted) else {
                     continue;
                 };
-                pushed_out += usize::from(guest.has_pushed_out);
-                let conversation = converse(Arc::clone(&site), acceptor.clone(), stream, guest);
+                evictions += usize::from(connection.has_evicted);
+                let conversation = converse(Arc::clone(&state), acceptor.clone(), stream, connection);
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
@@ -75,24 +75,24 @@ pub(super) async fn serve(
                         () = conversation => {}
                     }
                 });
-                // Otherwise those who come without end would push out everybody else before he has said anything.
-                if pushed_out > MOST_PUSHED_OUT / HASTE {
-                    pushed_out = 0;
+                // Without pauses, a flood of new connections would evict all others before they can send a request.
+                if evictions > MOST_EVICTIONS / HASTE {
+                    evictions = 0;
                     tokio::time::sleep(Duration::from_secs(1) / HASTE as u32).await;
                 }
             }
             Err(_) => {
-                site.rooms.make_room();
+                state.pools.make_room();
                 tokio::time::sleep(PAUSE).await;
             }
         }
     }
 }
 
-/// The longest certificate or key that is read, in bytes; ours have less than one thousand.
+/// The largest certificate or key that is read, in bytes; ours have less than 1000.
 const MAX_CERTIFICATE: u64 = 64 << 10;
 
-/// TLS with a certificate that is made once and kept, so that browsers ask about it once.
+/// TLS with a self-signed certificate that is created once and kept, so that browsers ask about it only once.
 pub(super) fn acceptor(dir: &Path) -> anyhow::Result<TlsAcceptor> {
     let path = dir.join("certificate.der");
     let key_path = dir.join("key.der");
@@ -108,55 +108,61 @@ pub(super) fn acceptor(dir: &Path) -> anyhow::Result<TlsAcceptor> {
     };
     let config = certificate
         .server(&[b"http/1.1"])
-        .with_context(|| format!("the certificate in {} is of no use", path.display()))?;
+        .with_context(|| format!("the certificate in {} cannot be used", path.display()))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-async fn converse(site: Arc<AppState>, acceptor: Option<TlsAcceptor>, stream: TcpStream, guest: Guest) {
+/// Serves a connection until it ends.
+async fn converse(
+    state: Arc<AppState>,
+    acceptor: Option<TlsAcceptor>,
+    stream: TcpStream,
+    connection: ClientConnection,
+) {
     let socket = socket2::SockRef::from(&stream);
-    // A connection without these works, too.
+    // These options are not essential.
     let _ = socket.set_tcp_user_timeout(Some(UNTAKEN));
     let _ = socket.set_tcp_nodelay(true);
     let stream = WriteTimeout::new(stream, UNTAKEN);
     match acceptor {
-        None => listen(site, stream, guest).await,
+        None => listen(state, stream, connection).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                listen(site, stream, guest).await;
+                listen(state, stream, connection).await;
             }
         }
     }
 }
 
-/// Waits for the first words, and answers what is asked from then on.
+/// Waits for the first bytes, and serves requests from then on.
 async fn listen<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    site: Arc<AppState>,
+    state: Arc<AppState>,
     stream: S,
-    guest: Guest,
+    connection: ClientConnection,
 ) {
     let mut stream = BufReader::with_capacity(AHEAD, stream);
-    let said = tokio::time::timeout(PATIENCE, stream.fill_buf()).await;
-    let is_something = matches!(said, Ok(Ok(words)) if !words.is_empty());
-    if is_something && guest.speaks(&site.rooms) {
-        http(site, stream, guest).await;
+    let received = tokio::time::timeout(PATIENCE, stream.fill_buf()).await;
+    let has_begun = matches!(received, Ok(Ok(bytes)) if !bytes.is_empty());
+    if has_begun && connection.begin_requests(&state.pools) {
+        http(state, stream, connection).await;
     }
 }
 
 async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    site: Arc<AppState>,
+    state: Arc<AppState>,
     stream: S,
-    guest: Guest,
+    connection: ClientConnection,
 ) {
-    let guest = Arc::new(guest);
+    let connection = Arc::new(connection);
     let service = service_fn(move |request| {
-        let (site, guest) = (Arc::clone(&site), Arc::clone(&guest));
-        async move { Ok::<_, Infallible>(routes::answer(&site, &guest, request).await) }
+        let (state, connection) = (Arc::clone(&state), Arc::clone(&connection));
+        async move { Ok::<_, Infallible>(routes::answer(&state, &connection, request).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(MOST_HEAD)
         .serve_connection(TokioIo::new(stream), service);
-    // A browser that leaves is no error of ours.
+    // An error here only means that the browser has disconnected.
     let _ = served.await;
 }

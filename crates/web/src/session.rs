@@ -1,4 +1,4 @@
-//! Who has logged in, and how often somebody tried in vain.
+//! Sessions of users who have logged in, and the limit on wrong passwords.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -9,48 +9,50 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::network::Network;
 
-/// More sessions than this push out the one that was used least lately.
+/// Sessions at once. A further one ends the least recently used. Our choice.
 const MOST_SESSIONS: usize = 16;
-/// A session that nobody used for so long has ended.
+/// A session ends after this long without a request. Our choice.
 const IDLE: Duration = Duration::from_secs(3600);
-/// So has one as old as this.
+/// A session ends at this age. Our choice.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
-/// Wrong passwords from one place before it must wait.
+/// Wrong passwords from one network before it must wait. Our choice.
 const FREE_TRIES: u32 = 5;
-/// The first wait; doubled by each further wrong password.
+/// The first wait; each further wrong password doubles it. Our choice.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
+/// The longest wait. Our choice.
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
-/// A place is forgotten after this long without a wrong password.
+/// A network is forgotten after this long without a wrong password. Our choice.
 const FORGET: Duration = Duration::from_secs(3600);
-/// Wrong passwords from all places together within [`FORGET`], before everybody must wait: a house full of addresses is
-/// still one guesser.
+/// Wrong passwords from all networks together within [`FORGET`] before all must wait: one attacker may have many addresses. Our
+/// choice.
 const MOST_TRIES: u32 = 200;
 
-/// Everybody who is logged in.
+/// All sessions.
 pub(super) struct Sessions {
     inner: Mutex<Inner>,
-    /// Of those who are not.
+    /// The token of users without a session.
     token: String,
 }
 
 #[derive(Default)]
 struct Inner {
     sessions: Vec<Session>,
-    /// The password that they know; another one ends them.
+    /// The hash of the password that the sessions logged in with. A changed password ends them.
     hash: Option<String>,
-    places: Vec<Place>,
+    attempts: Vec<Attempts>,
 }
 
 struct Session {
-    /// What the cookie says.
+    /// The value of the cookie.
     id: String,
-    /// What a page must know to change something.
+    /// The token that a request must have to change something.
     token: String,
     begun: Instant,
     used: Instant,
 }
 
-struct Place {
+/// The wrong passwords from a network.
+struct Attempts {
     network: Network,
     wrong: u32,
     last: Instant,
@@ -65,12 +67,12 @@ impl Sessions {
         })
     }
 
-    /// The token of whoever is not logged in.
+    /// The token of users without a session.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// The token of a session, if it is one; it counts as used. `hash` is the password that holds now.
+    /// The token of a session, which counts as used; `None` if there is no such session. `hash` is the hash of the current password.
     pub(super) fn find(&self, id: &str, hash: Option<&str>, now: Instant) -> Option<String> {
         let mut inner = self.lock();
         inner.expire(hash, now);
@@ -82,7 +84,7 @@ impl Sessions {
         Some(session.token.clone())
     }
 
-    /// A new session: its name for the cookie, and its token.
+    /// Begins a session. Returns its id, for the cookie, and its token.
     pub(super) fn begin(&self, hash: &str, now: Instant) -> anyhow::Result<(String, String)> {
         let (id, token) = (secret()?, secret()?);
         let mut inner = self.lock();
@@ -103,27 +105,28 @@ impl Sessions {
         Ok((id, token))
     }
 
+    /// Ends a session.
     pub(super) fn end(&self, id: &str) {
         self.lock().sessions.retain(|session| !is_same(&session.id, id));
     }
 
-    /// How long somebody there must wait before he may try a password; he may not if it is not zero. Counts as a wrong one
-    /// until [`right`](Self::right) says otherwise, so that guesses at the same time are counted, too.
-    pub(super) fn tries(&self, from: IpAddr, now: Instant) -> Duration {
+    /// The time that a client must wait before it may try a password; zero if it may now. The attempt counts as wrong until
+    /// [`succeeded`](Self::succeeded) is called, so that simultaneous attempts count as well.
+    pub(super) fn try_password(&self, from: IpAddr, now: Instant) -> Duration {
         let mut inner = self.lock();
         inner
-            .places
-            .retain(|place| now.duration_since(place.last) < FORGET);
+            .attempts
+            .retain(|entry| now.duration_since(entry.last) < FORGET);
         let network = Network::of(from);
-        let all: u32 = inner.places.iter().map(|place| place.wrong).sum();
-        let at = inner.places.iter().position(|place| place.network == network);
-        let mut place = at.map(|at| inner.places.swap_remove(at)).unwrap_or(Place {
+        let all: u32 = inner.attempts.iter().map(|entry| entry.wrong).sum();
+        let at = inner.attempts.iter().position(|entry| entry.network == network);
+        let mut entry = at.map(|at| inner.attempts.swap_remove(at)).unwrap_or(Attempts {
             network,
             wrong: 0,
             last: now,
             locked_until: None,
         });
-        let wait = place
+        let wait = entry
             .locked_until
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let wait = if all >= MOST_TRIES && wait.is_zero() {
@@ -132,24 +135,24 @@ impl Sessions {
             wait
         };
         if wait.is_zero() {
-            place.wrong += 1;
-            place.last = now;
-            if let Some(more) = place.wrong.checked_sub(FREE_TRIES) {
+            entry.wrong += 1;
+            entry.last = now;
+            if let Some(more) = entry.wrong.checked_sub(FREE_TRIES) {
                 let wait = FIRST_WAIT.saturating_mul(1 << more.min(10)).min(LONGEST_WAIT);
-                place.locked_until = Some(now + wait);
+                entry.locked_until = Some(now + wait);
             }
         }
-        // At most one for each wrong password, which are counted.
-        if place.wrong > 0 {
-            inner.places.push(place);
+        // The list is bounded: it has at most one entry for each wrong password, and those are limited.
+        if entry.wrong > 0 {
+            inner.attempts.push(entry);
         }
         wait
     }
 
-    /// Somebody there knew the password.
-    pub(super) fn right(&self, from: IpAddr) {
+    /// Forgets the wrong passwords from a network, from which the right one has come.
+    pub(super) fn succeeded(&self, from: IpAddr) {
         let network = Network::of(from);
-        self.lock().places.retain(|place| place.network != network);
+        self.lock().attempts.retain(|entry| entry.network != network);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -168,7 +171,7 @@ impl Inner {
     }
 }
 
-/// Whether two secrets are the same; how long it takes does not tell where they differ.
+/// True if two secrets are equal. The comparison takes the same time wherever they differ.
 pub(super) fn is_same(ours: &str, theirs: &str) -> bool {
     let differences = ours
         .bytes()
@@ -177,11 +180,12 @@ pub(super) fn is_same(ours: &str, theirs: &str) -> bool {
     ours.len() == theirs.len() && std::hint::black_box(differences) == 0
 }
 
-/// 256 bits that nobody guesses, in hexadecimal.
+/// 256 random bits, in hexadecimal.
 fn secret() -> anyhow::Result<String> {
     Ok(random::<32>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Random bytes from the kernel.
 pub(super) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut bytes = [0; N];
     let got =
@@ -195,47 +199,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guesser_waits_longer_each_time_and_others_do_not() {
+    fn each_wrong_password_doubles_the_wait_of_its_network_only() {
         let sessions = Sessions::new().unwrap();
         let (guesser, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let mut now = Instant::now();
         for _ in 0..FREE_TRIES {
-            assert_eq!(sessions.tries(guesser, now), Duration::ZERO);
+            assert_eq!(sessions.try_password(guesser, now), Duration::ZERO);
         }
         let mut waits = Vec::new();
         for _ in 0..9 {
-            let wait = sessions.tries(guesser, now);
+            let wait = sessions.try_password(guesser, now);
             assert!(!wait.is_zero());
             assert!(
-                !sessions.tries(guesser, now + wait / 2).is_zero(),
+                !sessions.try_password(guesser, now + wait / 2).is_zero(),
                 "half of the wait is not enough"
             );
             waits.push(wait.as_secs());
             now += wait;
-            assert_eq!(sessions.tries(guesser, now), Duration::ZERO);
+            assert_eq!(sessions.try_password(guesser, now), Duration::ZERO);
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 900, 900]);
-        assert_eq!(sessions.tries(other, now), Duration::ZERO);
-        sessions.right(guesser);
-        assert_eq!(sessions.tries(guesser, now), Duration::ZERO);
+        assert_eq!(sessions.try_password(other, now), Duration::ZERO);
+        sessions.succeeded(guesser);
+        assert_eq!(sessions.try_password(guesser, now), Duration::ZERO);
     }
 
     #[test]
-    fn many_addresses_are_one_guesser_and_memory_is_bounded() {
+    fn attempts_from_many_addresses_are_limited_together() {
         let sessions = Sessions::new().unwrap();
         let now = Instant::now();
         let tried = (0..=255_u8)
             .flat_map(|a| (0..=20_u8).map(move |b| IpAddr::from([10, 0, b, a])))
-            .filter(|from| sessions.tries(*from, now).is_zero())
+            .filter(|from| sessions.try_password(*from, now).is_zero())
             .count();
         assert_eq!(tried, MOST_TRIES as usize);
-        assert_eq!(sessions.lock().places.len(), tried);
-        // One home of IPv6.
+        assert_eq!(sessions.lock().attempts.len(), tried);
+        // All addresses of an IPv6 /64 are one network.
         let sessions = Sessions::new().unwrap();
         let tried = (0..100_u16)
             .filter(|n| {
                 sessions
-                    .tries(IpAddr::from([0xfd00, 0, 0, 0, *n, 0, 0, 1]), now)
+                    .try_password(IpAddr::from([0xfd00, 0, 0, 0, *n, 0, 0, 1]), now)
                     .is_zero()
             })
             .count();
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_end_with_time_with_another_password_and_when_there_are_too_many() {
+    fn sessions_expire_and_end_with_a_new_password_or_too_many_sessions() {
         let sessions = Sessions::new().unwrap();
         let now = Instant::now();
         let (id, token) = sessions.begin("hash", now).unwrap();

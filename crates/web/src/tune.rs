@@ -1,4 +1,4 @@
-//! The search for the best rates, which the daemon runs.
+//! The search for the best rates (`sqm tune`), which the daemon runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use serde_json::Value;
 use sqm_plan::uci::Document;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use super::compare;
+use super::answers;
 use super::compute::compute;
-use super::config::{self, Change, Done};
-use super::problem::{Handled, Problem};
-use super::start::{check_host, check_port, check_secret};
+use super::config::{self, Applied, Change};
+use super::problem::{ApiResult, Problem};
+use super::test_request::{check_host, check_port, check_secret};
 use crate::app_state::AppState;
 use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, json, non_null};
 
-/// How often the daemon is asked for new steps.
-const LOOK: Duration = Duration::from_millis(500);
-/// Steps that wait for a browser: more than a search has.
+/// The interval at which the daemon is asked for new steps. Our choice.
+const POLL: Duration = Duration::from_millis(500);
+/// Steps that are queued for a browser: more than a search has.
 const MOST_STEPS: usize = 600;
 
-/// What `POST /tune` takes; the daemon takes the same.
+/// The body of `POST /tune`, here and at the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Start {
@@ -38,7 +38,7 @@ pub(super) struct Start {
     secret: Option<String>,
 }
 
-/// What `POST /tune/accept` takes.
+/// The body of `POST /tune/accept`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Accept {
@@ -47,12 +47,12 @@ pub(super) struct Accept {
     confirm_seconds: Option<u32>,
 }
 
-pub(super) async fn get(site: &Arc<AppState>) -> Handled {
-    let tune: Value = site.daemon.get("/v1/tune").await?;
+pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
+    let tune: Value = state.daemon.get("/v1/tune").await?;
     Ok(json(StatusCode::OK, &tune))
 }
 
-pub(super) async fn start(site: &Arc<AppState>, start: Start) -> Result<Value, Problem> {
+pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Value, Problem> {
     check_host(&start.host)?;
     check_secret(start.secret.as_deref())?;
     check_port(start.port)?;
@@ -63,7 +63,9 @@ pub(super) async fn start(site: &Arc<AppState>, start: Start) -> Result<Value, P
                 .bytes()
                 .all(|b| b.is_ascii_graphic() && b != b'/' && b != b':');
         if !is_name {
-            return Err(Problem::bad_request("interface is no name of a network device"));
+            return Err(Problem::bad_request(
+                "interface is not a valid name of a network device",
+            ));
         }
     }
     if start
@@ -72,54 +74,49 @@ pub(super) async fn start(site: &Arc<AppState>, start: Start) -> Result<Value, P
     {
         return Err(Problem::bad_request("target_ms is from 0.5 to 1000"));
     }
-    if site.runs.running().is_some() {
+    if state.test_jobs.running().is_some() {
         return Err(Problem::conflict(
             "busy",
-            "a test is running: both would disturb each other",
+            "a test is running, and the two would disturb each other",
         ));
     }
-    site.daemon.send(Method::POST, "/v1/tune", &start).await
+    state.daemon.send(Method::POST, "/v1/tune", &start).await
 }
 
-/// Whether a search is running; none if no daemon says so.
-pub(super) async fn is_running(site: &Arc<AppState>) -> bool {
-    let tune: Result<Value, Problem> = site.daemon.get("/v1/tune").await;
-    tune.is_ok_and(|tune| tune["state"] == "running")
-}
-
-pub(super) async fn stop(site: &Arc<AppState>) -> Result<(), Problem> {
-    let _: Value = site.daemon.send(Method::DELETE, "/v1/tune", &()).await?;
+pub(super) async fn stop(state: &Arc<AppState>) -> Result<(), Problem> {
+    let _: Value = state.daemon.send(Method::DELETE, "/v1/tune", &()).await?;
     Ok(())
 }
 
-/// Writes the rates that were found, and the options without which they are wrong.
-pub(super) async fn accept(site: &Arc<AppState>, accept: Accept) -> Result<Done, Problem> {
-    let tune: Value = site.daemon.get("/v1/tune").await?;
+/// Writes the rates that were found to the configuration, with the options that they require.
+pub(super) async fn accept(state: &Arc<AppState>, accept: Accept) -> Result<Applied, Problem> {
+    let tune: Value = state.daemon.get("/v1/tune").await?;
     let result = &tune["result"];
     let rates = [result["download_kbit"].as_u64(), result["upload_kbit"].as_u64()];
     let (Some(interface), [Some(download), Some(upload)]) = (result["interface"].as_str(), rates) else {
         return Err(Problem::conflict(
             "nothing-waits",
-            "there are no rates to take: no search has found any",
+            "no search has found rates that could be accepted",
         ));
     };
-    let file = config::read(site).await?;
+    let file = config::read(state).await?;
     let interface = interface.to_owned();
     let section = compute(move || {
         section_of(&file.text, &interface).ok_or_else(|| {
             Problem::conflict(
                 "conflict",
-                format!("the configuration has no section for {interface} any more"),
+                format!("the configuration no longer has a section for {interface}"),
             )
         })
     })
     .await?;
     let changes = changes(section, [download, upload], result);
     let confirm_seconds = accept.confirm_seconds.unwrap_or(60);
-    config::write(site, &accept.revision, None, Some(changes), confirm_seconds).await
+    config::write(state, &accept.revision, None, Some(changes), confirm_seconds).await
 }
 
-/// The rates, and what `sqm tune` says that they need: cells that the file does not count make every rate wrong.
+/// The changes of the configuration: the rates, and the options that `sqm tune` found to be necessary. If the configuration does not
+/// count ATM cells, no rate is right.
 fn changes(section: usize, [download, upload]: [u64; 2], result: &Value) -> Vec<Change> {
     let needed = Vec::<(String, String)>::deserialize(&result["overhead"]["options"]).unwrap_or_default();
     [("download", download), ("upload", upload)]
@@ -131,17 +128,17 @@ fn changes(section: usize, [download, upload]: [u64; 2], result: &Value) -> Vec<
 }
 
 /// A picture of the last search.
-pub(super) async fn plot(site: &Arc<AppState>, name: &str) -> Handled {
-    // What is no name of a picture is not to become a path that the daemon is asked for.
+pub(super) async fn plot(state: &Arc<AppState>, name: &str) -> ApiResult {
+    // Only plain names become part of a path at the daemon.
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
-        return Err(compare::no_picture());
+        return Err(answers::no_picture());
     }
     let path = format!("/v1/tune/plots/{name}.svg");
-    let picture = site.daemon.bytes(&path).await?;
-    Ok(compare::picture_of(picture))
+    let picture = state.daemon.bytes(&path).await?;
+    Ok(answers::svg(picture))
 }
 
-/// The enabled section of an interface: the search was made with it.
+/// The index of the enabled section of an interface, which the search used.
 fn section_of(text: &str, interface: &str) -> Option<usize> {
     let loaded = sqm_plan::load(text.as_bytes(), "", &sqm_plan::device::Device::absent).ok()?;
     let line = loaded.lines.iter().find(|line| line.interface == interface)?.at;
@@ -153,41 +150,41 @@ fn section_of(text: &str, interface: &str) -> Option<usize> {
         .map(|section| section.index)
 }
 
-/// A running search from its beginning.
-pub(super) async fn live(site: &Arc<AppState>) -> Handled {
-    let tune: Value = site.daemon.get("/v1/tune").await?;
+/// The events of a running search, from its start.
+pub(super) async fn live(state: &Arc<AppState>) -> ApiResult {
+    let tune: Value = state.daemon.get("/v1/tune").await?;
     if tune["state"] != "running" {
         return Err(Problem::conflict(
             "nothing-waits",
             "no search for rates is running",
         ));
     }
-    Ok(sqm_http::events(stream(Arc::clone(site))))
+    Ok(sqm_http::events(stream(Arc::clone(state))))
 }
 
-fn stream(site: Arc<AppState>) -> Receiver<Bytes> {
+fn stream(state: Arc<AppState>) -> Receiver<Bytes> {
     let (sender, receiver) = channel(MOST_STEPS);
     tokio::spawn(async move {
-        let mut told = 0;
+        let mut sent = 0;
         let mut silent = Duration::ZERO;
         loop {
-            // A daemon that is gone runs no search.
-            let Ok(tune) = site.daemon.get::<Value>("/v1/tune").await else {
+            // If the daemon has ended, the search has ended with it.
+            let Ok(tune) = state.daemon.get::<Value>("/v1/tune").await else {
                 return;
             };
             let steps = tune["steps"].as_array().map_or(&[][..], Vec::as_slice);
-            for step in steps.get(told..).unwrap_or_default() {
+            for step in steps.get(sent..).unwrap_or_default() {
                 if sender.try_send(event("step", step)).is_err() {
                     return;
                 }
                 silent = Duration::ZERO;
             }
-            told = steps.len();
+            sent = steps.len();
             if tune["state"] != "running" {
                 let _ = sender.try_send(event("end", &tune));
                 return;
             }
-            silent += LOOK;
+            silent += POLL;
             if silent >= KEEP_ALIVE_INTERVAL {
                 silent = Duration::ZERO;
                 if sender.try_send(KEEP_ALIVE).is_err() {
@@ -195,7 +192,7 @@ fn stream(site: Arc<AppState>) -> Receiver<Bytes> {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL) => {}
                 () = sender.closed() => return,
             }
         }
@@ -210,19 +207,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_taken_with_what_they_need() {
-        let told = |result: &Value| -> Vec<String> {
+    fn rates_are_accepted_with_the_options_that_they_require() {
+        let described = |result: &Value| -> Vec<String> {
             let changes = changes(2, [91_200, 0], result);
             changes.iter().map(|change| format!("{change:?}")).collect()
         };
-        let plain = told(&json!({"overhead": null}));
+        let plain = described(&json!({"overhead": null}));
         assert_eq!(plain.len(), 2);
         assert!(
             plain[1].contains("upload") && plain[1].contains("\"0\""),
             "{plain:?}"
         );
-        // As `sqm tune --json` prints it on a line that carries cells.
-        let cells = told(&json!({"overhead": {"options": [["linklayer", "atm"], ["overhead", "40"]]}}));
+        // The output of `sqm tune --json` on a line with ATM cells.
+        let cells = described(&json!({"overhead": {"options": [["linklayer", "atm"], ["overhead", "40"]]}}));
         assert_eq!(cells[..2], plain);
         assert!(
             cells[2].contains("linklayer") && cells[2].contains("atm"),

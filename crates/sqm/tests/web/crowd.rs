@@ -124,7 +124,7 @@ fn refusals_do_not_erase_the_log_of_changes() {
         entries.iter().filter(is_it).count()
     };
     assert_eq!(count("log-in", "done"), 1, "{entries:?}");
-    assert_eq!(count("log-in", "this is not the password"), 1, "{entries:?}");
+    assert_eq!(count("log-in", "wrong password"), 1, "{entries:?}");
     assert_eq!(count("log-out", "done"), 0, "{entries:?}");
     let length = std::fs::read_dir(site.folder().join("web")).unwrap().flatten();
     let length: u64 = length

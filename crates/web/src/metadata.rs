@@ -1,4 +1,4 @@
-//! What a form needs to know: the options, the kinds of lines, the devices of this machine.
+//! Metadata for forms: the options, the link presets, and the devices of this machine.
 
 use std::fs;
 
@@ -11,11 +11,11 @@ use sqm_plan::link::{LinkLayer, PRESETS};
 use sqm_plan::options::{self, Kind, Level, OptionInfo, Tab};
 use sqm_plan::side::Side;
 
-use super::problem::{Handled, Problem};
+use super::problem::{ApiResult, Problem};
 use sqm_http::json;
 use sqm_kernel::routes::default_devices;
 
-/// Of Ethernet, bytes.
+/// A full-size packet on Ethernet, in bytes.
 const FULL_PACKET: u32 = 1500;
 
 #[derive(Serialize)]
@@ -82,7 +82,7 @@ struct Device {
     encapsulation_bytes: i32,
 }
 
-pub(super) fn options() -> Handled {
+pub(super) fn options() -> ApiResult {
     let options = options::all()
         .filter_map(|option| Some((option, option.tab?)))
         .map(|(option, tab)| Option_ {
@@ -131,7 +131,7 @@ fn choices(option: &OptionInfo) -> Option<Vec<Choice>> {
     (!choices.is_empty()).then_some(choices)
 }
 
-pub(super) fn links() -> Handled {
+pub(super) fn links() -> ApiResult {
     let links = PRESETS
         .iter()
         .map(|preset| Link {
@@ -154,9 +154,10 @@ pub(super) fn links() -> Handled {
     Ok(json(StatusCode::OK, &Links { links }))
 }
 
-pub(super) fn interfaces() -> Handled {
-    let silent =
-        |error: &dyn std::fmt::Display| Problem::unavailable(format!("the kernel does not answer: {error}"));
+pub(super) fn interfaces() -> ApiResult {
+    let silent = |error: &dyn std::fmt::Display| {
+        Problem::unavailable(format!("cannot read the devices from the kernel: {error}"))
+    };
     let mut socket = Socket::open().map_err(|error| silent(&error))?;
     let links = observe::links(&mut socket).map_err(|error| silent(&error))?;
     let read = |path| fs::read_to_string(path).unwrap_or_default();

@@ -1,10 +1,8 @@
-//! Tests: one at a time as a child, and the results of the last ones in a folder.
+//! The tests: the one that is running, and the results of the last ones in a folder.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -13,66 +11,60 @@ use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json as value};
-use sqm_measure::rpm::client::Report;
 use tokio::sync::mpsc::{Sender, channel};
 
-use super::audit::unix_ms;
-use super::problem::{Handled, Problem};
-use super::start::{Start, Way, kinds};
-use super::tune;
-use crate::app_state::AppState;
-use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, full, json};
-use sqm_process::child::{self, Limits, Stop};
+use super::problem::{ApiResult, Problem};
+use super::test_request::kinds;
+use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, json, full};
+use sqm_process::child::Stop;
 
-/// So many results are kept, and so many bytes of them.
+/// Results that are kept, and their total size in bytes. Our choices, for the flash of a router.
 const MOST_TESTS: usize = 50;
 const MOST_BYTES: u64 = 64 << 20;
-/// The longest files that are read, in bytes: a result, and what is kept beside it.
+/// The largest result that is read, in bytes.
 const MAX_RESULT: u64 = MOST_BYTES;
+/// The largest description of a test that is read, in bytes.
 const MAX_TEST: u64 = 1 << 20;
-/// Events of one test that are remembered for who comes late: the longest test's.
+/// Events of a test that are kept for browsers that connect later. The longest test has fewer.
 const MOST_EVENTS: usize = 4000;
-/// For connecting and for the results, beyond the length of a test. A test that takes longer is stopped.
-const LATEST: Duration = Duration::from_secs(7);
-/// A test that is stopped gets so long to keep what it has; then it is killed.
-const GRACE: Duration = Duration::from_secs(3);
 
-pub(super) struct Runs {
+/// All tests of this server.
+pub(super) struct TestJobs {
     dir: PathBuf,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// The newest last.
+    /// In the order of their start.
     tests: Vec<Test>,
     running: Option<Running>,
 }
 
-/// One test, as docs/openapi.yaml has it, and as it is kept beside its result.
+/// A test, as docs/openapi.yaml has it and as the file beside its result has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Test {
-    id: String,
-    state: State,
-    kind: String,
-    host: String,
-    title: Option<String>,
-    started_unix_ms: u64,
-    duration_s: u32,
-    error: Option<String>,
-    bytes: Option<u64>,
+    pub(super) id: String,
+    pub(super) state: State,
+    pub(super) kind: String,
+    pub(super) host: String,
+    pub(super) title: Option<String>,
+    pub(super) started_unix_ms: u64,
+    pub(super) duration_s: u32,
+    pub(super) error: Option<String>,
+    pub(super) bytes: Option<u64>,
     #[serde(default)]
-    plots: Vec<String>,
-    summary: Option<Value>,
-    verdict: Option<Value>,
-    /// What `sqm test --rpm` found.
+    pub(super) plots: Vec<String>,
+    pub(super) summary: Option<Value>,
+    pub(super) verdict: Option<Value>,
+    /// The result of `sqm test --rpm`.
     #[serde(default)]
-    responsiveness: Option<Value>,
+    pub(super) responsiveness: Option<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+pub(super) enum State {
     Running,
     Done,
     Failed,
@@ -81,16 +73,18 @@ enum State {
 
 struct Running {
     id: String,
-    /// Ends the child.
+    /// Ends the child process.
     stop: Arc<Stop>,
+    /// True once a user has stopped the test.
     is_stopped: bool,
-    /// Everything from the beginning on, and who listens.
-    told: Vec<Bytes>,
+    /// All events since the start.
+    event_log: Vec<Bytes>,
+    /// The browsers that follow the test.
     listeners: Vec<Sender<Bytes>>,
 }
 
-impl Runs {
-    /// With what is kept there. What ran when the server ended has failed.
+impl TestJobs {
+    /// Reads the tests that are kept in a folder. One that was running when the server ended has failed.
     pub(super) fn at(dir: &Path) -> anyhow::Result<Self> {
         let dir = dir.to_owned();
         let context = || format!("cannot keep results of tests in {}", dir.display());
@@ -107,26 +101,26 @@ impl Runs {
             if let Some(mut test) = test.filter(|test| is_id(&test.id)) {
                 if test.state == State::Running {
                     test.state = State::Failed;
-                    test.error = Some("the server ended while it ran".to_owned());
+                    test.error = Some("the server ended while the test was running".to_owned());
                 }
                 tests.push(test);
             }
         }
         tests.sort_by(|a, b| a.id.cmp(&b.id));
-        let runs = Self {
+        let jobs = Self {
             dir,
             inner: Mutex::default(),
         };
-        runs.lock().tests = tests;
-        Ok(runs)
+        jobs.lock().tests = tests;
+        Ok(jobs)
     }
 
-    /// The test that runs.
+    /// The id of the running test.
     pub(super) fn running(&self) -> Option<String> {
         self.lock().running.as_ref().map(|running| running.id.clone())
     }
 
-    pub(super) fn list(&self) -> Handled {
+    pub(super) fn list(&self) -> ApiResult {
         let inner = self.lock();
         let kinds: Vec<Value> = kinds()
             .map(|(name, about)| value!({"name": name, "about": about}))
@@ -151,7 +145,7 @@ impl Runs {
             .position(|test| test.id == id)
             .ok_or_else(unknown)?;
         if inner.tests[at].state == State::Running {
-            return Err(Problem::conflict("busy", "it is running: stop it first"));
+            return Err(Problem::conflict("busy", "the test is running: stop it first"));
         }
         inner.tests.remove(at);
         self.forget(id);
@@ -164,33 +158,33 @@ impl Runs {
             return Err(unknown());
         }
         let Some(running) = inner.running.as_mut().filter(|running| running.id == id) else {
-            return Err(Problem::conflict("nothing-waits", "it has ended"));
+            return Err(Problem::conflict("nothing-waits", "the test has ended"));
         };
         running.is_stopped = true;
         running.stop.ask();
         Ok(())
     }
 
-    pub(super) fn live(&self, id: &str) -> Handled {
+    pub(super) fn live(&self, id: &str) -> ApiResult {
         let mut inner = self.lock();
         if inner.tests.iter().all(|test| test.id != id) {
             return Err(unknown());
         }
         let Some(running) = inner.running.as_mut().filter(|running| running.id == id) else {
-            return Err(Problem::conflict("nothing-waits", "it has ended"));
+            return Err(Problem::conflict("nothing-waits", "the test has ended"));
         };
         let (sender, receiver) = channel(MOST_EVENTS + 64);
-        for told in &running.told {
-            // There is room for all of them.
-            let _ = sender.try_send(told.clone());
+        for event in &running.event_log {
+            // The channel has room for all of them.
+            let _ = sender.try_send(event.clone());
         }
         running.listeners.push(sender.clone());
         keep_alive(sender);
         Ok(sqm_http::events(receiver))
     }
 
-    /// The file that Flent opens.
-    pub(super) fn download(&self, id: &str) -> Handled {
+    /// The result in Flent's format, as a download.
+    pub(super) fn download(&self, id: &str) -> ApiResult {
         let path = self.result(id)?;
         let bytes = sqm_files::read(&path, MAX_RESULT);
         let bytes = bytes.map_err(|_| Problem::not_found("this test has no result"))?;
@@ -202,7 +196,7 @@ impl Runs {
         Ok(answer)
     }
 
-    /// Where the result of a test is.
+    /// The path of a test's result.
     pub(super) fn result(&self, id: &str) -> Result<PathBuf, Problem> {
         let inner = self.lock();
         let test = inner
@@ -216,7 +210,7 @@ impl Runs {
         Ok(self.file(id))
     }
 
-    /// A name for tables and pictures.
+    /// The name of a test for tables and pictures: its title, or else its id.
     pub(super) fn name(&self, id: &str) -> String {
         let inner = self.lock();
         let test = inner.tests.iter().find(|test| test.id == id);
@@ -224,23 +218,25 @@ impl Runs {
             .unwrap_or_else(|| id.to_owned())
     }
 
-    /// A folder for pictures.
+    /// A new folder for pictures.
     pub(super) fn scratch(&self) -> anyhow::Result<Scratch> {
         let path = self.dir.join(format!("drawing-{}", new_id()?));
         fs::create_dir(&path)?;
         Ok(Scratch { path })
     }
 
-    fn file(&self, id: &str) -> PathBuf {
+    /// The path at which a test's result is saved.
+    pub(super) fn file(&self, id: &str) -> PathBuf {
         self.dir.join(format!("{id}.flent.gz"))
     }
 
     fn forget(&self, id: &str) {
-        // What is gone already needs no forgetting.
+        // A file that is already gone is no error.
         let _ = sqm_files::remove(&self.file(id));
         let _ = sqm_files::remove(&self.dir.join(format!("{id}.json")));
     }
 
+    /// Writes the description of a test to its file.
     fn keep(&self, test: &Test) {
         let path = self.dir.join(format!("{}.json", test.id));
         let written = serde_json::to_vec(test)
@@ -251,7 +247,7 @@ impl Runs {
         }
     }
 
-    /// Makes room for another result.
+    /// Deletes the oldest tests, until there is room for another one.
     fn prune(&self) {
         let mut inner = self.lock();
         loop {
@@ -264,16 +260,63 @@ impl Runs {
         }
     }
 
-    fn tell(&self, message: &Bytes) {
+    /// Adds a test, which is running from now on; `stop` ends its child process.
+    pub(super) fn begin(&self, test: &Test, stop: Arc<Stop>) {
+        self.prune();
+        {
+            let mut inner = self.lock();
+            inner.tests.push(test.clone());
+            inner.running = Some(Running {
+                id: test.id.clone(),
+                stop,
+                is_stopped: false,
+                event_log: Vec::new(),
+                listeners: Vec::new(),
+            });
+        }
+        self.keep(test);
+    }
+
+    /// True if a user has stopped the running test.
+    pub(super) fn is_stopped(&self) -> bool {
+        let inner = self.lock();
+        inner.running.as_ref().is_some_and(|running| running.is_stopped)
+    }
+
+    /// Sends an event of the running test to all browsers that follow it.
+    pub(super) fn publish(&self, event: &Bytes) {
         let mut inner = self.lock();
         if let Some(running) = &mut inner.running {
-            if running.told.len() < MOST_EVENTS {
-                running.told.push(message.clone());
+            if running.event_log.len() < MOST_EVENTS {
+                running.event_log.push(event.clone());
             }
             running
                 .listeners
-                .retain(|listener| listener.try_send(message.clone()).is_ok());
+                .retain(|listener| listener.try_send(event.clone()).is_ok());
         }
+    }
+
+    /// Keeps the outcome of the running test, which has ended, and sends it to the browsers that follow it.
+    pub(super) fn finish(&self, test: Test) {
+        self.keep(&test);
+        let message = event("end", &test);
+        let mut inner = self.lock();
+        if let Some(kept) = inner.tests.iter_mut().find(|kept| kept.id == test.id) {
+            *kept = test;
+        }
+        if let Some(running) = inner.running.take() {
+            for listener in running.listeners {
+                let _ = listener.try_send(message.clone());
+            }
+        }
+    }
+
+    /// Writes a secret to a file that only the child process is to read.
+    pub(super) fn keep_secret(&self, id: &str, secret: &str) -> Result<PathBuf, Problem> {
+        let path = self.dir.join(format!("{id}.secret"));
+        let written = sqm_files::create(&path, 0o600, secret.as_bytes());
+        written.map_err(|error| Problem::unavailable(error.to_string()))?;
+        Ok(path)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -281,171 +324,25 @@ impl Runs {
     }
 }
 
-/// A folder that goes when it is no longer needed.
+/// A folder that is removed when this value is dropped.
 pub(super) struct Scratch {
     pub(super) path: PathBuf,
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now is in nobody's way.
+        // A folder that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Begins a test.
-pub(super) async fn start(site: &Arc<AppState>, start: Start) -> Result<Value, Problem> {
-    let wanted = start.check()?;
-    if tune::is_running(site).await {
-        return Err(Problem::conflict(
-            "busy",
-            "a search for rates is running: both would disturb each other",
-        ));
-    }
-    let id = new_id().map_err(|error| Problem::unavailable(format!("{error:#}")))?;
-    let runs = &site.runs;
-    if runs.running().is_some() {
-        return Err(Problem::conflict("busy", "a test is running"));
-    }
-    let secret = wanted
-        .secret
-        .as_deref()
-        .map(|secret| keep_secret(runs, &id, secret))
-        .transpose()?;
-    let result = match wanted.way {
-        Way::Server | Way::Url => ["--save".into(), runs.file(&id).into()],
-        Way::Rpm => ["--json".into(), "-".into()],
-    };
-    let secret_option = secret.iter().flat_map(|file| ["--secret".into(), file.into()]);
-    let arguments = wanted.arguments(result.into_iter().chain(secret_option));
-    let limits = Limits {
-        longest: wanted.longest() + LATEST,
-        grace: GRACE,
-    };
-    runs.prune();
-    let test = Test {
-        id: id.clone(),
-        state: State::Running,
-        kind: wanted.kind,
-        host: wanted.host,
-        title: wanted.title,
-        started_unix_ms: unix_ms(),
-        duration_s: wanted.duration_s,
-        error: None,
-        bytes: None,
-        plots: Vec::new(),
-        summary: None,
-        verdict: None,
-        responsiveness: None,
-    };
-    let stop = Arc::new(Stop::default());
-    {
-        let mut inner = runs.lock();
-        inner.tests.push(test.clone());
-        inner.running = Some(Running {
-            id,
-            stop: Arc::clone(&stop),
-            is_stopped: false,
-            told: Vec::new(),
-            listeners: Vec::new(),
-        });
-    }
-    runs.keep(&test);
-    let child = Child {
-        arguments,
-        secret,
-        limits,
-        stop,
-    };
-    tokio::spawn(run(Arc::clone(site), test.clone(), child));
-    Ok(value!(test))
-}
-
-/// `sqm test` as it is to be run.
-struct Child {
-    arguments: Vec<OsString>,
-    /// A file, to be removed in the end.
-    secret: Option<PathBuf>,
-    limits: Limits,
-    stop: Arc<Stop>,
-}
-
-async fn run(site: Arc<AppState>, mut test: Test, child: Child) {
-    let runs = &site.runs;
-    let mut last = String::new();
-    let command = child::command(&child.arguments);
-    let ended = child::watch(
-        command,
-        child.limits,
-        &child.stop,
-        |line| match serde_json::from_str::<Value>(line) {
-            Ok(progress) if progress.is_object() => runs.tell(&event("progress", &progress)),
-            _ => line.clone_into(&mut last),
-        },
-    )
-    .await;
-    if let Some(secret) = child.secret {
-        // It is of no use to anybody now.
-        let _ = sqm_files::remove(&secret);
-    }
-    let is_stopped = runs
-        .lock()
-        .running
-        .as_ref()
-        .is_some_and(|running| running.is_stopped);
-    let reason = last.strip_prefix("sqm: ").unwrap_or(&last).to_owned();
-    test.responsiveness = ended.as_ref().ok().and_then(|(_, output)| responsiveness(output));
-    (test.state, test.error) = match ended {
-        _ if is_stopped => (State::Stopped, None),
-        Ok((status, _)) if status.success() => (State::Done, None),
-        Ok((status, _)) if reason.is_empty() => (State::Failed, Some(status.to_string())),
-        Ok(_) => (State::Failed, Some(reason)),
-        Err(error) => (State::Failed, Some(format!("{error:#}"))),
-    };
-    let file = runs.file(&test.id);
-    if let Ok(result) = fs::metadata(&file) {
-        test.bytes = Some(result.len());
-        match super::compare::judge(&site, &file).await {
-            Ok((run, plots)) => {
-                test.verdict = Some(run.verdict());
-                test.summary = Some(run.summary);
-                test.plots = plots;
-            }
-            Err(problem) => test.error = test.error.or_else(|| Some(problem.message().to_owned())),
-        }
-    }
-    runs.keep(&test);
-    let message = event("end", &test);
-    let mut inner = runs.lock();
-    if let Some(kept) = inner.tests.iter_mut().find(|kept| kept.id == test.id) {
-        *kept = test;
-    }
-    if let Some(running) = inner.running.take() {
-        for listener in running.listeners {
-            let _ = listener.try_send(message.clone());
-        }
-    }
-}
-
-/// What `sqm test --rpm --json` printed, with the protocol's word for each figure.
-fn responsiveness(output: &[u8]) -> Option<Value> {
-    let report: Report = serde_json::from_slice(output).ok()?;
-    let mut told = value!(report);
-    for (name, found) in [("download", &report.download), ("upload", &report.upload)] {
-        if let Some(found) = found {
-            told[name]["word"] = found.word().into();
-        }
-    }
-    Some(told)
-}
-
-/// Says a word now and then to whoever listens, for as long as he does.
+/// Sends comments while there are no events, so that connections stay open; ends with the test or the listener.
 fn keep_alive(sender: Sender<Bytes>) {
     let sender = sender.downgrade();
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(KEEP_ALIVE_INTERVAL).await;
-            // The last strong one is gone when the test has ended.
+            // The test has ended once its own sender is gone.
             let Some(sender) = sender.upgrade() else { return };
             if sender.try_send(KEEP_ALIVE).is_err() {
                 return;
@@ -454,16 +351,8 @@ fn keep_alive(sender: Sender<Bytes>) {
     });
 }
 
-/// For the child alone to read.
-fn keep_secret(runs: &Runs, id: &str, secret: &str) -> Result<PathBuf, Problem> {
-    let path = runs.dir.join(format!("{id}.secret"));
-    let written = sqm_files::create(&path, 0o600, secret.as_bytes());
-    written.map_err(|error| Problem::unavailable(error.to_string()))?;
-    Ok(path)
-}
-
-/// Time, and what makes it unique: `20260131T235959-0123abcd`.
-fn new_id() -> anyhow::Result<String> {
+/// A new id: the time in UTC and a random suffix, such as `20260131T235959-0123abcd`.
+pub(super) fn new_id() -> anyhow::Result<String> {
     let now = clock_gettime(ClockId::Realtime).tv_sec;
     let random: String = super::session::random::<4>()?
         .iter()
@@ -477,6 +366,7 @@ fn new_id() -> anyhow::Result<String> {
     ))
 }
 
+/// True if a text has the form of an id.
 pub(super) fn is_id(id: &str) -> bool {
     let shape = |(n, byte): (usize, u8)| match n {
         8 => byte == b'T',
@@ -487,9 +377,9 @@ pub(super) fn is_id(id: &str) -> bool {
     id.len() == 24 && id.bytes().enumerate().all(shape)
 }
 
-/// The date of a day since 1970, by the Gregorian calendar: its cycle of 400 years has 146,097 days.
+/// Year, month and day of a day since 1970 in the Gregorian calendar, whose cycle of 400 years has 146,097 days.
 const fn civil(day: i64) -> (i64, i64, i64) {
-    // Years begin in March here, so that the leap day comes last.
+    // Years begin in March in this computation, so that the leap day is the last of a year.
     let day = day + 719_468;
     let cycle = day.div_euclid(146_097);
     let of_cycle = day.rem_euclid(146_097);
@@ -511,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_dates_and_nothing_else_is_one() {
+    fn an_id_is_a_time_and_a_suffix() {
         assert!(is_id(&new_id().unwrap()));
         for wrong in [
             "",

@@ -1,5 +1,5 @@
-//! Asking the daemon: HTTP/1.1 on its Unix socket. It lets us change something because we are a user whom it knows, or because
-//! [`Connector`] connects for us.
+//! The client of the daemon's API: HTTP/1.1 on its Unix socket. The daemon accepts changes because this process runs as a user that it
+//! knows, or because [`Connector`] connects as root.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,19 +21,20 @@ use super::connector::Connector;
 use super::problem::Problem;
 use sqm_http::{KEEP_ALIVE, KEEP_ALIVE_INTERVAL};
 
-/// The daemon itself waits 30 s for its keeper and 60 s for a child.
+/// The time limit of a request. The daemon itself waits 30 s for its keeper and 60 s for a child.
 const PATIENCE: Duration = Duration::from_secs(70);
-/// More than this no answer has.
+/// The largest answer that is read, in bytes. Our choice.
 const MOST_BYTES: usize = 8 << 20;
-/// Events that wait for a browser.
+/// Events that are queued for a browser; a slower one is disconnected.
 const MOST_EVENTS: usize = 64;
 
-pub(super) struct Daemon {
+/// The client of the daemon that this server asks.
+pub(super) struct DaemonClient {
     socket: PathBuf,
     connector: Option<Arc<Connector>>,
 }
 
-impl Daemon {
+impl DaemonClient {
     pub(super) fn at(socket: PathBuf, connector: Option<Connector>) -> Self {
         Self {
             socket,
@@ -41,13 +42,13 @@ impl Daemon {
         }
     }
 
-    /// The answer to a `GET`, as what it should be.
+    /// Sends a `GET` request and decodes the answer.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
         let (status, bytes) = self.ask(Method::GET, path, None).await?;
         understand(status, &bytes)
     }
 
-    /// The answer to what changes something, as what it should be.
+    /// Sends a request that changes something and decodes the answer.
     pub(super) async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -59,7 +60,13 @@ impl Daemon {
         understand(status, &bytes)
     }
 
-    /// The bytes of an answer.
+    /// True if the daemon is searching for rates; false if it does not respond.
+    pub(super) async fn is_tuning(&self) -> bool {
+        let tune: Result<Value, Problem> = self.get("/v1/tune").await;
+        tune.is_ok_and(|tune| tune["state"] == "running")
+    }
+
+    /// Sends a `GET` request and returns the body.
     pub(super) async fn bytes(&self, path: &str) -> Result<Bytes, Problem> {
         let (status, bytes) = self.ask(Method::GET, path, None).await?;
         if status.is_success() {
@@ -68,14 +75,16 @@ impl Daemon {
         Err(refusal(status, &bytes))
     }
 
-    /// The daemon's events as they come, until either side ends them.
+    /// Subscribes to the daemon's events, until either side ends the connection.
     pub(super) async fn events(&self) -> Result<Receiver<Bytes>, Problem> {
         let answer = self
             .request(Method::GET, "/v1/events", None)
             .await
             .map_err(absent)?;
         if answer.status() != StatusCode::OK {
-            return Err(Problem::unavailable("too many listen to the daemon already"));
+            return Err(Problem::unavailable(
+                "too many clients follow the daemon's events already",
+            ));
         }
         let mut body = answer.into_body();
         let (sender, receiver) = channel(MOST_EVENTS);
@@ -107,12 +116,12 @@ impl Daemon {
             let answer = self.request(method, path, body).await?;
             let status = answer.status();
             let bytes = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
-            let bytes = bytes.map_err(|error| anyhow!("its answer broke off: {error}"))?;
+            let bytes = bytes.map_err(|error| anyhow!("the answer was cut off: {error}"))?;
             Ok((status, bytes.to_bytes()))
         };
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(answer) => answer.map_err(absent),
-            Err(_) => Err(Problem::unavailable("the daemon does not answer")),
+            Err(_) => Err(Problem::unavailable("the daemon does not respond")),
         }
     }
 
@@ -125,7 +134,7 @@ impl Daemon {
         let stream = self
             .connect()
             .await
-            .with_context(|| format!("nobody answers at {}", self.socket.display()))?;
+            .with_context(|| format!("cannot connect to {}", self.socket.display()))?;
         let (mut asking, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let request = Request::builder()
@@ -148,7 +157,7 @@ impl Daemon {
 
 fn absent(error: anyhow::Error) -> Problem {
     Problem::unavailable(format!(
-        "the daemon does not answer: is 'sqm daemon' running? {error:#}"
+        "the daemon does not respond: is 'sqm daemon' running? {error:#}"
     ))
 }
 
@@ -156,19 +165,19 @@ fn understand<T: DeserializeOwned>(status: StatusCode, bytes: &[u8]) -> Result<T
     if !status.is_success() {
         return Err(refusal(status, bytes));
     }
-    // An answer without content stands for nothing.
+    // An empty body decodes as null.
     let bytes = if bytes.is_empty() { b"null" } else { bytes };
     serde_json::from_slice(bytes).map_err(|error| {
         Problem::unavailable(format!(
-            "the daemon answers something else than expected; is it of the same version? {error}"
+            "unexpected answer of the daemon; does it have the same version? {error}"
         ))
     })
 }
 
-/// The daemon's refusal as ours.
+/// The error for an error response of the daemon.
 fn refusal(status: StatusCode, bytes: &[u8]) -> Problem {
-    let told: Value = serde_json::from_slice(bytes).unwrap_or_default();
-    let errors: Vec<&str> = told["errors"]
+    let answer: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let errors: Vec<&str> = answer["errors"]
         .as_array()
         .into_iter()
         .flatten()
@@ -179,10 +188,9 @@ fn refusal(status: StatusCode, bytes: &[u8]) -> Problem {
     } else {
         errors.join("; ")
     };
-    match (status, told["code"].as_str()) {
-        (StatusCode::CONFLICT, Some("conflict")) => {
-            Problem::conflict("conflict", message).with_revision(told["revision"].as_str().map(str::to_owned))
-        }
+    match (status, answer["code"].as_str()) {
+        (StatusCode::CONFLICT, Some("conflict")) => Problem::conflict("conflict", message)
+            .with_revision(answer["revision"].as_str().map(str::to_owned)),
         (StatusCode::CONFLICT, Some("unconfirmed")) => Problem::conflict("unconfirmed", message),
         (StatusCode::CONFLICT, Some("nothing-waits")) => Problem::conflict("nothing-waits", message),
         (StatusCode::CONFLICT, _) => Problem::conflict("busy", message),

@@ -1,5 +1,4 @@
-//! What `POST /tests` asks for, and the words in which `sqm test` is told. What a browser sends is checked here, and never
-//! taken for an option.
+//! The body of `POST /tests`, and its translation to arguments of `sqm test`. Values are checked here, and none can become an option.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -10,22 +9,22 @@ use sqm_measure::scenario::TESTS;
 use super::problem::Problem;
 use sqm_http::non_null;
 
-/// Longer URLs are none that somebody types.
+/// The longest URL, in bytes. Our choice.
 const MOST_URL: usize = 2048;
-/// Before the load, and after it.
+/// The idle time before and after the load.
 const IDLE: Duration = Duration::from_secs(3);
-/// Downloads and uploads of plain URLs.
+/// The kind of test with plain URLs: its name and description.
 const URL: (&str, &str) = (
     "url",
     "downloads and uploads of plain URLs, where no 'sqm serve' runs",
 );
-/// Responsiveness.
+/// The kind of test with a responsiveness server.
 const RPM: (&str, &str) = (
     "rpm",
-    "responsiveness: round trips per minute over HTTP, as any server of that protocol tells them",
+    "responsiveness: round trips per minute over HTTP, with any server of that protocol",
 );
 
-/// The body.
+/// The body of `POST /tests`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Start {
@@ -53,34 +52,34 @@ pub(super) struct Start {
     secret: Option<String>,
 }
 
-/// How the line is loaded.
+/// The kind of server that the line is loaded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By `sqm serve`.
+    /// `sqm serve`.
     Server,
-    /// By whoever serves these URLs.
+    /// Any web server.
     Url,
-    /// By a server of the responsiveness protocol; its result is of another kind.
+    /// A responsiveness server. Its result has another format.
     Rpm,
 }
 
-/// A test that can begin.
+/// A checked request.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) way: Way,
     pub(super) kind: String,
-    /// Against whom.
+    /// The host or URL, for the list of tests.
     pub(super) host: String,
     pub(super) duration_s: u32,
     pub(super) title: Option<String>,
     pub(super) secret: Option<String>,
-    /// Options and their values.
+    /// The options of `sqm test`.
     options: Vec<OsString>,
-    /// What is no option.
+    /// The operand of `sqm test`.
     operand: Option<String>,
 }
 
-/// The tests that one server is enough for and that count their flows themselves, and those that need no `sqm serve`.
+/// The kinds of tests with their descriptions: those that need one `sqm serve` and no number of flows, and those without `sqm serve`.
 pub(super) fn kinds() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     const OTHERS: [&str; 5] = [
         "rtt_fair",
@@ -98,7 +97,7 @@ impl Start {
         let kind = self.kind.clone().unwrap_or_else(|| "rrul_be".to_owned());
         if kinds().all(|(name, _)| *name != kind) {
             return Err(Problem::bad_request(
-                "there is no such kind of test; GET /tests names them",
+                "unknown kind of test; GET /tests lists them",
             ));
         }
         let way = match kind.as_str() {
@@ -129,7 +128,7 @@ impl Start {
         })
     }
 
-    /// Every value is one, and every field is one that this kind of test heeds.
+    /// Checks that every value is valid and that this kind of test has every field that is given.
     fn check_fields(&self, way: Way) -> Result<(), Problem> {
         let fields = [
             ("host", self.host.is_some(), way != Way::Url),
@@ -170,7 +169,9 @@ impl Start {
         let is_title =
             |title: &String| title.chars().count() <= 100 && !title.contains(|c: char| c.is_ascii_control());
         if !self.title.as_ref().is_none_or(is_title) {
-            return Err(Problem::bad_request("title is one line of at most 100 letters"));
+            return Err(Problem::bad_request(
+                "title is one line of at most 100 characters",
+            ));
         }
         if !matches!(self.family, None | Some(4 | 6)) {
             return Err(Problem::bad_request("family is 4 or 6"));
@@ -205,29 +206,29 @@ impl Start {
 }
 
 impl Wanted {
-    /// How long it takes at most, without connecting and results.
+    /// The longest duration, without the time for connecting and results.
     pub(super) fn longest(&self) -> Duration {
         let load = Duration::from_secs(self.duration_s.into());
         match self.way {
             Way::Server | Way::Url => IDLE + load + IDLE,
-            // One direction after the other.
+            // The test loads one direction after the other.
             Way::Rpm => load * 2,
         }
     }
 
-    /// The arguments of our own program; `more` are options.
+    /// The arguments of our own program, with further options.
     pub(super) fn arguments(&self, more: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["test".into()];
         arguments.extend(self.options.iter().cloned());
         arguments.extend(more);
-        // Nothing behind this is taken for an option.
+        // Arguments after this are not parsed as options.
         arguments.push("--".into());
         arguments.extend(self.operand.as_ref().map(Into::into));
         arguments
     }
 }
 
-/// A name or an address, and nothing that could be taken for something else.
+/// Checks that a text is a host name or an address.
 pub(super) fn check_host(host: &str) -> Result<(), Problem> {
     let is_good = (1..=253).contains(&host.len())
         && host.starts_with(|c: char| c.is_ascii_alphanumeric() || c == ':')
@@ -237,7 +238,7 @@ pub(super) fn check_host(host: &str) -> Result<(), Problem> {
     if is_good {
         return Ok(());
     }
-    Err(Problem::bad_request("host is no name and no address"))
+    Err(Problem::bad_request("host is not a host name or an address"))
 }
 
 pub(super) fn check_secret(secret: Option<&str>) -> Result<(), Problem> {
@@ -250,7 +251,7 @@ pub(super) fn check_secret(secret: Option<&str>) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::bad_request(
-        "secret has 1 to 256 letters of ASCII, with no blank around them",
+        "secret has 1 to 256 printable ASCII characters, without spaces around them",
     ))
 }
 
@@ -270,7 +271,7 @@ fn check_url(url: &str) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::bad_request(
-        "a URL begins with http:// or https:// and has no blanks",
+        "a URL begins with http:// or https:// and has no spaces",
     ))
 }
 
@@ -288,8 +289,8 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_in_its_words() {
-        for (body, told) in [
+    fn each_kind_becomes_its_arguments() {
+        for (body, expected) in [
             (
                 r#"{"host":"a"}"#,
                 "test --quiet --progress=json --duration=60s --idle=3s --test=rrul_be --save=x -- a",
@@ -304,12 +305,12 @@ mod tests {
                 "test --quiet --progress=json --duration=6s --rpm --port=443 --save=x -- a",
             ),
         ] {
-            assert_eq!(arguments(body).expect(body).join(" "), told);
+            assert_eq!(arguments(body).expect(body).join(" "), expected);
         }
     }
 
     #[test]
-    fn what_a_kind_does_not_heed_is_refused() {
+    fn fields_that_a_kind_does_not_have_are_refused() {
         for body in [
             r#"{}"#,
             r#"{"url":"https://a/"}"#,

@@ -1,9 +1,8 @@
-//! Giving up root: what a browser makes this process do must be able to touch neither the network nor anybody's files.
+//! Gives up root's privileges, so that a compromised server can change neither the network nor files of other users.
 //!
-//! A process of root without capabilities still owns root's files, and every service that asks only for a peer's user takes it
-//! for root. So the server becomes another user: the one of `--user`, else `sqm-web`, else a number that no user has. It keeps
-//! two things of what it was: the folder of `--dir`, which it is given and works in, and the connections to the daemon that
-//! [`Connector`](super::connector::Connector) makes for it.
+//! A root process without capabilities still owns root's files, and services that check only the user of a peer treat it as root. So the
+//! server becomes another user: the one of `--user`, else `sqm-web`, else a user number that is not in use. Two things remain: the
+//! folder of `--dir`, which becomes the user's, and the connections to the daemon that [`Connector`](super::connector::Connector) makes.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -20,21 +19,20 @@ use rustix::thread::{
 use sqm_process::failure::Failure;
 use sqm_process::user::{self, User};
 
-/// Stands in for the user `sqm-web` on a machine that has none. Neither Debian, systemd nor OpenWrt gives this number to
-/// anybody (Debian policy 9.2.2; systemd's "Users, Groups, UIDs and GIDs"; OpenWrt's begin at 65536), and it fits the 16 bits
+/// The user number on a machine without the user `sqm-web`. Debian, systemd and OpenWrt do not assign it (Debian policy 9.2.2; systemd's "Users, Groups, UIDs and GIDs"; OpenWrt's begin at 65536), and it fits the 16 bits
 /// that JFFS2 keeps.
 const NAMELESS: u32 = 65530;
 
-/// Names of what the server keeps in its folder; temporary files and locks begin with a dot before them.
+/// Beginnings of the names of the server's files; temporary files and locks have a dot before them.
 const OURS: [&str; 5] = ["password", "audit", "certificate", "key", "tests"];
 
-/// Whom the server becomes; `None` if it was not started by root and stays who it is.
+/// The user that the server becomes; `None` if it was not started by root and keeps its user.
 pub(super) fn user(wanted: Option<&str>) -> Result<Option<User>, Failure> {
     if !rustix::process::geteuid().is_root() {
         return match wanted {
             None => Ok(None),
             Some(_) => Err(Failure::Usage(anyhow!(
-                "only root can become another user: leave --user away"
+                "only root can become another user: omit --user"
             ))),
         };
     }
@@ -53,7 +51,7 @@ pub(super) fn user(wanted: Option<&str>) -> Result<Option<User>, Failure> {
             },
             (None, Some(taken)) => {
                 return Err(Failure::Usage(anyhow!(
-                    "there is no user {} on this machine, and the number {NAMELESS} belongs to {}: make that user, or \
+                    "there is no user {} on this machine, and user number {NAMELESS} belongs to {}: create the user, or \
                      name another one with --user",
                     user::PAGE,
                     taken.name
@@ -62,19 +60,25 @@ pub(super) fn user(wanted: Option<&str>) -> Result<Option<User>, Failure> {
         },
     };
     if user.uid == 0 {
-        return Err(Failure::Usage(anyhow!("--user: the page is not served by root")));
+        return Err(Failure::Usage(anyhow!("--user: the page must not run as root")));
     }
     Ok(Some(user))
 }
 
-/// Makes a folder of root the user's, with what the server keeps in it. One that is somebody else's is an error: its owner could
-/// set the password.
+/// Changes the owner of a folder of root, and of the server's files in it, to `user`. A folder of another user is an error, because its
+/// owner could set the password.
 pub(super) fn hand_over(dir: &Path, user: &User) -> Result<(), Failure> {
-    let context = || format!("cannot hand {} over to the user {}", dir.display(), user.name);
+    let context = || {
+        format!(
+            "cannot change the owner of {} to the user {}",
+            dir.display(),
+            user.name
+        )
+    };
     let link = fs::symlink_metadata(dir).with_context(context)?;
     if link.is_symlink() && link.uid() != 0 {
         return Err(Failure::Usage(anyhow!(
-            "{} is a symbolic link that user number {} made, which is not followed",
+            "{} is a symbolic link of user number {}, which is not followed",
             dir.display(),
             link.uid()
         )));
@@ -101,18 +105,18 @@ pub(super) fn hand_over(dir: &Path, user: &User) -> Result<(), Failure> {
         let name = entry.with_context(context)?.file_name();
         if !name.to_str().is_some_and(is_ours) {
             return Err(Failure::Usage(anyhow!(
-                "the folder {} holds {}, which is none of the page's files: give it a folder of its own",
+                "the folder {} contains {}, which is not one of the page's files: use a folder of its own",
                 dir.display(),
                 name.display()
             )));
         }
     }
-    // Nobody but root can have put anything into it so far.
+    // Until now, only root could put files into the folder.
     give_all(&folder, dir, user, true).with_context(context)?;
     Ok(())
 }
 
-/// Gives away regular files, folders in `dir` if it is the outermost, and last the folder itself.
+/// Changes the owner of regular files, of folders in `dir` if it is the outermost, and last of the folder itself.
 fn give_all(folder: &impl AsFd, dir: &Path, user: &User, is_outermost: bool) -> anyhow::Result<()> {
     let owner = (Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)));
     for entry in fs::read_dir(dir)? {
@@ -134,18 +138,18 @@ fn give_all(folder: &impl AsFd, dir: &Path, user: &User, is_outermost: bool) -> 
     Ok(())
 }
 
-/// For this process and all its children, for good: another user, if one is given, and no capability. To be called before there
-/// are threads.
-pub(super) fn become_unprivileged(user: Option<&User>) -> anyhow::Result<()> {
+/// Permanently drops all capabilities of this process and its children, and becomes another user, if one is given. Must be called
+/// before the process has threads.
+pub(super) fn drop_privileges(user: Option<&User>) -> anyhow::Result<()> {
     let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     anyhow::ensure!(
         threads == 1,
-        "cannot give up privileges: there are threads already"
+        "cannot give up privileges: the process already has threads"
     );
     let context = "cannot give up privileges";
     set_no_new_privs(true).context(context)?;
     for capability in CapabilitySet::all().iter() {
-        // Only who may change the set has anything to take out of it.
+        // This fails without CAP_SETPCAP. Then the process has no capabilities to lose.
         let _ = remove_capability_from_bounding_set(capability);
     }
     if let Some(user) = user {

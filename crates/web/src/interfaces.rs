@@ -1,0 +1,81 @@
+//! The interfaces that the daemon keeps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqm_plan::uci::Document;
+
+use super::daemon_types::{ConfigurationFile, DaemonStatus};
+use crate::app_state::AppState;
+
+/// The daemon is asked again after this long. Our choice: less than the second between two rows of the history.
+const FRESH: Duration = Duration::from_millis(900);
+
+/// An interface, as the daemon reports it, with the state of its device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InterfaceInfo {
+    pub(super) interface: String,
+    pub(super) state: String,
+    pub(super) up: bool,
+    pub(super) carrier: bool,
+    /// True if the download is egress of the device (`option facing lan`).
+    pub(super) faces_lan: bool,
+}
+
+/// The interfaces that the daemon last reported, so that several browsers cause one request.
+#[derive(Default)]
+pub(super) struct InterfaceCache(tokio::sync::Mutex<Option<(Instant, Arc<[InterfaceInfo]>)>>);
+
+/// The interfaces that the daemon keeps, at most [`FRESH`] old; none if there is no daemon.
+pub(super) async fn known(state: &AppState) -> Arc<[InterfaceInfo]> {
+    // The lock is held during the request: all callers wait for one answer.
+    let mut cache = state.interfaces.0.lock().await;
+    if let Some((at, known)) = &*cache
+        && at.elapsed() < FRESH
+    {
+        return Arc::clone(known);
+    }
+    let status: Option<DaemonStatus> = state.daemon.get("/v1/status?queues=no").await.ok();
+    let file: Option<ConfigurationFile> = match status {
+        Some(_) => state.daemon.get("/v1/configuration").await.ok(),
+        None => None,
+    };
+    let known: Arc<[InterfaceInfo]> = match status {
+        None => Arc::from([]),
+        Some(status) => {
+            let known = tokio::task::spawn_blocking(move || interfaces_of(&status, file.as_ref()));
+            known.await.unwrap_or_default().into()
+        }
+    };
+    *cache = Some((Instant::now(), Arc::clone(&known)));
+    known
+}
+
+/// The interfaces in the answers of the daemon.
+pub(super) fn interfaces_of(status: &DaemonStatus, file: Option<&ConfigurationFile>) -> Vec<InterfaceInfo> {
+    let document = file.and_then(|file| Document::parse(&file.text).ok());
+    let sections = document.iter().flat_map(Document::sections);
+    let facing_lan: BTreeSet<&str> = sections
+        .filter_map(|section| {
+            let last = |name: &str| {
+                let mut settings = section.settings.iter().rev();
+                settings
+                    .find(|setting| setting.name == name)
+                    .map(|setting| setting.value)
+            };
+            last("facing").filter(|facing| facing.eq_ignore_ascii_case("lan"))?;
+            last("interface")
+        })
+        .collect();
+    status
+        .interfaces
+        .iter()
+        .map(|interface| InterfaceInfo {
+            interface: interface.interface.clone(),
+            state: interface.state.clone(),
+            faces_lan: facing_lan.contains(interface.interface.as_str()),
+            ..InterfaceInfo::default()
+        })
+        .collect()
+}
