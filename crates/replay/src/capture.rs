@@ -1,4 +1,4 @@
-//! A capture through a queue: what would have happened to its packets.
+//! Sends the packets of a capture through a queue.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -19,7 +19,7 @@ use super::source::{Arrival, Direction, Skipped, Source, header_length};
 use super::tally::Tally;
 use crate::error::Error;
 
-/// A capture, and the queue that its packets go through.
+/// The parameters of a replay.
 pub struct Request {
     /// The file; `-` is standard input.
     pub capture: PathBuf,
@@ -49,23 +49,23 @@ pub struct Replay {
     pub(super) start: Instant,
     /// Settings without effect, and properties of the capture that make the outcome doubtful.
     pub warnings: Vec<String>,
-    /// Why the capture could not be read to its end.
+    /// The error that ended the capture early.
     pub damage: Option<String>,
 }
 
 /// One packet that left the queue or was dropped.
 pub struct Event {
-    /// Its place in the file, counted from 1.
+    /// The packet's position in the file, from 1.
     pub number: u64,
-    /// When it left or was dropped.
+    /// The time at which the packet left or was dropped.
     pub now: Instant,
-    /// When it arrived at the queue.
+    /// The time at which the packet arrived at the queue.
     pub arrived: Instant,
-    /// CAKE's tin, if the queue is CAKE.
+    /// The packet's tin, if the queue is CAKE.
     pub tin: Option<&'static str>,
-    /// True if it left with Congestion Experienced.
+    /// True if the packet left with Congestion Experienced.
     pub is_marked: bool,
-    /// Why it was dropped; `None` if it was sent.
+    /// The reason for the drop; `None` if the packet was sent.
     pub reason: Option<DropReason>,
 }
 
@@ -173,7 +173,7 @@ pub fn replay<'a>(
     }))
 }
 
-/// Bytes of VLAN tags that a device takes beyond its MTU.
+/// The size of VLAN tags that a device accepts beyond its MTU, in bytes.
 const MOST_TAGS: u32 = 8;
 
 fn open(file: &Path) -> Result<Box<dyn Read>, Error> {
@@ -186,7 +186,7 @@ fn open(file: &Path) -> Result<Box<dyn Read>, Error> {
     Ok(Box::new(BufReader::with_capacity(1 << 18, stream)))
 }
 
-/// The next packet. At a record that cannot be read the capture ends, and `damage` says why.
+/// The next packet. A record that cannot be read ends the capture; `damage` receives the error.
 fn next(source: &mut Source<Box<dyn Read>>, damage: &mut Option<String>) -> Option<Arrival> {
     match source.next_arrival() {
         Ok(arrival) => arrival,
@@ -233,7 +233,7 @@ impl Observer for Witness<'_> {
     }
 }
 
-/// The name of the tin that has this number inside.
+/// The name of the tin with this internal number.
 pub(super) fn tin_name(layout: &Layout, tin: usize) -> &'static str {
     let place = layout.display.iter().position(|shown| usize::from(*shown) == tin);
     place

@@ -1,11 +1,10 @@
-//! How long packets waited, in memory that does not grow with their number.
+//! A histogram of delays, in memory that does not grow with the number of packets.
 
 use std::collections::BTreeMap;
 
-/// Delays counted in steps of less than 1 % of their size. The least and the greatest are exact.
+/// Delays, counted in bins of less than 1 % of their value. The least and the greatest are exact.
 ///
-/// Own code, because ready-made histograms allocate all their steps at once, tens of kilobytes for each of what may be
-/// 100,000 flows.
+/// Our own code, because histogram crates allocate all bins at once: tens of kilobytes for each of up to 100,000 flows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delays {
     steps: BTreeMap<u16, u64>,
@@ -13,7 +12,7 @@ pub(super) struct Delays {
     range: Option<(u64, u64)>,
 }
 
-/// Steps per power of two: 2^7.
+/// The number of bins per power of two, as an exponent: 2^7. A bin is then at most 1/128 of its value wide.
 const BITS: u32 = 7;
 
 impl Delays {
@@ -26,12 +25,12 @@ impl Delays {
         });
     }
 
-    /// The least and the greatest, nanoseconds; none if nothing was counted.
+    /// The least and the greatest delay, nanoseconds; `None` without any delay.
     pub(super) const fn range(&self) -> Option<(u64, u64)> {
         self.range
     }
 
-    /// The delay below or at which `part` of all are (0 to 1), nanoseconds.
+    /// The quantile of a share from 0 to 1, nanoseconds.
     pub(super) fn quantile(&self, part: f64) -> Option<u64> {
         let (least, most) = self.range?;
         let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count);
@@ -44,7 +43,7 @@ impl Delays {
     }
 }
 
-/// Small values have a step of their own.
+/// The bin of a value. Small values have a bin each.
 const fn step(nanos: u64) -> u16 {
     if nanos < 1 << BITS {
         return nanos as u16;
@@ -54,7 +53,7 @@ const fn step(nanos: u64) -> u16 {
     ((exponent - BITS + 1) << BITS) as u16 | mantissa as u16
 }
 
-/// The middle of what a step counts.
+/// The middle of a bin.
 const fn middle(step: u16) -> u64 {
     let step = step as u64;
     if step < 1 << BITS {

@@ -1,4 +1,4 @@
-//! Virtual time: the queue is polled as a device would poll it, without waiting.
+//! Drives a queue in virtual time: polls it as a device would, without waiting.
 
 use anyhow::anyhow;
 use sqm_core::packet::Packet as _;
@@ -9,15 +9,15 @@ use sqm_core::units::{Instant, Rate};
 use super::packet::Captured;
 use crate::error::Error;
 
-/// No packet may be due later than this, nanoseconds (146 years). CAKE's clock stops here, so that a later packet would never leave.
+/// The latest time at which a packet may be due, nanoseconds (2^62, 146 years). CAKE's clock stops here, so a later packet would never leave.
 const END: Instant = Instant(1 << 62);
 
-/// Learns what became of each packet.
+/// Receives the fate of each packet.
 pub(super) trait Observer {
-    /// It left at `now`.
+    /// The packet left at `now`.
     fn sent(&mut self, packet: &Captured, now: Instant) -> Result<(), Error>;
 
-    /// It was dropped at `now`.
+    /// The packet was dropped at `now`.
     fn dropped(&mut self, packet: &Captured, now: Instant, reason: DropReason) -> Result<(), Error>;
 }
 
@@ -56,7 +56,7 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// No more packets come: runs until the queue is empty.
+    /// Runs until the queue is empty, without further arrivals.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         while let Some(now) = self.timer {
             self.wake(now)?;
@@ -81,7 +81,7 @@ impl<O: Observer> Engine<O> {
         self.poll(now)
     }
 
-    /// Takes packets until the device is busy or the queue gives no more.
+    /// Dequeues packets until the device is busy or the queue has none to send.
     fn poll(&mut self, now: Instant) -> Result<(), Error> {
         self.timer = None;
         loop {
@@ -98,7 +98,7 @@ impl<O: Observer> Engine<O> {
                     }
                 }
                 Dequeued::NotBefore(later) => {
-                    // A queue that asks to be polled at once would be polled for ever.
+                    // A wake-up that is not later than now would be an endless loop.
                     self.timer = Some(later.max(Instant(now.0.saturating_add(1))));
                     return Ok(());
                 }
@@ -114,7 +114,7 @@ impl<O: Observer> Engine<O> {
     }
 }
 
-/// Time that a frame takes on a link, nanoseconds.
+/// The time that a frame takes on a link, nanoseconds.
 fn serialisation(length: u32, rate: Rate) -> u64 {
     let bits = u128::from(length) * 8 * 1_000_000_000;
     u64::try_from(bits / u128::from(rate.bits_per_sec().max(1))).unwrap_or(u64::MAX)

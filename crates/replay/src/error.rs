@@ -1,8 +1,8 @@
-//! Why a replay did not come to its end.
+//! The errors of a replay.
 
 use std::fmt;
 
-/// A failed replay, by whose fault it is.
+/// An error of a replay; its kind decides the exit code.
 #[derive(Debug)]
 pub enum Error {
     /// The request or one of its files is wrong.

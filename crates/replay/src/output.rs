@@ -1,4 +1,4 @@
-//! The packets that left the queue, as a capture.
+//! Writes the packets that left the queue to a capture file.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Writes a capture to `file`. Its name `path` chooses the format (`.pcapng`, otherwise pcap) and stands in errors.
+    /// A capture that is written to `file`. The name `path` selects the format (`.pcapng`, otherwise pcap) and appears in errors.
     pub fn begin(file: &'a mut dyn Write, path: &Path) -> Result<Self, Error> {
         let format = match path.extension() {
             Some(extension) if extension == "pcapng" => Format::Pcapng,
@@ -38,7 +38,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Hands everything to the file.
+    /// Writes all buffered data to the file.
     pub(crate) fn finish(self) -> Result<(), Error> {
         let why = || format!("cannot write {}", self.path.display());
         let mut buffer = self.writer.finish().map_err(of_file).with_context(why)?;
@@ -47,7 +47,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The error of the file itself, so that a caller who looks for an `io::Error` finds it.
+/// Unwraps an error of the file, so that a caller can find the `io::Error`.
 fn of_file(error: pcap::Error) -> anyhow::Error {
     match error {
         pcap::Error::Io(error) => error.into(),

@@ -1,4 +1,4 @@
-//! A captured packet on its way through the queue.
+//! A captured packet in the queue.
 
 use crate::pcap::LinkNumber;
 use sqm_core::flow_hash::HashKey;
@@ -6,22 +6,22 @@ use sqm_core::frame::Frame;
 use sqm_core::packet::{Hashed, Packet, Tcp, View};
 use sqm_core::units::Instant;
 
-/// A frame and what the report needs to know of it.
+/// A frame, with the data that the report needs.
 pub(super) struct Captured {
     pub(super) frame: Frame<Box<[u8]>>,
-    /// Its place in the file, counted from 1.
+    /// The position in the file, from 1.
     pub(super) number: u64,
     pub(super) arrived: Instant,
     pub(super) link: LinkNumber,
-    /// Its place in the table of flows.
+    /// The index in the table of flows.
     pub(super) flow: usize,
-    /// The tin it goes to, if there are tins.
+    /// The packet's tin, if the queue has tins.
     pub(super) tin: usize,
-    /// Whether it came with a mark.
+    /// True if the packet arrived with Congestion Experienced.
     pub(super) came_marked: bool,
 }
 
-/// Whether a DS field says Congestion Experienced.
+/// True if a DS field has Congestion Experienced (RFC 3168).
 pub(super) const fn is_marked(ds_field: u8) -> bool {
     ds_field & 0b11 == 0b11
 }

@@ -20,10 +20,10 @@ pub use writer::{Format, Writer};
 
 use sqm_core::frame::LinkType;
 
-/// The longest block, and with it the longest packet, that is read, bytes: libpcap's limit.
+/// The longest block, and with it the longest packet, that is read, in bytes: libpcap's limit.
 pub const MAX_BLOCK: u32 = 16 << 20;
 
-/// What a frame begins with, as capture files number it (LINKTYPE_ values).
+/// The link type of a frame, as capture files number it (LINKTYPE_ values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkNumber(pub u16);
 

@@ -1,4 +1,4 @@
-//! Delay and throughput over time, as a picture.
+//! A picture of delay and throughput over time.
 
 use sqm_measure::chart::{Chart, Line, Panel};
 
@@ -65,7 +65,7 @@ pub fn svg(request: &Request, replay: &Replay) -> String {
     chart.svg()
 }
 
-/// The root, and how many queues there are below it: more does not fit in a line.
+/// The root and the number of queues below it, which fit in one line.
 fn subtitle(words: &[String]) -> String {
     match words {
         [] => String::new(),

@@ -16,9 +16,9 @@ use crate::error::Error;
 /// A queue, or a tree of classes and queues.
 pub struct Shape(Description);
 
-/// What decides how a queue behaves besides its parameters.
+/// The properties of a queue besides its parameters.
 pub struct Build {
-    /// Which of the kernel's known defects the queue has.
+    /// The defects of the kernel that the queue reproduces.
     pub profile: Profile,
     /// Seed of the hash keys and of CAKE's random numbers: the same seed gives the same outcome.
     pub seed: u64,
@@ -70,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// Parameters that have no effect in a replay, and doubtful ones.
+    /// Warnings: parameters that have no effect in a replay, and doubtful ones.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.0.warnings().iter().map(ToString::to_string).collect();
         for node in &self.0.qdiscs {
@@ -79,12 +79,12 @@ impl Shape {
             };
             if cake.nat {
                 warnings.push(
-                    "nat has no effect: a capture does not tell how addresses were translated".to_owned(),
+                    "nat has no effect: a capture does not show how addresses were translated".to_owned(),
                 );
             }
             if cake.fwmark != 0 {
                 warnings
-                    .push("fwmark has no effect: a capture does not tell the firewall's marks".to_owned());
+                    .push("fwmark has no effect: a capture does not contain the firewall's marks".to_owned());
             }
         }
         warnings
@@ -100,7 +100,7 @@ impl Shape {
     }
 
     pub(super) fn build(&self, build: &Build, now: Instant, mtu: u32) -> Result<Tree<Captured>, Error> {
-        /// Makes the two halves of the hash key differ: 2^64 divided by the golden ratio.
+        /// 2^64 divided by the golden ratio. It makes the two halves of the hash key differ.
         const OTHER_HALF: u64 = 0x9e37_79b9_7f4a_7c15;
         let environment = Environment {
             mtu,

@@ -1,4 +1,4 @@
-//! What came of a replay, as a table and as JSON.
+//! The report of a replay, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,11 +20,11 @@ pub struct Report {
     link_bits_per_sec: Option<u64>,
     capture: CaptureJson,
     total: CountsJson,
-    /// Of CAKE, in the order in which `tc` shows them.
+    /// CAKE's tins, in the order in which `tc` shows them.
     tins: Vec<TinJson>,
-    /// In the order of their first packets.
+    /// The flows, in the order of their first packets.
     flows: Vec<FlowJson>,
-    /// What each queue and class counted itself, after the last packet.
+    /// The counters of each queue and class after the last packet.
     statistics: Vec<serde_json::Value>,
     warnings: Vec<String>,
 }
@@ -36,7 +36,7 @@ struct CaptureJson {
     first_ns: u64,
     skipped: Skipped,
     reordered: u64,
-    /// Absent if it was read to its end.
+    /// The error that ended the capture early; absent if it was read to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     damage: Option<String>,
 }
@@ -50,7 +50,7 @@ struct TinJson {
 
 #[derive(Serialize)]
 struct FlowJson {
-    /// `tcp`, `udp`, another protocol's number, `not ip`, or `other` for the flows beyond those that are told apart.
+    /// `tcp`, `udp`, another protocol's number, `not ip`, or `other` for all flows beyond the largest number that is distinguished.
     protocol: String,
     source: Option<String>,
     source_port: u16,
@@ -68,7 +68,7 @@ struct CountsJson {
     sent_bytes: u64,
     drops: BTreeMap<&'static str, u64>,
     marks: u64,
-    /// Sent, from the first arrival to the last departure.
+    /// The mean sending rate from the first arrival to the last departure.
     throughput_mbit: Option<f64>,
     delay_ms: Option<DelayJson>,
 }
@@ -113,7 +113,7 @@ fn delays(counts: &Counts) -> Option<[f64; 4]> {
 }
 
 impl Report {
-    /// The report of a replay and of what was asked for.
+    /// The report of a replay and its parameters.
     pub fn new(request: &Request, replay: &Replay) -> Self {
         let flows = replay.tally.flows.iter().enumerate();
         Self {
@@ -209,7 +209,7 @@ pub fn text(request: &Request, replay: &Replay, most: usize) -> String {
     text
 }
 
-/// What did not go through the queue as it was captured: how many packets, and why.
+/// The packets that did not go through the queue as captured, with the reason.
 pub fn odd_packets(replay: &Replay) -> Vec<String> {
     let skipped = replay.skipped;
     let counts = [
@@ -218,12 +218,9 @@ pub fn odd_packets(replay: &Replay) -> Vec<String> {
         (skipped.without_time, "skipped: without a time"),
         (
             skipped.backwards_in_time,
-            "skipped: from an earlier time than those ahead of them",
+            "skipped: earlier than the packets before them",
         ),
-        (
-            skipped.unknown_link_type,
-            "skipped: of link types that are not understood",
-        ),
+        (skipped.unknown_link_type, "skipped: unsupported link type"),
         (replay.reordered, "a little out of order"),
     ];
     let odd = counts.into_iter().filter(|(count, _)| *count > 0);

@@ -1,26 +1,26 @@
-//! Counts over time, in a fixed number of steps that grow longer as time goes on.
+//! Counts over time, in a bounded number of steps that become longer as time passes.
 
 use sqm_core::packet::Packet as _;
 use sqm_core::units::Instant;
 
 use super::packet::Captured;
 
-/// Steps at most; more would be finer than a picture shows.
+/// The largest number of steps. Our choice: more are finer than a picture shows.
 const MOST_STEPS: usize = 1024;
 
 /// The first length of a step, nanoseconds.
 const SHORTEST_NANOS: u64 = 1_000_000;
 
-/// What happened in one step.
+/// The counts of one step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
     pub(super) arrived_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) drops: u64,
     pub(super) marks: u64,
-    /// Of the packets that left.
+    /// The bytes of the packets that left.
     pub(super) worst_delay_nanos: u64,
-    /// By tin, or one for all: sum of delays and number of packets.
+    /// The sum of delays and the number of packets, by tin, or one pair for all.
     pub(super) delays: Vec<(u64, u64)>,
 }
 
@@ -76,7 +76,7 @@ impl Series {
         self.step(now).drops += 1;
     }
 
-    /// The step in which `now` lies. All steps become longer until there are few enough.
+    /// The step of a time. Doubles the length of all steps until their number is within the limit.
     fn step(&mut self, now: Instant) -> &mut Step {
         let since = now.since(self.start).0;
         while since / self.step_nanos >= MOST_STEPS as u64 {

@@ -1,4 +1,4 @@
-//! The packets of a capture that go into the queue, and a count of those that do not.
+//! Selects the packets of a capture that go into the queue, and counts those that do not.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,17 +10,17 @@ use sqm_core::frame::{Frame, LinkType};
 use sqm_core::packet::{Addresses, FlowKey, Packet, View};
 use sqm_core::units::Instant;
 
-/// How far a packet may lie before the one ahead of it in the file, nanoseconds. Captures of several hardware queues are
-/// out of order by a little; a clock that was set back is another matter.
+/// A packet that is at most this much earlier than the packet before it in the file counts as out of order, nanoseconds. Captures of several
+/// hardware queues are slightly out of order. A larger step means that the clock was set back. Our choice.
 const MOST_DISORDER_NANOS: u64 = 100_000_000;
 
-/// Longer packets there are not: the kernel joins segments up to 512 KiB.
+/// The longest packet, in bytes: the kernel joins segments up to 512 KiB.
 const MOST_LENGTH: u32 = 1 << 20;
 
-/// In the year 2079, 36 years before the clock of CAKE stands still: packets need time to leave.
+/// The latest arrival, in the year 2079: 36 years before CAKE's clock stops, so that packets have time to leave.
 const LATEST: Instant = Instant((1 << 62) - (1 << 60));
 
-/// A packet as it comes.
+/// A packet at its arrival.
 pub(super) struct Arrival {
     pub(super) number: u64,
     pub(super) time: Instant,
@@ -29,31 +29,31 @@ pub(super) struct Arrival {
     pub(super) view: View,
 }
 
-/// What did not go into the queue, and why.
+/// The numbers of packets that did not go into the queue, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Skipped {
-    /// Not chosen by address.
+    /// Not selected by address.
     pub(super) other_direction: u64,
-    /// Nothing in it.
+    /// With a length of 0.
     pub(super) zero_length: u64,
-    /// The file does not say when it came.
+    /// Without a time in the file.
     pub(super) without_time: u64,
-    /// Came long before the one ahead of it.
+    /// Much earlier than the packet before it in the file.
     pub(super) backwards_in_time: u64,
-    /// On a kind of link that is not parsed.
+    /// With an unsupported link type.
     pub(super) unknown_link_type: u64,
 }
 
-/// Reads packets one by one.
+/// Reads the packets of a capture.
 pub(super) struct Source<R> {
     reader: Reader<R>,
     direction: Direction,
     last: Option<Instant>,
     number: u64,
     pub(super) skipped: Skipped,
-    /// Packets a little before the one ahead of them, which came at its time instead.
+    /// The number of packets slightly earlier than the one before them, which arrive at the later time instead.
     pub(super) reordered: u64,
-    /// One of the link types that were skipped.
+    /// A link type that was skipped.
     pub(super) unknown_link: Option<LinkNumber>,
 }
 
@@ -70,17 +70,17 @@ impl<R: Read> Source<R> {
         })
     }
 
-    /// Packets in the file so far.
+    /// The number of packets that have been read.
     pub(super) const fn read(&self) -> u64 {
         self.number
     }
 
-    /// Bytes of the file so far.
+    /// The number of bytes that have been read.
     pub(super) const fn position(&self) -> u64 {
         self.reader.position()
     }
 
-    /// The next packet for the queue; none at the end of the file.
+    /// The next packet for the queue; `None` at the end of the file.
     pub(super) fn next_arrival(&mut self) -> Result<Option<Arrival>, Error> {
         loop {
             let at = self.reader.position();
@@ -136,7 +136,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Length of a link's header, bytes, which a device's MTU does not count.
+/// The length of a link header, in bytes, which a device's MTU does not include.
 pub(super) const fn header_length(link: LinkType) -> u32 {
     match link {
         LinkType::Ethernet => 14,
@@ -146,12 +146,12 @@ pub(super) const fn header_length(link: LinkType) -> u32 {
     }
 }
 
-/// Which packets of a capture go the queue's way.
+/// Selects the packets of a capture by address.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
-    /// If any, the source must be in one of these.
+    /// If there are any, the source address must be in one of these blocks.
     pub from: Vec<Prefix>,
-    /// If any, the destination must be in one of these.
+    /// If there are any, the destination address must be in one of these blocks.
     pub to: Vec<Prefix>,
 }
 

@@ -1,4 +1,4 @@
-//! What the queues themselves counted, under the names that `tc -s -j` has for it.
+//! The queues' own counters, under the names of `tc -s -j`.
 
 use serde_json::{Map, Value, json};
 use sqm_core::cake::{self, QueueStats, TinStats};
@@ -7,7 +7,7 @@ use sqm_core::htb::Mode;
 use sqm_core::tree::{Details, NodeStats};
 use sqm_core::units::Nanos;
 
-/// One discipline or class.
+/// The counters of a qdisc or class.
 pub(super) fn of(node: &NodeStats) -> Value {
     let mut all = object(json!({
         "kind": node.kind,

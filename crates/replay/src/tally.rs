@@ -1,4 +1,4 @@
-//! What became of the packets: in all, by tin, by flow, and over time.
+//! Counts the packets: in total, by tin, by flow, and over time.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use super::delays::Delays;
 use super::packet::Captured;
 use super::series::Series;
 
-/// Flows that are told apart; those that come later are counted together.
+/// The largest number of flows that are distinguished; later ones are counted together. Our choice, to bound memory.
 const MOST_FLOWS: usize = 100_000;
 
-/// Counts of a set of packets.
+/// The counts of a set of packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) sent_packets: u64,
     pub(super) sent_bytes: u64,
-    /// Packets marked by the queue.
+    /// The packets that the queue marked.
     pub(super) marks: u64,
-    /// By reason, in the order in which the reasons came up.
+    /// Drops by reason, in the order in which the reasons first occurred.
     pub(super) drops: Vec<(DropReason, u64)>,
     pub(super) delays: Delays,
     first: Option<Instant>,
@@ -55,13 +55,13 @@ impl Counts {
         self.drops.iter().map(|(_, count)| count).sum()
     }
 
-    /// From the first arrival to the last departure, seconds; none if that is no time.
+    /// The time from the first arrival to the last departure, seconds; `None` if it is zero.
     pub(super) fn duration_sec(&self) -> Option<f64> {
         let span = self.last?.since(self.first?).0;
         (span > 0).then(|| span as f64 / 1e9)
     }
 
-    /// What was sent in that time, bits per second.
+    /// The mean sending rate in that time, bits per second.
     pub(super) fn sent_bits_per_sec(&self) -> Option<f64> {
         Some(self.sent_bytes as f64 * 8.0 / self.duration_sec()?)
     }
@@ -76,14 +76,14 @@ pub(super) struct Flow {
 /// All counts.
 pub(super) struct Tally {
     pub(super) total: Counts,
-    /// By the number that [`Captured::tin`] has.
+    /// The counts by [`Captured::tin`].
     pub(super) tins: Vec<Counts>,
-    /// In the order of their first packets. The last one stands for all beyond [`MOST_FLOWS`].
+    /// The flows, in the order of their first packets. The last one stands for all beyond [`MOST_FLOWS`].
     pub(super) flows: Vec<Flow>,
     numbers: HashMap<Tuple, usize>,
-    /// Whether the last of `flows` stands for many.
+    /// True if the last of `flows` stands for several.
     pub(super) has_other_flows: bool,
-    /// Flows whose opposite direction is there too.
+    /// The number of flows whose opposite direction is in the capture as well.
     pub(super) both_ways: u64,
     pub(super) series: Series,
 }
@@ -151,7 +151,7 @@ impl Tally {
     }
 }
 
-/// The same conversation in the other direction.
+/// The flow in the opposite direction.
 fn reversed(tuple: &Tuple) -> Tuple {
     let addresses = match tuple.addresses {
         Addresses::V4 { source, destination } => Addresses::V4 {

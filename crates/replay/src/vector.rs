@@ -1,4 +1,4 @@
-//! Recorded scenarios: what arrived when, and what Linux's queue made of it. Ours must do the same to the nanosecond.
+//! Recorded scenarios: the arrivals, and what Linux's queue did with them. Our queue must do the same, to the nanosecond.
 //!
 //! The file format is described beside the recorded files, in `crates/core/testdata/vectors/README.md`.
 
@@ -17,11 +17,11 @@ pub use run::{Deed, What};
 use crate::error::Error;
 use subject::Subject;
 
-/// What our queue did with a scenario.
+/// The outcome of a scenario with our queue.
 pub struct Outcome {
     /// The packets that left, in order of time; the drops of a call come before the packet that it returned.
     pub deeds: Vec<Deed>,
-    /// Its counters at the end, as the file names them.
+    /// The queue's counters at the end, with the names of the file.
     counters: serde_json::Map<String, serde_json::Value>,
     /// Rules that the queue broke: those of the qdisc interface, and those of the scenario, such as random numbers that it did
     /// not draw.
@@ -29,7 +29,7 @@ pub struct Outcome {
 }
 
 impl Vector {
-    /// The scenario in `file`, checked as far as that is possible without running it.
+    /// Reads the scenario in `file`, and checks it as far as possible without running it.
     pub fn load(file: &Path) -> Result<Self, Error> {
         file::load(file).map_err(Error::Input)
     }
@@ -46,7 +46,7 @@ impl Vector {
         })
     }
 
-    /// Where `outcome` differs from the recorded one; `None` if the file has no recorded outcome.
+    /// The differences between `outcome` and the recorded one; `None` if the file has no recorded outcome.
     pub fn differences(&self, outcome: &Outcome) -> Option<Vec<Difference>> {
         self.expect
             .as_ref()

@@ -307,7 +307,7 @@ fn lengths_that_lie_are_found_out() {
         (endless, 24, "a packet of 4294967295 bytes"),
         (after(&[uneven]), 48, "a block of 37 bytes"),
         (after(&[huge]), 48, "a block of 2147483644 bytes"),
-        (after(&[other_end]), 48, "another length"),
+        (after(&[other_end]), 48, "two different lengths"),
         (after(&[long_packet]), 48, "a packet of 5 bytes in a block of 24"),
         (
             after(&[order.enhanced(1, 1, 1, &[1])]),
@@ -348,7 +348,7 @@ fn one_pcap_file_has_one_link() {
     let error = writer
         .packet(Instant(2), LinkNumber::ETHERNET, 1, &[1])
         .unwrap_err();
-    assert!(error.to_string().contains("link types 101 and 1 "), "{error}");
+    assert!(error.to_string().contains("link types 101 and 1:"), "{error}");
     assert_eq!(good(&writer.finish().unwrap()).len(), 1);
 }
 

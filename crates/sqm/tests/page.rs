@@ -181,7 +181,10 @@ fn a_folder_that_is_not_the_servers_is_refused() {
     );
     assert_eq!(fs::metadata(other.join("mine")).unwrap().uid(), 0);
     let (code, said) = try_start_with(&folder.path().join("new"), &["--user", "root"]);
-    assert!(code == 2 && said.contains("must not run as root"), "{code} {said}");
+    assert!(
+        code == 2 && said.contains("must not run as root"),
+        "{code} {said}"
+    );
 }
 
 /// A server that does not start: its exit code and what it said.

@@ -391,7 +391,7 @@ fn what_has_no_effect_is_said() {
     let bench = Bench::new(&capture(&stream(1, 0, 3, MS)));
     let warnings = |words: &str| text(&bench.run(&["--qdisc", words]).stderr);
     assert!(
-        warnings("cake bandwidth 8mbit nat").contains("warning: nat has no effect: a capture does not tell")
+        warnings("cake bandwidth 8mbit nat").contains("warning: nat has no effect: a capture does not show")
     );
     assert!(warnings("cake bandwidth 8mbit fwmark 0xff").contains("warning: fwmark has no effect"));
     assert_eq!(warnings("cake bandwidth 8mbit"), "");
@@ -453,7 +453,7 @@ fn odd_packets_are_counted_and_said() {
     );
     let told = text(&bench.run(&["--qdisc", "cake bandwidth 8mbit"]).stdout);
     assert!(
-        told.contains("6 packets, 1 skipped: of zero length, 1 skipped: from an earlier time than those ahead of them, 1 a little out of order"),
+        told.contains("6 packets, 1 skipped: of zero length, 1 skipped: earlier than the packets before them, 1 a little out of order"),
         "{told}"
     );
     let events = bench.run(&["--qdisc", "cake bandwidth 8mbit", "--events"]);

@@ -203,7 +203,10 @@ mod tests {
                 turns.push(other.turn(&pools, None).await);
             }
             drop(connection.turn(&pools, Some("session")).await);
-            assert_eq!(*connection.place().client(), Client::Session("session".to_owned()));
+            assert_eq!(
+                *connection.place().client(),
+                Client::Session("session".to_owned())
+            );
         });
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json as value};
 use super::problem::{ApiResult, Problem};
 use super::query::Query;
 use crate::app_state::AppState;
-use sqm_http::{self, json, full};
+use sqm_http::{self, full, json};
 
 /// The output of `sqm doctor --json`.
 #[derive(Deserialize)]

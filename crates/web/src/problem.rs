@@ -5,7 +5,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::finding::Finding;
-use sqm_http::{ResponseBody, BodyError, json};
+use sqm_http::{BodyError, ResponseBody, json};
 
 /// An error response.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use super::query::Query;
 use super::test_jobs::is_id;
 use super::{assets, compare, config, diagnose, guard, live, metadata, status, test_run, tune};
 use crate::app_state::AppState;
-use sqm_http::{self, ResponseBody, json, full};
+use sqm_http::{self, ResponseBody, full, json};
 
 /// The largest body of a request, in bytes: a configuration of the largest size as JSON.
 const MOST_BODY: usize = 256 * 1024;
@@ -268,7 +268,10 @@ async fn admit(
     }
     Query::of(request.uri().query(), &[])?;
     let (head, body) = request.into_parts();
-    Ok(Request::from_parts(head, sqm_http::read_body(body, MOST_BODY).await?))
+    Ok(Request::from_parts(
+        head,
+        sqm_http::read_body(body, MOST_BODY).await?,
+    ))
 }
 
 /// Writes a change, or its refusal, to the audit log.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Sender, channel};
 
 use super::problem::{ApiResult, Problem};
 use super::test_request::kinds;
-use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, json, full};
+use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, full, json};
 use sqm_process::child::Stop;
 
 /// Results that are kept, and their total size in bytes. Our choices, for the flash of a router.

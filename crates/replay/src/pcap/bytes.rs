@@ -1,4 +1,4 @@
-//! Numbers in a file's byte order, and reading that tells where the file ended.
+//! Numbers in a file's byte order, and a reader that reports where the file ends.
 
 use std::io::{self, Read};
 
@@ -44,7 +44,7 @@ impl Order {
     }
 }
 
-/// A stream that knows how far it was read.
+/// A stream that counts the bytes that were read.
 #[derive(Debug)]
 pub(crate) struct Input<R> {
     stream: R,
@@ -56,7 +56,7 @@ impl<R: Read> Input<R> {
         Self { stream, position: 0 }
     }
 
-    /// The next `N` bytes; none at the end of the file.
+    /// The next `N` bytes; `None` at the end of the file.
     pub(crate) fn array_or_end<const N: usize>(
         &mut self,
         what: &'static str,
@@ -80,7 +80,8 @@ impl<R: Read> Input<R> {
         self.array_or_end(what)?.ok_or_else(|| self.truncated(0, what))
     }
 
-    /// Replaces the content of `buffer` by the next `length` bytes. The buffer grows as they come, not as is promised.
+    /// Replaces the content of `buffer` by the next `length` bytes. The buffer grows with the bytes that are read, so a false length does
+    /// not allocate memory.
     pub(crate) fn fill(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -96,7 +97,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The file ends `count` bytes after the place where reading stood.
+    /// The error that the file ends `count` bytes after the current position.
     fn truncated(&self, count: usize, what: &'static str) -> Error {
         Error::Truncated {
             at: self.position + count as u64,

@@ -1,41 +1,41 @@
-//! What is wrong with a capture file.
+//! The errors of capture files.
 
 use std::io;
 
-/// Why a capture cannot be read on or written. Places are bytes from the start of the file.
+/// An error while a capture is read or written. Positions are in bytes from the start of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It begins with nothing that a capture begins with.
+    /// The file does not begin as a capture does.
     #[error("not a capture: pcap and pcapng files do not begin with {found}")]
     NotACapture {
-        /// The bytes, in hexadecimal.
+        /// The first bytes, in hexadecimal.
         found: String,
     },
-    /// It ends in the middle of something.
+    /// The file ends in the middle of a structure.
     #[error("cut short: it ends at byte {at}, in the middle of {what}")]
     Truncated {
-        /// Where it ends.
+        /// The position of the end.
         at: u64,
-        /// What would have to follow.
+        /// The structure that is incomplete.
         what: &'static str,
     },
-    /// A field cannot be true.
+    /// A field has an impossible value.
     #[error("damaged at byte {at}: {what}")]
     Damaged {
-        /// Where the record or block begins.
+        /// The position of the record or block.
         at: u64,
-        /// What is wrong with it.
+        /// A description of the damage.
         what: String,
     },
     /// A classic pcap file has one kind of link.
     #[error(
-        "packets of link types {first} and {second} do not go into one pcap file, but into one that is named .pcapng"
+        "a pcap file cannot have packets of link types {first} and {second}: give it a name that ends with .pcapng"
     )]
     MixedLinks {
-        /// That of the file.
+        /// The link type of the file.
         first: u16,
-        /// That of the packet.
+        /// The link type of the packet.
         second: u16,
     },
     /// The file could not be read or written.

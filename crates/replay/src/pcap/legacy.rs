@@ -11,12 +11,12 @@ use super::{LinkNumber, MAX_BLOCK};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// What the file's header says.
+/// The fields of the file's header.
 #[derive(Debug)]
 pub(crate) struct Legacy {
     order: Order,
     nanos_per_unit: u64,
-    /// Bytes of each packet's header; one old dialect has more.
+    /// The size of each packet's header, in bytes; one old variant has more.
     header: Header,
     link: LinkNumber,
     check_sequence: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Legacy {
 #[derive(Debug, PartialEq, Eq)]
 enum Header {
     Usual,
-    /// A patched libpcap of 1999 added eight bytes.
+    /// The variant of a patched libpcap of 1999, which has eight more bytes.
     Modified,
 }
 
@@ -89,7 +89,7 @@ impl Legacy {
     }
 }
 
-/// How many bytes of check sequence each frame ends with: the upper bits of the link type may say, in units of two.
+/// The length of the frame check sequence at the end of each frame, in bytes. The upper bits of the link type may have it, in units of two.
 const fn check_sequence(link: u32) -> u32 {
     const IS_KNOWN: u32 = 1 << 26;
     if link & IS_KNOWN == 0 { 0 } else { (link >> 28) * 2 }

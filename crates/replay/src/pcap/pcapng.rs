@@ -16,17 +16,17 @@ const NANOS_PER_SEC: i128 = 1_000_000_000;
 mod block {
     pub(super) const SECTION: u32 = 0x0a0d_0d0a;
     pub(super) const INTERFACE: u32 = 1;
-    /// Obsolete, and still found in old files.
+    /// The obsolete packet block, which old files have.
     pub(super) const PACKET: u32 = 2;
     pub(super) const SIMPLE_PACKET: u32 = 3;
     pub(super) const ENHANCED_PACKET: u32 = 6;
 }
 
-/// What the blocks so far said.
+/// The state from the blocks that have been read.
 #[derive(Debug, Default)]
 pub(crate) struct Pcapng {
     section: Section,
-    /// Interfaces of the sections before this one.
+    /// The number of interfaces in earlier sections.
     earlier_interfaces: u32,
 }
 
@@ -53,7 +53,7 @@ struct Interface {
     check_sequence: u32,
 }
 
-/// What an interface's time stamps count.
+/// The unit and offset of an interface's time stamps.
 #[derive(Debug)]
 struct Clock {
     units_per_sec: u128,
@@ -64,7 +64,7 @@ impl Clock {
     /// Times before 1970 become 1970.
     fn instant(&self, high: u32, low: u32) -> Instant {
         let units = u128::from(high) << 32 | u128::from(low);
-        // 64 bits times a billion need 94.
+        // The product of 64 bits and 10^9 has up to 94 bits.
         let nanos = (units * NANOS_PER_SEC as u128 / self.units_per_sec) as i128;
         let nanos = nanos + i128::from(self.offset_sec) * NANOS_PER_SEC;
         Instant(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
@@ -90,7 +90,7 @@ impl Pcapng {
             .find(|order| order.u32_at(&head, 4) == BYTE_ORDER_MAGIC)
             .ok_or_else(|| damaged(at, "a section without a byte order"))?;
         let length = order.u32_at(&head, 0);
-        // Version, length of the section, and the block's length again.
+        // Skip the version, the length of the section, and the second copy of the block's length.
         if !(28..=MAX_BLOCK).contains(&length) || !length.is_multiple_of(4) {
             return Err(damaged(at, &format!("a section's header of {length} bytes")));
         }
@@ -125,14 +125,11 @@ impl Pcapng {
             if !(12..=MAX_BLOCK).contains(&length) || !length.is_multiple_of(4) {
                 return Err(damaged(at, &format!("a block of {length} bytes")));
             }
-            // The body, and the length again.
+            // The body, and the second copy of the length.
             input.fill(buffer, length - 8, "a block")?;
             let end = buffer.split_off(length as usize - 12);
             if end != length_field {
-                return Err(damaged(
-                    at,
-                    "a block whose end tells another length than its beginning",
-                ));
+                return Err(damaged(at, "a block with two different lengths"));
             }
             let body = Body {
                 section: &mut self.section,
@@ -148,7 +145,7 @@ impl Pcapng {
                 block::ENHANCED_PACKET => body.enhanced_packet()?,
                 block::SIMPLE_PACKET => body.simple_packet()?,
                 block::PACKET => body.packet()?,
-                // Names, statistics, comments, secrets and whatever comes in future.
+                // Names, statistics, comments, secrets and unknown types are ignored.
                 _ => continue,
             };
             return Ok(Some(found));
@@ -204,7 +201,7 @@ impl Body<'_> {
         self.found(interface, Some((high, low)), (captured, length), 20)
     }
 
-    /// Two 16-bit numbers, interface and losses, where the enhanced one has the interface in 32.
+    /// The obsolete packet block has two 16-bit numbers, interface and losses, where the enhanced one has a 32-bit interface.
     fn packet(self) -> Result<Found, Error> {
         let header: &[u8; 20] = self.header("a packet")?;
         let order = self.section.order;
@@ -213,7 +210,7 @@ impl Body<'_> {
         self.found(interface, Some((high, low)), (captured, length), 20)
     }
 
-    /// The first interface's, without a time, and as long as was captured of it.
+    /// The simple packet block belongs to the first interface and has no time. Its length is that of the captured bytes.
     fn simple_packet(self) -> Result<Found, Error> {
         let header: &[u8; 4] = self.header("a packet")?;
         let length = self.section.order.u32_at(header, 0);
@@ -265,7 +262,7 @@ impl Body<'_> {
     }
 }
 
-/// The options of a block: code and value, up to the one that ends them or to where they make no sense.
+/// The options of a block, each with code and value, up to the end marker or the first that is invalid.
 fn options(order: Order, mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (header, rest) = bytes.split_first_chunk::<4>()?;
@@ -276,7 +273,7 @@ fn options(order: Order, mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-/// A power of ten, or of two if the upper bit is set; none if 64 bits of such units are less than a nanosecond.
+/// The units per second: a power of ten, or of two if the upper bit is set; `None` if 64 bits of such units are less than a nanosecond.
 fn units_per_sec(resolution: u8) -> Option<u128> {
     const IS_BINARY: u8 = 0x80;
     let power = u32::from(resolution & !IS_BINARY);

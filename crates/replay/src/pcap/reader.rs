@@ -1,4 +1,4 @@
-//! One packet after another, whatever the format.
+//! Reads packets from a capture of either format.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ use super::pcapng::Pcapng;
 pub struct Reader<R> {
     input: Input<R>,
     format: Format,
-    /// Holds one packet or block.
+    /// The current packet or block.
     buffer: Vec<u8>,
 }
 
@@ -25,22 +25,22 @@ enum Format {
     Pcapng(Pcapng),
 }
 
-/// One packet.
+/// A packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Nanoseconds since 1970 when it was seen; a simple packet block has none.
+    /// The time of the capture, nanoseconds since 1970; a simple packet block has none.
     pub time: Option<Instant>,
-    /// The interface it was seen on, counted through all sections of the file from 0.
+    /// The interface, numbered from 0 through all sections of the file.
     pub interface: u32,
-    /// What it begins with.
+    /// The link type.
     pub link: LinkNumber,
-    /// Length on the wire, bytes, without a frame check sequence.
+    /// The length on the wire without the frame check sequence, in bytes.
     pub length: u32,
-    /// What of it was captured.
+    /// The captured bytes.
     pub bytes: &'a [u8],
 }
 
-/// Where a packet's bytes lie in the buffer, and all else that is known of it.
+/// A packet, with the position of its bytes in the buffer.
 pub(crate) struct Found {
     pub(crate) time: Option<Instant>,
     pub(crate) interface: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Takes the frame check sequence of `octets` off, which queues do not count.
+    /// Removes a frame check sequence of `octets`, which queues do not count.
     pub(crate) fn without_check_sequence(mut self, octets: u32) -> Self {
         self.length = self.length.saturating_sub(octets);
         self.bytes.end = self.bytes.end.min(self.bytes.start + self.length as usize);
@@ -79,7 +79,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The next packet; none at the end of the file. After an error there is nothing more to read.
+    /// The next packet; `None` at the end of the file. Must not be called after an error.
     pub fn next_packet(&mut self) -> Result<Option<Record<'_>>, Error> {
         let found = match &mut self.format {
             Format::Legacy(legacy) => legacy.next_packet(&mut self.input, &mut self.buffer)?,
@@ -91,13 +91,13 @@ impl<R: Read> Reader<R> {
             time: found.time,
             interface: found.interface,
             link: found.link,
-            // Some programs leave the length out when they capture all of a packet.
+            // Some programs omit the length of packets that are captured completely.
             length: found.length.max(bytes.len() as u32),
             bytes,
         }))
     }
 
-    /// How many bytes were read.
+    /// The number of bytes that have been read.
     pub const fn position(&self) -> u64 {
         self.input.position
     }

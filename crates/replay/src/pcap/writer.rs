@@ -1,4 +1,4 @@
-//! Capture files out.
+//! Writes capture files.
 
 use std::io::Write;
 
@@ -7,12 +7,12 @@ use sqm_core::units::Instant;
 use super::LinkNumber;
 use super::error::Error;
 
-/// Which format to write. Both keep nanoseconds.
+/// The format of a capture. Both have a resolution of nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Read by every program, one kind of link.
+    /// pcap, which every program reads and which has one link type.
     Pcap,
-    /// Any number of interfaces.
+    /// pcapng, which has any number of interfaces.
     Pcapng,
 }
 
@@ -21,18 +21,18 @@ pub enum Format {
 pub struct Writer<W> {
     output: W,
     format: Format,
-    /// Links written so far, an interface each; pcap has one at most.
+    /// The link types so far, each with an interface of its own; pcap has at most one.
     links: Vec<LinkNumber>,
 }
 
-/// As large as packets come, which is how libpcap says "no limit".
+/// The snap length that libpcap writes for "no limit", in bytes.
 const SNAP_LENGTH: u32 = 262_144;
 
 impl<W: Write> Writer<W> {
     /// A file without packets. `output` is best buffered.
     pub fn new(mut output: W, format: Format) -> Result<Self, Error> {
         if format == Format::Pcapng {
-            // Byte order, version 1.0, and a length of the section that is not known in advance.
+            // Byte order, version 1.0, and the value for an unknown length of the section.
             let mut body = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
             body.extend([1, 0, 0, 0]);
             body.extend([0xff; 8]);
@@ -45,7 +45,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Appends a packet of `length` bytes on the wire, of which `bytes` are known.
+    /// Appends a packet of `length` bytes on the wire, of which `bytes` were captured.
     pub fn packet(
         &mut self,
         time: Instant,
@@ -57,7 +57,7 @@ impl<W: Write> Writer<W> {
         let captured = (bytes.len() as u32).to_le_bytes();
         match self.format {
             Format::Pcap => {
-                // 32 bits of seconds last until 2106.
+                // Seconds have 32 bits, which last until 2106.
                 let seconds = u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
                 let nanos = (time.0 % 1_000_000_000) as u32;
                 self.output.write_all(&seconds.to_le_bytes())?;
@@ -80,7 +80,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is still buffered. A pcap file without a packet becomes one of Ethernet.
+    /// Writes buffered data. A pcap file without packets has the link type Ethernet.
     pub fn finish(mut self) -> Result<W, Error> {
         if self.format == Format::Pcap && self.links.is_empty() {
             self.interface(LinkNumber::ETHERNET)?;
@@ -110,7 +110,7 @@ impl<W: Write> Writer<W> {
             (Format::Pcapng, _) => {
                 let mut body = u32::from(link.0).to_le_bytes().to_vec();
                 body.extend(SNAP_LENGTH.to_le_bytes());
-                // Time resolution: 10^-9; then the end of the options.
+                // The option for a time resolution of 10^-9 s, then the end of the options.
                 body.extend([9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
                 block(&mut self.output, 1, &body)?;
             }
@@ -120,7 +120,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A block of pcapng; `body` fills whole words.
+/// A pcapng block. `body` must be a multiple of 32 bits.
 fn block(output: &mut impl Write, kind: u32, body: &[u8]) -> Result<(), Error> {
     let length = (body.len() as u32 + 12).to_le_bytes();
     output.write_all(&kind.to_le_bytes())?;

@@ -1,4 +1,4 @@
-//! Expected against done.
+//! Compares an outcome with the recorded one.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use super::Outcome;
 use super::file::{Expect, Sent};
 use super::run::{Deed, What};
 
-/// One thing that is not as expected.
+/// A difference from the recorded outcome.
 pub struct Difference {
     /// The list or counter.
     place: String,
     expected: String,
     happened: String,
-    /// The first of its list. One wrong packet usually makes all that follow wrong.
+    /// The first difference in a list. One wrong packet usually makes all later ones wrong.
     pub is_first: bool,
 }
 
@@ -132,7 +132,7 @@ fn in_list(
     differences
 }
 
-/// Every field that is expected; what we count besides is not compared.
+/// Compares every expected field. Further counters of ours are not compared.
 fn in_counters(
     place: &str,
     expected: &Map<String, Value>,

@@ -1,4 +1,4 @@
-//! The file of a scenario, read strictly.
+//! Reads and checks the file of a scenario.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -39,7 +39,7 @@ pub(super) enum Profile {
     Fixed,
 }
 
-/// The words of one qdisc, or whole `tc` commands.
+/// The parameters of one qdisc, or whole `tc` commands.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Words {
@@ -47,7 +47,7 @@ pub(super) enum Words {
     Commands(Vec<String>),
 }
 
-/// What a packet is charged against memory limits, as a function of its length.
+/// The memory that a packet is charged (its truesize), as a function of its length.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum Truesize {
@@ -85,7 +85,7 @@ impl TryFrom<String> for Truesize {
     }
 }
 
-/// The random numbers that were drawn.
+/// The random numbers that Linux's queue drew.
 #[derive(Deserialize)]
 pub(super) struct Random {
     pub(super) r16: Draws<u16>,
@@ -99,18 +99,18 @@ pub(super) enum Draws<N> {
     InOrder(Vec<N>),
 }
 
-/// When the queue is asked for packets.
+/// The times at which the queue is polled.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Polling {
-    /// At every arrival and wake-up, until it gives no more.
+    /// At every arrival and wake-up, until the queue has no packet to send.
     Drain,
     /// By a link that sends one packet after another.
     Link {
         #[serde(rename = "rate_bps")]
         bits_per_sec: u64,
     },
-    /// At fixed times, until it gives no more.
+    /// At fixed times, until the queue has no packet to send.
     Tick { first_ns: u64, period_ns: u64 },
 }
 
@@ -194,7 +194,7 @@ impl TryFrom<String> for HexBytes {
     }
 }
 
-/// What Linux did.
+/// The recorded outcome of Linux's queue.
 #[derive(Deserialize)]
 pub(super) struct Expect {
     /// `[id, t_ns, ce]`, and the DS field where the scenario washes.
@@ -220,9 +220,9 @@ pub(super) fn load(file: &Path) -> Result<Vector> {
     Ok(vector)
 }
 
-/// What the types do not say.
+/// Checks what the types cannot express.
 fn check(vector: &Vector) -> Result<()> {
-    /// 146 years, nanoseconds: what is added to a time cannot overflow then.
+    /// 146 years in nanoseconds, so that sums of times cannot overflow.
     const END_OF_TIME: u64 = 1 << 62;
     ensure!(vector.end_ns <= END_OF_TIME, "end_ns is beyond 2^62");
     match vector.dequeue {
@@ -255,7 +255,7 @@ fn check(vector: &Vector) -> Result<()> {
 }
 
 fn check_packet(packet: &Packet) -> Result<()> {
-    /// More than the largest super-packet of Linux (512 KiB).
+    /// More than the largest GSO packet of Linux (512 KiB).
     const MOST: u32 = 1 << 20;
     ensure!(packet.len <= MOST, "len {} is more than {MOST}", packet.len);
     ensure!(packet.dscp < 64, "dscp {} is more than 63", packet.dscp);

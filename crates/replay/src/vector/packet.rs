@@ -8,7 +8,7 @@ use sqm_core::packet::{FlowKey, Hashes, Packet as _, Tcp, View};
 
 use super::file::{Packet, Protocol, Truesize};
 
-/// Headers without payload, as in a capture with a short snap length.
+/// The headers without payload, as in a capture with a short snap length.
 pub(super) struct VectorPacket {
     pub(super) id: u64,
     frame: Frame<Vec<u8>>,
@@ -40,7 +40,7 @@ impl VectorPacket {
         }
     }
 
-    /// The DS field as it is now.
+    /// The current DS field.
     pub(super) fn ds_field(&self) -> u8 {
         self.frame.view().ds_field
     }
@@ -84,7 +84,7 @@ impl sqm_core::packet::Packet for VectorPacket {
 }
 
 const fn ether_type(protocol: Protocol) -> EtherType {
-    /// IEEE 802's number for local experiments.
+    /// IEEE 802's EtherType for local experiments.
     const EXPERIMENT: EtherType = EtherType(0x88b5);
     match protocol {
         Protocol::Ipv4 => EtherType::IPV4,

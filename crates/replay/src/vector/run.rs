@@ -1,4 +1,4 @@
-//! Plays a scenario: changes, arrivals and polls in the order that the format lays down.
+//! Plays a scenario: changes, arrivals and polls in the order that the format defines.
 
 use anyhow::Context;
 use sqm_core::handle::Handle;
@@ -12,13 +12,13 @@ use crate::error::Error;
 
 /// One packet that left the queue.
 pub struct Deed {
-    /// When it left, nanoseconds on the scenario's clock.
+    /// The time at which the packet left, nanoseconds on the scenario's clock.
     pub t_ns: u64,
     /// The packet's number in the scenario.
     pub id: u64,
     /// The packet's DS field when it left.
     pub(super) ds_field: u8,
-    /// How it left.
+    /// How the packet left.
     pub what: What,
 }
 
@@ -32,7 +32,7 @@ pub enum What {
 }
 
 impl Deed {
-    /// Whether the packet carries Congestion Experienced.
+    /// True if the packet has Congestion Experienced.
     pub fn ce(&self) -> u8 {
         u8::from(self.ds_field & 0b11 == 0b11)
     }
@@ -65,7 +65,7 @@ struct Play<'a> {
     link_busy: bool,
 }
 
-/// What happens next. At one time they happen in this order.
+/// The next event. Events at the same time happen in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     Change,
@@ -141,7 +141,7 @@ impl Play<'_> {
         }
     }
 
-    /// Polls until nothing comes; the timer is then the queue's wake-up.
+    /// Polls until the queue has no packet to send; the timer is then the queue's wake-up.
     fn drain(&mut self, now: Instant) {
         while self.poll(now).is_some() {}
     }
@@ -157,7 +157,7 @@ impl Play<'_> {
         }
     }
 
-    /// One dequeue call: the length of the packet that came, or none and the timer is set.
+    /// Dequeues once. Returns the length of the packet, or sets the timer and returns `None`.
     fn poll(&mut self, now: Instant) -> Option<u32> {
         use sqm_core::packet::Packet as _;
 

@@ -1,4 +1,4 @@
-//! The queue that a scenario is about.
+//! The queue under test.
 
 mod counters;
 mod random;
@@ -18,16 +18,16 @@ use super::packet::VectorPacket;
 use crate::error::Error;
 use random::Recorded;
 
-/// A queue, or a tree of them, that draws the numbers that Linux's drew.
+/// A queue, or a tree of them, that uses the random numbers that Linux's queue drew.
 pub(super) struct Subject {
     tree: Tree<VectorPacket, Recorded>,
     random: Recorded,
-    /// In the order in which they were made, which is that of the counters.
+    /// The queues, in the order of their creation, which is that of the counters.
     classes: Vec<Handle>,
 }
 
 impl Subject {
-    /// The queue that `vector` describes.
+    /// Builds the queue that `vector` describes.
     pub(super) fn new(vector: &Vector) -> Result<Self, Error> {
         let name = &vector.name;
         let description = description(vector)
@@ -71,7 +71,7 @@ impl Subject {
         self.tree.dequeue(now, drops)
     }
 
-    /// Carries out `tc qdisc change` with these words after the kind.
+    /// Reconfigures the queue, as `tc qdisc change` with these parameters does.
     pub(super) fn change(
         &mut self,
         words: &str,
@@ -89,7 +89,7 @@ impl Subject {
         })
     }
 
-    /// Its counters.
+    /// The counters of all queues.
     pub(super) fn counters(&self) -> Map<String, Value> {
         let backlog = self.tree.backlog();
         let mut all = object(json!({"qlen": backlog.packets, "backlog": backlog.bytes}));
@@ -108,7 +108,7 @@ impl Subject {
         all
     }
 
-    /// What is wrong with the scenario as a whole now that it is over.
+    /// The rules that the whole scenario broke. Call it at the end.
     pub(super) fn complaint(&self) -> Option<String> {
         self.random.complaint()
     }
@@ -124,12 +124,12 @@ fn environment(vector: &Vector) -> Environment {
             file::Profile::Kernel => Profile::KERNEL,
             file::Profile::Fixed => Profile::FIXED,
         },
-        // Packets bring their hashes.
+        // Packets have recorded hashes.
         hash_key: HashKey(0, 0),
     }
 }
 
-/// What is to be built.
+/// The `tc` commands that build the queue.
 fn description(vector: &Vector) -> anyhow::Result<Description> {
     let commands = match &vector.tc {
         Words::One(words) => {

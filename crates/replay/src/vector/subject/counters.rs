@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sqm_core::cake::{self, TinStats};
 use sqm_core::tree::{Details, NodeStats};
 
-/// Of the discipline that a scenario is about.
+/// The counters of the root qdisc of a scenario.
 pub(super) fn of_root(details: &Details) -> Value {
     match details {
         Details::Codel {
@@ -47,7 +47,7 @@ pub(super) fn of_root(details: &Details) -> Value {
 }
 
 fn of_cake(stats: &cake::Stats) -> Value {
-    /// What the kernel shows where no packet was seen.
+    /// The smallest size that the kernel shows before the first packet, in bytes.
     const NONE: u32 = 65535;
     let mut tins: Vec<&TinStats> = stats.tins.iter().collect();
     tins.sort_by_key(|tin| tin.tin);
@@ -91,7 +91,7 @@ fn tin(tin: &TinStats) -> Value {
     })
 }
 
-/// Of a class; nothing of what hangs in it.
+/// The counters of a class, without those of its leaf.
 pub(super) fn of_class(node: &NodeStats) -> Option<Value> {
     let id = node.handle.to_string();
     Some(match &node.details {

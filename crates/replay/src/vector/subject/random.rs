@@ -7,7 +7,7 @@ use sqm_core::rng::Random;
 
 use super::super::file::{self, Draws};
 
-/// Hands out the recorded numbers. The queue holds one end, the subject the other, to see what is left.
+/// The recorded numbers. The queue draws them, and the subject holds a second handle to see which are left.
 #[derive(Clone)]
 pub(super) struct Recorded(Rc<RefCell<Lists>>);
 
@@ -19,7 +19,7 @@ impl Recorded {
         })))
     }
 
-    /// What is wrong if nothing more is drawn.
+    /// A message if recorded numbers are left, or more were drawn than are recorded.
     pub(super) fn complaint(&self) -> Option<String> {
         let lists = self.0.borrow();
         let of = |width, list: Option<String>| list.map(|list| format!("{list} {width} random numbers"));
@@ -34,7 +34,7 @@ struct Lists {
 
 struct List<N> {
     draws: Draws<N>,
-    /// How many were drawn.
+    /// The number of numbers drawn.
     drawn: usize,
 }
 
