@@ -12,7 +12,7 @@ use crate::output;
 /// Writes a file in one step: after an error the old file is still there, or none. It is no error if `path` is a pipe and its
 /// reader closes it early.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    let mut file = OutputFile::create(path)?;
+    let mut file = OutputFile::begin(path)?;
     match file.write_all(bytes.as_ref()) {
         Err(error) if output::is_closed_by_reader(&error) => return Ok(()),
         written => written.with_context(|| format!("cannot write {}", path.display()))?,
@@ -31,7 +31,7 @@ pub enum OutputFile {
 
 impl OutputFile {
     /// Opens a stream, or creates a file that gets its name with [`Self::commit`].
-    pub fn create(path: &Path) -> anyhow::Result<Self> {
+    pub fn begin(path: &Path) -> anyhow::Result<Self> {
         let begun = if is_stream(path) {
             let stream = OpenOptions::new().write(true).open(path);
             stream.map(Self::Stream).map_err(anyhow::Error::from)
@@ -131,7 +131,7 @@ mod tests {
     fn a_file_that_is_not_committed_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("picture.svg");
-        let mut written = OutputFile::create(&file).unwrap();
+        let mut written = OutputFile::begin(&file).unwrap();
         written.write_all(b"half").unwrap();
         drop(written);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -218,7 +218,7 @@ fn begin(out: &Path, capture: &Path) -> Result<OutputFile, Failure> {
         let error = anyhow!("--out would overwrite the capture {}", capture.display());
         return Err(Failure::Usage(error));
     }
-    Ok(OutputFile::create(out)?)
+    Ok(OutputFile::begin(out)?)
 }
 
 /// The exit code of a failed replay.
