@@ -422,7 +422,7 @@ fn guesses_of_the_secret_are_few_and_so_are_the_lines_about_them() {
     let (mut looked_at, mut turned_away) = (0, 0);
     for n in 0..300 {
         match guess(&format!("guess {n}")) {
-            Some(Reply::Error { reason }) if reason.contains("wrong secret") => looked_at += 1,
+            Some(Reply::Error { reason }) if reason.starts_with("wrong secret;") => looked_at += 1,
             Some(Reply::Error { reason }) if reason.contains("too many wrong secrets") => turned_away += 1,
             other => panic!("{other:?}"),
         }

@@ -157,7 +157,7 @@ fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
         "probes-held" => (&[1], "it held a probe for"),
         "attach-dscp" | "load-words" | "results-endless" => (&[1], LIES),
         "results-many-samples" | "results-many-tcp" => (&[1], "at most"),
-        "results-unknown-flow" => (&[1], "out of turn"),
+        "results-unknown-flow" => (&[1], "out of order"),
         "results-nan" | "results-infinite" => (&[1], "not a message of this protocol"),
         "results-silence" | "results-drip" | "load-slow-words" => (&[1], "no results within"),
         "http-redirect-port" => (&[1], "'99999' is not a port"),

@@ -333,13 +333,13 @@ fn what_reads_a_configuration_bears_any_output() {
         doctor --judge facts
         doctor --judge facts --json
         doctor --judge missing
-        report --config config --seconds 0 --out -
+        bugreport --config config --seconds 0 --out -
         import eth0.iface.conf
         import eth0.iface.conf --json
         import missing.iface.conf";
     check(lines, true, 24);
     // What they print is not what they are for.
-    let lines = "report --config config --seconds 0 --out report.txt
+    let lines = "bugreport --config config --seconds 0 --out report.txt
         manual .";
     check(lines, false, 2);
 }
@@ -443,7 +443,7 @@ impl Write for Until {
 fn a_file_that_cannot_be_written_is_a_failure_that_names_it() {
     let files = Files::new();
     for line in [
-        "report --config config --seconds 0 --out /dev/full",
+        "bugreport --config config --seconds 0 --out /dev/full",
         "compare FLENT/ping.flent.gz --html /dev/full",
         "autorate replay AUTORATE_LOG --plot /dev/full",
         "replay --qdisc fq_codel --link 4mbit --out /dev/full capture",
@@ -471,7 +471,7 @@ fn a_full_disk_keeps_the_old_file_and_nothing_half_written() {
     let files = Files::new();
     fs::create_dir(files.path("disk")).unwrap();
     for line in [
-        "report --config config --seconds 0 --out disk/old",
+        "bugreport --config config --seconds 0 --out disk/old",
         "compare FLENT/rrul-deep.flent.gz --html disk/old",
         "compare FLENT/rrul-deep.flent.gz --plot all_scaled --out disk",
         "replay --qdisc fq_codel --link 4mbit --out disk/old capture",
@@ -505,7 +505,7 @@ fn a_full_disk_keeps_the_old_file_and_nothing_half_written() {
 fn standard_output_may_be_named_as_a_file() {
     let files = Files::new();
     for line in [
-        "report --config config --seconds 0 --out /dev/stdout",
+        "bugreport --config config --seconds 0 --out /dev/stdout",
         "compare FLENT/ping.flent.gz --html /dev/stdout",
         "replay --qdisc fq_codel --link 4mbit --svg /dev/stdout capture",
     ] {
@@ -525,7 +525,7 @@ fn standard_output_may_be_named_as_a_file() {
 fn standard_output_that_is_named_as_a_file_may_lose_its_reader() {
     let files = Files::new();
     for line in [
-        "report --config config --seconds 0 --out /dev/stdout",
+        "bugreport --config config --seconds 0 --out /dev/stdout",
         "compare FLENT/rrul-deep.flent.gz --html /dev/stdout",
         "replay --qdisc fq_codel --link 4mbit --svg /dev/stdout capture",
         "replay --qdisc fq_codel --link 4mbit --out /dev/stdout capture",
