@@ -1,12 +1,17 @@
 # The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
 
-.PHONY: demo size test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
+.PHONY: check demo size test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
 	lab/deps.sh run
 	cargo build --release --bin sqm --bin sqm-lab
 	$${CARGO_TARGET_DIR:-target}/release/sqm-lab demo --out demo-out
+
+# Format, lints and unit tests: what to run before each commit, in minutes.
+check: export CARGO_INCREMENTAL = 0
+check: lint
+	cargo test --workspace --lib
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
 # The lab, the page and the rest run side by side: a guest waits, or fills one processor.
