@@ -112,7 +112,7 @@ const NO_PASSWORDS: [(&str, Make); 6] = [
     ("is a FIFO", |path| {
         mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap()
     }),
-    ("holds no password", |path| fs::write(path, "").unwrap()),
+    ("contains no password", |path| fs::write(path, "").unwrap()),
     ("bytes long", |path| fs::write(path, "x".repeat(10_000)).unwrap()),
 ];
 
