@@ -76,15 +76,15 @@ enum Command {
     Moved(moved::Command),
 }
 
-/// Prints what clap has to say: a mistake in the arguments, or the help that was asked for.
+/// Prints clap's message, an error in the arguments or the requested help, and returns its exit code.
 pub(crate) fn explain(said: &clap::Error) -> ExitCode {
     let code = u8::try_from(said.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
     let text = said.render().to_string();
     match (printable(&text), said.use_stderr()) {
-        // It quotes arguments with control characters: without colours.
+        // The text quotes arguments with control characters, which have been escaped. It is printed without colours.
         (Cow::Owned(text), true) => err!("{text}"),
         (Cow::Owned(text), false) => out!("{text}"),
-        // Nobody can be told that standard error failed.
+        // An error on standard error cannot be reported anywhere.
         (Cow::Borrowed(_), true) => drop(said.print()),
         (Cow::Borrowed(_), false) => drop(said.print().map_err(output::remember)),
     }

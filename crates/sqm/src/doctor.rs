@@ -1,7 +1,8 @@
-//! What is wrong with a set-up, how one sees that, and what to do: `sqm doctor`.
+//! `sqm doctor`: finds faults in a set-up, shows the evidence, and suggests a remedy.
 //!
-//! [`collect`] looks at the machine, [`processors`] at what keeps it busy, and both write down [`facts`]; [`findings`] judges them and
-//! touches nothing, so that facts recorded elsewhere can be judged too; [`fix`] changes what can be changed safely.
+//! [`collect`] inspects the machine and [`processors`] its load; both record [`facts`]. [`findings`] judges the facts
+//! and touches nothing, so that facts recorded on another machine can be judged as well. [`fix`] makes the changes
+//! that are safe.
 
 pub(crate) mod answer;
 pub(crate) mod collect;
@@ -10,7 +11,8 @@ pub(crate) mod findings;
 pub(crate) mod fix;
 mod processors;
 
-/// Facts from anywhere are judged or refused, and a number in what is said of them is no longer than one in them.
+/// Facts from any source are judged or refused. No number in the findings may have more digits than those in the
+/// facts.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Ok(facts) = serde_json::from_slice::<facts::Facts>(bytes) else {
@@ -25,7 +27,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         fixed: Vec::new(),
         sections,
     };
-    // The longest number of 64 bits has 20 digits.
+    // 20 is the number of digits of the largest 64-bit integer.
     assert!(longest_number(&answer.to_string()) <= longest_number(&given).max(Some(20)));
     serde_json::to_string(&answer).expect("findings are data");
 }

@@ -1,6 +1,6 @@
-//! The program: one command line over the libraries. The only crate that knows all others.
+//! The command line over the libraries. This crate is the only one that depends on all others.
 
-// Standard output may be closed or full: the macros of `sqm_process` can bear that.
+// Standard output may be closed or full. The macros of `sqm_process` handle that; `println!` would panic.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -12,10 +12,10 @@ mod doctor;
 mod png;
 mod redact;
 
-/// What fuzz targets reach of the program. Compiled in tests too, so that `make lint` reads it.
+/// Entry points for fuzz targets. They are compiled for tests as well, so that `make lint` checks them.
 #[cfg(any(test, fuzzing))]
 pub mod fuzz {
-    /// The doctor's facts, as JSON.
+    /// Judges facts of the doctor, given as JSON.
     pub fn judge(bytes: &[u8]) {
         crate::doctor::fuzz(bytes);
     }
@@ -32,18 +32,18 @@ pub trait Program: clap::Parser {
     /// The commands in the order and under the headings in which `--help` lists them.
     const GROUPS: &'static [(&'static str, &'static [&'static str])];
 
-    /// True if a command is of no use when its output cannot be written. Other commands change something, or serve.
+    /// True if the command's only purpose is its output. Other commands change something, or serve.
     fn is_output_its_product(&self) -> bool;
 
-    /// Carries out the command.
+    /// Runs the command.
     ///
     /// # Errors
     ///
-    /// The variant of the failure decides the exit code.
+    /// The variant of the failure determines the exit code.
     fn run(self) -> Result<ExitCode, Failure>;
 }
 
-/// Carries out the command line of this process.
+/// Runs the command line of this process.
 pub fn main<P: Program>() -> ExitCode {
     let mut command = cli::grouped(P::command(), P::GROUPS);
     let parsed = command

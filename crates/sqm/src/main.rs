@@ -1,4 +1,4 @@
-//! The program; all of it is in the library, where fuzz targets reach it.
+//! The program. All of it is in the library, where fuzz targets can reach it.
 
 use std::process::ExitCode;
 

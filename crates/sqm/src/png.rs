@@ -1,8 +1,8 @@
-//! Pictures as PNG.
+//! Renders pictures as PNG.
 
 use sqm_process::failure::Failure;
 
-/// Draws an SVG in twice its size: sharp on paper and on fine screens.
+/// Renders an SVG at twice its size, to be sharp on paper and on high-resolution screens.
 #[cfg(feature = "png")]
 pub(crate) fn render(svg: &str) -> Result<Vec<u8>, Failure> {
     use anyhow::Context as _;
@@ -18,7 +18,8 @@ pub(crate) fn render(svg: &str) -> Result<Vec<u8>, Failure> {
         );
         return Err(Failure::Unsupported(error));
     }
-    // The pictures ask for the system's own font, which has no name here.
+    // The pictures ask for the generic font of the system, which `usvg` cannot resolve. Use the first of these that
+    // is installed.
     for family in ["DejaVu Sans", "Noto Sans", "Liberation Sans"] {
         let query = usvg::fontdb::Query {
             families: &[usvg::fontdb::Family::Name(family)],
@@ -42,7 +43,7 @@ pub(crate) fn render(svg: &str) -> Result<Vec<u8>, Failure> {
     Ok(pixels.encode_png().context("cannot encode the picture")?)
 }
 
-/// Without the feature.
+/// Stands in if the feature `png` is missing.
 #[cfg(not(feature = "png"))]
 pub(crate) fn render(_svg: &str) -> Result<Vec<u8>, Failure> {
     Err(Failure::Unsupported(anyhow::anyhow!(

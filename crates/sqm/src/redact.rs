@@ -1,14 +1,14 @@
-//! Takes out of a text what is nobody's business: hardware addresses, public addresses, names of people, passwords, keys.
+//! Removes private data from a text: hardware addresses, public addresses, names of people, passwords, keys.
 //!
-//! Private, loopback, link-local and shared addresses stay: they tell what a network is like and lead to nobody. In doubt a word goes:
-//! a helper can ask, and what was sent cannot be taken back.
+//! Private, loopback, link-local and shared addresses stay. They describe a network and identify no user. A doubtful
+//! word is removed: the reader can ask for it, but a published secret cannot be withdrawn.
 
 mod addresses;
 mod secrets;
 
 use secrets::Secrets;
 
-/// The text without secrets, line by line. What replaces one says what it was.
+/// The text without secrets, processed line by line. Each replacement names the kind of secret that it stands for.
 pub(crate) fn redact(text: &str) -> String {
     let mut secrets = Secrets::default();
     let clean = |line: &str| addresses::without(&secrets.without(line));

@@ -1,4 +1,4 @@
-//! The bench of autorate on the command line: the same twice, and clear about a wrong name.
+//! `sqm-lab autorate-bench` on the command line: two runs give the same output, and a wrong name is reported clearly.
 
 use std::process::{Command, Output};
 

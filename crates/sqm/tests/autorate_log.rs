@@ -1,7 +1,7 @@
 //! Logs of `option autorate_log` on the command line: replayed by `sqm autorate replay`, drawn by `sqm compare`.
 //!
-//! They are written here from runs on modelled lines, in the daemon's form; that the daemon's own are replayed to the bit is shown in
-//! the lab (`autorate.rs`).
+//! The logs are written here from runs on modelled lines, in the daemon's format. The lab (`lab/autorate.rs`) shows
+//! that the daemon's own logs are replayed bit for bit.
 
 use std::cell::RefCell;
 use std::fs;
@@ -17,7 +17,7 @@ use sqm_core::units::{Instant, Rate};
 use sqm_sim::autorate_bench::{START, Signals, Trace, run_controller};
 use tempfile::TempDir;
 
-/// A controller that writes down what it is told and what it decides.
+/// A controller that records its samples and its decisions.
 struct Recorder {
     controller: Autorate,
     start: Option<Start>,
@@ -56,7 +56,7 @@ impl Controller for Recorder {
     }
 }
 
-/// The lines of a log of a run on a modelled line, without the head.
+/// The log lines of a run on a modelled line, without the header.
 fn run(trace: &str, signals: Signals) -> Vec<String> {
     let traces = Trace::all(1);
     let trace = traces
@@ -196,7 +196,7 @@ fn logs_stand_beside_tests_in_figures_and_pictures() {
     let page = fs::read_to_string(folder.path().join("page.html")).expect("a page");
     assert_eq!(page.matches("<svg").count(), 3);
     let json: Value = serde_json::from_str(&compare(&["--json"])).expect("JSON");
-    // As the model has it: 40 Mbit/s at most, and no load all the time.
+    // The model's line carries 40 Mbit/s at most and is idle at times.
     let down = &json["logs"][0]["download"];
     assert!(down["rate_max_mbit"].as_f64() > Some(40.0), "{down}");
     assert!(
@@ -211,7 +211,7 @@ fn logs_stand_beside_tests_in_figures_and_pictures() {
 fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
     let folder = TempDir::new().expect("a folder");
     let lines = run("collapse", Signals::Echo);
-    // A crash while a line was written.
+    // A crash truncated the last line.
     let whole = fs::read_to_string(write(&folder, "whole", &lines)).expect("text");
     let cut = folder.path().join("cut");
     fs::write(&cut, &whole[..whole.len() - 9]).expect("a file");
@@ -220,14 +220,14 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
         (&told["different"], &told["cut_lines"][0]["line"]),
         (&0.into(), &(lines.len() + 1).into())
     );
-    // The end of one, as `tail` shows it: the controller's knowledge is missing.
+    // The end of a log, as `tail` prints it. The controller's state at the beginning is missing.
     let tail = write(&folder, "tail", &lines[lines.len() / 2..]);
     let told = report(&[&tail], &[]);
     assert_eq!(told["runs"][0]["is_exact"], false);
     assert!(told["decisions"].as_u64() > Some(100));
     let text = String::from_utf8(replay(&[&tail], &[]).stdout).expect("text");
     assert!(text.contains("line 2: begins in the middle"), "{text}");
-    // Broken in the middle.
+    // A log that is damaged in the middle.
     let mut broken = lines.clone();
     broken[7] = broken[7].replace("step", "step stop");
     let broken = write(&folder, "broken", &broken);
@@ -236,7 +236,7 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
     let said = String::from_utf8(output.stderr).expect("text");
     assert!(said.contains("broken: line 9: column 10: \"stop"), "{said}");
     assert!(output.stdout.is_empty());
-    // Not a log, not there, and not understood.
+    // A file that is no log, a missing file, and an unknown option.
     let other = folder.path().join("other");
     fs::write(&other, "{}").expect("a file");
     let said = replay(&[&other], &[]);
@@ -244,7 +244,7 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("line 1"));
     assert_eq!(replay(&[Path::new("/nowhere")], &[]).status.code(), Some(1));
     assert_eq!(replay(&[&tail], &["--write"]).status.code(), Some(2));
-    // Without a log they would have no effect.
+    // Options that have no effect without a log are refused.
     for args in [
         &["server.example", "--max-upload", "3mbit"][..],
         &["--as", "cake-autorate"],
@@ -264,7 +264,7 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
 fn a_log_without_an_end_is_refused_at_once() {
     let folder = TempDir::new().expect("a folder");
     let long = folder.path().join("long.csv");
-    // No line of it is longer than allowed, but all together are.
+    // No line is longer than allowed, but the file as a whole is.
     fs::write(&long, format!("{}\n", "x".repeat(60_000)).repeat(600)).expect("a file");
     let escapes = folder.path().join("escapes.csv");
     fs::write(

@@ -1,5 +1,4 @@
-//! `sqm calc` as a user meets it. That its formulas give the numbers of the pages is tested where they stand,
-//! `crates/plan/src/arithmetic.rs`.
+//! `sqm calc` on the command line. Its formulas are tested in `crates/plan/src/arithmetic.rs`.
 
 use std::process::{Command, Output};
 
@@ -62,7 +61,7 @@ fn numbers_of_the_pages_come_out_of_the_command_line() {
     assert!(words.contains("96.18 % of gross (3.82 % less)"), "{words}");
 }
 
-/// Each row's commands are run, and everything in backquotes behind them is in what they print.
+/// Runs the commands of each row and expects everything in backquotes behind them in the output.
 #[test]
 fn every_command_of_the_numbers_has_its_answer() {
     let rows = include_str!("../../../docs/reference/numbers.md");
@@ -89,7 +88,7 @@ fn every_command_of_the_numbers_has_its_answer() {
     assert!(count > 25, "{count} rows");
 }
 
-/// Each block of the guide that begins with a command of `sqm calc` shows what it prints.
+/// Expects each block of the guide that begins with a command of `sqm calc` to show that command's output.
 #[test]
 fn the_guide_shows_what_calc_prints() {
     let guide = include_str!("../../../docs/guide/README.md");
@@ -105,7 +104,8 @@ fn the_guide_shows_what_calc_prints() {
     assert!(count >= 5, "{count} blocks");
 }
 
-/// What Linux' CAKE shows at these rates (`tc -s qdisc`, recorded in `crates/core/testdata`), and sqm-scripts' `auto`.
+/// The expected targets are those of Linux's CAKE at these rates (`tc -s qdisc`, recorded in `crates/core/testdata`),
+/// and those of sqm-scripts' `auto`.
 #[test]
 fn latency_follows_the_target_that_the_queue_really_takes() {
     let slow = json(&["latency", "1mbit"]);

@@ -1,4 +1,4 @@
-//! `sqm compare` as a user runs it, over files that the real Flent wrote.
+//! `sqm compare` on the command line, with files that Flent itself wrote.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Every file of Flent's that is kept as test data.
+/// All Flent files among the test data.
 fn flent_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../measure/tests/flent");
     let files = std::fs::read_dir(folder)
@@ -105,7 +105,7 @@ fn a_deep_and_a_short_queue_differ_in_figures_and_pictures() {
             .parse()
             .unwrap()
     };
-    // BBR, with which these were made, fills the deep queue only now and then: the median hardly shows it.
+    // These files were made with BBR, which fills the deep queue only now and then. The median hardly shows it.
     assert!(
         worst_twentieth("deep FIFO 20/5") > 3.0 * worst_twentieth("short FIFO 18/4.5"),
         "{}",
@@ -128,7 +128,8 @@ fn a_deep_and_a_short_queue_differ_in_figures_and_pictures() {
     assert!(!page.contains("src=") && !page.contains("<script"));
 }
 
-/// Width and height that a PNG names, and whether it has more than one colour: pixels are not all alike.
+/// Width and height from the header of a PNG. Fails unless it has more than one colour: an empty picture would be
+/// uniform.
 fn png_size(bytes: &[u8]) -> (u32, u32) {
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     assert_eq!(&bytes[12..16], b"IHDR");
@@ -148,7 +149,7 @@ fn pictures_come_as_png_too() {
     let (width, height) = png_size(&png);
     let view_box = format!("viewBox=\"0 0 {} {}\"", width / 2, height / 2);
     assert!(svg.contains(&view_box), "{width} x {height}");
-    // Lines and words, not a white sheet.
+    // An empty sheet would be smaller.
     assert!(png.len() > 20_000, "{}", png.len());
     let output = compare(&[&deep, "--png"]);
     assert_eq!(
@@ -175,10 +176,10 @@ fn what_cannot_be_read_is_named_and_exits_with_one() {
     assert_eq!(compare(&[&file("ping"), "--plot", "pie"]).status.code(), Some(2));
 }
 
-/// More than this `sqm compare` may never hold, in kB.
+/// Limit for the resident memory of `sqm compare`, kB.
 const MAX_MEMORY_KB: u64 = 256 << 10;
 
-/// Compares a file and watches the memory; answers the exit code, what was printed, and the most memory, in kB.
+/// Compares a file while watching the memory. Returns the exit code, the output, and the peak memory in kB.
 fn watched(files: &[&Path]) -> (Option<i32>, String, u64) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sqm"))
         .arg("compare")
@@ -197,7 +198,7 @@ fn watched(files: &[&Path]) -> (Option<i32>, String, u64) {
     let mut most = 0;
     while child.try_wait().unwrap().is_none() {
         most = peak().unwrap_or(most);
-        // Whoever takes too much need not take all of this machine's.
+        // Kill the process before it exhausts the memory of this machine.
         if most > 2 * MAX_MEMORY_KB {
             child.kill().unwrap();
         }
@@ -216,7 +217,7 @@ fn packed(path: &Path, text: &str) {
     packed.finish().unwrap();
 }
 
-/// A file of Flent's with these series.
+/// A Flent file with these series.
 fn flent(series: &str, meta: &str) -> String {
     format!(
         r#"{{"metadata":{{"NAME":"rrul","LENGTH":60,"T0":"2026-01-01T00:00:00Z"{meta}}},"version":4,
@@ -224,7 +225,7 @@ fn flent(series: &str, meta: &str) -> String {
     )
 }
 
-/// A result of ours with this in place of its flows, probes and evidence.
+/// A result of `sqm test` with these parts instead of its flows, probes and evidence.
 fn ours(parts: &str) -> String {
     format!(
         r#"{{"format":"sqm-test","version":2,"meta":{{"test":"x","title":null,"time":"","host":"","local":"","remote":"",
@@ -236,7 +237,7 @@ fn ours(parts: &str) -> String {
     )
 }
 
-/// `times` of an item in a list.
+/// A JSON list with `times` copies of an item.
 fn list(item: &str, times: usize) -> String {
     format!("[{}{item}]", format!("{item},").repeat(times - 1))
 }
@@ -323,7 +324,7 @@ fn small_files_do_not_become_large_ones_in_memory() {
             "{name:12} {:9} bytes, {most:7} kB, code {code:?}: {said:.150}",
             path.metadata().unwrap().len()
         );
-        // What is left of that one is small.
+        // `numbers` is accepted: little of it remains after parsing.
         let expected = if name == "numbers" { 0 } else { 1 };
         assert_eq!(code, Some(expected), "{name}: {said}");
         assert!(most < MAX_MEMORY_KB, "{name}: {most} kB");
@@ -335,7 +336,7 @@ fn small_files_do_not_become_large_ones_in_memory() {
 fn figures_that_cannot_be_are_neither_shown_nor_graded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("forged.json");
-    // The file's own figures are nothing but words: without samples there are none.
+    // The figures in a file are not trusted: without samples no figures are shown.
     let sums = [
         (r#""idle_ms":null"#, r#""idle_ms":-1e9"#),
         (r#""latency_median_ms":null"#, r#""latency_median_ms":1e300"#),
@@ -371,7 +372,7 @@ fn figures_that_cannot_be_are_neither_shown_nor_graded() {
         !table.contains("1099511627776") && !table.contains("-50"),
         "{table}"
     );
-    // Samples that no line has are an error that names file and figure.
+    // Impossible samples are an error that names the file and the figure.
     let flow = r#""TCP upload":[{"t":1767225601,"val":1}],"TCP download":[{"t":1767225601,"val":1e308}]"#;
     std::fs::write(&path, flent(flow, "")).unwrap();
     let output = compare(&[path.to_str().unwrap()]);

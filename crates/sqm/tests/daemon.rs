@@ -1,5 +1,5 @@
-//! `sqm daemon` as its clients and its service manager meet it, in a network namespace of its own on this machine. What it
-//! does to queues is tested in the lab (`lab_daemon.rs`).
+//! `sqm daemon` as its clients and its service manager see it, in a network namespace on this machine. Its effect on
+//! queues is tested in the lab (`lab/daemon.rs`).
 
 mod support;
 
@@ -16,10 +16,10 @@ use serde_json::Value;
 
 use support::{BUSY, Chance, Crowd, in_own_network, longest};
 
-/// Nothing here takes long; a machine that is busy gets the time it needs.
+/// Time limit of each wait. Everything here takes far less on an idle machine; the limit allows for a busy one.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A daemon, and what it tells its service manager. It ends with this.
+/// A daemon and the socket of its service manager. Dropping it kills the daemon.
 struct Daemon {
     folder: tempfile::TempDir,
     process: Child,
@@ -27,12 +27,13 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// One whose only section is of a device that is not there: nothing of any kernel is needed or touched.
+    /// Starts a daemon whose only section names a missing device, so that it neither needs nor touches the kernel's
+    /// queues.
     fn start(options: &[&str]) -> Self {
         Self::start_watched(options, Some("200000"))
     }
 
-    /// With a watchdog of so many microseconds, or with none.
+    /// Starts a daemon with a watchdog interval in microseconds, or without a watchdog.
     fn start_watched(options: &[&str], watchdog: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -64,7 +65,7 @@ impl Daemon {
         daemon
     }
 
-    /// Waits until the daemon tells this; answers all that it told until then.
+    /// Waits until the daemon notifies its service manager of this. Returns all notifications until then.
     fn manager_hears(&self, words: &str) -> String {
         let mut heard = String::new();
         let mut bytes = [0; 4096];
@@ -96,7 +97,7 @@ impl Daemon {
         stream
     }
 
-    /// Code, head and body.
+    /// Sends a request and returns the status code, the head and the body.
     fn ask(&self, request: &str) -> (u16, String, String) {
         answer(self.connect(), request)
     }
@@ -116,7 +117,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The daemon may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -160,7 +161,7 @@ fn a_service_manager_hears_what_it_needs() {
     assert!(!socket.exists());
 }
 
-/// More than a socket holds, and nobody reads.
+/// Sends more notifications than the socket's buffer holds, while nothing reads them.
 #[test]
 fn a_service_manager_that_does_not_listen_keeps_nobody_waiting() {
     let daemon = Daemon::ready(&[]);
@@ -196,7 +197,7 @@ fn everybody_may_read_and_only_the_owner_may_change() {
             "{body}: {found} {answer}"
         );
     }
-    // A wrong file is an error of whoever asks for it, and what was read before holds.
+    // A configuration with errors is an error for the client, and the daemon keeps the previous one.
     fs::write(
         daemon.folder.path().join("sqm.conf"),
         CONFIG.replace("85000", "fast"),
@@ -219,7 +220,7 @@ fn everybody_may_read_and_only_the_owner_may_change() {
         assert_eq!(found, code, "{request}");
         assert!(code != 405 || head.contains("allow: "), "{head}");
     }
-    // Only root can be somebody else for a moment.
+    // Only root can switch to another user and back.
     if rustix::process::geteuid().is_root() {
         let stranger = std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
@@ -236,7 +237,7 @@ fn everybody_may_read_and_only_the_owner_may_change() {
 
 #[test]
 fn ages_are_of_the_moment_of_the_answer() {
-    // One that is fed looks around each time.
+    // A daemon with a watchdog would check the interface each time it notifies the service manager.
     let daemon = Daemon::start_watched(&[], None);
     daemon.manager_hears("READY=1");
     let age = || {
@@ -246,7 +247,8 @@ fn ages_are_of_the_moment_of_the_answer() {
     };
     let first = age();
     let end = std::time::Instant::now() + Duration::from_secs(20);
-    // Nothing happens to the interface, and nobody looks at it, for half a minute: a few seconds must tell.
+    // Nothing happens to the interface, and the daemon does not check it for half a minute. The age must grow within
+    // a few seconds nevertheless.
     while age() < first + 0.3 {
         assert!(std::time::Instant::now() < end, "it stays {first} s");
         std::thread::sleep(Duration::from_millis(20));
@@ -275,7 +277,7 @@ fn a_change_waits_an_hour_at_most_for_its_confirmation() {
     );
 }
 
-/// Somebody's `sqm tune`, say, that has stopped: what it may leave is not ours to wait for.
+/// Another process, such as a stopped `sqm tune`, holds the lock. The daemon does not wait for it at its end.
 #[test]
 fn it_ends_though_another_program_holds_the_lock_of_the_state() {
     let daemon = Daemon::ready(&[]);
@@ -285,7 +287,7 @@ fn it_ends_though_another_program_holds_the_lock_of_the_state() {
         .unwrap();
     lock.lock().unwrap();
     let begun = std::time::Instant::now();
-    // It has been configured no more meanwhile, too.
+    // The section has been removed from the configuration meanwhile as well.
     fs::write(daemon.folder.path().join("sqm.conf"), "").unwrap();
     daemon.signal(Signal::HUP);
     daemon.manager_hears("RELOADING=1");
@@ -337,13 +339,13 @@ fn metrics_are_served_on_loopback_alone() {
     assert!(parsed.families.contains_key("sqm_healthy"), "{text}");
 }
 
-/// How many requests; `make fuzz` asks for many more.
+/// Number of random requests. `make fuzz` sends many more.
 fn requests() -> u32 {
     std::env::var("SQM_REQUESTS").map_or(400, |n| n.parse().expect("a number"))
 }
 
-/// Every path, every method, bodies of the documented fields with values that fit and that do not: the code is a documented one,
-/// and a refusal says why.
+/// Sends random combinations of paths, methods and documented fields, with valid and invalid values. Every status
+/// code must be a documented one, and every refusal must give its reason.
 #[test]
 fn random_requests_in_good_form_are_answered() {
     const PATHS: [&str; 16] = [
@@ -385,7 +387,7 @@ fn random_requests_in_good_form_are_answered() {
             METHODS[chance.below(METHODS.len())],
             PATHS[chance.below(PATHS.len())],
         );
-        // These look for some seconds.
+        // These take some seconds each, and are sent rarely.
         if matches!(path, "/v1/doctor" | "/v1/report") && chance.below(300) > 0 {
             continue;
         }
@@ -425,7 +427,7 @@ fn random_requests_in_good_form_are_answered() {
             ]);
         }
         let body = Value::from(body).to_string();
-        // Some go on after their end.
+        // Some bodies are longer than their Content-Length.
         let length = body.len().saturating_sub([0, 0, 0, 0, 7][chance.below(5)]);
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -456,7 +458,7 @@ fn random_requests_in_good_form_are_answered() {
     assert!(daemon.ends().success());
 }
 
-/// Requests of random bytes, of random words, and good ones broken off: whoever comes next is answered as ever.
+/// Sends requests of random bytes and random words, and truncated valid ones. Later clients must be served as before.
 #[test]
 fn random_requests_harm_nobody() {
     const WORDS: [&str; 22] = [
@@ -497,7 +499,7 @@ fn random_requests_harm_nobody() {
                 request.extend(WORDS[below(WORDS.len())].bytes());
             }
         }
-        // A refusal may come before the last byte.
+        // The daemon may refuse the request before its last byte.
         let _ = stream.write_all(&request);
         if below(2) == 0 {
             let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -511,7 +513,7 @@ fn random_requests_harm_nobody() {
             assert_eq!(daemon.get("/v1/status")["version"], 1, "after {n} requests");
         }
     }
-    // The last ones may not have been noticed as gone yet.
+    // The daemon may not have noticed yet that the last clients are gone.
     while daemon.descriptors() > before {
         assert_eq!(daemon.get("/v1/status")["version"], 1);
     }
@@ -523,14 +525,14 @@ fn random_requests_harm_nobody() {
 fn a_client_that_has_said_all_is_answered() {
     let daemon = Daemon::ready(&[]);
     let mut stream = daemon.connect();
-    // What another thread answers: our half is closed before it does, as `nc -N` closes it.
+    // Another thread answers this request. The client shuts down its half before that, as `nc -N` does.
     stream
         .write_all(b"POST /v1/apply HTTP/1.1\r\nHost: sqm\r\nContent-Length: 0\r\n\r\n")
         .unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let (code, _, body) = answer(stream, "");
     assert_eq!(code, 200, "{body}");
-    // One that says nothing is let go.
+    // A client that sends nothing is disconnected.
     let mut stream = daemon.connect();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
@@ -548,7 +550,7 @@ fn a_slow_client_keeps_nobody_waiting() {
         .collect();
     assert_eq!(daemon.get("/v1/status")["version"], 1);
     drop(slow);
-    // A body that is never finished is given up on.
+    // The daemon gives up on a body that never ends.
     let (code, ..) =
         daemon.ask("POST /v1/apply HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: 9\r\n\r\n{");
     assert_eq!(code, 408);
@@ -573,7 +575,7 @@ fn without_the_privilege_it_says_which() {
     );
 }
 
-/// The metrics port is in the daemon's own namespace, where the test cannot reach it: asked from inside.
+/// The metrics port is in the daemon's network namespace, which the test cannot reach. It is queried from inside.
 #[test]
 fn the_metrics_port_knows_metrics_only() {
     let folder = tempfile::tempdir().unwrap();
@@ -596,7 +598,7 @@ fn the_metrics_port_knows_metrics_only() {
     let output = in_own_network().args(["bash", "-c", &script]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
-    // A browser that was led here by the name of somebody else (DNS rebinding) is told nothing.
+    // DNS rebinding: a browser that was led here by another host name gets no metrics.
     let [found, missing, refused] = [
         "HTTP/1.0 200 OK",
         "HTTP/1.0 404 Not Found",
@@ -605,7 +607,8 @@ fn the_metrics_port_knows_metrics_only() {
     assert_eq!(lines, [found, missing, found, refused, refused], "{said}");
 }
 
-/// A crowd at one of the daemon's doors, and what root gets meanwhile at the socket.
+/// Attacks one of the daemon's sockets with a crowd of connections, and expects the daemon to serve root on its own
+/// socket meanwhile.
 fn besiege(daemon: &Daemon, command: Command, kind: &str, server: &str, place: &str) {
     let _crowd = Crowd::gather(command, kind, server, place, "");
     let status = longest(|| assert_eq!(daemon.get("/v1/status")["version"], 1));
@@ -629,7 +632,7 @@ fn besiege(daemon: &Daemon, command: Command, kind: &str, server: &str, place: &
     assert!(events < BUSY * Duration::from_secs(1), "{kind}: {events:?}");
 }
 
-/// Only root can be somebody else for a while; in the lab it always is (`lab/daemon.rs`).
+/// Only root can switch to another user for a while. In the lab the test always runs as root (`lab/daemon.rs`).
 #[test]
 fn another_user_keeps_root_from_nothing() {
     if !rustix::process::geteuid().is_root() {
@@ -644,7 +647,7 @@ fn another_user_keeps_root_from_nothing() {
     ] {
         besiege(&daemon, Command::new("env"), kind, "socket", socket);
     }
-    // Streams that were left are noticed by what is sent on them. The daemon opens some files of its own now and then.
+    // The daemon notices closed streams when it writes to them. It also opens some files of its own now and then.
     let end = std::time::Instant::now() + PATIENCE;
     while daemon.descriptors() > before + 3 {
         assert!(std::time::Instant::now() < end, "connections are left");
@@ -654,7 +657,7 @@ fn another_user_keeps_root_from_nothing() {
     assert!(daemon.ends().success());
 }
 
-/// The metrics port is in the daemon's own namespace.
+/// The metrics port is in the daemon's network namespace.
 #[test]
 fn whoever_crowds_the_metrics_port_keeps_nobody_from_anything() {
     let daemon = Daemon::ready(&["--metrics", "127.0.0.1:9469"]);
@@ -672,14 +675,15 @@ fn whoever_crowds_the_metrics_port_keeps_nobody_from_anything() {
         "idle", "line", "head", "body", "pipeline", "drip", "flood", "churn",
     ] {
         besiege(&daemon, enter(), kind, "metrics", "9469");
-        // Nobody can tell who it is that asks here: whoever asks without end comes first more often.
+        // The metrics port cannot tell its clients apart, so that a client that sends without pause is served more
+        // often. Only crowds that wait are expected to leave room.
         if !["idle", "line", "head", "body"].contains(&kind) {
             continue;
         }
         let _crowd = Crowd::gather(enter(), kind, "metrics", "9469", "");
         let ask =
             "exec 3<>/dev/tcp/127.0.0.1/9469; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; head -n 1 <&3";
-        // The newest connection may be pushed out as well before it is answered: whoever collects metrics asks again.
+        // The newest connection may be evicted as well before it is answered. A metrics collector would retry.
         let is_answered = || {
             let output = enter().args(["bash", "-c", ask]).output().unwrap();
             String::from_utf8_lossy(&output.stdout).trim() == "HTTP/1.0 200 OK"

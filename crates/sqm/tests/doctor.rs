@@ -1,4 +1,4 @@
-//! `sqm doctor --judge` with facts from anywhere; what it finds on a real machine is tested in the lab.
+//! `sqm doctor --judge` with facts from any source. Findings on a real machine are tested in the lab.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,4 +1,5 @@
-//! `sqm serve` under attack, over the loopback interface: it stays up, stays small, and the test of an honest client goes on.
+//! `sqm serve` under attack, over the loopback interface: it keeps running, its memory stays small, and an honest
+//! client's test succeeds.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sqm_measure::protocol::{self, Hello, MAX_REPLY, MAX_REQUEST, Probe, Reply, Request, Token};
 
-/// More than this the server may never hold, in kB.
+/// Limit for the resident memory of the server, kB.
 const MAX_MEMORY_KB: u64 = 64 << 10;
 
 struct Server {
@@ -31,12 +32,12 @@ impl Server {
         lines.read_line(&mut line).unwrap();
         let port = line.split("127.0.0.1:").nth(1).unwrap();
         let port = port.split(' ').next().unwrap().parse().unwrap();
-        // Its words are of no interest, but it must not block on them.
+        // The server must not block on its standard error, which is read and ignored.
         thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Self { child, port }
     }
 
-    /// The most memory that it ever held, in kB.
+    /// Peak memory of the server (`VmHWM`), kB.
     fn peak_memory_kb(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -61,7 +62,7 @@ fn sqm() -> Command {
     command
 }
 
-/// A whole test by an honest client, which must succeed.
+/// Runs a whole test as an honest client, which must succeed.
 fn honest_test(port: u16) -> Value {
     let output = sqm()
         .args(["test", "127.0.0.1", "--port", &port.to_string(), "--json", "-"])
@@ -85,14 +86,14 @@ fn honest_test(port: u16) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Something that goes on until it is told to stop.
+/// An attack that goes on until it is stopped.
 struct Attack {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
 }
 
 impl Attack {
-    /// Repeats `blow`, which answers how often it struck.
+    /// Repeats `blow`, which returns how often it struck.
     fn start(mut blow: impl FnMut() -> u64 + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = stop.clone();
@@ -112,7 +113,7 @@ impl Attack {
     }
 }
 
-/// An honest test in the middle of an attack, and the server's health afterwards.
+/// Runs an honest test during an attack, and checks the server afterwards.
 fn withstand(name: &str, blow: impl Fn(u16) -> Box<dyn FnMut() -> u64 + Send>) {
     let mut server = Server::start();
     let attack = Attack::start(blow(server.port));
@@ -122,7 +123,7 @@ fn withstand(name: &str, blow: impl Fn(u16) -> Box<dyn FnMut() -> u64 + Send>) {
     let summary = &result["summary"];
     assert!(summary["download_mbit"].as_f64().unwrap() > 0.0, "{name}");
     assert!(summary["upload_mbit"].as_f64().unwrap() > 0.0, "{name}");
-    // A flood of datagrams shares the socket's queue with the probes, so one in fifty may drown in it.
+    // A flood of datagrams shares the socket's buffer with the probes, which may lose one in fifty.
     let count = |what: &str| summary[what].as_u64().unwrap();
     let (sent, lost) = (count("probes_sent"), count("probes_lost"));
     assert!(lost * 50 <= sent, "{name}: {lost} of {sent} probes lost");
@@ -132,7 +133,7 @@ fn withstand(name: &str, blow: impl Fn(u16) -> Box<dyn FnMut() -> u64 + Send>) {
     assert!(peak < MAX_MEMORY_KB, "{name}: {peak} kB");
 }
 
-/// xorshift64 (Marsaglia 2003): repeatable noise.
+/// xorshift64 (Marsaglia 2003): reproducible noise.
 fn noise(state: &mut u64, bytes: &mut [u8]) {
     for byte in bytes {
         *state ^= *state << 13;
@@ -154,7 +155,8 @@ fn a_thousand_half_open_connections() {
         let mut open = Vec::new();
         Box::new(move || {
             if open.len() >= 1000 {
-                // A thousand stand; one goes and another comes, for as long as the test lasts.
+                // Once a thousand are open, close the oldest each time a new one is opened, for as long as the test
+                // lasts.
                 open.remove(0);
                 thread::sleep(Duration::from_millis(1));
             }
@@ -178,7 +180,7 @@ fn slow_senders() {
             if open.len() < 200 {
                 open.extend(connect(port).map(|stream| (stream, 0)));
             }
-            // A byte each, but never the last.
+            // One byte on each connection, but never the last one of the message.
             for (stream, sent) in &mut open {
                 let _ = stream.write(&hello[*sent..=*sent]);
                 *sent = (*sent + 1).min(hello.len() - 2);
@@ -200,7 +202,8 @@ fn random_bytes_on_both_ports() {
             if let Some(mut stream) = connect(port) {
                 let _ = stream.write_all(&bytes);
             }
-            // Few enough that the socket has room for the probes too while the server waits for a processor.
+            // A burst this small leaves room in the socket's buffer for probes while the server waits for a
+            // processor.
             for _ in 0..5 {
                 noise(&mut state, &mut bytes);
                 let length = usize::from(bytes[0]) * 5;
@@ -277,7 +280,7 @@ fn clients_that_vanish_in_the_middle() {
     });
 }
 
-/// The next reply on a control connection.
+/// Reads the next reply on a control connection.
 fn reply(stream: &mut TcpStream) -> Option<Reply> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).ok()?;
@@ -305,7 +308,7 @@ fn who_goes_on_asking_after_the_test_loses_its_place() {
     assert!(matches!(reply(&mut stream), Some(Reply::Welcome { .. })));
     stream.write_all(&protocol::encode(&Request::Start)).unwrap();
     while !matches!(reply(&mut stream).expect("a reply"), Reply::Done { .. }) {}
-    // As long as it stands, it holds one of the few places that an address has.
+    // An open connection occupies one of the few places that an address has.
     let began = Instant::now();
     while stream.write_all(&protocol::encode(&Request::Stop)).is_ok() {
         assert!(began.elapsed() < Duration::from_secs(30), "it may go on for ever");
@@ -313,7 +316,7 @@ fn who_goes_on_asking_after_the_test_loses_its_place() {
     }
 }
 
-/// Two addresses have all places, and all but one of their clients do nothing.
+/// Two addresses occupy all places, and all but one of their clients are idle.
 #[test]
 fn who_only_waits_makes_room_for_who_tests() {
     let server = Server::start();
@@ -336,7 +339,7 @@ fn who_only_waits_makes_room_for_who_tests() {
         matches!(told, Some(Reply::Error { .. })),
         "a test of no length: {told:?}"
     );
-    // One of them shows that it lives, as a client does before its load.
+    // One client sends probes, as a client does before its load.
     let (mut alive, told) = enter("127.0.0.2", 1000);
     let Some(Reply::Welcome { token, .. }) = told else {
         panic!("{told:?}");
@@ -377,11 +380,11 @@ fn who_only_waits_makes_room_for_who_tests() {
         );
         thread::sleep(Duration::from_millis(100));
     };
-    // The longest idle one went.
+    // The client that was idle longest was evicted.
     let (first, _) = &mut idle[0];
     first.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert_eq!(first.read(&mut [0]).unwrap(), 0);
-    // Who lives stayed.
+    // The active client was not evicted.
     alive.write_all(&protocol::encode(&Request::Start)).unwrap();
     while !matches!(reply(&mut alive).expect("a reply"), Reply::Done { .. }) {}
 }
@@ -427,7 +430,7 @@ fn guesses_of_the_secret_are_few_and_so_are_the_lines_about_them() {
             other => panic!("{other:?}"),
         }
     }
-    // Eight at once, and one more every quarter of a minute.
+    // Eight guesses are allowed at once, and one more every 15 s.
     println!("{looked_at} guesses were looked at, {turned_away} were not");
     assert!(looked_at < 30 && turned_away > 250, "{looked_at} {turned_away}");
     child.kill().unwrap();
@@ -449,7 +452,7 @@ fn a_minute_of_noise_leaves_no_trace() {
     noise_leaves_no_trace(Duration::from_secs(60));
 }
 
-/// Noise on both ports; nothing that is sent back, and a server that serves afterwards as before.
+/// Sends noise to both ports. Nothing may come back, and the server must serve as before afterwards.
 fn noise_leaves_no_trace(siege: Duration) {
     let mut server = Server::start();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,7 @@
-//! `sqm test` against servers that misbehave, over the loopback interface: it ends in time, stays small, and says what was wrong.
+//! `sqm test` against misbehaving servers, over the loopback interface: it ends in time, its memory stays small, and
+//! it reports the fault.
 //!
-//! `support/hostile_server.py` knows the behaviours; all of them are tried, many side by side.
+//! `support/hostile_server.py` implements the behaviours. All of them are tried, several at a time.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a test may take beyond its own length, whatever the server does.
+/// Time that a test may take beyond its own length, whatever the server does.
 const SPARE: Duration = Duration::from_secs(10);
-/// What a busy machine may add to that.
+/// Additional time on a busy machine.
 const SLACK: Duration = Duration::from_secs(10);
-/// More than this the client may never hold, in kB.
+/// Limit for the resident memory of the client, kB.
 const MAX_MEMORY_KB: u64 = 64 << 10;
-/// Tests side by side; most of them wait.
+/// Number of parallel tests. Most of them wait most of the time.
 const AT_ONCE: usize = 16;
 const LOAD: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_millis(500);
@@ -71,7 +72,7 @@ fn behaviours() -> Vec<String> {
     names.lines().map(str::to_owned).collect()
 }
 
-/// A short test against a server of this behaviour, and how long it lasts if nothing goes wrong.
+/// A short test against a server with this behaviour, and the test's duration if nothing goes wrong.
 fn test(behaviour: &str, port: &str, secret: &Path) -> (Command, Duration) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
     command.stdin(Stdio::null()).args(["test", "--duration", "2s"]);
@@ -93,7 +94,7 @@ fn test(behaviour: &str, port: &str, secret: &Path) -> (Command, Duration) {
     (command, IDLE * 2 + LOAD)
 }
 
-/// What became of a test.
+/// The outcome of a test.
 struct Ended {
     code: Option<i32>,
     took: Duration,
@@ -101,14 +102,14 @@ struct Ended {
     words: String,
 }
 
-/// The most memory that a process ever held, in kB; none when it has ended.
+/// Peak memory of a process, kB; none if it has ended.
 fn peak_kb(child: &Child) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Runs a command; one that does not end within `limit` is killed.
+/// Runs a command, and kills it if it does not end within `limit`.
 fn run(mut command: Command, limit: Duration) -> Ended {
     let began = Instant::now();
     let mut child = command
@@ -148,7 +149,7 @@ fn run(mut command: Command, limit: Duration) -> Ended {
     }
 }
 
-/// The exit codes that fit, and what must be said.
+/// The acceptable exit codes, and the text that the message must contain.
 fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
     const LIES: &str = "reports what is impossible";
     match behaviour {
@@ -192,13 +193,13 @@ fn is_lie(behaviour: &str) -> bool {
     behaviour.starts_with("results-tcp-") || lies.iter().any(|lie| behaviour.ends_with(lie))
 }
 
-/// What a terminal would obey.
+/// The first character that a terminal would interpret.
 fn raw(text: &str) -> Option<char> {
     text.chars()
         .find(|c| (c.is_control() && *c != '\n') || ('\u{202a}'..='\u{202e}').contains(c))
 }
 
-/// Everything that is wrong with what became of a test.
+/// Everything that is wrong with the outcome of a test.
 fn faults(behaviour: &str, length: Duration, ended: &Ended) -> Vec<String> {
     let Ended {
         code,
@@ -241,7 +242,7 @@ fn a_port_that_is_none_is_the_users_mistake() {
 fn no_server_holds_a_test_or_fills_the_memory() {
     let mut all = behaviours();
     assert!(all.len() >= 100, "{}", all.len());
-    // Those that take longest come first; the queue is taken from its end.
+    // The longest tests run first: the queue is emptied from its end.
     all.sort_by_key(|name| {
         ["silence", "drip", "words", "flood"]
             .iter()
@@ -280,7 +281,7 @@ fn no_server_holds_a_test_or_fills_the_memory() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether the process has a handler for SIGINT.
+/// True if the process has installed a handler for SIGINT.
 fn hears_interrupts(child: &Child) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -288,7 +289,8 @@ fn hears_interrupts(child: &Child) -> bool {
     caught.is_some_and(|mask| mask & 2 != 0)
 }
 
-/// Interrupts a test when it reports this stage, or as soon as it can hear it; answers how long it took to end.
+/// Interrupts a test when it reports this stage, or as soon as it handles SIGINT. Returns how long it took to end,
+/// its exit code, and its output.
 fn interrupt(behaviour: &str, stage: Option<&str>) -> (Duration, Option<i32>, String) {
     let server = Server::start(behaviour);
     let (mut command, _) = test(behaviour, &server.port, Path::new(""));
@@ -348,7 +350,7 @@ fn an_interrupt_is_heard_in_every_phase() {
             scope.spawn(move || {
                 let (took, code, said) = interrupt(behaviour, stage);
                 println!("{behaviour:26} {stage:?}: {:.1} s", took.as_secs_f64());
-                // It takes 2 s where the machine has time.
+                // It takes 2 s on an idle machine.
                 assert!(took < Duration::from_secs(6), "{behaviour}: {took:?}");
                 assert_eq!(code, Some(1), "{behaviour}: {said}");
                 assert!(said.contains("interrupted"), "{behaviour}: {said}");

@@ -1,4 +1,4 @@
-//! `sqm import`: sqm-scripts' files of generic Linux in, sections and every difference out.
+//! `sqm import`: reads sqm-scripts' files of generic Linux, prints sections, and reports every difference.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn files_become_sections_that_plan_reads() {
     );
     assert!(tc.contains("dev sqm-none1 root handle 1: htb"), "{tc}");
 
-    // Once more would give a device two sections.
+    // A second import would give a device two sections, and is refused.
     let before = fs::read(path("config")).unwrap();
     let again = import(directory.path(), &files);
     assert_eq!(again.status.code(), Some(2));
@@ -91,7 +91,8 @@ fn files_become_sections_that_plan_reads() {
     );
 }
 
-/// `sqm.conf` has the last word, as everything of sqm-scripts reads it last; a device that a file names is the device.
+/// `sqm.conf` overrides the other files, because sqm-scripts reads it last. A device that a file names takes
+/// precedence over the file's name.
 #[test]
 fn the_files_count_in_the_order_of_sqm_scripts() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! `sqm serve` and `sqm test` as a user runs them, over the loopback interface.
+//! `sqm serve` and `sqm test` on the command line, over the loopback interface.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A server on a port of the system's choice; ends with the test.
+/// A server on a port that the system chooses. Dropping it kills the server.
 struct Server {
     child: Child,
     port: String,
@@ -26,7 +26,7 @@ impl Server {
         let mut line = String::new();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         lines.read_line(&mut line).unwrap();
-        // Its other words are of no interest, but it must not block on them.
+        // The server must not block on its standard error, which is read and ignored.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let port = line
             .split("127.0.0.1:")
@@ -100,7 +100,7 @@ fn json_alone_on_standard_output() {
     assert!(result["summary"]["upload_mbit"].as_f64().unwrap() > 0.0);
     assert!(result["summary"]["latency_p99_ms"].as_f64().is_some());
     assert_eq!(result["summary"]["probes_lost"], 0);
-    // No terminal: progress in plain lines.
+    // Standard error is no terminal, so that progress is in plain lines.
     assert!(text(&output.stderr).contains("idle line") && !text(&output.stderr).contains('\x1b'));
     assert!(std::fs::read_to_string(picture).unwrap().contains("A &amp; B"));
 }

@@ -1,5 +1,5 @@
-//! Every command with an output that nobody reads, that is full, or that was never open: it ends without a panic and with the exit
-//! code that README names, and keeps nothing half-written.
+//! Every command with an output that has no reader, is full, or was never open: it ends without a panic and with the
+//! exit code that README documents, and leaves no incomplete files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use sqm_core::units::Instant as Time;
 use sqm_replay::pcap::{Format, LinkNumber, Writer};
 
-/// Generous: it tells "ends" from "goes on".
+/// Time limit of a command. It is generous: it only tells a command that ends from one that does not.
 const PATIENCE: Duration = Duration::from_secs(120);
 const FULL: &str = "cannot write to standard output: No space left on device";
 
-/// A command, and whether it is of no use if its output cannot be written.
+/// A command. `is_product` is true if its only purpose is its output.
 struct Case {
     words: Vec<String>,
     is_product: bool,
@@ -51,7 +51,7 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// The program, or `sqm-lab` if that is the first word, in the folder of these files.
+    /// Runs `sqm`, or `sqm-lab` if that is the first word, in this folder.
     fn sqm(&self, words: &[String]) -> Command {
         let (program, words) = match words.split_first() {
             Some((first, rest)) if first == "sqm-lab" => (env!("CARGO_BIN_EXE_sqm-lab"), rest),
@@ -71,7 +71,7 @@ const FACTS: &str = r#"{"sections": [{"interface": "lo", "upload_kbit": 10000, "
     "cells": "none", "differences": ["lo: planned cake, found noqueue"], "root": "noqueue 0:"}],
     "devices": [{"name": "lo", "up": true}]}"#;
 
-/// So many packets of 1000 bytes, a millisecond apart.
+/// A capture of this many packets of 1000 bytes, a millisecond apart.
 fn capture(packets: u64) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), Format::Pcap).unwrap();
     (0..packets).for_each(|number| packet(&mut writer, number));
@@ -100,7 +100,7 @@ fn cases(lines: &str, is_product: bool) -> Vec<Case> {
         .collect()
 }
 
-/// Words with blanks between; `'` holds some together.
+/// Splits a line into words at blanks; `'` quotes.
 fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (place, part) in line.split('\'').enumerate() {
@@ -122,7 +122,7 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
-/// What a command did.
+/// The outcome of a command.
 #[derive(Debug)]
 struct Ended {
     status: ExitStatus,
@@ -130,7 +130,7 @@ struct Ended {
     stderr: String,
 }
 
-/// Waits for the end, and reads what was asked for as a pipe.
+/// Waits for the end of the command, and reads those outputs that are pipes.
 fn wait(mut child: Child, words: &[String]) -> Ended {
     let read = |pipe: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
@@ -161,7 +161,7 @@ fn wait(mut child: Child, words: &[String]) -> Ended {
     }
 }
 
-/// A pipe whose reader has gone.
+/// A pipe whose reader has closed it.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -173,7 +173,7 @@ fn full() -> Stdio {
 }
 
 impl Case {
-    /// Everything that can happen to the outputs of this command.
+    /// Runs the command with every state of its outputs.
     fn check(&self, files: &Files) {
         let run = |change: &dyn Fn(&mut Command)| {
             let mut command = files.sqm(&self.words);
@@ -234,7 +234,7 @@ impl Case {
         self.without_descriptors(files, own);
     }
 
-    /// A reader who takes a line and goes.
+    /// The reader closes the pipe after one line.
     fn read_one_line(&self, files: &Files, own: i32) {
         let mut command = files.sqm(&self.words);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -252,7 +252,7 @@ impl Case {
         assert_eq!(ended.status.code(), Some(own), "{:?}: {ended:?}", self.words);
     }
 
-    /// Nothing of the three is open at the start.
+    /// The command starts with all three standard descriptors closed.
     fn without_descriptors(&self, files: &Files, own: i32) {
         let sqm = files.sqm(&self.words);
         let mut command = Command::new("sh");
@@ -338,7 +338,7 @@ fn what_reads_a_configuration_bears_any_output() {
         import eth0.iface.conf --json
         import missing.iface.conf";
     check(lines, true, 24);
-    // What they print is not what they are for.
+    // Output on the terminal is not the purpose of these.
     let lines = "bugreport --config config --seconds 0 --out report.txt
         manual .";
     check(lines, false, 2);
@@ -370,7 +370,7 @@ fn what_reads_results_and_captures_bears_any_output() {
     check(lines, true, 21);
 }
 
-/// A reader who has gone ends what would take many minutes.
+/// Commands that would run for many minutes end once their reader is gone.
 #[test]
 fn nothing_goes_on_for_nobody() {
     let files = Files::new();
@@ -389,7 +389,7 @@ fn nothing_goes_on_for_nobody() {
     }
 }
 
-/// A capture that never ends, as from tcpdump.
+/// The capture never ends, like the output of tcpdump.
 #[test]
 fn a_replay_ends_with_its_reader() {
     let files = Files::new();
@@ -424,7 +424,7 @@ fn writer_is_done() -> bool {
     IS_DONE.get()
 }
 
-/// Takes all, and remembers when nobody took it any more.
+/// Accepts all bytes, and records when the pipe no longer takes them.
 struct Until(ChildStdin);
 
 impl Write for Until {
@@ -438,7 +438,7 @@ impl Write for Until {
     }
 }
 
-/// Files that are named for a command's output: a device that is full.
+/// The named output file is a device that is full.
 #[test]
 fn a_file_that_cannot_be_written_is_a_failure_that_names_it() {
     let files = Files::new();
@@ -465,7 +465,7 @@ fn a_file_that_cannot_be_written_is_a_failure_that_names_it() {
     }
 }
 
-/// A disk that is full: the old file stays, and nothing else is there.
+/// The disk is full: the old file stays, and no other file is left.
 #[test]
 fn a_full_disk_keeps_the_old_file_and_nothing_half_written() {
     let files = Files::new();
@@ -500,7 +500,7 @@ fn a_full_disk_keeps_the_old_file_and_nothing_half_written() {
     }
 }
 
-/// `/dev/stdout` is where the output goes, whatever that is.
+/// `/dev/stdout` is standard output, whether a pipe or a file.
 #[test]
 fn standard_output_may_be_named_as_a_file() {
     let files = Files::new();
@@ -520,7 +520,7 @@ fn standard_output_may_be_named_as_a_file() {
     }
 }
 
-/// It is the same output by another name: whoever reads it may go.
+/// `/dev/stdout` is treated like standard output: its reader may close it.
 #[test]
 fn standard_output_that_is_named_as_a_file_may_lose_its_reader() {
     let files = Files::new();
@@ -539,7 +539,7 @@ fn standard_output_that_is_named_as_a_file_may_lose_its_reader() {
     }
 }
 
-/// Files of ours never take the place of an output that was closed: its words would land in them.
+/// Files that sqm opens must not get a closed descriptor of standard output, or its text would be written to them.
 #[test]
 fn a_closed_output_is_no_file_of_ours() {
     let files = Files::new();
@@ -559,7 +559,7 @@ fn a_closed_output_is_no_file_of_ours() {
     });
 }
 
-/// What a command has changed is changed, though nobody can be told.
+/// A change that was made is a success even if it cannot be reported.
 #[test]
 fn a_change_that_cannot_be_told_is_no_failure() {
     let files = Files::new();
@@ -582,7 +582,7 @@ fn a_change_that_cannot_be_told_is_no_failure() {
     assert!(fs::read_to_string(files.path("new")).unwrap().contains("eth1"));
 }
 
-/// What others wrote cannot command the terminal: names of files, values of options, titles.
+/// Text from files, such as names, option values and titles, must not control the terminal.
 #[test]
 fn control_characters_of_others_are_shown() {
     let files = Files::new();

@@ -1,5 +1,5 @@
-//! What is shipped beside the program. That the Debian package installs, starts and leaves nothing behind on a clean Debian is
-//! shown by `packaging/debian/test.sh` (`make test-deb`), which takes minutes and needs root.
+//! The files that are shipped with the program. `packaging/debian/test.sh` (`make test-deb`) tests that the Debian
+//! package installs, starts, and leaves nothing behind on a clean Debian. That takes minutes and needs root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,7 +17,8 @@ fn run(program: &str, arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("{program} must be there (lab/deps.sh build): {error}"))
 }
 
-/// Of 10; what remains is what shaping needs: root's files, netlink, sockets and the host's network.
+/// The limit is on systemd's scale from 0 to 10. The remaining exposure is what shaping needs: root's files, netlink,
+/// sockets, and the host's network.
 #[test]
 fn the_units_expose_little() {
     for unit in ["sqm.service", "sqm-serve.service", "sqm-web.service"] {
@@ -36,7 +37,7 @@ fn the_units_expose_little() {
 
 #[test]
 fn the_units_say_what_systemd_understands() {
-    // With a program that is there: ours is where the package puts it.
+    // systemd checks that the program exists, so that a path that exists stands in for the package's.
     let folder = tempfile::tempdir().unwrap();
     for unit in ["sqm.service", "sqm-serve.service", "sqm-web.service"] {
         let text = std::fs::read_to_string(packaging(unit)).unwrap();
@@ -48,13 +49,13 @@ fn the_units_say_what_systemd_understands() {
         std::fs::write(&file, text).unwrap();
         let output = run("systemd-analyze", &["verify", file.to_str().unwrap()]);
         let said = String::from_utf8_lossy(&output.stderr);
-        // Other units of this machine are not ours to judge.
+        // Ignore faults in other units of this machine.
         let ours: Vec<&str> = said.lines().filter(|line| line.contains(unit)).collect();
         assert!(ours.is_empty(), "{ours:?}");
     }
 }
 
-/// systemd would else stop the service when the kernel ends a child for want of memory.
+/// By default systemd would stop the service when the kernel's OOM killer ends one of its processes.
 #[test]
 fn a_child_that_takes_all_memory_does_not_end_its_service() {
     for unit in ["sqm.service", "sqm-web.service"] {

@@ -1,5 +1,5 @@
-//! What somebody who is not trusted can do to `sqm web` and what he cannot: hold it up, get in without the password, and use the
-//! rights of root that it was started with.
+//! Attacks on `sqm web`: occupying it, getting in without the password, and using the root rights that it was started
+//! with.
 
 #[allow(dead_code, reason = "web.rs uses the rest")]
 #[path = "web/api.rs"]
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use site::Site;
 
-/// Texts and changes of which each made the server compute for many seconds.
+/// Texts and changes that each made the server compute for many seconds.
 fn laborious() -> [(Value, u16); 5] {
     let change = |at: usize| json!({"section": at + 1, "option": "interface", "value": format!("e{at}")});
     let changes: Vec<Value> = (0..4000).map(change).collect();
@@ -73,7 +73,7 @@ fn a_laborious_check_holds_nobody_up_and_its_answer_is_small() {
     }
 }
 
-/// What the page asks, by a connection of its own.
+/// Sends a request on a new connection, as the web UI does.
 fn ask(port: u16, host: &str, token: &str, body: &str) -> String {
     let mut stream = site::connect(port);
     let request = format!(
@@ -101,10 +101,10 @@ fn with_a_password_only_who_has_logged_in_has_a_configuration_checked() {
     assert!(answer.body.contains("at most 1000 changes"), "{}", answer.body);
 }
 
-/// Puts something in a place.
+/// Creates something at a path.
 type Make = fn(&Path);
 
-/// What stands where the password should, and is none.
+/// Files in place of the password file that hold no password.
 const NO_PASSWORDS: [(&str, Make); 6] = [
     ("leads nowhere", |path| symlink("nowhere", path).unwrap()),
     ("leads nowhere", |path| symlink("password", path).unwrap()),
@@ -143,11 +143,11 @@ fn a_password_that_cannot_be_looked_at_opens_nothing() {
             403,
             "{why}"
         );
-        // A server that starts now says so, and does not.
+        // A server that starts now reports the fault and exits.
         let (code, said) = try_start(&site.folder().join("web"));
         assert!(code == 2 && said.contains(why), "{code} {said}");
     }
-    // Another password takes effect at once, though the server is another user than who sets it.
+    // A new password takes effect at once, although the server's user did not set it.
     remove(&file);
     site::set_password(&site.folder().join("web"), "another horse");
     site.log_in("another horse");
@@ -157,7 +157,7 @@ fn a_password_that_cannot_be_looked_at_opens_nothing() {
 #[test]
 fn a_folder_that_is_not_the_servers_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        // Only root starts a server that becomes another user.
+        // Only root can start a server that switches to another user.
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn a_folder_that_is_not_the_servers_is_refused() {
         code == 2 && said.contains("belongs to user number 12345"),
         "{code} {said}"
     );
-    // Files of others stay theirs.
+    // Files of other users keep their owner.
     let other = folder.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("mine"), "").unwrap();
@@ -187,7 +187,7 @@ fn a_folder_that_is_not_the_servers_is_refused() {
     );
 }
 
-/// A server that does not start: its exit code and what it said.
+/// Runs a server that fails to start. Returns its exit code and its message.
 fn try_start(dir: &Path) -> (i32, String) {
     try_start_with(dir, &[])
 }
@@ -225,7 +225,7 @@ fn a_server_that_root_started_is_root_no_longer() {
         "{status}"
     );
     assert_eq!(of("Groups:"), [0; 0]);
-    // What such a process can do to root's files.
+    // A process of this user must not read or change root's files.
     for (way, path) in [
         ("-r", "/etc/shadow"),
         ("-w", "/etc/passwd"),
@@ -245,7 +245,7 @@ fn a_server_that_root_started_is_root_no_longer() {
             "{name}"
         );
     }
-    // And it can still do what the page is for.
+    // The server can still do its work.
     let revision = site.get("/config").json()["revision"].clone();
     let change = json!([{"section": 0, "option": "upload", "value": "9000"}]);
     let body = json!({"revision": revision, "changes": change, "confirm_seconds": 0});

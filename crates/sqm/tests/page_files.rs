@@ -1,5 +1,5 @@
-//! Disks that are full or read-only, folders that are gone, and FIFOs, directories and links in the place of the files that the
-//! page's server keeps: it serves or says which file it is, nothing is followed, nothing hangs, and the next start works.
+//! Disks that are full or read-only, missing folders, and FIFOs, directories and links in place of the web server's
+//! files: it serves or names the file, follows no link, never hangs, and starts again afterwards.
 
 mod support;
 
@@ -12,12 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Nothing here takes long; a machine that is busy gets the time it needs.
+/// Time limit of each wait. Everything here takes far less on an idle machine; the limit allows for a busy one.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Files of the folder of a server that speaks TLS.
+/// Files of a server that uses TLS.
 const FILES: [&str; 3] = ["certificate.der", "key.der", "tests"];
-/// Files of a server whose owner has set a password.
+/// Files of a server with a password.
 const OWNERS_FILES: [&str; 4] = [
     "password",
     "audit.jsonl",
@@ -25,7 +25,7 @@ const OWNERS_FILES: [&str; 4] = [
     "audit-refused.jsonl",
 ];
 
-/// What a shell does to `$file` in `$dir`, a file system of its own, before the server starts.
+/// Shell commands that prepare `$file` in `$dir`, a file system of its own, before the server starts.
 const STATES: [(&str, &str); 6] = [
     (
         "full",
@@ -38,10 +38,11 @@ const STATES: [(&str, &str); 6] = [
     ("dangling", "rm -rf $file; ln -s $outside/target $file"),
 ];
 
-/// The server in a mount namespace of its own. `before`: what it finds.
+/// Starts the server in its own mount namespace, after the commands in `before`. With `is_known` the folder has the
+/// files of an earlier server.
 fn server(folder: &Path, options: &str, file: &str, before: &str, is_known: bool) -> Child {
     let known = match is_known {
-        // Made by a server before this one.
+        // An earlier server made these.
         true => format!("cp -r {}/kept/. $dir", folder.display()),
         false => "true".to_owned(),
     };
@@ -59,7 +60,8 @@ fn server(folder: &Path, options: &str, file: &str, before: &str, is_known: bool
         .expect("util-linux has unshare")
 }
 
-/// Sets another password where `before` has been done. 99: the one that was there is lost, and the other was not set.
+/// Sets another password after the commands in `before`. Exit code 99 means that the old password was lost although
+/// the new one was not set.
 fn other_password(folder: &Path, before: &str) -> (Option<i32>, String) {
     let script = format!(
         "outside={0}/outside; dir={0}/web; file=$dir/password; mkdir -p $dir; mount -t tmpfs -o size=32k,mode=700 tmpfs $dir
@@ -89,7 +91,7 @@ fn in_own_mounts() -> Command {
     command
 }
 
-/// Everybody can make files in `outside` in it: a link that was followed leaves one there.
+/// A folder with the world-writable subfolder `outside`: following a link would leave a file there.
 fn open_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("outside")).unwrap();
@@ -99,11 +101,12 @@ fn open_folder() -> tempfile::TempDir {
     folder
 }
 
-/// What it says: to the end, if it serves and has been asked what `visit` asks; or until it ends by itself, with its exit code.
+/// Returns the server's messages. If it serves, `visit` is called with its port and the server is killed. If it exits
+/// by itself, the error has its exit code and its messages.
 fn outcome(mut server: Child, visit: impl FnOnce(u16)) -> Result<String, (Option<i32>, String)> {
     let errors = server.stderr.take().expect("it is a pipe");
     let (sender, receiver) = channel();
-    // Reading ends when the server does.
+    // The thread ends when the server closes its standard error.
     std::thread::spawn(move || {
         for line in BufReader::new(errors).lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
@@ -138,7 +141,7 @@ fn outcome(mut server: Child, visit: impl FnOnce(u16)) -> Result<String, (Option
     }
 }
 
-/// What is no TLS is answered by an alert, or by the end of the connection: somebody is there.
+/// Sends plain HTTP to a TLS port. An alert shows that the server is running.
 fn answers(port: u16) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
@@ -150,7 +153,7 @@ fn answers(port: u16) {
     assert!(read.is_ok_and(|length| length > 0), "no alert");
 }
 
-/// The head and the body.
+/// Returns the head and the body of the answer.
 fn ask(port: u16, request: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
@@ -166,14 +169,14 @@ fn ask(port: u16, request: &str, body: &str) -> String {
     answer
 }
 
-/// The session of somebody who has not logged in.
+/// The session of a client that is not logged in.
 fn session(port: u16) -> serde_json::Value {
     let answer = ask(port, "GET /api/v1/session HTTP/1.1", "");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
     serde_json::from_str(body).expect("JSON")
 }
 
-/// A wrong password and a change without a log-in are answered, and are entries of the log.
+/// A wrong password and a change without a login are refused, and both are logged.
 fn refusals(port: u16) {
     let session = session(port);
     assert_eq!(session["password_set"], true, "{session}");
@@ -220,11 +223,11 @@ fn a_password_in_any_state_opens_nothing_and_the_log_of_changes_keeps_nobody_fro
             let cell = format!("{file}, {state}");
             let is_replaced = !["full", "read-only", "gone"].contains(&state);
             let visit = |port| match state {
-                // A folder that is made again has no password, and this address is the machine's own.
+                // A folder that is created anew has no password, and clients from this machine need none.
                 "gone" => assert_eq!(session(port)["password_set"], false),
                 _ => refusals(port),
             };
-            // A server has run before: the folder belongs to the page's user.
+            // An earlier server has run, so that the folder belongs to the web server's user.
             let before = format!("mkdir -p $dir/tests; chown -R 65530:65530 $dir; {before}");
             match outcome(server(folder.path(), "", file, &before, true), visit) {
                 Ok(said) => {
@@ -233,7 +236,8 @@ fn a_password_in_any_state_opens_nothing_and_the_log_of_changes_keeps_nobody_fro
                     let has_failed = match state {
                         "read-only" => true,
                         "full" | "gone" => is_told,
-                        // A change was neither made nor refused for another reason: nothing was written to that file.
+                        // In the other states no change is made or refused for another reason, so that nothing is
+                        // written to that file.
                         _ => file != "audit.jsonl",
                     };
                     assert_eq!(is_told, has_failed, "{cell}: {said}");
@@ -254,7 +258,7 @@ fn a_password_in_any_state_opens_nothing_and_the_log_of_changes_keeps_nobody_fro
 fn the_page_serves_or_names_the_file_that_is_in_the_way() {
     let folder = open_folder();
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
-    // What a first server makes.
+    // Files that a first server makes.
     let mut first = Command::new(env!("CARGO_BIN_EXE_sqm"))
         .args([
             "web",
@@ -297,7 +301,7 @@ fn the_page_serves_or_names_the_file_that_is_in_the_way() {
         }
     }
     println!("refused:\n{}", refused.join("\n"));
-    // With certificate and key there, a disk that is full keeps nobody from the page.
+    // With certificate and key in place, a full disk does not keep the server from serving.
     assert!(
         !refused.iter().any(|cell| cell.contains("full, known: true")),
         "{refused:?}"

@@ -1,4 +1,4 @@
-//! `sqm plan` as a user meets it: files in, commands or exact complaints out.
+//! `sqm plan` on the command line: takes configuration files, prints commands or exact error messages.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ const GOOD: &str = "config queue 'wan'
 	option script 'piece_of_cake.qos'
 ";
 
-/// Runs `sqm plan` with a file of this content, and answers that file's name too.
+/// Runs `sqm plan` on a file with this content. Returns the file's name as well.
 fn plan(content: &[u8], arguments: &[&str]) -> (String, Output) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
@@ -131,7 +131,7 @@ fn warns_of_what_has_no_effect() {
 
 #[test]
 fn refuses_what_is_no_configuration() {
-    // A small generator, so that the bytes are the same in every run.
+    // A small generator, so that every run uses the same bytes.
     let mut state = 0x5eed_u32;
     let mut random = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -209,7 +209,7 @@ fn links_are_listed_with_their_sources() {
         (docsis["overhead_bytes"].as_i64(), docsis["mpu_bytes"].as_i64()),
         (Some(18), Some(64))
     );
-    // 1448 bytes of payload in 1518 on the line.
+    // 1448 bytes of payload take 1518 bytes on the line.
     let goodput = docsis["goodput_percent"].as_f64().unwrap();
     assert!((goodput - 95.39).abs() < 0.01, "{goodput}");
     for name in ["vdsl2-pppoe", "adsl-pppoe-llc", "gpon"] {

@@ -1,4 +1,5 @@
-//! `sqm replay` as a user meets it: captures made by hand in, what would have happened to their packets out.
+//! `sqm replay` on the command line: takes hand-made captures, and reports what a queue would have done with their
+//! packets.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +12,7 @@ use sqm_core::packet::Packet as _;
 use sqm_core::units::Instant;
 use sqm_replay::pcap::{Format, LinkNumber, Reader, Writer};
 
-/// When all captures here begin: nanoseconds since 1970.
+/// Time at which all captures begin, nanoseconds since 1970.
 const START: u64 = 1_700_000_000_000_000_000;
 
 const MS: u64 = 1_000_000;
@@ -32,7 +33,7 @@ fn udp(flow: u16, ds_field: u8, length: u32) -> (u32, Vec<u8>) {
     (length, bytes)
 }
 
-/// The same from the other side.
+/// A frame in the opposite direction.
 fn answer(flow: u16, length: u32) -> (u32, Vec<u8>) {
     let (length, mut bytes) = udp(flow, 0, length);
     let (source, destination) = (bytes[26..30].to_vec(), bytes[30..34].to_vec());
@@ -115,7 +116,8 @@ fn milliseconds(delay: &Value) -> [f64; 4] {
     ["min", "median", "p95", "max"].map(|name| delay[name].as_f64().unwrap())
 }
 
-/// Ten packets of 1000 bytes at once at 8 Mbit/s leave a millisecond apart, whoever sets the pace.
+/// Ten packets of 1000 bytes arrive at once. At 8 Mbit/s they leave a millisecond apart, whether the link or the
+/// shaper sets the rate.
 #[test]
 fn packets_wait_as_long_as_those_ahead_of_them_take() {
     let bench = Bench::new(&capture(&stream(1, 0, 10, 0)));
@@ -351,7 +353,7 @@ fn the_packets_that_left_are_a_capture_again() {
         assert_eq!(report["total"]["sent_packets"], count);
         assert_eq!(report["total"]["marks"], marks);
         assert!(marks > 0);
-        // 1000 packets of 1000 bytes at 6 Mbit/s.
+        // 1000 packets of 1000 bytes take 1.333 s at 6 Mbit/s.
         assert!(last.abs_diff(START + 1_332 * MS) < 2 * MS, "{last}");
     }
     let names: Vec<_> = fs::read_dir(bench.folder.path())
@@ -563,7 +565,7 @@ fn a_capture_may_come_through_a_pipe() {
     assert_eq!(report["capture"]["file"], "-");
 }
 
-/// Bytes at random behind good beginnings: an answer, never a panic.
+/// Random bytes behind a valid beginning cause an error message, never a panic.
 #[test]
 fn damaged_files_never_panic() {
     let good = capture(&stream(1, 0, 10, MS));
@@ -601,7 +603,7 @@ fn help_shows_examples_and_exit_codes() {
     }
 }
 
-/// Times up to the last that a file can name, lengths likewise, and rates at which nothing ever leaves.
+/// Timestamps up to the last that a file can hold, lengths likewise, and rates at which no packet ever leaves.
 #[test]
 fn times_and_lengths_that_cannot_be_true_are_damage() {
     let queues: [&[&str]; 4] = [
@@ -632,7 +634,7 @@ fn times_and_lengths_that_cannot_be_true_are_damage() {
             text(&long.stderr).contains("a packet of 4294967295 bytes"),
             "{queue:?}"
         );
-        // The last time that there is, and a queue that needs time after it.
+        // The last possible timestamp, and a queue that delays the packet beyond it.
         let last = file(&[(1 << 62) - (1 << 60); 300], length).run(queue);
         assert!(
             matches!(last.status.code(), Some(0 | 2)),

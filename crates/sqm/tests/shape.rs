@@ -1,4 +1,4 @@
-//! The commands that shape, as far as they can be met without touching this machine's network. What they do to
+//! The commands that shape, as far as they can be tested without changing this machine's network. Their effect on
 //! real queues is tested in the lab.
 
 use std::io::Write;
@@ -17,7 +17,7 @@ fn config(interface: &str) -> NamedTempFile {
     file
 }
 
-/// Runs `sqm` without `CAP_NET_ADMIN`, so that no mistake in it can reach this machine's queues.
+/// Runs `sqm` without `CAP_NET_ADMIN`, so that a fault in it cannot change this machine's queues.
 fn sqm(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_sqm");
     let mut command = if rustix::process::geteuid().is_root() {
@@ -30,7 +30,7 @@ fn sqm(arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
-/// Exit code and standard error.
+/// Runs a command that must fail. Returns its exit code and standard error.
 fn failure(arguments: &[&str]) -> (i32, String) {
     let output = sqm(arguments);
     (

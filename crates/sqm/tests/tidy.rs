@@ -1,11 +1,11 @@
-//! Rules of the house that no compiler checks.
+//! Rules of this repository that no compiler checks.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The edges between crates, as ARCHITECTURE.md has them with their reasons: they point down only.
+/// The allowed dependencies between crates. ARCHITECTURE.md gives the reasons; they point downwards only.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("crates/autorate", &["sqm-core"]),
     (
@@ -120,7 +120,7 @@ fn core_and_autorate_know_no_std_and_depend_on_nothing_else() {
     }
 }
 
-/// The command line knows the parts of the program; they do not know it.
+/// The command line uses the other modules of the program; they do not use it.
 #[test]
 fn no_part_of_the_program_knows_its_command_line() {
     let source = root().join("crates/sqm/src");
@@ -137,7 +137,8 @@ fn no_part_of_the_program_knows_its_command_line() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// The page's server runs without privileges and asks the daemon for every change: it reads the kernel and never changes it.
+/// The web server runs without privileges and asks the daemon for every change. It reads the kernel's state and never
+/// changes it.
 #[test]
 fn the_page_does_not_change_the_kernel() {
     const CHANGES: [&str; 5] = ["execute", "snapshot", "state", "stop", "transaction"];
@@ -151,7 +152,7 @@ fn the_page_does_not_change_the_kernel() {
     }
 }
 
-/// In `tc` the word means bytes per second, elsewhere bits: no identifier may use it.
+/// In `tc` the word means bytes per second, elsewhere bits per second. No identifier may contain it.
 #[test]
 fn no_unit_is_ambiguous() {
     const FORBIDDEN: &str = "bps";
@@ -159,7 +160,7 @@ fn no_unit_is_ambiguous() {
     for file in rust_files(&root()) {
         let text = fs::read_to_string(&file).expect("a source file is text");
         for (number, line) in text.lines().enumerate() {
-            // Names in text, such as tc's own unit, stand in quotes.
+            // Names in text, such as the unit of `tc`, stand in quotes, which are left out.
             let code = line.split(['"', '\'']).step_by(2).collect::<String>();
             let code = code.split("//").next().unwrap_or_default();
             let names = code.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -174,7 +175,8 @@ fn no_unit_is_ambiguous() {
     assert!(found.is_empty(), "names with {FORBIDDEN}: {found:?}");
 }
 
-/// What other programs do with queues we do ourselves: nothing to find on the path, to fork, or to believe.
+/// The kernel crate does the work of `tc` and `ip` itself: it searches no path, forks no process, and parses no
+/// output.
 #[test]
 fn the_kernel_crate_runs_no_command() {
     for file in rust_files(&root().join("crates/kernel/src")) {
@@ -183,8 +185,8 @@ fn the_kernel_crate_runs_no_command() {
     }
 }
 
-/// What is kept, or written for somebody else's eyes, goes through `sqm_files`: that crate alone knows of links, FIFOs and other
-/// writers.
+/// Files that are kept, or written for other users, go through `sqm_files`. Only that crate deals with links, FIFOs
+/// and concurrent writers.
 #[test]
 fn only_one_crate_writes_files() {
     const WRITERS: [&str; 6] = [
@@ -195,8 +197,8 @@ fn only_one_crate_writes_files() {
         "fs::copy(",
         "fs::rename(",
     ];
-    /// `build.rs` runs before there is a program, `child.rs` writes below `/proc`, and `output_file.rs` opens the pipe or the device
-    /// that a user has named.
+    /// `build.rs` runs at compile time, `child.rs` writes below `/proc`, and `output_file.rs` opens the pipe or the
+    /// device that a user has named.
     const EXCEPTIONS: [&str; 3] = [
         "crates/web/build.rs",
         "crates/process/src/child.rs",
@@ -217,7 +219,7 @@ fn only_one_crate_writes_files() {
             continue;
         }
         let text = fs::read_to_string(&file).expect("a source file is text");
-        // Tests stand last, and make what they like.
+        // Tests come last in a file, and may write as they like.
         let code = text.split("\n#[cfg(test)]\n").next().unwrap_or_default();
         for (number, line) in code.lines().enumerate() {
             if WRITERS.iter().any(|writer| line.contains(writer)) {
@@ -228,16 +230,17 @@ fn only_one_crate_writes_files() {
     assert!(found.is_empty(), "use sqm_files:\n{}", found.join("\n"));
 }
 
-/// The last column of the tables that promise something names what shows it.
+/// The last column of the tables of promises names the tests that show them.
 #[test]
 fn the_tests_that_documents_name_are_there() {
-    /// Names that the document itself explains.
+    /// Names that the document explains itself.
     const EXPLAINED: [&str; 2] = ["all_configurations", "as_sqm_scripts"];
     let code: String = rust_files(&root().join("crates"))
         .into_iter()
         .map(|file| fs::read_to_string(file).expect("a source file can be read"))
         .collect();
-    // A test is a function, or a snapshot: a macro makes its function, or its name is a string.
+    // A test is a function or a snapshot. The macro of a snapshot makes the function, or the snapshot's name is a
+    // string.
     let tests: BTreeSet<&str> = ["fn ", "snapshot!("]
         .into_iter()
         .flat_map(|before| code.split(before).skip(1))
@@ -275,8 +278,8 @@ fn the_tests_that_documents_name_are_there() {
     );
 }
 
-/// Each relative link of a document leads to a file, and its anchor to a heading there. The changelog is left out: it tells of
-/// files as they were.
+/// Each relative link in a document leads to a file, and its anchor to a heading there. The changelog is exempt,
+/// because it describes files as they were.
 #[test]
 fn links_in_documents_lead_somewhere() {
     let (mut links, mut broken) = (0, Vec::new());
@@ -310,7 +313,7 @@ fn links_in_documents_lead_somewhere() {
     );
 }
 
-/// Sources and messages name documents by their path from the repository's root.
+/// Sources and messages name documents by their path from the root of the repository.
 #[test]
 fn documents_that_are_named_by_path_exist() {
     const KINDS: [&str; 10] = [
@@ -332,7 +335,8 @@ fn documents_that_are_named_by_path_exist() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
-/// Documents name sources by their path from the repository's root; `NAME` stands for a name that the reader chooses.
+/// Documents name sources by their path from the root of the repository. `NAME` is a placeholder for a name that the
+/// reader chooses.
 #[test]
 fn sources_that_documents_name_by_path_exist() {
     const FOLDERS: [&str; 6] = [
@@ -349,7 +353,7 @@ fn sources_that_documents_name_by_path_exist() {
             continue;
         }
         let text = fs::read_to_string(&file).expect("a document is text");
-        // Paths are quoted; a command behind one is cut off.
+        // Paths stand in backquotes. A command that follows the path is cut off.
         for quoted in text.split('`').skip(1).step_by(2) {
             let path = quoted.split(' ').next().unwrap_or_default().trim_end_matches('/');
             let is_path = FOLDERS.iter().any(|folder| path.starts_with(folder))
@@ -372,7 +376,7 @@ fn sources_that_documents_name_by_path_exist() {
     );
 }
 
-/// The reference of commands leaves none out.
+/// The reference lists every command.
 #[test]
 fn the_reference_names_every_command() {
     let reference =
@@ -401,7 +405,7 @@ fn the_reference_names_every_command() {
     );
 }
 
-/// The reference of metrics leaves none out.
+/// The reference lists every metric.
 #[test]
 fn the_reference_names_every_metric() {
     let reference =
@@ -431,7 +435,7 @@ fn the_reference_names_every_metric() {
     );
 }
 
-/// Targets of the links in a document, without those to other sites and those in blocks of code.
+/// The targets of links in a document, except links to other sites and those in code blocks.
 fn link_targets(text: &str) -> Vec<&str> {
     let prose = text.split("\n```").step_by(2);
     let targets = prose.flat_map(|prose| prose.split("](").skip(1));
@@ -441,7 +445,8 @@ fn link_targets(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The anchors that headings of a document have on a Git forge: lower case, without punctuation, hyphens for spaces.
+/// The anchors that a Git forge gives to the headings of a document: lower case, without punctuation, hyphens for
+/// spaces.
 fn anchors(text: &str) -> BTreeSet<String> {
     let prose = text.split("\n```").step_by(2);
     let headings = prose
@@ -459,7 +464,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The folders of the workspace's crates, as `members = ["crates/*", "lab"]` has them.
+/// The folders of the workspace's crates, according to `members = ["crates/*", "lab"]`.
 fn members() -> BTreeSet<String> {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has a manifest");
     assert!(manifest.contains("members = [\"crates/*\", \"lab\"]"));
@@ -471,7 +476,7 @@ fn members() -> BTreeSet<String> {
         .collect()
 }
 
-/// Names of the workspace's own crates among the normal dependencies.
+/// Names of workspace crates among the normal dependencies.
 fn internal_dependencies(manifest: &str) -> Vec<String> {
     let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
     let section = section.split("\n[").next().unwrap_or_default();
@@ -487,7 +492,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files_with(folder, &["rs"])
 }
 
-/// Files below a folder that have one of these extensions. What builds and package managers make is left out.
+/// Files below a folder with one of these extensions. Generated files and installed packages are left out.
 fn files_with(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     const GENERATED: [&str; 5] = ["target", "node_modules", "dist", "test-out", "corpus"];
     let mut files = Vec::new();

@@ -1,5 +1,5 @@
-//! What Linux's queues did in recorded scenarios, ours must do too: the same packets at the same nanosecond, the same
-//! marks, drops, reasons and counters. And a difference is found and explained.
+//! Our queues must behave like Linux's in recorded scenarios: the same packets at the same nanosecond, the same
+//! marks, drops, reasons and counters. A difference must be detected and explained.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,8 @@ fn what_is_no_vector_is_refused_with_the_place() {
     assert!(text(&missing.stderr).contains("cannot read the vector /nonexistent.json"));
 }
 
-/// Every kind, none of which needs to have been recorded: what happens is told, and `tc qdisc change` on the way.
+/// Plays every kind of queue, without a recording to compare with. Events are printed, and `tc qdisc change` takes
+/// effect in between.
 #[test]
 fn every_kind_plays_and_can_be_changed() {
     // Packets of 1000 bytes: three at 1 s, the change at 1.5 s, three at 2 s, on a link of 8 kbit/s.
@@ -308,7 +309,7 @@ fn every_kind_plays_and_can_be_changed() {
     assert!(complaint.contains("did you mean 'limit'?"), "{complaint}");
 }
 
-/// Extreme and nonsensical values and cut files: an answer or an error, never a panic.
+/// Extreme and nonsensical values and truncated files give an answer or an error, never a panic.
 #[test]
 fn damaged_vectors_never_panic() {
     let mut state = 0x5eed_u32;
@@ -378,7 +379,7 @@ fn damaged_vectors_never_panic() {
     }
 }
 
-/// A wrong file among good ones does not hide what came of them.
+/// A file with errors does not hide the results of the others.
 #[test]
 fn good_files_are_played_beside_bad_ones() {
     let (good, bad) = (folder().join("codel-a000.json"), folder().join("README.md"));

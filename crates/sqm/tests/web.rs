@@ -1,6 +1,6 @@
-//! `sqm web` as browsers meet it, and those who mean no good: against a daemon in a network namespace of its own, whose only
-//! device is not there. What it does to queues is tested in the lab (`lab_daemon.rs`). Every answer of the API, whatever the test
-//! is about, is held against docs/openapi.yaml.
+//! `sqm web` as browsers and attackers see it, with a daemon in a network namespace whose only device is missing. Its
+//! effect on queues is tested in the lab (`lab/web.rs`). Every answer of the API in these tests is checked against
+//! docs/openapi.yaml.
 
 #[path = "web/api.rs"]
 mod api;
@@ -57,7 +57,7 @@ fn every_route_answers_as_documented() {
     api::judge_as("Sample", &first);
     api::judge_as("LogEntry", &site.stream("/events").event("state"));
 
-    // A test against a server on this machine, from its start to its end.
+    // A complete test against a server on this machine.
     let server = site::Server::start();
     let wanted = json!({"host": "127.0.0.1", "port": server.port, "kind": "tcp_download", "duration_s": 6, "title": "a <b>"});
     let test = site.send("POST", "/tests", &wanted);
@@ -113,7 +113,7 @@ fn every_route_answers_as_documented() {
     );
     assert_eq!(site.get(&format!("/tests/{id}")).code, 404);
 
-    // One that is stopped keeps what it has.
+    // A test that is stopped keeps its samples.
     let wanted = json!({"host": "127.0.0.1", "port": server.port, "duration_s": 60});
     let id = site.send("POST", "/tests", &wanted).json()["id"]
         .as_str()
@@ -127,7 +127,7 @@ fn every_route_answers_as_documented() {
     );
     assert_eq!(live.event("end")["state"], "stopped");
 
-    // There is no line to search the rates of: it fails, and says why.
+    // There is no line to tune. The search fails and gives the reason.
     assert_eq!(site.send("POST", "/tune/stop", &Value::Null).code, 409);
     assert_eq!(site.get("/tune/live").code, 409);
     let tune = site.send(
@@ -164,8 +164,8 @@ fn every_route_answers_as_documented() {
     api::nothing_was_left_out();
 }
 
-/// Starts a test against a server that misbehaves, does something, and answers how the test has ended, which it does within
-/// `most_s`. Then another one may begin, and is stopped.
+/// Starts a test against a misbehaving server, calls `act`, and returns how the test has ended, which must happen
+/// within `most_s`. A second test must then be able to start and to be stopped.
 fn against(behaviour: &str, duration_s: u32, most_s: u64, act: impl FnOnce(&Site, &str)) -> Value {
     let (site, server) = (Site::start(&[]), site::Hostile::start(behaviour));
     let wanted =
@@ -189,7 +189,7 @@ fn against(behaviour: &str, duration_s: u32, most_s: u64, act: impl FnOnce(&Site
     test
 }
 
-/// What the page itself may take beyond a test, on a machine that is busy.
+/// Time that the server may add to a test on a busy machine, seconds.
 const MORE_S: u64 = 20;
 
 #[test]
@@ -200,7 +200,7 @@ fn a_test_is_stopped_at_the_first_time_whatever_the_server_does() {
         "results-slow-words",
         "hello-silence",
     ] {
-        // Of five minutes.
+        // The test would take five minutes.
         let test = against(behaviour, 300, 30 + MORE_S, |site, path| {
             if behaviour.starts_with("load") {
                 let mut live = site.stream(&format!("{path}/live"));
@@ -212,7 +212,7 @@ fn a_test_is_stopped_at_the_first_time_whatever_the_server_does() {
     }
 }
 
-/// Three seconds before the load and after it, six under load, ten for what the server does.
+/// Three seconds before the load and after it, six under load, and ten of grace for the server's behaviour.
 const SHORT_TEST_S: u64 = 3 + 6 + 3 + 10;
 
 #[test]
@@ -249,7 +249,7 @@ fn a_test_ends_in_time_whatever_any_server_does() {
 fn responsiveness_and_plain_urls_need_no_server_of_ours() {
     let site = Site::start(&[]);
     site.admin();
-    // It speaks the protocols of both, with a certificate of its own.
+    // The server speaks both protocols, with a certificate of its own.
     let server = site::Server::start();
     let run = |wanted: Value| {
         let test = site.send("POST", "/tests", &wanted);
@@ -360,7 +360,7 @@ fn what_is_not_there_and_what_is_wrong_is_said() {
         site.token()
     ));
     assert_eq!(late.code, 408);
-    // Without its page the program says how to build it; with it there is one.
+    // Without the web UI the program explains how to build it. With it the UI is served.
     let page = site.page("/");
     assert!(
         page.code == 200 && page.body.contains("<!doctype html>"),
@@ -380,10 +380,10 @@ fn the_page_of_somebody_else_gets_nothing() {
     let token = site.token();
     let host = site.host();
     let evil = [
-        // DNS rebinding: their name, our address.
+        // DNS rebinding: the attacker's host name with our address.
         vec![("Host", "evil.example".to_owned())],
         vec![("Host", format!("evil.example:{}", site.port))],
-        // Their page asks our address.
+        // A page from another origin sends requests to our address.
         vec![
             ("Host", host.clone()),
             ("Origin", "http://evil.example".to_owned()),
@@ -416,7 +416,7 @@ fn the_page_of_somebody_else_gets_nothing() {
             assert!(!answer.head.contains("access-control"), "{}", answer.head);
         }
     }
-    // A form needs no preflight, and knows no token.
+    // An HTML form needs no preflight request, but does not know the token.
     for (headers, code) in [
         (vec![], 403),
         (vec![("X-SQM-Token", "0".repeat(64))], 403),
@@ -509,7 +509,7 @@ fn with_a_password_strangers_read_and_the_owner_changes() {
     ] {
         assert_eq!(site.send(method, path, &json!({})).code, 403, "{method} {path}");
     }
-    // An id that somebody put into the browser beforehand is none, and does not become one.
+    // A session id that an attacker has planted in the browser is invalid, and does not become valid.
     let fixed = "f".repeat(64);
     site.set_cookie(&format!("sqm_session={fixed}"));
     assert_eq!(site.get("/session").json()["role"], "reader");
@@ -534,7 +534,7 @@ fn with_a_password_strangers_read_and_the_owner_changes() {
         (&json!("admin"), &json!(true))
     );
     assert_ne!(session["token"], before.as_str());
-    // The token of those who are not logged in is of no use now.
+    // The token from before the login is no longer valid.
     let answer = site.raw(
         "POST /api/v1/config/confirm HTTP/1.1",
         &[
@@ -564,7 +564,7 @@ fn with_a_password_strangers_read_and_the_owner_changes() {
     assert!(!audit.to_string().contains("correct horse"));
     let log = site.folder().join("web/audit.jsonl");
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
-    // Another password ends the session at once.
+    // A new password ends the session at once.
     site::set_password(&site.folder().join("web"), "battery staple");
     assert_eq!(site.get("/session").json()["role"], "reader");
 }
@@ -620,7 +620,7 @@ fn addresses_that_others_reach_need_a_password_first() {
     let answer = server.ask("GET /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     assert!(answer.body.contains("\"role\":\"reader\""), "{}", answer.body);
     server.end();
-    // A password that was taken away lets nobody in, though the address is this machine's.
+    // After the password has been removed, the server refuses to start on this address again.
     fs::remove_file(folder.path().join("password")).unwrap();
     assert_eq!(web("0.0.0.0:0").output().unwrap().status.code(), Some(2));
 }
@@ -646,7 +646,7 @@ fn a_thousand_idle_connections_and_huge_bodies_keep_nobody_out() {
         .map(|n| {
             let mut stream = TcpStream::connect(("127.0.0.1", site.port)).unwrap();
             if n % 2 == 0 {
-                // It may have been shown out already.
+                // The server may have evicted the connection already.
                 let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: loc");
             }
             stream
@@ -697,7 +697,8 @@ fn a_thousand_idle_connections_and_huge_bodies_keep_nobody_out() {
     assert!(peak < 64 * 1024, "{peak} KiB");
 }
 
-/// There are no WebSockets here: whoever asks for one is answered as if he had not, and what he sends then is no request.
+/// The server has no WebSockets. It answers the upgrade request as a plain request, and frames that follow are not
+/// taken for requests.
 #[test]
 fn frames_of_other_protocols_are_refused() {
     let site = Site::start(&[]);
@@ -744,7 +745,7 @@ fn the_second_of_two_writers_is_told_and_nothing_is_lost() {
     assert_eq!((second.code, &second.json()["code"]), (409, &json!("conflict")));
     assert_eq!(second.json()["revision"], first.json()["revision"]);
     assert_eq!(site.config(), CONFIG.replace("10000", "11000"));
-    // Whoever edits the file by hand counts, too.
+    // A user who edits the file by hand is detected as well.
     let revision = site.get("/config").json()["revision"].clone();
     fs::write(site.folder().join("sqm.conf"), CONFIG).unwrap();
     let late = site.send(
@@ -795,7 +796,7 @@ fn what_nobody_confirms_is_put_back_whoever_dies_meanwhile() {
     assert_eq!(site.send("POST", "/config/revert", &Value::Null).code, 200);
     assert_eq!(site.config(), CONFIG);
 
-    // The daemon dies, and the next one finds the way back.
+    // The daemon dies. The next one still rolls the change back.
     assert_eq!(put(&site, 600).code, 200);
     site.restart_daemon();
     site.until("/status", |status| status["daemon"]["running"] == true);
@@ -875,8 +876,8 @@ fn with_tls_nobody_reads_along_and_the_certificate_stays() {
     );
 }
 
-/// Requests of random words on the routes there are, and of random bytes: never an answer that is not documented, and none
-/// that says that the server is broken. `SQM_REQUESTS` says how many (`make fuzz` asks for many more).
+/// Sends random words to the existing routes, and random bytes. Every answer must be documented, and none may report
+/// an internal error. `SQM_REQUESTS` sets the number of requests (`make fuzz` sends many more).
 #[test]
 fn random_requests_harm_nobody() {
     const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS"];
@@ -920,14 +921,14 @@ fn random_requests_harm_nobody() {
     for n in 0..count {
         let path = &paths[below(paths.len())];
         let (method, end, body) = (METHODS[below(7)], ENDS[below(12)], BODIES[below(14)]);
-        // Looking around and streams take their time; both are asked elsewhere.
+        // The doctor and streams take long, and other tests cover them.
         let is_slow = ["doctor", "report", "live", "events"]
             .iter()
             .any(|slow| path.contains(slow));
         if below(4) == 0 {
             let mut stream = site.connect();
             let bytes: Vec<u8> = (0..below(3000)).map(|_| below(256) as u8).collect();
-            // A refusal may come before the last byte.
+            // The server may refuse the request before its last byte.
             let _ = stream.write_all(if below(2) == 0 {
                 &bytes
             } else {
@@ -976,7 +977,7 @@ fn a_slow_client_keeps_nobody_waiting() {
         })
         .collect();
     assert_eq!(site.get("/status").code, 200);
-    // Streams of one address are counted, and make room when they are left.
+    // Streams are limited for each address, and closed ones make room.
     let mut streams: Vec<_> = (0..12).map(|_| site.stream("/live?hz=1")).collect();
     streams.iter_mut().for_each(|stream| drop(stream.event("sample")));
     assert_eq!(site.get("/live").code, 503);

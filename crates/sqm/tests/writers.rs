@@ -1,5 +1,5 @@
-//! The real daemon, the real `sqm import --write` and another program that asks nobody, all of which write one configuration: no
-//! text is lost without a word.
+//! The daemon, `sqm import --write` and a program without locking write the same configuration. No text may be lost
+//! silently.
 
 mod support;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use support::{Chance, in_own_network};
 
-/// Nothing here takes long; a machine that is busy gets the time it needs.
+/// Time limit of each wait. Everything here takes far less on an idle machine; the limit allows for a busy one.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const CONFIG: &str = "config queue\n\toption enabled '1'\n\toption interface 'sqm-none0'\n\toption download '85000'\n\
@@ -58,7 +58,7 @@ impl Daemon {
         self.folder.path().join("state/api.sock")
     }
 
-    /// The code and the body.
+    /// Sends a request and returns the status code and the body.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -75,7 +75,7 @@ impl Daemon {
         (code, serde_json::from_str(body).unwrap())
     }
 
-    /// Adds a line to the configuration, as the page would; false if another writer was there first.
+    /// Adds a line to the configuration through the API. False if another process has written first.
     fn add(&self, line: &str) -> bool {
         let (code, known) = self.ask("GET", "/configuration", "");
         assert_eq!(code, 200, "{known}");
@@ -110,7 +110,7 @@ fn import(daemon: &Daemon, device: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Asks nobody.
+/// Writes the file without regard to other writers.
 fn rename_into_place(config: &Path, text: &str) {
     let fresh = config.with_extension("theirs");
     fs::write(&fresh, text).unwrap();
@@ -163,7 +163,7 @@ fn writers_lose_no_text(rounds: usize) {
         refusals += usize::from(!is_put) + usize::from(!is_imported);
         let last = fs::read_to_string(&config).unwrap();
         if has_another {
-            // Whoever wrote after it has read it.
+            // A program that wrote later has read this text.
             assert!(last.contains(&theirs), "round {round}: theirs is lost: {last}");
         } else {
             assert_eq!(last.contains(&put), is_put, "round {round}: {last}");
@@ -186,12 +186,12 @@ fn two_thousand_races_of_daemon_command_and_another_program_lose_no_text() {
     writers_lose_no_text(2000);
 }
 
-/// The keeper is asked for its plan by every user, so that it must not wait for what is in the place of the file.
+/// Every user may ask the daemon for its plan. The daemon must not block on a file that is not regular.
 #[test]
 fn whatever_stands_in_the_place_of_the_configuration_is_named_and_nothing_hangs() {
     let daemon = Daemon::start();
     let config = daemon.config();
-    /// What makes it, and what is said of it.
+    /// Creates something in place of the file, and the text that the error must contain.
     type Other = (fn(&Path), &'static str);
     let others: [Other; 5] = [
         (
@@ -241,7 +241,7 @@ fn whatever_stands_in_the_place_of_the_configuration_is_named_and_nothing_hangs(
         );
         let (_, status) = daemon.ask("GET", "/status", "");
         assert_eq!(status["health"], "degraded");
-        // The commands say the same.
+        // The commands report the same error.
         let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
             .arg("plan")
             .arg("--config")
@@ -260,7 +260,7 @@ fn whatever_stands_in_the_place_of_the_configuration_is_named_and_nothing_hangs(
     }
 }
 
-/// A pipe is read, and no more of it than a configuration may have.
+/// The configuration may be a pipe. No more than the permitted size is read from it.
 #[test]
 fn a_plan_is_made_of_a_pipe_and_an_endless_one_is_refused() {
     let plan = |config: &str, input: Stdio| {

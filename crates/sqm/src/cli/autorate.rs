@@ -1,4 +1,4 @@
-//! `sqm autorate`: logs of the controller that follows a line.
+//! `sqm autorate`: works with the logs of the rate controller.
 
 mod replay;
 

@@ -1,4 +1,5 @@
-//! `sqm calc`: numbers for people. The formulas are `sqm_plan::arithmetic` and CAKE itself.
+//! `sqm calc`: calculations about lines and queues. The formulas are those of `sqm_plan::arithmetic` and of CAKE
+//! itself.
 
 mod goodput;
 mod line;
@@ -60,7 +61,7 @@ impl Args {
     }
 }
 
-/// Prints an answer: as JSON, or in words.
+/// Prints an answer as JSON or as text.
 fn print<T: Serialize>(
     answer: &T,
     json: bool,
@@ -77,7 +78,8 @@ fn print<T: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A rate above 0, with its unit: a bare number would be kbit/s in the configuration and bit/s in `tc`.
+/// Parses a rate above 0 with its unit. A bare number is refused: it would mean kbit/s in the configuration and bit/s
+/// in `tc`.
 fn parse_rate(text: &str) -> Result<Rate, String> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("'{text}' needs a unit: {text}kbit or {text}mbit"));

@@ -78,7 +78,7 @@ enum Kind {
     AutorateCdf,
 }
 
-/// What is drawn.
+/// A kind of picture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Picture {
     Tests(Plot),
@@ -87,7 +87,7 @@ enum Picture {
 }
 
 impl Kind {
-    /// Of all kinds those that these files can have something for.
+    /// The pictures of this kind. `All` leaves out those for which there are no files.
     fn pictures(self, has_tests: bool, has_logs: bool) -> Vec<Picture> {
         let plot = match self {
             Self::All => {
@@ -194,7 +194,7 @@ impl Args {
         Ok(())
     }
 
-    /// A picture of each; only of several they have numbers.
+    /// Saves a picture of each item. The file names have numbers only if there are several items.
     fn save_each<T>(&self, name: &str, of: &[T], draw: impl Fn(&T) -> Option<String>) -> Result<(), Failure> {
         match of {
             [] => self.save(name, None),
@@ -221,7 +221,7 @@ impl Args {
     }
 }
 
-/// The title that the test was given, or the name of its file.
+/// The title of the test, or the name of its file if it has none.
 fn name(file: &Path, result: &TestResult) -> String {
     result.meta.title.clone().unwrap_or_else(|| file_name(file))
 }
@@ -249,7 +249,7 @@ struct OneLog<'a> {
     name: &'a str,
     #[serde(flatten)]
     figures: Figures,
-    /// Numbers of lines that are not whole.
+    /// Numbers of incomplete lines.
     cut_lines: Vec<usize>,
 }
 
@@ -297,7 +297,7 @@ fn json(
     Ok(serde_json::to_string_pretty(&output)? + "\n")
 }
 
-/// Two rows for each log, with the delay in the first.
+/// A table with two rows for each log, one for each direction. The delay is in the first one.
 fn log_table(logs: &[&Recording]) -> String {
     let width = logs.iter().map(|log| log.name.chars().count()).max();
     let width = width.unwrap_or(0).clamp(4, 40);

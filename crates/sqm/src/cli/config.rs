@@ -1,4 +1,5 @@
-//! The configuration file as commands that set up queues read it: whole and found good, then narrowed to what is asked for.
+//! The configuration file for commands that set up queues. The whole file is read and checked before it is narrowed
+//! to the requested interfaces.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,7 @@ pub(super) struct Which {
 }
 
 impl Which {
-    /// The plans asked for. All errors of the file go to standard error, and so do warnings.
+    /// The requested plans. Prints the errors and warnings of the whole file on standard error.
     pub(super) fn plans(&self, links: &[Link]) -> Result<Vec<Plan>, Failure> {
         self.plans_of(&self.text()?, links)
     }
@@ -43,7 +44,8 @@ impl Which {
         self.narrow(loaded.plans)
     }
 
-    /// The same at the rates that autorate has brought into force, and which these are; without warnings.
+    /// Like [`Self::plans`], but at the rates that autorate has in force. Returns these rates as well, and prints no
+    /// warnings.
     pub(super) fn plans_in_force(
         &self,
         socket: &mut Socket,

@@ -1,5 +1,4 @@
-//! `sqm start --confirm SECONDS` and `sqm confirm`: a change that ends by itself unless somebody is still there to say
-//! that it may stay.
+//! `sqm start --confirm SECONDS` and `sqm confirm`: a change is rolled back unless it is confirmed in time.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use sqm_kernel::state;
 use sqm_configuration::commit_confirm::{UNDOING, unconfirmed, undoing};
 use sqm_process::failure::Failure;
 
-/// How often the file is looked at.
+/// Interval at which the confirmation file is checked.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -47,20 +46,21 @@ impl Confirm {
     }
 }
 
-/// A change that nobody has confirmed yet; others take it for settled when this is gone.
+/// A change that waits for its confirmation. Other processes consider the change settled as soon as its files are
+/// gone.
 pub(super) struct Trial {
     directory: PathBuf,
-    /// Its lock says that somebody waits.
+    /// The lock on the file. It shows other processes that this one is waiting.
     _awaited: Lock,
     hung_up: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
 }
 
 impl Trial {
-    /// Says that a confirmation is awaited; before others may look at what was changed.
+    /// Announces that a change waits for its confirmation. To be called before other processes can see the change.
     pub(super) fn announce(directory: &Path) -> Result<Self, Failure> {
         const WHY: &str = "cannot wait for a confirmation";
-        // The line that is changed may be the one that this terminal hangs on: its end must not end the waiting.
+        // The terminal may be a session over the very line that is being changed. If it hangs up, the wait goes on.
         let (hung_up, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         flag::register(SIGHUP, Arc::clone(&hung_up)).context(WHY)?;
         for signal in [SIGINT, SIGTERM] {
@@ -72,7 +72,7 @@ impl Trial {
         }
         let awaited = Lock::try_take(&file).context(WHY)?;
         let mut awaited = awaited.context("somebody else waits for a confirmation")?;
-        // The lock counts, not the text, for which a full disk may have no room.
+        // The lock alone is the signal to others. The text in the file may fail to be written if the disk is full.
         let _ = awaited.sign(&std::process::id().to_string());
         Ok(Self {
             directory: directory.to_owned(),
@@ -82,13 +82,13 @@ impl Trial {
         })
     }
 
-    /// Says that what was not confirmed has been put back.
+    /// Records that the rollback of an unconfirmed change is complete.
     pub(super) fn settle(self) -> Result<(), Failure> {
         sqm_files::remove(&undoing(&self.directory))?;
         Ok(())
     }
 
-    /// Waits until somebody confirms: by Enter in this terminal, or by `sqm confirm` in another. False if nobody did in
+    /// Waits for a confirmation: Enter in this terminal, or `sqm confirm` in another one. False if there is none in
     /// time.
     pub(super) fn wait(&self, seconds: u32) -> Result<bool, Failure> {
         let file = unconfirmed(&self.directory);
@@ -105,7 +105,7 @@ impl Trial {
             if Instant::now() >= end || self.ended.load(Ordering::Relaxed) {
                 break false;
             }
-            // Without a terminal nobody can press a key, and an end of input is no answer.
+            // Standard input counts only if it is a terminal: the end of another input is no confirmation.
             let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
             let watched = if terminal && !self.hung_up.load(Ordering::Relaxed) {
                 &mut watched[..]
@@ -116,7 +116,7 @@ impl Trial {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => {
                     let mut line = String::new();
-                    // A terminal that is gone confirms nothing.
+                    // The end of input, as when the terminal is gone, confirms nothing.
                     if stdin.read_line(&mut line).is_ok_and(|n| n > 0) {
                         break true;
                     }
@@ -129,7 +129,8 @@ impl Trial {
             sqm_files::remove(&file)?;
             return Ok(true);
         }
-        // From here on nobody can confirm it, and nobody takes it for settled until it is put back.
+        // After the rename `sqm confirm` no longer finds the file. The new name tells other processes that the change
+        // is not settled until it has been rolled back.
         match sqm_files::rename(&file, UNDOING) {
             Err(error) if error.is_not_found() => Ok(true),
             renamed => Ok(renamed.map(|()| false)?),

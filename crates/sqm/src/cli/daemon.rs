@@ -85,7 +85,7 @@ impl Args {
     }
 }
 
-/// The number of the user who may change something. Without a name it is that of the page's user, who need not exist.
+/// The id of the user that may make changes. The default is the user of the web server, which need not exist.
 fn admin(name: Option<&str>) -> Result<Option<u32>, Failure> {
     let found = user::find(name.unwrap_or(user::PAGE))?;
     match (name, found) {

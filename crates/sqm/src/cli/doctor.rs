@@ -1,4 +1,4 @@
-//! `sqm doctor`: what is wrong, how one sees it, what to do.
+//! `sqm doctor`: finds faults in the set-up, shows the evidence, and suggests a remedy.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

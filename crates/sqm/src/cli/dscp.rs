@@ -1,6 +1,6 @@
-//! Names of the DS field's codepoints on the command line.
+//! DSCPs by name on the command line.
 
-/// A code point by number or by name (RFC 2474, 2597, 3246, 8622).
+/// Parses a DSCP by number or by name (RFC 2474, 2597, 3246, 8622).
 pub(crate) fn parse_dscp(text: &str) -> Result<u8, String> {
     let lower = text.to_ascii_lowercase();
     let digits = |prefix: &str| lower.strip_prefix(prefix).map(str::as_bytes);

@@ -1,4 +1,4 @@
-//! The commands beyond shaping: measurements, tune, the page, replays. A build without the feature `full` has none of them.
+//! Commands beyond shaping: measurement, tune, web UI, replay. They are compiled with the feature `full` only.
 
 use std::process::ExitCode;
 

@@ -1,20 +1,21 @@
-//! The list of commands in `--help`, in groups: clap lists all of them under one heading.
+//! Groups the list of commands in `--help`. clap itself puts all commands under one heading.
 
 use std::fmt::Write as _;
 
 use clap::Command;
 
-/// The columns of a command's name.
+/// Width of the column with command names, characters.
 const WIDTH: usize = 12;
 
-/// Lists the commands of `command` in `groups` of a heading and names. A name that this build does not have is left out.
+/// Replaces the list of commands by one in groups, each a heading with names of commands. Names that this build lacks
+/// are left out.
 pub(crate) fn grouped(command: Command, groups: &[(&str, &[&str])]) -> Command {
     let mut list = String::new();
     for (heading, names) in groups {
         let present = names.iter().filter_map(|name| command.find_subcommand(name));
         let lines: Vec<String> = present.map(line).collect();
         if !lines.is_empty() {
-            // Text grows.
+            // Writing to a String cannot fail.
             let _ = write!(list, "{heading}:\n{}\n\n", lines.join("\n"));
         }
     }

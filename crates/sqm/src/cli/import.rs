@@ -11,7 +11,7 @@ use sqm_plan::import::{self, Imported, Reader, Source};
 use sqm_configuration::load;
 use sqm_process::failure::Failure;
 
-/// Where sqm-scripts keeps its files on generic Linux, and what the name of each ends in.
+/// Folder of sqm-scripts' files on generic Linux, and the suffix of their names.
 const DIRECTORY: &str = "/etc/sqm";
 const ENDING: &str = ".iface.conf";
 
@@ -143,7 +143,7 @@ impl Args {
         Ok(import::import(interface, &sources))
     }
 
-    /// Adds sections at the end; what is there stays.
+    /// Appends sections to the file. Existing sections stay as they are.
     fn add(&self, imported: &[Imported], links: &[Link]) -> Result<(), Failure> {
         let file = self.config.display();
         let before =
@@ -172,7 +172,7 @@ impl Args {
     }
 }
 
-/// What is about no line is about the file.
+/// The remark with its file. A remark about the file as a whole gets the file's name here.
 fn located(file: &Path, error: &import::Remark) -> String {
     match error.file.as_str() {
         "" => format!("{}: {error}", file.display()),
@@ -185,7 +185,8 @@ fn read(file: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::Usage(anyhow!("{} is not a text file", file.display())))
 }
 
-/// What is written must be good; warnings and conversions are differences, too.
+/// Checks that the section is valid before it is written. Prints its warnings and conversions, because they are
+/// differences, too.
 fn check(section: &Imported, links: &[Link]) -> Result<(), Failure> {
     let name = format!("the section for {}", section.interface);
     let loaded = load::parse(section.to_string().as_bytes(), Path::new(&name), links)?;

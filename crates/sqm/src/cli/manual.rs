@@ -1,4 +1,5 @@
-//! `sqm manual` and `sqm completions`: what packages ship, made from the command line's own description.
+//! `sqm manual` and `sqm completions`: generate the man pages and completions that packages ship, from the
+//! description of the command line.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ impl Manual {
     }
 }
 
-/// A page for the command and one for each below it.
+/// Writes a page for the command and for each of its subcommands.
 fn write_pages(command: &Command, folder: &Path) -> Result<(), Failure> {
     let name = command
         .get_display_name()
@@ -63,7 +64,7 @@ fn write_pages(command: &Command, folder: &Path) -> Result<(), Failure> {
 
 impl Completions {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        // What makes it does not expect that it cannot write.
+        // Generated into memory: `clap_complete` panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "sqm", &mut script);
         output::stdout().write_all(&script)?;

@@ -1,4 +1,4 @@
-//! Commands under their former names: each answers with the new one.
+//! Former names of commands. Each fails with a message that names the new command.
 
 use anyhow::anyhow;
 use clap::Subcommand;
@@ -22,7 +22,7 @@ pub(super) struct Words {
 }
 
 impl Command {
-    /// The command to use instead.
+    /// The error that names the new command.
     pub(super) fn answer(&self) -> Failure {
         let (old, new, words) = match self {
             Self::Lab(words) => ("lab", "sqm-lab", words),

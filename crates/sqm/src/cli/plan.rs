@@ -1,4 +1,4 @@
-//! `sqm plan`: what the configuration would build, without building it.
+//! `sqm plan`: shows the queues that the configuration describes, without setting them up.
 
 use std::process::ExitCode;
 
@@ -74,7 +74,7 @@ impl Args {
     }
 }
 
-/// The steps from what this machine holds to the plans.
+/// Prints the changes that would bring the kernel to the plans.
 fn diff(plans: &[Plan], format: Format) -> Result<ExitCode, Failure> {
     let mut socket = Socket::open().context("cannot open a netlink socket")?;
     let mut all = Vec::new();

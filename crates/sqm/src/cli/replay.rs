@@ -1,4 +1,4 @@
-//! `sqm replay`: recorded packets through a queue, in virtual time.
+//! `sqm replay`: plays recorded packets through a queue, in virtual time.
 
 mod vector;
 
@@ -132,7 +132,7 @@ impl Args {
             false => Ok(()),
         };
         let bar = progress(&request.capture);
-        // The files that were asked for are wanted, whoever reads the report.
+        // Requested files are written even if standard output has lost its reader.
         let is_for_files = svg.is_some() || out.is_some();
         let mut progress = |position| {
             bar.set_position(position);
@@ -156,7 +156,7 @@ impl Args {
             errln!("warning: {warning}");
         }
         if events {
-            // The other outputs have this in their report.
+            // Outputs other than events have this in their report.
             for odd in report::odd_packets(&replay) {
                 errln!("packets: {odd}");
             }
@@ -208,7 +208,7 @@ impl Args {
     }
 }
 
-/// The file for the packets that leave; it is not the one that they are read from.
+/// Opens the file for the packets that leave the queue. It must not be the capture that is being read.
 fn begin(out: &Path, capture: &Path) -> Result<OutputFile, Failure> {
     let same = |a: &Path, b: &Path| {
         a.canonicalize()
@@ -221,7 +221,7 @@ fn begin(out: &Path, capture: &Path) -> Result<OutputFile, Failure> {
     Ok(OutputFile::begin(out)?)
 }
 
-/// The exit code of a failed replay.
+/// Turns an error of a replay into a failure with its exit code.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Input(error) => Failure::Usage(error),
@@ -230,7 +230,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// A bar on a terminal, for files of known size; nothing elsewhere.
+/// A progress bar on a terminal for files of known size; hidden elsewhere.
 fn progress(capture: &Path) -> ProgressBar {
     let Ok(size) = fs::metadata(capture).map(|metadata| metadata.len()) else {
         return ProgressBar::hidden();
@@ -239,7 +239,7 @@ fn progress(capture: &Path) -> ProgressBar {
     ProgressBar::new(size).with_style(style.expect("the template is a constant"))
 }
 
-/// A capture that could not be read to its end is a failure, though what came of its beginning was told.
+/// A damaged capture is a failure, although its readable part has been played and reported.
 fn verdict(request: &Request, replay: &Replay) -> Result<ExitCode, Failure> {
     match &replay.damage {
         None => Ok(ExitCode::SUCCESS),
@@ -250,7 +250,7 @@ fn verdict(request: &Request, replay: &Replay) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What happened to one packet of a capture.
+/// One event of one packet, as JSON.
 #[derive(Serialize)]
 struct EventJson {
     ev: &'static str,

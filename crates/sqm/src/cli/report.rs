@@ -1,4 +1,4 @@
-//! `sqm bugreport`: what somebody who helps wants to see, in one text, without secrets.
+//! `sqm bugreport`: collects the information that a maintainer needs into one text, with secrets removed.
 
 use std::fmt::Write;
 use std::fs;
@@ -67,7 +67,8 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A part that cannot be had says why: a report of a broken set-up is what it is for.
+    /// Builds the report. A part that is unavailable holds the reason instead, because reports are mostly about
+    /// broken set-ups.
     fn report(&self) -> Result<String, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
@@ -205,14 +206,15 @@ fn devices(links: &[Link]) -> String {
             queues.0, queues.1
         );
     }
-    // As the kernel keeps them they are numbers that hide nothing: only the devices are told.
+    // The kernel's IPv4 table holds addresses as hexadecimal numbers, which redaction does not recognise. The report
+    // names the devices only.
     let defaults =
         sqm_kernel::routes::default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
     let _ = writeln!(text, "default routes: {}", defaults.join(" "));
     text
 }
 
-/// What the kernel was built and told to do with packets.
+/// Kernel settings and modules that concern packets.
 fn kernel() -> String {
     const PREFIXES: [&str; 7] = ["sch_", "cls_", "act_", "ifb ", "nf_flow", "nft_flow", "pppoe "];
     let mut text = String::new();

@@ -77,8 +77,8 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, DEFAULT_PORT))
 }
 
-/// As many open files as the system allows: the usual thousand is less than the flows of eight clients. With what there is
-/// otherwise, connections beyond it wait.
+/// Raises the limit of open files to the hard limit: the usual 1024 are fewer than the flows of eight clients. If
+/// this fails, connections beyond the limit have to wait.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(

@@ -1,4 +1,4 @@
-//! `sqm setup`: from nothing to verified shaping with three answers.
+//! `sqm setup`: asks three questions, writes a configuration, and brings verified shaping into force.
 
 use std::fs;
 use std::io::{BufRead, IsTerminal, Write};
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     state_dir: PathBuf,
 }
 
-/// What is to be written.
+/// The settings to be written.
 struct Wanted {
     interface: String,
     link: &'static Preset,
@@ -102,7 +102,7 @@ impl Args {
             outln!("{}: as wanted already", self.config.display());
         }
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
-            // Nothing is half done: the file is as it was, too.
+            // Nothing is left half done: the file is restored, too.
             if is_new {
                 sqm_configuration::put_back(&self.config, before.as_deref(), text.as_bytes())?;
             }
@@ -121,7 +121,7 @@ impl Args {
         })
     }
 
-    /// The device, and how that is known.
+    /// The device to shape. If it was not named, prints which one was found and why.
     fn interface(&self, links: &[Link]) -> Result<String, Failure> {
         if let Some(name) = &self.interface {
             let link = observe::find(links, name)?;
@@ -192,7 +192,7 @@ impl Args {
         })
     }
 
-    /// The whole file must be good, or it is not written.
+    /// Checks the whole new file. A file with errors is not written.
     fn check(&self, text: &str, links: &[Link]) -> Result<(), Failure> {
         let file = self.config.display().to_string();
         match sqm_plan::load(text.as_bytes(), &file, &|name| stack::device(links, name)) {
@@ -230,7 +230,7 @@ impl Args {
     }
 }
 
-/// What the configuration says already of the interface.
+/// Settings that the configuration already has for the interface.
 #[derive(Default)]
 struct Existing {
     section: Option<usize>,
@@ -268,7 +268,7 @@ impl Existing {
     }
 }
 
-/// The file's text with what is wanted: options of the section that is there, or a new section at the end.
+/// The file's text with the wanted options, in the existing section or in a new one at the end.
 fn changed(document: Document, existing: &Existing, wanted: &Wanted) -> Result<String, Failure> {
     let kbit = |rate: Rate| rate.kbits_per_sec().to_string();
     let mut options = vec![
@@ -296,7 +296,7 @@ fn changed(document: Document, existing: &Existing, wanted: &Wanted) -> Result<S
         return Ok(text);
     };
     let mut document = document;
-    // What says the same in other words stays as it is written.
+    // An option that already has this value, if in another notation, stays as it is written.
     for (option, value) in options {
         let is_same = match option {
             "download" => existing.download == Some(wanted.download),
@@ -311,7 +311,7 @@ fn changed(document: Document, existing: &Existing, wanted: &Wanted) -> Result<S
     Ok(document.to_string())
 }
 
-/// The rates behind a result of `sqm test`: goodput is less than what the line carries.
+/// Shaper rates from a result of `sqm test`. Its goodput is converted to the gross rate first.
 fn of_test(file: &Path, link: &Preset) -> Result<(Rate, Rate), Failure> {
     let text = fs::read_to_string(file)
         .with_context(|| format!("cannot read {}", file.display()))
@@ -336,7 +336,7 @@ fn of_test(file: &Path, link: &Preset) -> Result<(Rate, Rate), Failure> {
     ))
 }
 
-/// Asks until the answer is good. An empty answer is the proposal.
+/// Asks until the answer is valid. An empty answer accepts the proposal.
 fn ask<T>(
     question: &str,
     proposal: Option<String>,
@@ -389,7 +389,8 @@ fn ask_link(known: Option<&'static Preset>) -> Result<&'static Preset, Failure> 
     )
 }
 
-/// What is known is a shaped rate and stays as it is; an answer is of the line.
+/// Asks for a direction's rate and returns the shaper rate. A known rate is a shaper rate already and is kept
+/// unchanged; an answer is the line's rate.
 fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
     let proposal = known.map(|rate| format!("keep {rate}"));
     let question = format!("{direction} as advertised, such as 100mbit (or 'measured 95mbit')");
@@ -407,8 +408,8 @@ fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
     )
 }
 
-/// A rate that a person says. A small bare number is refused: kbit/s is what the configuration would make of it, and Mbit/s is
-/// what was meant.
+/// Parses a rate that a user has typed. A small bare number is refused: the configuration would take it for kbit/s,
+/// and the user most likely means Mbit/s.
 fn parse_answer(text: &str) -> Result<Rate, String> {
     match text.parse::<u64>() {
         Ok(number @ 1..1000) => Err(format!(
@@ -418,7 +419,7 @@ fn parse_answer(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// A bare number is kbit/s, as in the configuration.
+/// Parses a rate. A bare number is kbit/s, as in the configuration.
 pub(super) fn parse_rate(text: &str) -> Result<Rate, String> {
     let is_bare = text.bytes().all(|b| b.is_ascii_digit());
     let rate = if is_bare {
@@ -460,7 +461,7 @@ mod tests {
                    \toption upload '10000'\n\toption script 'best_of_cake.qos'\n\toption link 'docsis'\n";
         assert_eq!(text, format!("{others}\n\n{new}"));
         assert_eq!(after("", &wanted("docsis", "85mbit", "10mbit")), new);
-        // Once more.
+        // A second change to the same values changes nothing.
         assert_eq!(after(&text, &wanted("docsis", "85mbit", "10mbit")), text);
     }
 

@@ -1,4 +1,4 @@
-//! `sqm start | stop | reload | status | verify`: the configured queues in the kernel.
+//! `sqm start | stop | reload | status | verify`: set up, remove and inspect the configured queues in the kernel.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -155,7 +155,7 @@ impl Start {
                     return Err(error);
                 }
             };
-            // Others may look, and stop, while somebody thinks about it.
+            // Other commands may read the state, or stop the shaping, while the user decides.
             drop(store);
             let confirmed = trial.wait(seconds)?;
             store = Store::open(&self.state.state_dir)?;
@@ -191,7 +191,8 @@ impl Start {
     }
 }
 
-/// What `sqm reload` does with this file, for other commands; `is_told` says whether on standard output, too.
+/// Does what `sqm reload` does with this file, for other commands. With `is_told` the outcome is printed on standard
+/// output.
 pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf, is_told: bool) -> Result<(), Failure> {
     let interfaces = Vec::new();
     let start = Start {
@@ -230,7 +231,7 @@ impl Stop {
         } else {
             self.interfaces
         };
-        // One that cannot be stopped must not keep the others running.
+        // An interface that cannot be stopped must not keep the others shaped.
         let (mut outcomes, mut failed) = (Vec::new(), None);
         for interface in &interfaces {
             match stop_one(&mut socket, &store, interface) {
@@ -247,7 +248,7 @@ impl Stop {
 }
 
 impl Status {
-    /// Exit code 1 if something is not as it should be.
+    /// Prints the daemon's status. Exit code 1 if the daemon's health is not ok.
     fn of_daemon(&self) -> Result<ExitCode, Failure> {
         let status = client::get(&self.state.state_dir.join(sqm_daemon::SOCKET), "/v1/status")?;
         let code = if status["health"] == "ok" {
@@ -309,7 +310,7 @@ impl Status {
         }
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
-        // Named interfaces need no configuration: what the kernel holds is all that is asked.
+        // Named interfaces need no configuration: status shows the kernel's queues.
         let interfaces = if self.which.interfaces.is_empty() {
             self.which
                 .plans(&links)?
@@ -333,14 +334,15 @@ impl Status {
     }
 }
 
-/// Autorate may change a rate between the two looks that a comparison takes, but not each time.
+/// The most attempts of one comparison. Autorate may change a rate between reading the rates and reading the queues,
+/// but is unlikely to do so in every attempt. The value is a choice.
 const LOOKS: usize = 5;
 
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
-        // For its warnings, once.
+        // Read once for its warnings, which the attempts below do not print.
         let _ = self.which.plans(&links)?;
         let mut looks = 0;
         let (differences, held) = loop {
@@ -392,7 +394,7 @@ impl Verify {
     }
 }
 
-/// Applies every transaction, or none: if one fails, those that were applied before it are rolled back.
+/// Applies all transactions or none. If one fails, those that were applied before it are rolled back.
 fn apply_all(
     socket: &mut Socket,
     store: &Store,
@@ -416,7 +418,7 @@ fn apply_all(
     Ok(applied)
 }
 
-/// Rolls back, the last change first.
+/// Rolls back all changes, in reverse order.
 fn roll_back_all(socket: &mut Socket, store: &Store, applied: &[(Applied, Cost)]) -> Result<(), Failure> {
     for (one, _) in applied.iter().rev() {
         one.rollback.roll_back(socket, store)?;
@@ -438,7 +440,7 @@ fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outco
     })
 }
 
-/// What became of one interface.
+/// The outcome for one interface.
 #[derive(Serialize)]
 struct Outcome {
     interface: String,
@@ -448,7 +450,7 @@ struct Outcome {
     changes: Vec<String>,
 }
 
-/// What one interface took, from the first look at it to the last, when it was found to be as planned.
+/// The cost of one interface, from the first read of its state to the verification.
 #[derive(Clone, Copy, Serialize)]
 struct Cost {
     elapsed_us: u64,

@@ -1,4 +1,4 @@
-//! The kernel's queues, printed for people.
+//! Prints the kernel's queues as text.
 
 use sqm_kernel::netlink::statistics::{Statistics, TinStatistics};
 use sqm_kernel::status::{CakeStatus, ClassStatus, DirectionStatus, InterfaceStatus, QdiscStatus};
@@ -66,7 +66,8 @@ fn print_direction(name: &str, status: &DirectionStatus) {
     }
 }
 
-/// Prints a row for each tin. Delays are CAKE's own averages: one that follows peaks, a plain one, and one that follows lows.
+/// Prints a row for each tin. Delays are CAKE's own averages: `peak` follows the peaks, `avg` is the plain average,
+/// and `base` follows the lows.
 fn print_tins(cake: &CakeStatus) {
     outln!(
         "      {:<12}{:>14}{:>12}{:>12}{:>12}{:>12}{:>9}{:>9}{:>9}",

@@ -156,7 +156,7 @@ enum OnOff {
     Off,
 }
 
-/// "25s", "100ms", "2m"; a bare number is seconds. In milliseconds.
+/// Parses a time such as "25s", "100ms" or "2m" to milliseconds. A bare number is seconds.
 fn parse_ms(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -239,8 +239,8 @@ impl Args {
         })
     }
 
-    /// Runs a test with progress and Ctrl-C; where cubic may not be chosen and nobody asked for it, with the system's own
-    /// congestion control.
+    /// Runs a test, shows its progress, and stops it on Ctrl-C. If cubic is unavailable and no congestion control was
+    /// requested, the test is repeated with the system's default.
     fn supervise(
         &self,
         settings: &mut Settings,
@@ -249,7 +249,7 @@ impl Args {
     ) -> Result<Outcome, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // A second signal ends the program at once, in the usual way.
+            // A second signal ends the program at once, by its default action.
             signal_hook::flag::register_conditional_default(signal, stop.clone())
                 .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
                 .map_err(|reason| Error::System {
@@ -367,7 +367,7 @@ impl Args {
     }
 }
 
-/// What is the user's to correct is told apart from what went wrong.
+/// Separates errors that the user can correct (exit code 2) from failures of the test.
 fn for_user(error: Error) -> Failure {
     match error {
         Error::Settings(_) | Error::Congestion { .. } | Error::Secret { .. } => Failure::Usage(error.into()),
@@ -375,7 +375,7 @@ fn for_user(error: Error) -> Failure {
     }
 }
 
-/// The first line of a file, without the blanks around it.
+/// Reads the first line of a file, without surrounding blanks.
 pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the secret in {}", path.display()))

@@ -162,7 +162,7 @@ impl Args {
         args.conclude(&report)
     }
 
-    /// Prints the report. The exit code says if there are rates, or if none are needed.
+    /// Prints the report. The exit code is success if rates were found, or if none are needed.
     fn conclude(&self, report: &Report) -> Result<ExitCode, Failure> {
         if self.json {
             outln!("{}", serde_json::to_string(report)?);
@@ -178,7 +178,7 @@ impl Args {
         )))
     }
 
-    /// The server and the interface, as far as they are named.
+    /// The server and the interface, if they are named.
     fn places(&self) -> Result<(&str, Option<&str>), Failure> {
         match (&self.server, &self.host, &self.interface) {
             (None, Some(server), interface) => Ok((server, interface.as_deref())),
@@ -189,7 +189,7 @@ impl Args {
         }
     }
 
-    /// Refuses what would have no effect.
+    /// Refuses options that would have no effect.
     fn check_options(&self, place: &str) -> Result<(), Failure> {
         let is_url = is_url(place);
         if is_url && self.rpm {
@@ -245,7 +245,7 @@ impl Args {
         Ok(found.with(self.upload_url.as_deref(), self.reflector.as_deref()))
     }
 
-    /// Writes what was asked for: results, pictures and the report.
+    /// Writes the requested files: results, pictures and the report.
     fn keep(&self, report: &Report, results: &Results) -> Result<(), Failure> {
         if self.out.is_none() && self.plot.is_none() {
             return Ok(());

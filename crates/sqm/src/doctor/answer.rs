@@ -1,4 +1,4 @@
-//! What `sqm doctor` says.
+//! The output of `sqm doctor`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,9 +9,9 @@ use super::findings::{Finding, Fix};
 #[derive(Serialize)]
 pub(crate) struct Answer {
     pub(crate) findings: Vec<Finding>,
-    /// Were there before `--fix`.
+    /// Findings before `--fix` that are gone after it.
     pub(crate) fixed: Vec<Finding>,
-    /// Enabled sections that were judged.
+    /// Number of enabled sections that were judged.
     #[serde(skip)]
     pub(crate) sections: usize,
 }

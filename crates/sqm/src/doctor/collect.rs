@@ -1,5 +1,5 @@
-//! Looks at the machine and writes down what the findings are judged by. Changes nothing; without privileges some facts are
-//! missing, and findings that need them with them.
+//! Inspects the machine and records the facts that findings are based on. Changes nothing. Without privileges some
+//! facts are missing, and so are the findings that need them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,10 +22,10 @@ use super::facts::{Device, Facts, FlowOffload, Section};
 use super::processors;
 use sqm_kernel::status::{InterfaceStatus, rates};
 
-/// Devices that pass packets on to the one below them.
+/// Kinds of devices that pass packets on to the device below them.
 const PASSING: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
 
-/// The facts, with a look of this length at queues and processors.
+/// Collects the facts. Queues and processors are observed for the duration `look`.
 pub(crate) fn collect(
     socket: &mut Socket,
     links: &[Link],
@@ -66,7 +66,7 @@ pub(super) fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What is counted, at one moment.
+/// Counters of queues and processors at one moment.
 struct Moment {
     queues: Vec<Option<InterfaceStatus>>,
     processors: processors::Look,
@@ -91,7 +91,7 @@ impl Moment {
     }
 }
 
-/// The section's place in the file and its options.
+/// The index of the interface's section in the file, and its options.
 fn written(sections: &[uci::Section<'_>], interface: &str) -> (usize, BTreeMap<String, String>) {
     const ON: [&str; 5] = ["1", "on", "true", "yes", "enabled"];
     let found = sections.iter().find(|section| {
@@ -139,7 +139,7 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, 
         return Ok(section);
     }
     let observed = match Observed::read(socket, plan) {
-        // Only root may look at the firewall.
+        // Only root may read the firewall.
         Err(Error::Privileges { .. }) => Observed::read(
             socket,
             &Plan {
@@ -171,9 +171,9 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, 
     Ok(section)
 }
 
-/// What a tree counts a packet with.
+/// The framing that the qdiscs of a tree add to a packet.
 struct Counted {
-    /// Overhead of the size table, above what the kernel counts.
+    /// Overhead in the size table, on top of the bytes that the kernel counts.
     stab: Option<i32>,
     stab_is_atm: bool,
     cake: Option<Framing>,
@@ -199,7 +199,7 @@ impl Counted {
         self.stab.is_some() && self.cake.as_ref().is_some_and(cake_counts)
     }
 
-    /// Bytes above IP, and the cells.
+    /// Bytes above the IP packet, and the kind of cells. `header` is the link header that the kernel counts itself.
     fn above_ip(&self, header: i32) -> (i32, String) {
         match (self.stab, &self.cake) {
             (Some(overhead), _) => {
@@ -219,14 +219,14 @@ impl Counted {
                 };
                 (overhead, cells.to_owned())
             }
-            // Nothing is added to what the kernel counts.
+            // The tree adds nothing to the bytes that the kernel counts.
             (None, None) => (header, "none".to_owned()),
         }
     }
 }
 
 impl Section {
-    /// Rates as planned and as seen.
+    /// Records the planned rates, and the throughput and backlog during the observation.
     fn observe(&mut self, plan: &Plan, before: &Moment, after: &Moment, look: Duration) {
         let faces_home = self.options.get("facing").is_some_and(|facing| facing == "lan");
         let (upload, download) = if faces_home {
@@ -274,7 +274,7 @@ fn planned_kbit(tree: &Tree) -> Option<u64> {
     Some(rate / 1000)
 }
 
-/// Whether the leaves mark; `None` for those that are not asked.
+/// True if the leaves mark with ECN; none if their kind has no such option.
 fn marks(tree: &Tree) -> Option<bool> {
     tree.leaves().find_map(|leaf| match &leaf.qdisc {
         Qdisc::FqCodel(codel) => Some(codel.ecn),
@@ -284,7 +284,8 @@ fn marks(tree: &Tree) -> Option<bool> {
     })
 }
 
-/// What the kernel lacks for a plan. Unknown without privileges, because it has to be tried.
+/// The kernel feature that a plan needs and the kernel lacks. None without privileges as well, because features have
+/// to be tried out.
 fn missing_for(socket: &mut Socket, links: &[Link], plan: &Plan) -> Option<String> {
     capability::require_privileges("sqm doctor").ok()?;
     links.iter().find(|link| link.name == plan.interface)?;
@@ -312,7 +313,8 @@ fn devices(links: &[Link]) -> Vec<Device> {
         .map(|link| {
             let kind = link.kind.clone().unwrap_or_default();
             let lower = match kind.as_str() {
-                // The session of the only ppp device there is.
+                // The kernel does not say which session belongs to which ppp device. The first one is right if there
+                // is only one.
                 "ppp" => sessions
                     .lines()
                     .skip(1)
@@ -350,7 +352,7 @@ fn flow_offload() -> FlowOffload {
     offload
 }
 
-/// Options of OpenWrt's firewall that switch flow offload on.
+/// Options of OpenWrt's firewall that enable flow offload.
 fn offload_options(firewall: &[u8]) -> Vec<String> {
     let Ok(document) = uci::Document::parse_bytes(firewall) else {
         return Vec::new();

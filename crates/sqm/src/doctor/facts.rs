@@ -1,11 +1,11 @@
-//! What there is to know of a machine before one can say what is wrong. Plain data; `sqm doctor --facts` prints it.
+//! Facts about a machine that findings are based on. Plain data; `sqm doctor --facts` prints them.
 
 use std::collections::BTreeMap;
 
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The whole.
+/// All facts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Facts {
@@ -14,40 +14,40 @@ pub(crate) struct Facts {
     pub(crate) devices: Vec<Device>,
     /// Devices of the default routes, the preferred one first.
     pub(crate) default_devices: Vec<String>,
-    /// What the kernel lacks for the plans, in words; unknown without privileges.
+    /// Kernel features that the plans need and the kernel lacks, in words. Empty without privileges.
     pub(crate) missing: Vec<String>,
     pub(crate) flow_offload: FlowOffload,
     pub(crate) processors: Vec<Processor>,
 }
 
-/// One enabled section with its plan and what the kernel holds for it.
+/// One enabled section, its plan, and the kernel's queues for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Section {
     pub(crate) interface: String,
-    /// Its place in the file, and its options as they are written.
+    /// Index of the section in the file, and its options as written.
     pub(crate) index: usize,
     pub(crate) options: BTreeMap<String, String>,
-    /// Shaped rates of the line as planned, kbit/s; none if that direction is not shaped.
+    /// Planned shaper rates of the line, kbit/s; none if that direction is not shaped.
     pub(crate) upload_kbit: Option<u64>,
     pub(crate) download_kbit: Option<u64>,
-    /// What a packet is counted to have above IP, and the cells: `none`, `atm`, `ptm`.
+    /// Overhead above the IP packet that the queues count, and the kind of cells: `none`, `atm`, `ptm`.
     pub(crate) overhead_bytes: i32,
     pub(crate) cells: String,
-    /// Whether a size table and CAKE both add something, in the plan or in the kernel; where.
+    /// Places, in the plan or in the kernel, where both a size table and CAKE add overhead.
     pub(crate) counted_twice: Vec<String>,
     /// Kinds of the queues with a size table.
     pub(crate) size_tables: Vec<String>,
-    /// Whether the upload's leaf marks with ECN, for kinds that leave the choice.
+    /// True if the upload's leaf marks with ECN; none if its kind has no such option.
     pub(crate) upload_marks: Option<bool>,
-    /// PPPoE and VLAN tags below the device, and tunnels, from the top.
+    /// Layers below the device from the top: PPPoE, VLAN tags, tunnels.
     pub(crate) stack: Vec<String>,
-    /// Differences between plan and kernel.
+    /// Differences between the plan and the kernel.
     pub(crate) differences: Vec<String>,
-    /// Root qdisc in the kernel, and who probably made it if it is not ours.
+    /// Root qdisc in the kernel, and the program that probably made it if it is not ours.
     pub(crate) root: String,
     pub(crate) owner: Option<String>,
-    /// During the look: what went through the queues, kbit/s, what waited at its end, bytes.
+    /// Throughput of the queues during the observation, kbit/s, and their backlog at its end, bytes.
     pub(crate) upload_now_kbit: u64,
     pub(crate) download_now_kbit: u64,
     pub(crate) backlog_bytes: u64,
@@ -61,43 +61,43 @@ pub(crate) struct Device {
     /// `vlan`, `bridge`, `ppp`, `sit`; empty for hardware.
     pub(crate) kind: String,
     pub(crate) up: bool,
-    /// Name of the device below.
+    /// Name of the device below, if there is one.
     pub(crate) lower: Option<String>,
     /// Active features of the driver, as `ethtool -k` names them.
     pub(crate) features: Vec<String>,
 }
 
-/// Packets that the firewall lets pass by the queues.
+/// Devices whose packets bypass the queues because of flow offload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct FlowOffload {
-    /// Devices whose packets software takes past the ingress of the queues.
+    /// Devices whose arriving packets bypass the queues in software.
     pub(crate) software: Vec<String>,
-    /// Devices whose packets the hardware takes.
+    /// Devices whose packets bypass the queues in hardware.
     pub(crate) hardware: Vec<String>,
-    /// Whether OpenWrt's firewall is told to; by its option's name.
+    /// Options of OpenWrt's firewall that enable flow offload, by name.
     pub(crate) configured: Vec<String>,
 }
 
-/// A processor during the look.
+/// A processor during the observation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Processor {
     pub(crate) number: usize,
     #[serde(deserialize_with = "percentage")]
     pub(crate) idle_percent: f64,
-    /// Of the time: packets are handled there, in soft interrupts or in the kernel's threads for them.
+    /// Share of the time that it spent on packets, in soft interrupts or in the kernel's packet threads.
     #[serde(deserialize_with = "percentage")]
     pub(crate) packets_percent: f64,
-    /// `performance`, `ondemand`; none where the clock does not change.
+    /// Its frequency governor, such as `performance` or `ondemand`; none if its frequency is fixed.
     pub(crate) governor: Option<String>,
-    /// Times it had to stop handling packets with some left (`/proc/net/softnet_stat`).
+    /// Number of times it stopped handling packets with some left (`/proc/net/softnet_stat`).
     pub(crate) squeezed: u64,
-    /// Packets that were lost because too many waited for it (the same).
+    /// Packets that were dropped because its backlog queue was full (`/proc/net/softnet_stat`).
     pub(crate) overrun: u64,
 }
 
-/// A share of the time. Facts may come from anywhere, and what is judged by them is printed.
+/// Accepts a share of the time, 0 to 100 percent. Facts may come from any source, and their numbers are printed.
 fn percentage<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let number = f64::deserialize(deserializer)?;
     if (0.0..=100.0).contains(&number) {

@@ -1,43 +1,45 @@
-//! From facts to findings: pure. Every rule is a function that answers what it found, or nothing.
+//! Derives findings from facts, without side effects. Each rule is a function that returns its finding or none.
 
 use serde::Serialize;
 
 use super::facts::{Device, Facts, Section};
 
-/// Something that is wrong, or probably not meant.
+/// A fault, or a setting that is probably not intended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Finding {
-    /// A word for programs.
+    /// Identifier for programs.
     pub(crate) id: &'static str,
-    /// The section that it is about.
+    /// Interface of the section concerned; none if the finding concerns the machine.
     pub(crate) interface: Option<String>,
-    /// What is wrong, and what that does.
+    /// The fault and its effect.
     pub(crate) what: String,
-    /// What shows it.
+    /// The observations that show it.
     pub(crate) evidence: Vec<String>,
-    /// What to do about it.
+    /// The suggested remedy.
     pub(crate) remedy: String,
-    /// What `--fix` does, if it is safe to.
+    /// The change that `--fix` makes, if there is a safe one.
     pub(crate) fix: Option<Fix>,
 }
 
 /// A safe change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) enum Fix {
-    /// Give options of the section with this number these values, and bring them into force.
+    /// Set these options in the section with this index, and bring the configuration into force.
     Options(usize, Vec<(&'static str, String)>),
     /// Bring the configuration into force.
     Start,
 }
 
-/// Below this the interval between marks is too long for the queue: drop instead.
+/// Upload rate, kbit/s, below which ECN is advised against: on so slow a line, dropping packets drains the queue
+/// sooner than marking them. The value is a choice.
 const SLOW_KBIT: u64 = 4000;
-/// A processor with less idle time than this is busy: shaping needs it within a packet's time, and this is an average.
+/// A processor with less idle time than this, in percent, is busy. The figure is an average, while a shaper needs the
+/// processor within the time of one packet. The value is a choice.
 const LEAST_IDLE_PERCENT: f64 = 10.0;
-/// One without idle time that handles packets for so much of it is busy with them, even if the programs that send and take them are
-/// on it, too.
+/// A busy processor that spends at least this share of its time on packets is the bottleneck, in percent. The
+/// threshold is low because the programs that send and receive may share the processor. The value is a choice.
 const MOST_PACKETS_PERCENT: f64 = 20.0;
-/// Features that make packets of up to 64 KiB out of many.
+/// Features that aggregate packets to up to 64 KiB.
 const AGGREGATING: [(&str, &str); 5] = [
     ("rx-gro", "gro"),
     ("rx-gro-hw", "rx-gro-hw"),
@@ -46,7 +48,7 @@ const AGGREGATING: [(&str, &str); 5] = [
     ("rx-lro", "lro"),
 ];
 
-/// All that is wrong.
+/// All findings of these facts.
 pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(missing(facts));
@@ -133,7 +135,8 @@ fn flow_offload(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Shaping the cable to the switch, which carries the internet and the home in VLANs of their own.
+/// The shaped device is a trunk: a cable to a switch that carries the internet and the home network in separate
+/// VLANs.
 fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
     let wan = facts.default_devices.first()?;
     let name = &section.interface;
@@ -165,16 +168,17 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
     })
 }
 
-/// Shaping a device that the internet is not behind.
+/// The shaped device does not lead to the internet.
 fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
     let wan = facts.default_devices.first()?;
     let name = &section.interface;
     let leads_to_it = |wan: &String| wan == name || facts.is_below(name, wan) || facts.is_below(wan, name);
-    // What is not there may come: a session that is down is no mistake, though the internet is elsewhere meanwhile.
+    // A missing device may appear later. If a PPP session is down and another line stands in, the configuration is
+    // still right.
     if section.faces_home() || facts.device(name).is_none() || facts.default_devices.iter().any(leads_to_it) {
         return None;
     }
-    // Somebody who shapes two devices knows what the second one is for.
+    // A user who shapes two devices has a reason for the second one.
     if facts.sections.len() > 1 {
         return None;
     }
@@ -214,7 +218,7 @@ fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
     })
 }
 
-/// More upload than download, which hardly any line has.
+/// The upload is at least twice as fast as the download, which hardly any line offers.
 fn swapped_rates(section: &Section) -> Option<Finding> {
     let (up, down) = (section.upload_kbit?, section.download_kbit?);
     (up >= down.saturating_mul(2)).then(|| Finding {
@@ -226,7 +230,7 @@ fn swapped_rates(section: &Section) -> Option<Finding> {
         remedy: format!(
             "option download '{up}', option upload '{down}', unless the line is really like that"
         ),
-        // It may be.
+        // The line may really be like that.
         fix: None,
     })
 }
@@ -254,7 +258,7 @@ fn no_device(facts: &Facts, section: &Section) -> Option<Finding> {
     })
 }
 
-/// Something else stands where our queues should.
+/// Other queues are in place of ours.
 fn other_queue(section: &Section) -> Option<Finding> {
     if section.differences.is_empty() {
         return None;
@@ -279,7 +283,7 @@ fn other_queue(section: &Section) -> Option<Finding> {
 
 fn no_overhead(section: &Section) -> Option<Finding> {
     let pppoe = section.stack.iter().any(|layer| layer == "PPPoE");
-    // Neither direction is shaped: nothing is counted.
+    // If neither direction is shaped, nothing counts overhead.
     section.upload_kbit.or(section.download_kbit)?;
     if section.overhead_bytes > 0 || (section.cells == "none" && !pppoe) {
         return None;
@@ -382,7 +386,7 @@ fn marks_on_slow_line(section: &Section) -> Option<Finding> {
     })
 }
 
-/// All of IPv6 is one flow to a queue below the tunnel.
+/// To queues below a 6in4 tunnel, all of IPv6 is one flow.
 fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
     let tunnel = facts
         .devices
@@ -417,7 +421,8 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
         .upload_kbit
         .unwrap_or(0)
         .saturating_add(section.download_kbit.unwrap_or(0));
-    // Nothing need wait in the queues: what a full processor cannot take is lost before it reaches them.
+    // A backlog is not required: packets that a saturated processor cannot handle are dropped before they reach the
+    // queues. Throughput is.
     if now == 0 {
         return None;
     }
@@ -439,7 +444,7 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
     evidence.extend(
         (busy.overrun > 0).then(|| format!("{} packets were lost before it had time for them", busy.overrun)),
     );
-    // What it does with all of its time, if that were all it did.
+    // The throughput if the processor spent all of its time on packets.
     let holds = now as f64 * 100.0 / busy.packets_percent;
     Some(Finding {
         id: "processor-bound",
@@ -465,10 +470,10 @@ impl Facts {
         self.devices.iter().find(|device| device.name == name)
     }
 
-    /// Whether a device is somewhere below another one.
+    /// True if a device is anywhere below another one.
     fn is_below(&self, name: &str, above: &str) -> bool {
         let mut here = self.device(above);
-        // Deeper stacks are somebody's mistake.
+        // A limit against loops; no sane stack is deeper.
         for _ in 0..8 {
             let lower = here.and_then(|device| device.lower.as_deref());
             match lower {

@@ -1,11 +1,11 @@
-//! Changes that are safe to make: options of the configuration, which keeps its comments, and bringing it into force.
+//! Safe changes: sets options in the configuration, whose comments stay, or brings it into force.
 
 use anyhow::anyhow;
 use sqm_plan::uci::Document;
 
 use super::findings::{Finding, Fix};
 
-/// The text with the findings' options changed. Only what was found is touched.
+/// The configuration's text with the options that the findings want changed. The rest of the text stays as it is.
 pub(crate) fn changed(text: &[u8], findings: &[Finding]) -> anyhow::Result<String> {
     let mut document = Document::parse_bytes(text).map_err(|errors| anyhow!("{}", errors[0]))?;
     for finding in findings {

@@ -1,4 +1,4 @@
-//! What each processor did between two looks.
+//! Load of each processor between two looks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use super::collect::read;
 use super::facts::Processor;
 
-/// What the kernel has counted, at one moment.
+/// The kernel's counters at one moment.
 #[derive(Default)]
 pub(super) struct Look {
     /// `/proc/stat`
@@ -31,7 +31,7 @@ impl Look {
         }
     }
 
-    /// Each processor, since an earlier look.
+    /// The load of each processor since an earlier look.
     pub(super) fn since(&self, earlier: &Self) -> Vec<Processor> {
         let before = times(&earlier.stat);
         let threads = self.threads_since(earlier);
@@ -48,7 +48,7 @@ impl Look {
                     .zip(before)
                     .map(|(after, before)| after.saturating_sub(*before))
                     .collect();
-                // User, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are in user.
+                // Columns: user, nice, system, idle, iowait, irq, softirq, steal. Guest time is part of user time.
                 let at = |column: usize| spent.get(column).copied().unwrap_or(0);
                 let total = spent
                     .iter()
@@ -99,20 +99,20 @@ impl Look {
     }
 }
 
-/// Ticks of the threads that handle packets.
+/// Processor time of the threads that handle packets, ticks.
 #[derive(Clone, Copy, Default)]
 struct Spent {
-    /// `/proc/stat` has it among the soft interrupts too, where the kernel books it right (User Mode Linux takes it for a program).
+    /// `/proc/stat` counts it as soft interrupts as well. User Mode Linux counts it as a program's time instead.
     of_ksoftirqd: u64,
-    /// Threaded NAPI: `/proc/stat` has it as the system's.
+    /// Threaded NAPI, which `/proc/stat` counts as system time.
     of_napi: u64,
 }
 
-/// A line of `/proc/PID/stat`, of a thread that handles packets.
+/// A thread that handles packets, from `/proc/PID/stat`.
 struct PacketThread {
     pid: u32,
     is_ksoftirqd: bool,
-    /// It ran last.
+    /// The processor that it last ran on.
     processor: usize,
     ticks: u64,
 }
@@ -125,7 +125,7 @@ impl PacketThread {
         if !is_ksoftirqd && !name.starts_with("napi/") {
             return None;
         }
-        // The third field of proc_pid_stat(5) is the first one here.
+        // `fields` begins with the third field of proc_pid_stat(5).
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
@@ -137,7 +137,7 @@ impl PacketThread {
     }
 }
 
-/// Ticks of each processor, by what they went to.
+/// Ticks of each processor, by column of `/proc/stat`.
 fn times(stat: &str) -> BTreeMap<usize, Vec<u64>> {
     stat.lines()
         .filter_map(|line| {
@@ -149,7 +149,8 @@ fn times(stat: &str) -> BTreeMap<usize, Vec<u64>> {
         .collect()
 }
 
-/// The second column counts packets that found no room, the third how often time or budget ran out.
+/// Reads a column of `/proc/net/softnet_stat`: the second counts packets dropped for a full backlog, the third how
+/// often the time or the budget ran out.
 fn softnet(text: &str, number: usize, column: usize) -> u64 {
     let counted = |line: &str| u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok();
     text.lines().nth(number).and_then(counted).unwrap_or(0)
@@ -207,7 +208,7 @@ mod tests {
         let later = [
             thread(14, "ksoftirqd/0", 0, 45, 55),
             thread(20, "ksoftirqd/1", 1, 0, 60),
-            // It went to another processor, and is counted there.
+            // The thread moved to another processor, and counts there.
             thread(300, "napi/eth0-(8) 1", 1, 0, 37),
             thread(301, "kworker/0:1", 0, 0, 500),
         ];

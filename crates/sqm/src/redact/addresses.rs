@@ -1,4 +1,4 @@
-//! Hardware addresses, and public addresses of the internet.
+//! Finds hardware addresses and public IP addresses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,15 +7,16 @@ const IPV4: &str = "<public IPv4 address>";
 const IPV6: &str = "<public IPv6 address>";
 const MADE_OF_HARDWARE: &str = "<address made of a hardware address>";
 
-/// No address is longer, in any notation.
+/// The greatest length of an address in any notation that is recognised, bytes.
 const LONGEST: usize = 64;
-/// Nor has one more marks, and one behind it.
+/// The most separators to look at: seven colons and three dots of an IPv6 address that ends in an IPv4 address, and
+/// one behind it.
 const MOST_MARKS: usize = 7 + 3 + 1;
 
-/// An address that was found: its length, and what stands for it if it is to be hidden.
+/// An address that was found: its length, and its replacement if it is to be hidden.
 type Found = (usize, Option<&'static str>);
 
-/// The line without them.
+/// The line with these addresses replaced.
 pub(super) fn without(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
     let mut at = 0;
@@ -34,7 +35,7 @@ pub(super) fn without(line: &str) -> String {
     clean + &line[at..]
 }
 
-/// Whether it may be part of an address.
+/// True if the character may be part of an address.
 const fn is_part(c: char) -> bool {
     c.is_ascii_hexdigit() || is_mark(c)
 }
@@ -43,7 +44,7 @@ const fn is_mark(c: char) -> bool {
     matches!(c, '.' | ':' | '-')
 }
 
-/// Hexadecimal digits and marks, as many as stand together.
+/// The longest run of hexadecimal digits and separators at a place of a line.
 struct Run<'a> {
     line: &'a str,
     start: usize,
@@ -60,7 +61,7 @@ impl Run<'_> {
         }
     }
 
-    /// An address that begins here.
+    /// The address that begins here, if there is one.
     fn address(&self, at: usize) -> Option<Found> {
         let is_word = |c: char| c.is_alphanumeric();
         let rest = &self.text[at..];
@@ -71,7 +72,8 @@ impl Run<'_> {
         let may_begin = |c: char| !is_mark(c) || text.starts_with("::");
         if !is_behind_a_word && text.starts_with(may_begin) {
             let is_number = |word: &str| is_number_of_json(&self.line[..self.start + at], word);
-            // All of it, unless its last letters belong to another word; or what stands before a mark.
+            // Try the whole text first, unless its last letters belong to a longer word. Then try the text before
+            // each separator, the longest first.
             let whole = Some(text.len()).filter(|_| !is_before_a_word);
             let before_marks: Vec<usize> = text
                 .match_indices(is_mark)
@@ -89,7 +91,7 @@ impl Run<'_> {
         ipv4(text)
     }
 
-    /// How far it is to where an address may begin again: behind a mark, or where letters end.
+    /// Distance to the next place where an address may begin: behind a separator, or where a digit follows a letter.
     fn step(&self, at: usize) -> usize {
         let bytes = &self.text.as_bytes()[at..];
         let begins = |pair: &[u8]| {
@@ -102,7 +104,7 @@ impl Run<'_> {
     }
 }
 
-/// A counter, as `"sent_bytes": 123456789012,`.
+/// True for a counter in JSON, such as `"sent_bytes": 123456789012,`.
 fn is_number_of_json(before: &str, word: &str) -> bool {
     let before = before.trim();
     let is_value = before.starts_with('"') && before.ends_with(':') || before.is_empty();
@@ -129,7 +131,7 @@ fn hardware(word: &str, is_number: impl Fn(&str) -> bool) -> Option<Found> {
             _ => false,
         }
     });
-    // 001122334455, and EUI-64 without marks.
+    // 001122334455, and EUI-64 without separators.
     let is_bare =
         word.len() == 12 && hex(word) && !(word.bytes().all(|b| b.is_ascii_digit()) && is_number(word))
             || word.len() == 16 && hex(word) && word[6..10].eq_ignore_ascii_case("fffe");
@@ -138,7 +140,7 @@ fn hardware(word: &str, is_number: impl Fn(&str) -> bool) -> Option<Found> {
 
 fn ipv6(word: &str) -> Option<Found> {
     let address = if word.len() == 32 && word.bytes().all(|b| b.is_ascii_hexdigit()) {
-        // As in /proc/net.
+        // 32 hexadecimal digits without separators, as in /proc/net.
         Ipv6Addr::from(u128::from_str_radix(word, 16).ok()?)
     } else {
         word.parse().ok()?
@@ -154,10 +156,10 @@ fn instead_of(address: Ipv6Addr) -> Option<&'static str> {
     let is_local = address.is_loopback()
         || address.is_unspecified()
         || address.is_multicast()
-        // RFC 4291 and RFC 4193.
+        // Link-local (RFC 4291) and unique local (RFC 4193).
         || first & 0xffc0 == 0xfe80
         || first & 0xfe00 == 0xfc00;
-    // RFC 4291, appendix A.
+    // The interface identifier was derived from a hardware address (RFC 4291, appendix A).
     let is_of_hardware = address.octets()[11..13] == [0xff, 0xfe];
     match (is_local, is_of_hardware) {
         (false, _) => Some(IPV6),
@@ -166,8 +168,8 @@ fn instead_of(address: Ipv6Addr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address in it: mapped (`::ffff:`), compatible (`::`), translated (RFC 6052), or of ISATAP (RFC 5214). Those of 6to4 and
-/// Teredo are public themselves.
+/// The embedded IPv4 address: mapped (`::ffff:`), compatible (`::`), translated (RFC 6052) or ISATAP (RFC 5214).
+/// Addresses of 6to4 and Teredo are not looked into: they are public themselves.
 fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = u128::from(address);
     let last = Ipv4Addr::from(bits as u32);
@@ -181,7 +183,8 @@ fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Four numbers with dots or, as in names that providers give, with dashes. A fifth is a port, as tcpdump writes it.
+/// Four numbers with dots or, as in host names of providers, with dashes. A fifth number is a port, as tcpdump prints
+/// it.
 fn ipv4(text: &str) -> Option<Found> {
     ['.', '-'].into_iter().find_map(|mark| {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != mark);
@@ -202,9 +205,9 @@ fn ipv4(text: &str) -> Option<Found> {
 
 fn tells_nothing(address: Ipv4Addr) -> bool {
     let [a, b, ..] = address.octets();
-    // Shared by providers (RFC 6598): 100.64.0.0/10.
+    // Shared address space of providers (RFC 6598): 100.64.0.0/10.
     let shared = a == 100 && (64..128).contains(&b);
-    // Masks and "any" look like addresses.
+    // Netmasks and the unspecified address look like addresses.
     let mask = u32::from(address).count_zeros() == u32::from(address).trailing_zeros();
     address.is_private()
         || address.is_loopback()

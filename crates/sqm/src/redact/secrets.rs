@@ -1,6 +1,6 @@
-//! Passwords, keys, tokens, and names of people and of wireless networks.
+//! Finds passwords, keys, tokens, and names of people and of wireless networks.
 
-/// What stands behind a word with one of these in it is a secret.
+/// A word that contains one of these is followed by a secret.
 const PARTS: [&str; 14] = [
     "password",
     "passwd",
@@ -18,22 +18,22 @@ const PARTS: [&str; 14] = [
     "ssid",
 ];
 
-/// What stands behind one of these is a secret, also as a part of a name, as in `wpa_psk`, `apiKey2` or `PPP-USER`.
+/// A word is followed by a secret if one of its parts is one of these, as in `wpa_psk`, `apiKey2` or `PPP-USER`.
 const WORDS: [&str; 31] = [
     "pass", "pw", "pwd", "psw", "passw", "pin", "puk", "psk", "psk2", "sae", "wpa", "wep", "key", "token",
     "user", "usr", "uid", "login", "logon", "account", "auth", "bearer", "serial", "sn", "imei", "imsi",
     "iccid", "cred", "email", "mail", "session",
 ];
 
-/// Schemes of HTTP: what follows is a secret, unless it is an ordinary word.
+/// Authentication schemes of HTTP. A secret follows, unless the next word is an ordinary one.
 const SCHEMES: [&str; 4] = ["basic", "bearer", "digest", "ntlm"];
 
-/// Text as long as this with letters of both cases and digits is no word.
+/// Text of at least this length with upper case, lower case and digits is a key.
 const LEAST_KEY: usize = 20;
 
 const REMOVED: &str = "<removed>";
 
-/// Remembers from line to line what it is in.
+/// Remembers, from line to line, whether the text is inside a key or about to show a value.
 #[derive(Default)]
 pub(super) struct Secrets {
     is_in_key: bool,
@@ -60,7 +60,7 @@ impl Secrets {
         format!("{} {REMOVED}", without_keys_and_names(name))
     }
 
-    /// PEM (RFC 7468), and what PuTTY writes.
+    /// True within a private key: PEM (RFC 7468) or PuTTY's format.
     fn is_in_private_key(&mut self, line: &str) -> bool {
         let begins = line.contains("-----BEGIN") && line.contains("PRIVATE KEY");
         let was_in = self.is_in_key;
@@ -69,7 +69,7 @@ impl Secrets {
     }
 }
 
-/// `scheme://name:password@host`
+/// Removes the login from `scheme://name:password@host`.
 fn without_login_of_urls(line: &str) -> String {
     let mut clean = String::new();
     let mut rest = line;
@@ -79,7 +79,7 @@ fn without_login_of_urls(line: &str) -> String {
         let end = place
             .find(|c: char| c.is_whitespace() || "'\"<>`".contains(c))
             .unwrap_or(place.len());
-        // A password may have a slash or another @ in it.
+        // The last @ ends the login: a password may contain a slash or another @.
         rest = match place[..end].rfind('@') {
             Some(login) => {
                 clean += REMOVED;
@@ -91,7 +91,7 @@ fn without_login_of_urls(line: &str) -> String {
     clean + rest
 }
 
-/// Where the first name of a secret ends; behind it is the secret.
+/// End of the first word that is followed by a secret.
 fn end_of_name(line: &str) -> Option<usize> {
     let mut words = words(line).peekable();
     while let Some((start, word)) = words.next() {
@@ -99,7 +99,7 @@ fn end_of_name(line: &str) -> Option<usize> {
         let next = words.peek().map_or("", |(_, next)| *next);
         if names_a_secret(word)
             || SCHEMES.contains(&word.to_ascii_lowercase().as_str()) && !is_ordinary(next)
-            // Of curl and wget.
+            // `-u name:password` of curl and wget.
             || word == "-u" && line[end..].contains(':')
         {
             return Some(end);
@@ -108,7 +108,7 @@ fn end_of_name(line: &str) -> Option<usize> {
     None
 }
 
-/// Names and values: letters, digits, `_` and `-`.
+/// Splits a line into names and values, which consist of letters, digits, `_` and `-`.
 fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
         .filter(|word| !word.is_empty())
@@ -120,7 +120,7 @@ fn names_a_secret(word: &str) -> bool {
     PARTS.iter().any(|part| lower.contains(part)) || parts(word).any(|part| WORDS.contains(&part.as_str()))
 }
 
-/// `wpa_psk2`, `wpaPsk` and `WPA-PSK` are `wpa` and `psk`.
+/// Splits a name into its parts: `wpa_psk2`, `wpaPsk` and `WPA-PSK` are `wpa` and `psk`.
 fn parts(word: &str) -> impl Iterator<Item = String> {
     let mut spread = String::new();
     let mut was_lower = false;
@@ -138,19 +138,19 @@ fn parts(word: &str) -> impl Iterator<Item = String> {
     parts.into_iter()
 }
 
-/// A word of small letters.
+/// True for a word in lower case.
 fn is_ordinary(word: &str) -> bool {
     word.chars().all(|c| c.is_lowercase())
 }
 
-/// Words that are a secret by what they look like, whatever stands before them.
+/// Removes words that look like a secret themselves, whatever precedes them.
 fn without_keys_and_names(line: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || "'\"<>`,;()[]{}|".contains(c);
     line.split_inclusive(is_end)
         .map(|piece| {
             let word = piece.strip_suffix(is_end).unwrap_or(piece);
             let rest = &piece[word.len()..];
-            // What stands before a `=` is a name, but `=` ends a key, too.
+            // Text before a `=` is a name, but a key may end in `=` as well.
             let (name, value) = match word.split_once('=') {
                 Some((name, value)) if value.contains(char::is_alphanumeric) => word.split_at(name.len() + 1),
                 _ => ("", word),
@@ -166,7 +166,7 @@ fn without_keys_and_names(line: &str) -> String {
         .collect()
 }
 
-/// `name@provider`; not `eth0.2@eth0` or `veth@if7`, as devices are written.
+/// True for `name@provider`, but not for devices such as `eth0.2@eth0` or `veth@if7`.
 fn is_person(word: &str) -> bool {
     let Some((name, place)) = word.split_once('@') else {
         return false;
@@ -182,7 +182,7 @@ fn is_person(word: &str) -> bool {
     has_word(name) && has_word(place) && !word.contains("://") && !is_device()
 }
 
-/// Base64 and its likes, such as keys of WireGuard and tokens.
+/// True for Base64 and similar text, such as keys of WireGuard and tokens.
 fn is_key(word: &str) -> bool {
     let has = |kind: fn(&char) -> bool| word.chars().any(|c| kind(&c));
     word.len() >= LEAST_KEY
@@ -196,7 +196,7 @@ fn is_key(word: &str) -> bool {
         && has(char::is_ascii_lowercase)
 }
 
-/// As crypt(5) writes them: `$6$salt$...`.
+/// True for a password hash in the format of crypt(5): `$6$salt$...`.
 fn is_hash(word: &str) -> bool {
     word.split_once('$')
         .is_some_and(|(_, rest)| rest.matches('$').count() >= 2 && rest.len() > 8)

@@ -1,4 +1,4 @@
-//! `option autorate` on a line whose rate changes under load, and when everything fails that it relies on.
+//! `option autorate` on a line whose rate changes under load, and when everything that it relies on fails.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use sqm_lab::{Buffer, Clock, Direction, Home, Line, home::SERVER_V4};
 use sqm_measure::result::{Summary, TestResult};
 
-/// Goodput of a byte on the line, in packets of full size.
+/// Payload per byte on the line, in full-size packets.
 const GOOD: f64 = 1448.0 / 1518.0;
 
-/// A line of these rates in kbit/s when it begins.
+/// A line with these initial rates, kbit/s.
 fn line(down: u64, up: u64) -> Line {
     let direction = |kbits_per_sec| Direction {
         kbits_per_sec,
@@ -27,14 +27,14 @@ fn line(down: u64, up: u64) -> Line {
     }
 }
 
-/// The server, the core and its other side answer, by two versions of IP: who they are does not matter here.
+/// The server, the core and its other side, by IPv4 and IPv6. Which hosts answer does not matter here.
 const REFLECTORS: &str = "10.66.0.2 10.66.0.1 10.65.0.2 fd00:66::2 fd00:66::1 fd00:65::2";
 
 fn start(home: &Home, reflectors: &str) {
     start_with(home, reflectors, "");
 }
 
-/// With more options.
+/// Starts autorate with further options.
 fn start_with(home: &Home, reflectors: &str, more: &str) {
     let text = format!(
         "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '20000'\n\
@@ -59,7 +59,8 @@ fn status_of(said: &str) -> Value {
     status["interfaces"][0].clone()
 }
 
-/// Changes the modem's rates in the background: seconds, then kbit/s down and up.
+/// Changes the modem's rates in the background. Each entry has a duration in seconds, then download and upload in
+/// kbit/s.
 fn vary(home: &Home, schedule: &[(u64, u64, u64)]) {
     let mut script = String::from("( ");
     for (seconds, down, up) in schedule {
@@ -99,7 +100,8 @@ fn they_do_where_only_connections_tell_the_directions_apart() {
     );
 }
 
-/// How it stands at the end, if all went well and no more than `most_ms` was added; before the beginning `prepare` is done.
+/// Follows a line with changing rates, after the commands in `prepare`. Fails if something goes wrong or if more than
+/// `most_ms` is added. Returns the final status.
 fn follow_a_line_that_changes(prepare: &str, most_ms: f64) -> Value {
     let schedule = [
         (7, 40_000, 8000),
@@ -174,16 +176,17 @@ fn follow_a_line_that_changes(prepare: &str, most_ms: f64) -> Value {
     status
 }
 
-/// A shell's words for a load in both directions from h1, which may end early.
+/// A shell function that loads both directions from h1. The load may end early.
 const LOAD: &str = "load() { ip netns exec h1 sqm test 10.66.0.2 --quiet --json /tmp/load.json --idle 1 --after 0 --duration $1; }
 ";
 
-/// Rates of download and upload, Mbit/s, and their reasons; the interface must be shaped, and the rates within their bounds.
+/// Current rates of download and upload, Mbit/s, with their reasons. Fails unless the interface is shaped and the
+/// rates are within their bounds.
 fn rates(home: &Home, when: &str) -> [(f64, String); 2] {
     rates_of(&status(home), when)
 }
 
-/// The same as an earlier status has it: between two scripts any time may pass.
+/// Like [`rates`], but from a status that was recorded earlier: any time may pass between two scripts.
 fn rates_of(status: &Value, when: &str) -> [(f64, String); 2] {
     assert_eq!(status["state"], "shaped", "{when}: {status}");
     [("download", 1.0, 80.0), ("upload", 0.5, 20.0)].map(|(way, min, max)| {
@@ -194,7 +197,8 @@ fn rates_of(status: &Value, when: &str) -> [(f64, String); 2] {
     })
 }
 
-/// Whatever the daemon was told and decided is in its log: decided again, it comes out the same, to the bit.
+/// Replays the daemon's log, which holds all of its samples and decisions. The replay must give the same decisions
+/// bit for bit.
 fn is_replayed_as_it_was(home: &Home) {
     let said = home
         .script("sqm autorate replay --json $(ls /tmp/rates.csv.old 2>/dev/null) /tmp/rates.csv")
@@ -245,7 +249,7 @@ fn a_rate_that_autorate_may_choose_is_as_configured() {
     assert!(said.contains("besteffort") && said.contains("code 1"), "{said}");
 }
 
-/// `sqm serve` and `irtt server`, by both versions of IP, and nobody who answers pings.
+/// Reflectors are `sqm serve` and `irtt server`, by both versions of IP. No host answers pings.
 #[test]
 fn servers_by_udp_tell_the_directions_apart() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
@@ -270,7 +274,8 @@ fn servers_by_udp_tell_the_directions_apart() {
         "connections need not be looked at any more: {autorate:#}"
     );
 
-    // Both begin anew: they know nobody. irtt's is left alone for half a minute before it is asked again.
+    // Both servers restart and have lost their sessions. The daemon waits half a minute before it contacts irtt
+    // again.
     let said = home
         .script(&format!(
             "set +e; kill $(cat /tmp/servers)
@@ -314,8 +319,8 @@ fn what_was_learned_of_a_line_outlives_the_daemon() {
     is_replayed_as_it_was(&home);
 }
 
-/// By a geostationary satellite, in three loads of 40 s: what they add (95th percentile, ms), what is carried down and up (Mbit/s), and how
-/// the daemon says that it stands.
+/// A geostationary satellite link under three loads of 40 s. Returns the added latency (95th percentile, ms), the
+/// goodput down and up (Mbit/s), and the daemon's status as text.
 fn by_satellite(more: &str) -> (f64, [f64; 2], String) {
     let satellite = Line {
         base_rtt_ms: 600,
@@ -376,7 +381,8 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     };
     is_found("at first");
 
-    // Nobody answers any more, under load: which is still there, its output or the lab would wait for its end.
+    // The reflectors stop answering under load. The load itself goes on, and its output is discarded, because the lab
+    // would wait for its end.
     let late_in_a_load = "load 20s >/dev/null 2>&1 & sleep 18; sqm status --daemon --json";
     sh("for n in 1 2 3; do ip -n server addr del 10.77.0.$n/32 dev lo; done");
     let said = status_of(&sh(late_in_a_load));
@@ -387,7 +393,7 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     );
     assert!(said["autorate"]["tcp_samples"].as_u64() > Some(100), "{said}");
 
-    // And connections tell nothing either.
+    // TCP connections give no delays either.
     let stamps = |on: u8| {
         format!(
             "wait; for n in h1 server; do echo {on} | ip netns exec $n tee /proc/sys/net/ipv4/tcp_timestamps; done >/dev/null; "
@@ -403,7 +409,7 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     sh(&(stamps(1) + "sleep 4; for n in 1 2 3; do ip -n server addr add 10.77.0.$n/32 dev lo; done"));
     is_found("reflectors back");
 
-    // All of them lie.
+    // The answers of all reflectors are delayed at random.
     sh("tc -n server qdisc add dev eth0 root handle 1: prio
         tc -n server qdisc add dev eth0 parent 1:3 netem delay 100ms 100ms
         tc -n server filter add dev eth0 parent 1: protocol ip u32 match ip src 10.77.0.0/24 flowid 1:3
@@ -412,7 +418,7 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     sh("tc -n server qdisc del dev eth0 root");
     is_found("reflectors tell the truth again");
 
-    // They answer no more than twice a second, all together.
+    // All reflectors together answer at most twice a second.
     sh(
         "echo 16385 | ip netns exec server tee /proc/sys/net/ipv4/icmp_ratemask
         echo 500 | ip netns exec server tee /proc/sys/net/ipv4/icmp_ratelimit
@@ -430,7 +436,7 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
     sh("echo 6168 | ip netns exec server tee /proc/sys/net/ipv4/icmp_ratemask; sleep 31");
     is_found("reflectors answer always");
 
-    // The clock on the wall jumps, there and back.
+    // The wall clock jumps forth and back.
     sh(
         "load 20s & sleep 6; date -s @$(($(date +%s) + 3600)); sleep 6; date -s @$(($(date +%s) - 3600)); wait",
     );
@@ -482,7 +488,7 @@ fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
         "device made again: {down}/{up}"
     );
 
-    // The daemon dies: the last rates stay.
+    // The daemon dies. The last rates stay in force.
     rates(&home, "before the end");
     let kept = sh(
         "kill -KILL $(cat /tmp/pid); tc -n router qdisc show dev wan0 root >/tmp/then

@@ -1,11 +1,11 @@
-//! `sqm daemon` on a real kernel: whatever happens to an interface, within a second of being usable it is shaped as planned,
-//! or the status says why not.
+//! `sqm daemon` on a real kernel: whatever happens to an interface, it is shaped as planned within a second of being
+//! usable, or the status gives the reason.
 
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line};
 
-/// What the scripts below share: the router's d0, a veth whose other end is in the core, and the daemon.
+/// Shell functions shared by the scripts: the router's d0, a veth whose peer is in the core, and the daemon.
 const TOOLS: &str = "
 set +e
 cd /tmp
@@ -54,7 +54,7 @@ fn config(home: &Home, script: &str, download: u32) {
     home.write("/tmp/sqm", text.as_bytes()).expect("a file");
 }
 
-/// Runs the script and fails with all that it prints.
+/// Runs the script and fails with its output, if there is any.
 fn nothing_to_say(home: &Home, script: &str) {
     let said = home
         .script_on("router", &format!("{TOOLS}{script}"))
@@ -148,7 +148,7 @@ fn removed_and_made_again_a_hundred_times_under_load() {
 #[test]
 fn kill_9_at_ten_random_points_and_at_every_change() {
     let home = boot();
-    // A set-up of many steps.
+    // This set-up takes many steps.
     config(&home, "simple", 24000);
     nothing_to_say(
         &home,
@@ -185,7 +185,8 @@ fn kill_9_at_ten_random_points_and_at_every_change() {
          true",
     );
     let killed = log(&home).matches("ended: 137").count();
-    // Ten, one for each of the 24, and one more wherever a change was reached.
+    // Ten at random points in time, one in each of the 24 rounds, and another one in each round whose change was
+    // reached.
     assert!(killed >= 50, "{killed} kills\n{}", log(&home));
 }
 
@@ -200,7 +201,7 @@ fn a_thousand_events_leave_memory_and_descriptors_as_they_were() {
     events_leave_memory_and_descriptors(334);
 }
 
-/// Two hundred events, then three for each round.
+/// Causes about two hundred events, then three in each round. Memory and descriptors must not grow in the rounds.
 fn events_leave_memory_and_descriptors(rounds: u32) {
     let home = boot();
     let said = home.script_on("router", &format!(
@@ -412,7 +413,7 @@ fn what_is_stopped_by_hand_stays_so_until_somebody_asks() {
     );
 }
 
-/// What scripts below ask the daemon itself: `put TEXT SECONDS` changes its configuration, `api METHOD PATH` asks anything.
+/// Requests to the daemon: `put TEXT SECONDS` changes its configuration, `api METHOD PATH` sends any request.
 const ASK: &str = r#"
 api() {
     python3 - "$1" "$2" "$3" <<'PYTHON'
@@ -438,7 +439,8 @@ counts() { sqm status --daemon | grep -q "^$2: shaped.*repaired: $3" || { echo "
 sections() { for device in d0 d1; do sed "s/'d0'/'$device'/; s/4400/$1/" /tmp/one; done; }
 "#;
 
-/// A change of the configuration that is rolled back lifts no stop by hand, whether it came before the change or after.
+/// An interface that was stopped by hand stays stopped when a change is rolled back, whether it was stopped before
+/// the change or after it.
 #[test]
 fn a_change_that_is_rolled_back_leaves_stopped_what_was_stopped() {
     let home = boot();
@@ -464,7 +466,7 @@ fn a_change_that_is_rolled_back_leaves_stopped_what_was_stopped() {
     );
 }
 
-/// `sqm reload` counts although the file is another one again before the daemon has looked.
+/// `sqm reload` takes effect even if the file changes again before the daemon has read it.
 #[test]
 fn what_a_reload_has_applied_stays_whatever_becomes_of_the_file() {
     let home = boot();
@@ -490,7 +492,7 @@ fn what_a_reload_has_applied_stays_whatever_becomes_of_the_file() {
     );
 }
 
-/// Shapes so many of these dummies, and expects nothing to be left when the daemon has been ended.
+/// Shapes `shaped` of `devices` dummy devices, and expects no queues after the daemon has ended.
 fn all_are_released(shaped: usize, devices: usize) {
     let home = boot();
     nothing_to_say(
@@ -541,11 +543,12 @@ s = socket.socket(socket.AF_UNIX); s.connect(\\\"/run/sqm/api.sock\\\"); s.senda
     );
 }
 
-/// Somebody changes the rate in a browser: `tc` sees it at once, and sees it gone if nobody confirms it, or if the daemon dies.
+/// A change of the rate in the web UI takes effect in the kernel at once. It is rolled back if it is not confirmed,
+/// or if the daemon dies.
 #[test]
 fn a_change_by_the_page_reaches_the_kernel_and_leaves_it_unless_it_is_confirmed() {
     let home = boot();
-    // METHOD PATH [BODY], by the server in the router.
+    // Sends METHOD PATH [BODY] to the web server on the router.
     let ask = "exec 3<>/dev/tcp/127.0.0.1/8080 || exit 1
                token=$(cat /tmp/token 2>/dev/null)
                printf '%s /api/v1%s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\nX-SQM-Token: %s\\r\\n' \"$1\" \"$2\" \"$token\" >&3

@@ -1,5 +1,6 @@
-//! `sqm doctor`: each mistake made on purpose on a real kernel, found, mended and gone. What the lab's devices cannot do (flow
-//! offload by hardware, clocks that change) is judged from facts in `crates/sqm/src/doctor/findings/tests.rs`.
+//! `sqm doctor` on a real kernel: each fault is made on purpose, found, fixed, and gone. Faults that the lab's
+//! devices cannot have (hardware flow offload, variable clock frequency) are judged from facts in
+//! `crates/sqm/src/doctor/findings/tests.rs`.
 
 use std::path::Path;
 
@@ -114,7 +115,7 @@ fn mistakes_of_the_machine_are_found() {
     );
 }
 
-/// Debian's kernel has its queues in modules, and on the wall's clock a processor can be too slow.
+/// Debian's kernel has its queues as modules, and with the wall clock a processor can be too slow.
 #[test]
 fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
     nothing_to_say(

@@ -1,4 +1,4 @@
-//! However the program ends, its guest ends with it and leaves nothing on the host.
+//! However `sqm-lab` ends, its guest ends as well and leaves nothing on the host.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
@@ -11,14 +11,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
-/// `sqm` with its own folder for temporary files, which must be empty in the end.
+/// `sqm-lab` with its own folder for temporary files, which must be empty in the end.
 struct Program {
     child: Ending,
     temporary: TempDir,
     heard: Option<Lines<BufReader<ChildStderr>>>,
 }
 
-/// A child process that does not outlive a failed test.
+/// A child process that is killed if its test fails.
 struct Ending(Child);
 
 impl Drop for Ending {
@@ -30,9 +30,10 @@ impl Drop for Ending {
 
 impl Program {
     fn start(words: &[&str], temporary: TempDir) -> Self {
-        // Open to the user that a guest of root runs as.
+        // If the test runs as root, the guest runs as another user, who must be able to enter the folder.
         fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // A shell lets what it starts in the background ignore interrupts, and so would everything below.
+        // A shell starts background processes with SIGINT ignored, and all processes below would inherit that. `env`
+        // restores the default.
         let child = Command::new("env")
             .args(["--default-signal=INT", env!("CARGO_BIN_EXE_sqm-lab")])
             .args(words)
@@ -50,7 +51,7 @@ impl Program {
         }
     }
 
-    /// Waits for this on standard error.
+    /// Waits for this text on standard error.
     fn says(&mut self, words: &str) {
         let mut lines = BufReader::new(self.child.0.stderr.take().unwrap()).lines();
         let mut said = Vec::new();
@@ -60,11 +61,11 @@ impl Program {
             is_it
         });
         assert!(found, "`{words}` was never said: {said:?}");
-        // It has more to say before it ends, and would end by itself if nobody could hear.
+        // Keep the pipe open: the program writes more, and would end early if the pipe had no reader.
         self.heard = Some(lines);
     }
 
-    /// Waits until a keeper's network stands.
+    /// Waits until the keeper has set up its network.
     fn waits_until_ready(&mut self) {
         let mut ready = String::new();
         BufReader::new(self.child.0.stdout.take().unwrap())
@@ -73,7 +74,7 @@ impl Program {
         assert_eq!(ready, "ready\n");
     }
 
-    /// Sends the signal and waits for the end of the program and of every process of its guest.
+    /// Sends the signal, and waits for the end of the program and of all processes of its guest.
     fn end_by(mut self, signal: Signal) -> TempDir {
         let guest = processes_of_guest(self.child.0.id());
         assert!(!guest.is_empty(), "the guest runs");
@@ -98,7 +99,7 @@ fn files(folder: &TempDir) -> Vec<String> {
         .collect()
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// A process according to `/proc/PID/stat`.
 struct Process {
     pid: i32,
     name: String,
@@ -112,7 +113,7 @@ fn processes() -> Vec<Process> {
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok())
         .filter_map(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // The name in parentheses may hold anything; after it: state, parent, process group.
+            // The name in parentheses may contain any character. Behind it are state, parent and process group.
             let (start, rest) = stat.rsplit_once(')')?;
             let mut fields = rest.split_whitespace().skip(1);
             Some(Process {
@@ -125,7 +126,7 @@ fn processes() -> Vec<Process> {
         .collect()
 }
 
-/// The guest's kernel and its watcher, which this process started, and everything in their process groups.
+/// The guest's kernel and its watcher, both started by this process, and all processes in their process groups.
 fn processes_of_guest(parent: u32) -> Vec<OwnedFd> {
     let processes = processes();
     let started: Vec<_> = processes.iter().filter(|p| p.parent == parent).collect();
@@ -133,7 +134,7 @@ fn processes_of_guest(parent: u32) -> Vec<OwnedFd> {
         .iter()
         .filter(|p| started.iter().any(|leader| leader.pid == p.group));
     in_guest
-        // One that has ended since is no concern.
+        // A process that has ended since is left out.
         .filter_map(|p| pidfd_open(Pid::from_raw(p.pid)?, PidfdFlags::empty()).ok())
         .collect()
 }
@@ -192,7 +193,7 @@ fn a_guest_that_misses_the_end_of_its_console_ends_with_the_program() {
         .into_iter()
         .find(|p| p.parent == program && p.name == "linux")
         .unwrap();
-    // As long as somebody can write to it, the console does not end.
+    // The console stays open while a process can write to it.
     let console = fs::OpenOptions::new()
         .write(true)
         .open(format!("/proc/{}/fd/0", kernel.pid))
@@ -204,7 +205,7 @@ fn a_guest_that_misses_the_end_of_its_console_ends_with_the_program() {
 #[test]
 fn the_next_lab_removes_what_one_killed_while_booting_left() {
     let temporary = tempfile::tempdir().unwrap();
-    // No process ever has this number: it is beyond the kernel's largest.
+    // No process can have this id: it is above the kernel's maximum.
     fs::create_dir(temporary.path().join("sqm-lab-4194305-abcdef")).unwrap();
     let living = format!("sqm-lab-{}-abcdef", std::process::id());
     fs::create_dir(temporary.path().join(&living)).unwrap();

@@ -1,4 +1,5 @@
-//! What is left when a change of the queues goes wrong half-way: a refusal of the kernel, or `kill -9`.
+//! The state that is left if a change of the queues fails half-way, because the kernel refuses a step or the process
+//! is killed with `kill -9`.
 
 use crate::twins;
 use sqm_lab::Home;
@@ -45,7 +46,7 @@ fn a_refusal_at_any_step_of_any_set_up_leaves_everything_as_it_was() {
             "\toption squash_ingress '0'\n",
         );
     }
-    // Inside the guest, because a question from outside costs more than a process there.
+    // The loop runs inside the guest: a request from outside costs more than a process there.
     let answer = home
         .script_on(
             "router",
@@ -76,7 +77,7 @@ fn a_refusal_at_any_step_of_any_set_up_leaves_everything_as_it_was() {
     let unexpected: Vec<&str> = answer.lines().filter(|line| !line.ends_with(" steps")).collect();
     assert!(unexpected.is_empty(), "{answer}");
     assert_eq!(answer.lines().count(), SET_UPS.len(), "{answer}");
-    // A cake is a few steps, three classes with filters both ways are many.
+    // CAKE takes few steps; three classes with filters in both directions take many.
     let steps = |script: &str| -> u32 {
         let line = answer
             .lines()
@@ -152,7 +153,8 @@ fn a_changed_rate_is_one_change_and_nothing_else() {
         diff.stdout
     );
     let before = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
-    // The first change fails, so there is one; no second one is reached.
+    // A fault in the first change makes the reload fail, so that there is at least one change. A fault in the second
+    // one is never reached.
     let refused = sqm(&[
         "env",
         "SQM_FAULT=error@1",
@@ -205,7 +207,7 @@ fn what_is_not_confirmed_is_put_back() {
         home.script_on("router", ". /tmp/look.sh").expect("tc looks"),
         before
     );
-    // Somebody confirms in another terminal.
+    // The user confirms in another terminal.
     let kept = home
         .script_on(
             "router",
@@ -228,8 +230,8 @@ fn whoever_waits_for_a_confirmation_may_lose_the_line() {
     let home = boot();
     config(&home, "/tmp/first", "simple", "");
     let before = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
-    // The terminal goes: it waits on, and somebody else can still confirm. Asked to end: it puts back at once. Killed: the
-    // next start and stop know what was there.
+    // If the terminal hangs up, the wait goes on, and another terminal can still confirm. SIGTERM rolls back at once.
+    // After SIGKILL the next start and stop still know the previous state.
     let answer = home
         .script_on(
             "router",
@@ -269,7 +271,7 @@ fn whoever_waits_for_a_confirmation_may_lose_the_line() {
     }
 }
 
-/// Queues that a person may have set by hand, each in `tc`'s words for `dev d0`.
+/// Queues that a user may have set up by hand, in the words of `tc` for `dev d0`.
 const BY_HAND: [&str; 16] = [
     "qdisc replace dev d0 root handle 5: fq_codel limit 777 target 7ms interval 70ms quantum 300 ecn",
     "qdisc replace dev d0 root handle 5: fq_codel flows 64 memory_limit 3Mb drop_batch 32 ce_threshold 1ms noecn",
@@ -321,14 +323,14 @@ fn what_was_set_by_hand_is_back_after_stop() {
              . ./look.sh >after; cmp -s before after || {{ echo '{n}:'; diff before after; }}\n"
         );
     }
-    // What somebody has set since a start is what the next one puts back.
+    // Queues that were set up by hand after a start are what the next start must restore at its stop.
     script += "tc qdisc del dev d0 root; tc qdisc del dev d0 ingress
         sqm start --config first >/dev/null 2>&1
         tc qdisc replace dev d0 root handle 6: pfifo limit 66
         sqm start --config second >/dev/null 2>&1
         sqm stop >/dev/null 2>&1
         tc qdisc show dev d0 | grep -q 'pfifo 6: root refcnt 2 limit 66p' || tc qdisc show dev d0\n";
-    // What cannot be put back is not taken away.
+    // Queues that cannot be restored are not removed.
     script += "tc qdisc replace dev d0 root handle 5: prio bands 4 && . ./look.sh >before
         sqm start --config first >said 2>&1; echo \"prio: $? $(cat said)\"
         . ./look.sh >after; diff before after; true";
@@ -359,7 +361,7 @@ fn another_owner_is_found_and_named() {
         .run_ok("router", &["sqm", "status", "d0"])
         .expect("the lab answers");
     assert!(status.starts_with("d0\n"), "{status}");
-    // sqm-scripts comes later, and its state file tells.
+    // sqm-scripts takes over later, and its state file shows that.
     home.script_on(
         "router",
         "tc qdisc replace dev d0 root handle 9: fq_codel; mkdir -p /run/sqm; : >/run/sqm/d0.state",
@@ -407,7 +409,7 @@ fn two_hundred_damaged_files_are_planned_alike_or_refused() {
     let good = "config queue\n\toption enabled '1'\n\toption interface 'd0'\n\toption download '24000'\n\
                 \toption upload '4400'\n\toption script 'simple.qos'\n\toption linklayer 'ethernet'\n\
                 \toption overhead '18'\n\toption eqdisc_opts 'limit 400 noecn'\n";
-    // A small generator of our own: the files are the same in every run.
+    // A small generator, so that every run uses the same files.
     let mut state = 20_u64;
     let mut below = |n: usize| {
         state = state

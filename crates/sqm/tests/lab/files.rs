@@ -1,11 +1,12 @@
-//! Disks that are full or read-only, folders that are gone, and directories, FIFOs and links in the place of files: the line is
-//! shaped or the daemon says why not, nothing is followed, nothing hangs, and the next start works. docs/reference/files.md has the table.
+//! Disks that are full or read-only, missing folders, and directories, FIFOs and links in place of files. The line is
+//! shaped or the daemon gives the reason, no link is followed, nothing hangs, and the next start works.
+//! docs/reference/files.md has the table.
 
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line};
 
-/// METHOD PATH [BODY], asked of the daemon's socket: the code, then the body.
+/// Sends METHOD PATH [BODY] to the daemon's socket. Prints the status code and the body.
 const ASK: &str = r#"
 import json, socket, sys
 method, path, body = sys.argv[1], sys.argv[2], (sys.argv[3] if len(sys.argv) > 3 else "")
@@ -25,7 +26,8 @@ head, _, body = answer.partition(b"\r\n\r\n")
 print(head.split()[1].decode(), body.decode())
 "#;
 
-/// UPLOAD CONFIRM_SECONDS: a configuration for `PUT /v1/configuration`, made of the one that the daemon holds.
+/// Arguments UPLOAD CONFIRM_SECONDS: the body of a `PUT /v1/configuration`, made from the daemon's current
+/// configuration.
 const PUT: &str = r#"
 import json, re, subprocess, sys
 known = json.loads(subprocess.run(["python3", "/tmp/ask.py", "GET", "/configuration"],
@@ -34,7 +36,7 @@ text = re.sub(r"option upload '[^']*'", f"option upload '{sys.argv[1]}'", known[
 print(json.dumps({"text": text, "revision": known["revision"], "confirm_seconds": int(sys.argv[2])}))
 "#;
 
-/// What the scripts share. Everything that the daemon keeps is on one small disk.
+/// Shell functions shared by the scripts. All files of the daemon are on one small disk.
 const TOOLS: &str = r#"
 set +e
 cd /tmp
@@ -127,7 +129,7 @@ fn boot() -> Home {
     home
 }
 
-/// Runs the script and fails with all that it prints.
+/// Runs the script and fails with its output, if there is any.
 fn nothing_to_say(home: &Home, script: &str) {
     let said = home
         .script_on("router", &format!("{TOOLS}{script}"))
@@ -136,7 +138,7 @@ fn nothing_to_say(home: &Home, script: &str) {
     assert!(said.is_empty(), "{said}\n{log}");
 }
 
-/// What `sqm reload` leaves for the daemon.
+/// The file by which `sqm reload` tells the daemon what it has applied.
 #[test]
 fn a_reload_shapes_whatever_stands_where_it_leaves_what_it_has_applied() {
     nothing_to_say(
@@ -225,13 +227,13 @@ fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_doe
     );
 }
 
-/// By the names of the script below.
+/// The names that the script below has for them.
 const STATES: [&str; 6] = ["full", "read_only", "gone", "fifo", "folder", "dangling"];
 
-/// The daemon is started in each state, and each state is brought about while it runs.
+/// Starts the daemon in each state, and brings about each state while the daemon runs.
 fn in_each_state(files: &[&str], states: &[&str]) {
     let home = boot();
-    // A guest that is silent for ten minutes is given up.
+    // The lab gives up on a guest that prints nothing for ten minutes, so that the states are tested in two halves.
     let half = states.len().div_ceil(2);
     let cells = files
         .iter()
@@ -242,7 +244,7 @@ fn in_each_state(files: &[&str], states: &[&str]) {
     assert!(said.is_empty(), "{said}");
 }
 
-/// What there is to complain of.
+/// Tests the states of a file. Returns the complaints.
 fn each_state_of(home: &Home, file: &str, states: &[&str]) -> String {
     let script = format!("files='{file}'; states='{}'", states.join(" "));
     let script = script

@@ -1,4 +1,4 @@
-//! What only a real kernel can tell, in one program: its guests fill each processor with what the others leave.
+//! Tests that need a real kernel. They are one program, so that its guests share the processors well.
 
 mod autorate;
 mod daemon;

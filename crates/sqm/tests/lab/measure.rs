@@ -1,4 +1,4 @@
-//! `sqm test` tells the truth: in the lab the line's rate, framing and delay are known, and `ping` runs beside it.
+//! `sqm test` is accurate: in the lab the line's rate, framing and delay are known, and `ping` runs beside the test.
 
 use crate::shared::home;
 use serde_json::Value;
@@ -8,14 +8,14 @@ use sqm_measure::grade::Verdict;
 use sqm_measure::result::{ProbeKind, TestResult};
 use sqm_measure::stats;
 
-/// Goodput may differ from the truth by this share.
+/// Tolerance for goodput, as a share of the true value.
 const GOODPUT: f64 = 0.01;
-/// The idle round trip may differ from the truth by so many milliseconds.
+/// Tolerance for the idle round trip, milliseconds.
 const IDLE_MS: f64 = 0.2;
-/// Loaded latency may differ by this share from what `ping` saw at the same time.
+/// Tolerance for the loaded latency, as a share of what `ping` measured at the same time.
 const LOADED: f64 = 0.05;
 
-/// A line without surprises: as much buffer as a Cubic flow needs.
+/// A plain line with as much buffer as a Cubic flow needs.
 fn line(down_kbits: u64, up_kbits: u64, base_rtt_ms: u32) -> Line {
     let direction = |kbits_per_sec| Direction {
         kbits_per_sec,
@@ -32,7 +32,7 @@ fn line(down_kbits: u64, up_kbits: u64, base_rtt_ms: u32) -> Line {
     }
 }
 
-/// Runs `sqm test` on h1 with `ping` beside it; answers the result and what `ping` printed.
+/// Runs `sqm test` on h1 with `ping` beside it. Returns the result and the output of `ping`.
 fn measure_beside_ping(home: &Home, options: &str) -> (TestResult, String) {
     let script = format!(
         "ip netns exec h1 ping -n -D -i 0.1 {server} >/tmp/ping.txt & ping=$!
@@ -47,7 +47,7 @@ fn measure_beside_ping(home: &Home, options: &str) -> (TestResult, String) {
     (result, pings.to_owned())
 }
 
-/// Round trips that `ping -D` saw in the steady part of the load, milliseconds.
+/// Round trips that `ping -D` measured in the steady window, milliseconds.
 fn pinged(pings: &str, result: &TestResult) -> Vec<f64> {
     let start = result.meta.start_unix.expect("the client knows the time");
     let (from, to) = result.steady().next().expect("there was load");
@@ -70,7 +70,7 @@ fn assert_near(what: &str, measured: f64, truth: f64, tolerance: f64) {
     );
 }
 
-/// Goodput, idle latency and loaded latency of one test in one direction.
+/// Checks goodput, idle latency and loaded latency of a test of one direction.
 fn check(line: &Line, test: &str, measured_mbit: impl Fn(&TestResult) -> f64, gross_kbits: u64) {
     let home = home(Clock::Virtual, line);
     let options = format!("--test {test} --duration 20 --idle 5 --settle 6");
@@ -82,7 +82,7 @@ fn check(line: &Line, test: &str, measured_mbit: impl Fn(&TestResult) -> f64, gr
         truth,
         truth * GOODPUT,
     );
-    // The modem lets 2 ms of its rate through at once, so that a lone packet pays the delay alone.
+    // The modem sends bursts of up to 2 ms of its rate at once, so that a lone packet sees only the delay.
     let idle = f64::from(line.base_rtt_ms);
     let measured = result.summary.idle_ms.expect("the idle line was measured");
     assert_near(&format!("{test} idle ms"), measured, idle, IDLE_MS);
@@ -127,7 +127,7 @@ fn a_download_of_80_mbit() {
     check(&line, "tcp_4down", |r| r.summary.download_mbit, 80_000);
 }
 
-/// The fit of a sweep of one direction, which found the gross rate to this share.
+/// Sweeps one direction. Returns the fit and the advice, and fails if the gross rate is off by more than this share.
 fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f64)) -> (Value, String) {
     let home = home(Clock::Virtual, line);
     home.write("/tmp/configured", CONFIGURED.as_bytes())
@@ -162,11 +162,11 @@ fn number(value: &Value) -> f64 {
     value.as_f64().expect("the fit has figures")
 }
 
-/// Too much overhead for Ethernet, too fast and without cells for the ATM line.
+/// More overhead than Ethernet has. For the ATM line the rate is too high and the cells are missing.
 const CONFIGURED: &str = "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '60000'\n\
      \toption upload '4200'\n\toption script 'piece_of_cake.qos'\n\toption linklayer 'ethernet'\n\toption overhead '40'\n";
 
-/// 52 bytes of headers and 14 of Ethernet.
+/// The sweep sees 66 bytes per packet: 52 of headers and 14 of Ethernet.
 fn ethernet(down_kbits: u64, up_kbits: u64) -> Line {
     Line {
         overhead: 14,
@@ -199,7 +199,8 @@ fn a_sweep_recognises_atm() {
     };
     let (fit, advice) = sweep(&line, &["--down", "0"], (4.0, 0.01));
     assert_eq!(fit["framing"], "atm_cells");
-    // Eight packet sizes fall on few steps of the staircase, and the fit says how much of a cell it cannot tell apart.
+    // Eight packet sizes fall on few steps of the staircase of cells. The fit reports the interval within a cell that
+    // it cannot resolve.
     let interval = &fit["bytes_interval"];
     let (low, high) = (number(&interval[0]), number(&interval[1]));
     assert!(low <= 92.0 && 92.0 <= high && high - low < 48.0, "{interval}");

@@ -1,4 +1,4 @@
-//! Commands that change queues, with an output that is full or that nobody reads: what they are to do is done, and nothing else.
+//! Commands that change queues, with an output that is full or has no reader: they do their work, and nothing else.
 
 use std::path::Path;
 

@@ -1,12 +1,12 @@
-//! A line with PPPoE, dialled by the real `pppd` to a real `pppoe-server`: found and counted by `sqm setup`, and shaped
-//! again by the daemon each time the session is another one, whose connections it sees.
+//! A PPPoE line, dialled by the real `pppd` to a real `pppoe-server`. `sqm setup` finds the session and counts its
+//! overhead, and the daemon shapes each new session, whose connections autorate sees.
 
 use crate::shared;
 use sqm_lab::{Clock, Home, Line};
 
-/// The modem answers calls, and the router dials. Debian lets only some users run `pppd`; a copy is anybody's. The server
-/// hands a session to `pppd` through a terminal, for which the lab's kernel has no line discipline: here the kernel itself has
-/// the session at both ends.
+/// The modem answers calls and the router dials. Debian allows only some users to run `pppd`, but any user can run a
+/// copy. `pppoe-server` normally hands a session to `pppd` through a terminal, for which the lab's kernel lacks the
+/// line discipline. Here both ends of the session are in the kernel.
 const DIAL: &str = r#"
 cd /tmp
 cp /usr/sbin/pppd pppd; chmod 755 pppd
@@ -79,7 +79,7 @@ fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
         &home,
         &[&flows[..], &["--settle", "5", "--duration", "15"]].concat(),
     );
-    // TCP payload of a packet of 1518 bytes on the line, less acknowledgements and probes.
+    // TCP payload in packets that take 1518 bytes on the line, less acknowledgements and probes.
     let (down, up) = (23.8 * 1440.0 / 1518.0, 4.08 * 1440.0 / 1518.0);
     assert!(found.median_ms < found.idle_ms + 10.0, "{found:?}");
     assert!((down * 0.93..down).contains(&found.down), "{found:?}");

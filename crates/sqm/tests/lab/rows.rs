@@ -1,5 +1,6 @@
-//! Every set-up on every line: what `sqm start` set up and what `tc` set up from the printed plan, measured one after the
-//! other in the same guest in virtual time, and what is known of such queues on such lines from other tools.
+//! Every set-up on every line. The queues of `sqm start` and those that `tc` sets up from the printed plan are
+//! measured one after the other in the same guest, in virtual time, and compared with figures that other tools found
+//! for such queues on such lines.
 //!
 //! A few rows run with all tests; `make nightly` runs all and prints the table.
 
@@ -9,9 +10,9 @@ use crate::shared::{Figures, home, load, load_to, start, start_by_hand, stop_by_
 use sqm_lab::line::Buffer;
 use sqm_lab::{Clock, Home, Line, home::SERVER_V6};
 
-/// What the queues shape to, and the words that a user gives for the line.
+/// The rates that the queues shape to, and the options that a user sets for the line.
 struct Shaped {
-    /// Name of the row's line, and of the lab's.
+    /// Name of the row's line, and name of the lab's line.
     names: (&'static str, &'static str),
     down: u64,
     up: u64,
@@ -53,7 +54,7 @@ impl Shaped {
             .unwrap_or_else(|| panic!("no line {name}"))
     }
 
-    /// The lab's line, with what this one has of its own.
+    /// The lab's line, with the changes for this row.
     fn line(&self) -> Line {
         let mut line = Line::named(self.names.1).expect("a known line");
         match self.names.0 {
@@ -65,10 +66,11 @@ impl Shaped {
     }
 }
 
-/// Load, line, set-up with options, and what is known: goodput down and up in Mbit/s, median latency in ms; 0 is not known.
+/// Load, line, set-up with options, and the known figures: goodput down and up in Mbit/s, median latency in ms. 0 is
+/// unknown.
 type Row = (&'static str, &'static str, &'static str, [f64; 3]);
 
-/// These run with all tests.
+/// Rows that run with all tests.
 const QUICK: [Row; 4] = [
     ("rrul", "cable24", "best_of_cake", [22.18, 3.59, 67.0]),
     ("rrul", "cable24", "simple", [22.38, 3.60, 67.0]),
@@ -202,7 +204,7 @@ fn every_set_up_on_every_line_is_as_good_as_by_hand() {
     compare(&rows);
 }
 
-/// One row measured: ours, by hand, and what is known.
+/// A measured row: our queues, and those by `tc`.
 struct Measured {
     row: Row,
     ours: Figures,
@@ -216,17 +218,17 @@ impl Measured {
     }
 }
 
-/// Where a single run says little.
+/// Number of runs where a single one says little. A choice.
 const MANY: usize = 6;
 
-/// How many make a figure: BBR looks for bandwidth by filling its queue now and then, and small segments leave a slow line no time
-/// for more than a few probes.
+/// Number of runs to average. BBR probes for bandwidth by filling its queue now and then, and small segments leave a
+/// slow line time for only a few probes.
 fn runs(load: &str) -> usize {
     if matches!(load, "bbr" | "small") { MANY } else { 1 }
 }
 
 fn compare(rows: &[Row]) {
-    // Two guests at once: each uses one core. A line's rows share a guest.
+    // Two guests at a time, because each uses one core. All rows of a line share a guest.
     let mut lines: Vec<&str> = rows.iter().map(|row| row.1).collect();
     lines.sort_by_key(|line| std::cmp::Reverse(rows.iter().filter(|row| row.1 == *line).count()));
     lines.dedup();
@@ -243,11 +245,12 @@ fn compare(rows: &[Row]) {
                     let home = home(Clock::Virtual, &shaped.line());
                     for row in rows.iter().filter(|row| row.1 == line) {
                         let mut row = measure(&home, shaped, *row, runs(row.0));
-                        // One run in some dozens has a queue of its own all the time: six of them say whose it is.
+                        // One run in several dozen has a standing queue throughout. Several runs tell chance from a
+                        // fault.
                         if runs(row.row.0) == 1 && row.worse().is_some() {
                             row = measure(&home, shaped, row.row, MANY);
                         }
-                        // A long run is to be watched.
+                        // Show progress during a long run.
                         println!("{:?} by tc {:?} {:?}", row.ours, row.by_hand, row.row);
                         measured.lock().expect("no panic elsewhere").push(row);
                     }
@@ -272,7 +275,7 @@ fn compare(rows: &[Row]) {
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), table(&all));
 }
 
-/// In what ours is worse than the same queues by hand, or than what is known.
+/// Reports the figures in which our queues are worse than those by `tc`, or than the known ones.
 fn worse(
     load: &str,
     line: &str,
@@ -280,13 +283,14 @@ fn worse(
     by_hand: &Figures,
     [down, up, median]: [f64; 3],
 ) -> Option<String> {
-    // Two runs of the same queues differ by so much: a packet takes a large part of a slow line's time.
+    // Two runs with the same queues differ by this much: on a slow line, a single packet takes a large part of the
+    // time.
     let (latency, goodput) = match line {
         "up1m" | "adsl8" => (0.15, 0.12),
         "asym100" | "asym1.5" => (0.08, 0.06),
         _ => (0.03, 0.03),
     };
-    // What others measured, they measured with other tools: the bounds of lab_truth.rs.
+    // The known figures were measured with other tools. The tolerances are those of `lab/truth.rs`.
     let (known_latency, known_goodput) = match line {
         "up1m" | "adsl8" => (0.25, 0.15),
         "asym100" | "asym1.5" => (0.10, 0.15),
@@ -302,7 +306,7 @@ fn worse(
         ("median", ours.median_ms, by_hand.median_ms),
         ("p95", ours.p95_ms, by_hand.p95_ms),
     ] {
-        // Of BBR's, the 95th percentile of two runs differs by half.
+        // With BBR the 95th percentiles of two runs differ by half.
         let latency = if load == "bbr" && what == "p95" {
             0.3
         } else {
@@ -345,7 +349,7 @@ fn measure(home: &Home, shaped: &Shaped, row: Row, runs: usize) -> Measured {
     let (kind, _, set_up, _) = row;
     let (script, extra) = set_up.split_once(';').unwrap_or((set_up, ""));
     let mut options = shaped.options.to_owned();
-    // Marks are to be looked at, as where these figures come from.
+    // Keep DSCPs of arriving packets, as the known figures were measured with them.
     if matches!(script, "simple" | "layer_cake") {
         options += "\toption squash_ingress '0'\n";
     }
@@ -368,10 +372,10 @@ fn measure(home: &Home, shaped: &Shaped, row: Row, runs: usize) -> Measured {
     }
 }
 
-/// The figures under a load.
+/// Measures the figures under a load.
 fn under(home: &Home, kind: &str) -> Figures {
     let flows = |down: &'static str, up: &'static str| -> Vec<&'static str> {
-        // One series of probes: three would take 2 % of a megabit.
+        // One series of probes: three would take 2 % of 1 Mbit/s.
         vec!["--test", "rrul_be_nflows", "--down", down, "--up", up]
     };
     let mut words = match kind {

@@ -1,27 +1,27 @@
-//! The set-ups of sqm-scripts 1.6, option by option: its commands, computed here from its documented arithmetic and run by
-//! the real `tc`, build what `sqm start` builds from the same section.
+//! The set-ups of sqm-scripts 1.6, option by option. Its commands are computed here from its documented arithmetic
+//! and run by the real `tc`. The queues must be those that `sqm start` builds from the same section.
 //!
-//! Where the two differ on purpose the commands are changed here with a reference to docs/reference/differences.md, so that this file
-//! says what the differences are. Filters are compared by what they do, in `lab_setups.rs`.
+//! Where the two differ on purpose, the commands are changed here with a reference to docs/reference/differences.md,
+//! so that this file documents the differences. Filters are compared by their effect, in `lab/setups.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::twins::{boot, difference, section, seen};
 
-/// Download and upload in kbit/s, set-up, options.
+/// Download and upload in kbit/s, set-up, and options, separated by semicolons.
 const CONFIGURATIONS: &[&str] = &[
     "85000;10000;piece_of_cake",
     "85000;10000;layer_cake",
     "85000;10000;simple",
     "85000;10000;simplest",
     "85000;10000;simplest_tbf",
-    // One direction.
+    // One direction only.
     "85000;0;simple",
     "0;10000;simple",
     "85000;0;piece_of_cake",
     "0;10000;simplest_tbf",
-    // Rates: whatever is computed from them.
+    // Rates, and everything that is computed from them.
     "2500;1000;simplest",
     "2799;2798;simplest",
     "8000;800;simple",
@@ -32,7 +32,7 @@ const CONFIGURATIONS: &[&str] = &[
     "1000000;500000;simple;squash_ingress 0",
     "4000000;1000000;simplest_tbf",
     "24000;4400;layer_cake",
-    // Leaves.
+    // Kinds of leaves.
     "85000;10000;simplest;qdisc fq_codel",
     "85000;10000;simplest;qdisc codel",
     "85000;2000;simplest;qdisc codel",
@@ -50,7 +50,7 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;simplest_tbf;qdisc cake",
     "85000;10000;simplest_tbf;qdisc codel",
     "85000;10000;simplest_tbf;qdisc bfifo;ilimit 60000;elimit 30000",
-    // Set-ups that take no notice of the leaf.
+    // Set-ups that ignore the kind of leaf.
     "85000;10000;piece_of_cake;qdisc fq_codel",
     "85000;10000;layer_cake;qdisc sfq",
     // DSCP.
@@ -61,7 +61,7 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;layer_cake;squash_ingress 0;squash_dscp 0",
     "85000;10000;simple;squash_ingress 0",
     "85000;10000;simple;squash_ingress 0;squash_dscp 0",
-    // Marking, limits, targets.
+    // ECN marking, limits, targets.
     "85000;10000;simplest;ingress_ecn NOECN",
     "85000;10000;simple;egress_ecn NOECN;squash_ingress 0;ingress_ecn NOECN",
     "85000;10000;simplest;qdisc codel;egress_ecn NOECN",
@@ -76,7 +76,7 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;500;simplest;qdisc pie;etarget 20000us",
     "85000;10000;piece_of_cake;itarget 15ms;etarget default",
     "85000;10000;simplest;target 15ms",
-    // Free words.
+    // Free-form qdisc options.
     "85000;10000;piece_of_cake;iqdisc_opts nat dual-dsthost ingress;eqdisc_opts nat dual-srchost ack-filter",
     "85000;10000;layer_cake;eqdisc_opts diffserv4 rtt 50ms memlimit 4mb;iqdisc_opts diffserv8 nowash",
     "85000;10000;piece_of_cake;eqdisc_opts docsis;iqdisc_opts overhead 22 mpu 64",
@@ -84,7 +84,7 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;simple;eqdisc_opts limit 200 flows 64 quantum 1000",
     "85000;10000;simplest;qdisc pie;eqdisc_opts bytemode",
     "85000;10000;simplest;qdisc cake;eqdisc_opts diffserv4 nat",
-    // The line.
+    // The link layer.
     "85000;10000;piece_of_cake;linklayer ethernet;overhead 34;tcMPU 68",
     "85000;10000;layer_cake;linklayer ethernet;overhead -4",
     "8000;800;piece_of_cake;linklayer atm;overhead 44",
@@ -101,7 +101,7 @@ const CONFIGURATIONS: &[&str] = &[
     "8000;800;simple;linklayer atm;overhead 44;linklayer_adaptation_mechanism htb_private;squash_ingress 0",
     "8000;800;simplest_tbf;linklayer atm;overhead 44;tcMPU 53;linklayer_adaptation_mechanism htb_private",
     "85000;10000;simplest;qdisc cake;linklayer ethernet;overhead 34",
-    // What were variables outside the file.
+    // Variables of sqm-scripts that are set outside its configuration file.
     "85000;2000;simplest;autoflow 1",
     "9000;999;simple;autoflow 1;qdisc sfq",
     "500000;500000;simplest;shaper_burst_dur_us 5000",
@@ -114,7 +114,7 @@ const CONFIGURATIONS: &[&str] = &[
     "801;805;simple;squash_ingress 0",
     "9999999;2499999;simplest",
     "383;384;simplest_tbf",
-    // Flows of the class, not of the line; a quantum that follows the burst of both directions.
+    // `autoflow` uses the rate of the class, not of the line. The quantum follows the burst of both directions.
     "85000;10000;simple;autoflow 1;squash_ingress 0",
     "300000;299999;simple;autoflow 1;squash_ingress 0;qdisc sfq",
     "39999;19999;simplest_tbf;autoflow 1",
@@ -122,32 +122,32 @@ const CONFIGURATIONS: &[&str] = &[
     "500000;500000;simple;eshaper_burst_dur_us 50;ishaper_burst_dur_us 4000;squash_ingress 0",
     "500000;500000;simplest_tbf;shaper_burst_dur_us 0",
     "500000;500000;simplest;ishaper_burst_dur_us 0",
-    // Free words of every leaf.
+    // Free-form options of every kind of leaf.
     "85000;10000;simplest;qdisc sfq;eqdisc_opts perturb 10 quantum 3000;iqdisc_opts depth 64 divisor 512 headdrop",
     "85000;10000;simplest;qdisc codel;eqdisc_opts ce_threshold 2ms;iqdisc_opts interval 80ms",
     "85000;10000;simplest;qdisc pie;eqdisc_opts alpha 3 beta 19 tupdate 20ms;ingress_ecn NOECN",
     "85000;10000;simplest;eqdisc_opts ce_threshold 1ms drop_batch 32;iqdisc_opts target 20ms",
     "85000;10000;piece_of_cake;linklayer ethernet;overhead 22;eqdisc_opts bridged-ptm;iqdisc_opts ether-vlan",
     "85000;10000;layer_cake;eqdisc_opts memlimit 32mb flowblind;iqdisc_opts dsthost nonat fwmark 0xff",
-    // The line once more.
+    // More link layers.
     "8000;800;piece_of_cake;linklayer atm;overhead 40;linklayer_adaptation_mechanism tc_stab;tcTSIZE 128",
     "8000;800;simplest;linklayer atm;overhead 46;tcMTU 1600;tcTSIZE 100;tcMPU 53",
     "85000;10000;simple;linklayer ethernet;overhead 44;tcMTU 2048;linklayer_adaptation_mechanism htb_private",
     "85000;10000;piece_of_cake;linklayer ethernet;overhead 256;tcMPU 256",
     "85000;10000;simplest;linklayer ethernet",
-    // Without effect on the queues.
+    // Options without an effect on the queues.
     "85000;10000;simplest;debug_logging 1;verbosity 8;qdisc_advanced 1;linklayer_advanced 0",
 ];
 
-/// A kind of device, and what the kernel counts of a packet on it before the network header, bytes.
+/// A kind of device, and the bytes that the kernel counts before the network header.
 struct Kind {
-    /// `ip link` words that make one of a name.
+    /// Arguments of `ip` that create such a device.
     add: &'static str,
     mtu: u32,
     header: i32,
 }
 
-/// Each configuration is tried on one of these in turn.
+/// The configurations are tested on these kinds of devices in turn.
 const KINDS: [Kind; 5] = [
     Kind {
         add: "link add NAME mtu 1500 type dummy",
@@ -164,7 +164,7 @@ const KINDS: [Kind; 5] = [
         mtu: 1496,
         header: 14,
     },
-    // As on PPP, packets have no header of their own here.
+    // Like on PPP, packets have no link header here.
     Kind {
         add: "tuntap add NAME mode tun",
         mtu: 1500,
@@ -207,7 +207,8 @@ fn every_option_builds_what_sqm_scripts_builds() {
         home.write(&format!("/tmp/{file}"), text.as_bytes())
             .expect("a file");
     }
-    // A burst that is not said depends on the timer that tc believes the kernel has: here it is that of real machines.
+    // Without an explicit burst, `tc` computes one from the kernel's timer frequency. HZ sets the frequency of real
+    // machines.
     home.script("ip -n router -batch /tmp/links && HZ=1000000000 tc -n router -batch /tmp/commands")
         .expect("tc works");
     home.run_ok("router", &["sqm", "start", "--config", "/tmp/config"])
@@ -220,7 +221,7 @@ fn every_option_builds_what_sqm_scripts_builds() {
     for (n, configuration) in CONFIGURATIONS.iter().enumerate() {
         for device in ["", "ifb4"] {
             let of = |twin: &str| queues(&seen[&format!("{device}{twin}{n}")]);
-            // Ours makes no IFB for a direction that is not shaped.
+            // We create no IFB for a direction that is not shaped.
             let shaped = Asked::read(configuration, &KINDS[0]).rate(if device.is_empty() {
                 Side::Egress
             } else {
@@ -245,7 +246,8 @@ fn every_option_builds_what_sqm_scripts_builds() {
     );
 }
 
-/// The qdiscs and classes of one device. We give cake a number, and sqm-scripts does not (docs/reference/differences.md).
+/// The qdiscs and classes of one device. The handle of CAKE is left out: we set one, and sqm-scripts does not
+/// (docs/reference/differences.md).
 fn queues(lines: &[String]) -> Vec<String> {
     lines
         .iter()
@@ -264,7 +266,7 @@ enum Side {
     Ingress,
 }
 
-/// A section as sqm-scripts understands it.
+/// A section as sqm-scripts reads it.
 struct Asked<'a> {
     rates: [u64; 2],
     script: &'a str,
@@ -294,7 +296,7 @@ impl<'a> Asked<'a> {
         self.options.get(option).copied().unwrap_or(default)
     }
 
-    /// An option whose name begins with the direction's letter.
+    /// The value of an option whose name begins with the letter of the direction.
     fn of(&self, side: Side, option: &str) -> &'a str {
         let letter = if side == Side::Egress { 'e' } else { 'i' };
         self.get(&format!("{letter}{option}"), "")
@@ -312,7 +314,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The `tc` commands of one direction for the device `DEV`.
+    /// The `tc` commands for one direction on the device `DEV`.
     fn commands(&self, side: Side) -> Vec<String> {
         let rate = self.rate(side);
         if rate == 0 {
@@ -389,7 +391,7 @@ impl<'a> Asked<'a> {
             if self.script != "simplest" && self.squashes("ingress") {
                 words.push("besteffort");
             }
-            // simple.qos has its firewall erase the DSCP; cake itself does here (docs/reference/differences.md).
+            // sqm-scripts' simple.qos erases DSCPs in its firewall; here CAKE does (docs/reference/differences.md).
             if self.script != "simplest" && self.squashes("dscp") {
                 words.push("wash");
             }
@@ -463,7 +465,8 @@ impl<'a> Asked<'a> {
         words.join(" ")
     }
 
-    /// The size table. To sqm-scripts its overhead comes on top of what the kernel counts, to us it is all above IP.
+    /// The size table. For sqm-scripts its overhead is added to what the kernel counts; for us it is everything above
+    /// IP.
     fn stab(&self) -> String {
         let default = if self.qdisc() == "cake" { "cake" } else { "tc_stab" };
         let mechanism = match self.get("linklayer_adaptation_mechanism", "default") {
@@ -483,7 +486,7 @@ impl<'a> Asked<'a> {
         )
     }
 
-    /// The framing inside HTB's classes or TBF.
+    /// The framing that HTB classes or TBF apply themselves.
     fn private(&self) -> String {
         let layer = self.get("linklayer", "none");
         if layer == "none" || self.get("linklayer_adaptation_mechanism", "default") != "htb_private" {
@@ -502,7 +505,8 @@ impl<'a> Asked<'a> {
         overhead - self.kind.header
     }
 
-    /// Of burst and quantum, microseconds: the quantum follows the burst of both directions, not that of its own.
+    /// Durations of burst and quantum, microseconds. Unless it is set, the quantum is the burst of both directions,
+    /// not the burst of its own direction.
     fn durations(&self, side: Side) -> [u64; 2] {
         let number = |text: &str, default: u64| match text {
             "" => default,
@@ -516,7 +520,8 @@ impl<'a> Asked<'a> {
         ]
     }
 
-    /// What passes in that time, but one packet in ATM cells at least; the MTU is the device's for its IFB, too.
+    /// Bytes that the rate sends in that time, but at least one packet in ATM cells. The device's MTU applies to its
+    /// IFB as well.
     fn burst(&self, rate: u64, micros: u64) -> u64 {
         let packet = (u64::from(self.kind.mtu) + 48).div_ceil(48) * 53;
         (micros * rate / 8000).max(packet)

@@ -1,11 +1,12 @@
-//! A search for rates that does not end by itself: the server goes on and on, the search hangs, the daemon is to stop. Whatever it
-//! is, the search ends within seconds of its time and the previous shaping has been restored.
+//! A search for rates that does not end by itself, because the server never finishes, the search hangs, or the daemon
+//! must stop. In each case the search ends within seconds of its time limit, and the previous shaping is restored.
 
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line, home::SERVER_V4};
 
-/// What the scripts share. `up` is the time in seconds; the guest's clock is virtual, so it does not depend on the machine.
+/// Shell functions shared by the scripts. `up` prints the time in seconds; the guest's clock is virtual, so that it
+/// does not depend on the machine.
 const TOOLS: &str = r#"
 set +e; cd /tmp
 up() { cut -d' ' -f1 /proc/uptime; }
@@ -40,7 +41,7 @@ until_ended() {
 }
 "#;
 
-/// `ask METHOD PATH [BODY]` asks the daemon.
+/// `ask METHOD PATH [BODY]` sends a request to the daemon.
 const ASK: &str = r#"
 import socket, sys
 method, path, body = (sys.argv[1:] + [""])[:3]
@@ -53,7 +54,7 @@ while more := sock.recv(65536):
 print(answer.decode())
 "#;
 
-/// A router with a configuration, and a server that misbehaves.
+/// A router with a configuration, and a misbehaving server.
 fn boot(behaviour: &str) -> Home {
     let line = Line::named("cable24").expect("a known line");
     let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
@@ -89,7 +90,7 @@ fn serve(home: &Home, behaviour: &str, port: u16) {
     home.spawn_server("server", &server, port).expect("a server");
 }
 
-/// Runs the script on the router and fails with all that it prints.
+/// Runs the script on the router and fails with its output, if there is any.
 fn nothing_to_say(home: &Home, script: &str) {
     let said = home
         .script_on("router", &format!("{TOOLS}{script}"))
@@ -100,10 +101,10 @@ fn nothing_to_say(home: &Home, script: &str) {
     assert!(said.is_empty(), "{said}\n{log}");
 }
 
-/// The longest search, and what is allowed beyond it, seconds.
+/// Time limit of a search, plus the tolerance of the test, seconds.
 const LONGEST_S: u32 = 90 + 10;
 
-/// Tunes by hand against each of these servers.
+/// Runs `sqm tune` by hand against each of these servers.
 fn each_ends_in_time(behaviours: &[&str]) {
     let home = boot(behaviours[0]);
     for (behaviour, port) in behaviours.iter().zip(7000_u16..) {
@@ -158,7 +159,7 @@ fn whatever_any_server_does_tune_ends_in_time_and_small() {
     ]);
 }
 
-/// Ctrl-C is heard wherever the search is.
+/// Ctrl-C ends the search in each of its stages.
 #[test]
 fn an_interrupted_tune_ends_at_once_whatever_the_server_does() {
     let home = boot("load-slow-words");
@@ -183,7 +184,8 @@ fn an_interrupted_tune_ends_at_once_whatever_the_server_does() {
     );
 }
 
-/// The page's way: a search that the daemon runs. One that hangs is killed, and its guard puts back what was.
+/// The web UI has the daemon run the search. A search that hangs is killed, and its watchdog restores the previous
+/// shaping.
 #[test]
 fn a_search_that_is_stopped_ends_within_seconds() {
     let home = boot("load-slow-words");
@@ -214,11 +216,12 @@ fn a_search_that_is_stopped_ends_within_seconds() {
     );
 }
 
-/// Ends the daemon at these moments of a search, in seconds, by TERM and by QUIT, while the search goes on or hangs.
+/// Ends the daemon at these moments of a search, in seconds, by SIGTERM and by SIGQUIT, while the search runs or
+/// hangs.
 fn the_daemon_ends_at(moments: &[f64]) {
     let home = boot("load-slow-words");
     for moment in moments {
-        // A script for each: the lab gives up on one that says nothing for ten minutes.
+        // One script for each moment: the lab gives up on a script that prints nothing for ten minutes.
         nothing_to_say(
             &home,
             &format!(

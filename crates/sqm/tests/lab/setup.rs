@@ -1,4 +1,4 @@
-//! `sqm setup` on the lab's router: from nothing to verified shaping.
+//! `sqm setup` on the lab's router: from no configuration to verified shaping.
 
 use std::path::Path;
 
@@ -91,7 +91,8 @@ fn a_vlan_is_seen_below_the_interface() {
     );
 }
 
-/// Somebody is asked, and another program writes the file before the last answer: its text stays, and setup says so.
+/// Another program writes the file while the user still answers questions. Its text stays, and setup reports the
+/// conflict.
 #[test]
 fn what_another_program_writes_between_question_and_answer_stays() {
     nothing_to_say(

@@ -1,7 +1,7 @@
-//! Every set-up and every option on a real kernel: what `sqm start` builds is what the real `tc` builds from the
-//! commands that `sqm plan` prints.
+//! Every set-up and every option on a real kernel. The queues of `sqm start` must be those that the real `tc` builds
+//! from the commands that `sqm plan` prints.
 //!
-//! All configurations stand side by side in one guest, each on a device of its own, with a twin for `tc`.
+//! All configurations are set up side by side in one guest, each on its own device, with a twin device for `tc`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,9 +10,9 @@ use std::process::Command;
 use crate::twins::{PLAIN, boot, difference, look_at_d0, section, seen};
 use sqm_lab::Home;
 
-/// Options of one configuration, `name value` separated by semicolons; rates and the set-up come first.
+/// The options of each configuration, separated by semicolons. Rates and set-up come first, then `name value`.
 const CONFIGURATIONS: &[&str] = &[
-    // The set-ups as they come.
+    // Set-ups with default options.
     "85000;10000;best_of_cake",
     "85000;10000;piece_of_cake",
     "85000;10000;layer_cake",
@@ -25,14 +25,14 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;0;piece_of_cake",
     "0;10000;simple",
     "0;10000;hfsc_lite",
-    // Slow and fast.
+    // Slow and fast lines.
     "2000;256;simplest",
     "2000;96;simple",
     "1gbit;1gbit;simple",
     "10gbit;10gbit;simplest",
     "900mbit;40mbit;best_of_cake",
     "10gbit;10gbit;simplest_tbf",
-    // Leaves.
+    // Kinds of leaves.
     "85000;10000;simplest;qdisc cake",
     "85000;10000;simplest;qdisc codel",
     "85000;10000;simplest;qdisc pie",
@@ -55,11 +55,11 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;simplest;itarget 15ms;etarget default",
     "2000;500;simplest_tbf;itarget auto;etarget 30ms",
     "2000;500;simplest;autoflow 1",
-    // Words.
+    // Free-form qdisc options.
     "85000;10000;piece_of_cake;iqdisc_opts nat dual-dsthost ingress;eqdisc_opts nat dual-srchost ack-filter rtt 50ms",
     "85000;10000;simplest;eqdisc_opts quantum 300 noecn;iqdisc_opts memory_limit 4mb",
     "85000;10000;simplest;qdisc pie;iqdisc_opts alpha 4 beta 30 bytemode",
-    // The line, whoever counts it.
+    // The link layer, counted by the size table or by the qdisc.
     "85000;10000;piece_of_cake;linklayer ethernet;overhead 34;tcMPU 68",
     "85000;10000;piece_of_cake;linklayer atm;overhead 44",
     "85000;10000;best_of_cake;linklayer ptm;overhead 30;tcMPU 64",
@@ -81,7 +81,7 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;piece_of_cake;cake_wash 1;cake_split_gso 0;cake_memlimit 4mb;cake_fwmark 0xff",
     "85000;10000;piece_of_cake;egress_cake_ack_filter aggressive;ingress_cake_ingress 1;ingress_cake_tins precedence",
     "85000;10000;piece_of_cake;ingress_cake_autorate_ingress 1;cake_rtt satellite;cake_isolation hosts",
-    // Other ways round, and two set-ups at once.
+    // Upload and download swapped, and a set-up of its own for each direction.
     "85000;10000;best_of_cake;facing lan",
     "85000;10000;hfsc_lite;facing lan",
     "85000;10000;best_of_cake;ingress_script simplest.qos;ingress_qdisc fq_codel",
@@ -92,7 +92,7 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;piece_of_cake;use_mq 1",
 ];
 
-/// What `sqm plan --format tc` prints on this machine, which does not have the device.
+/// The output of `sqm plan --format tc` on this machine, which lacks the device.
 fn printed(config: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("sqm");
@@ -111,7 +111,7 @@ fn printed(config: &str) -> Vec<String> {
         .collect()
 }
 
-/// Runs each line with the program it begins with, many lines to a process.
+/// Runs each line with the program that it begins with, many lines in one process.
 fn run(home: &Home, lines: &[String]) {
     let of = |program: &str| -> String {
         lines
@@ -120,7 +120,7 @@ fn run(home: &Home, lines: &[String]) {
             .fold(String::new(), |all, line| all + line + "\n")
             .replace('\'', "")
     };
-    // Devices, then their queues, then up: what `sqm plan` prints in order for each device.
+    // Devices first, then their queues, then `up`, in the order in which `sqm plan` prints them for each device.
     let (add, up): (Vec<_>, Vec<_>) = lines
         .iter()
         .filter_map(|line| line.strip_prefix("ip "))
@@ -169,7 +169,7 @@ fn the_kernel_holds_what_tc_would_have_built_from_the_printed_plan() {
     let mut wrong = Vec::new();
     for (n, configuration) in CONFIGURATIONS.iter().enumerate() {
         for device in ["", "ifb4"] {
-            // A name inside a line is the only thing that may differ.
+            // The lines may differ in the device's name only.
             let of = |twin: &str| -> Vec<String> {
                 let lines = &seen[&format!("{device}{twin}{n}")];
                 lines
@@ -183,7 +183,7 @@ fn the_kernel_holds_what_tc_would_have_built_from_the_printed_plan() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    // The firewall rules, too, are those that `nft` made from the printed ones.
+    // The firewall rules must be those that `nft` makes from the printed ones as well.
     let tables = home
         .script("ip netns exec router nft list ruleset")
         .expect("nft lists");
@@ -214,7 +214,8 @@ fn the_kernel_holds_what_tc_would_have_built_from_the_printed_plan() {
     assert_eq!(left, "");
 }
 
-/// On the lab's own kernel a plain CAKE stands in; on one from 7.0 on (CONTRIBUTING.md), there is one for each queue.
+/// The lab's own kernel has no cake_mq and falls back to a single CAKE. Linux 7.0 and later (CONTRIBUTING.md) have
+/// one for each queue.
 #[test]
 fn many_queues_get_a_cake_each_or_one_for_all() {
     let home = boot();
@@ -232,7 +233,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
         .expect("a number");
     let slow = section("q0", "85000;10000;best_of_cake;use_mq 1");
     let planned = sqm(&home, "plan", &slow);
-    // A kernel for one processor tells nothing of queues for arriving packets.
+    // A kernel for one processor does not report its receive queues.
     let words = [
         "egress on q0\n    1: root cake_mq bandwidth",
         "use_mq: cake for arriving packets: q0 has one hardware queue",
@@ -242,7 +243,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
     let stands_in = said.contains("q0: a plain cake instead, because this kernel has no cake_mq");
     assert_eq!(stands_in, major < 7, "{said}");
 
-    // It stays; a new rate changes it in place.
+    // A second start changes nothing; a new rate changes the queues in place.
     sqm(&home, "verify", &slow);
     let again = sqm(&home, "start", &slow);
     assert!(again.starts_with("q0: unchanged"), "{again}");
@@ -250,7 +251,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
     let reloaded = sqm(&home, "reload", &fast);
     assert_eq!(reloaded.lines().count(), 2, "{reloaded}");
     let root = home.script("tc -n router qdisc show dev q0").expect("tc looks");
-    // An older tc does not know the root of many, but the CAKEs below it.
+    // An older `tc` does not know cake_mq, but lists the CAKEs below it.
     let start = if stands_in {
         "qdisc cake 1: root"
     } else {
@@ -262,7 +263,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
         "bandwidth 20Mbit diffserv4 dual-srchost nat nowash no-ack-filter split-gso rtt 240ms raw overhead 0";
     assert!(cakes.iter().all(|cake| cake.contains(words)), "{root}");
 
-    // What all of them count is told as one.
+    // The statistics are the sums over all of them.
     home.script(
         "ip -n router address add 10.9.0.1/24 dev q0
          ip -n router neigh replace 10.9.0.2 lladdr 02:00:00:00:00:01 dev q0
@@ -290,7 +291,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
         .sum();
     assert!(counted >= 64 && counted == seen, "{counted} and {seen}");
 
-    // To another set-up and back, and to what was there before.
+    // To another set-up and back, and finally to the queues from before.
     let other = fast.replace("best_of_cake", "simplest");
     sqm(&home, "start", &other);
     sqm(&home, "verify", &other);
@@ -304,7 +305,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
     );
 }
 
-/// What a command says about that configuration.
+/// Runs an `sqm` command with that configuration. Returns its output.
 fn sqm(home: &Home, word: &str, config: &str) -> String {
     home.write("/tmp/config", config.as_bytes()).expect("a file");
     home.run_ok("router", &["sqm", word, "--config", "/tmp/config"])
@@ -313,7 +314,7 @@ fn sqm(home: &Home, word: &str, config: &str) -> String {
 
 #[test]
 fn some_configurations_of_a_set_up_are_reached_from_others() {
-    // Coprime to the number of pairs of most set-ups, so that over the file all kinds of change come up.
+    // Coprime to the number of pairs of most set-ups, so that all kinds of changes occur over the whole list.
     reach_each_other(23);
 }
 
@@ -323,8 +324,8 @@ fn every_configuration_of_a_set_up_is_reached_from_every_other() {
     reach_each_other(1);
 }
 
-/// Goes from one configuration to another by `sqm reload`, both ways: every so many of the pairs of one set-up, then through
-/// all set-ups. What stands then is what a fresh start sets up.
+/// Changes from one configuration to another by `sqm reload`, and back: every `step`-th pair within each set-up, then
+/// through all configurations. The queues must be those of a fresh start.
 fn reach_each_other(step: usize) {
     let home = boot();
     home.script_on("router", "ip link add d0 type dummy && ip link set d0 up")
@@ -345,7 +346,7 @@ fn reach_each_other(step: usize) {
         .chain((0..CONFIGURATIONS.len()).rev())
         .map(|n| n.to_string())
         .collect();
-    // Few processes a change: starting one is the expensive thing in the guest.
+    // Each change uses few processes: starting one is what costs most in the guest.
     const HELPERS: &str = "set +e; cd /tmp
         look() { tc -d -force -batch look 2>/dev/null | sed '$PLAIN' | sort >$1; }";
     let helpers = HELPERS.replace("$PLAIN", PLAIN);
@@ -362,7 +363,7 @@ fn reach_each_other(step: usize) {
          done",
         CONFIGURATIONS.len() - 1
     ));
-    // In pieces, because a guest that says nothing for ten minutes counts as dead.
+    // In several scripts: the lab gives up on a guest that prints nothing for ten minutes.
     for piece in way.chunks(100) {
         answer += &script(format!(
             "for n in {}; do
@@ -388,7 +389,8 @@ fn marks_are_set_as_the_rules_say() {
     home.write("/tmp/config", config.as_bytes()).expect("a file");
     home.run_ok("router", &["sqm", "start", "--config", "/tmp/config"])
         .expect("sqm start");
-    // The port says what DSCP a packet from h1 gets; ECN bits are set on some. Port 3100 is marked by somebody else.
+    // The port determines the DSCP of a packet from h1, and some packets have ECN bits set. Packets to port 3100
+    // already have another program's mark.
     let mut rules = String::from("table inet test {\nchain output {\ntype filter hook output priority 0;\n");
     for dscp in DSCP_CLASSES.map(|(dscp, _)| dscp) {
         let port = 3000 + u32::from(dscp);
@@ -408,7 +410,7 @@ fn marks_are_set_as_the_rules_say() {
          send() { echo \"$1 $(look)\"; ip netns exec $2 bash -c \"for n in 1 2 3 4 5 6 7 8 9 10; do echo x >/dev/udp/$3/$4; done\"; sleep 0.5; }
          ",
     );
-    // Neighbours know each other before anything is counted.
+    // Resolve the addresses of all neighbours before packets are counted.
     for address in [sqm_lab::home::SERVER_V4, sqm_lab::home::SERVER_V6] {
         writeln!(
             script,
@@ -438,7 +440,7 @@ fn marks_are_set_as_the_rules_say() {
         })
         .expect("a String takes everything");
     }
-    // Nobody knows the modem's address any more: ARP and neighbour discovery ask for it.
+    // The modem's address is forgotten, so that ARP and neighbour discovery ask for it.
     script += "for n in 1 2 3 4 5 6 7 8 9 10; do echo \"arp $(look)\" >>/tmp/arp; ip -n router neigh flush dev wan0
                ip netns exec router ping -q -c 1 10.64.0.2 >/dev/null; done; head -1 /tmp/arp; echo \"end $(look)\"";
     let answer = home.script(&script).expect("the lab answers");
@@ -467,8 +469,8 @@ fn marks_are_set_as_the_rules_say() {
         let (before, after) = (counts(pair[0]), counts(pair[1]));
         for class in ["1:11", "1:12", "1:13"] {
             let packets = after[class] - before[class];
-            // Some more are of neighbours looking for each other.
-            // The answers to what asks for the modem's address wait, as all ICMP does.
+            // A few packets more come from neighbour discovery. The pings that cause ARP requests are ICMP, which
+            // waits in 1:13.
             if (packets >= 10) != (class == expected) && !(what == "arp" && class == "1:13") {
                 wrong.push(format!(
                     "{what}: {packets} packets in {class}, expected in {expected}"
@@ -483,7 +485,7 @@ fn marks_are_set_as_the_rules_say() {
     );
 }
 
-/// DSCPs and the class of `simple.qos` that they go to: AF22 and everything else that means nothing here is best effort.
+/// DSCPs and their classes in `simple.qos`. AF22 and all DSCPs without a meaning there are best effort.
 const DSCP_CLASSES: [(u8, &str); 10] = [
     (0, "1:12"),
     (1, "1:13"),

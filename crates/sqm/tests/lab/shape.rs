@@ -1,10 +1,10 @@
-//! `sqm start`, `stop`, `reload` and `verify` on a real kernel, judged by the real `tc`.
+//! `sqm start`, `stop`, `reload` and `verify` on a real kernel, checked with the real `tc`.
 
 use std::path::Path;
 
 use sqm_lab::{Clock, Home, Line, Output};
 
-/// A lab of its own with a fresh interface on the router, and a place for its configuration file.
+/// A lab with a fresh interface on the router, and the path of its configuration file.
 struct Port {
     home: Home,
     name: &'static str,
@@ -60,8 +60,8 @@ impl Port {
         );
     }
 
-    /// Everything `tc` and `ip` say of this interface and of IFBs, without counters. The "classes" of CAKE and fq_codel
-    /// are the flows of the moment: an IPv6 neighbour that says hello is one.
+    /// The output of `tc` and `ip` for this interface and its IFB, without counters. The "classes" of CAKE and
+    /// fq_codel are left out: they are the current flows, and even IPv6 neighbour discovery is one.
     fn state(&self) -> String {
         let look = format!(
             "tc -n router qdisc show dev {0}
@@ -177,7 +177,7 @@ fn simplest_builds_its_tree_with_a_size_table() {
         assert!(classes.contains(word), "`{word}` is missing in {classes}");
     }
     let table = port.tc("-s -d qdisc show dev p3 root");
-    // 4 bytes above the IP packet are 10 less than the 14 of the link header, which the kernel counts.
+    // 4 bytes above the IP packet are 10 less than the link header of 14 bytes, which the kernel counts itself.
     for word in ["overhead -10", "mpu 64", "mtu 2047", "tsize 512"] {
         assert!(table.contains(word), "`{word}` is missing in {table}");
     }
@@ -251,7 +251,8 @@ fn status_prints_the_kernels_counters_as_json() {
     port.sqm_ok("stop");
 }
 
-/// A request that must fail: its exit code, the words its message must contain, and the network exactly as before.
+/// Runs a command that must fail with this exit code and these words in its message, and that must leave the network
+/// as it was.
 fn refused(port: &Port, command: &[&str], code: i32, words: &[&str]) {
     let before = port.state();
     let output = port.home.run("router", command).expect("the lab answers");
@@ -343,8 +344,8 @@ fn without_root_nothing_is_tried() {
 
 #[test]
 fn a_kernel_without_cake_is_not_supported_and_told_what_is_missing() {
-    // Debian's kernel has its queues as modules. Its guest cannot load one again by itself: the modules that it would
-    // look for belong to the host's kernel.
+    // Debian's kernel has its queues as modules. Its guest cannot load a module again by itself: it would look for
+    // the modules of the host's kernel.
     let port = Port::on(Clock::Wall, "p13");
     port.home
         .script("/sbin/rmmod sch_cake")
@@ -363,7 +364,7 @@ fn a_kernel_without_cake_is_not_supported_and_told_what_is_missing() {
         ],
     );
 
-    // The set-up that needs no CAKE still works there.
+    // A set-up without CAKE still works there.
     port.config("\toption download '0'\n\toption upload '950'\n\toption script 'simplest.qos'\n\toption qdisc 'fq_codel'\n");
     port.sqm_ok("start");
     port.sqm_ok("stop");
@@ -372,7 +373,7 @@ fn a_kernel_without_cake_is_not_supported_and_told_what_is_missing() {
 #[test]
 fn a_direction_the_kernel_refuses_leaves_the_other_as_it_was() {
     let port = Port::new("p12");
-    // The name of the IFB is taken by another kind of device: ingress cannot be set up.
+    // A device of another kind has the name of the IFB, so that ingress cannot be set up.
     port.home
         .script("ip -n router link add ifb4p12 type dummy")
         .expect("a dummy device");

@@ -1,4 +1,4 @@
-//! What the tests in the lab share: a home, a load, and its figures. A lab that cannot start fails the test.
+//! Helpers for the tests in the lab: a home network, a load, and its figures. A lab that cannot start fails the test.
 use std::fmt::Write;
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use sqm_lab::{Clock, Home, Line, home};
 use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::result::TestResult;
 
-/// Boots a home network with this line and starts `sqm serve` on its server.
+/// Boots a home network on this line and starts `sqm serve` on its server.
 pub(crate) fn home(clock: Clock, line: &Line) -> Home {
     let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home = Home::boot(clock, program, line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
@@ -41,7 +41,7 @@ impl Figures {
     }
 }
 
-/// `sqm start` on the router's interface towards the modem, with rates in kbit/s and further lines of options.
+/// Runs `sqm start` for the router's interface to the modem, with rates in kbit/s and further lines of options.
 pub(crate) fn start(home: &Home, script: &str, download: u64, upload: u64, options: &str) {
     let text = format!(
         "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '{download}'\n\
@@ -52,7 +52,7 @@ pub(crate) fn start(home: &Home, script: &str, download: u64, upload: u64, optio
         .expect("sqm start");
 }
 
-/// The queues of the last [`start`] by the commands that `sqm plan` prints, on a router without any.
+/// Sets up the queues of the last [`start`] with the commands that `sqm plan` prints. The router must have no queues.
 pub(crate) fn start_by_hand(home: &Home) {
     home.script(
         "ip netns exec router sqm plan --format tc --config /tmp/sqm >/tmp/by-hand 2>/dev/null
@@ -61,7 +61,7 @@ pub(crate) fn start_by_hand(home: &Home) {
     .expect("what sqm plan prints can be run");
 }
 
-/// Takes them away.
+/// Removes the queues of [`start_by_hand`].
 pub(crate) fn stop_by_hand(home: &Home) {
     home.script(
         "tc -n router qdisc del dev wan0 root; tc -n router qdisc del dev wan0 ingress; ip -n router link del ifb4wan0
@@ -75,7 +75,7 @@ pub(crate) fn load(home: &Home, options: &[&str]) -> Figures {
     load_to(home, home::SERVER_V4, options)
 }
 
-/// The same to one of its addresses.
+/// Like [`load`], but to another address of the server.
 pub(crate) fn load_to(home: &Home, server: &str, options: &[&str]) -> Figures {
     let words = [
         &["sqm", "test", server, "--quiet", "--json", "-", "--idle", "3"],
@@ -96,7 +96,7 @@ pub(crate) fn load_to(home: &Home, server: &str, options: &[&str]) -> Figures {
     }
 }
 
-/// The figures as text, for whoever reads a failure.
+/// The figures as a table, for the message of a failed test.
 pub(crate) fn table(rows: &[(String, Figures)]) -> String {
     let mut text = format!(
         "{:<24} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}\n",

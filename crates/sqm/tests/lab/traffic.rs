@@ -1,11 +1,11 @@
-//! Our set-ups under traffic: equal shares for hosts, no packet lost by a change, and latency as low as the kernel's
-//! queues reach when they are set up by hand.
+//! The set-ups under traffic: hosts get equal shares, changes lose no packets, and latency is as low as with the same
+//! queues set up by hand.
 
 use crate::shared::{home, load, start, start_by_hand};
 use sqm_lab::{Clock, Home, Line, home::SERVER_V4};
 use sqm_measure::result::TestResult;
 
-/// A line with its rates in kbit/s, options beside the set-up, and of which direction the shares are judged.
+/// A line, its rates in kbit/s, options beside the set-up, and for each direction whether its shares are judged.
 type Shared = (&'static str, u64, u64, &'static str, [bool; 2]);
 
 const CABLE: &str = "\toption link 'docsis'\n";
@@ -22,8 +22,9 @@ const LINES: [Shared; 10] = [
     ("cable180", 135_000, 12_000, CABLE, [true, true]),
     ("up1m", 13_000, 950, CABLE, [true, true]),
     ("boost24", 24_000, 4400, CABLE, [true, true]),
-    // A host's share is of all bytes, and where the upload is a ninth of the download or less acknowledgements are much of it. The
-    // filter takes more of one flow's than of eight flows', and what it saves is that host's.
+    // A host's share counts all of its bytes. If the upload has a ninth of the download's rate or less,
+    // acknowledgements are a large part of them. The ACK filter removes more of one flow's acknowledgements than of
+    // eight flows', and the host with one flow gets the rate that this saves.
     (
         "adsl8",
         7600,
@@ -60,7 +61,7 @@ fn hosts_behind_nat_get_equal_shares_on_every_line() {
     for shared in &LINES {
         judge_shares(shared);
     }
-    // And what it is not quite, it is not with the same queues by tc, too.
+    // Where the shares are not quite equal, the same queues set up by `tc` deviate as well.
     let home = home(Clock::Virtual, &Line::named("cable24").expect("a known line"));
     start(&home, "best_of_cake", 24_000, 4400, CABLE);
     let ours = shares(&home, "cable24");
@@ -86,9 +87,9 @@ fn judge_shares(&(name, download, upload, options, judged): &Shared) {
 /// The share of a host with one flow each way against one with eight, down and up, in percent.
 fn shares(home: &Home, name: &str) -> [f64; 2] {
     let length = match name {
-        // Much traffic, and no slow start to speak of.
+        // The rate is high enough for a short test, and slow start ends early.
         "fiber1g" => ["--settle", "3", "--duration", "8"],
-        // A packet is a large part of what these carry.
+        // A single packet is a large part of what these lines carry.
         "up1m" | "adsl8" => ["--settle", "4", "--duration", "300"],
         _ => ["--settle", "4", "--duration", "60"],
     };
@@ -130,7 +131,7 @@ fn shares(home: &Home, name: &str) -> [f64; 2] {
 #[test]
 fn a_hundred_reloads_under_load_lose_nothing() {
     let home = home(Clock::Virtual, &Line::named("cable24").expect("a known line"));
-    // Plain queues, larger than all that TCP sends ahead: whatever is dropped, a reload dropped.
+    // Plain queues, larger than all data that TCP has in flight. Any drop is caused by a reload.
     let options = "\toption qdisc 'pfifo'\n\toption ilimit '50000'\n\toption elimit '50000'\n\toption linklayer 'ethernet'
 \toption overhead '18'\n";
     start(&home, "simplest", 24_000, 4400, options);
@@ -160,7 +161,7 @@ fn a_hundred_reloads_under_load_lose_nothing() {
         dropped.len() > 100 && dropped.iter().all(|n| *n == "0"),
         "{answer}"
     );
-    // Less than two packets wait at the modem: nothing left the router faster than the line.
+    // Less than two packets wait at the modem: the router never sent faster than the line.
     let waiting: Vec<u64> = answer
         .lines()
         .filter(|line| line.contains("backlog"))
@@ -171,7 +172,7 @@ fn a_hundred_reloads_under_load_lose_nothing() {
         waiting.len() == 100 && waiting.iter().all(|bytes| *bytes <= 2 * 1514),
         "{waiting:?}"
     );
-    // The same queue all along: its counter only grows, and it never was idle.
+    // A reload keeps the queue: its counter only grows, and the queue never was idle.
     let sent: Vec<u64> = answer
         .lines()
         .filter(|line| line.trim_start().starts_with("Sent"))

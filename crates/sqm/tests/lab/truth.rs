@@ -1,23 +1,23 @@
-//! The lab agrees with the truth: queues set by plain `tc`, measured by `sqm test` in virtual time, against what
-//! the kernel's own queues were found to reach on the same lines by other tools (a C traffic generator and ICMP
-//! pings; each figure the mean of two runs).
+//! The lab agrees with reality. Queues are set up by plain `tc`, measured by `sqm test` in virtual time, and compared
+//! with what other tools (a C traffic generator and ICMP pings) found for the kernel's queues on the same lines. Each
+//! known figure is the mean of two runs.
 
 use crate::shared::{Figures, home, load, table};
 use sqm_lab::{Clock, Line};
 
-/// Of shaped lines: median latency by 5 % and half a millisecond, goodput by 3 %.
+/// For shaped lines: 5 % of the median latency, at least half a millisecond, and 3 % of the goodput.
 const STEADY: Tolerance = Tolerance {
     latency: 0.05,
     goodput: 0.03,
 };
-/// Unshaped lines are chaotic (the same bloated cable line was found at 1269, 1301, 1303 and 1323 ms), and with 1 Mbit/s
-/// the median of a run is that of some hundred packets: means of three runs were from 21.7 to 25.2 ms.
+/// Unshaped lines are chaotic: one bloated cable line gave 1269, 1301, 1303 and 1323 ms. At 1 Mbit/s the median of a
+/// run rests on a few hundred packets: means of three runs ranged from 21.7 to 25.2 ms.
 const COARSE: Tolerance = Tolerance {
     latency: 0.10,
     goodput: 0.12,
 };
-/// Eight flows and their acknowledgements in one FIFO of 250 packets, where each loss counts for seconds: single runs
-/// gave 377 to 529 ms and 0.62 to 0.73 Mbit/s up.
+/// Eight flows and their acknowledgements share one FIFO of 250 packets, where each loss has an effect for seconds.
+/// Single runs gave 377 to 529 ms and 0.62 to 0.73 Mbit/s up.
 const CHAOTIC: Tolerance = Tolerance {
     latency: 0.25,
     goodput: 0.25,
@@ -25,12 +25,12 @@ const CHAOTIC: Tolerance = Tolerance {
 
 const LATENCY_FLOOR_MS: f64 = 0.5;
 
-/// fq_codel's queues, as many as it may have. In which one a flow lies is a lot that the kernel draws. Where probes share the queue
-/// of a download their median is about 3 ms longer for the whole run, with an upload about 10 ms: of the usual 1024 queues one run in
-/// 128 is such a one, whatever the load of the machine, and of these one in 8192.
+/// The most queues that fq_codel accepts. The kernel hashes flows to queues at random. If probes share a queue with a
+/// download, their median is about 3 ms longer for the whole run; with an upload, about 10 ms. With the usual 1024
+/// queues this happens in one run of 128, whatever the load of the machine; with this many, in one of 8192.
 const QUEUES: &str = "flows 65536";
 
-/// Shares of the true figure by which a measured one may differ.
+/// Shares of the true figures by which measured ones may differ.
 struct Tolerance {
     latency: f64,
     goodput: f64,
@@ -83,9 +83,9 @@ fn so_they_do_where_one_run_is_not_a_figure() {
     compare(&CHAOTIC_ROWS, 6);
 }
 
-/// Measures each row so many times and compares the mean with the truth.
+/// Measures each row in this many runs and compares the mean with the true figures.
 fn compare(rows: &[Row], runs: usize) {
-    // Two guests at once: each uses one core.
+    // Two guests at a time, because each uses one core.
     let (left, right) = rows.split_at(rows.len() / 2);
     let mean = |rows: &[Row]| rows.iter().map(|row| measure(row, runs)).collect::<Vec<_>>();
     let found = std::thread::scope(|scope| {
@@ -146,7 +146,7 @@ fn measure(row: &Row, runs: usize) -> Figures {
     home.script(&by_tc(&line, row.sqm)).expect("tc sets the queues");
     let runs: Vec<_> = (0..runs)
         .map(|_| {
-            // One series of probes, as when the truth was measured: three would take 2 % of a megabit.
+            // One series of probes, as in the measurement of the true figures: three would take 2 % of 1 Mbit/s.
             let flows = ["--test", "rrul_be_nflows", "--down", "4", "--up", "4"];
             load(
                 &home,
@@ -157,7 +157,7 @@ fn measure(row: &Row, runs: usize) -> Figures {
     Figures::mean(&runs)
 }
 
-/// What a person would type on the router for each set-up.
+/// The commands that a user would type on the router for each set-up.
 fn by_tc(line: &Line, sqm: &str) -> String {
     let (down, up) = match line.name {
         "up1m" => (13_000, 950),
@@ -203,7 +203,7 @@ fn by_tc(line: &Line, sqm: &str) -> String {
     }
 }
 
-/// The blog's recipe: one HTB class and fq_codel.
+/// A well-known recipe: one HTB class and fq_codel.
 fn recipe(device: &str, rate: u64, leaf: &str) -> String {
     format!(
         "tc -n router qdisc add dev {device} root handle 1: htb default 1
@@ -212,7 +212,7 @@ fn recipe(device: &str, rate: u64, leaf: &str) -> String {
     )
 }
 
-/// As simplest.qos computes it, with the overhead in a size table.
+/// The parameters of simplest.qos, with the overhead in a size table.
 fn simplest(device: &str, rate: u64, overhead: u16, ecn: &str) -> String {
     let target = (13_992_000 / rate).max(5000);
     let interval = 95_000 + target;

@@ -5,9 +5,9 @@ use serde_json::Value;
 use sqm_lab::{Boost, Buffer, Clock, Direction, Home, Line, home::SERVER_V4};
 use sqm_measure::protocol::DEFAULT_PORT;
 
-/// The rates may miss the line's by this share.
+/// Tolerance for the rates, as a share of the best ones.
 const RATE: f64 = 0.04;
-/// It may take so many seconds.
+/// Time limit of a search, seconds.
 const LENGTH_S: f64 = 90.0;
 
 fn configure(home: &Home, overhead: u16, layer: &str) {
@@ -19,7 +19,8 @@ fn configure(home: &Home, overhead: u16, layer: &str) {
     home.write("/etc/config/sqm", text.as_bytes()).expect("a file");
 }
 
-/// Tunes against `server`, an address with options or a URL, and answers the report and how long it took.
+/// Runs `sqm tune` against `server`, an address with options or a URL. Returns the report and the duration in
+/// seconds.
 fn tune(home: &Home, server: &str, options: &str) -> (Value, f64) {
     let said = home
         .script(&format!(
@@ -50,7 +51,7 @@ fn tc(home: &Home) -> String {
     .expect("tc")
 }
 
-/// Bits that an IP packet takes.
+/// Bits that an IP packet of this many bytes takes on the line.
 fn on_the_line(line: &Line, bytes: f64) -> f64 {
     let counted = bytes + f64::from(line.overhead);
     8.0 * if line.atm {
@@ -60,8 +61,9 @@ fn on_the_line(line: &Line, bytes: f64) -> f64 {
     }
 }
 
-/// What load may add with both directions full, 95th percentile: the target that nobody changed, or on a slow line two full
-/// packets each way and the acknowledgements that the other direction's packets cause in that time.
+/// Latency that the load of both directions may add, 95th percentile, ms. It is tune's default target or, on a slow
+/// line, the time of two full packets in each direction with the acknowledgements that the other direction causes
+/// meanwhile.
 fn allowed_ms(line: &Line) -> f64 {
     const TARGET: f64 = 5.0;
     let on_the_line = |bytes| on_the_line(line, bytes);
@@ -71,25 +73,26 @@ fn allowed_ms(line: &Line) -> f64 {
         two_packets_ms * (1.0 + (acknowledgements / own as f64).min(1.0))
     };
     let (down, up) = (line.down.kbits_per_sec, line.up.kbits_per_sec);
-    // The rates are a little below the line's.
+    // The shaper rates are a little below the line's, so that the packets take a little longer.
     TARGET.max((way(down, up) + way(up, down)) * (1.0 + RATE))
 }
 
-/// The highest share of one of the line's rates, in steps of one in a hundred, at which the load of both directions adds no more
-/// than what is allowed, 95th percentile, while the other direction has the rate that was found: every rate is tried, from above,
-/// in a test of its own on the fresh queue.
+/// The best share of one of the line's rates in steps of 1 %: the highest one at which the load of both directions
+/// adds no more than is allowed, while the other direction has the rate that tune found. All shares are tried, from
+/// above, each in a test of its own with fresh queues.
 fn best_share(home: &Home, line: &Line, layer: &str, found: [u64; 2], direction: usize) -> f64 {
     let gross = [&line.down, &line.up].map(|way| way.kbits_per_sec);
-    // A probe that stands behind the one before tells of that, not of the load.
+    // A probe that waits behind the previous probe would measure that one and not the load.
     let four_packets_ms = 4.0 * on_the_line(line, 1500.0) / gross[0].min(gross[1]) as f64;
     let interval = format!("{:.0}ms", four_packets_ms.max(40.0));
-    // A slow line has few packets in 20 s, and its 95th percentile is another in each of them.
+    // A slow line sends few packets in 20 s, so that the 95th percentile varies from test to test.
     let duration = if gross[1] < 1000 || gross[0] < 5000 {
         "60s"
     } else {
         "20s"
     };
-    // What makes a line faster at first carries a little more than its rate for minutes.
+    // After its boost a line carries a little more than its rate for minutes, so that shares above 100 % are not
+    // tried.
     let is_boosted = [&line.down, &line.up][direction].boost.is_some();
     let most = if is_boosted { 100 } else { 103 };
     let options = format!(
@@ -126,7 +129,8 @@ fn best_share(home: &Home, line: &Line, layer: &str, found: [u64; 2], direction:
     panic!("no rate of {} holds the target", line.name);
 }
 
-/// Tunes a line and judges everything about it; the rates beside those that an exhaustive search finds on the same line.
+/// Tunes a line and checks the report. The rates are compared with the best ones of an exhaustive search on the same
+/// line.
 fn check_beside_all_rates(line: &Line, layer: &str) {
     let (home, report) = tune_and_judge(line, layer, SERVER_V4);
     let directions = [("download_kbit", &line.down), ("upload_kbit", &line.up)];
@@ -136,24 +140,25 @@ fn check_beside_all_rates(line: &Line, layer: &str) {
         let best = best_share(&home, line, layer, found, direction);
         println!("{}: {what} {share:.3} of the line's, best {best:.2}", line.name);
         assert!(share >= best * (1.0 - RATE), "{what}: {share:.3}, best {best:.2}");
-        // One step more than what was found to hold, and what tune's own shorter tests may err.
+        // Allows for one step of the exhaustive search, and for the error of tune's shorter tests.
         assert!(share <= best * (1.0 + RATE), "{what}: {share:.3}, best {best:.2}");
     }
 }
 
-/// Tunes a line that is configured with this link layer, and judges everything about it; the rates beside the line's.
+/// Tunes a line that is configured with this link layer and checks the report. The rates are compared with the
+/// line's.
 fn check(line: &Line, layer: &str) {
     check_against(line, layer, SERVER_V4);
 }
 
-/// The same against any server.
+/// Like [`check`], but against any server. Returns the report.
 fn check_against(line: &Line, layer: &str, server: &str) -> Value {
     let (_, report) = tune_and_judge(line, layer, server);
     check_rates(line, &report, 1.0);
     report
 }
 
-/// Expects both rates close to this share of the line's, and no higher than the line's.
+/// Expects both rates to be close to this share of the line's rates, and not above the line's.
 fn check_rates(line: &Line, report: &Value, best: f64) {
     for (what, gross) in [
         ("download_kbit", line.down.kbits_per_sec),
@@ -167,14 +172,14 @@ fn check_rates(line: &Line, report: &Value, best: f64) {
     }
 }
 
-/// Tunes a line and judges everything but the rates.
+/// Tunes a line and checks everything but the rates.
 fn tune_and_judge(line: &Line, layer: &str, server: &str) -> (Home, Value) {
     let home = home(Clock::Virtual, line);
     let report = tune_and_judge_at(&home, line, layer, server);
     (home, report)
 }
 
-/// The same in a home that there is.
+/// Like [`tune_and_judge`], in a home network that is already running. Returns the report.
 fn tune_and_judge_at(home: &Home, line: &Line, layer: &str, server: &str) -> Value {
     configure(home, line.overhead, layer);
     let before = tc(home);
@@ -213,7 +218,7 @@ fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() 
     configure(&home, line.overhead, "ethernet");
     home.run_ok("router", &["sqm", "start"]).expect("sqm start");
     let before = tc(&home);
-    // Interrupted in the midst of the search, and against a server that is not there.
+    // The search is interrupted half-way, and then run against a missing server.
     let said = home
         .script(&format!(
             "cd /tmp
@@ -231,7 +236,8 @@ fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() 
     );
     assert_eq!(tc(&home), before, "the previous shaping has been restored");
 
-    // Another program writes the configuration while tune searches: its text stays, and tune says why it wrote nothing.
+    // Another program writes the configuration during the search. Its text stays, and tune reports why it wrote
+    // nothing.
     let said = home
         .script(&format!(
             "cd /tmp
@@ -274,7 +280,7 @@ fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() 
     assert!(tc(&home) != before);
 }
 
-/// Everything that tune could leave behind: queues, devices, records, files and processes.
+/// Prints everything that tune could leave behind: queues, devices, records, files and processes.
 const TRACES: &str = "traces() {
     tc -n router qdisc show; tc -n router filter show dev wan0 ingress; ip -n router -o link | cut -d: -f2
     for file in /run/sqm/*.json /etc/config/*; do echo $file; cat $file; done 2>/dev/null
@@ -284,13 +290,13 @@ ended() { for i in $(seq 100); do pgrep -f 'sqm tune' >/dev/null || return 0; sl
 set +e; cd /tmp
 ";
 
-/// What ends it, and with which code.
+/// Signals that end a search, and the exit code after each.
 const ENDS: [(&str, i32); 4] = [("INT", 1), ("KILL", 137), ("TERM", 1), ("HUP", 129)];
 
-/// A run lasts longer than this, seconds.
+/// A search takes longer than this, seconds.
 const LAST_S: f64 = 60.0;
 
-/// Tunes for so long, ends it, and expects all traces from before; `what` stands for the seed.
+/// Ends a search after `moment` seconds, and expects the state from before. `what` names the seed.
 fn end_it_at(home: &Home, moment: f64, (signal, code): (&str, i32), what: &str) {
     let said = home
         .script(&format!(
@@ -315,7 +321,7 @@ fn end_it_at(home: &Home, moment: f64, (signal, code): (&str, i32), what: &str) 
     );
 }
 
-/// At random moments of the whole run, one in each of its parts; SEED makes them again.
+/// Ends searches at random moments, one in each part of a search. SEED reproduces them.
 #[test]
 #[ignore = "28 runs of tune; make nightly runs it"]
 fn ended_at_any_moment_the_shaping_from_before_is_back() {
@@ -324,7 +330,7 @@ fn ended_at_any_moment_the_shaping_from_before_is_back() {
     let what = format!("SEED={seed}");
     let mut state = u64::from(seed);
     let mut random = move || {
-        // Knuth's MMIX generator; its high bits.
+        // Knuth's MMIX generator, of which the high bits are used.
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -339,7 +345,8 @@ fn ended_at_any_moment_the_shaping_from_before_is_back() {
     let all: Vec<_> = (0..parts)
         .map(|part| (moment(part), ENDS[part as usize % ENDS.len()]))
         .collect();
-    // Nothing stood there, what `sqm start` set, and what the daemon keeps: each sees each end at moments of the whole run.
+    // The search starts without shaping, with the shaping of `sqm start`, and beside the daemon. Each of these is
+    // tested with every signal, at moments spread over the whole search.
     let of = |kind: usize| {
         all.iter()
             .enumerate()
@@ -353,7 +360,8 @@ fn ended_at_any_moment_the_shaping_from_before_is_back() {
     for (moment, end) in of(1) {
         end_it_at(&home, moment, end, &what);
     }
-    // Tune and who guards it, as when a machine's processes are all killed: the next start ends right, and its stop leaves nothing.
+    // Kills tune together with its watchdog, as when all processes of a machine are killed. The next start restores
+    // the shaping, and its stop leaves nothing.
     for place in 0..4 {
         let moment = moment(place * 6);
         let said = home
@@ -391,7 +399,7 @@ fn check_named_beside_all_rates(name: &str) {
     check_beside_all_rates(&line, layer_of(&line));
 }
 
-/// A line that has no name among those of the lab: rates in kbit/s, buffers and round trip in ms, overhead in bytes.
+/// A line that is not among the lab's named ones: rates in kbit/s, buffers and round trip in ms, overhead in bytes.
 fn unnamed(name: &'static str, down: (u64, u32), up: (u64, u32), base_rtt_ms: u32, overhead: u16) -> Line {
     let direction = |(kbits_per_sec, millis)| Direction {
         kbits_per_sec,
@@ -433,14 +441,14 @@ fn a_line_in_atm_cells() {
 
 #[test]
 fn cells_that_the_configuration_does_not_know() {
-    // What the exhaustive search of `a_line_in_atm_cells` finds in most of its runs.
+    // The best share that the exhaustive search of `a_line_in_atm_cells` finds in most of its runs.
     const BEST: f64 = 0.98;
     let line = Line::named("adsl8").expect("a known line");
     let (_, report) = tune_and_judge(&line, "ethernet", SERVER_V4);
     check_rates(&line, &report, BEST);
 }
 
-/// Lines of every kind, with figures that nobody had in mind when tune was written.
+/// Lines of every kind, with figures that were not used in the development of tune.
 #[test]
 #[ignore = "many lines; make nightly runs it"]
 fn lines_that_nobody_named() {
@@ -457,7 +465,7 @@ fn lines_that_nobody_named() {
     }
 }
 
-/// Slow both ways: a few full packets take what other lines are full for.
+/// Slow in both directions: a few full packets take as long as the latency that load may add elsewhere.
 #[test]
 #[ignore = "many lines; make nightly runs it"]
 fn slow_lines_that_nobody_named() {
@@ -473,7 +481,7 @@ fn slow_lines_that_nobody_named() {
     }
 }
 
-/// ADSL and ADSL2+, PPPoE and PPPoA.
+/// ADSL and ADSL2+, with PPPoE and with PPPoA.
 #[test]
 #[ignore = "many lines; make nightly runs it"]
 fn lines_in_atm_cells_that_nobody_named() {
@@ -488,7 +496,7 @@ fn lines_in_atm_cells_that_nobody_named() {
     }
 }
 
-/// Faster at first: downwards, upwards.
+/// Lines with an initial boost, in the download and in the upload.
 #[test]
 #[ignore = "many lines; make nightly runs it"]
 fn lines_that_are_faster_at_first() {
@@ -508,7 +516,7 @@ fn boost(peak_kbits_per_sec: u64, seconds: u32) -> Option<Boost> {
     })
 }
 
-/// Faster than most.
+/// Fast lines.
 #[test]
 #[ignore = "fast lines take long; make nightly runs it"]
 fn fast_lines_that_nobody_named() {
@@ -521,7 +529,8 @@ fn fast_lines_that_nobody_named() {
     );
 }
 
-/// `sqm serve` speaks the protocol of networkQuality as well, and knows nothing of us then.
+/// `sqm serve` also speaks the protocol of networkQuality. It reports less than sqm's own, so that tune cannot find
+/// the overhead.
 #[test]
 #[ignore = "one of several servers; make nightly runs it"]
 fn a_server_of_the_responsiveness_test() {
@@ -533,7 +542,7 @@ fn a_server_of_the_responsiveness_test() {
     assert!(report["not_told"].to_string().contains("overhead: "), "{report}");
 }
 
-/// A web server has nothing to send to: the upload is left alone, also by what is written.
+/// A plain web server accepts no uploads. The upload's rate stays as it is, in the kernel and in the file.
 #[test]
 fn a_large_file_on_the_web() {
     let line = Line::named("vdsl80").expect("a known line");
@@ -582,7 +591,7 @@ fn a_large_file_on_the_web() {
         .expect("the new rate is in force, and the old one of the upload");
 }
 
-/// A web server of others that has a large file and takes what is sent.
+/// A web server that is not ours. It offers a large file and accepts uploads.
 const WEB: &str = r#"
 import http.server
 

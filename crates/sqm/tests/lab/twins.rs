@@ -1,4 +1,4 @@
-//! Two devices that are set up alike, one by us and one by the real `tc`, and whether they are.
+//! Sets up two devices alike, one by sqm and one by the real `tc`, and compares them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ pub(crate) fn boot() -> Home {
     Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"))
 }
 
-/// The section of a configuration for a device.
+/// A configuration section for a device.
 pub(crate) fn section(device: &str, configuration: &str) -> String {
     let mut parts = configuration.split(';');
     let mut next = || parts.next().expect("rates and a set-up");
@@ -29,9 +29,10 @@ pub(crate) fn section(device: &str, configuration: &str) -> String {
     text
 }
 
-/// What `tc` says of each device: its qdiscs, its classes, its filters.
+/// The output of `tc` for each device: its qdiscs, classes and filters.
 pub(crate) fn seen(home: &Home, devices: &[String]) -> BTreeMap<String, Vec<String>> {
-    // `tc -batch` does not say which answer belongs to which question. A qdisc that nobody else has stands between.
+    // `tc -batch` does not separate the answers to its commands. A unique qdisc on a device of its own marks the
+    // boundaries.
     const MARK: &str = "qdisc pfifo beef:";
     let mut look = String::new();
     for device in devices {
@@ -42,7 +43,7 @@ pub(crate) fn seen(home: &Home, devices: &[String]) -> BTreeMap<String, Vec<Stri
         look += &format!("filter show dev {device} parent ffff:\n");
     }
     home.write("/tmp/look", look.as_bytes()).expect("a file");
-    // A question for filters where there is no such parent is answered by an error, which is as good.
+    // A command for filters fails if the device has no such parent. That is fine here: the answer is empty.
     let text = home
         .script(
             "ip -n router link show mark >/dev/null 2>&1 || {
@@ -61,7 +62,7 @@ pub(crate) fn seen(home: &Home, devices: &[String]) -> BTreeMap<String, Vec<Stri
     devices.iter().cloned().zip(answers).collect()
 }
 
-/// A line without what differs between two devices that are set up alike.
+/// The line without the parts in which two devices differ even if they are set up alike.
 fn plain(line: &str) -> String {
     let mut words: Vec<&str> = Vec::new();
     let mut skip = 0;
@@ -75,7 +76,7 @@ fn plain(line: &str) -> String {
     words.join(" ")
 }
 
-/// Whether two lines are the same. `tc` counts the time of a burst in whole microseconds, which costs it some bytes.
+/// True if two lines are equal. `tc` stores the time of a burst in whole microseconds, which may cost it some bytes.
 fn same(a: &str, b: &str) -> bool {
     let (a, b): (Vec<_>, Vec<_>) = (a.split(' ').collect(), b.split(' ').collect());
     let size = |word: &str| -> Option<f64> {
@@ -99,24 +100,25 @@ fn same(a: &str, b: &str) -> bool {
         })
 }
 
-/// What differs, as text.
+/// The difference as text.
 pub(crate) fn difference(ours: &[String], theirs: &[String]) -> Option<String> {
     let equal = ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| same(a, b));
     (!equal).then(|| format!("sqm:\n  {}\ntc:\n  {}", ours.join("\n  "), theirs.join("\n  ")))
 }
 
-/// Puts a script into the guest, `/tmp/look.sh`, that prints all that can be seen of the device `d0` where it runs.
+/// Writes the script `/tmp/look.sh` into the guest. It prints the whole state of the device `d0` in the current
+/// namespace.
 pub(crate) fn look_at_d0(home: &Home) {
     let look = LOOK.replace("$PLAIN", PLAIN);
     home.write("/tmp/look.sh", look.as_bytes()).expect("a file");
     home.write("/tmp/look", QUESTIONS.as_bytes()).expect("a file");
 }
 
-/// Takes counters and numbers that the kernel chooses out of what `tc` and `ip` print, in the words of `sed`.
+/// A `sed` script that removes counters and numbers chosen by the kernel from the output of `tc` and `ip`.
 pub(crate) const PLAIN: &str =
     "s/refcnt [0-9]*//; s/index [0-9]* ref [0-9]* bind [0-9]*//; s/^[0-9]*: //; s/ qlen.*//";
 
-/// All that can be seen of the device.
+/// Prints the state of the device, of all IFBs, and of the firewall.
 const LOOK: &str = "
     set +e; { tc -d -force -batch /tmp/look 2>/dev/null; ip -o link show type ifb; nft list ruleset; } | sed \"$PLAIN\"
 ";

@@ -1,11 +1,11 @@
-//! `sqm web` beside a daemon with real queues: what is asked of it comes about in the kernel, and whoever attacks it changes
-//! nothing there.
+//! `sqm web` beside a daemon with real queues. Changes made through it take effect in the kernel, and attacks on it
+//! change nothing there.
 
 use crate::shared;
 use serde_json::Value;
 use sqm_lab::{Clock, Home, Line, home};
 
-/// A daemon and the page's server on the router of this line.
+/// A daemon and the web server on the router of this line.
 fn boot(line: &str, config: &str) -> Home {
     let line = Line::named(line).expect("a known line");
     let home = shared::home(Clock::Virtual, &line);
@@ -32,7 +32,7 @@ fn section(more: &str) -> String {
     )
 }
 
-/// What the server answers.
+/// Sends a request to the web server. Returns its answer.
 fn ask(home: &Home, words: &[&str]) -> Value {
     let words = [&["python3", "/tmp/ask.py"], words].concat();
     let text = home.run_ok("router", &words).expect("it is answered");
@@ -44,8 +44,8 @@ fn tc(home: &Home) -> String {
         .expect("tc shows the queues")
 }
 
-/// Ten kinds of attack for half a minute over a thousand idle connections, and traffic that fills the line meanwhile: the
-/// queues are the same, keep the same rates and the same delay, and the server stays small.
+/// Half a minute of ten kinds of attack, with a thousand idle connections and traffic that fills the line. The
+/// queues, their rates and their delay stay the same, and the server's memory stays small.
 #[test]
 #[ignore = "make nightly"]
 fn attacks_on_the_page_do_not_reach_the_queues() {
@@ -95,7 +95,7 @@ fn attacks_on_the_page_do_not_reach_the_queues() {
     for (what, count) in outcome["seen"].as_object().expect("counts") {
         let (_, code) = what.split_once(' ').expect("a name and a code");
         let is_refused = ["400", "403", "404", "409", "413", "closed"].contains(&code);
-        // Who asks for a WebSocket is answered as if he had not.
+        // A request for a WebSocket is answered as a plain request.
         assert!(
             is_refused || what == "frames 200",
             "{what}: {count} times; {said}"
@@ -124,7 +124,8 @@ fn attacks_on_the_page_do_not_reach_the_queues() {
     assert!(peak < 64 * 1024, "{peak} KiB");
 }
 
-/// On a line whose cells the file does not count: the doctor's fix, and then the search's rates with what they need.
+/// The line has ATM cells that the configuration does not count. The API applies the doctor's fix, and then the rates
+/// of a search with the settings that they need.
 #[test]
 #[ignore = "make nightly"]
 fn a_fix_and_a_search_come_about_by_the_api() {

@@ -1,11 +1,11 @@
-//! What tests of the daemon and of the page's server share.
+//! Helpers for the tests of the daemon and of the web server.
 #![allow(dead_code, reason = "each test file uses its part of this module")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A command in a network namespace of its own, which anybody may make: its program and arguments follow.
+/// A command that runs its arguments in a new network namespace, which any user may create.
 pub(crate) fn in_own_network() -> Command {
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
@@ -15,11 +15,12 @@ pub(crate) fn in_own_network() -> Command {
     command
 }
 
-/// The same numbers in every run (Knuth's linear congruential generator for 64 bits).
+/// A pseudo-random generator: Knuth's 64-bit linear congruential generator (MMIX). Runs with the same seed give the
+/// same numbers.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    /// From 0 up to, but not, `n`.
+    /// A number from 0 to `n` - 1.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 = self
             .0
@@ -29,14 +30,15 @@ impl Chance {
     }
 }
 
-/// How many connections mean no good.
+/// Number of hostile connections.
 const CROWD: &str = "1000";
 
-/// Connections of one kind that mean no good, by `crowd.py`; they end with this.
+/// Hostile connections of one kind, made by `crowd.py`. Dropping it closes them.
 pub(crate) struct Crowd(Child);
 
 impl Crowd {
-    /// All of them are there when this returns. `command` is what runs them, such as `env` or `nsenter` with its options.
+    /// Opens the connections, and returns when all are open. `command` runs the script, such as `env`, or `nsenter`
+    /// with its options.
     pub(crate) fn gather(mut command: Command, kind: &str, server: &str, place: &str, header: &str) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/crowd.py");
         let mut process = command
@@ -54,13 +56,13 @@ impl Crowd {
 
 impl Drop for Crowd {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// How long something takes at most, of a few times.
+/// The longest of three runs of `something`.
 pub(crate) fn longest(mut something: impl FnMut()) -> Duration {
     let one = |_| {
         let began = Instant::now();
@@ -70,5 +72,6 @@ pub(crate) fn longest(mut something: impl FnMut()) -> Duration {
     (0..3).map(one).max().expect("some times")
 }
 
-/// What is promised must hold on an idle machine. A busy one has this many times as long; what is shut out waits for ever.
+/// Time limits hold on an idle machine. On a busy one they are multiplied by this factor; a client that is shut out
+/// would wait for ever.
 pub(crate) const BUSY: u32 = 5;

@@ -1,4 +1,4 @@
-//! docs/openapi.yaml as the judge of answers.
+//! Checks answers against docs/openapi.yaml.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
 const METHODS: [&str; 4] = ["get", "post", "put", "delete"];
 
 thread_local! {
-    /// Operations that were answered with success, in this test.
+    /// Operations that have succeeded in this test.
     static ANSWERED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Every path, with something in place of its parameters.
+/// Every path, with its parameters filled in.
 pub(crate) fn paths() -> Vec<String> {
     let paths = DESCRIPTION["paths"].as_object().expect("there are paths");
     paths
@@ -29,7 +29,7 @@ pub(crate) fn paths() -> Vec<String> {
         .collect()
 }
 
-/// The kinds of tests that may be asked for.
+/// The kinds of tests that the API accepts.
 pub(crate) fn kinds() -> Value {
     let place = "/paths/~1tests/post/requestBody/content/application~1json/schema/anyOf";
     let forms = DESCRIPTION.pointer(place).and_then(Value::as_array);
@@ -53,7 +53,7 @@ pub(crate) fn judge(method: &str, target: &str, code: u16, head: &str, body: &st
         method.to_lowercase()
     };
     let Some((template, item)) = find(path) else {
-        // What is not described is not there, or is not asked properly.
+        // A path that is not described does not exist, or the request was malformed.
         assert!(
             [400, 403, 404, 405].contains(&code),
             "{method} {path} is not described and answers {code}"
@@ -93,7 +93,7 @@ pub(crate) fn judge(method: &str, target: &str, code: u16, head: &str, body: &st
     }
 }
 
-/// Fails unless a value is what this schema says.
+/// Fails unless the value conforms to this schema.
 pub(crate) fn judge_as(schema: &str, value: &Value) {
     validate(
         &json!({"$ref": format!("#/components/schemas/{schema}")}),
@@ -102,9 +102,10 @@ pub(crate) fn judge_as(schema: &str, value: &Value) {
     );
 }
 
-/// Fails if an operation of the description was never answered with success in this test.
+/// Fails if an operation of the description has never succeeded in this test.
 pub(crate) fn nothing_was_left_out() {
-    /// Success needs what this test has not: a change that waits, a password, a search that goes on. Others test them.
+    /// These succeed in other tests only: they need a change that waits for confirmation, a password, or a search in
+    /// progress.
     const ELSEWHERE: [&str; 10] = [
         "logIn",
         "putConfig",

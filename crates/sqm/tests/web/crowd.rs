@@ -1,4 +1,4 @@
-//! A thousand connections that mean no good, of one address, and somebody who is logged in at the same address.
+//! A thousand hostile connections from one address, and a logged-in client at the same address.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::site::{self, Site};
 use super::support::{BUSY, Crowd, longest};
 
-/// What is promised.
+/// The promised time to an answer.
 const PROMISED: Duration = Duration::from_secs(3);
 
 fn gather(port: u16, kind: &str, token: &str) -> Crowd {
@@ -45,7 +45,7 @@ fn a_crowd_keeps_nobody_who_is_logged_in_from_the_page() {
     assert!(peak < 96 * 1024, "{peak} KiB");
 }
 
-/// A stream that is taken is not idle, however many others come and go.
+/// An active stream is not idle, however many other connections come and go.
 #[test]
 fn a_crowd_does_not_push_out_somebody_who_looks_at_a_stream() {
     let site = Site::start_with_password("correct horse");
@@ -67,7 +67,7 @@ fn handshakes_that_stall_keep_nobody_out() {
     let server = site::Web::spawn(command);
     for kind in ["idle", "handshake", "churn"] {
         let _crowd = gather(server.port, kind, "");
-        // Nobody knows yet who it is: a newcomer can be pushed out as well, and a browser then connects again.
+        // A newcomer is not logged in yet, and can be evicted as well. A browser would then connect again.
         let is_greeted = || site::tls_greeting(server.port).is_ok_and(|greeting| greeting == b"\x16\x03\x03");
         let taken = longest(|| while !is_greeted() {});
         println!("{kind}: greeting {taken:?}");
@@ -75,7 +75,8 @@ fn handshakes_that_stall_keep_nobody_out() {
     }
 }
 
-/// Whoever is not logged in can ask to be refused as often as he likes: what was done, and who tried which password, stays.
+/// A client that is not logged in can cause any number of refusals. The log must still keep changes and password
+/// attempts.
 #[test]
 fn refusals_do_not_erase_the_log_of_changes() {
     let site = Site::start_with_password("correct horse");

@@ -1,4 +1,4 @@
-//! A daemon, the page's server before it, and somebody who asks.
+//! A daemon, the web server in front of it, and an HTTP client.
 
 use std::cell::RefCell;
 use std::fs;
@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use super::api;
 
-/// Nothing here takes long; a machine that is busy gets the time it needs.
+/// Time limit of each wait. Everything here takes far less on an idle machine; the limit allows for a busy one.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Connections that are made for one request before it is given up.
+/// The most connections that are tried for one request.
 const MOST_TRIES: usize = 5;
 
-/// The only device is not there: nothing of any kernel is needed or touched.
+/// The only device is missing, so that no kernel's queues are needed or touched.
 pub(crate) const CONFIG: &str = "# mine\nconfig queue\n\toption enabled '1'\n\toption interface 'sqm-none0'\n\
                           \toption download '85000'\n\toption upload '10000'\n\toption script 'piece_of_cake.qos'\n";
 
@@ -32,7 +32,7 @@ pub(crate) struct Site {
     cookie: RefCell<String>,
 }
 
-/// An answer; names and values in its head are in small letters.
+/// An answer. Names and values in its head are in lower case.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) head: String,
@@ -61,7 +61,7 @@ impl Site {
         Self::start_with(folder, options, &[], |_| {})
     }
 
-    /// With options for the daemon, and a server that is started in another way.
+    /// Starts the daemon with options. `prepare` may change the command that starts the web server.
     pub(crate) fn start_with(
         folder: tempfile::TempDir,
         options: &[&str],
@@ -98,12 +98,12 @@ impl Site {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The configuration file's text.
+    /// The text of the configuration file.
     pub(crate) fn config(&self) -> String {
         fs::read_to_string(self.folder().join("sqm.conf")).unwrap()
     }
 
-    /// From here on requests carry the token.
+    /// Asserts that the client may make changes. Requests carry the session's token from here on.
     pub(crate) fn admin(&self) {
         assert_eq!(self.get("/session").json()["role"], "admin");
         *self.token.borrow_mut() = self.token();
@@ -116,7 +116,7 @@ impl Site {
         self.set_cookie(cookie.split(';').next().unwrap());
     }
 
-    /// What the session is told as its token.
+    /// The token of the session.
     pub(crate) fn token(&self) -> String {
         self.get("/session").json()["token"].as_str().unwrap().to_owned()
     }
@@ -133,7 +133,7 @@ impl Site {
         self.raw(&format!("GET /api/v1{path} HTTP/1.1"), &[], b"")
     }
 
-    /// A body that is no text.
+    /// Fetches a body that is not text.
     pub(crate) fn get_bytes(&self, path: &str) -> Vec<u8> {
         let mut stream = self.connect();
         let head = format!(
@@ -150,12 +150,12 @@ impl Site {
         body
     }
 
-    /// A file of the page.
+    /// Fetches a file of the web UI.
     pub(crate) fn page(&self, path: &str) -> Answer {
         self.raw(&format!("GET {path} HTTP/1.1"), &[], b"")
     }
 
-    /// What changes something, by our own page.
+    /// Sends a change as the web UI does, with the session's token.
     pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
         let token = self.token();
         let text = if body.is_null() {
@@ -170,7 +170,7 @@ impl Site {
         )
     }
 
-    /// A request with these lines in its head.
+    /// Sends a request with these header lines.
     pub(crate) fn raw(&self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut head = format!("{line}\r\nHost: {}\r\nConnection: close\r\n", self.host());
         let has_cookie = headers.iter().any(|(name, _)| *name == "Cookie");
@@ -184,7 +184,7 @@ impl Site {
         self.exchange(line, &bytes)
     }
 
-    /// A request as it stands.
+    /// Sends a request exactly as given.
     pub(crate) fn raw_head(&self, text: &str) -> Answer {
         self.exchange(text, text.as_bytes())
     }
@@ -192,16 +192,16 @@ impl Site {
     fn exchange(&self, line: &str, request: &[u8]) -> Answer {
         let ask = || {
             let mut stream = self.connect();
-            // A refusal may come before the last byte.
+            // The server may refuse the request before its last byte.
             let _ = stream.write_all(request);
             read_answer(&mut stream)
         };
-        // A connection that is closed before anything was said is made again, as browsers do.
+        // If a connection is closed before any byte was received, open another one, as browsers do.
         let answer = (0..MOST_TRIES).find_map(|_| ask());
         let answer = answer.unwrap_or_else(|| panic!("no answer to {line}"));
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        // What the library refuses before we see it has no body.
+        // The HTTP library refuses some requests before they reach our code, with an empty body.
         let is_ours = answer.code != 400 || !answer.body.is_empty();
         if let Some(target) = target
             .strip_prefix("/api/v1")
@@ -237,7 +237,7 @@ impl Site {
         Events(from)
     }
 
-    /// Asks until the answer is as wanted.
+    /// Repeats the request until the answer is as wanted.
     pub(crate) fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let end = std::time::Instant::now() + PATIENCE;
         loop {
@@ -250,7 +250,7 @@ impl Site {
         }
     }
 
-    /// As when the power goes.
+    /// Kills the daemon, as a power failure would.
     pub(crate) fn stop_daemon(&mut self) {
         kill(&mut self.daemon, Signal::KILL);
     }
@@ -267,11 +267,11 @@ impl Drop for Site {
     }
 }
 
-/// The events of a stream.
+/// The events of an event stream.
 pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
-    /// The data of the next event of that name.
+    /// The data of the next event with this name.
     pub(crate) fn event(&mut self, name: &str) -> Value {
         let mut is_it = false;
         loop {
@@ -290,7 +290,7 @@ impl Events {
     }
 }
 
-/// `sqm web`; it ends with this.
+/// A running `sqm web`. Dropping it kills the server.
 pub(crate) struct Web {
     process: Child,
     pub(crate) port: u16,
@@ -336,7 +336,7 @@ impl Web {
         self.process.id()
     }
 
-    /// The most memory that it ever had (`VmHWM`), KiB.
+    /// Peak memory (`VmHWM`), KiB.
     pub(crate) fn peak_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
@@ -359,11 +359,11 @@ impl Drop for Web {
     }
 }
 
-/// `sqm serve` on this machine; it ends with this.
+/// A running `sqm serve` on this machine. Dropping it kills the server.
 pub(crate) struct Server {
     process: Child,
     pub(crate) port: u16,
-    /// Who reads no more ends the writer.
+    /// Kept open: the server would end if it could not write to it.
     _errors: BufReader<ChildStderr>,
 }
 
@@ -414,13 +414,13 @@ pub(crate) fn try_password(dir: &Path, password: &str) -> Output {
     process.wait_with_output().unwrap()
 }
 
-/// The value of a line of the head.
+/// The value of a header line.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// What a server of TLS answers to a client that knows version 1.2 alone: the first bytes.
+/// The first bytes of a TLS server's answer to a client that speaks version 1.2 only.
 pub(crate) fn tls_greeting(port: u16) -> std::io::Result<Vec<u8>> {
     // ClientHello (RFC 5246, 7.4.1.2): ECDHE with ECDSA and P-256, no session.
     let suites = [0xc0, 0x2b, 0xc0, 0x2c, 0xcc, 0xa9];
@@ -452,10 +452,10 @@ pub(crate) fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// None if the connection ends without a byte.
+/// Reads an answer. None if the connection ends without a byte.
 fn read_answer(stream: &mut TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
-    // A connection that is cut after its answer has answered all the same.
+    // An answer counts even if the connection is reset after it.
     let _ = stream.read_to_end(&mut bytes);
     if bytes.is_empty() {
         return None;
@@ -482,7 +482,7 @@ fn start_daemon(folder: &Path, options: &[&str]) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("util-linux has unshare");
-    // It answers as soon as it is ready.
+    // The daemon is ready when its socket accepts connections.
     while UnixStream::connect(folder.join("state/api.sock")).is_err() {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -496,7 +496,7 @@ fn kill(process: &mut Child, signal: Signal) {
     }
 }
 
-/// A server of tests that misbehaves (`support/hostile_server.py`); it ends with this.
+/// A misbehaving server of tests (`support/hostile_server.py`). Dropping it kills the server.
 pub(crate) struct Hostile {
     process: Child,
     pub(crate) port: u16,

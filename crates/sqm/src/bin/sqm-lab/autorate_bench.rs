@@ -1,4 +1,5 @@
-//! `sqm-lab autorate-bench`: the controller of varying lines on modelled lines, in virtual time.
+//! `sqm-lab autorate-bench`: runs sqm's rate controller and others on modelled lines of varying capacity, in virtual
+//! time.
 
 mod figures;
 mod seeds;
@@ -157,7 +158,7 @@ impl SignalsArg {
     }
 }
 
-/// A bar on a terminal; nothing elsewhere.
+/// A progress bar on a terminal; hidden elsewhere.
 fn progress(runs: u64, signals: SignalsArg) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len} runs, {eta} left");
     ProgressBar::new(runs)
@@ -165,7 +166,8 @@ fn progress(runs: u64, signals: SignalsArg) -> ProgressBar {
         .with_message(signals.name())
 }
 
-/// What comes of each task, in their order, by all processors; of fewer if nobody reads the answer.
+/// Runs all tasks on all processors and returns the outcomes in the order of the tasks. Tasks that have not started
+/// are skipped once standard output has lost its reader.
 fn in_parallel<T: Sync, R: Send>(tasks: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let worker = || {

@@ -52,7 +52,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What one workload cost.
+/// The cost of one workload.
 #[derive(Serialize)]
 struct Cost {
     workload: String,
@@ -60,13 +60,13 @@ struct Cost {
     flows: u32,
     hosts: u32,
     backlog: usize,
-    /// Median over the turns, the loop included.
+    /// Median over the turns, loop overhead included.
     ns_per_packet: f64,
-    /// The same loop around a FIFO.
+    /// Median of a FIFO in that loop.
     fifo_ns_per_packet: f64,
-    /// The difference.
+    /// Cost of the queue without that of the FIFO and the loop.
     net_ns_per_packet: f64,
-    /// What one core could carry, the loop included.
+    /// Throughput of one core, loop overhead included.
     packets_per_s: f64,
     dropped_percent: f64,
 }
@@ -160,7 +160,8 @@ fn parse_sizes(text: &str) -> Result<Sizes, String> {
     }
 }
 
-/// The queue and a FIFO in turns, so that whatever else the machine does falls on both. None if nobody reads the answer.
+/// Measures the queue and a FIFO in alternating turns, so that other load on the machine affects both. None if
+/// standard output has lost its reader.
 fn measure(name: String, qdisc: &str, workload: Workload, turns: u32) -> Result<Option<Cost>, Failure> {
     let build = |text: &str| {
         sqm_core::workload::build(text)

@@ -29,7 +29,7 @@ pub(super) struct Args {
     clock: ClockName,
 }
 
-/// One line of the demonstration.
+/// One line of the demonstration, with its load and its configuration.
 struct Scene {
     name: &'static str,
     title: &'static str,
@@ -37,9 +37,9 @@ struct Scene {
     line: &'static str,
     /// Rates to shape to, kbit/s: download and upload.
     shaped: (u64, u64),
-    /// What else the household would write to `/etc/config/sqm`.
+    /// Other options that such a household would have in `/etc/config/sqm`.
     options: &'static str,
-    /// Downloads and uploads at once.
+    /// Number of simultaneous downloads and uploads.
     flows: (u32, u32),
 }
 
@@ -142,7 +142,7 @@ fn measure(scene: &'static Scene, clock: Clock) -> Result<Measured, Failure> {
     })
 }
 
-/// Says what is going on, and on a terminal also for how long.
+/// Runs `work` and reports the step on standard error; on a terminal with a spinner and the elapsed time.
 fn step<T>(scene: &Scene, what: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let text = format!("{}: {what}", scene.name);
     if !std::io::stderr().is_terminal() {
@@ -177,8 +177,8 @@ fn test(home: &Home, scene: &Scene, what: &str) -> Result<TestResult, Failure> {
     Ok(result)
 }
 
-/// What the machine that runs the lab adds to a round trip: 99 of 100 probes inside the home, where no queue is, took
-/// less than this many milliseconds. It is taken during a test, for as long as the test.
+/// Round-trip noise of the machine that runs the lab, ms: the 99th percentile of probes between two hosts of the
+/// home, where no queue builds up. Takes as long as a test, so that it can run beside one.
 fn noise(home: &Home) -> Result<f64, Failure> {
     let words = [
         &["sqm", "test", home::ROUTER_V4, "--quiet", "--json", "-"][..],
@@ -208,7 +208,8 @@ fn noise(home: &Home) -> Result<f64, Failure> {
     Ok(idle.context("no probe came back inside the home")?)
 }
 
-/// From here on, latencies under load tell more about the machine than about the line.
+/// With more noise than this, latencies under load say more about the machine than about the line. The value is a
+/// choice.
 const TOLERABLE_NOISE_MS: f64 = 2.0;
 
 fn too_noisy(noise_ms: f64) -> Option<Finding> {
@@ -315,7 +316,7 @@ impl Figures {
 }
 
 impl Measured {
-    /// What the line is, and what a reader of its figures must know.
+    /// Describes the line, followed by the notes that a reader of its figures must know.
     fn description(&self) -> String {
         let findings = self
             .findings()

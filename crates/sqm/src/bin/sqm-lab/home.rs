@@ -142,7 +142,8 @@ fn run(host: &str, argv: Vec<String>) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What the lab answers; none if whoever reads standard output goes away meanwhile. The command then runs on in the lab.
+/// Has the lab carry out an act and returns its output. None if the reader of standard output goes away first; the
+/// command then continues in the lab.
 fn ask_for_reader(act: Act) -> Result<Option<Output>, Failure> {
     const LOOK: Duration = Duration::from_millis(100);
     let (answer, answered) = mpsc::channel();
@@ -198,7 +199,7 @@ fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
 }
 
 fn print_output(said: &Output) -> Result<ExitCode, Failure> {
-    // As it is: it is the command's own, colours and all.
+    // Printed unchanged: the output is the command's own, with its colours.
     output::stdout().write_all(said.stdout.as_bytes())?;
     let _ = std::io::stderr().write_all(said.stderr.as_bytes());
     Ok(ExitCode::from(u8::try_from(said.code).unwrap_or(1)))
@@ -214,7 +215,7 @@ fn known(host: &str) -> Result<String, Failure> {
     )))
 }
 
-/// The line of that name, or an error that lists the names.
+/// Looks up a line by name; the error lists the known names.
 pub(super) fn line(name: &str) -> Result<Line, Failure> {
     Line::named(name).ok_or_else(|| {
         let names: Vec<_> = Line::all().iter().map(|line| line.name).collect();

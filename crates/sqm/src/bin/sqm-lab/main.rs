@@ -1,6 +1,7 @@
-//! `sqm-lab`: what no router needs. A virtual home network on a real kernel, the demonstration, and benches.
+//! `sqm-lab`: tools for development that no router needs. A virtual home network on a real kernel, the demonstration,
+//! and benches.
 
-// Standard output may be closed or full: the macros of `sqm_process` can bear that.
+// Standard output may be closed or full. The macros of `sqm_process` handle that; `println!` would panic.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]

@@ -1,4 +1,5 @@
-//! `sqm autorate replay`: the controller decides again on the samples in a log.
+//! `sqm autorate replay`: runs the controller again on the samples of a log and compares its decisions with the
+//! recorded ones.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,12 +19,13 @@ use sqm_process::failure::Failure;
 
 use crate::cli::setup::parse_rate;
 
-/// What differs so soon after a log begins in the middle is not counted: the controller has to hear all paths first, and what their
-/// delay is without a queue.
+/// If a log begins in the middle of a run, differences within this time are not counted. The controller first has to
+/// hear from all paths and to learn their delay without a queue.
 const WARM_UP: Nanos = Nanos::from_millis(30_000);
-/// A line follows the one before within this, or something is missing between them.
+/// The longest time between two lines of a log. A longer gap means that lines are missing, and only this much of it
+/// is counted.
 const LONGEST_GAP: Nanos = Nanos::from_millis(90_000);
-/// A picture has no more points for each line.
+/// The most points of a curve in the picture.
 const POINTS: usize = 3000;
 
 /// Let the controller decide again on the samples in a log, and compare with its decisions in the log
@@ -81,7 +83,7 @@ enum Pilot {
 }
 
 impl Args {
-    /// Prints the comparison, and draws it where that is wanted.
+    /// Prints the comparison, and draws it if a picture was requested.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut replay = Replay::new(|now: Instant, config: &ControllerConfig| -> Now {
             let bounds = self.bounds(config.bounds);
@@ -114,7 +116,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Those of then, but for what was asked for.
+    /// The recorded bounds, with those given on the command line in their place.
     fn bounds(&self, then: PerDirection<Bounds>) -> PerDirection<Bounds> {
         let other = |then: Bounds, min: Option<Rate>, base: Option<Rate>, max: Option<Rate>| Bounds {
             min: min.or(then.min),
@@ -142,17 +144,17 @@ impl Controller for Now {
     }
 }
 
-/// What has been seen so far.
+/// The comparison so far.
 struct Comparison<'a> {
     args: &'a Args,
     runs: Vec<Run>,
-    /// Directions without a rate in the configuration are not shaped, and what is decided for them is of no interest.
+    /// A direction without a configured rate is not shaped. Decisions for it are ignored.
     is_shaped: PerDirection<bool>,
     is_another: PerDirection<bool>,
     decisions: u64,
     different: u64,
     first: Option<Difference>,
-    /// By direction, then and now.
+    /// For each direction: the recorded decisions, then the replayed ones.
     tallies: PerDirection<[Tally; 2]>,
     last: Option<(Instant, [Decision; 2])>,
     began: Instant,
@@ -163,17 +165,17 @@ struct Comparison<'a> {
 
 /// One direction at a line of the log.
 struct Point {
-    /// Of all runs.
+    /// Time since the first line of the first log, without missing time.
     seconds: f64,
-    /// Then and now.
+    /// The recorded rate, then the replayed one.
     rates: [Rate; 2],
     load: Rate,
 }
 
-/// The rates of one direction.
+/// Statistics of one direction's rates.
 #[derive(Default)]
 struct Tally {
-    /// With how long each was in force.
+    /// Each rate in bit/s with the nanoseconds for which it was in force.
     rates: Vec<(u64, u64)>,
     cuts: u64,
     was_cut: bool,
@@ -239,7 +241,7 @@ impl<'a> Comparison<'a> {
         if played.is_new {
             self.begin(log, line, row, played.is_exact);
         }
-        // What was decided stayed in force until now.
+        // The previous decisions were in force until now.
         if let Some((at, decisions)) = self.last {
             let span = row.at.since(at).0.min(LONGEST_GAP.0);
             self.nanos += span;
@@ -274,7 +276,7 @@ impl<'a> Comparison<'a> {
         let what = match Direction::BOTH.map(differs) {
             [true, _] => What::Download,
             [_, true] => What::Upload,
-            // Another controller asks in another way.
+            // cake-autorate has its own probe interval, so that only sqm's is compared.
             _ if self.args.pilot == Pilot::Sqm && then.probes != now.probes => What::Probes,
             _ => return,
         };
@@ -350,7 +352,7 @@ impl<'a> Comparison<'a> {
     fn picture(&self, logs: &[PathBuf]) -> Chart {
         let panel = |(direction, name): (Direction, &str)| {
             let series = &self.series[direction];
-            // The first of each stretch: the shape is what is to be compared.
+            // Keep the first point of each `step` points: the picture is to compare shapes.
             let points = |value: fn(&Point) -> Rate| -> Vec<(f64, Option<f64>)> {
                 let step = series.len().div_ceil(POINTS).max(1);
                 let kept = series.iter().step_by(step);
@@ -390,32 +392,32 @@ struct Report {
     logs: Vec<PathBuf>,
     controller: Pilot,
     program: &'static str,
-    /// Not those of then.
+    /// True if the bounds differ from the recorded ones.
     has_other_bounds: bool,
-    /// Of the log, without what is missing.
+    /// Time that the logs cover, without missing time.
     seconds: f64,
-    /// That were compared: a line of the log each.
+    /// Number of decisions that were compared: one for each line of the log.
     decisions: u64,
     different: u64,
     first_difference: Option<Difference>,
-    /// None where a direction is not shaped.
+    /// None if the direction is not shaped.
     download: Option<ThenAndNow>,
     upload: Option<ThenAndNow>,
     runs: Vec<Run>,
-    /// Lines that are not whole.
+    /// Incomplete lines, which were left out.
     cut_lines: Vec<CutLine>,
 }
 
-/// A controller that begins.
+/// One run of a controller within the logs.
 #[derive(Clone, Serialize)]
 struct Run {
     log: PathBuf,
     line: usize,
     unix_ms: u64,
     after_seconds: f64,
-    /// It is known what it knew.
+    /// The log holds the state that the controller began with, so that the replay is exact.
     is_exact: bool,
-    /// Which program wrote it.
+    /// The program and version that wrote the log.
     program: Option<String>,
 }
 
@@ -445,7 +447,7 @@ struct Difference {
     now: Told,
 }
 
-/// A decision in the direction that differs.
+/// A decision for the direction in which the two sides differ.
 #[derive(Clone, Serialize)]
 struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -491,7 +493,7 @@ struct ThenAndNow {
     now: Figures,
 }
 
-/// A rate was below these for so much of the time.
+/// Statistics of the rates, each weighted by the time for which it was in force.
 #[derive(Serialize)]
 struct Figures {
     mean_bits_per_sec: u64,
@@ -500,7 +502,7 @@ struct Figures {
     median_bits_per_sec: u64,
     p95_bits_per_sec: u64,
     highest_bits_per_sec: u64,
-    /// How often it was lowered because of a queue.
+    /// Number of rate cuts because of a queue. Consecutive cuts count once.
     cuts: u64,
 }
 

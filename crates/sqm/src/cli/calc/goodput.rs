@@ -1,4 +1,5 @@
-//! `sqm calc goodput` and `sqm calc gross`: from the rate of the line to that of a speed test, and back.
+//! `sqm calc goodput` and `sqm calc gross`: convert between the gross rate of a line and the goodput that a speed
+//! test shows.
 
 use std::process::ExitCode;
 
@@ -59,7 +60,7 @@ impl Gross {
             uncounted,
             &self.packet.framing(),
         );
-        // A packet without payload was refused before.
+        // Packets without payload have been refused above, so that there is a gross rate.
         let gross = gross.unwrap_or(self.goodput);
         print(&Answer::of(gross, &self.packet)?, self.json, Answer::words)
     }
@@ -74,7 +75,7 @@ struct Answer {
     payload_bytes: u32,
     on_the_line_bytes: u32,
     packets_per_sec: u64,
-    /// What the acknowledgements take in the other direction.
+    /// Rate of the acknowledgements in the other direction.
     acknowledgements_bits_per_sec: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a packet takes on the line, as words of the command line: a technology by its name, or its numbers.
+//! The framing of a line on the command line: a link preset by name, or its numbers.
 
 use anyhow::anyhow;
 use sqm_core::nearest::nearest;
@@ -68,9 +68,10 @@ impl Line {
         }
     }
 
-    /// Largest IP packet that fits in 1500 bytes of Ethernet.
+    /// The largest IP packet that fits in 1500 bytes of Ethernet payload.
     pub(super) fn mtu(&self) -> u32 {
-        // Only links that are named for it: others may have PPPoE among their bytes, or not.
+        // Only presets that have PPPoE in their name are known to use it. The overhead of other lines may or may not
+        // include PPPoE.
         let pppoe = self.link.is_some_and(|preset| preset.name.contains("pppoe"));
         if pppoe { 1492 } else { 1500 }
     }
@@ -85,7 +86,7 @@ impl Packet {
         self.size.unwrap_or_else(|| self.line.mtu())
     }
 
-    /// What is not counted of a packet. An error if nothing is left.
+    /// Headers that do not count as payload. An error if no payload is left.
     pub(super) fn uncounted(&self) -> Result<Headers, Failure> {
         if self.whole {
             return Ok(Headers::NONE);
@@ -101,7 +102,7 @@ impl Packet {
         Ok(headers)
     }
 
-    /// Of TCP, as its acknowledgements have them.
+    /// Headers of IP and TCP, as an acknowledgement carries them.
     pub(super) fn headers(&self) -> Headers {
         let headers = if self.ipv6 { Headers::IPV6 } else { Headers::IPV4 };
         if self.timestamps {
@@ -112,7 +113,7 @@ impl Packet {
     }
 }
 
-/// A technology by its name.
+/// Looks up a link preset by name.
 pub(crate) fn parse_link(name: &str) -> Result<&'static Preset, String> {
     PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
         match nearest(name, PRESETS.iter().map(|preset| preset.name)) {

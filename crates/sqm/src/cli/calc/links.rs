@@ -1,4 +1,4 @@
-//! `sqm calc links`: what `option link` knows.
+//! `sqm calc links`: lists the link presets that `option link` accepts.
 
 use std::process::ExitCode;
 

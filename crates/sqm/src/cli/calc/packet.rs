@@ -1,4 +1,4 @@
-//! `sqm calc packet`: what packets of several sizes take on the line.
+//! `sqm calc packet`: the size of packets on the line.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -9,7 +9,8 @@ use super::line::Line;
 use super::print;
 use sqm_process::failure::Failure;
 
-/// A lone acknowledgement, voice, games, the smallest IPv6 MTU, full packets.
+/// Sizes that are shown by default, bytes: a bare TCP acknowledgement, voice, games, a packet of 576 bytes, the
+/// smallest IPv6 MTU, and full packets with and without PPPoE.
 const USUAL: [u32; 7] = [40, 100, 200, 576, 1280, 1492, 1500];
 
 /// What packets take on the line: overhead, least size, cells.
@@ -61,6 +62,6 @@ impl Packet {
 struct Row {
     packet_bytes: u32,
     on_the_line_bytes: u32,
-    /// Of the packet.
+    /// Bytes that the line adds, in percent of the packet.
     added_percent: f64,
 }

@@ -1,4 +1,4 @@
-//! `sqm calc fifo` and `sqm calc latency`: how long packets wait, in a plain queue and in a managed one.
+//! `sqm calc fifo` and `sqm calc latency`: the queue delay of packets in a FIFO and in a managed queue.
 
 use std::process::ExitCode;
 
@@ -145,7 +145,7 @@ impl Latency {
         })
     }
 
-    /// What CAKE itself makes of its rate and rtt.
+    /// The parameters that CAKE itself derives from its rate and rtt.
     fn cake(&self) -> Vec<Managed> {
         let spec = Spec {
             bandwidth: Some(self.rate),
@@ -179,7 +179,7 @@ struct Managed {
     interval_ms: f64,
 }
 
-/// A time with its unit.
+/// Parses a time with its unit.
 fn parse_time(text: &str) -> Result<Nanos, String> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("'{text}' needs a unit: {text}ms or {text}s"));

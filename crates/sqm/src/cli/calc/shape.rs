@@ -1,4 +1,4 @@
-//! `sqm calc shape`: the rates to begin with.
+//! `sqm calc shape`: shaper rates to begin with.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `sqm calc tin`: where a packet with a DSCP lands.
+//! `sqm calc tin`: the tin to which CAKE assigns a packet with a DSCP.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ const MODES: [(&str, Tins); 5] = [
     ("diffserv8", Tins::Diffserv8),
 ];
 
-/// A mode by CAKE's word for it.
+/// Parses a tin mode by CAKE's name for it.
 pub(super) fn parse_tins(word: &str) -> Result<Tins, String> {
     let mut cake = Cake::default();
     match MODES.iter().find(|(name, _)| *name == word) {
@@ -85,11 +85,11 @@ impl Tin {
 #[derive(Serialize)]
 struct Row {
     mode: &'static str,
-    /// As `tc` shows and firewall marks count them, from 1.
+    /// Number of the tin, counted from 1 as `tc` and firewall marks do.
     tin: usize,
     tins: usize,
     name: &'static str,
-    /// Part of the rate up to which it comes before others.
+    /// Share of the rate up to which the tin has priority.
     share_percent: f64,
 }
 

@@ -1,4 +1,4 @@
-//! `sqm replay --vector`: scenarios recorded from Linux's queues, played and compared.
+//! `sqm replay --vector`: plays scenarios that were recorded from Linux's queues, and compares the outcomes.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use sqm_process::failure::Failure;
 use sqm_process::output;
 use sqm_replay::vector::{Deed, Vector, What};
 
-/// Plays each file and compares, or tells what happens in the one there is.
+/// Plays each file and compares it with the recording. With `events`, prints the events of a single file instead.
 pub(super) fn run(files: &[PathBuf], events: bool) -> Result<ExitCode, Failure> {
     if events {
         let [file] = files else {
@@ -29,7 +29,7 @@ pub(super) fn run(files: &[PathBuf], events: bool) -> Result<ExitCode, Failure> 
         match compare(file) {
             Ok(0) => {}
             Ok(_) => worst = worst.map(|_| ExitCode::FAILURE),
-            // The others are still worth knowing, and the last error ends the command.
+            // Play the remaining files as well. The last error becomes the exit code, and earlier ones are printed.
             Err(failure) => {
                 if let Err(earlier) = std::mem::replace(&mut worst, Err(failure)) {
                     earlier.report();
@@ -40,7 +40,7 @@ pub(super) fn run(files: &[PathBuf], events: bool) -> Result<ExitCode, Failure> 
     worst
 }
 
-/// A vector's line of output.
+/// The line of output for one vector.
 #[derive(Serialize)]
 struct Verdict<'a> {
     name: &'a str,
@@ -50,7 +50,7 @@ struct Verdict<'a> {
     mismatches: usize,
 }
 
-/// Plays one vector, prints its line and answers the number of mismatches.
+/// Plays one vector, prints its line, and returns the number of mismatches.
 fn compare(file: &Path) -> Result<usize, Failure> {
     let vector = Vector::load(file).map_err(failure)?;
     let outcome = vector.run().map_err(failure)?;
@@ -78,7 +78,7 @@ fn compare(file: &Path) -> Result<usize, Failure> {
     Ok(differences.len())
 }
 
-/// What happened to one packet.
+/// One event of one packet, as JSON.
 #[derive(Serialize)]
 struct Event {
     ev: &'static str,

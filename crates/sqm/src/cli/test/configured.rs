@@ -1,4 +1,4 @@
-//! What the configuration says of the line that was measured.
+//! The configured framing and rates of the line that was measured.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use sqm_plan::line::ConfiguredLine;
 use sqm_configuration::load;
 use sqm_process::failure::Failure;
 
-/// Where the configuration is unless told.
+/// The configuration file, unless another one is named.
 const USUAL: &str = "/etc/config/sqm";
-/// What the coding of PTM leaves of the rate (ITU-T G.993.2, annex N): a rate, because the sweep fits lines, and CAKE counts
-/// whole bytes.
+/// Share of the rate that the 64/65-byte coding of PTM leaves (ITU-T G.993.2, annex N). It is applied to the rate,
+/// because the sweep fits straight lines; CAKE applies it to each packet and rounds to whole bytes.
 const PTM: f64 = 64.0 / 65.0;
 
-/// The lines of a configuration: of the file named, else of the usual one if it is there.
+/// The lines in the named configuration file, or in the usual one if it exists.
 pub(super) fn lines(named: Option<&PathBuf>) -> Result<Vec<ConfiguredLine>, Failure> {
     let file = match named {
         Some(file) => file.as_path(),
@@ -28,7 +28,7 @@ pub(super) fn lines(named: Option<&PathBuf>) -> Result<Vec<ConfiguredLine>, Fail
     Ok(load::parse(&load::read(file)?, file, &load::links())?.lines)
 }
 
-/// The line that a test from this address went over: the only one there is, or that of the address's device.
+/// The line that a test from this address used: the only one there is, or the one on the address's device.
 pub(super) fn of_test(lines: &[ConfiguredLine], local: IpAddr) -> Option<&ConfiguredLine> {
     match lines {
         [only] => Some(only),
@@ -39,7 +39,7 @@ pub(super) fn of_test(lines: &[ConfiguredLine], local: IpAddr) -> Option<&Config
     }
 }
 
-/// The figures of one direction; none if it is not shaped.
+/// The configured figures of one direction; none if it is not shaped.
 pub(super) fn direction(line: &ConfiguredLine, direction: Direction) -> Option<Configured> {
     let rate: Option<Rate> = match direction {
         Direction::Down => line.download,

@@ -1,4 +1,4 @@
-//! The test while it runs, on standard error: a live view on a terminal, plain lines elsewhere.
+//! Progress of a test on standard error: a live view on a terminal, plain lines elsewhere.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal as _;
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sqm_measure::client::{Progress, Stage};
 use sqm_measure::result::Settings;
 
-/// Round trips in the sparkline: the last ten seconds.
+/// Number of round trips in the sparkline: the last ten seconds.
 const SPARKS: usize = 40;
 
 /// A form for programs.
@@ -18,7 +18,7 @@ pub(super) enum Form {
     Json,
 }
 
-/// Where progress goes.
+/// The form in which progress is shown.
 pub(super) enum Display {
     Quiet,
     Json,
@@ -67,7 +67,7 @@ impl Display {
     }
 }
 
-/// A line of JSON.
+/// Prints the progress as a line of JSON.
 pub(super) fn show_json(progress: &Progress) {
     #[derive(serde::Serialize)]
     struct Line {
@@ -94,18 +94,18 @@ pub(super) fn show_json(progress: &Progress) {
     errln!("{}", serde_json::to_string(&line).unwrap_or_default());
 }
 
-/// A line for each stage, and one a second under load.
+/// Prints a line for each stage, and one a second under load.
 pub(super) struct Lines {
     idle: Duration,
     load_s: f64,
-    /// The last line's stage and second.
+    /// Stage and second of the last line.
     said: Option<(Stage, u64)>,
 }
 
 impl Lines {
     fn show(&mut self, progress: &Progress) {
         let loaded = progress.elapsed.saturating_sub(self.idle);
-        // Reports come a little late, never early.
+        // Reports arrive a little late, never early. Rounding down therefore gives the right second.
         let now = match progress.stage {
             Stage::Load => (Stage::Load, loaded.as_secs()),
             stage => (stage, 0),
@@ -123,7 +123,7 @@ impl Lines {
     }
 }
 
-/// A bar with the figures of the moment, and the latency of the last seconds as a sparkline.
+/// A progress bar with the current figures, and the latency of the last seconds as a sparkline.
 pub(super) struct Live {
     bar: ProgressBar,
     round_trips: VecDeque<f64>,
@@ -169,13 +169,15 @@ fn latency(progress: &Progress) -> String {
     }
 }
 
-/// One character for each value, from the smallest to the largest on a logarithmic scale, which shows 20 ms and 2 s alike.
+/// Draws one character for each value, on a logarithmic scale from the smallest to the largest. Both 20 ms and 2 s
+/// stay readable.
 fn sparkline(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let logs: Vec<f64> = values.iter().map(|v| v.max(0.001).ln()).collect();
     let least = logs.iter().copied().fold(f64::INFINITY, f64::min);
     let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // A quiet line wobbles by parts of a millisecond: less than a doubling does not fill the scale.
+    // An idle line varies by fractions of a millisecond. The scale spans at least a factor of two, so that such noise
+    // does not fill it.
     let span = (most - least).max(std::f64::consts::LN_2);
     logs.iter()
         .map(|v| BARS[(((v - least) / span * 7.0).round() as usize).min(7)])

@@ -1,12 +1,13 @@
-//! The kernel's queues on this machine while a test runs, for the result's evidence.
+//! Samples the kernel's queues on this machine during a test, as evidence in the result.
 
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe::{self, Device};
 use sqm_measure::client::{Gauge, Gauges};
 
-/// Reads the queues of the devices that have a shaper's qdisc; none where nothing shapes, or nobody may look.
+/// Reads the queues of all devices with a shaping qdisc. None if there is no such device, or if the process may not
+/// read them.
 ///
-/// Names are `qdisc_stats_DEVICE::counter`, as Flent's are of a host.
+/// Names are `qdisc_stats_DEVICE::counter`, like those that Flent gives to the queues of a host.
 pub(super) fn gauges() -> Option<Gauges> {
     let mut socket = Socket::open().ok()?;
     let links = observe::links(&mut socket).ok()?;

@@ -1,4 +1,4 @@
-//! `sqm test --rpm`: responsiveness against any server of the IETF's protocol.
+//! `sqm test --rpm`: the IETF's responsiveness test, against any server that speaks its protocol.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ impl Args {
     }
 }
 
-/// How far it is: each direction takes at most its limit, and often less.
+/// Progress of the test. Each direction takes at most `limit`, and often less.
 struct Clock {
     limit: Duration,
     begun: Instant,
@@ -68,7 +68,7 @@ impl Clock {
         }
     }
 
-    /// In the form of the other tests. A round trip is what the figure says of it: a minute by its number.
+    /// The progress in the form of the other tests. The round trip is a minute divided by the RPM.
     fn progress(&mut self, direction: Direction, mbit: f64, rpm: Option<f64>) -> Progress {
         let (began, limit) = match direction {
             Direction::Down => (self.begun, 2 * self.limit),

@@ -1,4 +1,4 @@
-//! `sqm test --sweep`: goodput at several packet sizes, and what it tells of the line's gross rate and overhead.
+//! `sqm test --sweep`: measures goodput at several packet sizes and fits the line's gross rate and overhead to it.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -13,15 +13,15 @@ use sqm_plan::line::ConfiguredLine;
 use super::{Args, configured, for_user, queues};
 use sqm_process::failure::Failure;
 
-/// Segment sizes, in bytes with TCP's options: spread evenly in 1/size, as the fit needs them, and none so small that a
-/// router's packet rate becomes the limit.
+/// Segment sizes, bytes with TCP's options. They are evenly spaced in 1/size, as the fit needs them. The smallest is
+/// large enough that a router's packet rate does not become the limit.
 const SEGMENTS: [u32; 8] = [1460, 1100, 800, 620, 480, 380, 290, 216];
-/// Load at each size, and what of its beginning is left out, in milliseconds.
+/// Duration of the load at each size, and how much of its beginning is left out, milliseconds.
 const LOAD_MS: u64 = 8000;
 const SETTLE_MS: u64 = 3000;
-/// Idle time before each, in milliseconds.
+/// Idle time before each load, milliseconds.
 const IDLE_MS: u64 = 500;
-/// Flows at once: one alone may not fill the line all the time.
+/// Parallel flows. A single flow may leave the line idle at times.
 const FLOWS: u32 = 4;
 
 /// The sweep of one direction.
@@ -32,11 +32,11 @@ struct Swept {
     header_bytes: f64,
     points: Vec<Point>,
     fit: Option<Fit>,
-    /// Why there is no fit.
+    /// The reason if there is no fit.
     reason: Option<String>,
-    /// What the configuration says, if there is one for this line.
+    /// The configured figures of this line, if there is a configuration.
     configured: Option<Configured>,
-    /// What to change in it.
+    /// Suggested changes to the configuration.
     advice: Vec<String>,
 }
 
@@ -147,10 +147,11 @@ impl Args {
     }
 }
 
-/// What arrived in the steady part of the load: by the sender's count where it is known, which a few lost packets do not
-/// disturb.
+/// Goodput in the steady window, Mbit/s. The sender's count is preferred where it is known, because it does not
+/// suffer from a few lost packets.
 fn goodput(result: &TestResult) -> f64 {
-    /// What a server says of its downloads is believed up to this share of what arrived here: a queue makes no more of it.
+    /// A server's count of a download is accepted up to this multiple of the bytes that arrived here. Data that waits
+    /// in a queue cannot explain a larger difference.
     const MOST: f64 = 1.5;
     let (from, to) = result.steady().next().unwrap_or_default();
     let rate = |flow: &Flow| {
@@ -184,7 +185,7 @@ fn table(swept: &Swept) -> String {
     text + "\n"
 }
 
-/// The configuration beside the measurement.
+/// Compares the configuration with the measurement.
 fn comparison(swept: &Swept) -> String {
     let Some(configured) = &swept.configured else {
         return String::new();

@@ -1,11 +1,11 @@
-//! The result on the terminal.
+//! Prints the result of a test on the terminal.
 
 use std::fmt::Write as _;
 
 use sqm_measure::grade::Verdict;
 use sqm_measure::result::TestResult;
 
-/// The figures for a person, and whatever is wrong with them.
+/// The figures as text, followed by the findings.
 pub(super) fn figures(result: &TestResult) -> String {
     let summary = &result.summary;
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.1}"));

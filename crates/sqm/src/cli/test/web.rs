@@ -1,4 +1,4 @@
-//! `sqm test --url`: against plain URLs.
+//! `sqm test --url`: measures with transfers from and to plain URLs.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use sqm_measure::result::Settings;
 use super::{Args, for_user};
 use sqm_process::failure::Failure;
 
-/// Transfers at once in each direction, as in RRUL.
+/// Parallel transfers in each direction, as many as Flent's RRUL test has.
 const FLOWS: u32 = 4;
 
 impl Args {

@@ -51,7 +51,7 @@ fn healthy() -> Facts {
     }
 }
 
-/// What is found after one change of the healthy facts, by its id.
+/// Findings after one change to the healthy facts.
 fn found(change: impl FnOnce(&mut Facts)) -> Vec<Finding> {
     let mut facts = healthy();
     change(&mut facts);
@@ -84,7 +84,7 @@ fn a_missing_part_of_the_kernel() {
 #[test]
 fn flow_offload_past_the_queues() {
     let hardware = only("hardware-offload", |facts| {
-        // The session runs over this device.
+        // The PPPoE session runs over this device.
         facts.flow_offload.hardware = vec!["eth0".to_owned()];
     });
     assert!(hardware.remedy.contains("flow_offloading_hw=0"));
@@ -94,7 +94,7 @@ fn flow_offload_past_the_queues() {
     only("hardware-offload", |facts| {
         facts.flow_offload.configured = vec!["flow_offloading".to_owned(), "flow_offloading_hw".to_owned()];
     });
-    // Between devices that are not shaped it does no harm.
+    // Offload between devices that are not shaped does no harm.
     assert_eq!(
         found(|facts| facts.flow_offload.software = vec!["br-lan".to_owned()]),
         []
@@ -120,7 +120,7 @@ fn the_trunk_to_the_switch() {
         Some(Fix::Options(1, vec![("interface", "eth0.7".to_owned())]))
     );
     assert!(finding.what.contains("both directions"));
-    // One VLAN alone on it is the line.
+    // A single VLAN on the device is the line itself.
     assert_eq!(
         found(|facts| {
             facts.sections[0].interface = "eth0".to_owned();
@@ -136,7 +136,7 @@ fn directions() {
         facts.sections[0].interface = "br-lan".to_owned();
     });
     assert!(finding.remedy.contains("facing 'lan'"), "{finding:?}");
-    // On purpose.
+    // Here the configuration faces the home network on purpose.
     let facing = |facts: &mut Facts| {
         facts.sections[0]
             .options
@@ -185,7 +185,7 @@ fn a_device_that_is_not_there() {
         facts.sections[0].differences = vec!["there is no network device pppoe-wam".to_owned()];
     });
     assert!(finding.remedy.contains("option interface 'pppoe-wan'"));
-    // The session is down, and another line stands in for it: that is no mistake of the configuration.
+    // The PPPoE session is down and another line stands in for it. The configuration is right.
     let finding = only("no-device", |facts| {
         facts.devices.retain(|device| device.name != "pppoe-wan");
         facts.default_devices = vec!["wwan0".to_owned()];
@@ -214,7 +214,7 @@ fn accounting() {
         [],
         "nothing is shaped"
     );
-    // A cable to the modem with nothing on it.
+    // A cable to the modem without PPPoE or VLANs.
     assert_eq!(
         found(|facts| {
             facts.sections[0].overhead_bytes = 0;
@@ -298,7 +298,7 @@ fn a_processor_that_is_too_slow() {
     assert!(
         finding.evidence.iter().any(|e| e.contains("ondemand")) && finding.remedy.contains("performance")
     );
-    // Busy with something else, or with nothing waiting.
+    // The processor is busy with other work, or no packets pass the queues.
     assert_eq!(
         found(|facts| {
             busy(facts);
@@ -318,7 +318,7 @@ fn a_processor_that_is_too_slow() {
     );
 }
 
-/// Facts go out as JSON and come back.
+/// Facts survive a round trip through JSON.
 #[test]
 fn facts_survive_the_trip() {
     let text = serde_json::to_string(&healthy()).unwrap();

@@ -1,4 +1,4 @@
-//! The figures of the bench, for programs: the unit is the last word of each name.
+//! The figures of the bench as JSON. Each field's name ends in its unit.
 
 use serde::Serialize;
 use sqm_core::direction::Direction;
@@ -7,14 +7,14 @@ use sqm_sim::autorate_bench::{Contender, Figures, Recovery, Trace};
 
 use super::SignalsArg;
 
-/// All that was asked for.
+/// The whole report.
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) runs: Vec<Run>,
     pub(super) varying: Vec<Sum>,
 }
 
-/// Ours against cake-autorate's on all lines that vary together.
+/// sqm compared with cake-autorate over all varying lines together.
 #[derive(Serialize)]
 pub(super) struct Sum {
     pub(super) seed: u64,
@@ -24,7 +24,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// None if no line varies.
+    /// None if the capacity of no line varies.
     pub(super) fn new(seed: u64, signals: SignalsArg, runs: &[Run]) -> Option<Self> {
         let pairs = || {
             runs.chunks(Contender::ALL.len()).filter_map(|trace| match trace {
@@ -69,7 +69,7 @@ pub(super) struct Run {
     pub(super) rises: Vec<Step>,
 }
 
-/// A sudden change of the line. What is absent did not happen before the next change.
+/// A sudden change of a line's capacity. A field is absent if it did not happen before the next change.
 #[derive(Serialize)]
 pub(super) struct Step {
     at_s: f64,
@@ -129,7 +129,7 @@ impl Step {
     }
 }
 
-/// The slowest recovery in seconds, or what else can be said.
+/// The slowest recovery in seconds; `never` if the rate did not follow some change, `-` if there was no change.
 pub(super) fn slowest<'a>(steps: impl Iterator<Item = &'a Step>) -> String {
     let mut slowest = None;
     for step in steps {

@@ -1,4 +1,4 @@
-//! The figures of many seeds: a single drive through the rain tells little of a controller.
+//! Figures over several seeds. A single run on a random line says little about a controller.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -9,12 +9,12 @@ use sqm_sim::autorate_bench::Contender;
 use super::SignalsArg;
 use super::figures::{Run, Sum, percent_more, slowest};
 
-/// A seed, or all from one to another.
+/// One seed, or an inclusive range of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seeds(RangeInclusive<u64>);
 
 impl Seeds {
-    /// Hours of work.
+    /// The most seeds in one run. A choice: this many take hours.
     const MOST: u64 = 1000;
 
     pub(super) fn each(&self) -> RangeInclusive<u64> {
@@ -52,7 +52,7 @@ impl FromStr for Seeds {
     }
 }
 
-/// What a controller does better or worse than cake-autorate on the same line with the same seed, of several seeds.
+/// How a controller compares with cake-autorate on the same line and seed: mean and worst change over several seeds.
 #[derive(Clone, Copy)]
 struct Change {
     mean: f64,
@@ -61,7 +61,8 @@ struct Change {
 }
 
 impl Change {
-    /// Of the changes with each seed, which are worse the higher they are times `bad`.
+    /// Sums up pairs of a seed and its change; none if there are no pairs. `bad` is 1.0 if a higher change is worse,
+    /// -1.0 if a lower one is.
     fn of(changes: &[(u64, f64)], bad: f64) -> Option<Self> {
         let worst = changes
             .iter()
@@ -74,7 +75,8 @@ impl Change {
     }
 }
 
-/// The runs of one kind of signals, those of a seed behind those of the one before, and of each seed all lines that vary together.
+/// The table for one kind of signals. `runs` are ordered by seed, then trace, then controller; `sums` has one entry
+/// for each seed, over all varying lines together.
 pub(super) fn table(signals: SignalsArg, seeds: &Seeds, runs: &[Run], sums: &[Sum]) -> String {
     let (first, last) = (seeds.0.start(), seeds.0.end());
     let mut text = format!(
@@ -114,7 +116,7 @@ pub(super) fn table(signals: SignalsArg, seeds: &Seeds, runs: &[Run], sums: &[Su
     text + "\n"
 }
 
-/// One controller on one trace, whose runs with each seed these are.
+/// The row of one controller on one trace. `seeds` holds all runs on that trace, one slice for each seed.
 fn row(seeds: &[&[Run]], index: usize) -> String {
     let run = &seeds[0][index];
     let is_compared = run.varies && Contender::ALL[index] != Contender::CakeAutorate;

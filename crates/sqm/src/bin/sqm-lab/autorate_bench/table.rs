@@ -1,4 +1,4 @@
-//! The figures of one seed, for people.
+//! The figures of one seed, as a table.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,8 @@ use sqm_sim::autorate_bench::Contender;
 use super::SignalsArg;
 use super::figures::{Run, Sum, percent_more, slowest};
 
-/// The runs of one kind of signals: for each trace ours, cake-autorate's, that of who knows the truth, and the line without any.
+/// The table for one kind of signals. Each trace has a row for sqm, for cake-autorate, for the controller that knows
+/// the true capacity, and for the unshaped line.
 pub(super) fn table(signals: SignalsArg, runs: &[Run]) -> String {
     let mut text = format!("signals: {}\n", signals.name());
     text += "trace        controller      >30 ms  p95 load  delivered  use down/up  false cuts  fall s  rise s  probes\n";
@@ -50,7 +51,7 @@ pub(super) fn table(signals: SignalsArg, runs: &[Run]) -> String {
     text
 }
 
-/// The last line of a table.
+/// The last line of a table, over all varying lines.
 pub(super) fn in_sum(sum: Option<&Sum>) -> String {
     let text = sum.map(|sum| {
         format!(
