@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 fn main() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
     let page = web.join("dist");
-    // What is not there yet cannot be watched, but the folder around it can.
+    // A folder that does not exist yet cannot be watched, but its parent can.
     for watched in [&page, &web] {
         if watched.is_dir() {
             println!("cargo::rerun-if-changed={}", watched.display());

@@ -72,7 +72,7 @@ impl Packet for Numbered {
     }
 }
 
-/// What is in the queue, by our own count.
+/// The content of the queue, by our own count.
 #[derive(Default)]
 struct Inside(BTreeSet<u32>);
 

@@ -1,6 +1,6 @@
 //! The queue delay at the line, estimated from the delay samples of many reflectors and TCP connections.
 //!
-//! Each [`Source`] has a baseline: its smallest recent delay. What a sample exceeds its baseline by is queue delay. The estimate is
+//! Each [`Source`] has a baseline: its smallest recent delay. The part of a sample above its baseline is queue delay. The estimate is
 //! the lower median of the four newest samples, so that one bad source can neither cut the rate nor hide a queue.
 
 mod baseline;

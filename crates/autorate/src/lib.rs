@@ -19,7 +19,7 @@
 //! ```
 //!
 //! * **Delay.** Each reflector and each TCP connection is a source with its own baseline: its smallest delay in 30 s of use.
-//!   What a sample exceeds the baseline by is queue delay. The lower median of the four newest samples counts. A probe that is
+//!   The part of a sample above the baseline is queue delay. The lower median of the four newest samples counts. A probe that is
 //!   overdue counts with its age, so that a drop of the capacity is seen before answers arrive, unless a later probe has
 //!   overtaken it. A source that keeps contradicting the others is ignored. A connection counts for no more than reflectors
 //!   confirm, because its far end may wait behind another line.

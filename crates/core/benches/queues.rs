@@ -1,4 +1,4 @@
-//! What the queues cost: instructions per packet, memory, and time per packet beside a FIFO in the same loop.
+//! The cost of the queues: instructions per packet, memory, and time per packet beside a FIFO in the same loop.
 //!
 //! Instructions are counted by `valgrind --tool=callgrind` when it is installed: the bench runs itself under it, once
 //! short and once long, and the difference is what the loop's packets cost. Times depend on the machine and on what else

@@ -19,7 +19,7 @@ const FLOWS: u32 = 100;
 /// Packets of the warm-up and of the time that counts.
 const PACKETS: u32 = 15_000;
 
-/// What a queue is filled with to begin with, if it holds that many.
+/// Packets that a queue is filled with at the start, if it holds that many.
 const FILL: u32 = 1000;
 
 /// More buffers than any queue here ever holds.

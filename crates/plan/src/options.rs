@@ -60,7 +60,7 @@ pub struct OptionInfo {
     pub range: Option<(i64, i64)>,
     /// The direction, for an option that takes the place of a common one or exists for each direction alone.
     pub side: Option<Side>,
-    /// Whether it sets a parameter of CAKE.
+    /// True if the option sets a parameter of CAKE.
     pub(crate) is_of_cake: bool,
     /// Variables of sqm-scripts' files for generic Linux that mean the same. The later ones are older spellings.
     pub variables: &'static [&'static str],
@@ -139,17 +139,17 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Whether the section gives the option.
+    /// True if the section gives the option.
     fn is_given(&self) -> bool {
         self.settings.gives(self.option.name)
     }
 
-    /// Whether CAKE is the queue of this direction.
+    /// True if CAKE is the queue of this direction.
     fn is_cake(&self) -> bool {
         self.side.of(self.settings).is_cake()
     }
 
-    /// Whether CAKE is the queue of the given number of directions.
+    /// True if CAKE is the queue of exactly this many directions.
     fn cakes(&self, number: usize) -> bool {
         let cakes = Side::ALL
             .into_iter()
@@ -157,7 +157,7 @@ impl Case<'_> {
         cakes.count() == number
     }
 
-    /// Whether a value is another than the option's default.
+    /// True if `value` differs from the option's default.
     fn differs_from_default(&self, value: impl std::fmt::Display) -> bool {
         self.option.default != Some(value.to_string().as_str())
     }

@@ -311,9 +311,9 @@ pub struct Firewall {
     pub interface: String,
     /// The bits of the mark that are ours.
     pub mask: u32,
-    /// Whether leaving packets are marked.
+    /// True if packets that leave are marked.
     pub marks_leaving: bool,
-    /// Whether the DSCP of arriving packets is erased, after they have been queued.
+    /// True if the DSCP of arriving packets is erased after they were queued.
     pub erases_dscp: bool,
 }
 

@@ -82,7 +82,7 @@ pub fn plan(settings: &Settings, device: &Device) -> Result<Plan, RecipeError> {
     })
 }
 
-/// Whether this direction gets one CAKE for each hardware queue: the settings ask for it, the setup script can, and the
+/// True if this direction gets one CAKE for each hardware queue: the settings ask for it, the setup script can, and the
 /// device has several queues.
 pub(crate) fn is_multi_queue(settings: &Settings, side: Side, device: &Device) -> bool {
     let takes = matches!(

@@ -56,7 +56,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether the section gives this option a value.
+    /// True if the section gives this option a value.
     pub fn gives(&self, option: &str) -> bool {
         self.lines.contains_key(option)
     }
@@ -66,7 +66,7 @@ impl Settings {
         self.lines.get(option).copied().unwrap_or(self.line)
     }
 
-    /// Whether the other direction has the same setup script and leaf and is looked at first: an option for both directions is
+    /// True if the other direction has the same setup script and leaf and is looked at first: an option for both directions is
     /// then judged once.
     pub(crate) fn is_same_as_egress(&self, side: Side) -> bool {
         let queues = |direction: &DirectionSettings| (direction.script, direction.qdisc);
@@ -173,7 +173,7 @@ pub struct DirectionSettings {
 }
 
 impl DirectionSettings {
-    /// Whether the queue of this direction is CAKE.
+    /// True if the queue of this direction is CAKE.
     pub(crate) fn is_cake(&self) -> bool {
         match self.script {
             Script::PieceOfCake | Script::LayerCake | Script::BestOfCake => true,

@@ -61,7 +61,7 @@ impl<'a> DirectionContext<'a> {
         self.side.of(self.settings)
     }
 
-    /// Whether the packets come from the internet.
+    /// True if the packets come from the internet.
     pub fn is_download(self) -> bool {
         (self.side == Side::Ingress) == (self.settings.facing == Facing::Internet)
     }

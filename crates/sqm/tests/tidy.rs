@@ -152,6 +152,34 @@ fn the_page_does_not_change_the_kernel() {
     }
 }
 
+/// CONTRIBUTING's third rule of plain English: such a beginning leaves out who acts.
+#[test]
+fn no_comment_begins_without_its_subject() {
+    const BEGINNINGS: [&str; 7] = [
+        "The same ",
+        "Of ",
+        "What ",
+        "Whether ",
+        "So many ",
+        "So long ",
+        "So much ",
+    ];
+    let mut found = Vec::new();
+    for file in rust_files(&root()) {
+        let text = fs::read_to_string(&file).expect("a source file is text");
+        for (number, line) in text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else {
+                continue;
+            };
+            let words = comment.trim_start_matches(['/', '!']).trim_start();
+            if BEGINNINGS.iter().any(|beginning| words.starts_with(beginning)) {
+                found.push(format!("{}:{}: {words}", file.display(), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// In `tc` the word means bytes per second, elsewhere bits per second. No identifier may contain it.
 #[test]
 fn no_unit_is_ambiguous() {

@@ -199,7 +199,7 @@ impl Rig {
         self.cake.enqueue(packet, Instant(self.now), &mut self.drops);
     }
 
-    /// What one call gives now.
+    /// The outcome of one dequeue now.
     fn poll(&mut self) -> Option<TestPacket> {
         match self.cake.dequeue(Instant(self.now), &mut self.drops) {
             Dequeued::Packet(packet) => Some(packet),

@@ -161,7 +161,7 @@ mod tests {
         Tree::build(&description, &environment, || Xorshift::new(1)).unwrap()
     }
 
-    /// What a change of a queue with ten packets of 1000 bytes gives up, and what then passes at once.
+    /// Changes a queue that holds ten packets of 1000 bytes. Returns the packets that it drops, and those that pass at once afterwards.
     fn changed(words: &str, change: &str) -> (Vec<u32>, Vec<u32>) {
         let mut tree = tree(words);
         for id in 0..10 {

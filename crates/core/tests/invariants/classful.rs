@@ -20,7 +20,7 @@ struct TreeSubject {
     memory_limit: Option<u64>,
 }
 
-/// What may leave: this much at once, and this much in a second.
+/// A limit on departures: a burst, and a rate per second.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     burst: u64,
@@ -207,7 +207,7 @@ fn fq_codel_keeps_the_contract() {
     );
 }
 
-/// What can hang below another shaper. A shaper there would make two that do not know of each other, and the first to be
+/// The qdiscs that can be below another shaper. A shaper there would make two that do not know of each other, and the first to be
 /// ready would be woken in vain.
 fn leaf() -> impl Strategy<Value = String> {
     prop_oneof![

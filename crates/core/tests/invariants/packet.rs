@@ -19,7 +19,7 @@ pub(crate) struct TestPacket {
     pub(crate) segment: Option<Segment>,
 }
 
-/// What makes it a TCP segment.
+/// The fields of a TCP segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) ack: u32,

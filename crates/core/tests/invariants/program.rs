@@ -23,7 +23,7 @@ pub(crate) trait Subject: Qdisc<TestPacket> {
     /// Changes its parameters in one of its ways. Whether packets of one flow may overtake each other from now on.
     fn change(&mut self, way: u8, now: Instant, drops: &mut Vec<(TestPacket, DropReason)>) -> bool;
 
-    /// Whether packets of one flow may have overtaken each other for a reason that its kind has.
+    /// True if packets of one flow may overtake each other in a queue of this kind.
     fn may_overtake(&self) -> bool {
         false
     }
@@ -41,12 +41,12 @@ pub(crate) trait Subject: Qdisc<TestPacket> {
         None
     }
 
-    /// What may have left by `now`, bytes on the line.
+    /// The most that may have left by `now`, bytes on the line.
     fn allowance(&self, _now: Instant) -> Option<u64> {
         None
     }
 
-    /// What a packet takes of that allowance.
+    /// The part of that allowance that a packet uses.
     fn line_len(&self, packet: &TestPacket) -> u64 {
         u64::from(packet.len)
     }
@@ -76,7 +76,7 @@ pub(crate) fn program() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (any::<u8>(), 40..1600_u32, 0..4_u8, any::<bool>())
             .prop_map(|(flow, len, ecn, segment)| Step::Enqueue { flow: flow % 40, len, ecn, segment }),
-        // The same flow again, so that queues grow.
+        // Repeats the flow, so that queues grow.
         8 => (1000..1514_u32, 0..3_u8).prop_map(|(len, ecn)| Step::Enqueue { flow: ecn, len, ecn, segment: false }),
         6 => Just(Step::Dequeue),
         5 => Just(Step::Wake),
@@ -135,7 +135,7 @@ pub(crate) fn run<S: Subject>(steps: &[Step], build: impl Fn() -> S) {
     assert_eq!(logs[0], logs[1], "two runs with the same input differ");
 }
 
-/// What became of a packet, and when.
+/// The fate of a packet, with its time.
 #[derive(Debug, PartialEq, Eq)]
 enum Deed {
     Sent(u64, TestPacket),
@@ -145,7 +145,7 @@ enum Deed {
 struct Machine<S> {
     subject: S,
     now: Instant,
-    /// What the last poll asked for, if nothing happened since.
+    /// The wake-up that the last poll asked for, if nothing happened since.
     wake: Option<Instant>,
     next_id: u32,
     acks: BTreeMap<u8, u32>,

@@ -227,7 +227,7 @@ fn a_device_that_a_file_names_is_the_one_as_with_sqm_scripts() {
     assert!(errors(&format!("{PLAIN}IFACE=\n"))[0].contains("starts nothing"));
 }
 
-/// What `[ "$ENABLED" -ne 1 ]` says in dash, bash and busybox.
+/// The outcome of `[ "$ENABLED" -ne 1 ]` in dash, bash and busybox.
 #[test]
 fn enabled_is_another_number_than_one_or_not() {
     for (value, is_on, is_said) in [

@@ -49,8 +49,8 @@ const fn info(level: Level, kind: Kind, title: &'static str, about: &'static str
     }
 }
 
-/// Whether this option is the one that holds in this direction. An option for both counts with egress alone, and not if
-/// ingress has a CAKE that takes it.
+/// True if this option is in force in this direction. An option for both directions is judged once, with egress, and not at all if CAKE
+/// on ingress uses it.
 fn is_in_force(case: &Case<'_>) -> bool {
     let is_common = case.option.side.is_none();
     let is_taken = is_common && (case.side == Side::Ingress || case.settings.ingress.is_cake());

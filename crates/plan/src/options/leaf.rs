@@ -187,13 +187,13 @@ pub(crate) static QUANTUM: PerSide = PerSide::new(
 
 const NO_TOKEN_BUCKET: &str = "{script} has no token bucket in this direction";
 
-/// Whether the direction is shaped by HTB.
+/// True if HTB shapes the direction.
 fn is_htb(case: &super::Case<'_>) -> bool {
     let script = case.side.of(case.settings).script;
     matches!(script, Script::Simple | Script::Simplest) && !case.is_cake()
 }
 
-/// Whether the leaf is one without active queue management.
+/// True if the leaf has no active queue management.
 fn is_without_aqm(case: &super::Case<'_>) -> bool {
     let leaf = case.side.of(case.settings).qdisc;
     !case.is_cake() && matches!(leaf, Leaf::Sfq | Leaf::Pfifo | Leaf::Bfifo)

@@ -110,7 +110,7 @@ const NO_CHOICE: [Ignored; 2] = [
     },
 ];
 
-/// Whether this option is the one that chooses the leaf of this direction, and the same has not been said of egress.
+/// True if this option chooses the leaf of this direction, and no finding about egress says so already.
 fn chooses_leaf(case: &super::Case<'_>) -> bool {
     let own = QDISC.on(case.side);
     let has_own = case.settings.gives(own.name);

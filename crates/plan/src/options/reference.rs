@@ -74,7 +74,7 @@ const WITHOUT_EFFECT: &str = "
 They are read, so that a file that has them is not refused.
 ";
 
-/// Whether two options differ in their direction only, so that one entry is enough.
+/// True if two options differ in their direction only, so that one entry is enough.
 fn is_twin(one: &OptionInfo, other: &OptionInfo) -> bool {
     (one.title, one.about) == (other.title, other.about)
 }

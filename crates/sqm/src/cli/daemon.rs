@@ -13,7 +13,7 @@ use sqm_process::user;
 
 /// Keep every enabled section in force: through reboots, reconnects, renamed devices and other programs.
 ///
-/// What somebody changes is put back within a second; what cannot be is told by the status. Signals: HUP reads the
+/// A change by another program is undone within a second; the status says if that fails. Signals: HUP reads the
 /// configuration anew (one with errors changes nothing), TERM and INT stop and put back what was there before, QUIT ends
 /// the daemon and leaves the queues in force for the next one, as a crash does.
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// What to do about a change that somebody else made to the queues.
+    /// The reaction to queues that another program has changed.
     #[arg(long, value_name = "WHAT", default_value = "repair")]
     drift: Drift,
     /// Serve metrics for Prometheus at this address of the machine itself (loopback).

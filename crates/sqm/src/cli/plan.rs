@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// A summary, the commands a person would type, or data for programs.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// What would change on this machine, step by step; nothing if it holds the plan already.
+    /// Print the steps that a start would make on this machine; none if the plan is in force already.
     #[arg(long)]
     diff: bool,
 }

@@ -24,9 +24,9 @@ use sqm_process::output;
 
 /// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
 ///
-/// Of advertised rates 85 % are used, of measured ones 95 %: a queue can be kept short only where it is. What the configuration
-/// says already is the proposal, its comments and other options stay, and nothing is written or changed that is as wanted. With
-/// all flags given nothing is asked.
+/// The shaper gets 85 % of an advertised rate and 95 % of a measured one: it must be slower than the line, so that the queue is here.
+/// Values of the present configuration are proposed; its comments and other options stay. A setting that is as wanted is not written
+/// again. With all flags given, setup asks nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm setup

@@ -88,7 +88,7 @@ pub(crate) struct Reload {
 pub(crate) struct Status {
     #[command(flatten)]
     which: Which,
-    /// What the daemon says of each interface: shaped or why not, since when, how often it was repaired.
+    /// Print the daemon's status of each interface: shaped or why not, since when, how often it was repaired.
     #[arg(long)]
     daemon: bool,
     /// Print the result as JSON.

@@ -114,7 +114,7 @@ pub(crate) struct Args {
     /// Largest TCP segment both ways, in bytes: smaller packets without touching the router
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
     mss: Option<u32>,
-    /// Whether the flows are to use ECN. The system decides that (net.ipv4.tcp_ecn); the test sees whether they do
+    /// Check that the flows use ECN, or that they do not. The system decides that (net.ipv4.tcp_ecn)
     #[arg(long, value_enum)]
     ecn: Option<OnOff>,
     /// Time between two UDP probes of a series
@@ -129,7 +129,7 @@ pub(crate) struct Args {
     /// Draws download, upload and latency over time into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// The same picture as PNG, in twice the size for sharp print
+    /// The picture as PNG, in twice the size for sharp print
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
     /// Name of the test, for the result and the picture

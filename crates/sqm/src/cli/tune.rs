@@ -44,7 +44,7 @@ pub(crate) struct Args {
     host: Option<String>,
     /// The interface, if the configuration has several
     interface: Option<String>,
-    /// The same as SERVER in front; INTERFACE may then stand alone
+    /// SERVER as an option, so that INTERFACE can be given alone
     #[arg(long, value_name = "SERVER")]
     server: Option<String>,
     /// SERVER speaks the protocol of draft-ietf-ippm-responsiveness over HTTPS; `sqm serve` does, with

@@ -22,7 +22,7 @@ use sqm_process::output;
 /// Run our controller, cake-autorate's arithmetic, one that is told the truth a round trip late and none at all on the same modelled
 /// lines, in virtual time.
 ///
-/// The same seed gives the same figures, byte for byte, on every machine. docs/results/autorate-bench.md explains the traces, the
+/// A seed gives equal figures, byte for byte, on every machine. docs/results/autorate-bench.md explains the traces, the
 /// model and its limits.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -34,10 +34,10 @@ pub(super) struct Args {
     /// Only these traces; see --list.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     trace: Vec<String>,
-    /// What the generated lines and all noise are made from; with two, as 1-20, the mean and the worst of all from one to the other.
+    /// The seed of the generated lines and of all noise; a range such as 1-20 prints the mean and the worst of all its seeds.
     #[arg(long, value_name = "N|FROM-TO", default_value = "1")]
     seed: Seeds,
-    /// What the controllers are told of delay; all three kinds by default.
+    /// The delay signals that the controllers get; all three kinds by default.
     #[arg(long, value_enum, value_name = "KIND", num_args = 1..)]
     signals: Vec<SignalsArg>,
     /// One JSON object for programs.

@@ -11,7 +11,7 @@ use sqm_core::workload::{NAMED, Named, Packet, Sizes, Steady, Workload};
 use sqm_process::failure::Failure;
 use sqm_process::output;
 
-/// What a queue costs per packet, in nanoseconds of this machine's processor
+/// The cost of a queue per packet, in nanoseconds of this machine's processor
 ///
 /// Each workload keeps a queue at a steady backlog: packet bytes in, headers parsed, flows hashed with a key, one dequeue
 /// that answers "not yet" per packet if the queue shapes. A plain FIFO runs in the same loop in turns with it, and `net`

@@ -49,7 +49,7 @@ pub(super) enum Command {
     /// The first process of the guest; of no use elsewhere.
     #[command(hide = true)]
     Agent,
-    /// What `up` leaves in the background.
+    /// The background process of `up`.
     #[command(hide = true)]
     Keep(Network),
 }

@@ -11,7 +11,7 @@ use super::line::Packet;
 use super::{mbit, parse_rate, print};
 use sqm_process::failure::Failure;
 
-/// What a speed test can show at most on a line, or behind a shaper, of this gross rate.
+/// The most that a speed test can show on a line, or behind a shaper, of this gross rate.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc goodput 100mbit --link docsis          3.82 % less than gross

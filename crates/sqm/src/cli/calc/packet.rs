@@ -13,7 +13,7 @@ use sqm_process::failure::Failure;
 /// smallest IPv6 MTU, and full packets with and without PPPoE.
 const USUAL: [u32; 7] = [40, 100, 200, 576, 1280, 1492, 1500];
 
-/// What packets take on the line: overhead, least size, cells.
+/// Bytes of packets on the line: overhead, minimum size, cells.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc packet --link adsl-pppoe-llc

@@ -47,7 +47,7 @@ pub(super) struct Fifo {
     json: bool,
 }
 
-/// What latency to expect under load behind a shaper of this rate, with CAKE and with fq_codel.
+/// The latency to expect under load behind a shaper of this rate, with CAKE and with fq_codel.
 ///
 /// A flow that sends little waits until the packet that is being sent has left: at most the time of one full packet. A
 /// flow that fills the line waits in its own queue, about CoDel's target while it reacts to drops and marks. CAKE sets
@@ -60,7 +60,7 @@ pub(super) struct Latency {
     /// Shaped rate.
     #[arg(value_parser = parse_rate)]
     rate: Rate,
-    /// What CAKE's option rtt is set to.
+    /// The value of CAKE's option rtt.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
     rtt: Nanos,
     /// CAKE's tins.
