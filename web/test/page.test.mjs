@@ -298,6 +298,38 @@ test('the second of two browsers is told of the conflict and can reapply its cha
     await second.finish();
 });
 
+test('a review is not applied over a change that another browser keeps meanwhile', async (t) => {
+    const mock = await serve(t, LINE);
+    const first = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    const second = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
+    await second.locator('#option-upload').fill('20');
+    await second.getByText('No errors.').waitFor();
+    await second.getByRole('button', { name: 'Review changes' }).click();
+
+    await first.locator('#option-download').fill('60');
+    await apply(first);
+    // The second browser's status requests report the change, and later that it is kept. Its review stays open.
+    await second.getByText('Is everything still working?').waitFor();
+    await first.getByRole('button', { name: 'Keep changes' }).click();
+    await second.getByText('The new settings have been kept.').waitFor();
+    await second.getByRole('dialog').getByText("-\toption upload '38000'").waitFor();
+
+    await second.getByRole('dialog').getByRole('button', { name: 'Apply', exact: true }).click();
+    await second.getByRole('dialog').getByText('The settings were changed elsewhere in the meantime').waitFor();
+    assert.doesNotMatch(mock.text, /20000/, 'the text that was reviewed is not the file\'s any more');
+
+    await second.getByRole('dialog').getByRole('button', { name: 'Reapply my changes to the new settings' }).click();
+    await second.getByText('No errors.').waitFor();
+    await second.getByRole('button', { name: 'Review changes' }).click();
+    await second.getByRole('dialog').getByRole('button', { name: 'Apply', exact: true }).click();
+    await second.getByRole('button', { name: 'Keep changes' }).click();
+    await second.getByText('The new settings have been kept.').waitFor();
+    assert.match(mock.text, /download '60000'/);
+    assert.match(mock.text, /upload '20000'/);
+    await first.finish();
+    await second.finish();
+});
+
 async function apply(page) {
     await page.getByText('No errors.').waitFor();
     await page.getByRole('button', { name: 'Review changes' }).click();

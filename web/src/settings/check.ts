@@ -7,9 +7,9 @@ import { api, type Change, type Check } from '../api';
 const PAUSE_MS = 250;
 
 /** The server's findings on these changes; null before the first answer, and for users who may not change anything (`changes` is
-    null). `fresh` is true if the findings belong to exactly these changes. */
-export function useCheck(changes: Change[] | null): { check: Check | null; fresh: boolean; error: unknown } {
-    const wanted = JSON.stringify(changes);
+    null). `fresh` is true if the findings belong to exactly these changes of the configuration with this revision. */
+export function useCheck(revision: string, changes: Change[] | null): { check: Check | null; fresh: boolean; error: unknown } {
+    const wanted = JSON.stringify({ revision, changes });
     const [state, setState] = useState<{ check: Check | null; checked: string; error: unknown }>({
         check: null,
         checked: '',
@@ -18,17 +18,17 @@ export function useCheck(changes: Change[] | null): { check: Check | null; fresh
     const latest = useRef(wanted);
     latest.current = wanted;
     useEffect(() => {
-        if (wanted === 'null') return;
+        if (changes === null) return;
         const timer = setTimeout(
             async () => {
                 try {
-                    const check = await api.check(JSON.parse(wanted) as Change[]);
+                    const check = await api.check(changes);
                     if (latest.current === wanted) setState({ check, checked: wanted, error: null });
                 } catch (error) {
                     if (latest.current === wanted) setState((before) => ({ ...before, error }));
                 }
             },
-            wanted === '[]' ? 0 : PAUSE_MS,
+            changes.length === 0 ? 0 : PAUSE_MS,
         );
         return () => clearTimeout(timer);
     }, [wanted]);

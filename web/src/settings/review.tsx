@@ -7,10 +7,15 @@ import { words } from '../ui/attempt';
 import { Dialog, Diff, Errors, Notice } from '../ui/parts';
 import { Conflict } from './conflict';
 
-interface Props {
+/** It stays the same while the dialog is open, even if the page reads the configuration again. */
+export interface Reviewed {
     check: Check;
     changes: Change[];
+    /** The revision that the changes are based on. The server refuses them if the file has another one. */
     revision: string;
+}
+
+interface Props extends Reviewed {
     close: () => void;
     reload: (keepsChanges: boolean) => Promise<void>;
     applied: () => Promise<void>;

@@ -31,8 +31,12 @@ export function useSettingsDraft(first: Config, isUnconfirmed: boolean): Setting
     const wanted = changes(draft);
 
     useEffect(() => {
-        // The change has been applied, kept or rolled back: the file may differ from the one that was read.
-        void api.config().then(setConfig, () => {});
+        // A change has been applied, kept or rolled back: the file may differ from the one that was read.
+        const read = (next: Config) => {
+            setDraft((before) => rebase(config, next, before));
+            setConfig(next);
+        };
+        void api.config().then(read, () => {});
     }, [isUnconfirmed]);
     useEffect(() => {
         if (wanted.length === 0) return;

@@ -12,7 +12,7 @@ import { useCheck } from './check';
 import { Conflict } from './conflict';
 import type { Line } from './draft';
 import { ON, type Form } from './field';
-import { Review } from './review';
+import { Review, type Reviewed } from './review';
 import { useSettingsDraft } from './settings-draft';
 import { countIn, TAB_IDS, Tab, type TabId } from './tabs';
 
@@ -46,8 +46,9 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
     const { refresh, status } = useStore();
     const isUnconfirmed = status?.unconfirmed != null;
     const draft = useSettingsDraft(config, isUnconfirmed);
-    const [isReviewing, setIsReviewing] = useState(false);
-    const { check, fresh, error } = useCheck(isAdmin ? draft.changes : null);
+    const [reviewed, setReviewed] = useState<Reviewed | null>(null);
+    const { check, fresh, error } = useCheck(draft.config.revision, isAdmin ? draft.changes : null);
+    const isConflict = check !== null && fresh && check.revision !== draft.config.revision;
 
     const line = draft.lines.find(({ index }) => String(index) === path[0]) ?? draft.lines[0];
     const tab = TAB_IDS.find((id) => id === path[1]) ?? 'basic';
@@ -62,7 +63,7 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
     const review = () => {
         if (!check || !fresh) return;
         const first = check.errors[0];
-        if (!first) return setIsReviewing(true);
+        if (!first) return setReviewed({ check, changes: draft.changes, revision: draft.config.revision });
         // Show all errors, including missing values, and go to the first.
         draft.touch(check.errors);
         if (first.section !== null) go('settings', first.section, tabOf(options, first));
@@ -79,7 +80,7 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
                     </button>
                 )}
             </div>
-            {check && check.revision !== draft.config.revision && !isUnconfirmed && <Conflict reload={draft.reload} />}
+            {isConflict && !isUnconfirmed && <Conflict reload={draft.reload} />}
             <Failed error={error} />
             {check && <OtherFindings check={check} lines={draft.lines} />}
             {!line && <Empty addLine={addLine} isAdmin={isAdmin} />}
@@ -112,19 +113,17 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
                     review={review}
                 />
             )}
-            {isReviewing && check && (
+            {reviewed && (
                 <Review
-                    check={check}
-                    changes={draft.changes}
-                    revision={draft.config.revision}
-                    close={() => setIsReviewing(false)}
+                    {...reviewed}
+                    close={() => setReviewed(null)}
                     reload={async (keepsChanges) => {
-                        setIsReviewing(false);
+                        setReviewed(null);
                         await draft.reload(keepsChanges);
                     }}
                     applied={async () => {
                         await draft.reload(false);
-                        setIsReviewing(false);
+                        setReviewed(null);
                         await refresh();
                     }}
                 />
