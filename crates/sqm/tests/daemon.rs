@@ -539,6 +539,24 @@ fn a_client_that_has_said_all_is_answered() {
 }
 
 #[test]
+fn a_body_that_is_cut_off_is_a_bad_request_and_one_that_is_too_large_is_not() {
+    let daemon = Daemon::ready(&[]);
+    let apply = "POST /v1/apply HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\n";
+    let mut stream = daemon.connect();
+    write!(stream, "{apply}Content-Length: 9\r\n\r\n{{").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let (code, _, said) = answer(stream, "");
+    assert!(code == 400 && said.contains("cut off"), "{code} {said}");
+    // The daemon answers and closes before it has read all of this one.
+    let mut stream = daemon.connect();
+    let large = " ".repeat(300 << 10);
+    let _ = write!(stream, "{apply}Content-Length: {}\r\n\r\n{large}", large.len());
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(std::str::from_utf8(&start).unwrap(), "HTTP/1.1 413");
+}
+
+#[test]
 fn a_slow_client_keeps_nobody_waiting() {
     let daemon = Daemon::ready(&[]);
     let slow: Vec<UnixStream> = (0..20)

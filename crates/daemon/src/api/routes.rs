@@ -384,9 +384,10 @@ async fn read_json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T,
 fn body_error(error: BodyError) -> Response<ResponseBody> {
     match error {
         BodyError::TimedOut => refusal(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
-        BodyError::TooLarge | BodyError::Invalid => refusal(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is too large or incomplete",
+        BodyError::TooLarge => refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+        BodyError::Invalid => refusal(
+            StatusCode::BAD_REQUEST,
+            "the body was cut off, or its framing is wrong",
         ),
     }
 }
