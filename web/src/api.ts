@@ -1,359 +1,64 @@
-/** The requests to the server and the types of its answers (docs/openapi.yaml). The page knows nothing else of the server. */
+/** The requests to the server. Their types are generated from docs/openapi.yaml. The page knows nothing else of the server. */
 
-export interface Session {
-    role: 'reader' | 'admin';
-    password_set: boolean;
-    logged_in: boolean;
-    token: string;
-    program: string;
-}
+import type { components, paths } from './openapi';
 
-export interface Unconfirmed {
-    revision: string;
-    seconds_left: number;
-}
+type Schemas = components['schemas'];
 
-export interface Status {
-    unix_ms: number;
-    daemon: {
-        running: boolean;
-        health: 'ok' | 'degraded' | 'absent';
-        error: string | null;
-        file: string | null;
-        errors: string[];
-        warnings: string[];
-    };
-    interfaces: InterfaceStatus[];
-    unconfirmed: Unconfirmed | null;
-    running_test: string | null;
-    tuning: boolean;
-}
+export type Session = Schemas['Session'];
+export type Status = Schemas['Status'];
+export type State = Schemas['State'];
+export type InterfaceStatus = Schemas['InterfaceStatus'];
+export type Autorate = NonNullable<Schemas['Autorate']>;
+export type Direction = NonNullable<Schemas['Direction']>;
+export type Sample = Schemas['Sample'];
+export type Columns = NonNullable<Schemas['Columns']>;
+export type History = Schemas['History'];
+export type LogEntry = Schemas['LogEntry'];
+export type Option = Schemas['Option'];
+export type Link = Schemas['Link'];
+export type Interfaces = Schemas['Interfaces'];
+export type Config = Schemas['Config'];
+export type Section = Schemas['Section'];
+export type Change = Schemas['Change'];
+export type Finding = Schemas['Finding'];
+export type Check = Schemas['Check'];
+export type Test = Schemas['Test'];
+export type Tests = Answer<'/tests', 'get'>;
+export type TestWanted = Body<'/tests', 'post'>;
+export type Responsiveness = NonNullable<Schemas['Responsiveness']>;
+export type ResponsivenessOf = NonNullable<Schemas['ResponsivenessOf']>;
+export type Plot = Schemas['Plot'];
+export type Progress = Schemas['Progress'];
+export type Tune = Schemas['Tune'];
+export type TuneStep = Schemas['TuneStep'];
+export type TunePlot = Schemas['TunePlot'];
+export type Diagnosis = Schemas['Diagnosis'];
+export type DoctorFinding = Schemas['DoctorFinding'];
 
-export type State = 'new' | 'waiting' | 'shaped' | 'failed' | 'drifted' | 'contested' | 'stopped' | 'unconfirmed';
+type Method = 'get' | 'post' | 'put' | 'delete';
 
-export interface InterfaceStatus {
-    interface: string;
-    state: State;
-    why: string | null;
-    for_seconds: number;
-    changes: string[];
-    device: { mtu_bytes: number; up: boolean; carrier: boolean } | null;
-    owner: string | null;
-    download: Direction | null;
-    upload: Direction | null;
-    autorate?: Autorate | null;
-}
+/** The paths that have this method. */
+type Path<M extends Method> = { [P in keyof paths]: paths[P] extends Record<M, object> ? P : never }[keyof paths];
 
-/** The state of autorate and its last decisions. */
-export interface Autorate {
-    download: AutorateDirection;
-    upload: AutorateDirection;
-    is_probing: boolean;
-    reflectors: { address: string; rtt_ms: number | null; answers: number; lost: number }[];
-}
+/** The JSON of a successful answer; undefined if the answer has no body. */
+type Answer<P extends Path<M>, M extends Method> = paths[P][M] extends { responses: infer R }
+    ? R extends { [status in 200 | 202]?: { content: { 'application/json': infer T } } }
+        ? T
+        : undefined
+    : never;
 
-export interface AutorateDirection {
-    rate_bits_per_sec: number;
-    reason: string;
-    cuts: number;
-}
+/** The JSON that a request carries; undefined if it has no body. */
+type Body<P extends Path<M>, M extends Method> = paths[P][M] extends { requestBody: { content: { 'application/json': infer T } } }
+    ? T
+    : undefined;
 
-export interface Direction {
-    way: 'egress' | 'ingress';
-    device: string;
-    kind: string;
-    spec: string | null;
-    shaped_bits_per_sec: number | null;
-    rate_bits_per_sec: number | null;
-    delay_avg_us: number | null;
-    delay_peak_us: number | null;
-    backlog_bytes: number;
-    backlog_packets: number;
-    drops: number;
-    marks: number;
-    drops_per_sec: number | null;
-    marks_per_sec: number | null;
-    tins: Tin[];
-}
-
-export interface Tin {
-    name: string;
-    threshold_bits_per_sec: number;
-    rate_bits_per_sec: number | null;
-    delay_avg_us: number;
-    delay_peak_us: number;
-    backlog_bytes: number;
-    drops: number;
-    marks: number;
-    ack_drops: number;
-    sparse_flows: number;
-    bulk_flows: number;
-}
-
-export interface Sample {
-    unix_ms: number;
-    interfaces: {
-        interface: string;
-        state: State;
-        up: boolean;
-        carrier: boolean;
-        download: Direction | null;
-        upload: Direction | null;
-    }[];
-}
-
-type Column = (number | null)[];
-
-export interface Columns {
-    rate_bits_per_sec: Column;
-    shaped_bits_per_sec: Column;
-    delay_peak_us: Column;
-}
-
-export interface History {
-    unix_s: number[];
-    interfaces: { interface: string; download: Columns; upload: Columns }[];
-}
-
-export interface LogEntry {
-    number: number;
-    unix_ms: number;
-    kind: string;
-    interface?: string;
-    text: string;
-}
-
-export interface Option {
-    name: string;
-    tab: 'basic' | 'queue' | 'link';
-    level: 'basic' | 'advanced' | 'expert';
-    type: 'switch' | 'device' | 'rate' | 'choice' | 'integer' | 'time' | 'size' | 'mask' | 'text';
-    title: string;
-    about: string;
-    unit: string | null;
-    default: string | null;
-    choices: { value: string; about: string }[] | null;
-    direction: 'egress' | 'ingress' | null;
-}
-
-export interface Link {
-    name: string;
-    about: string;
-    linklayer: 'none' | 'ethernet' | 'atm' | 'ptm';
-    overhead_bytes: number;
-    mpu_bytes: number;
-    source: string;
-}
-
-export interface Interfaces {
-    suggested: string | null;
-    how: string | null;
-    devices: { name: string; kind: string | null; default_route: boolean; encapsulations: string[] }[];
-}
-
-export interface Config {
-    file: string;
-    text: string;
-    revision: string;
-    sections: Section[];
-    unconfirmed: Unconfirmed | null;
-}
-
-export interface Section {
-    index: number;
-    type: string;
-    name: string | null;
-    options: { name: string; value: string; list: boolean }[];
-}
-
-export interface Change {
-    section: number;
-    option?: string;
-    value?: string | null;
-    remove?: boolean;
-}
-
-export interface Finding {
-    line: number;
-    section: number | null;
-    option: string | null;
-    message: string;
-    suggestion: string | null;
-}
-
-export interface Check {
-    ok: boolean;
-    revision: string;
-    text: string;
-    errors: Finding[];
-    warnings: Finding[];
-    plans: {
-        interface: string;
-        script: string;
-        commands: string[];
-        notes: string[];
-        steps: string[] | null;
-        steps_error: string | null;
-    }[];
-    text_diff: string[];
-}
-
-export interface Applied {
-    revision: string;
-    unconfirmed: Unconfirmed | null;
-    interfaces: { interface: string; state: State; why: string | null }[];
-}
-
-export interface Verdict {
-    findings: { severity: string; code: string; text: string }[];
-    grade: {
-        letter: string;
-        added_ms: number;
-        strict: string;
-        worst_ms?: number;
-        rpm_foreign?: number | null;
-        rpm_word?: string | null;
-    } | null;
-}
-
-export interface Summary {
-    idle_ms?: number | null;
-    latency_median_ms?: number | null;
-    latency_p95_ms?: number | null;
-    download_mbit?: number;
-    upload_mbit?: number;
-}
-
-export interface Test {
-    id: string;
-    state: 'running' | 'done' | 'failed' | 'stopped';
-    kind: string;
-    host: string;
-    title: string | null;
-    started_unix_ms: number;
-    duration_s: number;
-    error: string | null;
-    bytes: number | null;
-    /** The pictures that are not empty. */
-    plots?: Plot[];
-    summary: Summary | null;
-    verdict: Verdict | null;
-    /** The result of a test of kind rpm, which has no file, summary or verdict. */
-    responsiveness: Responsiveness | null;
-}
-
-export interface Responsiveness {
-    draft: string;
-    idle_rpm: number | null;
-    download: ResponsivenessOf | null;
-    upload: ResponsivenessOf | null;
-}
-
-export interface ResponsivenessOf {
-    rpm: number;
-    word: string;
-    foreign_rpm: number;
-    self_rpm: number;
-    mbit: number;
-    connections: number;
-    confidence: 'low' | 'medium' | 'high';
-}
-
-export type Plot = 'all_scaled' | 'ping_cdf' | 'box_combine' | 'totals' | 'per_flow' | 'tcp';
-
-export interface Tests {
-    tests: Test[];
-    running: string | null;
-    most: number;
-    kinds: { name: string; about: string }[];
-}
-
-export interface TestWanted {
-    kind: string;
-    duration_s: number;
-    host?: string;
-    title?: string;
-    secret?: string;
-    url?: string;
-    upload_url?: string;
-    reflector?: string;
-    insecure?: boolean;
-}
-
-export interface Progress {
-    stage: 'idle' | 'load' | 'after' | 'collect';
-    elapsed_s: number;
-    left_s: number;
-    download_mbit: number;
-    upload_mbit: number;
-    rtt_ms: number | null;
-}
-
-export interface Comparison {
-    runs: { id: string; name: string; summary: Summary | null; verdict: Verdict | null }[];
-    differences: {
-        from: string;
-        to: string;
-        figure: string;
-        unit: string;
-        mean: number;
-        interval: number[] | null;
-    }[];
-}
-
-export interface TuneStep {
-    unix_ms: number;
-    text: string;
-}
-
-export interface Tune {
-    state: 'none' | 'running' | 'done' | 'failed' | 'stopped';
-    interface: string | null;
-    host: string | null;
-    target_ms: number | null;
-    started_unix_ms: number | null;
-    steps: TuneStep[];
-    /** The pictures of the search. */
-    plots: ('latency' | 'before-download' | 'before-upload' | 'after')[];
-    result: {
-        interface: string;
-        target_ms: number;
-        download_kbit: number;
-        upload_kbit: number;
-        verified?: { idle_ms?: number; added_p95_ms?: number; download_mbit?: number; upload_mbit?: number } | null;
-        /** A message if the target is missed. */
-        warning?: string | null;
-        /** Options that must change so that the shaper counts bytes as the line does. */
-        overhead?: { advice: string[] } | null;
-        /** The unshaped line in each direction that was searched. */
-        found?: { direction: 'down' | 'up'; idle_ms: number; bloat_ms: number; unshaped_mbit: number }[];
-    } | null;
-    error: string | null;
-}
-
-export interface DoctorFinding {
-    id: string;
-    interface: string | null;
-    what: string;
-    evidence: string[];
-    remedy: string;
-    fixable: boolean;
-}
-
-export interface Diagnosis {
-    findings: DoctorFinding[];
-    fixed: DoctorFinding[];
-}
-
-export interface AuditEntry {
-    unix_ms: number;
-    who: string;
-    from: string;
-    what: string;
-    outcome: string;
-    before: string | null;
-    after: string | null;
-}
+/** The values for the parts of a path that are in braces, and for its query. */
+type Parameters<P extends Path<M>, M extends Method> = In<paths[P][M], 'path'> & In<paths[P][M], 'query'>;
+type In<Operation, K extends 'path' | 'query'> = Operation extends { parameters: { [k in K]?: infer T } }
+    ? [NonNullable<T>] extends [never]
+        ? unknown
+        : NonNullable<T>
+    : unknown;
 
 /** An error response of the server; `status` is 0 if the server did not respond. */
 export class Refusal extends Error {
@@ -369,21 +74,49 @@ export class Refusal extends Error {
 }
 
 /** Relative, because a proxy may serve the page below a path. */
-const BASE = 'api/v1/';
+const BASE = 'api/v1';
 
 /** The time limit of a request: longer than a slow router takes to apply a configuration. */
 const PATIENCE_MS = 30_000;
 
 let token = '';
 
-async function ask<T>(method: string, path: string, body?: unknown, isSecondTry = false): Promise<T> {
+/** The URL of a request: the parameters take the places in braces, and the others become the query. */
+function url<P extends Path<'get'>>(path: P, parameters: Parameters<P, 'get'>): string {
+    return filled(path, parameters as Values);
+}
+
+type Values = Record<string, string | number>;
+
+function filled(path: string, values: Values): string {
+    const query: string[] = [];
+    for (const [name, value] of Object.entries(values)) {
+        const before = path;
+        path = path.replace(`{${name}}`, encodeURIComponent(value));
+        if (path === before) query.push(`${name}=${value}`);
+    }
+    return [BASE + path, ...(query.length > 0 ? [query.join('&')] : [])].join('?');
+}
+
+const get = <P extends Path<'get'>>(path: P, parameters: Parameters<P, 'get'>): Promise<Answer<P, 'get'>> =>
+    ask('get', filled(path, parameters as Values)) as Promise<Answer<P, 'get'>>;
+
+/** Sends a request that changes something. */
+const send = <M extends Exclude<Method, 'get'>, P extends Path<M>>(
+    method: M,
+    path: P,
+    parameters: Parameters<P, M>,
+    body: Body<P, M>,
+): Promise<Answer<P, M>> => ask(method, filled(path, parameters as Values), body) as Promise<Answer<P, M>>;
+
+async function ask(method: Method, address: string, body?: unknown, isSecondTry = false): Promise<unknown> {
     const headers: Record<string, string> = {};
-    if (method !== 'GET') headers['X-SQM-Token'] = token;
+    if (method !== 'get') headers['X-SQM-Token'] = token;
     if (body !== undefined) headers['Content-Type'] = 'application/json';
     let answer: Response;
     try {
-        answer = await fetch(BASE + path, {
-            method,
+        answer = await fetch(address, {
+            method: method.toUpperCase(),
             headers,
             signal: AbortSignal.timeout(PATIENCE_MS),
             ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -393,14 +126,14 @@ async function ask<T>(method: string, path: string, body?: unknown, isSecondTry 
     }
     if (answer.ok) {
         const isJson = answer.headers.get('Content-Type')?.includes('json');
-        return (isJson ? await answer.json() : undefined) as T;
+        return isJson ? await answer.json() : undefined;
     }
-    const problem = await answer.json().catch(() => ({}));
+    const problem: Partial<Schemas['Problem']> = await answer.json().catch(() => ({}));
     // A server that has been restarted no longer knows its earlier tokens.
-    if (answer.status === 403 && method !== 'GET' && !isSecondTry && path !== 'session') {
+    if (answer.status === 403 && method !== 'get' && !isSecondTry && address !== url('/session', {})) {
         const before = token;
-        await session();
-        if (token !== before) return ask(method, path, body, true);
+        await api.session();
+        if (token !== before) return ask(method, address, body, true);
     }
     throw new Refusal(
         answer.status,
@@ -411,9 +144,9 @@ async function ask<T>(method: string, path: string, body?: unknown, isSecondTry 
     );
 }
 
-async function session(method = 'GET', body?: unknown): Promise<Session> {
-    const answer = await ask<Session | undefined>(method, 'session', body);
-    if (!answer) return session();
+/** Keeps the token of a session. */
+async function kept(session: Promise<Session>): Promise<Session> {
+    const answer = await session;
     token = answer.token;
     return answer;
 }
@@ -421,52 +154,58 @@ async function session(method = 'GET', body?: unknown): Promise<Session> {
 const edit = (changes: Change[] | string) => (typeof changes === 'string' ? { text: changes } : { changes });
 
 export const api = {
-    session,
-    logIn: (password: string) => session('POST', { password }),
-    logOut: () => session('DELETE'),
-    status: () => ask<Status>('GET', 'status'),
-    history: (seconds: number, points: number) => ask<History>('GET', `history?seconds=${seconds}&points=${points}`),
-    options: () => ask<{ options: Option[] }>('GET', 'options').then((answer) => answer.options),
-    links: () => ask<{ links: Link[] }>('GET', 'links').then((answer) => answer.links),
-    interfaces: () => ask<Interfaces>('GET', 'interfaces'),
-    config: () => ask<Config>('GET', 'config'),
+    session: () => kept(get('/session', {})),
+    logIn: (password: string) => kept(send('post', '/session', {}, { password })),
+    logOut: async () => {
+        await send('delete', '/session', {}, undefined);
+        return api.session();
+    },
+    status: () => get('/status', {}),
+    history: (seconds: number, points: number) => get('/history', { seconds, points }),
+    options: async () => (await get('/options', {})).options,
+    links: async () => (await get('/links', {})).links,
+    interfaces: () => get('/interfaces', {}),
+    config: () => get('/config', {}),
     /** Validates a whole configuration (`text`) or changes to the current one. */
-    check: (changes: Change[] | string) => ask<Check>('POST', 'config/check', edit(changes)),
-    apply: (revision: string, changes: Change[] | string) => ask<Applied>('PUT', 'config', { revision, ...edit(changes) }),
-    confirm: () => ask<Applied>('POST', 'config/confirm'),
-    revert: () => ask<Applied>('POST', 'config/revert'),
-    tests: () => ask<Tests>('GET', 'tests'),
-    test: (id: string) => ask<Test>('GET', `tests/${id}`),
-    startTest: (wanted: TestWanted) => ask<Test>('POST', 'tests', wanted),
-    stopTest: (id: string) => ask<void>('POST', `tests/${id}/stop`),
-    deleteTest: (id: string) => ask<void>('DELETE', `tests/${id}`),
-    compare: (ids: string[]) => ask<Comparison>('GET', `compare?ids=${ids.join(',')}`),
-    tune: () => ask<Tune>('GET', 'tune'),
-    startTune: (wanted: { host: string; interface: string; target_ms: number; secret?: string }) =>
-        ask<Tune>('POST', 'tune', wanted),
-    stopTune: () => ask<void>('POST', 'tune/stop'),
-    acceptTune: (revision: string) => ask<Applied>('POST', 'tune/accept', { revision }),
-    doctor: () => ask<Diagnosis>('GET', 'doctor'),
-    fix: () => ask<Diagnosis>('POST', 'doctor/fix'),
-    audit: () => ask<{ entries: AuditEntry[] }>('GET', 'audit').then((answer) => answer.entries),
+    check: (changes: Change[] | string) => send('post', '/config/check', {}, edit(changes)),
+    apply: (revision: string, changes: Change[] | string) => send('put', '/config', {}, { revision, ...edit(changes) }),
+    confirm: () => send('post', '/config/confirm', {}, undefined),
+    revert: () => send('post', '/config/revert', {}, undefined),
+    tests: () => get('/tests', {}),
+    test: (id: string) => get('/tests/{id}', { id }),
+    startTest: (wanted: TestWanted) => send('post', '/tests', {}, wanted),
+    stopTest: (id: string) => send('post', '/tests/{id}/stop', { id }, undefined),
+    deleteTest: (id: string) => send('delete', '/tests/{id}', { id }, undefined),
+    compare: (ids: string[]) => get('/compare', { ids: ids.join(',') }),
+    tune: () => get('/tune', {}),
+    startTune: (wanted: Body<'/tune', 'post'>) => send('post', '/tune', {}, wanted),
+    stopTune: () => send('post', '/tune/stop', {}, undefined),
+    acceptTune: (revision: string) => send('post', '/tune/accept', {}, { revision }),
+    doctor: () => get('/doctor', {}),
+    fix: () => send('post', '/doctor/fix', {}, undefined),
+    audit: async () => (await get('/audit', {})).entries,
 };
 
-/** URLs of links and pictures. */
+/** URLs of links, pictures and streams. */
 export const address = {
-    file: (id: string) => `${BASE}tests/${id}/result.flent.gz`,
-    plot: (id: string, plot: string) => `${BASE}tests/${id}/plots/${plot}.svg`,
-    comparison: (ids: string[], plot: string) => `${BASE}compare/${plot}.svg?ids=${ids.join(',')}`,
-    tune: (plot: string) => `${BASE}tune/plots/${plot}.svg`,
-    report: `${BASE}report`,
+    file: (id: string) => url('/tests/{id}/result.flent.gz', { id }),
+    plot: (id: string, plot: Plot) => url('/tests/{id}/plots/{plot}.svg', { id, plot }),
+    comparison: (ids: string[], plot: Plot) => url('/compare/{plot}.svg', { ids: ids.join(','), plot }),
+    tune: (plot: TunePlot) => url('/tune/plots/{plot}.svg', { plot }),
+    report: url('/report', {}),
+    live: (hz: number) => url('/live', { hz }),
+    events: url('/events', {}),
+    testLive: (id: string) => url('/tests/{id}/live', { id }),
+    tuneLive: url('/tune/live', {}),
 };
 
 /** Receives server-sent events until the returned function is called. The browser reconnects by itself. */
 export function follow(
-    path: string,
+    stream: string,
     on: Record<string, (data: never) => void>,
     heard: (connected: boolean) => void = () => {},
 ): () => void {
-    const source = new EventSource(BASE + path);
+    const source = new EventSource(stream);
     source.onopen = () => heard(true);
     source.onerror = () => heard(false);
     for (const [name, listener] of Object.entries(on)) {

@@ -362,7 +362,7 @@ export class Mock {
     }
 }
 
-const TUNED = { interface: 'pppoe-wan', target_ms: 5, download_kbit: 91200, upload_kbit: 36400, verified: { idle_ms: 14.1, added_p95_ms: 3.4, download_mbit: 86.2, upload_mbit: 34.3 }, warning: null, overhead: { advice: ['packet sizes show PTM with 30 bytes of overhead, as configured'] }, found: [{ direction: 'down', idle_ms: 14.2, bloat_ms: 388, unshaped_mbit: 92.1 }, { direction: 'up', idle_ms: 14.2, bloat_ms: 412.9, unshaped_mbit: 37.9 }] };
+const TUNED = { interface: 'pppoe-wan', target_ms: 5, download_kbit: 91200, upload_kbit: 36400, verified: { idle_ms: 14.1, added_p95_ms: 3.4, download_mbit: 86.2, upload_mbit: 34.3 }, warning: null, overhead: { advice: ['packet sizes show PTM with 30 bytes of overhead, as configured'], options: [] }, found: [{ direction: 'down', idle_ms: 14.2, bloat_ms: 388, unshaped_mbit: 92.1 }, { direction: 'up', idle_ms: 14.2, bloat_ms: 412.9, unshaped_mbit: 37.9 }] };
 
 const INTERFACES = {
     suggested: 'pppoe-wan',

@@ -16,7 +16,7 @@ const FINDING = {
 const AUTORATE = {
     download: { rate_bits_per_sec: 84e6, reason: 'steady: nothing waits', load_bits_per_sec: 2e6, cuts: 3 },
     upload: { rate_bits_per_sec: 38e6, reason: 'lowered: 21 ms more than usual under load', load_bits_per_sec: 37e6, cuts: 12 },
-    is_probing: true, probes_sent: 400, reflectors: [{ address: '9.9.9.9', rtt_ms: 14.2, is_one_way: false, answers: 190, lost: 1 }],
+    is_probing: true, probes_sent: 400, tcp_samples: 0, reflectors: [{ address: '9.9.9.9', rtt_ms: 14.2, is_one_way: false, answers: 190, lost: 1 }],
 };
 
 let chromium;

@@ -1,7 +1,7 @@
 /** The last minute of every interface: first from the server's history, then from its live samples. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { api, type Columns, type Direction, follow, type History, type Sample } from '../api';
+import { address, api, type Columns, type Direction, follow, type History, type Sample } from '../api';
 
 /** The curves of one direction, Mbit/s and milliseconds. */
 export interface Curve {
@@ -46,7 +46,7 @@ export function useLive(): Live {
                 setLive((before) => ({ ...before, curves }));
             })
             .catch(() => {});
-        const end = follow('live?hz=5', {
+        const end = follow(address.live(5), {
             sample: (sample: Sample) => {
                 heard = Date.now();
                 for (const one of sample.interfaces) {
@@ -93,17 +93,23 @@ function of(history: History): Map<string, Curves> {
     return new Map(
         history.interfaces.map((one) => [
             one.interface,
-            { time: history.unix_s, download: scaled(one.download), upload: scaled(one.upload) },
+            {
+                time: history.unix_s,
+                download: scaled(one.download, history.unix_s.length),
+                upload: scaled(one.upload, history.unix_s.length),
+            },
         ]),
     );
 }
 
-function scaled(columns: Columns): Curve {
-    const by = (column: (number | null)[], size: number) => column.map((value) => value && value / size);
+/** A direction that was never shaped has no columns: its curve has no points. */
+function scaled(columns: Columns | null, length: number): Curve {
+    const by = (column: (number | null)[] | undefined, size: number) =>
+        column?.map((value) => value && value / size) ?? new Array<null>(length).fill(null);
     return {
-        rate: by(columns.rate_bits_per_sec, 1e6),
-        shaped: by(columns.shaped_bits_per_sec, 1e6),
-        delay: by(columns.delay_peak_us, 1e3),
+        rate: by(columns?.rate_bits_per_sec, 1e6),
+        shaped: by(columns?.shaped_bits_per_sec, 1e6),
+        delay: by(columns?.delay_peak_us, 1e3),
     };
 }
 

@@ -92,7 +92,7 @@ function Log() {
             setEntries((before) =>
                 before.some(({ number }) => number === entry.number) ? before : [entry, ...before].slice(0, MOST),
             );
-        return follow('events', { state: hear, changed: hear, released: hear, configuration: hear });
+        return follow(address.events, { state: hear, changed: hear, released: hear, configuration: hear, autorate: hear });
     }, []);
     return (
         <section class="card">

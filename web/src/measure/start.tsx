@@ -23,7 +23,7 @@ interface Props {
 
 export function Start({ kinds, last, started }: Props) {
     const [way, setWay] = useState<Way>(wayOf(last?.kind));
-    const [fields, setFields] = useState({
+    const [fields, setFields] = useState<Fields>({
         host: wayOf(last?.kind) === 'url' ? '' : (last?.host ?? ''),
         secret: '',
         url: wayOf(last?.kind) === 'url' ? (last?.host ?? '') : '',
@@ -128,24 +128,40 @@ export function Start({ kinds, last, started }: Props) {
     );
 }
 
-function wanted(
-    way: Way,
-    { host, secret, url, uploadUrl, reflector, kind, seconds, title }: Record<string, string>,
-    isTrusting: boolean,
-): TestWanted {
-    /** The fields that are filled in. */
-    const given = (fields: Record<string, string | undefined>) =>
-        Object.fromEntries(Object.entries(fields).flatMap(([name, text]) => (text?.trim() ? [[name, text.trim()]] : [])));
+/** The fields of the form. */
+interface Fields {
+    host: string;
+    secret: string;
+    url: string;
+    uploadUrl: string;
+    reflector: string;
+    /** One of the kinds that the server offers. */
+    kind: string;
+    seconds: string;
+    title: string;
+}
+
+type ServerKind = Exclude<NonNullable<TestWanted['kind']>, 'url' | 'rpm'>;
+
+function wanted(way: Way, fields: Fields, isTrusting: boolean): TestWanted {
+    const { secret, url, uploadUrl, reflector, kind, seconds, title } = fields;
     const all = { duration_s: Number(seconds), ...given({ title }) };
+    const host = fields.host.trim();
     const trust = isTrusting ? { insecure: true } : {};
     switch (way) {
         case 'server':
-            return { kind: kind ?? 'rrul_be', ...all, ...given({ host, secret }) };
+            return { kind: kind as ServerKind, ...all, host, ...given({ secret }) };
         case 'url':
             return { kind: 'url', ...all, ...given({ url, upload_url: uploadUrl, reflector }), ...trust };
         case 'rpm':
-            return { kind: 'rpm', ...all, ...given({ host }), ...trust };
+            return { kind: 'rpm', ...all, host, ...trust };
     }
+}
+
+/** The texts that are not empty. */
+function given<K extends string>(texts: Record<K, string>): { [name in K]?: string } {
+    const pairs = Object.entries<string>(texts).flatMap(([name, text]) => (text.trim() ? [[name, text.trim()]] : []));
+    return Object.fromEntries(pairs) as { [name in K]?: string };
 }
 
 interface UrlProps {

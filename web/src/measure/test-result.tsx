@@ -1,7 +1,7 @@
 /** One test: live charts while it runs, then its figures, grade and pictures. */
 
 import { useEffect, useState } from 'preact/hooks';
-import { address, api, follow, type Plot, type Progress, type Responsiveness, type ResponsivenessOf, type Test } from '../api';
+import { address, api, follow, type Progress, type Responsiveness, type ResponsivenessOf, type Test } from '../api';
 import { maybe, number, t } from '../i18n';
 import { useAnswer, useIsAdmin } from '../store';
 import { Chart } from '../ui/chart';
@@ -36,7 +36,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
     const { error, attempt } = useAttempt();
     useEffect(() => {
         const end = follow(
-            `tests/${test.id}/live`,
+            address.testLive(test.id),
             {
                 progress: (next: Progress) => setProgress((before) => inOrder(before, next)),
                 end: () => {
@@ -115,9 +115,6 @@ function inOrder(before: Progress[], next: Progress): Progress[] {
     return [...before, next];
 }
 
-/** The pictures that every finished test has. */
-const PLOTS: Plot[] = ['all_scaled', 'ping_cdf', 'box_combine', 'totals'];
-
 function Result({ test }: { test: Test }) {
     const grade = test.verdict?.grade;
     const findings = test.verdict?.findings ?? [];
@@ -149,7 +146,7 @@ function Result({ test }: { test: Test }) {
                 </Notice>
             ))}
             {test.bytes !== null &&
-                (test.plots ?? PLOTS).map((plot) => <Picture key={plot} src={address.plot(test.id, plot)} title={t(`plot.${plot}`)} />)}
+                test.plots.map((plot) => <Picture key={plot} src={address.plot(test.id, plot)} title={t(`plot.${plot}`)} />)}
         </section>
     );
 }

@@ -89,7 +89,7 @@ function Running({ first, ended }: { first: Tune; ended: () => Promise<void> }) 
             void ended();
         };
         const end = follow(
-            'tune/live',
+            address.tuneLive,
             {
                 // After a reconnect the server sends all steps again, from the first.
                 step: (step: TuneStep) =>
