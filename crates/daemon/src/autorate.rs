@@ -12,7 +12,6 @@ mod packet_sampler;
 mod passive_rtt;
 mod prober;
 mod rate_mailbox;
-mod status;
 mod tcp_timestamps;
 mod threads;
 mod throughput;
@@ -32,7 +31,6 @@ use crate::waker::Waker;
 #[cfg(any(test, fuzzing))]
 pub use passive_rtt::fuzz as fuzz_segments;
 pub(super) use rate_mailbox::RateMailbox;
-pub(super) use status::{DirectionStatus, Status};
 pub(super) use threads::AutorateThreads;
 
 /// The default reflectors: anycast resolvers of three operators that answer pings and are meant for many clients. A choice.

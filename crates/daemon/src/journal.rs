@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use serde::Serialize;
+use sqm_api::journal::{LogEntry, LogKind};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use sqm_http::{KEEP_ALIVE, StreamLimiter, StreamPermit};
@@ -20,20 +20,6 @@ const READER_STREAMS: usize = 16;
 /// Streams of each other user; a choice.
 const STREAMS_PER_READER: usize = 4;
 
-/// A log entry, as the API returns it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Entry {
-    /// Entries are numbered from 1.
-    pub(super) number: u64,
-    /// Milliseconds since 1970, UTC.
-    pub(super) unix_ms: u64,
-    /// `state`, `changed`, `released`, `configuration` or `autorate`.
-    pub(super) kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) interface: Option<String>,
-    pub(super) text: String,
-}
-
 /// The recent entries and the open streams.
 pub(super) struct Journal {
     inner: Mutex<Inner>,
@@ -45,7 +31,7 @@ pub(super) struct Journal {
 struct Inner {
     /// The number of the last entry.
     last: u64,
-    recent: VecDeque<Entry>,
+    recent: VecDeque<LogEntry>,
     streams: Vec<Sender<Bytes>>,
 }
 
@@ -61,13 +47,13 @@ impl Default for Journal {
 
 impl Journal {
     /// Adds an entry and sends it to all streams.
-    pub(super) fn record(&self, kind: &'static str, interface: Option<&str>, text: String) {
+    pub(super) fn record(&self, kind: LogKind, interface: Option<&str>, text: String) {
         let unix_ms = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as u64);
         let mut inner = self.lock();
         inner.last += 1;
-        let entry = Entry {
+        let entry = LogEntry {
             number: inner.last,
             unix_ms,
             kind,
@@ -117,11 +103,12 @@ impl Journal {
 }
 
 /// Encodes a server-sent event (HTML Standard, 9.2). Compact JSON has no line ends, so one `data:` line is enough.
-fn encode(entry: &Entry) -> Bytes {
+fn encode(entry: &LogEntry) -> Bytes {
     let json = serde_json::to_string(entry).unwrap_or_default();
     Bytes::from(format!(
         "id: {}\nevent: {}\ndata: {json}\n\n",
-        entry.number, entry.kind
+        entry.number,
+        entry.kind.name()
     ))
 }
 
@@ -133,10 +120,10 @@ mod tests {
     fn a_new_stream_receives_recent_and_new_entries_and_memory_is_bounded() {
         let journal = Journal::default();
         for n in 0..1000 {
-            journal.record("state", Some("wan0"), format!("number {n}"));
+            journal.record(LogKind::State, Some("wan0"), format!("number {n}"));
         }
         let (mut late, _permit) = journal.subscribe(Some(0), true).unwrap();
-        journal.record("state", None, "last".to_owned());
+        journal.record(LogKind::State, None, "last".to_owned());
         let mut received = Vec::new();
         while let Ok(bytes) = late.try_recv() {
             received.push(String::from_utf8(bytes.to_vec()).unwrap());
@@ -146,7 +133,7 @@ mod tests {
         assert!(received[MAX_ENTRIES].ends_with("\"text\":\"last\"}\n\n"));
         // A stream whose client does not read is closed.
         for n in 0..1000 {
-            journal.record("state", None, format!("{n}"));
+            journal.record(LogKind::State, None, format!("{n}"));
         }
         assert!(journal.lock().streams.is_empty());
         assert_eq!(journal.lock().recent.len(), MAX_ENTRIES);

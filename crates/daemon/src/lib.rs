@@ -16,7 +16,6 @@ extern crate sqm_process;
 
 mod api;
 mod autorate;
-pub mod client;
 mod clock;
 mod journal;
 mod main_loop;
@@ -32,5 +31,5 @@ mod waker;
 
 #[cfg(any(test, fuzzing))]
 pub use autorate::fuzz_segments;
-pub use main_loop::{Options, SOCKET, run};
+pub use main_loop::{Options, run};
 pub use shape::Drift;

@@ -16,6 +16,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use anyhow::{Context, anyhow};
+use sqm_api::SOCKET;
+use sqm_api::journal::LogKind;
+use sqm_api::status::ConfigurationStatus;
 use sqm_core::units::Instant;
 use sqm_files::Lock;
 use sqm_kernel::capability;
@@ -28,14 +31,11 @@ use crate::reconciler::{self, Action, Event, Reconciler};
 use crate::sd_notify;
 use crate::shape::{Drift, Shaper};
 use crate::shared::{Command, Shared};
-use crate::status::{self, Status};
+use crate::status::Published;
 use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange};
 use crate::waker::{WakeUps, Waker};
 use signals::{Signals, Stop};
 use sqm_process::failure::Failure;
-
-/// The file name of the API's socket in the state folder.
-pub const SOCKET: &str = "api.sock";
 
 /// The daemon's command line.
 pub struct Options {
@@ -90,7 +90,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     let now = monotonic();
     reconciler.handle(Event::Configured(interfaces), now);
     let (waker, wake_ups) = Waker::pair().context("cannot make a pair of sockets")?;
-    let first = Status::new(reconciler.sections(), status::File::default(), now);
+    let first = Published::new(reconciler.sections(), ConfigurationStatus::default(), false);
     let (shared, commands) = Shared::new(first, options.state_dir.clone(), config, waker);
     let mut daemon = Daemon {
         monitor,
@@ -110,7 +110,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         state_error: None,
     };
     for message in recovered.messages {
-        daemon.log("configuration", None, message);
+        daemon.log(LogKind::Configuration, None, message);
     }
     daemon.log_warnings();
     daemon.read_devices()?;
@@ -120,7 +120,11 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     match daemon.serve(&socket, options.metrics) {
         // The lines are shaped without the API, too, unless the user asked for it.
         Err(error) if !is_chosen => {
-            daemon.log("state", None, format!("{error:#}; shaping continues without it"));
+            daemon.log(
+                LogKind::State,
+                None,
+                format!("{error:#}; shaping continues without it"),
+            );
             daemon.unserved = Some((socket.clone(), monotonic() + reconciler::CHECK_INTERVAL));
         }
         served => served?,
@@ -219,7 +223,7 @@ impl Daemon {
             return;
         }
         self.log(
-            "state",
+            LogKind::State,
             None,
             format!("the API is served on {}", socket.display()),
         );
@@ -240,7 +244,7 @@ impl Daemon {
                 } => {
                     let outcome = self.shaper.check(&interface, shaped, request);
                     for note in self.shaper.take_notes() {
-                        self.log("state", Some(&interface), note);
+                        self.log(LogKind::State, Some(&interface), note);
                     }
                     self.log_change(&interface, &outcome);
                     self.reconciler
@@ -271,7 +275,7 @@ impl Daemon {
             Ok(Some(notes)) => format!("no longer configured: {}", notes.join("; ")),
             Err(error) => format!("no longer configured, and could not be stopped: {error}"),
         };
-        self.log("released", Some(&interface), text);
+        self.log(LogKind::Released, Some(&interface), text);
     }
 }
 

@@ -6,8 +6,7 @@ use std::fmt::Write;
 
 use Kind::{Counter, Gauge, Info};
 
-use super::autorate::{self, DirectionStatus as AutorateDirection};
-use super::status::{Device, Interface, Status};
+use sqm_api::status::{AutorateDirection, AutorateStatus, Device, Health, Interface, State, Status};
 use sqm_kernel::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics, TinStatistics};
 use sqm_kernel::status::{CakeStatus, ClassStatus, DirectionStatus, InterfaceStatus};
 
@@ -19,7 +18,7 @@ pub(super) fn text(status: &Status) -> String {
     let mut families = Families::default();
     families.add(
         (Info, "sqm_build", "The version of the program."),
-        &[("version", status.program)],
+        &[("version", &status.program)],
         1.0,
     );
     families.add_all(&DAEMON, &[], status);
@@ -54,7 +53,7 @@ const DAEMON: [Metric<Status>; 2] = [
         Gauge,
         "sqm_healthy",
         "1 if each configured interface is shaped or waits for its device, and the configuration is in force.",
-        |status| f64::from(status.health == "ok"),
+        |status| f64::from(status.health == Health::Ok),
     ),
     (
         Gauge,
@@ -71,14 +70,14 @@ const INTERFACE_STATE: Description = (
 );
 
 /// The states of [`INTERFACE_STATE`].
-const STATES: [&str; 7] = [
-    "shaped",
-    "waiting",
-    "failed",
-    "drifted",
-    "contested",
-    "stopped",
-    "unconfirmed",
+const STATES: [State; 7] = [
+    State::Shaped,
+    State::Waiting,
+    State::Failed,
+    State::Drifted,
+    State::Contested,
+    State::Stopped,
+    State::Unconfirmed,
 ];
 
 const INTERFACE: [Metric<Interface>; 2] = [
@@ -129,7 +128,7 @@ const AUTORATE_DIRECTION: [Metric<AutorateDirection>; 3] = [
     ),
 ];
 
-const AUTORATE: [Metric<autorate::Status>; 2] = [
+const AUTORATE: [Metric<AutorateStatus>; 2] = [
     (
         Counter,
         "sqm_autorate_probes",
@@ -468,7 +467,7 @@ impl Families {
     fn interface(&mut self, interface: &Interface) {
         let name = [("interface", interface.interface.as_str())];
         for state in STATES {
-            let labels = [name[0], ("state", state)];
+            let labels = [name[0], ("state", state.name())];
             self.add(INTERFACE_STATE, &labels, f64::from(interface.state == state));
         }
         self.add_all(&INTERFACE, &name, interface);
@@ -477,7 +476,7 @@ impl Families {
         }
     }
 
-    fn autorate(&mut self, interface: &str, autorate: &autorate::Status) {
+    fn autorate(&mut self, interface: &str, autorate: &AutorateStatus) {
         for (direction, status) in [("download", &autorate.download), ("upload", &autorate.upload)] {
             let labels = [("interface", interface), ("direction", direction)];
             self.add_all(&AUTORATE_DIRECTION, &labels, status);
@@ -569,7 +568,8 @@ fn escaped(value: &str) -> String {
 mod tests {
     use super::*;
     use crate::reconciler::{ConfiguredInterface, Event, Reconciler};
-    use crate::status::File;
+    use crate::status::Published;
+    use sqm_api::status::ConfigurationStatus;
     use sqm_core::units::Instant;
 
     #[test]
@@ -580,7 +580,8 @@ mod tests {
             ifb: "ifb".to_owned(),
         };
         reconciler.handle(Event::Configured(vec![interface]), Instant(1));
-        let status = Status::new(reconciler.sections(), File::default(), Instant(1));
+        let status =
+            Published::new(reconciler.sections(), ConfigurationStatus::default(), false).at(Instant(1));
         let text = text(&status);
         assert!(
             text.contains("sqm_applied_total{interface=\"a\\\"b\\\\c\\nd\"} 0\n"),

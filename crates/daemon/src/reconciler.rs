@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use sqm_api::status::State;
 use sqm_core::units::{Instant, Nanos};
 
 /// A check waits until there has been no event for this long, because events come in bursts. A choice.
@@ -124,43 +125,6 @@ pub(super) enum Action {
     },
     /// Stop shaping an interface that is no longer configured.
     Release(String),
-}
-
-/// The state of an interface, as the API reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Not checked yet.
-    New,
-    /// The queues are as planned: they were read back and compared.
-    Shaped,
-    /// There is no device.
-    Waiting,
-    /// The last check failed.
-    Failed,
-    /// The queues differ from the plan, and drift is only reported.
-    Drifted,
-    /// Conflict: another program keeps changing the queues, and the daemon backs off.
-    Contested,
-    /// Stopped by hand.
-    Stopped,
-    /// A change waits for its confirmation, or another sqm program is changing the queues.
-    Unconfirmed,
-}
-
-impl State {
-    /// The state's name in the API.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Shaped => "shaped",
-            Self::Waiting => "waiting",
-            Self::Failed => "failed",
-            Self::Drifted => "drifted",
-            Self::Contested => "contested",
-            Self::Stopped => "stopped",
-            Self::Unconfirmed => "unconfirmed",
-        }
-    }
 }
 
 /// The state of a device that the kernel reported last.

@@ -5,12 +5,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Serialize;
+use sqm_api::configuration::{ConfigurationFile, Configured};
+use sqm_api::status::Status;
 use tokio::sync::oneshot;
 
 use super::autorate::{self, RateMailbox};
 use super::journal::Journal;
-use super::status::{Interface, Status};
+use super::status::Published;
 use super::tune_job::TuneJob;
 use super::waker::Waker;
 use crate::clock::monotonic;
@@ -28,7 +29,7 @@ pub(super) enum Command {
     },
     /// Returns the configuration file.
     Read {
-        reply: oneshot::Sender<anyhow::Result<File>>,
+        reply: oneshot::Sender<anyhow::Result<ConfigurationFile>>,
     },
     /// Writes the configuration, if its file still has `revision`, and applies it. The change is rolled back unless it is
     /// confirmed within `confirm`; zero needs no confirmation.
@@ -46,30 +47,6 @@ pub(super) enum Command {
     Revert {
         reply: oneshot::Sender<Result<Configured, Refused>>,
     },
-}
-
-/// The configuration file, as the API returns it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct File {
-    pub(super) file: String,
-    pub(super) text: String,
-    pub(super) revision: String,
-    pub(super) unconfirmed: Option<Unconfirmed>,
-}
-
-/// A change that waits for its confirmation, as the API returns it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Unconfirmed {
-    pub(super) revision: String,
-    pub(super) seconds_left: f64,
-}
-
-/// The state after a change of the configuration, as the API returns it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Configured {
-    pub(super) revision: String,
-    pub(super) unconfirmed: Option<Unconfirmed>,
-    pub(super) interfaces: Vec<Interface>,
 }
 
 /// Why the configuration was not changed. File and queues are as before.
@@ -95,7 +72,7 @@ impl Refused {
 
 /// The state that the main loop shares with the API's threads.
 pub(super) struct Shared {
-    status: Mutex<Status>,
+    status: Mutex<Published>,
     /// The state folder.
     pub(super) state_dir: PathBuf,
     /// The configuration file.
@@ -110,7 +87,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Also returns the receiver of the API's commands. Each command wakes the main loop.
     pub(super) fn new(
-        status: Status,
+        status: Published,
         state_dir: PathBuf,
         config: PathBuf,
         waker: Waker,
@@ -146,11 +123,11 @@ impl Shared {
 
     /// The status that was published last, with times as of now.
     pub(super) fn status(&self) -> Status {
-        let status = self.status.lock().expect("no holder of this lock panics").clone();
+        let status = self.status.lock().expect("no holder of this lock panics");
         status.at(monotonic())
     }
 
-    pub(super) fn publish(&self, status: Status) {
+    pub(super) fn publish(&self, status: Published) {
         *self.status.lock().expect("no holder of this lock panics") = status;
     }
 

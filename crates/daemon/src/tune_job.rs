@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use sqm_api::journal::LogKind;
+use sqm_api::tune::{Search, SearchState as State, StartTune, TuneResult, TuneStep};
 
 use super::journal::Journal;
 use sqm_process::child::{self, Limits, Stop};
@@ -32,65 +32,20 @@ const OUTPUT: &str = "tune";
 /// The names of the pictures in [`OUTPUT`], without `.svg`.
 const PICTURES: [&str; 4] = ["latency", "before-download", "before-upload", "after"];
 
-/// The request for a search.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
-    host: String,
-    port: Option<u16>,
-    interface: Option<String>,
-    target_ms: Option<f64>,
-    secret: Option<String>,
-}
-
-/// A search, running or ended, as the API returns it.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Search {
-    pub(super) state: State,
-    interface: Option<String>,
-    host: Option<String>,
-    /// `None`: the default of `sqm tune`.
-    target_ms: Option<f64>,
-    started_unix_ms: Option<u64>,
-    steps: Vec<Step>,
-    /// The output of `sqm tune --json`.
-    result: Option<Value>,
-    /// The names of its pictures.
-    plots: Vec<&'static str>,
-    error: Option<String>,
+/// A search, and what the daemon needs to end it.
+#[derive(Default)]
+struct Job {
+    search: Search,
     /// Interrupts the child.
-    #[serde(skip)]
     stop: Arc<Stop>,
-    #[serde(skip)]
     is_stopped: bool,
     /// The daemon is ending: no other search may start.
-    #[serde(skip)]
     is_last: bool,
-}
-
-/// The state of a search.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum State {
-    /// There was none since the daemon started.
-    #[default]
-    None,
-    Running,
-    Done,
-    Failed,
-    Stopped,
-}
-
-/// A line of the child's progress.
-#[derive(Clone, Debug, Serialize)]
-struct Step {
-    unix_ms: u64,
-    text: String,
 }
 
 /// The search that runs, or the last one. There is at most one at a time.
 pub(super) struct TuneJob {
-    search: Mutex<Search>,
+    job: Mutex<Job>,
     /// Notified when the search has ended.
     ended: Condvar,
     state_dir: PathBuf,
@@ -101,7 +56,7 @@ pub(super) struct TuneJob {
 impl TuneJob {
     pub(super) fn new(state_dir: PathBuf, config: PathBuf, journal: Arc<Journal>) -> Self {
         Self {
-            search: Mutex::default(),
+            job: Mutex::default(),
             ended: Condvar::new(),
             state_dir,
             config,
@@ -111,13 +66,13 @@ impl TuneJob {
 
     /// The search that runs, or the last one.
     pub(super) fn search(&self) -> Search {
-        self.lock().clone()
+        self.lock().search.clone()
     }
 
     /// Starts a search; `None` if one is running or the daemon is ending.
-    pub(super) fn start(self: &Arc<Self>, wanted: Wanted) -> anyhow::Result<Option<Search>> {
-        let mut search = self.lock();
-        if search.state == State::Running || search.is_last {
+    pub(super) fn start(self: &Arc<Self>, wanted: StartTune) -> anyhow::Result<Option<Search>> {
+        let mut job = self.lock();
+        if job.search.state == State::Running || job.is_last {
             return Ok(None);
         }
         let secret = wanted
@@ -147,22 +102,25 @@ impl TuneJob {
         // Arguments after `--` are not parsed as options.
         arguments.extend(["--".into(), wanted.host.clone().into()]);
         arguments.extend(wanted.interface.clone().map(Into::into));
-        *search = Search {
-            state: State::Running,
-            interface: wanted.interface,
-            host: Some(wanted.host),
-            target_ms: wanted.target_ms,
-            started_unix_ms: Some(unix_ms()),
-            ..Search::default()
+        *job = Job {
+            search: Search {
+                state: State::Running,
+                interface: wanted.interface,
+                host: Some(wanted.host),
+                target_ms: wanted.target_ms,
+                started_unix_ms: Some(unix_ms()),
+                ..Search::default()
+            },
+            ..Job::default()
         };
         self.journal.record(
-            "state",
+            LogKind::State,
             None,
             "the search for rates (sqm tune) has started".to_owned(),
         );
-        let stop = Arc::clone(&search.stop);
+        let stop = Arc::clone(&job.stop);
         tokio::spawn(Arc::clone(self).run(arguments, secret, stop));
-        Ok(Some(search.clone()))
+        Ok(Some(job.search.clone()))
     }
 
     /// Interrupts the search, and kills it if it does not end within seconds. Returns `false` if none is running.
@@ -173,13 +131,13 @@ impl TuneJob {
     /// Stops the search and prevents another one. Waits until the search has ended and its changes are rolled back. Returns
     /// `false` if that takes too long.
     pub(super) fn shut_down(&self) -> bool {
-        let mut search = self.lock();
-        search.is_last = true;
-        search.interrupt();
-        let is_running = |search: &mut Search| search.state == State::Running;
-        let waited = self.ended.wait_timeout_while(search, END_TIMEOUT, is_running);
-        let (search, _) = waited.expect("no holder of this lock panics");
-        search.state != State::Running
+        let mut job = self.lock();
+        job.is_last = true;
+        job.interrupt();
+        let is_running = |job: &mut Job| job.search.state == State::Running;
+        let waited = self.ended.wait_timeout_while(job, END_TIMEOUT, is_running);
+        let (job, _) = waited.expect("no holder of this lock panics");
+        job.search.state != State::Running
     }
 
     /// A picture of the last search, as SVG.
@@ -196,10 +154,10 @@ impl TuneJob {
         let mut last = String::new();
         let ended = child::watch(child::command(&arguments), LIMITS, &stop, |line| {
             line.clone_into(&mut last);
-            let mut search = self.lock();
+            let search = &mut self.lock().search;
             // A line with the program's name is the error, not a step.
             if !line.starts_with("sqm: ") && search.steps.len() < MAX_STEPS {
-                search.steps.push(Step {
+                search.steps.push(TuneStep {
                     unix_ms: unix_ms(),
                     text: line.to_owned(),
                 });
@@ -210,9 +168,9 @@ impl TuneJob {
             // The child has read it. If it cannot be removed, the next search replaces it.
             let _ = sqm_files::remove(&secret);
         }
-        let mut search = self.lock();
+        let mut job = self.lock();
         let (state, result, error) = match ended {
-            Ok((_, output)) if !output.is_empty() => match serde_json::from_slice::<Value>(&output) {
+            Ok((_, output)) if !output.is_empty() => match serde_json::from_slice::<TuneResult>(&output) {
                 Ok(result) => (State::Done, Some(result), None),
                 Err(error) => (
                     State::Failed,
@@ -231,17 +189,19 @@ impl TuneJob {
             }
             Err(error) => (State::Failed, None, Some(format!("{error:#}"))),
         };
-        search.state = if search.is_stopped { State::Stopped } else { state };
-        if let Some(interface) = result.as_ref().and_then(|result| result["interface"].as_str()) {
-            search.interface = Some(interface.to_owned());
+        let is_stopped = job.is_stopped;
+        let search = &mut job.search;
+        search.state = if is_stopped { State::Stopped } else { state };
+        if let Some(result) = &result {
+            search.interface = Some(result.interface.clone());
         }
         search.result = result;
-        search.plots = PICTURES.to_vec();
+        search.plots = PICTURES.map(str::to_owned).to_vec();
         search.plots.retain(|picture| self.picture_file(picture).exists());
         search.error = error;
         self.ended.notify_all();
         self.journal.record(
-            "state",
+            LogKind::State,
             None,
             "the search for rates (sqm tune) has ended".to_owned(),
         );
@@ -256,14 +216,14 @@ impl TuneJob {
         Ok(path)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Search> {
-        self.search.lock().expect("no holder of this lock panics")
+    fn lock(&self) -> MutexGuard<'_, Job> {
+        self.job.lock().expect("no holder of this lock panics")
     }
 }
 
-impl Search {
+impl Job {
     fn interrupt(&mut self) -> bool {
-        let is_running = self.state == State::Running;
+        let is_running = self.search.state == State::Running;
         if is_running {
             self.is_stopped = true;
             self.stop.ask();

@@ -1,11 +1,12 @@
 //! The parts that the daemon's API and the page's server have in common: limits on connections, requests and streams
-//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), bodies of requests and responses, and the host names for which
-//! a server accepts requests ([`AllowedHosts`]).
+//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), bodies of requests and responses, the host names for which
+//! a server accepts requests ([`AllowedHosts`]), and the search of a request's route in a table ([`find`]).
 #![forbid(unsafe_code)]
 
 mod allowed_hosts;
 mod body;
 mod connection_limit;
+mod router;
 mod stream_limit;
 mod write_timeout;
 
@@ -22,6 +23,7 @@ use tokio::sync::mpsc::Receiver;
 pub use allowed_hosts::AllowedHosts;
 pub use body::ResponseBody;
 pub use connection_limit::{ActivityGuard, ConnectionSlot, ConnectionTable, Limits, RequestPermit};
+pub use router::{Found, Row, find};
 pub use stream_limit::{StreamLimiter, StreamPermit};
 pub use write_timeout::WriteTimeout;
 

@@ -7,13 +7,13 @@ use crate::netlink::socket::Socket;
 use crate::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics};
 use crate::observe::{self, Detail, Device};
 use crate::{Error, foreign};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sqm_core::spec::cake::Tins;
 use sqm_core::spec::hfsc::Curve;
 use sqm_core::spec::{Class, Qdisc};
 
 /// The queues of an interface, both directions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InterfaceStatus {
     /// Its name.
     pub interface: String,
@@ -26,7 +26,7 @@ pub struct InterfaceStatus {
 }
 
 /// The queues of one direction. A delay is that of the slowest tin; it is absent where the kernel measures none.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DirectionStatus {
     /// The device on which the queues are: the interface, or its IFB.
     pub device: String,
@@ -55,7 +55,7 @@ pub struct DirectionStatus {
 }
 
 /// One qdisc.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QdiscStatus {
     /// Its handle, such as `1:`.
     pub handle: String,
@@ -76,7 +76,7 @@ pub struct QdiscStatus {
 }
 
 /// The counters of CAKE with the names of its tins.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CakeStatus {
     /// The names that `tc` gives to the tins, in the order of the counters.
     pub tin_names: Vec<String>,
@@ -86,7 +86,7 @@ pub struct CakeStatus {
 }
 
 /// One class of HTB or HFSC.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassStatus {
     /// Its identifier, such as `1:10`.
     pub id: String,

@@ -4,7 +4,6 @@ use sqm_http::AllowedHosts;
 
 use crate::audit::Audit;
 use crate::connection::ConnectionPools;
-use crate::daemon_client::DaemonClient;
 use crate::history::History;
 use crate::interfaces::InterfaceCache;
 use crate::live::CounterReader;
@@ -19,7 +18,7 @@ pub(super) struct AppState {
     pub(super) checker: Checker,
     pub(super) sessions: Sessions,
     pub(super) audit: Audit,
-    pub(super) daemon: DaemonClient,
+    pub(super) daemon: sqm_api::Client,
     pub(super) counters: CounterReader,
     pub(super) interfaces: InterfaceCache,
     pub(super) history: History,

@@ -4,12 +4,29 @@ use bytes::Bytes;
 use hyper::Request;
 use hyper::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::problem::Problem;
 
 /// Decodes the body of a request, which must be a JSON object.
 pub(super) fn body<T: DeserializeOwned>(request: Request<Bytes>) -> Result<T, Problem> {
+    decode(&json_of(request)?)
+}
+
+/// Like [`body`], for a type of the daemon's API, which accepts null for a field that is left out.
+pub(super) fn body_without_null<T: DeserializeOwned>(request: Request<Bytes>) -> Result<T, Problem> {
+    let bytes = json_of(request)?;
+    let fields: Map<String, Value> = decode(&bytes)?;
+    match fields.iter().find(|(_, value)| value.is_null()) {
+        Some((name, _)) => Err(Problem::bad_request(format!(
+            "the body is not as documented: {name} is null"
+        ))),
+        None => decode(&bytes),
+    }
+}
+
+/// The body of a request, if its header says that it is JSON.
+fn json_of(request: Request<Bytes>) -> Result<Bytes, Problem> {
     let kind = request
         .headers()
         .get(CONTENT_TYPE)
@@ -18,7 +35,7 @@ pub(super) fn body<T: DeserializeOwned>(request: Request<Bytes>) -> Result<T, Pr
     if !kind.trim().eq_ignore_ascii_case("application/json") {
         return Err(Problem::not_json());
     }
-    decode(&request.into_body())
+    Ok(request.into_body())
 }
 
 /// Decodes a JSON object.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json as value};
+use serde_json::{Map, Value};
+use sqm_api::configuration::{ConfigurationFile, Configure, Configured, Unconfirmed};
+use sqm_api::status::State;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe::Observed;
@@ -14,7 +16,6 @@ use sqm_plan::plan::Plan;
 use sqm_plan::uci::Document;
 
 use super::compute::compute;
-use super::daemon_types::{ConfigurationFile, Unconfirmed};
 use super::difference::differences;
 use super::finding::{Finding, findings};
 use super::problem::{ApiResult, Problem};
@@ -150,38 +151,34 @@ struct Planned {
     steps_error: Option<String>,
 }
 
-/// The daemon's answer to a change.
-#[derive(Debug, Deserialize)]
-struct DaemonAnswer {
-    revision: String,
+/// The answer to a change.
+#[derive(Debug, Serialize)]
+pub(super) struct Applied {
+    pub(super) revision: String,
     unconfirmed: Option<Unconfirmed>,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<AppliedInterface>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Interface {
+#[derive(Debug, Serialize)]
+struct AppliedInterface {
     interface: String,
-    state: String,
+    state: State,
     why: Option<String>,
 }
 
-/// A change that has been applied: the answer to the browser, and the new revision for the audit log.
-pub(super) struct Applied {
-    pub(super) answer: Value,
-    pub(super) revision: String,
-}
-
-impl From<DaemonAnswer> for Applied {
-    fn from(
-        DaemonAnswer {
-            revision,
-            unconfirmed,
-            interfaces,
-        }: DaemonAnswer,
-    ) -> Self {
+impl From<Configured> for Applied {
+    fn from(configured: Configured) -> Self {
+        let interfaces = configured.interfaces.into_iter();
         Self {
-            answer: value!({"revision": revision, "unconfirmed": unconfirmed, "interfaces": interfaces}),
-            revision,
+            revision: configured.revision,
+            unconfirmed: configured.unconfirmed,
+            interfaces: interfaces
+                .map(|interface| AppliedInterface {
+                    interface: interface.interface,
+                    state: interface.state,
+                    why: interface.why,
+                })
+                .collect(),
         }
     }
 }
@@ -204,7 +201,7 @@ pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
 }
 
 pub(super) async fn read(state: &Arc<AppState>) -> Result<ConfigurationFile, Problem> {
-    state.daemon.get("/v1/configuration").await
+    Ok(state.daemon.configuration().await?)
 }
 
 fn sections(document: &Document) -> Vec<Section> {
@@ -306,27 +303,22 @@ pub(super) async fn write(
         }
     })
     .await?;
-    let body = value!({"text": text, "revision": known, "confirm_seconds": confirm_seconds});
-    let answer: DaemonAnswer = state.daemon.send(Method::PUT, "/v1/configuration", &body).await?;
-    Ok(answer.into())
+    let configure = Configure {
+        text,
+        revision: known.to_owned(),
+        confirm_seconds,
+    };
+    Ok(state.daemon.configure(&configure).await?.into())
 }
 
 /// Confirms the unconfirmed change.
 pub(super) async fn confirm(state: &Arc<AppState>) -> Result<Applied, Problem> {
-    let answer: DaemonAnswer = state
-        .daemon
-        .send(Method::POST, "/v1/configuration/confirm", &())
-        .await?;
-    Ok(answer.into())
+    Ok(state.daemon.confirm().await?.into())
 }
 
 /// Rolls back the unconfirmed change.
 pub(super) async fn revert(state: &Arc<AppState>) -> Result<Applied, Problem> {
-    let answer: DaemonAnswer = state
-        .daemon
-        .send(Method::POST, "/v1/configuration/revert", &())
-        .await?;
-    Ok(answer.into())
+    Ok(state.daemon.revert().await?.into())
 }
 
 fn links() -> Vec<Link> {

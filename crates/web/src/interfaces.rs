@@ -4,19 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sqm_api::configuration::ConfigurationFile;
+use sqm_api::status::{State, Status};
 use sqm_plan::uci::Document;
 
-use super::daemon_types::{ConfigurationFile, DaemonStatus};
 use crate::app_state::AppState;
 
 /// The daemon is asked again after this long. Our choice: less than the second between two rows of the history.
 const FRESH: Duration = Duration::from_millis(900);
 
 /// An interface, as the daemon reports it, with the state of its device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct InterfaceInfo {
     pub(super) interface: String,
-    pub(super) state: String,
+    pub(super) state: State,
     pub(super) up: bool,
     pub(super) carrier: bool,
     /// True if the download is egress of the device (`option facing lan`).
@@ -36,9 +37,9 @@ pub(super) async fn known(state: &AppState) -> Arc<[InterfaceInfo]> {
     {
         return Arc::clone(known);
     }
-    let status: Option<DaemonStatus> = state.daemon.get("/v1/status?queues=no").await.ok();
-    let file: Option<ConfigurationFile> = match status {
-        Some(_) => state.daemon.get("/v1/configuration").await.ok(),
+    let status = state.daemon.status_without_queues().await.ok();
+    let file = match status {
+        Some(_) => state.daemon.configuration().await.ok(),
         None => None,
     };
     let known: Arc<[InterfaceInfo]> = match status {
@@ -53,7 +54,7 @@ pub(super) async fn known(state: &AppState) -> Arc<[InterfaceInfo]> {
 }
 
 /// The interfaces in the answers of the daemon.
-pub(super) fn interfaces_of(status: &DaemonStatus, file: Option<&ConfigurationFile>) -> Vec<InterfaceInfo> {
+pub(super) fn interfaces_of(status: &Status, file: Option<&ConfigurationFile>) -> Vec<InterfaceInfo> {
     let document = file.and_then(|file| Document::parse(&file.text).ok());
     let sections = document.iter().flat_map(Document::sections);
     let facing_lan: BTreeSet<&str> = sections
@@ -73,9 +74,10 @@ pub(super) fn interfaces_of(status: &DaemonStatus, file: Option<&ConfigurationFi
         .iter()
         .map(|interface| InterfaceInfo {
             interface: interface.interface.clone(),
-            state: interface.state.clone(),
+            state: interface.state,
+            up: false,
+            carrier: false,
             faces_lan: facing_lan.contains(interface.interface.as_str()),
-            ..InterfaceInfo::default()
         })
         .collect()
 }

@@ -20,8 +20,6 @@ mod compute;
 mod config;
 mod connection;
 pub mod connector;
-mod daemon_client;
-mod daemon_types;
 mod diagnose;
 mod difference;
 mod drop_privileges;
@@ -58,7 +56,6 @@ use app_state::AppState;
 use audit::Audit;
 use connection::ConnectionPools;
 use connector::Connector;
-use daemon_client::DaemonClient;
 use history::History;
 use interfaces::InterfaceCache;
 use live::CounterReader;
@@ -127,7 +124,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         checker: Checker::start().context("cannot start a thread")?,
         sessions: Sessions::new()?,
         audit: Audit::at(dir),
-        daemon: DaemonClient::at(socket, connector),
+        daemon: daemon_client(&socket, connector),
         counters: CounterReader::new().context("cannot open a netlink socket")?,
         interfaces: InterfaceCache::default(),
         history: History::default(),
@@ -152,6 +149,14 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         .context("cannot start")?;
     runtime.block_on(server::serve(state, listener, acceptor))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The client of the daemon. If root started this server, root's process makes its connections.
+fn daemon_client(socket: &Path, connector: Option<Connector>) -> sqm_api::Client {
+    match connector {
+        None => sqm_api::Client::new(socket),
+        Some(connector) => sqm_api::Client::with_connections(socket, Arc::new(move || connector.connect())),
+    }
 }
 
 /// Refuses to serve other machines without a password, or anybody with a password that cannot be read.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::Serialize;
+use sqm_api::status::State;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -94,7 +95,7 @@ pub(super) struct Sample {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Interface {
     pub(super) interface: String,
-    pub(super) state: String,
+    pub(super) state: State,
     pub(super) up: bool,
     pub(super) carrier: bool,
     pub(super) download: Option<Direction>,
@@ -180,7 +181,7 @@ impl RateMeter {
                 };
                 Interface {
                     interface: known.interface.clone(),
-                    state: known.state.clone(),
+                    state: known.state,
                     up: known.up,
                     carrier: known.carrier,
                     download,

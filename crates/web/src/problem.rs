@@ -3,6 +3,8 @@
 use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use sqm_api::client;
+use sqm_api::error::{Code, Errors};
 
 use super::finding::Finding;
 use sqm_http::{BodyError, ResponseBody, json};
@@ -123,6 +125,30 @@ impl Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         answer
+    }
+}
+
+impl From<client::Error> for Problem {
+    fn from(error: client::Error) -> Self {
+        let message = error.to_string();
+        let client::Error::Refused(status, Errors { code, revision, .. }) = error else {
+            return Self::unavailable(message);
+        };
+        match (status, code) {
+            (StatusCode::CONFLICT, Some(Code::Conflict)) => {
+                Self::conflict("conflict", message).with_revision(revision)
+            }
+            (StatusCode::CONFLICT, Some(Code::Unconfirmed)) => Self::conflict("unconfirmed", message),
+            (StatusCode::CONFLICT, Some(Code::NothingWaits)) => Self::conflict("nothing-waits", message),
+            (StatusCode::CONFLICT, _) => Self::conflict("busy", message),
+            (StatusCode::UNPROCESSABLE_ENTITY, Some(Code::Invalid)) => Self::invalid(message, Vec::new()),
+            (StatusCode::UNPROCESSABLE_ENTITY, _) => Self::failed(message),
+            (StatusCode::NOT_FOUND, _) => Self::not_found(message),
+            (StatusCode::FORBIDDEN, _) => Self::unavailable(
+                "the daemon does not let this server change anything: run 'sqm web' as root, as the daemon's user, or as the user of 'sqm daemon --admin-user'",
+            ),
+            _ => Self::unavailable(message),
+        }
     }
 }
 

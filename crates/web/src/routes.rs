@@ -6,12 +6,11 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::answers::empty;
 use super::audit::Entry;
-use super::body::body;
+use super::body::{body, body_without_null};
 use super::config::Applied;
 use super::connection::ClientConnection;
 use super::network::Network;
@@ -323,8 +322,8 @@ async fn carry_out(
             accepted()
         }
         Route::StartTune => {
-            let tune: Value = tune::start(state, body(request)?).await?;
-            Ok(json(StatusCode::ACCEPTED, &tune))
+            let search = tune::start(state, body_without_null(request)?).await?;
+            Ok(json(StatusCode::ACCEPTED, &search))
         }
         Route::StopTune => {
             tune::stop(state).await?;
@@ -339,8 +338,9 @@ async fn carry_out(
 }
 
 fn applied(change: Applied, entry: &mut Entry) -> ApiResult {
+    let answer = json(StatusCode::OK, &change);
     entry.after = Some(change.revision);
-    Ok(json(StatusCode::OK, &change.answer))
+    Ok(answer)
 }
 
 /// Waits for a place for work that takes seconds; an error if too many requests wait.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use serde::Serialize;
+use sqm_api::configuration::Unconfirmed;
+use sqm_api::status::{self as daemon, AutorateStatus, Health};
 
 use super::audit::unix_ms;
-use super::daemon_types::{ConfigurationFile, DaemonInterface, DaemonStatus, Unconfirmed};
 use super::interfaces::interfaces_of;
 use super::live::{Direction, RateMeter};
-use super::problem::{ApiResult, Problem};
+use super::problem::ApiResult;
+use super::tune;
 use crate::app_state::AppState;
 use sqm_http::json;
 
@@ -26,7 +28,7 @@ struct Answer {
 #[derive(Default, Serialize)]
 struct DaemonState {
     running: bool,
-    health: String,
+    health: PageHealth,
     error: Option<String>,
     program: Option<String>,
     file: Option<String>,
@@ -34,40 +36,52 @@ struct DaemonState {
     warnings: Vec<String>,
 }
 
+/// The daemon's health, or its absence.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum PageHealth {
+    #[default]
+    Absent,
+    #[serde(untagged)]
+    Reported(Health),
+}
+
 #[derive(Serialize)]
 struct InterfaceState {
+    /// As the daemon reports it, except for the queues, which this server reads itself.
     #[serde(flatten)]
-    reported: DaemonInterface,
+    reported: daemon::Interface,
+    /// `None` is answered as null here, and left out by the daemon.
+    autorate: Option<AutorateStatus>,
     owner: Option<String>,
     download: Option<Direction>,
     upload: Option<Direction>,
 }
 
 pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
-    let status: Result<DaemonStatus, Problem> = state.daemon.get("/v1/status").await;
-    let status = match status {
+    let status = match state.daemon.status().await {
         Ok(status) => status,
-        Err(problem) => {
+        Err(error) => {
             let daemon = DaemonState {
-                health: "absent".to_owned(),
-                error: Some(problem.message().to_owned()),
+                error: Some(error.to_string()),
                 ..DaemonState::default()
             };
             return Ok(answer(state, daemon, Vec::new(), None, false));
         }
     };
-    let file: Option<ConfigurationFile> = state.daemon.get("/v1/configuration").await.ok();
-    let tuning = state.daemon.is_tuning().await;
+    let file = state.daemon.configuration().await.ok();
+    let tuning = tune::is_running(state).await;
     let known = interfaces_of(&status, file.as_ref());
     let sample = RateMeter::default().sample(&state.counters.read(&known));
     let interfaces = status
         .interfaces
         .into_iter()
-        .map(|reported| {
+        .map(|mut reported| {
             let mut sampled = sample.interfaces.iter();
             let sampled = sampled.find(|sampled| sampled.interface == reported.interface);
             InterfaceState {
-                owner: reported.queues.as_ref().and_then(|queues| queues.owner.clone()),
+                owner: reported.queues.take().and_then(|queues| queues.owner),
+                autorate: reported.autorate.take(),
                 download: sampled.and_then(|sampled| sampled.download.clone()),
                 upload: sampled.and_then(|sampled| sampled.upload.clone()),
                 reported,
@@ -76,7 +90,7 @@ pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
         .collect();
     let daemon = DaemonState {
         running: true,
-        health: status.health,
+        health: PageHealth::Reported(status.health),
         error: None,
         program: Some(status.program),
         file: Some(status.configuration.file),

@@ -14,6 +14,7 @@ use super::compare;
 use super::problem::Problem;
 use super::test_jobs::{State, Test, new_id};
 use super::test_request::{Start, Way};
+use super::tune;
 use crate::app_state::AppState;
 use sqm_http::event;
 use sqm_process::child::{self, Limits, Stop};
@@ -26,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Starts a test as a child process. Refused while another test or a search for rates is running.
 pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Value, Problem> {
     let wanted = start.check()?;
-    if state.daemon.is_tuning().await {
+    if tune::is_running(state).await {
         return Err(Problem::conflict(
             "busy",
             "a search for rates is running, and the two would disturb each other",

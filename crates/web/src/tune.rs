@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::{Method, StatusCode};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use hyper::StatusCode;
+use serde::Deserialize;
+use sqm_api::tune::{Search, SearchState, StartTune, TuneResult};
 use sqm_plan::uci::Document;
 use tokio::sync::mpsc::{Receiver, channel};
 
@@ -23,21 +23,6 @@ const POLL: Duration = Duration::from_millis(500);
 /// Steps that are queued for a browser: more than a search has.
 const MOST_STEPS: usize = 600;
 
-/// The body of `POST /tune`, here and at the daemon.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Start {
-    host: String,
-    #[serde(default, deserialize_with = "non_null")]
-    port: Option<u16>,
-    #[serde(default, deserialize_with = "non_null")]
-    interface: Option<String>,
-    #[serde(default, deserialize_with = "non_null")]
-    target_ms: Option<f64>,
-    #[serde(default, deserialize_with = "non_null")]
-    secret: Option<String>,
-}
-
 /// The body of `POST /tune/accept`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,11 +33,10 @@ pub(super) struct Accept {
 }
 
 pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
-    let tune: Value = state.daemon.get("/v1/tune").await?;
-    Ok(json(StatusCode::OK, &tune))
+    Ok(json(StatusCode::OK, &state.daemon.tune().await?))
 }
 
-pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Value, Problem> {
+pub(super) async fn start(state: &Arc<AppState>, start: StartTune) -> Result<Search, Problem> {
     check_host(&start.host)?;
     check_secret(start.secret.as_deref())?;
     check_port(start.port)?;
@@ -80,27 +64,29 @@ pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Value, 
             "a test is running, and the two would disturb each other",
         ));
     }
-    state.daemon.send(Method::POST, "/v1/tune", &start).await
+    Ok(state.daemon.start_tune(&start).await?)
 }
 
 pub(super) async fn stop(state: &Arc<AppState>) -> Result<(), Problem> {
-    let _: Value = state.daemon.send(Method::DELETE, "/v1/tune", &()).await?;
-    Ok(())
+    Ok(state.daemon.stop_tune().await?)
+}
+
+/// True if the daemon is searching for rates; false if it does not respond.
+pub(super) async fn is_running(state: &AppState) -> bool {
+    let tune = state.daemon.tune().await;
+    tune.is_ok_and(|tune| tune.state == SearchState::Running)
 }
 
 /// Writes the rates that were found to the configuration, with the options that they require.
 pub(super) async fn accept(state: &Arc<AppState>, accept: Accept) -> Result<Applied, Problem> {
-    let tune: Value = state.daemon.get("/v1/tune").await?;
-    let result = &tune["result"];
-    let rates = [result["download_kbit"].as_u64(), result["upload_kbit"].as_u64()];
-    let (Some(interface), [Some(download), Some(upload)]) = (result["interface"].as_str(), rates) else {
+    let Some(result) = state.daemon.tune().await?.result else {
         return Err(Problem::conflict(
             "nothing-waits",
             "no search has found rates that could be accepted",
         ));
     };
     let file = config::read(state).await?;
-    let interface = interface.to_owned();
+    let interface = result.interface.clone();
     let section = compute(move || {
         section_of(&file.text, &interface).ok_or_else(|| {
             Problem::conflict(
@@ -110,16 +96,19 @@ pub(super) async fn accept(state: &Arc<AppState>, accept: Accept) -> Result<Appl
         })
     })
     .await?;
-    let changes = changes(section, [download, upload], result);
+    let changes = changes(section, &result);
     let confirm_seconds = accept.confirm_seconds.unwrap_or(60);
     config::write(state, &accept.revision, None, Some(changes), confirm_seconds).await
 }
 
 /// The changes of the configuration: the rates, and the options that `sqm tune` found to be necessary. If the configuration does not
 /// count ATM cells, no rate is right.
-fn changes(section: usize, [download, upload]: [u64; 2], result: &Value) -> Vec<Change> {
-    let needed = Vec::<(String, String)>::deserialize(&result["overhead"]["options"]).unwrap_or_default();
-    [("download", download), ("upload", upload)]
+fn changes(section: usize, result: &TuneResult) -> Vec<Change> {
+    let needed = result
+        .overhead
+        .iter()
+        .flat_map(|overhead| overhead.options.clone());
+    [("download", result.download_kbit), ("upload", result.upload_kbit)]
         .map(|(option, rate)| (option.to_owned(), rate.to_string()))
         .into_iter()
         .chain(needed)
@@ -133,9 +122,7 @@ pub(super) async fn plot(state: &Arc<AppState>, name: &str) -> ApiResult {
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
         return Err(answers::no_picture());
     }
-    let path = format!("/v1/tune/plots/{name}.svg");
-    let picture = state.daemon.bytes(&path).await?;
-    Ok(answers::svg(picture))
+    Ok(answers::svg(state.daemon.tune_plot(name).await?))
 }
 
 /// The index of the enabled section of an interface, which the search used.
@@ -152,8 +139,7 @@ fn section_of(text: &str, interface: &str) -> Option<usize> {
 
 /// The events of a running search, from its start.
 pub(super) async fn live(state: &Arc<AppState>) -> ApiResult {
-    let tune: Value = state.daemon.get("/v1/tune").await?;
-    if tune["state"] != "running" {
+    if state.daemon.tune().await?.state != SearchState::Running {
         return Err(Problem::conflict(
             "nothing-waits",
             "no search for rates is running",
@@ -169,18 +155,17 @@ fn stream(state: Arc<AppState>) -> Receiver<Bytes> {
         let mut silent = Duration::ZERO;
         loop {
             // If the daemon has ended, the search has ended with it.
-            let Ok(tune) = state.daemon.get::<Value>("/v1/tune").await else {
+            let Ok(tune) = state.daemon.tune().await else {
                 return;
             };
-            let steps = tune["steps"].as_array().map_or(&[][..], Vec::as_slice);
-            for step in steps.get(sent..).unwrap_or_default() {
+            for step in tune.steps.get(sent..).unwrap_or_default() {
                 if sender.try_send(event("step", step)).is_err() {
                     return;
                 }
                 silent = Duration::ZERO;
             }
-            sent = steps.len();
-            if tune["state"] != "running" {
+            sent = tune.steps.len();
+            if tune.state != SearchState::Running {
                 let _ = sender.try_send(event("end", &tune));
                 return;
             }
@@ -202,24 +187,26 @@ fn stream(state: Arc<AppState>) -> Receiver<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
     fn rates_are_accepted_with_the_options_that_they_require() {
-        let described = |result: &Value| -> Vec<String> {
-            let changes = changes(2, [91_200, 0], result);
+        let described = |overhead: Value| -> Vec<String> {
+            let result =
+                json!({"interface": "wan0", "download_kbit": 91_200, "upload_kbit": 0, "overhead": overhead});
+            let changes = changes(2, &serde_json::from_value(result).unwrap());
             changes.iter().map(|change| format!("{change:?}")).collect()
         };
-        let plain = described(&json!({"overhead": null}));
+        let plain = described(Value::Null);
         assert_eq!(plain.len(), 2);
         assert!(
             plain[1].contains("upload") && plain[1].contains("\"0\""),
             "{plain:?}"
         );
         // The output of `sqm tune --json` on a line with ATM cells.
-        let cells = described(&json!({"overhead": {"options": [["linklayer", "atm"], ["overhead", "40"]]}}));
+        let cells = described(json!({"options": [["linklayer", "atm"], ["overhead", "40"]]}));
         assert_eq!(cells[..2], plain);
         assert!(
             cells[2].contains("linklayer") && cells[2].contains("atm"),

@@ -3,20 +3,23 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use sqm_api::VERSION;
+use sqm_api::configuration::{Apply, Configure, Configured};
+use sqm_api::doctor::Doctor;
+use sqm_api::error::{Code, Errors};
+use sqm_api::route::{ROUTES, Route};
+use sqm_api::status::Status;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
 
 use super::helpers;
 use crate::metrics;
-use crate::shared::{Command, Configured, Refused, Shared};
-use crate::status::{Status, VERSION};
-use sqm_http::{self, AllowedHosts, BodyError, ResponseBody, full, json};
+use crate::shared::{Command, Refused, Shared};
+use sqm_http::{AllowedHosts, BodyError, Found, ResponseBody, full, json};
 use sqm_kernel::status::InterfaceStatus;
 
 /// The longest body of a request, bytes; a choice. A larger configuration can only be written as a file.
@@ -91,37 +94,56 @@ pub(super) async fn answer(
             );
         }
     }
-    let (method, is_head) = match request.method() {
-        &Method::HEAD => (Method::GET, true),
-        method => (method.clone(), false),
-    };
-    let mut answer = match (path.as_str(), method) {
-        ("/metrics", Method::GET) => full(
-            StatusCode::OK,
-            metrics::CONTENT_TYPE,
-            metrics::text(&with_queues(shared)),
-        ),
-        ("/v1/status", Method::GET) if request.uri().query() == Some("queues=no") => {
-            json(StatusCode::OK, &shared.status())
-        }
-        ("/v1/status", Method::GET) => json(StatusCode::OK, &with_queues(shared)),
-        ("/v1/plan", Method::GET) => plan(shared).await,
-        ("/v1/events", Method::GET) if is_head => full(StatusCode::OK, "text/event-stream", Bytes::new()),
-        ("/v1/events", Method::GET) => events(shared, peer),
-        ("/v1/configuration", Method::GET) => configuration(shared).await,
-        ("/v1/tune", Method::GET) => json(StatusCode::OK, &shared.tune.search()),
-        (path, Method::GET) if path.starts_with(TUNE_PLOTS) => tune_plot(shared, path),
-        (path, method) if peer.is_admin() => admin(shared, path, method, request).await,
-        (path, _) if CHANGING.contains(&path) => refusal(
+    let is_head = request.method() == Method::HEAD;
+    let mut answer = match sqm_http::find(&ROUTES, request.method(), &path) {
+        Found::Route(route, _) if route.is_for_admins() && !peer.is_admin() => refusal(
             StatusCode::FORBIDDEN,
             "only root, the daemon's own user and the user of --admin-user may do this",
         ),
-        (path, _) => unknown(path),
+        Found::Route(route, parts) => carry_out(shared, peer, route, &parts, request).await,
+        Found::OtherMethods(methods) => not_allowed(&methods),
+        Found::Nothing => unknown(),
     };
     if is_head {
         *answer.body_mut() = ResponseBody::Full(None);
     }
     answer
+}
+
+/// Carries out a request that the peer may send. `parts` are the variable parts of its path.
+async fn carry_out(
+    shared: &Arc<Shared>,
+    peer: Peer,
+    route: Route,
+    parts: &[&str],
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
+    match route {
+        Route::Metrics => full(
+            StatusCode::OK,
+            metrics::CONTENT_TYPE,
+            metrics::text(&with_queues(shared)),
+        ),
+        Route::Status if request.uri().query() == Some("queues=no") => json(StatusCode::OK, &shared.status()),
+        Route::Status => json(StatusCode::OK, &with_queues(shared)),
+        Route::Plan => plan(shared).await,
+        Route::Events => events(shared, peer),
+        Route::Apply => apply(shared, request).await,
+        Route::Configuration => configuration(shared).await,
+        Route::Configure => configure(shared, request).await,
+        Route::Confirm => configured(send_command(shared, |reply| Command::Confirm { reply }).await),
+        Route::Revert => configured(send_command(shared, |reply| Command::Revert { reply }).await),
+        Route::Tune => json(StatusCode::OK, &shared.tune.search()),
+        Route::StartTune => start_tune(shared, request).await,
+        Route::StopTune if shared.tune.stop() => full(StatusCode::ACCEPTED, "application/json", ""),
+        Route::StopTune => refusal(StatusCode::CONFLICT, "no search for rates is running"),
+        Route::TunePlot => tune_plot(shared, parts[0]),
+        Route::Doctor => match read_json::<Doctor>(request).await {
+            Ok(Doctor { fix }) => helpers::doctor(shared, fix).await,
+            Err(refusal) => refusal,
+        },
+        Route::Report => helpers::report(shared).await,
+    }
 }
 
 /// `true` unless the `Host` header names a foreign host, as a browser does in a DNS rebinding attack. A request without the
@@ -133,66 +155,12 @@ fn is_host_allowed(headers: &HeaderMap) -> bool {
     named.next().is_none_or(is_allowed) && named.next().is_none()
 }
 
-/// The path of a picture of the last search for rates, without the picture's name.
-const TUNE_PLOTS: &str = "/v1/tune/plots/";
-
-/// The paths with requests that only a [`Peer::Admin`] may send.
-const CHANGING: [&str; 7] = [
-    "/v1/apply",
-    "/v1/configuration",
-    "/v1/configuration/confirm",
-    "/v1/configuration/revert",
-    "/v1/tune",
-    "/v1/doctor",
-    "/v1/report",
-];
-
-/// Handles requests that change something or that return what not every user may see.
-async fn admin(
-    shared: &Arc<Shared>,
-    path: &str,
-    method: Method,
-    request: Request<Incoming>,
-) -> Response<ResponseBody> {
-    match (path, method) {
-        ("/v1/apply", Method::POST) => apply(shared, request).await,
-        ("/v1/configuration", Method::PUT) => configure(shared, request).await,
-        ("/v1/configuration/confirm", Method::POST) => {
-            configured(send_command(shared, |reply| Command::Confirm { reply }).await)
-        }
-        ("/v1/configuration/revert", Method::POST) => {
-            configured(send_command(shared, |reply| Command::Revert { reply }).await)
-        }
-        ("/v1/tune", Method::POST) => tune(shared, request).await,
-        ("/v1/tune", Method::DELETE) if shared.tune.stop() => {
-            full(StatusCode::ACCEPTED, "application/json", "")
-        }
-        ("/v1/tune", Method::DELETE) => refusal(StatusCode::CONFLICT, "no search for rates is running"),
-        ("/v1/doctor", Method::POST) => match read_json::<Doctor>(request).await {
-            Ok(Doctor { fix }) => helpers::doctor(shared, fix).await,
-            Err(refusal) => refusal,
-        },
-        ("/v1/report", Method::GET) => helpers::report(shared).await,
-        ("/v1/apply" | "/v1/configuration/confirm" | "/v1/configuration/revert" | "/v1/doctor", _) => {
-            not_allowed("POST")
-        }
-        ("/v1/configuration", _) => not_allowed("GET, HEAD, PUT"),
-        ("/v1/tune", _) => not_allowed("GET, HEAD, POST, DELETE"),
-        ("/v1/report", _) => not_allowed("GET, HEAD"),
-        (path, _) => unknown(path),
-    }
-}
-
-/// The response for a path that allows other methods, or that does not exist.
-fn unknown(path: &str) -> Response<ResponseBody> {
-    match path {
-        "/metrics" | "/v1/status" | "/v1/plan" | "/v1/events" => not_allowed("GET, HEAD"),
-        _ => refusal(
-            StatusCode::NOT_FOUND,
-            "there are /v1/status, /v1/plan, /v1/events, /v1/apply, /v1/configuration, /v1/tune, /v1/doctor, /v1/report \
-             and /metrics",
-        ),
-    }
+/// The response for a path that does not exist.
+fn unknown() -> Response<ResponseBody> {
+    let mut paths: Vec<&str> = ROUTES.iter().map(|(_, path, _)| *path).collect();
+    paths.dedup();
+    let message = format!("there is no such path; there are {}", paths.join(", "));
+    refusal(StatusCode::NOT_FOUND, &message)
 }
 
 /// The status with the kernel's queues and the state of autorate at this moment. An interface that cannot be read has no queues.
@@ -215,7 +183,7 @@ fn with_queues(shared: &Shared) -> Status {
 async fn plan(shared: &Shared) -> Response<ResponseBody> {
     match send_command(shared, |reply| Command::Plan { reply }).await {
         Some(Ok(plans)) => full(StatusCode::OK, "application/json", plans),
-        Some(Err(errors)) => unprocessable(&errors),
+        Some(Err(errors)) => unprocessable(errors),
         None => busy(),
     }
 }
@@ -242,17 +210,6 @@ async fn configuration(shared: &Shared) -> Response<ResponseBody> {
     }
 }
 
-/// The body of `PUT /v1/configuration`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Configure {
-    text: String,
-    /// The revision that the text was made from.
-    revision: String,
-    /// The time for a confirmation, seconds; 0: the change needs none.
-    confirm_seconds: u32,
-}
-
 async fn configure(shared: &Shared, request: Request<Incoming>) -> Response<ResponseBody> {
     let wanted = match read_json::<Configure>(request).await {
         Ok(wanted) => wanted,
@@ -277,38 +234,37 @@ fn configured(outcome: Option<Result<Configured, Refused>>) -> Response<Response
         Some(Ok(configured)) => return json(StatusCode::OK, &configured),
         Some(Err(Refused::Conflict(revision))) => (
             StatusCode::CONFLICT,
-            "conflict",
+            Code::Conflict,
             vec!["another program has written the configuration since it was read".to_owned()],
             Some(revision),
         ),
         Some(Err(Refused::Unconfirmed)) => (
             StatusCode::CONFLICT,
-            "unconfirmed",
+            Code::Unconfirmed,
             vec!["another change waits for its confirmation".to_owned()],
             None,
         ),
         Some(Err(Refused::NothingWaits)) => (
             StatusCode::CONFLICT,
-            "nothing-waits",
+            Code::NothingWaits,
             vec!["no change waits for a confirmation: it was confirmed or rolled back already".to_owned()],
             None,
         ),
-        Some(Err(Refused::Wrong(errors))) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid", errors, None),
-        Some(Err(Refused::Failed(errors))) => (StatusCode::UNPROCESSABLE_ENTITY, "failed", errors, None),
+        Some(Err(Refused::Wrong(errors))) => (StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, errors, None),
+        Some(Err(Refused::Failed(errors))) => (StatusCode::UNPROCESSABLE_ENTITY, Code::Failed, errors, None),
     };
-    let version = VERSION;
     json(
         status,
         &Errors {
-            version,
-            errors: &errors,
+            version: VERSION,
+            errors,
             code: Some(code),
             revision,
         },
     )
 }
 
-async fn tune(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<ResponseBody> {
+async fn start_tune(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<ResponseBody> {
     let wanted = match read_json(request).await {
         Ok(wanted) => wanted,
         Err(refusal) => return refusal,
@@ -320,28 +276,11 @@ async fn tune(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Resp
     }
 }
 
-fn tune_plot(shared: &Shared, path: &str) -> Response<ResponseBody> {
-    let name = path
-        .strip_prefix(TUNE_PLOTS)
-        .and_then(|name| name.strip_suffix(".svg"));
-    match name.and_then(|name| shared.tune.picture(name)) {
+fn tune_plot(shared: &Shared, name: &str) -> Response<ResponseBody> {
+    match shared.tune.picture(name) {
         Some(picture) => full(StatusCode::OK, "image/svg+xml", picture),
         None => refusal(StatusCode::NOT_FOUND, "there is no such picture"),
     }
-}
-
-/// The body of `POST /v1/doctor`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Doctor {
-    fix: bool,
-}
-
-/// The body of `POST /v1/apply`. An empty body reads the configuration again and applies all of it.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct Apply {
-    interface: Option<String>,
 }
 
 async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<ResponseBody> {
@@ -363,7 +302,7 @@ async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Response
     let interface = wanted.interface;
     match send_command(shared, |reply| Command::Apply { interface, reply }).await {
         Some(Ok(())) => json(StatusCode::OK, &with_queues(shared)),
-        Some(Err(errors)) => unprocessable(&errors),
+        Some(Err(errors)) => unprocessable(errors),
         None => busy(),
     }
 }
@@ -402,29 +341,16 @@ async fn send_command<T>(
     tokio::time::timeout(COMMAND_TIMEOUT, receiver).await.ok()?.ok()
 }
 
-/// The body of an error response.
-#[derive(Serialize)]
-struct Errors<'a> {
-    version: u32,
-    errors: &'a [String],
-    /// The kind of error, for programs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'static str>,
-    /// The present revision of the configuration, if the request named another one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    revision: Option<String>,
-}
-
-fn unprocessable(errors: &[String]) -> Response<ResponseBody> {
+fn unprocessable(errors: Vec<String>) -> Response<ResponseBody> {
     errors_with(StatusCode::UNPROCESSABLE_ENTITY, errors)
 }
 
 /// An error response with one message.
 pub(super) fn refusal(code: StatusCode, message: &str) -> Response<ResponseBody> {
-    errors_with(code, &[message.to_owned()])
+    errors_with(code, vec![message.to_owned()])
 }
 
-fn errors_with(code: StatusCode, errors: &[String]) -> Response<ResponseBody> {
+fn errors_with(code: StatusCode, errors: Vec<String>) -> Response<ResponseBody> {
     json(
         code,
         &Errors {
@@ -443,7 +369,7 @@ fn busy() -> Response<ResponseBody> {
     )
 }
 
-fn not_allowed(methods: &'static str) -> Response<ResponseBody> {
+fn not_allowed(methods: &str) -> Response<ResponseBody> {
     let mut answer = refusal(
         StatusCode::METHOD_NOT_ALLOWED,
         &format!("this path allows only {methods}"),

@@ -12,8 +12,10 @@ use super::log::Log;
 use super::passive_rtt::PassiveRtt;
 use super::prober::Prober;
 use super::throughput::ThroughputReader;
-use super::{Context, DirectionStatus, LineConfig, Status};
+use super::{Context, LineConfig};
 use crate::clock::monotonic;
+use sqm_api::journal::LogKind;
+use sqm_api::status::{AutorateDirection, AutorateStatus};
 use sqm_configuration::rate_override::RateOverride;
 
 /// How often the device's counters are read under load; a choice.
@@ -65,7 +67,9 @@ impl Driver {
         let device = (!line.faces_lan).then(|| line.interface.clone());
         let (store, error) = CapacityStore::open(&context.state_dir, &line.interface, now);
         if let Some(error) = error {
-            context.journal.record("autorate", Some(&line.interface), error);
+            context
+                .journal
+                .record(LogKind::Autorate, Some(&line.interface), error);
         }
         Self {
             controller: Autorate::new(now, line.bounds, store.learned()),
@@ -210,7 +214,7 @@ impl Driver {
     fn record(&self, text: String) {
         self.context
             .journal
-            .record("autorate", Some(&self.line.interface), text);
+            .record(LogKind::Autorate, Some(&self.line.interface), text);
     }
 
     /// `true` if the rates of `decision` are to be written now: at once after a large change, later after a small one.
@@ -286,14 +290,14 @@ impl Driver {
         }
     }
 
-    fn status(&self, decision: &Decision) -> Status {
-        let of = |direction: Direction| DirectionStatus {
+    fn status(&self, decision: &Decision) -> AutorateStatus {
+        let of = |direction: Direction| AutorateDirection {
             rate_bits_per_sec: decision.rates[direction].rate.bits_per_sec(),
             reason: decision.rates[direction].reason.to_string(),
             load_bits_per_sec: self.throughput.loads()[direction].bits_per_sec(),
             cuts: self.cuts[direction],
         };
-        Status {
+        AutorateStatus {
             download: of(Direction::Download),
             upload: of(Direction::Upload),
             is_probing: decision.probes != Probes::Off,

@@ -12,10 +12,10 @@ use sqm_autorate::{Sample, Signal};
 use sqm_core::units::{Instant, Nanos};
 use sqm_plan::settings::Reflector;
 
-use super::status::ReflectorStatus;
 use crate::clock::monotonic;
 use reflector_protocol::{ReflectorSession, Reply};
 use sockets::{Kind, Sockets};
+use sqm_api::status::ReflectorStatus;
 
 /// A probe without a reply is lost after this; a choice.
 const PROBE_TIMEOUT: Nanos = Nanos::from_millis(5000);

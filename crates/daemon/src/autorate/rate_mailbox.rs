@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use super::status::Status;
+use sqm_api::status::AutorateStatus;
 use sqm_configuration::rate_override::RateOverride;
 
 /// The latest status and the latest wanted rates of each interface.
@@ -12,14 +12,14 @@ pub(crate) struct RateMailbox(Mutex<BTreeMap<String, Entry>>);
 
 #[derive(Debug)]
 struct Entry {
-    status: Status,
+    status: AutorateStatus,
     /// Rates that the main loop has not taken yet.
     wanted: Option<RateOverride>,
 }
 
 impl RateMailbox {
     /// Replaces the status. `wanted` replaces rates that have not been taken yet; `None` keeps them.
-    pub(super) fn put(&self, interface: &str, status: Status, wanted: Option<RateOverride>) {
+    pub(super) fn put(&self, interface: &str, status: AutorateStatus, wanted: Option<RateOverride>) {
         let mut entries = self.lock();
         let before = entries.remove(interface).and_then(|entry| entry.wanted);
         let wanted = wanted.or(before);
@@ -33,9 +33,9 @@ impl RateMailbox {
 
     /// Replaces the entry of an interface by an error. Rates that have not been taken yet are dropped.
     pub(super) fn put_error(&self, interface: &str, error: String) {
-        let status = Status {
+        let status = AutorateStatus {
             trouble: Some(error),
-            ..Status::default()
+            ..AutorateStatus::default()
         };
         let entry = Entry { status, wanted: None };
         self.lock().insert(interface.to_owned(), entry);
@@ -51,7 +51,7 @@ impl RateMailbox {
     }
 
     /// The status of an interface, if it has a controller.
-    pub(crate) fn status(&self, interface: &str) -> Option<Status> {
+    pub(crate) fn status(&self, interface: &str) -> Option<AutorateStatus> {
         self.lock().get(interface).map(|entry| entry.status.clone())
     }
 

@@ -6,13 +6,16 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use sqm_api::configuration::{ConfigurationFile, Configured, Unconfirmed};
+use sqm_api::journal::LogKind;
+use sqm_api::status::State;
 use sqm_files::Error;
 
 use super::Daemon;
 use crate::clock::{monotonic, nanos};
-use crate::reconciler::{ConfiguredInterface, Event, Section, State};
+use crate::reconciler::{ConfiguredInterface, Event, Section};
 use crate::shape::Configuration;
-use crate::shared::{Configured, File, Refused, Unconfirmed};
+use crate::shared::Refused;
 use crate::unconfirmed_change::{PendingFileRollback, UnconfirmedChange, time_left};
 use sqm_configuration::commit_confirm;
 use sqm_configuration::revision;
@@ -46,7 +49,7 @@ impl Daemon {
             }
             Err(errors) => {
                 for error in &errors {
-                    self.log("configuration", None, format!("error: {error}"));
+                    self.log(LogKind::Configuration, None, format!("error: {error}"));
                 }
                 self.errors.clone_from(&errors);
                 Err(errors)
@@ -55,11 +58,11 @@ impl Daemon {
     }
 
     /// The configuration file, for the API.
-    pub(super) fn read_configuration(&self) -> anyhow::Result<File> {
+    pub(super) fn read_configuration(&self) -> anyhow::Result<ConfigurationFile> {
         let file = self.shaper.file();
         let text = sqm_configuration::read_if_there(file).context("cannot read the configuration")?;
         let text = text.unwrap_or_default();
-        Ok(File {
+        Ok(ConfigurationFile {
             file: file.display().to_string(),
             revision: revision::of(&text),
             text: String::from_utf8_lossy(&text).into_owned(),
@@ -145,7 +148,7 @@ impl Daemon {
         } else {
             let seconds = confirm.as_secs();
             self.log(
-                "configuration",
+                LogKind::Configuration,
                 None,
                 format!("a change of the configuration waits {seconds} s for its confirmation"),
             );
@@ -157,7 +160,7 @@ impl Daemon {
     fn conflict(&self, change: &UnconfirmedChange) -> Refused {
         if let Err(error) = change.confirm() {
             let text = format!("the saved copy of the previous configuration cannot be removed: {error}");
-            self.log("configuration", None, text);
+            self.log(LogKind::Configuration, None, text);
         }
         match sqm_configuration::read_if_there(self.shaper.file()) {
             Ok(now) => Refused::Conflict(revision::of(&now.unwrap_or_default())),
@@ -206,7 +209,7 @@ impl Daemon {
             return Err(Refused::Failed(vec![text]));
         }
         self.log(
-            "configuration",
+            LogKind::Configuration,
             None,
             "the change of the configuration is permanent".to_owned(),
         );
@@ -223,7 +226,7 @@ impl Daemon {
                     let text = format!(
                         "{why}, except the file, which could not be restored; the daemon keeps trying: {error}"
                     );
-                    self.log("configuration", None, text);
+                    self.log(LogKind::Configuration, None, text);
                     let (in_force, stopped) = (change.in_force.clone(), change.stopped.clone());
                     self.pending_rollback =
                         Some(PendingFileRollback::new(change, error.to_string(), monotonic()));
@@ -257,7 +260,7 @@ impl Daemon {
                 "{why}, except the file: another program has written it in the meantime, and it is left unchanged"
             ),
         };
-        self.log("configuration", None, text);
+        self.log(LogKind::Configuration, None, text);
         // If the file has errors, as it may have had before the change, the configuration that was in force is resumed.
         let stopped = change.stopped.clone();
         let rolled_back = |interfaces| Event::RolledBack { interfaces, stopped };

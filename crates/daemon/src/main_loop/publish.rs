@@ -1,10 +1,12 @@
 //! Publishes the status and writes log entries.
 
+use sqm_api::journal::LogKind;
+use sqm_api::status::ConfigurationStatus;
+
 use super::Daemon;
-use crate::clock::monotonic;
 use crate::reconciler::Outcome;
 use crate::sd_notify;
-use crate::status::{self, Status};
+use crate::status::Published;
 use crate::unconfirmed_change::PendingFileRollback;
 
 impl Daemon {
@@ -16,18 +18,17 @@ impl Daemon {
                 Some(error) => format!("warning: {error}"),
                 None => "the state folder can be written again".to_owned(),
             };
-            self.log("state", None, text);
+            self.log(LogKind::State, None, text);
             self.state_error.clone_from(&state_error);
         }
         let pending = self.pending_rollback.as_ref().map(PendingFileRollback::message);
         let warnings = self.shaper.configuration.warnings.iter();
-        let configuration = status::File {
+        let configuration = ConfigurationStatus {
             file: self.shaper.file().display().to_string(),
             errors: pending.into_iter().chain(self.errors.iter().cloned()).collect(),
             warnings: state_error.iter().chain(warnings).cloned().collect(),
-            is_state_unwritable: state_error.is_some(),
         };
-        let status = Status::new(self.reconciler.sections(), configuration, monotonic());
+        let status = Published::new(self.reconciler.sections(), configuration, state_error.is_some());
         let line = status.line();
         if line != self.notified {
             sd_notify::notify(&format!("STATUS={line}"));
@@ -39,7 +40,7 @@ impl Daemon {
     /// Logs the steps of a check that changed the queues.
     pub(super) fn log_change(&self, interface: &str, outcome: &Outcome) {
         if let Outcome::Changed { changes, .. } = outcome {
-            self.log("changed", Some(interface), changes.join("; "));
+            self.log(LogKind::Changed, Some(interface), changes.join("; "));
         }
     }
 
@@ -58,24 +59,27 @@ impl Daemon {
             .iter()
             .find(|section| is_it(&section.interface));
         let Some(section) = section else { return };
-        let (state, why) = (section.state.name(), section.why.clone());
+        let (state, why) = (section.state, section.why.clone());
         if before.is_some_and(|before| before.state == state && before.why == why) {
             return;
         }
-        let text = why.map_or_else(|| state.to_owned(), |why| format!("{state}: {why}"));
-        self.log("state", Some(interface), text);
+        let text = why.map_or_else(
+            || state.name().to_owned(),
+            |why| format!("{}: {why}", state.name()),
+        );
+        self.log(LogKind::State, Some(interface), text);
         self.publish();
     }
 
     /// Logs the warnings of the configuration.
     pub(super) fn log_warnings(&self) {
         for warning in &self.shaper.configuration.warnings {
-            self.log("configuration", None, format!("warning: {warning}"));
+            self.log(LogKind::Configuration, None, format!("warning: {warning}"));
         }
     }
 
     /// Writes a log entry to standard error, and to the journal for the API's clients.
-    pub(super) fn log(&self, kind: &'static str, interface: Option<&str>, text: String) {
+    pub(super) fn log(&self, kind: LogKind, interface: Option<&str>, text: String) {
         match interface {
             Some(interface) => errln!("{interface}: {text}"),
             None => errln!("{text}"),

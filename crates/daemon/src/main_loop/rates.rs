@@ -2,7 +2,9 @@
 
 use super::Daemon;
 use crate::clock::monotonic;
-use crate::reconciler::{Event, State};
+use crate::reconciler::Event;
+use sqm_api::journal::LogKind;
+use sqm_api::status::State;
 
 impl Daemon {
     /// Starts and stops autorate threads by the configuration, and writes the rates that they want.
@@ -11,7 +13,7 @@ impl Daemon {
         let context = self.shared.autorate_context();
         let changes = self.autorate.configure(lines, &context, monotonic());
         for (interface, text) in changes.messages {
-            self.log("autorate", Some(&interface), text);
+            self.log(LogKind::Autorate, Some(&interface), text);
         }
         for interface in changes.ended {
             self.shaper.forget_rates(&interface);
@@ -22,7 +24,7 @@ impl Daemon {
         if error != self.rate_error {
             if let Some(error) = &error {
                 let text = format!("the rates that autorate wants could not be set: {error}");
-                self.log("autorate", None, text);
+                self.log(LogKind::Autorate, None, text);
             }
             self.rate_error = error;
         }

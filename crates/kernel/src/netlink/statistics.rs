@@ -1,6 +1,6 @@
 //! The counters of a qdisc or class (`TCA_STATS2`), with CAKE's tins and fq_codel's queues.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::attribute::{Attributes, u32_at, u64_at};
 
@@ -11,7 +11,7 @@ const APP: u16 = 4;
 const PKT64: u16 = 8;
 
 /// Counters that every qdisc and class has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -51,7 +51,7 @@ pub fn decode_statistics(bytes: &[u8]) -> Statistics {
 }
 
 /// CAKE's counters beyond the common ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CakeStatistics {
     /// Highest memory use so far, bytes.
     pub memory_used_bytes: u32,
@@ -90,7 +90,7 @@ impl CakeStatistics {
 }
 
 /// One tin of CAKE.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TinStatistics {
     /// Rate up to which the tin keeps its priority, bits per second.
     pub threshold_bits_per_sec: u64,
@@ -245,7 +245,7 @@ fn decode_tin(statistics: Attributes<'_>) -> TinStatistics {
 }
 
 /// fq_codel's counters beyond the common ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FqCodelStatistics {
     /// Largest packet so far, bytes.
     pub packet_max_bytes: u32,

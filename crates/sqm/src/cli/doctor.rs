@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use sqm_api::doctor::{Diagnosis, Finding};
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
@@ -12,7 +13,7 @@ use super::shape;
 use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
-use crate::doctor::findings::{Finding, diagnose};
+use crate::doctor::findings::diagnose;
 use crate::doctor::fix;
 use sqm_configuration::load;
 use sqm_process::failure::Failure;
@@ -88,20 +89,18 @@ impl Args {
             findings = left;
         }
         let sections = facts.sections.len();
-        let answer = Answer {
-            findings,
-            fixed,
-            sections,
-        };
+        let diagnosis = Diagnosis { findings, fixed };
+        let is_healthy = diagnosis.findings.is_empty();
         if self.json {
             outln!(
                 "{}",
-                serde_json::to_string_pretty(&answer).context("writing JSON")?
+                serde_json::to_string_pretty(&diagnosis).context("writing JSON")?
             );
         } else {
+            let answer = Answer { diagnosis, sections };
             out!("{answer}");
         }
-        Ok(if answer.findings.is_empty() {
+        Ok(if is_healthy {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE

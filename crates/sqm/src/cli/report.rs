@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use sqm_api::client;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::verify::Comparison;
@@ -18,7 +19,6 @@ use crate::doctor::findings::diagnose;
 use crate::redact::redact;
 use sqm_configuration::load;
 use sqm_configuration::rate_override;
-use sqm_daemon::client;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
@@ -123,10 +123,10 @@ impl Args {
             }
             Err(error) => report.part("doctor", &format!("cannot look: {error}")),
         }
-        let daemon = client::get(&self.state_dir.join(sqm_daemon::SOCKET), "/v1/status");
+        let daemon = client::wait(client::in_folder(&self.state_dir).status());
         report.part(
             "daemon",
-            &daemon.map_or_else(|error| format!("{error:#}"), |status| json(&status)),
+            &daemon.map_or_else(|error| error.to_string(), |status| json(&status)),
         );
         Ok(report.0)
     }

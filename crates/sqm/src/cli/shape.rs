@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
+use sqm_api::client;
+use sqm_api::status::Health;
 use sqm_kernel::netlink::socket::{self, Socket};
 use sqm_kernel::state::{self, Store};
 use sqm_kernel::stop::{Stopped, stop};
@@ -18,7 +20,6 @@ use super::config::Which;
 use super::confirm::Trial;
 use sqm_configuration::applied;
 use sqm_configuration::rate_override;
-use sqm_daemon::client;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
 
@@ -250,11 +251,10 @@ impl Stop {
 impl Status {
     /// Prints the daemon's status. Exit code 1 if the daemon's health is not ok.
     fn of_daemon(&self) -> Result<ExitCode, Failure> {
-        let status = client::get(&self.state.state_dir.join(sqm_daemon::SOCKET), "/v1/status")?;
-        let code = if status["health"] == "ok" {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
+        let status = client::wait(client::in_folder(&self.state.state_dir).status())?;
+        let code = match status.health {
+            Health::Ok => ExitCode::SUCCESS,
+            Health::Degraded => ExitCode::FAILURE,
         };
         if self.json {
             outln!(
@@ -263,41 +263,36 @@ impl Status {
             );
             return Ok(code);
         }
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        for error in status["configuration"]["errors"].as_array().into_iter().flatten() {
-            outln!("the previous configuration is in force: {}", text(error));
+        for error in &status.configuration.errors {
+            outln!("the previous configuration is in force: {error}");
         }
-        for warning in status["configuration"]["warnings"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            outln!("warning: {}", text(warning));
+        for warning in &status.configuration.warnings {
+            outln!("warning: {warning}");
         }
-        for interface in status["interfaces"].as_array().into_iter().flatten() {
+        for interface in &status.interfaces {
             outln!(
                 "{}: {} for {:.0} s (set up or changed: {}, repaired: {})",
-                text(&interface["interface"]),
-                text(&interface["state"]),
-                interface["for_seconds"].as_f64().unwrap_or_default(),
-                interface["applied"],
-                interface["repaired"],
+                interface.interface,
+                interface.state.name(),
+                interface.for_seconds,
+                interface.applied,
+                interface.repaired,
             );
-            if let Some(why) = interface["why"].as_str() {
+            if let Some(why) = &interface.why {
                 outln!("  {why}");
             }
-            for way in ["download", "upload"] {
-                let one = &interface["autorate"][way];
-                if let Some(rate) = one["rate_bits_per_sec"].as_u64() {
-                    outln!(
-                        "  {way} {:.2} Mbit/s, {:.2} pass: {}",
-                        rate as f64 / 1e6,
-                        one["load_bits_per_sec"].as_f64().unwrap_or_default() / 1e6,
-                        text(&one["reason"])
-                    );
-                }
+            let Some(autorate) = &interface.autorate else {
+                continue;
+            };
+            for (name, direction) in [("download", &autorate.download), ("upload", &autorate.upload)] {
+                outln!(
+                    "  {name} {:.2} Mbit/s, {:.2} pass: {}",
+                    direction.rate_bits_per_sec as f64 / 1e6,
+                    direction.load_bits_per_sec as f64 / 1e6,
+                    direction.reason,
+                );
             }
-            if let Some(advice) = interface["autorate"]["advice"].as_str() {
+            if let Some(advice) = &autorate.advice {
                 outln!("  {advice}");
             }
         }

@@ -2,26 +2,22 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use serde::Serialize;
+use sqm_api::doctor::{Diagnosis, Finding, Fix};
 
-use super::findings::{Finding, Fix};
-
-#[derive(Serialize)]
+/// A diagnosis for people.
 pub(crate) struct Answer {
-    pub(crate) findings: Vec<Finding>,
-    /// Findings before `--fix` that are gone after it.
-    pub(crate) fixed: Vec<Finding>,
+    pub(crate) diagnosis: Diagnosis,
     /// Number of enabled sections that were judged.
-    #[serde(skip)]
     pub(crate) sections: usize,
 }
 
 impl Display for Answer {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for finding in &self.fixed {
+        let Diagnosis { findings, fixed } = &self.diagnosis;
+        for finding in fixed {
             writeln!(f, "fixed: {}", finding.what)?;
         }
-        if self.findings.is_empty() {
+        if findings.is_empty() {
             return match self.sections {
                 0 => writeln!(
                     f,
@@ -31,32 +27,28 @@ impl Display for Answer {
                 n => writeln!(f, "nothing found on {n} interfaces"),
             };
         }
-        self.findings
-            .iter()
-            .try_for_each(|finding| write!(f, "{finding}"))
+        findings.iter().try_for_each(|finding| write_finding(f, finding))
     }
 }
 
-impl Display for Finding {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if let Some(interface) = &self.interface {
-            write!(f, "{interface}: ")?;
+fn write_finding(f: &mut Formatter<'_>, finding: &Finding) -> fmt::Result {
+    if let Some(interface) = &finding.interface {
+        write!(f, "{interface}: ")?;
+    }
+    writeln!(f, "{} [{}]", finding.what, finding.id)?;
+    for evidence in &finding.evidence {
+        writeln!(f, "    seen: {evidence}")?;
+    }
+    writeln!(f, "    do:   {}", finding.remedy)?;
+    match &finding.fix {
+        Some(Fix::Options(_, options)) => {
+            let words: Vec<String> = options
+                .iter()
+                .map(|(option, value)| format!("option {option} '{value}'"))
+                .collect();
+            writeln!(f, "    --fix sets {}", words.join(", "))
         }
-        writeln!(f, "{} [{}]", self.what, self.id)?;
-        for evidence in &self.evidence {
-            writeln!(f, "    seen: {evidence}")?;
-        }
-        writeln!(f, "    do:   {}", self.remedy)?;
-        match &self.fix {
-            Some(Fix::Options(_, options)) => {
-                let words: Vec<String> = options
-                    .iter()
-                    .map(|(option, value)| format!("option {option} '{value}'"))
-                    .collect();
-                writeln!(f, "    --fix sets {}", words.join(", "))
-            }
-            Some(Fix::Start) => writeln!(f, "    --fix brings the configuration into force"),
-            None => Ok(()),
-        }
+        Some(Fix::Start) => writeln!(f, "    --fix brings the configuration into force"),
+        None => Ok(()),
     }
 }

@@ -1,34 +1,8 @@
 //! Derives findings from facts, without side effects. Each rule is a function that returns its finding or none.
 
-use serde::Serialize;
+use sqm_api::doctor::{Finding, Fix};
 
 use super::facts::{Device, Facts, Section};
-
-/// A fault, or a setting that is probably not intended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Finding {
-    /// Identifier for programs.
-    pub(crate) id: &'static str,
-    /// Interface of the section concerned; none if the finding concerns the machine.
-    pub(crate) interface: Option<String>,
-    /// The fault and its effect.
-    pub(crate) what: String,
-    /// The observations that show it.
-    pub(crate) evidence: Vec<String>,
-    /// The suggested remedy.
-    pub(crate) remedy: String,
-    /// The change that `--fix` makes, if there is a safe one.
-    pub(crate) fix: Option<Fix>,
-}
-
-/// A safe change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) enum Fix {
-    /// Set these options in the section with this index, and bring the configuration into force.
-    Options(usize, Vec<(&'static str, String)>),
-    /// Bring the configuration into force.
-    Start,
-}
 
 /// Upload rate, kbit/s, below which ECN is advised against: on so slow a line, dropping packets drains the queue
 /// sooner than marking them. The value is a choice.
@@ -68,9 +42,17 @@ pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// The fix that sets one option of a section.
+fn set(section: &Section, option: &str, value: &str) -> Option<Fix> {
+    Some(Fix::Options(
+        section.index,
+        vec![(option.to_owned(), value.to_owned())],
+    ))
+}
+
 fn missing(facts: &Facts) -> Option<Finding> {
     (!facts.missing.is_empty()).then(|| Finding {
-        id: "missing-module",
+        id: "missing-module".to_owned(),
         interface: None,
         what: "the kernel lacks a part that the configuration needs: the line cannot be shaped".to_owned(),
         evidence: facts.missing.clone(),
@@ -117,7 +99,8 @@ fn flow_offload(facts: &Facts) -> Option<Finding> {
             "hardware-offload"
         } else {
             "software-offload"
-        },
+        }
+        .to_owned(),
         interface: None,
         what: if in_hardware {
             "the hardware forwards packets past the queues: they are not shaped".to_owned()
@@ -153,7 +136,7 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
         .map(|device| device.name.as_str())
         .collect();
     (!others.is_empty()).then(|| Finding {
-        id: "trunk",
+        id: "trunk".to_owned(),
         interface: Some(name.clone()),
         what: format!(
             "{name} carries the internet and the home: what is downloaded leaves through it as well, and both directions \
@@ -164,7 +147,7 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
             format!("{} {} on {name} too", others.join(" and "), if others.len() == 1 { "is" } else { "are" }),
         ],
         remedy: format!("shape {wan}: option interface '{wan}'"),
-        fix: Some(Fix::Options(section.index, vec![("interface", wan.clone())])),
+        fix: set(section, "interface", wan),
     })
 }
 
@@ -183,7 +166,7 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        id: "wrong-interface",
+        id: "wrong-interface".to_owned(),
         interface: Some(name.clone()),
         what: format!(
             "the internet is not behind {name}: what is shaped there as upload is the download, if anything"
@@ -195,7 +178,7 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
         remedy: format!(
             "shape {wan}: option interface '{wan}'; or say option facing 'lan' if {name} leads to the home"
         ),
-        fix: Some(Fix::Options(section.index, vec![("interface", wan.clone())])),
+        fix: set(section, "interface", wan),
     })
 }
 
@@ -203,7 +186,7 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
 fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
     let name = &section.interface;
     (section.faces_home() && facts.default_devices.contains(name)).then(|| Finding {
-        id: "wrong-direction",
+        id: "wrong-direction".to_owned(),
         interface: Some(name.clone()),
         what: format!("{name} leads to the internet, and is configured to lead to the home: upload and download are swapped"),
         evidence: vec![
@@ -211,10 +194,7 @@ fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
             format!("the default route leads through {name}"),
         ],
         remedy: "option facing 'internet'".to_owned(),
-        fix: Some(Fix::Options(
-            section.index,
-            vec![("facing", "internet".to_owned())],
-        )),
+        fix: set(section, "facing", "internet"),
     })
 }
 
@@ -222,7 +202,7 @@ fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
 fn swapped_rates(section: &Section) -> Option<Finding> {
     let (up, down) = (section.upload_kbit?, section.download_kbit?);
     (up >= down.saturating_mul(2)).then(|| Finding {
-        id: "swapped-rates",
+        id: "swapped-rates".to_owned(),
         interface: Some(section.interface.clone()),
         what: "the upload is configured to be faster than the download: the two are probably swapped"
             .to_owned(),
@@ -243,7 +223,7 @@ fn no_device(facts: &Facts, section: &Section) -> Option<Finding> {
     let wan = facts.default_devices.first();
     let meant = wan.map(|wan| format!("; if {wan} is meant: option interface '{wan}'"));
     Some(Finding {
-        id: "no-device",
+        id: "no-device".to_owned(),
         interface: Some(name.clone()),
         what: format!("there is no network device {name}: nothing is shaped there"),
         evidence: match wan {
@@ -268,7 +248,7 @@ fn other_queue(section: &Section) -> Option<Finding> {
     evidence.extend(by.map(|owner| format!("set up {owner}")));
     evidence.extend(section.differences.iter().take(5).cloned());
     Some(Finding {
-        id: if by.is_some() { "other-queue" } else { "not-shaped" },
+        id: if by.is_some() { "other-queue" } else { "not-shaped" }.to_owned(),
         interface: Some(section.interface.clone()),
         what: match by {
             Some(_) => "another queue is in the way: the line is not shaped as configured",
@@ -301,7 +281,7 @@ fn no_overhead(section: &Section) -> Option<Finding> {
         _ => ("34", "vdsl2-vlan-pppoe"),
     };
     Some(Finding {
-        id: "no-overhead",
+        id: "no-overhead".to_owned(),
         interface: Some(section.interface.clone()),
         what: "no overhead is counted on a line that has some: small packets fill the modem's buffer"
             .to_owned(),
@@ -310,23 +290,20 @@ fn no_overhead(section: &Section) -> Option<Finding> {
             "name the line, such as option link '{name}' ('sqm calc links' lists them), or option overhead '{link}': \
              a little too much costs little"
         ),
-        fix: Some(Fix::Options(section.index, vec![("overhead", link.to_owned())])),
+        fix: set(section, "overhead", link),
     })
 }
 
 fn counted_twice(section: &Section) -> Option<Finding> {
     (!section.counted_twice.is_empty()).then(|| Finding {
-        id: "counted-twice",
+        id: "counted-twice".to_owned(),
         interface: Some(section.interface.clone()),
         what: "a size table and CAKE both add the overhead: the line is left partly unused".to_owned(),
         evidence: section.counted_twice.clone(),
         remedy: "let one do it: option linklayer_adaptation_mechanism 'default', and no overhead among eqdisc_opts and \
                  iqdisc_opts"
             .to_owned(),
-        fix: Some(Fix::Options(
-            section.index,
-            vec![("linklayer_adaptation_mechanism", "default".to_owned())],
-        )),
+        fix: set(section, "linklayer_adaptation_mechanism", "default"),
     })
 }
 
@@ -344,7 +321,7 @@ fn aggregates(facts: &Facts, section: &Section) -> Option<Finding> {
     }
     let words: Vec<String> = active.iter().map(|(_, word)| format!("{word} off")).collect();
     Some(Finding {
-        id: "aggregates",
+        id: "aggregates".to_owned(),
         interface: Some(section.interface.clone()),
         what: "packets are joined to super-packets of up to 64 KiB, which a size table counts as one: overhead and cells \
                of all but the first are forgotten"
@@ -375,14 +352,14 @@ fn marks_on_slow_line(section: &Section) -> Option<Finding> {
         "egress_ecn"
     };
     Some(Finding {
-        id: "ecn-on-slow-upload",
+        id: "ecn-on-slow-upload".to_owned(),
         interface: Some(section.interface.clone()),
         what: "packets of the upload are marked where dropping them would free the slow line".to_owned(),
         evidence: vec![format!(
             "the upload is {rate} kbit/s and its queue marks with ECN"
         )],
         remedy: format!("option {option} 'NOECN'"),
-        fix: Some(Fix::Options(section.index, vec![(option, "NOECN".to_owned())])),
+        fix: set(section, option, "NOECN"),
     })
 }
 
@@ -395,7 +372,7 @@ fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
     let is_wan = facts.default_devices.contains(&section.interface);
     let has_own = facts.sections.iter().any(|other| other.interface == tunnel.name);
     (is_wan && !has_own && section.interface != tunnel.name).then(|| Finding {
-        id: "6in4",
+        id: "6in4".to_owned(),
         interface: Some(section.interface.clone()),
         what: format!(
             "IPv6 goes through the tunnel {}, whose packets are one single flow to the queues of {}: a full download over \
@@ -447,7 +424,7 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
     // The throughput if the processor spent all of its time on packets.
     let holds = now as f64 * 100.0 / busy.packets_percent;
     Some(Finding {
-        id: "processor-bound",
+        id: "processor-bound".to_owned(),
         interface: Some(section.interface.clone()),
         what: format!(
             "this machine is too slow for the rates: one processor is full, and holds about {holds:.0} kbit/s in both \

@@ -1,9 +1,8 @@
 //! Safe changes: sets options in the configuration, whose comments stay, or brings it into force.
 
 use anyhow::anyhow;
+use sqm_api::doctor::{Finding, Fix};
 use sqm_plan::uci::Document;
-
-use super::findings::{Finding, Fix};
 
 /// The configuration's text with the options that the findings want changed. The rest of the text stays as it is.
 pub(crate) fn changed(text: &[u8], findings: &[Finding]) -> anyhow::Result<String> {

@@ -61,7 +61,7 @@ fn found(change: impl FnOnce(&mut Facts)) -> Vec<Finding> {
 #[track_caller]
 fn only(id: &str, change: impl FnOnce(&mut Facts)) -> Finding {
     let mut findings = found(change);
-    let ids: Vec<_> = findings.iter().map(|finding| finding.id).collect();
+    let ids: Vec<_> = findings.iter().map(|finding| finding.id.as_str()).collect();
     assert_eq!(ids, [id]);
     let finding = findings.remove(0);
     assert!(!finding.evidence.is_empty() && !finding.remedy.is_empty());
@@ -117,7 +117,10 @@ fn the_trunk_to_the_switch() {
     });
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(1, vec![("interface", "eth0.7".to_owned())]))
+        Some(Fix::Options(
+            1,
+            vec![("interface".to_owned(), "eth0.7".to_owned())]
+        ))
     );
     assert!(finding.what.contains("both directions"));
     // A single VLAN on the device is the line itself.
@@ -152,7 +155,10 @@ fn directions() {
     let finding = only("wrong-direction", facing);
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(1, vec![("facing", "internet".to_owned())]))
+        Some(Fix::Options(
+            1,
+            vec![("facing".to_owned(), "internet".to_owned())]
+        ))
     );
     only("swapped-rates", |facts| {
         facts.sections[0].upload_kbit = Some(85_000);
@@ -254,7 +260,10 @@ fn marks_on_a_slow_upload() {
     let finding = only("ecn-on-slow-upload", slow);
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(1, vec![("egress_ecn", "NOECN".to_owned())]))
+        Some(Fix::Options(
+            1,
+            vec![("egress_ecn".to_owned(), "NOECN".to_owned())]
+        ))
     );
     assert_eq!(
         found(|facts| facts.sections[0].upload_marks = Some(true)),

@@ -1,0 +1,171 @@
+//! The status of the daemon and its interfaces.
+
+use serde::{Deserialize, Serialize};
+use sqm_kernel::status::InterfaceStatus;
+
+/// The answer to `GET /v1/status`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// [`VERSION`](crate::VERSION).
+    pub version: u32,
+    /// The program's version.
+    pub program: String,
+    /// The daemon's process ID.
+    pub process: u32,
+    /// The daemon's health.
+    pub health: Health,
+    /// The configuration file.
+    pub configuration: ConfigurationStatus,
+    /// The interfaces of the configuration.
+    pub interfaces: Vec<Interface>,
+}
+
+/// The daemon's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// Each configured interface is shaped or waits for its device.
+    Ok,
+    /// The interfaces, the errors or the warnings say why.
+    Degraded,
+}
+
+/// The status of the configuration file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ConfigurationStatus {
+    /// Its path.
+    pub file: String,
+    /// Why the file's present text is not in force. The text that was read before is.
+    pub errors: Vec<String>,
+    /// The warnings of the configuration in force.
+    pub warnings: Vec<String>,
+}
+
+/// The status of one interface.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name.
+    pub interface: String,
+    /// Its state.
+    pub state: State,
+    /// Why it is not shaped.
+    pub why: Option<String>,
+    /// How long it has been in this state at the time of the response, seconds.
+    pub for_seconds: f64,
+    /// How often its queues were set up or changed.
+    pub applied: u64,
+    /// How often a change of another program was undone.
+    pub repaired: u64,
+    /// The steps of the last change.
+    pub changes: Vec<String>,
+    /// Its device; none if there is none now.
+    pub device: Option<Device>,
+    /// The rate controller and its last decision, with `option autorate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autorate: Option<AutorateStatus>,
+    /// The kernel's queues at the time of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<InterfaceStatus>,
+}
+
+/// The state of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Not checked yet.
+    New,
+    /// The queues are as planned: they were read back and compared.
+    Shaped,
+    /// There is no device.
+    Waiting,
+    /// The last check failed.
+    Failed,
+    /// The queues differ from the plan, and drift is only reported.
+    Drifted,
+    /// Another program keeps changing the queues, and the daemon backs off.
+    Contested,
+    /// Stopped by hand.
+    Stopped,
+    /// A change waits for its confirmation, or another sqm program is changing the queues.
+    Unconfirmed,
+}
+
+impl State {
+    /// The state's name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Shaped => "shaped",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Drifted => "drifted",
+            Self::Contested => "contested",
+            Self::Stopped => "stopped",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+/// The state of the device that the kernel reports.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Device {
+    /// Its index.
+    pub index: u32,
+    /// Its largest packet, bytes.
+    pub mtu_bytes: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// It has a carrier.
+    pub carrier: bool,
+}
+
+/// The status of the controller that follows a line.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct AutorateStatus {
+    /// The download.
+    pub download: AutorateDirection,
+    /// The upload.
+    pub upload: AutorateDirection,
+    /// `true` while reflectors are probed.
+    pub is_probing: bool,
+    /// The number of probes that were sent to reflectors.
+    pub probes_sent: u64,
+    /// The reflectors that are used.
+    pub reflectors: Vec<ReflectorStatus>,
+    /// The number of delay samples from TCP connections that pass the device.
+    pub tcp_samples: u64,
+    /// A recommended change of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// Why the rates do not follow the line. The configured rates are in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+/// The controller's status in one direction.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct AutorateDirection {
+    /// The shaper rate.
+    pub rate_bits_per_sec: u64,
+    /// Why the controller chose this rate.
+    pub reason: String,
+    /// The throughput, gross.
+    pub load_bits_per_sec: u64,
+    /// How often the rate was lowered because of a queue.
+    pub cuts: u64,
+}
+
+/// The status of one reflector.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReflectorStatus {
+    /// The reflector as `option autorate_reflector` writes it.
+    pub address: String,
+    /// The last round trip.
+    pub rtt_ms: Option<f64>,
+    /// `true` if its answers show the one-way delay of each direction.
+    pub is_one_way: bool,
+    /// The number of answers.
+    pub answers: u64,
+    /// The number of probes without an answer.
+    pub lost: u64,
+}
