@@ -16,9 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt::socket_peercred;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
@@ -27,7 +24,9 @@ use tokio::sync::Notify;
 use super::shared::Shared;
 use routes::Peer;
 pub(super) use routes::set_admin;
-use sqm_http::{ConnectionSlot, ConnectionTable, KEEP_ALIVE_INTERVAL, Limits, WriteTimeout};
+use sqm_http::{
+    ACCEPT_RETRY, BACKLOG, ConnectionSlot, ConnectionTable, KEEP_ALIVE_INTERVAL, Limits, Server, WriteTimeout,
+};
 use sqm_process::descriptors;
 
 /// For users who may change something. The limits for each client are a choice: the page's server connects as one of these
@@ -54,16 +53,13 @@ const METRICS: Limits = Limits {
 };
 /// File descriptors for everything else (netlink sockets, files, children); an upper estimate.
 const OTHER_DESCRIPTORS: usize = 100;
-/// Connections that the kernel queues until they are accepted; a choice.
-const BACKLOG: i32 = 1024;
-/// The time a client has to send a request's head, also for the next request on a kept connection; a choice.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for a request's head is a choice.
+const SERVER: Server = Server {
+    head_timeout: Duration::from_secs(10),
+    half_close: true,
+};
 /// A connection is closed when its client has read nothing of a response for this long; a choice.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest head of a request, bytes; a choice.
-const MAX_HEAD: usize = 16 * 1024;
-/// The time between two attempts to accept a connection while the process is out of file descriptors; a choice.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// The sockets on which the API listens.
 pub(super) struct Listeners {
@@ -231,22 +227,15 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     slot: ConnectionSlot<Option<u32>>,
 ) {
     let slot = Arc::new(slot);
-    let service = service_fn(move |request| {
+    let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
+    let answer = |request| {
         let (shared, slot) = (Arc::clone(&shared), Arc::clone(&slot));
         async move {
             let _permit = slot.request_permit().await;
             let mut answer = routes::answer(&shared, peer, request).await;
             answer.body_mut().hold(slot.keep_active());
-            Ok::<_, std::convert::Infallible>(answer)
+            answer
         }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MAX_HEAD)
-        // A client that closes its sending side after its last request, as `nc -N` does, still reads the response.
-        .half_close(true)
-        .serve_connection(TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT)), service);
-    // An error here means that the client went away.
-    let _ = connection.await;
+    };
+    SERVER.serve(stream, answer).await;
 }

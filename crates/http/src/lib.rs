@@ -1,5 +1,5 @@
 //! The parts that the daemon's API and the page's server have in common: limits on connections, requests and streams
-//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), bodies of requests and responses, the host names for which
+//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), HTTP on a connection ([`Server`]), bodies of requests and responses, the host names for which
 //! a server accepts requests ([`AllowedHosts`]), and the search of a request's route in a table ([`find`]).
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,7 @@ mod allowed_hosts;
 mod body;
 mod connection_limit;
 mod router;
+mod server;
 mod stream_limit;
 mod write_timeout;
 
@@ -24,6 +25,7 @@ pub use allowed_hosts::AllowedHosts;
 pub use body::ResponseBody;
 pub use connection_limit::{ActivityGuard, ConnectionSlot, ConnectionTable, Limits, RequestPermit};
 pub use router::{Found, Row, find};
+pub use server::{ACCEPT_RETRY, BACKLOG, Server};
 pub use stream_limit::{StreamLimiter, StreamPermit};
 pub use write_timeout::WriteTimeout;
 
@@ -32,6 +34,8 @@ pub use write_timeout::WriteTimeout;
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// A comment on an event stream, which clients ignore (HTML Standard, 9.2.6).
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b": still here\n\n");
+/// The longest body of a request, bytes; a choice: a configuration of the largest size that the page accepts, as JSON.
+const MAX_BODY: usize = 256 * 1024;
 /// The time a client has to send a request's body; a choice.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -46,9 +50,9 @@ pub enum BodyError {
     Invalid,
 }
 
-/// Reads a request's body, which may have up to `limit` bytes.
-pub async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
-    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
+/// Reads a request's body, within limits of size and time.
+pub async fn read_body(body: Incoming) -> Result<Bytes, BodyError> {
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Err(_) => Err(BodyError::TimedOut),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),

@@ -74,7 +74,7 @@ pub(super) async fn judge(state: &AppState, file: &Path) -> Result<(Run, Vec<Str
     Ok((run, plots))
 }
 
-pub(super) async fn tell(state: &AppState, query: Option<&str>) -> ApiResult {
+pub(super) async fn tell(state: &AppState, query: &Query<'_>) -> ApiResult {
     let ids = ids(query)?;
     let files = files(state, &ids)?;
     let Comparison { runs, differences } = compare(&files).await?;
@@ -95,7 +95,7 @@ pub(super) async fn plot_one(state: &AppState, id: &str, plot: &str) -> ApiResul
     draw(state, name, &files(state, &[id])?).await
 }
 
-pub(super) async fn plot(state: &AppState, plot: &str, query: Option<&str>) -> ApiResult {
+pub(super) async fn plot(state: &AppState, plot: &str, query: &Query<'_>) -> ApiResult {
     let ids = ids(query)?;
     let known = PLOTS.iter().find(|(name, is_of_one)| *name == plot && !is_of_one);
     let (name, _) = known.ok_or_else(answers::no_picture)?;
@@ -150,8 +150,8 @@ fn silent(error: &dyn std::fmt::Display) -> Problem {
     Problem::unavailable(format!("the picture cannot be drawn: {error}"))
 }
 
-fn ids(query: Option<&str>) -> Result<Vec<&str>, Problem> {
-    let ids = Query::of(query, &["ids"])?.text("ids").unwrap_or_default();
+fn ids<'q>(query: &Query<'q>) -> Result<Vec<&'q str>, Problem> {
+    let ids = query.text("ids").unwrap_or_default();
     // Commas may be percent-encoded.
     let ids: Vec<&str> = ids.split(',').flat_map(|id| id.split("%2C")).collect();
     if (1..=MOST_RESULTS).contains(&ids.len()) && ids.iter().all(|id| is_id(id)) {

@@ -92,8 +92,8 @@ struct AuditEntries {
     entries: Vec<audit::Entry>,
 }
 
-pub(super) fn audit(state: &AppState, query: Option<&str>) -> ApiResult {
-    let last = Query::of(query, &["last"])?.number("last", 1, 1000, 100)?;
+pub(super) fn audit(state: &AppState, query: &Query<'_>) -> ApiResult {
+    let last = query.number("last", 1, 1000, 100)?;
     let entries = state.audit.last(last as usize);
     Ok(json(StatusCode::OK, &AuditEntries { entries }))
 }

@@ -25,6 +25,7 @@ mod difference;
 mod drop_privileges;
 mod finding;
 mod guard;
+mod handler;
 mod history;
 mod interfaces;
 mod live;

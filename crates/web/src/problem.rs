@@ -27,7 +27,7 @@ struct Body {
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<String>,
     #[serde(skip)]
-    allow: Option<&'static str>,
+    allow: Option<String>,
     #[serde(skip)]
     retry_after_s: Option<u64>,
 }
@@ -64,7 +64,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not-found", message)
     }
 
-    pub(super) fn not_allowed(methods: &'static str) -> Self {
+    pub(super) fn not_allowed(methods: String) -> Self {
         let message = format!("this path has only the methods {methods}");
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", message);
         problem.0.allow = Some(methods);
@@ -118,8 +118,8 @@ impl Problem {
     pub(super) fn into_answer(self) -> Response<ResponseBody> {
         let mut answer = json(self.0.status, &self.0);
         let headers = answer.headers_mut();
-        if let Some(methods) = self.0.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(methods));
+        if let Some(methods) = self.0.allow.and_then(|methods| methods.parse().ok()) {
+            headers.insert(ALLOW, methods);
         }
         if let Some(seconds) = self.0.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));

@@ -1,14 +1,10 @@
 //! Accepts the connections of browsers, with or without TLS, within limits of number and time.
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use sqm_measure::tls::Certificate;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,26 +13,24 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::{ClientConnection, MOST_EVICTIONS};
-use super::{history, routes};
+use super::{handler, history};
 use crate::app_state::AppState;
-use sqm_http::WriteTimeout;
+use sqm_http::{ACCEPT_RETRY, BACKLOG, Server, WriteTimeout};
 
 /// Pauses per second while new connections evict others. Our choice.
 const HASTE: usize = 40;
 /// The size of the buffer that waits for the first bytes of a request.
 const AHEAD: usize = 64;
-/// The listen backlog: connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
-/// The time limit for the head of a request, including the idle time before it on a kept-alive connection. Our choice.
+/// The time limit for the first bytes of a connection, and for the head of a request. Our choice.
 const PATIENCE: Duration = Duration::from_secs(30);
+const SERVER: Server = Server {
+    head_timeout: PATIENCE,
+    half_close: false,
+};
 /// The time limit of a TLS handshake. Our choice.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The largest head of a request, in bytes. Our choice.
-const MOST_HEAD: usize = 16 * 1024;
 /// A connection whose peer accepts or acknowledges no data for this long is closed (TCP user timeout, RFC 5482). Our choice.
 const UNTAKEN: Duration = Duration::from_secs(30);
-/// The pause before another attempt to accept a connection when the process is out of file descriptors. Our choice.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal ends it.
 pub(super) async fn serve(
@@ -83,7 +77,7 @@ pub(super) async fn serve(
             }
             Err(_) => {
                 state.pools.make_room();
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
     }
@@ -144,25 +138,8 @@ async fn listen<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let received = tokio::time::timeout(PATIENCE, stream.fill_buf()).await;
     let has_begun = matches!(received, Ok(Ok(bytes)) if !bytes.is_empty());
     if has_begun && connection.begin_requests(&state.pools) {
-        http(state, stream, connection).await;
+        SERVER
+            .serve(stream, |request| handler::answer(&state, &connection, request))
+            .await;
     }
-}
-
-async fn http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    state: Arc<AppState>,
-    stream: S,
-    connection: ClientConnection,
-) {
-    let connection = Arc::new(connection);
-    let service = service_fn(move |request| {
-        let (state, connection) = (Arc::clone(&state), Arc::clone(&connection));
-        async move { Ok::<_, Infallible>(routes::answer(&state, &connection, request).await) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(MOST_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    // An error here only means that the browser has disconnected.
-    let _ = served.await;
 }

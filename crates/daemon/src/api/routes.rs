@@ -22,8 +22,6 @@ use crate::shared::{Command, Refused, Shared};
 use sqm_http::{AllowedHosts, BodyError, Found, ResponseBody, full, json};
 use sqm_kernel::status::InterfaceStatus;
 
-/// The longest body of a request, bytes; a choice. A larger configuration can only be written as a file.
-const MAX_BODY: usize = 256 * 1024;
 /// The longest time for a confirmation, seconds; a choice.
 const MAX_CONFIRM: u32 = 3600;
 /// How long to wait for the main loop; a choice. It answers within milliseconds, unless another program holds the lock of the
@@ -284,7 +282,7 @@ fn tune_plot(shared: &Shared, name: &str) -> Response<ResponseBody> {
 }
 
 async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<ResponseBody> {
-    let body = match sqm_http::read_body(request.into_body(), MAX_BODY).await {
+    let body = match sqm_http::read_body(request.into_body()).await {
         Ok(body) => body,
         Err(error) => return body_error(error),
     };
@@ -309,7 +307,7 @@ async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Response
 
 /// Reads and parses the body of a request. The error is the response to send.
 async fn read_json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Response<ResponseBody>> {
-    let body = sqm_http::read_body(request.into_body(), MAX_BODY)
+    let body = sqm_http::read_body(request.into_body())
         .await
         .map_err(body_error)?;
     serde_json::from_slice(&body).map_err(|error| {
