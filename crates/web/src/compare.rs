@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json as value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::answers;
 use super::problem::{ApiResult, Problem};
 use super::query::Query;
-use super::test_jobs::{Scratch, is_id};
+use super::test_jobs::{Scratch, Verdict, is_id};
 use crate::app_state::AppState;
 use sqm_http::json;
 use sqm_process::child::{self, Ended};
@@ -36,28 +36,30 @@ const PLOTS: [(&str, bool); 6] = [
 #[derive(Debug, Deserialize)]
 pub(super) struct Run {
     pub(super) summary: Value,
-    findings: Value,
-    grade: Value,
+    #[serde(flatten)]
+    pub(super) verdict: Verdict,
 }
 
-impl Run {
-    /// The grade, and the findings that limit it.
-    pub(super) fn verdict(&self) -> Value {
-        value!({"findings": self.findings, "grade": self.grade})
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct Comparison {
-    runs: Vec<Run>,
+/// The output of `sqm compare --json`; with other runs, the answer to `GET /compare`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Comparison<R> {
+    runs: Vec<R>,
     differences: Vec<Value>,
+}
+
+#[derive(Serialize)]
+struct NamedRun<'a> {
+    id: &'a str,
+    name: String,
+    summary: Value,
+    verdict: Verdict,
 }
 
 /// The figures of a result, and the names of its pictures that are not empty.
 pub(super) async fn judge(state: &AppState, file: &Path) -> Result<(Run, Vec<String>), Problem> {
     let folder = scratch(state)?;
     let ended = child_compare("all", &folder.path, &[file.to_owned()]).await?;
-    let mut comparison: Comparison = understand(&ended)?;
+    let mut comparison = understand(&ended)?;
     let drawn = |name: &str| {
         // The name of a picture of one test has no number.
         folder.path.join(format!("{name}.svg")).exists()
@@ -78,15 +80,17 @@ pub(super) async fn tell(state: &AppState, query: &Query<'_>) -> ApiResult {
     let ids = ids(query)?;
     let files = files(state, &ids)?;
     let Comparison { runs, differences } = compare(&files).await?;
-    let runs: Vec<Value> = ids
+    let runs = ids
         .iter()
         .zip(runs)
-        .map(|(id, run)| value!({"id": id, "name": state.test_jobs.name(id), "summary": run.summary, "verdict": run.verdict()}))
+        .map(|(id, run)| NamedRun {
+            id,
+            name: state.test_jobs.name(id),
+            summary: run.summary,
+            verdict: run.verdict,
+        })
         .collect();
-    Ok(json(
-        StatusCode::OK,
-        &value!({"runs": runs, "differences": differences}),
-    ))
+    Ok(json(StatusCode::OK, &Comparison { runs, differences }))
 }
 
 pub(super) async fn plot_one(state: &AppState, id: &str, plot: &str) -> ApiResult {
@@ -102,14 +106,14 @@ pub(super) async fn plot(state: &AppState, plot: &str, query: &Query<'_>) -> Api
     draw(state, name, &files(state, &ids)?).await
 }
 
-async fn compare(files: &[PathBuf]) -> Result<Comparison, Problem> {
+async fn compare(files: &[PathBuf]) -> Result<Comparison<Run>, Problem> {
     let mut arguments: Vec<OsString> = ["compare", "--json", "--"].map(Into::into).to_vec();
     arguments.extend(files.iter().map(|file| file.clone().into()));
     let ended = child::run(child::command(&arguments), PATIENCE).await;
     understand(&ended.map_err(|error| Problem::unavailable(format!("{error:#}")))?)
 }
 
-fn understand(ended: &Ended) -> Result<Comparison, Problem> {
+fn understand(ended: &Ended) -> Result<Comparison<Run>, Problem> {
     serde_json::from_slice(&ended.output)
         .map_err(|_| Problem::unavailable(format!("the results cannot be read: {}", ended.reason())))
 }

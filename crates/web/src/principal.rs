@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use hyper::header::{COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use hyper::{Response, StatusCode};
-use serde::Deserialize;
-use serde_json::json as value;
+use serde::{Deserialize, Serialize};
 
 use super::answers::empty;
 use super::problem::{ApiResult, Problem};
@@ -149,15 +148,25 @@ fn set_cookie(state: &AppState, answer: &mut Response<ResponseBody>, id: &str, m
 }
 
 /// The answer to `GET /session`.
+#[derive(Serialize)]
+struct Session<'a> {
+    role: &'static str,
+    password_set: bool,
+    logged_in: bool,
+    token: &'a str,
+    program: &'static str,
+    tls: bool,
+}
+
 pub(super) fn session(state: &AppState, principal: &Principal) -> Response<ResponseBody> {
-    let answer = value!({
-        "role": if principal.is_admin { "admin" } else { "reader" },
+    let answer = Session {
+        role: if principal.is_admin { "admin" } else { "reader" },
         // A password file that cannot be read counts as a password.
-        "password_set": !matches!(state.password.hash(), Ok(None)),
-        "logged_in": principal.is_logged_in,
-        "token": principal.token,
-        "program": env!("CARGO_PKG_VERSION"),
-        "tls": state.tls,
-    });
+        password_set: !matches!(state.password.hash(), Ok(None)),
+        logged_in: principal.is_logged_in,
+        token: &principal.token,
+        program: env!("CARGO_PKG_VERSION"),
+        tls: state.tls,
+    };
     json(StatusCode::OK, &answer)
 }

@@ -10,7 +10,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json as value};
+use serde_json::Value;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::problem::{ApiResult, Problem};
@@ -56,7 +56,7 @@ pub(super) struct Test {
     #[serde(default)]
     pub(super) plots: Vec<String>,
     pub(super) summary: Option<Value>,
-    pub(super) verdict: Option<Value>,
+    pub(super) verdict: Option<Verdict>,
     /// The result of `sqm test --rpm`.
     #[serde(default)]
     pub(super) responsiveness: Option<Value>,
@@ -69,6 +69,28 @@ pub(super) enum State {
     Done,
     Failed,
     Stopped,
+}
+
+/// The grade of a test, and the findings that limit it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Verdict {
+    findings: Value,
+    grade: Value,
+}
+
+/// The answer to `GET /tests`.
+#[derive(Serialize)]
+struct Tests<'a> {
+    tests: Vec<&'a Test>,
+    running: Option<&'a str>,
+    most: usize,
+    kinds: Vec<TestKind<'a>>,
+}
+
+#[derive(Serialize)]
+struct TestKind<'a> {
+    name: &'a str,
+    about: &'a str,
 }
 
 struct Running {
@@ -122,19 +144,19 @@ impl TestJobs {
 
     pub(super) fn list(&self) -> ApiResult {
         let inner = self.lock();
-        let kinds: Vec<Value> = kinds()
-            .map(|(name, about)| value!({"name": name, "about": about}))
-            .collect();
-        let tests: Vec<&Test> = inner.tests.iter().rev().collect();
-        let running = inner.running.as_ref().map(|running| &running.id);
-        let answer = value!({"tests": tests, "running": running, "most": MOST_TESTS, "kinds": kinds});
+        let answer = Tests {
+            tests: inner.tests.iter().rev().collect(),
+            running: inner.running.as_ref().map(|running| running.id.as_str()),
+            most: MOST_TESTS,
+            kinds: kinds().map(|(name, about)| TestKind { name, about }).collect(),
+        };
         Ok(json(StatusCode::OK, &answer))
     }
 
-    pub(super) fn get(&self, id: &str) -> Result<Value, Problem> {
+    pub(super) fn get(&self, id: &str) -> Result<Test, Problem> {
         let inner = self.lock();
         let test = inner.tests.iter().find(|test| test.id == id);
-        test.map(|test| value!(test)).ok_or_else(unknown)
+        test.cloned().ok_or_else(unknown)
     }
 
     pub(super) fn delete(&self, id: &str) -> Result<(), Problem> {

@@ -25,7 +25,7 @@ const LATEST: Duration = Duration::from_secs(7);
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Starts a test as a child process. Refused while another test or a search for rates is running.
-pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Value, Problem> {
+pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Test, Problem> {
     let wanted = start.check()?;
     if tune::is_running(state).await {
         return Err(Problem::conflict(
@@ -77,7 +77,7 @@ pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Value, 
         stop,
     };
     tokio::spawn(run(Arc::clone(state), test.clone(), child));
-    Ok(value!(test))
+    Ok(test)
 }
 
 /// The child process of a test.
@@ -122,7 +122,7 @@ async fn run(state: Arc<AppState>, mut test: Test, child: Child) {
         test.bytes = Some(result.len());
         match compare::judge(&state, &file).await {
             Ok((run, plots)) => {
-                test.verdict = Some(run.verdict());
+                test.verdict = Some(run.verdict);
                 test.summary = Some(run.summary);
                 test.plots = plots;
             }
