@@ -48,7 +48,7 @@ pub enum Error {
     #[error("the daemon does not respond")]
     TimedOut,
     /// The daemon answers with an error.
-    #[error("{}", .1.join(.0))]
+    #[error("{}", message(*.0, .1))]
     Refused(StatusCode, Errors),
     /// The answer has another form than this program expects.
     #[error("unexpected answer of the daemon; does it have the same version? {0}")]
@@ -74,17 +74,17 @@ impl Client {
 
     /// The status with the kernel's queues and the state of autorate.
     pub async fn status(&self) -> Result<Status, Error> {
-        self.get(Route::Status, "").await
+        self.ask(Route::Status, "").await
     }
 
     /// The status without queues and autorate, which costs the daemon little.
     pub async fn status_without_queues(&self) -> Result<Status, Error> {
-        self.get(Route::Status, "?queues=no").await
+        self.ask(Route::Status, "?queues=no").await
     }
 
     /// The configuration file.
     pub async fn configuration(&self) -> Result<ConfigurationFile, Error> {
-        self.get(Route::Configuration, "").await
+        self.ask(Route::Configuration, "").await
     }
 
     /// Writes and applies a configuration.
@@ -94,17 +94,17 @@ impl Client {
 
     /// Confirms the change that waits for it.
     pub async fn confirm(&self) -> Result<Configured, Error> {
-        self.get(Route::Confirm, "").await
+        self.ask(Route::Confirm, "").await
     }
 
     /// Rolls the unconfirmed change back.
     pub async fn revert(&self) -> Result<Configured, Error> {
-        self.get(Route::Revert, "").await
+        self.ask(Route::Revert, "").await
     }
 
     /// The search for rates that runs, or the last one.
     pub async fn tune(&self) -> Result<Search, Error> {
-        self.get(Route::Tune, "").await
+        self.ask(Route::Tune, "").await
     }
 
     /// Starts a search for rates.
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Sends a request without a body.
-    async fn get<T: DeserializeOwned>(&self, route: Route, query: &str) -> Result<T, Error> {
+    async fn ask<T: DeserializeOwned>(&self, route: Route, query: &str) -> Result<T, Error> {
         let (_, path) = route.request();
         let answer = self
             .bytes_at(route, &format!("{path}{query}"), Bytes::new())
@@ -208,17 +208,6 @@ impl Client {
     }
 }
 
-impl Errors {
-    /// The errors as one text.
-    pub fn join(&self, status: &StatusCode) -> String {
-        if self.errors.is_empty() {
-            format!("the daemon refuses: {status}")
-        } else {
-            self.errors.join("; ")
-        }
-    }
-}
-
 /// The client of the daemon that keeps its state in this folder.
 pub fn in_folder(state_dir: &Path) -> Client {
     Client::new(&state_dir.join(SOCKET))
@@ -241,6 +230,15 @@ async fn read(answer: Response<Incoming>) -> Result<Bytes, Error> {
     let bytes = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
     let bytes = bytes.map_err(|error| Error::Absent(format!("the answer was cut off: {error}")))?;
     Ok(bytes.to_bytes())
+}
+
+/// The errors of a response as one text.
+fn message(status: StatusCode, errors: &Errors) -> String {
+    if errors.errors.is_empty() {
+        format!("the daemon refuses: {status}")
+    } else {
+        errors.errors.join("; ")
+    }
 }
 
 /// The error of an error response.

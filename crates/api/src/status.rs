@@ -169,3 +169,41 @@ pub struct ReflectorStatus {
     /// The number of probes without an answer.
     pub lost: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sqm_kernel::netlink::statistics::{CakeStatistics, Statistics, TinStatistics};
+
+    use super::*;
+
+    #[test]
+    fn a_status_with_queues_reads_back() {
+        let statistics = Statistics {
+            sent_bytes: u64::MAX,
+            ..Statistics::default()
+        };
+        let mut cake = serde_json::to_value(CakeStatistics {
+            tins: vec![TinStatistics::default()],
+            ..CakeStatistics::default()
+        })
+        .unwrap();
+        cake["tin_names"] = json!(["Tin 0"]);
+        let qdisc = json!({"handle": "1:", "parent": null, "kind": "cake", "spec": null, "statistics": statistics, "cake": cake});
+        let direction = json!({
+            "device": "wan0", "kind": "cake", "rate_bits_per_sec": 10_000_000, "drops": 1, "marks": 0, "backlog_bytes": 0,
+            "backlog_packets": 0, "delay_peak_us": 7, "delay_avg_us": null, "delay_base_us": null, "qdiscs": [qdisc], "classes": [],
+        });
+        let interface = json!({
+            "interface": "wan0", "state": "shaped", "why": null, "for_seconds": 0.1, "applied": 1, "repaired": 0, "changes": [],
+            "device": {"index": 3, "mtu_bytes": 1500, "up": true, "carrier": true},
+            "queues": {"interface": "wan0", "owner": "sqm", "egress": direction, "ingress": null},
+        });
+        let answer = json!({
+            "version": 1, "program": "0", "process": 1, "health": "degraded",
+            "configuration": {"file": "f", "errors": [], "warnings": []}, "interfaces": [interface],
+        });
+        let status: Status = serde_json::from_value(answer.clone()).unwrap();
+        assert_eq!(serde_json::to_value(status).unwrap(), answer);
+    }
+}

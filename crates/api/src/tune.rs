@@ -97,3 +97,26 @@ pub struct TuneOverhead {
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_of_a_result_that_have_no_name_here_are_passed_on() {
+        let output = json!({
+            "interface": "wan0",
+            "target_ms": 5.0,
+            "download_kbit": 91_200,
+            "upload_kbit": 0,
+            "overhead": {"advice": ["cells"], "fit": {"bytes": 31.25}, "options": [["linklayer", "atm"]]},
+            "verified": {"idle_ms": 14.1, "added_p95_ms": 0.1},
+            "warning": null,
+        });
+        let result: TuneResult = serde_json::from_value(output.clone()).unwrap();
+        assert_eq!(result.overhead.as_ref().unwrap().options[0].1, "atm");
+        assert_eq!(serde_json::to_value(result).unwrap(), output);
+    }
+}
