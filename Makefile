@@ -34,13 +34,13 @@ page-lab-suites:
 other-suites:
 	cargo test --workspace --no-fail-fast
 
-# What takes too long for every change: each set-up on each line, each change from one configuration to another.
+# Every test of the lab, and those that take too long for every change: each setup script on each line, each change from one
+# configuration to another, tune on each line, each fault at each step.
 nightly: lab-kernel deny
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
-	cargo test -p sqm --test hostile -- --ignored --nocapture
-	cargo test -p sqm-configuration -- --ignored --nocapture
-	cargo test -p sqm --test web --test writers -- --ignored --nocapture
-	cargo test -p sqm --test lab -- --ignored --nocapture
+	SQM_NIGHTLY=1 cargo test -p sqm --test hostile --test web --test writers -- --nocapture
+	SQM_NIGHTLY=1 cargo test -p sqm-configuration -- --nocapture
+	cargo test -p sqm --test nightly -- --nocapture
 
 # Licences, sources and second generations of the dependencies; and known vulnerabilities, where their database can be had.
 # Installs cargo-deny.
@@ -53,7 +53,8 @@ deny:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p sqm --test lab -- -D warnings
+	cargo clippy -p sqm --test lab --test nightly -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
 lab-kernel:
 	lab/deps.sh build

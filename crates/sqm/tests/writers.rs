@@ -177,13 +177,7 @@ fn writers_lose_no_text(rounds: usize) {
 
 #[test]
 fn two_hundred_races_of_daemon_command_and_another_program_lose_no_text() {
-    writers_lose_no_text(200);
-}
-
-#[test]
-#[ignore = "nightly: two thousand"]
-fn two_thousand_races_of_daemon_command_and_another_program_lose_no_text() {
-    writers_lose_no_text(2000);
+    writers_lose_no_text(if support::is_nightly() { 2000 } else { 200 });
 }
 
 /// Every user may ask the daemon for its plan. The daemon must not block on a file that is not regular.

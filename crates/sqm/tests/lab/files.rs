@@ -168,13 +168,20 @@ fn a_reload_shapes_whatever_stands_where_it_leaves_what_it_has_applied() {
 
 #[test]
 fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_does() {
+    roll_back_in_each_state(&["full", "gone"]);
+}
+
+/// Rolls back a change in each state of the configuration's disk.
+pub(crate) fn roll_back_in_each_state(states: &[&str]) {
     let home = boot();
+    let script = format!("states='{}'", states.join(" "));
     nothing_to_say(
         &home,
-        r#"
+        &(script
+            + r#"
         make_device; make_disks; start_daemon
         within 5 shaped_at 4400Kbit || say "not shaped"
-        for cell in full read_only gone fifo folder dangling; do
+        for cell in $states; do
             put 3mbit 5 | grep -q ^200 || say "PUT is refused"
             shaped_at 3Mbit || say "the change is not in force"
             state $cell $config || say "the lab cannot"
@@ -223,15 +230,12 @@ fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_doe
             put 4400 0 | grep -q ^200 || say "no change is taken any more"
         done
         cell=end; stop_daemon
-        true"#,
+        true"#),
     );
 }
 
-/// The names that the script below has for them.
-const STATES: [&str; 6] = ["full", "read_only", "gone", "fifo", "folder", "dangling"];
-
 /// Starts the daemon in each state, and brings about each state while the daemon runs.
-fn in_each_state(files: &[&str], states: &[&str]) {
+pub(crate) fn in_each_state(files: &[&str], states: &[&str]) {
     let home = boot();
     // The lab gives up on a guest that prints nothing for ten minutes, so that the states are tested in two halves.
     let half = states.len().div_ceil(2);
@@ -317,25 +321,7 @@ fn each_state_of(home: &Home, file: &str, states: &[&str]) -> String {
 
 #[test]
 fn a_few_files_in_each_state_keep_no_line_from_being_shaped() {
-    in_each_state(&["config", "record"], &["full", "gone", "fifo"]);
-}
-
-#[test]
-#[ignore = "nightly: some minutes"]
-fn configuration_and_logs_in_each_state_keep_no_line_from_being_shaped() {
-    in_each_state(&["config", "before_trial", "learned", "log"], &STATES);
-}
-
-#[test]
-#[ignore = "nightly: some minutes"]
-fn records_and_locks_in_each_state_keep_no_line_from_being_shaped() {
-    in_each_state(&["record", "lock", "daemon_lock"], &STATES);
-}
-
-#[test]
-#[ignore = "nightly: some minutes"]
-fn socket_and_search_in_each_state_keep_no_line_from_being_shaped() {
-    in_each_state(&["socket", "tune", "secret"], &STATES);
+    in_each_state(&["config", "record"], &["full", "fifo"]);
 }
 
 #[test]
@@ -343,16 +329,7 @@ fn an_interface_whose_record_is_damaged_is_shaped_and_stopped() {
     damaged_records(&["best_of_cake"], &["appended", "fifo"]);
 }
 
-#[test]
-#[ignore = "nightly: some minutes"]
-fn an_interface_whose_record_is_damaged_in_any_way_is_shaped_and_stopped() {
-    damaged_records(
-        &["best_of_cake", "simple"],
-        &["appended", "empty", "random", "another", "folder", "fifo"],
-    );
-}
-
-fn damaged_records(scripts: &[&str], damages: &[&str]) {
+pub(crate) fn damaged_records(scripts: &[&str], damages: &[&str]) {
     let home = boot();
     let script = format!("scripts='{}'; damages='{}'", scripts.join(" "), damages.join(" "));
     nothing_to_say(

@@ -1,23 +1,22 @@
 //! Tests that need a real kernel. They are one program, so that its guests share the processors well.
 
-mod autorate;
-mod daemon;
+pub(crate) mod autorate;
+pub(crate) mod daemon;
 mod doctor;
 mod end;
-mod faults;
-mod files;
+pub(crate) mod faults;
+pub(crate) mod files;
 mod measure;
 mod output;
 mod pppoe;
-mod rows;
+pub(crate) mod rows;
 mod scripts;
-mod search;
+pub(crate) mod search;
 mod setup;
-mod setups;
+pub(crate) mod setups;
 mod shape;
-mod shared;
-mod traffic;
-mod truth;
-mod tune;
+pub(crate) mod shared;
+pub(crate) mod traffic;
+pub(crate) mod truth;
+pub(crate) mod tune;
 mod twins;
-mod web;

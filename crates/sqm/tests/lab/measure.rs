@@ -1,6 +1,6 @@
 //! `sqm test` is accurate: in the lab the line's rate, framing and delay are known, and `ping` runs beside the test.
 
-use crate::shared::home;
+use super::shared::home;
 use serde_json::Value;
 use sqm_lab::line::{Buffer, Direction, Line};
 use sqm_lab::{Clock, Home, home};

@@ -1,7 +1,7 @@
 //! A PPPoE line, dialled by the real `pppd` to a real `pppoe-server`. `sqm setup` finds the session and counts its
 //! overhead, and the daemon shapes each new session, whose connections autorate sees.
 
-use crate::shared;
+use super::shared;
 use sqm_lab::{Clock, Home, Line};
 
 /// The modem answers calls and the router dials. Debian allows only some users to run `pppd`, but any user can run a

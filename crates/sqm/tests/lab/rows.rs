@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::shared::{Figures, home, load, load_to, start, start_by_hand, stop_by_hand, table};
+use super::shared::{Figures, home, load, load_to, start, start_by_hand, stop_by_hand, table};
 use sqm_lab::line::Buffer;
 use sqm_lab::{Clock, Home, Line, home::SERVER_V6};
 
@@ -68,140 +68,19 @@ impl Shaped {
 
 /// Load, line, set-up with options, and the known figures: goodput down and up in Mbit/s, median latency in ms. 0 is
 /// unknown.
-type Row = (&'static str, &'static str, &'static str, [f64; 3]);
+pub(crate) type Row = (&'static str, &'static str, &'static str, [f64; 3]);
 
 /// Rows that run with all tests.
-const QUICK: [Row; 4] = [
+pub(crate) const QUICK: [Row; 4] = [
     ("rrul", "cable24", "best_of_cake", [22.18, 3.59, 67.0]),
     ("rrul", "cable24", "simple", [22.38, 3.60, 67.0]),
     ("rrul", "cable24", "hfsc_lite", [22.29, 3.62, 68.7]),
     ("rrul", "up1m", "best_of_cake", [11.88, 0.59, 23.3]),
 ];
 
-const ALL: &[Row] = &[
-    ("rrul", "up1m", "simple", [11.75, 0.59, 23.5]),
-    ("rrul", "up1m", "simplest", [11.75, 0.59, 23.5]),
-    ("rrul", "up1m", "simplest_tbf", [11.75, 0.59, 23.5]),
-    ("rrul", "up1m", "hfsc_litest", [11.70, 0.59, 28.5]),
-    ("rrul", "up1m", "piece_of_cake", [11.88, 0.59, 23.3]),
-    ("rrul", "up1m", "layer_cake", [11.88, 0.59, 22.8]),
-    (
-        "rrul",
-        "up1m",
-        "best_of_cake;egress_cake_ack_filter on",
-        [12.01, 0.65, 24.5],
-    ),
-    ("up1", "up1m", "simple", [0.0, 0.89, 20.4]),
-    ("up1", "up1m", "simplest", [0.0, 0.89, 20.4]),
-    ("up1", "up1m", "hfsc_litest", [0.0, 0.90, 33.1]),
-    ("up1", "up1m", "piece_of_cake", [0.0, 0.91, 20.4]),
-    ("up1", "up1m", "layer_cake", [0.0, 0.90, 20.4]),
-    ("up1", "up1m", "best_of_cake", [0.0, 0.90, 20.4]),
-    ("up4", "up1m", "piece_of_cake", [0.0, 0.88, 20.5]),
-    ("rrul", "cable24", "simplest", [22.45, 3.60, 67.0]),
-    ("rrul", "cable24", "simplest_tbf", [22.45, 3.60, 67.0]),
-    ("rrul", "cable24", "hfsc_litest", [22.29, 3.62, 68.7]),
-    ("rrul", "cable24", "piece_of_cake", [22.05, 3.59, 67.0]),
-    ("rrul", "cable24", "layer_cake", [22.23, 3.60, 67.1]),
-    (
-        "rrul",
-        "cable24",
-        "best_of_cake;egress_cake_ack_filter on",
-        [22.18, 3.62, 67.0],
-    ),
-    ("marked", "cable24", "layer_cake", [22.39, 3.63, 0.0]),
-    ("marked", "cable24", "simple", [22.09, 3.62, 0.0]),
-    ("marked", "cable24", "best_of_cake", [0.0, 0.0, 0.0]),
-    ("v6", "cable24", "piece_of_cake", [21.87, 3.34, 67.2]),
-    ("v6", "cable24", "simple", [0.0, 0.0, 0.0]),
-    ("bbr", "cable24", "simplest", [22.34, 3.05, 66.5]),
-    ("bbr", "cable24", "piece_of_cake", [22.39, 3.08, 67.3]),
-    ("dn1", "cable24", "simplest", [21.37, 0.0, 65.1]),
-    ("dn1", "cable24", "piece_of_cake", [21.28, 0.0, 65.2]),
-    ("many", "cable24", "best_of_cake", [21.74, 0.0, 65.3]),
-    ("rrul", "boost24", "simplest", [22.36, 3.62, 66.7]),
-    ("rrul", "boost24", "piece_of_cake", [22.27, 3.60, 67.0]),
-    (
-        "rrul",
-        "boost24",
-        "best_of_cake;egress_cake_ack_filter on",
-        [22.07, 3.60, 66.8],
-    ),
-    ("rrul", "cable180", "simple", [128.53, 8.49, 15.5]),
-    ("rrul", "cable180", "simplest", [128.53, 8.49, 15.5]),
-    ("rrul", "cable180", "simplest_tbf", [128.53, 8.49, 15.5]),
-    ("rrul", "cable180", "hfsc_litest", [128.51, 8.50, 15.8]),
-    ("rrul", "cable180", "piece_of_cake", [128.51, 8.46, 15.7]),
-    ("rrul", "cable180", "layer_cake", [128.51, 8.46, 15.6]),
-    ("rrul", "cable180", "best_of_cake", [128.46, 8.59, 15.7]),
-    ("rrul", "cable180f", "piece_of_cake", [162.87, 7.69, 15.6]),
-    ("rrul", "cable180f", "simplest", [162.88, 7.70, 15.4]),
-    ("rrul", "cable180u2s", "piece_of_cake", [128.52, 8.45, 15.7]),
-    ("rrul", "vdsl80", "simple", [71.41, 16.03, 20.4]),
-    ("rrul", "vdsl80", "simplest", [71.41, 16.03, 20.4]),
-    ("rrul", "vdsl80", "simplest_tbf", [71.41, 16.03, 20.4]),
-    ("rrul", "vdsl80", "hfsc_litest", [71.42, 16.04, 25.0]),
-    ("rrul", "vdsl80", "hfsc_lite", [71.42, 16.04, 25.0]),
-    ("rrul", "vdsl80", "piece_of_cake", [71.41, 16.05, 20.4]),
-    ("rrul", "vdsl80", "layer_cake", [71.41, 16.04, 20.4]),
-    (
-        "rrul",
-        "vdsl80",
-        "best_of_cake;egress_cake_ack_filter on",
-        [71.34, 16.04, 20.4],
-    ),
-    ("marked", "vdsl80", "layer_cake", [71.41, 16.03, 0.0]),
-    ("marked", "vdsl80", "simple", [71.39, 16.04, 0.0]),
-    ("rrul", "adsl8", "simple", [5.96, 0.40, 58.9]),
-    ("rrul", "adsl8", "simplest", [5.96, 0.40, 58.9]),
-    ("rrul", "adsl8", "hfsc_litest", [6.02, 0.40, 67.7]),
-    ("rrul", "adsl8", "piece_of_cake", [5.92, 0.38, 49.9]),
-    ("rrul", "adsl8", "layer_cake", [5.86, 0.39, 48.9]),
-    (
-        "rrul",
-        "adsl8",
-        "best_of_cake;egress_cake_ack_filter on",
-        [6.08, 0.45, 53.3],
-    ),
-    ("small", "adsl8", "piece_of_cake", [0.0, 0.0, 0.0]),
-    ("small", "adsl8", "simplest", [0.0, 0.0, 0.0]),
-    ("dn4", "asym100", "simplest", [85.84, 0.0, 20.1]),
-    ("dn4", "asym100", "best_of_cake", [85.84, 0.0, 20.3]),
-    ("dn4up1", "asym100", "simplest", [79.64, 0.36, 20.2]),
-    (
-        "dn4up1",
-        "asym100",
-        "best_of_cake;egress_cake_ack_filter off",
-        [85.09, 0.42, 20.3],
-    ),
-    ("dn4up1", "asym100", "best_of_cake", [85.76, 0.68, 23.4]),
-    (
-        "dn4up1",
-        "asym100",
-        "best_of_cake;egress_cake_ack_filter aggressive",
-        [85.78, 1.27, 24.6],
-    ),
-    (
-        "dn4",
-        "asym1.5",
-        "best_of_cake;egress_cake_ack_filter off",
-        [83.28, 0.0, 20.3],
-    ),
-    ("dn4", "asym1.5", "best_of_cake", [85.84, 0.0, 20.3]),
-    ("1g", "fiber1g", "piece_of_cake", [839.25, 839.29, 5.0]),
-    ("1g", "fiber1g", "simplest", [0.0, 0.0, 5.0]),
-];
-
 #[test]
 fn a_few_set_ups_are_as_good_as_by_hand() {
     compare(&QUICK);
-}
-
-#[test]
-#[ignore = "ten minutes: make nightly"]
-fn every_set_up_on_every_line_is_as_good_as_by_hand() {
-    let rows: Vec<Row> = QUICK.iter().chain(ALL).copied().collect();
-    compare(&rows);
 }
 
 /// A measured row: our queues, and those by `tc`.
@@ -227,7 +106,7 @@ fn runs(load: &str) -> usize {
     if matches!(load, "bbr" | "small") { MANY } else { 1 }
 }
 
-fn compare(rows: &[Row]) {
+pub(crate) fn compare(rows: &[Row]) {
     // Two guests at a time, because each uses one core. All rows of a line share a guest.
     let mut lines: Vec<&str> = rows.iter().map(|row| row.1).collect();
     lines.sort_by_key(|line| std::cmp::Reverse(rows.iter().filter(|row| row.1 == *line).count()));

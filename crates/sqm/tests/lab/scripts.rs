@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::twins::{boot, difference, section, seen};
+use super::twins::{boot, difference, section, seen};
 
 /// Download and upload in kbit/s, set-up, and options, separated by semicolons.
 const CONFIGURATIONS: &[&str] = &[

@@ -5,6 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// `make nightly` sets `SQM_NIGHTLY`: some tests then try many more cases.
+pub(crate) fn is_nightly() -> bool {
+    std::env::var_os("SQM_NIGHTLY").is_some()
+}
+
 /// A command that runs its arguments in a new network namespace, which any user may create.
 pub(crate) fn in_own_network() -> Command {
     let mut command = Command::new("unshare");

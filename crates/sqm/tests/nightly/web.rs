@@ -1,9 +1,10 @@
 //! `sqm web` beside a daemon with real queues. Changes made through it take effect in the kernel, and attacks on it
 //! change nothing there.
 
-use crate::shared;
 use serde_json::Value;
 use sqm_lab::{Clock, Home, Line, home};
+
+use crate::lab::shared;
 
 /// A daemon and the web server on the router of this line.
 fn boot(line: &str, config: &str) -> Home {
@@ -47,7 +48,6 @@ fn tc(home: &Home) -> String {
 /// Half a minute of ten kinds of attack, with a thousand idle connections and traffic that fills the line. The
 /// queues, their rates and their delay stay the same, and the server's memory stays small.
 #[test]
-#[ignore = "make nightly"]
 fn attacks_on_the_page_do_not_reach_the_queues() {
     let home = boot("cable24", &section("\toption link 'docsis'\n"));
     let quiet = shared::load(&home, &["--duration", "15"]);
@@ -127,7 +127,6 @@ fn attacks_on_the_page_do_not_reach_the_queues() {
 /// The line has ATM cells that the configuration does not count. The API applies the doctor's fix, and then the rates
 /// of a search with the settings that they need.
 #[test]
-#[ignore = "make nightly"]
 fn a_fix_and_a_search_come_about_by_the_api() {
     let home = boot(
         "adsl8",

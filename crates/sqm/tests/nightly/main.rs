@@ -1,0 +1,16 @@
+//! Every test of the lab, and those that take too long for each change: `make nightly`.
+
+#[path = "../lab/main.rs"]
+mod lab;
+
+mod autorate;
+mod daemon;
+mod faults;
+mod files;
+mod rows;
+mod search;
+mod setups;
+mod traffic;
+mod truth;
+mod tune;
+mod web;

@@ -1,0 +1,28 @@
+//! Each misbehaving server against `sqm tune`, and the end of the daemon at many moments of a search.
+
+use crate::lab::search::{each_ends_in_time, the_daemon_ends_at};
+
+#[test]
+fn whatever_any_server_does_tune_ends_in_time_and_small() {
+    each_ends_in_time(&[
+        "load-words",
+        "hello-silence",
+        "load-silence",
+        "load-huge",
+        "load-drip",
+        "results-words",
+        "results-slow-words",
+        "results-endless",
+        "results-many-tcp",
+        "progress-overflow",
+        "probes-held",
+        "flows-stall",
+    ]);
+}
+
+#[test]
+fn a_daemon_that_is_ended_at_any_moment_of_a_search_leaves_nothing_of_it() {
+    the_daemon_ends_at(&[
+        0.0, 0.05, 0.1, 0.2, 0.3, 0.7, 1.0, 2.0, 4.0, 5.5, 6.0, 8.0, 13.0, 22.0, 35.0, 60.0, 80.0, 95.0,
+    ]);
+}

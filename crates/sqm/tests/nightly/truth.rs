@@ -1,0 +1,17 @@
+//! Figures of `sqm test` where a single run says little.
+
+use crate::lab::truth::{Row, compare, row};
+
+const CHAOTIC_ROWS: [Row; 6] = [
+    row("up1m", "none", 11.59, 0.60, 413.0),
+    row("up1m", "recipe", 11.67, 0.60, 22.4),
+    row("up1m", "simplest", 11.75, 0.59, 23.5),
+    row("up1m", "piece_of_cake", 11.88, 0.59, 23.3),
+    row("cable24", "none", 20.68, 3.88, 1269.0),
+    row("vdsl80", "none", 53.90, 17.49, 474.0),
+];
+
+#[test]
+fn so_they_do_where_one_run_is_not_a_figure() {
+    compare(&CHAOTIC_ROWS, 6);
+}
