@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and sends it requests, [`agent`] carries them out
-//! inside the guest, [`line`] has the models of lines, [`home`] builds the network, [`keeper`] keeps
+//! inside the guest, [`mod@line`] has the models of lines, [`home`] builds the network, [`keeper`] keeps
 //! a lab running between commands, [`forward`] connects a browser to a virtual host.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! From a section to typed settings. The registry of [`options`](crate::options) says which options there are; this says
+//! From a section to typed settings. The registry of [`crate::options`] says which options there are; this says
 //! which value of which option becomes which setting.
 
 use std::borrow::Cow;

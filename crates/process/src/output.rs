@@ -18,13 +18,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::printable::Printable;
 
-/// `print!`, to [`stdout`](crate::output::stdout).
+/// `print!`, to [`crate::output::stdout`].
 #[macro_export]
 macro_rules! out {
     ($($word:tt)*) => { $crate::output::print(format_args!($($word)*)) };
 }
 
-/// `println!`, to [`stdout`](crate::output::stdout).
+/// `println!`, to [`crate::output::stdout`].
 #[macro_export]
 macro_rules! outln {
     () => { $crate::out!("\n") };

@@ -2,7 +2,7 @@
 //!
 //! | Module | Its part |
 //! | --- | --- |
-//! | [`run`] | the whole search, in order |
+//! | [`mod@run`] | the whole search, in order |
 //! | [`search`], [`backoff`], [`capacity_estimate`], [`framing`] | decide; pure, without a clock or I/O |
 //! | [`search_direction`] | searches one direction: changes the shaper's rate under a running [`load`] and measures the queue |
 //! | [`joint_verification`] | loads both directions and reduces their rates until the target is met |
