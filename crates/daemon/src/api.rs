@@ -28,6 +28,7 @@ use sqm_http::{
     ACCEPT_RETRY, BACKLOG, ConnectionSlot, ConnectionTable, KEEP_ALIVE_INTERVAL, Limits, Server, WriteTimeout,
 };
 use sqm_process::descriptors;
+use tracing::warn;
 
 /// For users who may change something. The limits for each client are a choice: the page's server connects as one of these
 /// users and needs less than half of them for all of its visitors together.
@@ -72,7 +73,7 @@ impl Listeners {
     pub(super) fn bind(socket: &Path, metrics: Option<std::net::SocketAddr>) -> anyhow::Result<Self> {
         let needed = ADMINS.connections + READERS.connections + METRICS.connections + OTHER_DESCRIPTORS;
         if let Err(warning) = descriptors::require(needed) {
-            errln!("warning: {warning}");
+            warn!("{warning}");
         }
         clear(socket)?;
         let unix = UnixListener::bind(socket)
@@ -210,7 +211,7 @@ fn clear(socket: &Path) -> anyhow::Result<()> {
         }
         Ok(_) => {
             let aside = sqm_files::set_aside(socket)?;
-            errln!(
+            warn!(
                 "{} was not a socket and has been renamed to {}",
                 socket.display(),
                 aside.display()

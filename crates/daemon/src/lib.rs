@@ -11,9 +11,6 @@
 // Standard output may be closed or full, which the macros of `sqm_process` handle.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-#[macro_use]
-extern crate sqm_process;
-
 mod api;
 mod autorate;
 mod clock;

@@ -36,6 +36,7 @@ use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange};
 use crate::waker::{WakeUps, Waker};
 use signals::{Signals, Stop};
 use sqm_process::failure::Failure;
+use tracing::{error, warn};
 
 /// The daemon's command line.
 pub struct Options {
@@ -58,7 +59,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     capability::require_privileges("sqm daemon")?;
     if let Err(error) = std::fs::create_dir_all(&options.state_dir) {
         let folder = options.state_dir.display();
-        errln!("cannot create the state folder {folder}: {error}; shaping continues without it");
+        warn!("cannot create the state folder {folder}: {error}; shaping continues without it");
     }
     api::set_admin(options.admin);
     let _lock = lock_instance(&options.state_dir)?;
@@ -80,7 +81,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         None => shaper.load(),
     };
     let interfaces = loaded.map_err(|errors| {
-        errors.iter().for_each(|error| errln!("error: {error}"));
+        errors.iter().for_each(|error| error!("{error}"));
         Failure::Usage(anyhow!("the configuration has errors; nothing was done"))
     })?;
     if let Some(pending) = &mut recovered.pending {
@@ -110,7 +111,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         state_error: None,
     };
     for message in recovered.messages {
-        daemon.log(LogKind::Configuration, None, message);
+        daemon.warn(LogKind::Configuration, None, message);
     }
     daemon.log_warnings();
     daemon.read_devices()?;
@@ -120,7 +121,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     match daemon.serve(&socket, options.metrics) {
         // The lines are shaped without the API, too, unless the user asked for it.
         Err(error) if !is_chosen => {
-            daemon.log(
+            daemon.warn(
                 LogKind::State,
                 None,
                 format!("{error:#}; shaping continues without it"),
@@ -222,7 +223,7 @@ impl Daemon {
             self.unserved = Some((socket, due.max(now + reconciler::CHECK_INTERVAL)));
             return;
         }
-        self.log(
+        self.info(
             LogKind::State,
             None,
             format!("the API is served on {}", socket.display()),
@@ -244,7 +245,7 @@ impl Daemon {
                 } => {
                     let outcome = self.shaper.check(&interface, shaped, request);
                     for note in self.shaper.take_notes() {
-                        self.log(LogKind::State, Some(&interface), note);
+                        self.info(LogKind::State, Some(&interface), note);
                     }
                     self.log_change(&interface, &outcome);
                     self.reconciler
@@ -275,7 +276,7 @@ impl Daemon {
             Ok(Some(notes)) => format!("no longer configured: {}", notes.join("; ")),
             Err(error) => format!("no longer configured, and could not be stopped: {error}"),
         };
-        self.log(LogKind::Released, Some(&interface), text);
+        self.info(LogKind::Released, Some(&interface), text);
     }
 }
 
@@ -284,7 +285,7 @@ fn lock_instance(state_dir: &Path) -> Result<Option<Lock>, Failure> {
     let path = state_dir.join("daemon.lock");
     let taken = Lock::try_take(&path).or_else(|error| match sqm_files::set_aside_irregular(&path) {
         Ok(Some(aside)) => {
-            errln!(
+            warn!(
                 "{} was not a regular file and has been renamed to {}",
                 path.display(),
                 aside.display()
@@ -300,7 +301,7 @@ fn lock_instance(state_dir: &Path) -> Result<Option<Lock>, Failure> {
             path.display()
         ))),
         Err(error) => {
-            errln!("warning: {error}; a second daemon would not be noticed");
+            warn!("{error}; a second daemon would not be noticed");
             Ok(None)
         }
     }

@@ -9,6 +9,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::debug;
 
 use crate::ResponseBody;
 
@@ -37,8 +38,13 @@ impl Server {
         F: Future<Output = Response<ResponseBody>>,
     {
         let service = service_fn(|request| {
+            let asked = format!("{} {}", request.method(), request.uri().path());
             let answered = answer(request);
-            async move { Ok::<_, Infallible>(answered.await) }
+            async move {
+                let answer = answered.await;
+                debug!("{asked}: {}", answer.status().as_u16());
+                Ok::<_, Infallible>(answer)
+            }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())

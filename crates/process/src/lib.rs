@@ -10,6 +10,7 @@
 pub mod child;
 pub mod descriptors;
 pub mod failure;
+pub mod logging;
 pub mod output;
 pub mod output_file;
 pub mod printable;

@@ -14,6 +14,7 @@ mod dscp;
 mod full;
 mod groups;
 pub(crate) mod import;
+mod log_level;
 pub(crate) mod manual;
 mod moved;
 pub(crate) mod plan;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::network::Network;
+use tracing::warn;
 
 /// A file of this size, in bytes, replaces the older one, and a new file begins. Our choice.
 const MOST_BYTES: u64 = 1 << 20;
@@ -164,7 +165,7 @@ impl Log {
     /// Writes an entry. A failure is reported on standard error only, because the change has already been made.
     fn write(&self, entry: Entry) {
         if let Err(error) = self.append(&entry.clean()) {
-            errln!("sqm: cannot write to the log of changes: {error:#}");
+            warn!("cannot write to the log of changes: {error:#}");
         }
     }
 
@@ -203,7 +204,7 @@ fn read(file: &Path) -> Vec<Entry> {
     let bytes = match sqm_files::read_if_there(file, MOST_READ) {
         Ok(bytes) => bytes.unwrap_or_default(),
         Err(error) => {
-            errln!("sqm: cannot read the log of changes: {error}");
+            warn!("cannot read the log of changes: {error}");
             Vec::new()
         }
     };

@@ -66,6 +66,7 @@ use sqm_http::AllowedHosts;
 use sqm_process::descriptors;
 use sqm_process::failure::Failure;
 use test_jobs::TestJobs;
+use tracing::warn;
 
 /// The server's command line.
 pub struct Options {
@@ -137,7 +138,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     if let Err(warning) =
         descriptors::require(connection::MOST_CONNECTIONS + connection::MOST_UPSTREAM + OTHER_DESCRIPTORS)
     {
-        errln!("warning: {warning}");
+        warn!("{warning}");
     }
     let acceptor = options
         .tls

@@ -15,6 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use super::connection::{ClientConnection, MOST_EVICTIONS};
 use super::{handler, history};
 use crate::app_state::AppState;
+use tracing::info;
+
 use sqm_http::{ACCEPT_RETRY, BACKLOG, Server, WriteTimeout};
 
 /// Pauses per second while new connections evict others. Our choice.
@@ -45,7 +47,7 @@ pub(super) async fn serve(
     let mut ended = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let scheme = if acceptor.is_some() { "https" } else { "http" };
-    errln!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
+    info!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
     tokio::spawn(history::remember(Arc::clone(&state)));
     let mut evictions = 0;
     loop {

@@ -17,6 +17,7 @@ use super::problem::{ApiResult, Problem};
 use super::test_request::kinds;
 use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, full, json};
 use sqm_process::child::Stop;
+use tracing::warn;
 
 /// Results that are kept, and their total size in bytes. Our choices, for the flash of a router.
 const MOST_TESTS: usize = 50;
@@ -265,7 +266,7 @@ impl TestJobs {
             .map_err(anyhow::Error::from)
             .and_then(|text| Ok(sqm_files::replace(&path, 0o600, &text)?));
         if let Err(error) = written {
-            errln!("sqm: {error:#}");
+            warn!("{error:#}");
         }
     }
 

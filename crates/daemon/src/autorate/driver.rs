@@ -17,6 +17,7 @@ use crate::clock::monotonic;
 use sqm_api::journal::LogKind;
 use sqm_api::status::{AutorateDirection, AutorateStatus};
 use sqm_configuration::rate_override::RateOverride;
+use tracing::warn;
 
 /// How often the device's counters are read under load; a choice.
 const TICK: Nanos = Nanos::from_millis(50);
@@ -340,7 +341,10 @@ impl Drop for Driver {
         self.log.write(self.controller.learned());
         self.store.write(self.controller.learned());
         if let Some(message) = self.store.take_message() {
-            errln!("{}: {message}", self.line.interface);
+            warn!(
+                interface = self.line.interface,
+                "{}: {message}", self.line.interface
+            );
         }
         self.context.rates.remove(&self.line.interface);
     }

@@ -49,7 +49,7 @@ impl Daemon {
             }
             Err(errors) => {
                 for error in &errors {
-                    self.log(LogKind::Configuration, None, format!("error: {error}"));
+                    self.error(LogKind::Configuration, None, error.clone());
                 }
                 self.errors.clone_from(&errors);
                 Err(errors)
@@ -147,7 +147,7 @@ impl Daemon {
             self.confirm()?;
         } else {
             let seconds = confirm.as_secs();
-            self.log(
+            self.info(
                 LogKind::Configuration,
                 None,
                 format!("a change of the configuration waits {seconds} s for its confirmation"),
@@ -160,7 +160,7 @@ impl Daemon {
     fn conflict(&self, change: &UnconfirmedChange) -> Refused {
         if let Err(error) = change.confirm() {
             let text = format!("the saved copy of the previous configuration cannot be removed: {error}");
-            self.log(LogKind::Configuration, None, text);
+            self.warn(LogKind::Configuration, None, text);
         }
         match sqm_configuration::read_if_there(self.shaper.file()) {
             Ok(now) => Refused::Conflict(revision::of(&now.unwrap_or_default())),
@@ -208,7 +208,7 @@ impl Daemon {
                 format!("the change cannot be confirmed: {error}; unless that succeeds, it is rolled back");
             return Err(Refused::Failed(vec![text]));
         }
-        self.log(
+        self.info(
             LogKind::Configuration,
             None,
             "the change of the configuration is permanent".to_owned(),
@@ -226,7 +226,7 @@ impl Daemon {
                     let text = format!(
                         "{why}, except the file, which could not be restored; the daemon keeps trying: {error}"
                     );
-                    self.log(LogKind::Configuration, None, text);
+                    self.warn(LogKind::Configuration, None, text);
                     let (in_force, stopped) = (change.in_force.clone(), change.stopped.clone());
                     self.pending_rollback =
                         Some(PendingFileRollback::new(change, error.to_string(), monotonic()));
@@ -260,7 +260,7 @@ impl Daemon {
                 "{why}, except the file: another program has written it in the meantime, and it is left unchanged"
             ),
         };
-        self.log(LogKind::Configuration, None, text);
+        self.info(LogKind::Configuration, None, text);
         // If the file has errors, as it may have had before the change, the configuration that was in force is resumed.
         let stopped = change.stopped.clone();
         let rolled_back = |interfaces| Event::RolledBack { interfaces, stopped };

@@ -13,6 +13,7 @@ use crate::clock::monotonic;
 use crate::reconciler::Event;
 use crate::waker;
 use sqm_process::failure::Failure;
+use tracing::debug;
 
 impl Daemon {
     /// Waits for a kernel event, a signal or a wake-up by another thread, but not longer than `timeout`; `None` waits for ever.
@@ -41,6 +42,7 @@ impl Daemon {
         let events = self.monitor.read().context("cannot read the kernel's events")?;
         let now = monotonic();
         for event in events {
+            debug!("the kernel reports {event:?}");
             let event = match event {
                 KernelEvent::LinkChanged(link) => device_changed(link),
                 KernelEvent::LinkRemoved(index) => Event::DeviceRemoved(index),

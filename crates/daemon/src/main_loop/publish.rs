@@ -1,24 +1,28 @@
 //! Publishes the status and writes log entries.
 
 use sqm_api::journal::LogKind;
-use sqm_api::status::ConfigurationStatus;
+use sqm_api::status::{ConfigurationStatus, State};
 
 use super::Daemon;
 use crate::reconciler::Outcome;
 use crate::sd_notify;
 use crate::status::Published;
 use crate::unconfirmed_change::PendingFileRollback;
+use tracing::{error, info, warn};
 
 impl Daemon {
     /// Publishes the status for the API, and its one-line form for the service manager.
     pub(super) fn publish(&mut self) {
         let state_error = self.shaper.state_error();
         if state_error != self.state_error {
-            let text = match &state_error {
-                Some(error) => format!("warning: {error}"),
-                None => "the state folder can be written again".to_owned(),
-            };
-            self.log(LogKind::State, None, text);
+            match &state_error {
+                Some(error) => self.warn(LogKind::State, None, error.clone()),
+                None => self.info(
+                    LogKind::State,
+                    None,
+                    "the state folder can be written again".to_owned(),
+                ),
+            }
             self.state_error.clone_from(&state_error);
         }
         let pending = self.pending_rollback.as_ref().map(PendingFileRollback::message);
@@ -40,7 +44,7 @@ impl Daemon {
     /// Logs the steps of a check that changed the queues.
     pub(super) fn log_change(&self, interface: &str, outcome: &Outcome) {
         if let Outcome::Changed { changes, .. } = outcome {
-            self.log(LogKind::Changed, Some(interface), changes.join("; "));
+            self.info(LogKind::Changed, Some(interface), changes.join("; "));
         }
     }
 
@@ -67,23 +71,57 @@ impl Daemon {
             || state.name().to_owned(),
             |why| format!("{}: {why}", state.name()),
         );
-        self.log(LogKind::State, Some(interface), text);
+        match state {
+            State::Failed | State::Drifted | State::Contested => {
+                self.warn(LogKind::State, Some(interface), text)
+            }
+            _ => self.info(LogKind::State, Some(interface), text),
+        }
         self.publish();
     }
 
     /// Logs the warnings of the configuration.
     pub(super) fn log_warnings(&self) {
         for warning in &self.shaper.configuration.warnings {
-            self.log(LogKind::Configuration, None, format!("warning: {warning}"));
+            self.warn(LogKind::Configuration, None, warning.clone());
         }
     }
 
-    /// Writes a log entry to standard error, and to the journal for the API's clients.
-    pub(super) fn log(&self, kind: LogKind, interface: Option<&str>, text: String) {
-        match interface {
-            Some(interface) => errln!("{interface}: {text}"),
-            None => errln!("{text}"),
-        }
+    /// Logs an ordinary event, and records it for the API's clients.
+    pub(super) fn info(&self, kind: LogKind, interface: Option<&str>, text: String) {
+        info!(
+            kind = kind.name(),
+            interface,
+            "{}",
+            with_interface(interface, &text)
+        );
         self.shared.journal.record(kind, interface, text);
     }
+
+    /// Logs what a person should look at, and records it for the API's clients.
+    pub(super) fn warn(&self, kind: LogKind, interface: Option<&str>, text: String) {
+        warn!(
+            kind = kind.name(),
+            interface,
+            "{}",
+            with_interface(interface, &text)
+        );
+        self.shared.journal.record(kind, interface, text);
+    }
+
+    /// Logs what could not be done as asked, and records it for the API's clients.
+    pub(super) fn error(&self, kind: LogKind, interface: Option<&str>, text: String) {
+        error!(
+            kind = kind.name(),
+            interface,
+            "{}",
+            with_interface(interface, &text)
+        );
+        self.shared.journal.record(kind, interface, text);
+    }
+}
+
+/// A log entry as text: with the name of the interface first, if it is about one.
+fn with_interface(interface: Option<&str>, text: &str) -> String {
+    interface.map_or_else(|| text.to_owned(), |interface| format!("{interface}: {text}"))
 }

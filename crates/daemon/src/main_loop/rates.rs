@@ -13,7 +13,7 @@ impl Daemon {
         let context = self.shared.autorate_context();
         let changes = self.autorate.configure(lines, &context, monotonic());
         for (interface, text) in changes.messages {
-            self.log(LogKind::Autorate, Some(&interface), text);
+            self.info(LogKind::Autorate, Some(&interface), text);
         }
         for interface in changes.ended {
             self.shaper.forget_rates(&interface);
@@ -24,7 +24,7 @@ impl Daemon {
         if error != self.rate_error {
             if let Some(error) = &error {
                 let text = format!("the rates that autorate wants could not be set: {error}");
-                self.log(LogKind::Autorate, None, text);
+                self.warn(LogKind::Autorate, None, text);
             }
             self.rate_error = error;
         }

@@ -10,6 +10,7 @@ use super::signals::Stop;
 use crate::clock::monotonic;
 use crate::sd_notify;
 use sqm_process::failure::Failure;
+use tracing::{error, info, warn};
 
 /// How long to wait for another program that is changing the queues; a choice.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,13 +23,13 @@ impl Daemon {
     pub(super) fn shut_down(mut self, stop: Stop) -> Result<ExitCode, Failure> {
         // The search rolls its changes back, which must happen before the queues are released or left to the next daemon.
         if !self.shared.tune.shut_down() {
-            errln!("the search for rates (sqm tune) did not end in time");
+            warn!("the search for rates (sqm tune) did not end in time");
         }
         for (interface, text) in self.autorate.stop_all() {
-            errln!("{interface}: {text}");
+            info!("{interface}: {text}");
         }
         if stop == Stop::Leave {
-            errln!("the queues stay as they are");
+            info!("the queues stay as they are");
             return Ok(ExitCode::SUCCESS);
         }
         let sections = self.reconciler.sections().iter();
@@ -42,9 +43,9 @@ impl Daemon {
         self.shaper
             .release_all(&names, LOCK_TIMEOUT, |interface, outcome| {
                 match outcome {
-                    Ok(notes) => notes.iter().for_each(|note| errln!("{note}")),
+                    Ok(notes) => notes.iter().for_each(|note| info!("{note}")),
                     Err(error) => {
-                        errln!("{interface}: could not be stopped: {error}");
+                        error!("{interface}: could not be stopped: {error}");
                         code = ExitCode::FAILURE;
                     }
                 }

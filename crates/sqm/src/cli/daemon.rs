@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use sqm_kernel::state;
 
+use super::log_level;
 use sqm_daemon::Options;
 use sqm_process::failure::Failure;
 use sqm_process::user;
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     /// Where to keep what stop must put back.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
+    #[command(flatten)]
+    log: log_level::LogArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -74,6 +77,7 @@ impl Args {
                 address.ip()
             )));
         }
+        self.log.start();
         sqm_daemon::run(Options {
             config: self.config,
             state_dir: self.state_dir,

@@ -9,8 +9,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::server::{Config, Server};
 
+use super::log_level;
 use super::test::read_secret;
 use sqm_process::failure::Failure;
+use tracing::info;
 
 /// The far end for `sqm test`: run it on a machine beyond the line under test
 ///
@@ -62,6 +64,8 @@ pub(crate) struct Args {
     /// Say nothing
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    log: log_level::LogArgs,
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
@@ -106,24 +110,20 @@ impl Args {
             https: is_open && !self.no_https,
             once: self.once,
         };
-        let quiet = self.quiet;
-        allow_many_files();
-        let server = Server::bind(config, move |line| {
-            if !quiet {
-                errln!("sqm: {line}");
-            }
-        })?;
-        if !quiet {
-            errln!(
-                "sqm: serving on {} (TCP and UDP), {}; end with Ctrl-C",
-                server.local_addr()?,
-                if is_open {
-                    "open to everybody"
-                } else {
-                    "for clients that know the secret"
-                }
-            );
+        if !self.quiet {
+            self.log.start();
         }
+        allow_many_files();
+        let server = Server::bind(config, |line| info!("sqm: {line}"))?;
+        info!(
+            "sqm: serving on {} (TCP and UDP), {}; end with Ctrl-C",
+            server.local_addr()?,
+            if is_open {
+                "open to everybody"
+            } else {
+                "for clients that know the secret"
+            }
+        );
         server.run()?;
         Ok(ExitCode::SUCCESS)
     }

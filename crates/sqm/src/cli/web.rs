@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::log_level;
 use sqm_process::failure::Failure;
 use sqm_web::Options;
 
@@ -48,6 +49,8 @@ pub(crate) struct Args {
     /// The process that connects to the daemon
     #[arg(long, hide = true)]
     connector: bool,
+    #[command(flatten)]
+    log: log_level::LogArgs,
 }
 
 impl Args {
@@ -55,6 +58,7 @@ impl Args {
         if self.set_password {
             return sqm_web::set_password(&self.dir);
         }
+        self.log.start();
         if self.connector {
             return sqm_web::connector::serve(&self.socket);
         }

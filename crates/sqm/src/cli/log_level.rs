@@ -1,0 +1,33 @@
+//! `--log-level` of the commands that run for long.
+
+use sqm_process::logging::{self, Level};
+
+/// The log of this process.
+#[derive(clap::Args)]
+pub(crate) struct LogArgs {
+    /// The least important entries that are logged, to the journal under systemd, else to standard error
+    #[arg(long, value_name = "LEVEL", env = "SQM_LOG_LEVEL", default_value = "info")]
+    log_level: LogLevel,
+}
+
+impl LogArgs {
+    /// Starts the log of this process.
+    pub(crate) fn start(&self) {
+        logging::start(match self.log_level {
+            LogLevel::Error => Level::ERROR,
+            LogLevel::Warning => Level::WARN,
+            LogLevel::Info => Level::INFO,
+            LogLevel::Debug => Level::DEBUG,
+        });
+    }
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum LogLevel {
+    Error,
+    Warning,
+    /// And each change of state
+    Info,
+    /// And each event of the kernel and each request
+    Debug,
+}
