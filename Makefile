@@ -1,4 +1,5 @@
-# The few commands people type. Each installs what it needs (lab/deps.sh says what, and asks for root only then).
+# The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
+# needs root.
 
 .PHONY: check demo size test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
 
@@ -8,13 +9,13 @@ demo:
 	cargo build --release --bin sqm --bin sqm-lab
 	$${CARGO_TARGET_DIR:-target}/release/sqm-lab demo --out demo-out
 
-# Format, lints and unit tests: what to run before each commit, in minutes.
+# Format, lints and unit tests, for before each commit: minutes.
 check: export CARGO_INCREMENTAL = 0
 check: lint
 	cargo test --workspace --lib
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
-# The lab, the page and the rest run side by side: a guest waits, or fills one processor.
+# The suites of the lab, of the page and all others run at the same time, because a guest of the lab uses at most one processor.
 test: export CARGO_INCREMENTAL = 0
 test: lint lab-kernel flent web
 	cargo test --workspace --no-run
@@ -27,7 +28,7 @@ lab-suites:
 page-suites:
 	npm --prefix web test
 
-# On the wall's clock, because a browser waits; mostly it waits for the line, too.
+# In real time, because of the browser; most of it is waiting for the line.
 page-lab-suites:
 	npm --prefix web run test:lab
 
@@ -42,13 +43,13 @@ nightly: lab-kernel deny
 	SQM_NIGHTLY=1 cargo test -p sqm-configuration -- --nocapture
 	cargo test -p sqm --test nightly -- --nocapture
 
-# Licences, sources and second generations of the dependencies; and known vulnerabilities, where their database can be had.
+# Licences, sources and duplicate versions of the dependencies; and known vulnerabilities, if their database can be fetched.
 # Installs cargo-deny.
 deny:
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check licenses bans sources
 	@if cargo deny fetch db; then cargo deny --offline check advisories; \
-	else echo "deny: the database of vulnerabilities cannot be fetched: they were NOT looked for" >&2; fi
+	else echo "deny: cannot fetch the database of vulnerabilities: dependencies were NOT checked for them" >&2; fi
 
 lint:
 	cargo fmt --all --check
@@ -60,20 +61,20 @@ lab-kernel:
 	lab/deps.sh build
 	lab/build-kernel.sh
 
-# The real Flent, which tests open our files with; about a minute, once.
+# The real Flent, with which tests open our files; about a minute, once.
 flent:
 	lab/flent.sh
 
-# The page, in web/dist, where a build of the program finds it.
+# The page, in web/dist, from which a build packs it into the program.
 web:
 	lab/deps.sh web
 	npm --prefix web ci --no-audit --no-fund
 	npm --prefix web run build
 
-# The page in a real browser, about a minute; its pictures are in web/test-out/.
+# Tests of the page in Chromium, about a minute; pictures in web/test-out/.
 test-web: web page-suites
 
-# The page against the program itself on the lab's router: a browser drives it, the kernel and tc say what came of it.
+# Tests of the page against the program on the lab's router: a browser makes changes, and the kernel and tc show their effect.
 test-web-lab: web lab-kernel
 	cargo build -p sqm
 	$(MAKE) page-lab-suites
@@ -84,7 +85,8 @@ fuzz:
 	fuzz/run 60
 	SQM_REQUESTS=20000 cargo test -p sqm --test daemon random_requests
 
-# Random requests against docs/openapi.yaml for five minutes (schemathesis from PyPI, in a folder of its own). Nightly.
+# Random requests to the page's server, made from docs/openapi.yaml, for five minutes (schemathesis from PyPI, in its own folder).
+# Nightly.
 test-api:
 	cargo build -p sqm
 	crates/sqm/tests/web/schemathesis.sh $${CARGO_TARGET_DIR:-target}/debug/sqm
@@ -94,7 +96,7 @@ deb: web
 	cargo build --release --bin sqm --bin sqm-lab
 	packaging/debian/build.sh $${CARGO_TARGET_DIR:-target}/release/sqm deb-out
 
-# The stripped sizes of the whole program, and of one that only shapes: plan, start, daemon, doctor (target/shape).
+# The stripped sizes of the whole program and of one without the feature `full`, which only shapes (target/shape).
 size: web
 	cargo build --release --bin sqm
 	cargo build --release --bin sqm --no-default-features --target-dir $${CARGO_TARGET_DIR:-target}/shape

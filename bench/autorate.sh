@@ -1,17 +1,20 @@
 #!/bin/bash
-# What `sqm daemon` with `option autorate` takes of a processor: on an idle line, and under load, when it asks reflectors 20 to 40
-# times a second, reads counters 20 times, writes rates and its log, which must hold every decision. Fails if it is more than 0.1 %
-# and 1 %, or if fewer than 15 answers a second came: a daemon that hears nothing has little to do.
-# In network namespaces of its own, which the script removes; needs root, iproute2 and jq. With CAKE in both directions if the
-# kernel has it, else with HTB and short queues in both, else in one.
+# Measures the processor time of `sqm daemon` with `option autorate`, on an idle line and under load. Under load the daemon probes
+# reflectors 20 to 40 times a second, reads counters 20 times a second, and writes rates and a log with every decision. Fails if the
+# share of one processor is more than 0.1 % when idle or 1 % under load, or if fewer than 15 answers a second arrived, because a
+# daemon without answers has little to do.
+# Makes and removes its own network namespaces; needs root, iproute2 and jq. Uses CAKE in both directions if the kernel has it,
+# otherwise HTB with short queues in both, otherwise HTB in one.
 #
 #   bench/autorate.sh target/release/sqm [SECONDS [echo|udp]]
 #
-# With "echo" no reflector answers timestamps, so that it looks at connections, too; needs nft. With "udp" the reflectors are `sqm serve`.
+# With "echo" no reflector answers timestamp requests, so the daemon samples TCP connections, too; needs nft. With "udp" the
+# reflectors are `sqm serve`.
 #
-# It is the processor's time of all threads of the daemon, which a busy machine makes a little longer, and User Mode Linux
-# (sqm-lab) many times. What else there is (hosts, and the network between them) has other processors if there are any: where its
-# packets interrupt the daemon, the kernel takes that for the daemon's time. The way of its probes through all hosts is in it.
+# Counts the processor time of all threads of the daemon. A busy machine makes it a little longer, User Mode Linux (sqm-lab) many
+# times. Everything else (hosts, and the network between them) runs on other processors if there are any, because the kernel counts
+# an interrupt for their packets as time of the process that it interrupts. The time includes the path of the daemon's own probes
+# through all namespaces.
 set -euo pipefail
 
 sqm=$(realpath "${1:?usage: $0 SQM [SECONDS [timestamps|echo|udp]]}")
@@ -20,7 +23,7 @@ signals=${3:-timestamps}
 case $signals in
     timestamps | echo) asked= ;;
     udp) asked=sqm:// ;;
-    *) echo "$0: '$signals' is none of timestamps, echo and udp" >&2; exit 2 ;;
+    *) echo "$0: '$signals' is not timestamps, echo or udp" >&2; exit 2 ;;
 esac
 most_idle=0.1 most_loaded=1.0 least_answers=15
 name=sqm-bench-$$
@@ -36,14 +39,14 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# A home, the router, a modem whose buffers are large and whose rate changes, a core that answers probes, and a server. Home and
-# server send less than the line mostly carries: the shaper's own queue is then short, though it be the simplest.
+# A home, the router, a modem with large buffers and a rate that changes, a core that answers probes, and a server. Home and server
+# send less than the line carries most of the time, so that even a plain FIFO keeps a short queue in the shaper.
 hosts="home router modem core server"
 for host in $hosts; do
     ip netns add "$name-$host"
     ip -n "$name-$host" link set lo up
 done
-# The daemon on the last processor, all else on the others.
+# The daemon runs on the last processor, everything else on the others.
 apart=
 if [ "$(nproc)" -gt 1 ]; then
     taskset -cp "0-$(($(nproc) - 2))" $$ >/dev/null
@@ -51,7 +54,7 @@ if [ "$(nproc)" -gt 1 ]; then
 fi
 on() { local host=$1; shift; ip netns exec "$name-$host" "$@"; }
 wire() { # host, device, address, host, device, address
-    # A packet of 64 KB from segmentation offload is none of a home line, and more than its token bucket lets through.
+    # No segmentation offload: home lines carry no packets of 64 KB, and its token bucket would drop them.
     ip -n "$name-$1" link add "$2" gso_max_segs 1 type veth peer name "$5" netns "$name-$4" gso_max_segs 1
     ip -n "$name-$1" address add "$3/24" dev "$2"
     ip -n "$name-$4" address add "$6/24" dev "$5"
@@ -84,7 +87,7 @@ line() { # kbit/s
 line 20000
 for host in home server; do on $host tc qdisc add dev eth root tbf rate 9mbit burst 16k limit 200k; done
 
-config() { # set-up, download, further options
+config() { # setup script, download, further options
     cat <<END
 config queue
 	option enabled '1'
@@ -104,7 +107,7 @@ END
 }
 download="	option min_download '5000'
 	option max_download '100000'"
-# A long queue of the shaper's own would be bloat that no rate cures.
+# A long queue in the shaper itself would be bloat that no rate removes.
 short="	option qdisc 'pfifo'
 	option ilimit '40'
 	option elimit '40'"
@@ -121,7 +124,7 @@ done
 on router "$sqm" stop --state-dir "$work/state" >/dev/null
 echo "queues: $queues"
 for host in server core; do
-    # Not by on(): what would be killed in the end is a shell.
+    # Without on(): otherwise clean_up would kill the function's shell and not the server.
     ip netns exec "$name-$host" "$sqm" serve >/dev/null 2>&1 &
     processes+=" $!"
 done
@@ -134,7 +137,7 @@ until grep -q shaped "$work/log"; do
     sleep 0.2
 done
 
-# Nanoseconds of processor that all threads have had, and how often they were woken.
+# Processor time of all threads in nanoseconds, and the number of times they were woken.
 used() { awk '{sum += $1} END {printf "%d", sum}' /proc/$daemon/task/*/schedstat; }
 wakes() { awk '/^voluntary/ {sum += $2} END {print sum}' /proc/$daemon/task/*/status; }
 logged() { stat -c %s "$work/rates.csv" 2>/dev/null || echo 0; }
@@ -149,12 +152,12 @@ measure() { # name, limit in percent
     used_before=$(used) wakes_before=$(wakes) logged_before=$(logged) from=$(now)
     sleep "$seconds"
     share=$(awk -v ns=$(($(used) - used_before)) -v us=$(($(now) - from)) 'BEGIN {printf "%.3f", ns / us / 10}')
-    printf '%-7s %6s %% of a processor (less than %s wanted), %s wakes and %s bytes of log a second\n' "$1" \
+    printf '%-7s %6s %% of a processor (limit %s), %s wakes and %s bytes of log a second\n' "$1" \
         "$share" "$2" $((($(wakes) - wakes_before) / seconds)) $((($(logged) - logged_before) / seconds))
     awk -v share="$share" -v most="$2" 'BEGIN {exit !(share < most)}' || failed=1
 }
 
-# What the start takes is no matter here.
+# Leave out the start.
 sleep 8
 measure idle $most_idle
 ip netns exec "$name-home" "$sqm" test 10.4.0.2 --quiet --json "$work/result" --duration $((seconds + 10))s >/dev/null 2>&1 &
@@ -166,12 +169,12 @@ before=$(answered)
 measure loaded $most_loaded
 answers=$((($(answered) - before) / seconds))
 status | jq -r '.interfaces[0].autorate | "\(.probes_sent) probes, \(.download.cuts) and \(.upload.cuts) cuts, \(.tcp_samples) samples of connections"'
-echo "$answers answers a second (at least $least_answers wanted)"
+echo "$answers answers a second (at least $least_answers needed)"
 [ "$answers" -ge $least_answers ] || failed=1
-# How the lines of an idle minute are written is seen at the end.
+# The daemon writes the rest of its log when it ends; a replay shows whether it has every decision.
 kill $daemon && wait $daemon || true
-"$sqm" tune --replay "$work/rates.csv" --json | jq -e '.different == 0' >/dev/null || {
-    echo "the log does not hold every decision"
+"$sqm" autorate replay "$work/rates.csv" --json | jq -e '.different == 0' >/dev/null || {
+    echo "the log does not have every decision"
     failed=1
 }
 exit $failed

@@ -1,7 +1,7 @@
 #!/bin/bash
-# sqm's load generator beside iperf3, and its probes beside irtt, between two network namespaces on this machine.
-# Needs root, iperf3, irtt and jq. Runs alternate and medians are compared, so that whatever else the machine does meets all
-# alike. Everything is made and removed by the script itself.
+# Compares sqm's load generator with iperf3, and its probes with irtt, between two network namespaces on this machine.
+# Needs root, iperf3, irtt and jq. Runs alternate and medians are compared, so that other load on the machine affects all alike.
+# Makes and removes everything itself.
 #
 #   bench/side-by-side.sh target/release/sqm [rounds]
 set -euo pipefail

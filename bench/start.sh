@@ -1,7 +1,7 @@
 #!/bin/bash
-# What `sqm start` and a changed rate cost, for each set-up: milliseconds, requests to the kernel, system calls; beside the
-# same queues by the commands that `sqm plan --format tc` prints, one process each. In a network namespace of its own, which
-# the script removes. Needs root, iproute2, nft, jq and strace. A set-up that the kernel cannot hold is named and left out.
+# Measures the cost of `sqm start` and of a changed rate for each setup script: milliseconds, requests to the kernel, system calls.
+# For comparison it also runs the commands that `sqm plan --format tc` prints, one process each. Makes and removes its own network
+# namespace. Needs root, iproute2, nft, jq and strace. Names and skips a setup script that the kernel does not support.
 #
 #   bench/start.sh target/release/sqm [rounds]                                on this machine
 #   sqm-lab up; sqm-lab run router -- bench/start.sh target/release/sqm       on the lab's kernel, which has all queues
@@ -27,7 +27,7 @@ ip -n $namespace link set d1 up
 run() { ip netns exec $namespace "$@"; }
 export SQM_STATE_DIR=$work/state
 
-config() { # set-up, its leaf, upload in kbit/s
+config() { # setup script, its leaf, upload in kbit/s
     local leaf=${2:+"	option qdisc '$2'"}
     cat <<END
 config queue
@@ -42,7 +42,7 @@ config queue
 $leaf
 END
 }
-# Whatever else the machine does only adds.
+# The minimum, because other load on the machine only adds time.
 least() { sort -g | head -1; }
 now() { echo $((${EPOCHREALTIME/[.,]/} % 1000000000000)); }
 syscalls() { run strace -f -c -o "$work/trace" "$@" >/dev/null 2>&1 && awk '$NF == "total" {print $4}' "$work/trace"; }
@@ -50,13 +50,13 @@ syscalls() { run strace -f -c -o "$work/trace" "$@" >/dev/null 2>&1 && awk '$NF 
 printf '%-20s %27s %27s %17s\n' "" "start to verified" "changed rate" "tc, nft, ip"
 printf '%-20s %9s %9s %7s %9s %9s %7s %9s %7s\n' \
     "least of $rounds" ms requests calls ms requests calls commands ms
-for set_up in best_of_cake piece_of_cake layer_cake simple simplest simplest_tbf hfsc_lite hfsc_litest \
+for setup_script in best_of_cake piece_of_cake layer_cake simple simplest simplest_tbf hfsc_lite hfsc_litest \
     "simplest pfifo" "simplest_tbf pfifo"; do
-    read -r script leaf <<<"$set_up"
+    read -r script leaf <<<"$setup_script"
     config "$script" "$leaf" 10000 >"$work/config"
     config "$script" "$leaf" 9000 >"$work/slower"
     if ! run "$sqm" start --config "$work/config" >/dev/null 2>"$work/refused"; then
-        printf '%-20s %s\n' "$set_up" "$(tail -1 "$work/refused")"
+        printf '%-20s %s\n' "$setup_script" "$(tail -1 "$work/refused")"
         continue
     fi
     run "$sqm" stop >/dev/null
@@ -84,7 +84,7 @@ for set_up in best_of_cake piece_of_cake layer_cake simple simplest simplest_tbf
         run nft delete table inet sqm_d0 2>/dev/null || true
     done
     ms() { least <"$work/$1" | awk '{printf "%.1f", $1 / 1000}'; }
-    printf '%-20s %9s %9s %7s %9s %9s %7s %9s %7s\n' "$set_up" \
+    printf '%-20s %9s %9s %7s %9s %9s %7s %9s %7s\n' "$setup_script" \
         "$(ms started.us)" "$(cat "$work/started.requests")" "$start_calls" \
         "$(ms reloaded.us)" "$(cat "$work/reloaded.requests")" "$reload_calls" \
         "$(wc -l <"$work/commands")" "$(ms commands.process)"

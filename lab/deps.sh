@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs the Debian packages that are needed, if any is missing, and says so beforehand.
+# Installs missing Debian packages, and names them first.
 # Usage: deps.sh run | build | flent | fuzz | web | deb
-# (to run the lab; to build its virtual-time kernel as well; to install Flent; for make fuzz; to build and
-# test the page; to test the Debian package)
+# (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; fuzz: for make fuzz; web: to build and
+# test the page; deb: to test the Debian package)
 set -eu
 
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
@@ -13,7 +13,7 @@ case "${1:-}" in
     fuzz) packages="g++" ;;
     web)
         packages="chromium"
-        # A newer Node.js than Debian's brings its own npm.
+        # A Node.js from elsewhere has its own npm.
         command -v npm >/dev/null || packages="$packages nodejs npm"
         ;;
     deb) packages="debootstrap binutils dpkg-dev" ;;
@@ -28,7 +28,7 @@ done
 
 by_hand="run 'apt-get install$missing' as root, then try again"
 command -v apt-get >/dev/null || {
-    echo "These Debian packages are needed, and there is no apt-get here:$missing" >&2
+    echo "these Debian packages are missing, and this machine has no apt-get:$missing" >&2
     exit 1
 }
 if [ "$(id -u)" = 0 ]; then
@@ -41,11 +41,11 @@ else
 fi
 echo "Installing Debian packages:$missing" >&2
 install() {
-    # shellcheck disable=SC2086  # each is a word
+    # shellcheck disable=SC2086  # one word for each package
     $as_root apt-get update -qq &&
         $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
 install || {
-    echo "That did not work: $by_hand." >&2
+    echo "the installation failed: $by_hand." >&2
     exit 1
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the real Flent, which tests open our result files with: the version of Debian 12 and the newest known, each with
-# its plotting library in a Python environment of its own. Prints nothing if all is there.
+# Installs the real Flent, with which tests open our result files: the version of Debian 12 and a newer one, each with its plotting
+# library in its own Python environment. Prints nothing if both are installed.
 set -eu
 
 folder="${XDG_CACHE_HOME:-$HOME/.cache}/sqm/flent"
@@ -8,7 +8,7 @@ folder="${XDG_CACHE_HOME:-$HOME/.cache}/sqm/flent"
 # Usage: install FLENT MATPLOTLIB NUMPY
 install() {
     environment="$folder/$1"
-    # Written last: what an interrupted installation left behind is not taken for a whole one.
+    # This file is written last, so that an interrupted installation is not taken for a complete one.
     [ ! -e "$environment/complete" ] || return 0
     echo "Installing Flent $1 into $environment" >&2
     rm -rf "$environment"

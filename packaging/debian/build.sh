@@ -14,7 +14,7 @@ for tool in dpkg-deb strip gzip; do
 done
 version=$("$program" --version | cut -d' ' -f2)
 architecture=$(dpkg --print-architecture)
-# The oldest C library that has every symbol the program asks for.
+# The oldest C library that has every symbol of the program.
 libc=$(objdump -T "$program" | sed -n 's/.*(\?GLIBC_\([0-9.]*\))\?.*/\1/p' | sort -uV | tail -n 1)
 
 root=$(mktemp -d)
@@ -22,7 +22,7 @@ trap 'rm -rf "$root"' EXIT
 umask 022
 chmod 755 "$root"
 install -D -m 755 -s "$program" "$root/usr/bin/sqm"
-# A router of 16 MiB has room for no more, and each of its processes maps it.
+# A router with 16 MiB of flash has no room for more, and each process maps the program.
 size=$(stat -c %s "$root/usr/bin/sqm")
 if [ "$size" -gt $((12 << 20)) ]; then
     echo "package: the program has $size bytes stripped, more than 12 MiB" >&2
@@ -60,8 +60,7 @@ Depends: libc6 (>= $libc), libgcc-s1, passwd
 Conflicts: sqm-scripts
 Installed-Size: $(du -sk "$root" | cut -f1)
 Description: Smart Queue Management
- Keeps latency low while an internet line is full: plans the queues that end bufferbloat, sets them up in the kernel,
- keeps them so, and measures the difference.
+ Keeps latency low while an internet line is full: plans the queues that end bufferbloat, sets them up in the kernel, keeps them in force, and measures the difference.
 CONTROL
 (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | sort | xargs md5sum >DEBIAN/md5sums)
 mkdir -p "$out"

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Boots a clean Debian 12 with its systemd on the lab's kernel, installs the package there, and sees it start, shape, survive
-# kill -9, reload, stop, upgrade and go without leaving anything behind; and the page, whose changes the daemon writes from
-# within its sandbox.
+# Boots a clean Debian 12 with its systemd on the lab's kernel and installs the package there. Checks that the daemon starts, shapes,
+# survives kill -9, reloads, stops and upgrades, that removing the package leaves nothing behind, and that the page works, for which
+# the daemon writes the configuration from within its sandbox.
 #
-# Needs root (a Debian system is made of files of many owners), debootstrap and a Debian mirror. Nothing of this machine is
-# changed: the guest is a process, its disk a folder that is gone afterwards.
-# Usage: test.sh PACKAGE [FOLDER]  (the folder keeps the bare system for the next time)
+# Needs root (a Debian system has files of many owners), debootstrap and a Debian mirror. Changes nothing on this machine: the guest
+# is a process, and its disk is a folder that the script removes.
+# Usage: test.sh PACKAGE [FOLDER]  (FOLDER keeps the bare system for the next run)
 set -eu
 
 package=$1
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sqm
 keep=${2:-$cache/debian-12}
 kernel=${SQM_LAB_CACHE:-$cache/lab}/linux-virtual-time
-[ "$(id -u)" = 0 ] || { echo "test: only root can make a Debian system" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "test: must run as root, to make a Debian system" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "test: the Debian package debootstrap is missing" >&2; exit 1; }
-[ -x "$kernel" ] || { echo "test: there is no lab kernel: make lab-kernel" >&2; exit 1; }
+[ -x "$kernel" ] || { echo "test: there is no lab kernel; build it with 'make lab-kernel'" >&2; exit 1; }
 
 if [ ! -e "$keep/done" ]; then
     rm -rf "$keep"
@@ -46,7 +46,7 @@ cat >"$work/system/root/test" <<'INSIDE'
 fail() { echo "FAILED: $*"; journalctl --no-pager -u sqm -u sqm-web -u sqm-serve | tail -n 20; systemctl poweroff -ff; }
 files() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var -o -path /run -o -path /root \) -prune -o -print | sort; }
 shaped() { sleep 1; sqm verify >/dev/null && tc qdisc show dev d0 root | grep -q "cake 1: .*bandwidth $1" || fail "$2: $(tc qdisc show dev d0)"; }
-# A request on the daemon's socket: method, path, body.
+# Sends a request to the daemon's socket: method, path, body.
 daemon() {
     perl -MIO::Socket::UNIX -e 'my ($method, $path, $body) = @ARGV;
         my $s = IO::Socket::UNIX->new("/run/sqm/api.sock") or die "no daemon: $!\n";
@@ -54,42 +54,42 @@ daemon() {
         $s->flush; print while <$s>' "$@" >/root/answer 2>&1
     head -n 1 /root/answer | grep -q "HTTP/1.1 2" || fail "$1 $2: $(cat /root/answer)"
 }
-# A page of sqm web.
+# Fetches a path from sqm web.
 page() { timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080 && printf "GET $0 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n" >&3 && cat <&3' "$1"; }
 unshaped() { ! tc qdisc show dev d0 | grep -q cake && ! ip link show ifb4d0 2>/dev/null || fail "$1: still shaped"; }
 
 files >/root/before
 dpkg -i /root/sqm.deb >/root/log 2>&1 || { cat /root/log; fail "it does not install"; }
 systemctl is-enabled --quiet sqm && systemctl is-active --quiet sqm || fail "it is not enabled and started"
-systemctl status sqm | grep -q 'Status: "no interface is configured' || fail "it does not say that nothing is configured"
-systemctl is-active --quiet sqm-web sqm-serve && fail "what nobody asked for runs"
+systemctl status sqm | grep -q 'Status: "no interface is configured' || fail "the status does not report that no interface is configured"
+systemctl is-active --quiet sqm-web sqm-serve && fail "sqm-web or sqm-serve runs without being enabled"
 for unit in sqm sqm-serve sqm-web; do
     said=$(systemd-analyze verify --man=no "/lib/systemd/system/$unit.service" 2>&1 | grep "sqm") && fail "$unit does not verify: $said"
     said=$(systemd-analyze security --offline=true --threshold=20 --no-pager "/lib/systemd/system/$unit.service" | tail -n 1) ||
-        fail "$unit exposes much: $said"
+        fail "$unit has too high an exposure: $said"
     exposure="$exposure $unit $(echo "$said" | sed 's/.*: *\([0-9.]*\) .*/\1/')"
 done
 
 sed -i "s/enabled '0'/enabled '1'/; s/eth0/d0/" /etc/config/sqm
 systemctl reload sqm || fail "it does not reload"
-systemctl status sqm | grep -q 'Status: "d0 waiting: there is no network device d0' || fail "it does not say what it waits for"
+systemctl status sqm | grep -q 'Status: "d0 waiting: there is no network device d0' || fail "the status does not name the missing device"
 ip link add d0 type dummy && ip link set d0 up
 shaped 10Mbit "a device that arrives late"
 kill -9 "$(systemctl show -p MainPID --value sqm)"
 shaped 10Mbit "kill -9"
-[ "$(systemctl show -p NRestarts --value sqm)" = 1 ] || fail "it was not started again"
+[ "$(systemctl show -p NRestarts --value sqm)" = 1 ] || fail "systemd did not restart it"
 tc qdisc replace dev d0 root handle 9: fq_codel
 shaped 10Mbit "another program"
 sed -i s/10mbit/9mbit/ /etc/config/sqm && systemctl reload sqm
 shaped 9Mbit "reload"
-setpriv --reuid 65534 --clear-groups sqm status --daemon | grep -q "d0: shaped" || fail "others may not look"
-# The same package again is an upgrade: the queues stay, and the log tells.
+setpriv --reuid 65534 --clear-groups sqm status --daemon | grep -q "d0: shaped" || fail "other users cannot read the status"
+# Installing the package again is an upgrade. The queues must stay: the log must have no new 'added 1: root'.
 made() { journalctl --no-pager -u sqm | grep -c 'added 1: root'; }
 before=$(made)
 dpkg -i /root/sqm.deb >/root/log 2>&1 || { cat /root/log; fail "it does not upgrade"; }
 shaped 9Mbit "upgrade"
 [ "$before" = "$(made)" ] || fail "an upgrade makes new queues"
-# From within its sandbox the daemon looks at the machine, and writes the configuration for the page.
+# In its sandbox the daemon must be able to read the machine's state and to write the configuration for the page.
 daemon POST /v1/doctor '{"fix": false}'
 grep -q '"findings": \[\]' /root/answer || fail "the doctor: $(cat /root/answer)"
 daemon GET /v1/report ''
@@ -100,51 +100,51 @@ text=$(sed s/9mbit/8mbit/ /etc/config/sqm | perl -0pe 's/(["\\])/\\$1/g; s/\n/\\
 daemon PUT /v1/configuration "{\"text\": \"$text\", \"revision\": \"$revision\", \"confirm_seconds\": 0}"
 shaped 8Mbit "a changed configuration"
 grep -q 8mbit /etc/config/sqm || fail "the configuration is not written"
-# What autorate learned is looked for where it outlives the machine's restart.
-echo nonsense >/var/lib/sqm/autorate-d0.learned || fail "it has no folder for what outlives a restart"
-[ "$(stat -c '%U %a' /var/lib/sqm)" = "root 700" ] || fail "others may look at what was learned: $(stat -c '%U %a' /var/lib/sqm)"
+# The daemon reads learned capacities from a folder that outlives a restart of the machine.
+echo nonsense >/var/lib/sqm/autorate-d0.learned || fail "there is no folder for state that outlives a restart"
+[ "$(stat -c '%U %a' /var/lib/sqm)" = "root 700" ] || fail "other users may read the learned capacities: $(stat -c '%U %a' /var/lib/sqm)"
 sed -i "s/option interface 'd0'/&\n\toption autorate '1'/" /etc/config/sqm && systemctl reload sqm && sleep 1
 told=$(timeout 2 perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new("/run/sqm/api.sock"); print $s "GET /v1/events HTTP/1.0\r\nHost: sqm\r\n\r\n";
     $s->flush; $| = 1; print while <$s>')
-echo "$told" | grep -q '/var/lib/sqm/autorate-d0.learned is left out' || fail "what was learned is not looked for: $told"
+echo "$told" | grep -q '/var/lib/sqm/autorate-d0.learned cannot be used' || fail "the daemon does not read the learned capacities: $told"
 sed -i "/option autorate/d" /etc/config/sqm && systemctl reload sqm
 shaped 8Mbit "without autorate"
 systemctl enable --quiet --now sqm-web || fail "the page does not start"
 for attempt in 1 2 3 4 5 6 7 8 9 10; do page / >/root/answer 2>/dev/null && break; sleep 1; done
 grep -q '<!doctype html>\|<!DOCTYPE html>' /root/answer || fail "the page: $(cat /root/answer)"
 page /api/v1/status >/root/answer
-grep -q 'd0' /root/answer || fail "the page does not know what the daemon does: $(cat /root/answer)"
+grep -q 'd0' /root/answer || fail "the page does not show the daemon's status: $(cat /root/answer)"
 grep -q "^Uid:.$(id -u sqm-web)\b" "/proc/$(systemctl show -p MainPID --value sqm-web)/status" || fail "the page is not served by its user"
 setpriv --reuid sqm-web --regid sqm-web --clear-groups test -r /etc/shadow && fail "the page's user reads root's files"
-[ "$(stat -c '%U %a' /var/lib/sqm-web)" = "sqm-web 700" ] || fail "others may look at the page's files"
+[ "$(stat -c '%U %a' /var/lib/sqm-web)" = "sqm-web 700" ] || fail "other users may read the page's files"
 echo secret horse | sqm web --set-password || fail "a password cannot be set"
 page /api/v1/session >/root/answer
 grep -q '"role": *"reader"' /root/answer && grep -q '"password_set": *true' /root/answer || fail "a password has no effect: $(cat /root/answer)"
 echo 'SQM_WEB_OPTIONS=""' >/etc/default/sqm
-install -d -m 755 /etc/sqm && echo secret >/etc/sqm/serve-secret && systemctl start sqm-serve || fail "the far end does not start"
-systemctl is-active --quiet sqm-serve || fail "the far end: $(systemctl status sqm-serve)"
+install -d -m 755 /etc/sqm && echo secret >/etc/sqm/serve-secret && systemctl start sqm-serve || fail "sqm-serve does not start"
+systemctl is-active --quiet sqm-serve || fail "sqm-serve: $(systemctl status sqm-serve)"
 systemctl stop sqm
 unshaped stop
 systemctl start sqm
 shaped 8Mbit "start"
-# A change that nobody has confirmed, when everything goes.
+# Remove the package while a change waits for its confirmation.
 daemon GET /v1/configuration ''
 revision=$(sed -n 's/.*"revision": *"\([^"]*\)".*/\1/p' /root/answer)
 daemon PUT /v1/configuration "{\"text\": \"$(printf %s "$text" | sed s/8mbit/7mbit/)\", \"revision\": \"$revision\", \"confirm_seconds\": 600}"
 shaped 7Mbit "a change that waits"
-dpkg -r sqm >/root/log 2>&1 || { cat /root/log; fail "it does not go"; }
+dpkg -r sqm >/root/log 2>&1 || { cat /root/log; fail "the package cannot be removed"; }
 unshaped "remove"
 for unit in sqm sqm-web sqm-serve; do systemctl is-active --quiet $unit && fail "$unit still runs"; done
 files >/root/after
 diff /root/before /root/after | grep '^[<>]' | grep -vxE '> /etc/(config|config/sqm|config/sqm\.before-trial|config/\.sqm\.lock|sqm|sqm/serve-secret|default/sqm|(passwd|shadow|group|gshadow|subuid|subgid)-)' && fail "more than the configuration is left"
-[ -e /var/lib/sqm/autorate-d0.learned ] || fail "what was learned is gone before it is purged"
+[ -e /var/lib/sqm/autorate-d0.learned ] || fail "removing the package without purging it deletes the learned capacities"
 dpkg -P sqm >/root/log 2>&1 || { cat /root/log; fail "it is not purged"; }
 getent passwd sqm-web >/dev/null && fail "its user is left"
-# useradd and userdel keep the file of users from before.
+# useradd and userdel keep copies of the files from before.
 files | grep -vxE '/etc/(passwd|shadow|group|gshadow|subuid|subgid)-' >/root/after
 grep -vxE '/etc/(passwd|shadow|group|gshadow|subuid|subgid)-' /root/before | diff - /root/after || fail "files are left"
 for folder in /run/sqm /var/lib/sqm /var/lib/sqm-web /var/log/sqm; do [ ! -e $folder ] || fail "a folder is left: $folder"; done
-ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg remembers it"
+ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg still has records of the package"
 systemctl --failed --no-legend | grep sqm && fail "a unit is left"
 echo "PASSED: installed, started, shaped, killed, upgraded, removed; nothing is left (exposure:$exposure)"
 systemctl poweroff -ff
@@ -154,7 +154,7 @@ timeout 600 "$kernel" mem=512M root=/dev/root rootfstype=hostfs "rootflags=$work
     umid=sqm-deb "uml_dir=$work" time-travel=inf-cpu init=/lib/systemd/systemd systemd.show_status=0 \
     </dev/null >"$work/console" 2>/dev/null || true
 grep '^PASSED' "$work/console" || {
-    echo "test: the guest said:" >&2
+    echo "test: the end of the guest's console:" >&2
     tail -n 40 "$work/console" >&2
     exit 1
 }

@@ -94,7 +94,7 @@ def qdisc(words, stab=""):
 
 
 def packets():
-    """Some packets through the device: their answers never come."""
+    """Sends some packets through the device, to an address that does not answer."""
     subprocess.run(shlex.split("ping -q -c 3 -i 0.01 -W 0.01 -s 500 192.0.2.2"), capture_output=True)
 
 
@@ -117,7 +117,7 @@ QDISCS = {
     ],
     "codel": ["codel", "codel limit 700 target 13ms interval 80ms ecn ce_threshold 2ms"],
     "pie": ["pie", "pie limit 700 target 20ms tupdate 30ms alpha 1 beta 3 ecn bytemode dq_rate_estimator"],
-    # Without both numbers the kernel makes more flows than packets, which it refuses if it is told to.
+    # With only one of both numbers the kernel makes more flows than packets, a combination that it refuses in a request.
     "sfq": ["sfq limit 300 flows 300", "sfq limit 100 perturb 10 quantum 1514 flows 50 divisor 512 depth 60 headdrop"],
     "fifo": ["pfifo", "pfifo limit 321", "bfifo limit 32100", "pfifo_head_drop limit 7"],
     "tbf": [
@@ -153,7 +153,7 @@ FILTERS = [
     "protocol arp prio 6 u32 match u32 0 0 classid 1:11",
 ]
 
-# What `sqm plan --format tc` prints of this configuration is what the tests expect.
+# The tests expect the commands that `sqm plan --format tc` prints for this configuration.
 FIREWALL = """config queue
 \toption enabled '1'
 \toption interface 'd0'

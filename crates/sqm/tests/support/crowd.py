@@ -1,10 +1,10 @@
-"""Many connections of one kind that mean no good, until it is killed:
+"""Holds many hostile connections of one kind until it is killed:
 
     crowd.py KIND SERVER PLACE COUNT [HEADER]
 
 KIND is one of those below. SERVER is `socket`, `page` or `metrics`. PLACE is the path of the socket or a port on this machine; at
-the socket it becomes `nobody` first. HEADER stands in the heads of requests that have a body. Prints `there` once COUNT
-connections have been made. One that the server ends is made again: all the time there are as many as it allows."""
+the socket it first becomes the user `nobody`. HEADER is added to requests that have a body. Prints `there` once COUNT connections
+have been made. It replaces each connection that the server ends, so that there are always as many as the server allows."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ GET = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
 POST = f"POST {post} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{header}Content-Length: 100\r\n\r\n"
 STREAM = f"GET {events} HTTP/1.1\r\nHost: {host}\r\n\r\n"
 
-# What is sent first, what is sent every second, and how many bytes are read then.
+# The bytes sent first, the bytes sent every second, and the number of bytes read each second.
 first, later, taken = {
     "idle": (b"", b"", 0),
     "line": (b"GET /v1/sta", b"", 0),
@@ -37,13 +37,13 @@ first, later, taken = {
     "stream": (STREAM.encode(), b"", 0),
     "handshake": (bytes([22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]), b"", 0),
 }[kind]
-# Never zero: time must go by, even where computing takes none.
+# Never zero: in virtual time the clock advances only while processes wait.
 HURRY = 0.01
 pause = HURRY if kind in ("flood", "churn") else 1
 
 
 def connect():
-    """A connection, and what is still to be sent on it."""
+    """Connects; returns the socket and the bytes still to be sent on it."""
     peer = socket.socket(socket.AF_UNIX if server == "socket" else socket.AF_INET)
     try:
         peer.settimeout(5)
@@ -103,6 +103,6 @@ while True:
             left.append(connection)
         else:
             connection[0].close()
-    # Whoever was shown out comes back at once.
+    # An evicted connection is replaced at once.
     time.sleep(pause if len(left) == len(connections) == count else HURRY)
     connections = left

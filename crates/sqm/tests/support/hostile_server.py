@@ -4,7 +4,7 @@
 Usage: hostile_server.py BEHAVIOUR [PORT] [--listen ADDRESS] [--after TESTS] [--rate MBIT]
        hostile_server.py --list
 
-It speaks the protocol of `sqm serve` correctly up to the phase in which the behaviour sets in. The first line of its output is
+It speaks the protocol of `sqm serve` correctly up to the phase in which the behaviour begins. The first line of its output is
 the port (TCP and UDP). It listens on 127.0.0.1 unless --listen names another address. With --after N it behaves well during the
 first N tests. Downloads are sent at --rate (20 Mbit/s in all by default).
 
@@ -25,7 +25,7 @@ ESCAPES = "\x1b]0;owned\x07\x1b[31mred\x1b[2J \x9b31m \u202eesrever\u202c \x7f\r
 NOISE = os.urandom(64 << 10)
 
 
-# --- What a server says -------------------------------------------------------------------------------------------------------
+# --- Messages of a server -----------------------------------------------------------------------------------------------------
 
 
 def frame(message):
@@ -58,7 +58,7 @@ def flow(direction, number, **seen):
 
 
 def until_closed(sock):
-    """Waits for the client to close; what it sends is thrown away."""
+    """Waits for the client to close, and discards what it sends."""
     while sock.recv(65536):
         pass
 
@@ -87,20 +87,20 @@ def drip(sock, test):
 
 
 def words(sock, test):
-    """Messages in good form as fast as they are taken."""
+    """Sends valid messages as fast as the client reads them."""
     for turn in range(1 << 60):
         sock.sendall(frame(progress(test, turn / 1000)) * 50)
 
 
 def slow_words(sock, test):
-    """A message in good form each second, and never the last."""
+    """Sends a valid message each second, but never the last one."""
     for turn in range(1 << 60):
         sock.sendall(frame(progress(test, turn)))
         time.sleep(1)
 
 
 def huge(sock, test):
-    """Good frames of almost 4 MiB."""
+    """Sends valid frames of almost 4 MiB."""
     padding = "x" * ((4 << 20) - 200)
     while True:
         sock.sendall(frame({"reply": "error" if test is None else "progress", "reason": "", "padding": padding}))
@@ -141,7 +141,7 @@ def long_reason(sock, test):
 
 
 def done_early(sock, test):
-    """Half of the load, and then the results as if all of it were over."""
+    """Sends the results after half of the load, as if all of it were over."""
     time.sleep(test.load_ms / 2000)
     for message in results(test):
         sock.sendall(frame(message))
@@ -163,13 +163,13 @@ ANYWHERE = {
     "escapes": escapes,
     "long-reason": long_reason,
 }
-# Of the load alone.
+# Only during the load.
 LOAD = {"done-early": done_early}
-# In place of: the welcome, the answer to the proof, the answer on a data connection, progress, results.
+# The misbehaviour replaces the welcome, the answer to the proof, the answer on a data connection, progress, or results.
 PHASES = ["hello", "challenge", "attach", "load", "results"]
 
 
-# --- Lies in messages of a good form ------------------------------------------------------------------------------------------
+# --- False figures in valid messages ------------------------------------------------------------------------------------------
 
 
 def welcome_lies(message, how):
@@ -193,7 +193,7 @@ def samples(times, amount):
 
 
 def results(test, up=None, down=None):
-    """The messages of an honest server, unless functions change what it saw of a flow; none leaves the flow out."""
+    """The messages of an honest server. `up` and `down` may change the figures of a flow; None leaves the flow out."""
     up, down = up or (lambda seen, number: seen), down or (lambda seen, number: seen)
     every = [("down", n, down({}, n)) for n in range(test.down)]
     every += [("up", n, up({"samples": [[test.load_ms, r]]}, n)) for n, r in enumerate(test.received)]
@@ -204,15 +204,15 @@ def results(test, up=None, down=None):
 
 
 def contradictions(test, how):
-    """Messages in place of the results that contradict what was told before, what the client saw, or one another; or that
-    tell only a part. None for other ways to lie."""
+    """Messages in place of the results that contradict earlier messages, the client's own figures or each other, or that leave
+    a part out. None for other kinds of false figures."""
     length = test.load_ms
 
     def sampled(samples):
         return results(test, up=lambda seen, number: {"samples": samples(test.received[number])})
 
     def kernel(totals=None, mss=32768, **sample):
-        """Downloads of which the server's kernel tells what a real one would, but for this."""
+        """Downloads with the kernel figures of a real server, except for the given ones."""
         share = int(test.sent / max(1, test.down))
         honest = dict(rtt_ms=0.05, rttvar_ms=0.01, min_rtt_ms=0.02, cwnd=10, retransmits=0, delivery_mbit=100)
         honest |= dict(delivered=100, delivered_ce=0) | sample
@@ -323,7 +323,7 @@ RESULT_LIES = [
 
 
 class AnyTest:
-    """For the names of what a test can be lied to about."""
+    """A test that exists only to list the names of the false figures."""
 
     load_ms = 0
 
@@ -389,7 +389,7 @@ class Server:
         self.port = self.listener.getsockname()[1]
         self.listener.listen(0 if self.phase == "connect" else 128)
         if self.phase == "connect":
-            # Fills the queue of connections, so that further handshakes get no answer.
+            # Fills the backlog of the listening socket, so that further handshakes get no answer.
             self.own = [socket.socket(family, socket.SOCK_STREAM) for _ in range(4)]
             for sock in self.own:
                 sock.setblocking(False)
@@ -405,7 +405,7 @@ class Server:
             threading.Thread(target=self.serve, args=[sock], daemon=True).start()
 
     def is_bad(self, phase, actions=None):
-        """Whether the server misbehaves in this phase, in one of these ways."""
+        """True if the server misbehaves in this phase, in one of these ways."""
         return self.begun > self.after and self.phase == phase and (actions is None or self.action in actions)
 
     def serve(self, sock):

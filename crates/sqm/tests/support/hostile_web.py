@@ -11,7 +11,7 @@ import time
 NOISE = os.urandom(16 << 10)
 ESCAPES = "\x1b]0;owned\x07\x1b[31mred\x1b[2J"
 
-# Of no use anywhere else: a key that everybody can read here.
+# A key for tests only, because it is public.
 CERTIFICATE = """\
 -----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgf7cnWKTwCtpFrrkt
@@ -158,7 +158,7 @@ class Web:
         getattr(self, "http_" + self.how.replace("-", "_"))(sock)
 
     def http_silence(self, sock):
-        # What else arrives stays unread.
+        # Further input is not read.
         time.sleep(1e6)
 
     http_unread = http_silence
@@ -222,7 +222,7 @@ class Web:
         forever(sock, b"1;" + b"e" * 1000 + b"\r\nx\r\n")
 
     def http_then_silence(self, sock):
-        """The first request is answered well, all others never."""
+        """Answers the first request correctly and no other."""
         if self.begun > 1:
             time.sleep(1e6)
         sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")

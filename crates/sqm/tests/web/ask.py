@@ -1,4 +1,4 @@
-"""Asks `sqm web` as its page does: ask.py METHOD PATH [JSON] prints the answer; a refusal ends with 1."""
+"""Sends a request to `sqm web` as its page does: ask.py METHOD PATH [JSON] prints the answer; an error ends with exit code 1."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Everything that somebody who reaches the port may try, again and again: attack.py PORT SECONDS prints what came of it.
+"""Repeats every attack that is possible on the port: attack.py PORT SECONDS prints the outcomes.
 
 A thousand idle connections, half of them in the middle of a request, stay open all the time."""
 
@@ -28,7 +28,7 @@ def exchange(name, *pieces):
             for piece in pieces:
                 peer.sendall(piece)
         except OSError:
-            pass  # Shown out before its end.
+            pass  # Evicted before its end.
         try:
             head = peer.recv(65536)
         except OSError:
@@ -71,7 +71,7 @@ for n in range(1000):
         try:
             peer.sendall(b"GET / HTTP/1.1\r\nHost: loc")
         except OSError:
-            pass  # Shown out: others have come since.
+            pass  # Evicted for newer connections.
     idle.append(peer)
 end = time.monotonic() + seconds
 rounds = 0
@@ -79,7 +79,7 @@ while time.monotonic() < end:
     for attack in ATTACKS:
         attack()
     rounds += 1
-    # Time must go by, even where computing takes none.
+    # In virtual time the clock advances only while processes wait.
     time.sleep(0.02)
 print(json.dumps({"rounds": rounds, "idle": len(idle), "seen": seen}))
 sys.stdout.flush()

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Sends schemathesis' requests, made from docs/openapi.yaml, to a server with a daemon whose only device is not there: no answer
-# may say that the server is broken, and none may be undocumented. Streams, and what looks around for seconds, are left out.
-# Usage: schemathesis.sh PROGRAM [SECONDS]; needs python3-venv, curl and the right to make a network namespace.
+# Sends schemathesis' requests, made from docs/openapi.yaml, to a server with a daemon whose only device does not exist. No response
+# may be a server error or undocumented. Leaves out event streams, and requests that take seconds.
+# Usage: schemathesis.sh PROGRAM [SECONDS]; needs python3-venv, curl and the permission to make a network namespace.
 set -eu
 
 program=$(realpath "$1")
