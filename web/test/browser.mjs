@@ -1,4 +1,4 @@
-/** Chromium for the tests, and what every test of a page looks at. */
+/** Starts Chromium for the tests, and has the checks that every test of the page makes. */
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { chromium } from 'playwright-core';
 const OUT = fileURLToPath(new URL('../test-out/', import.meta.url));
 const PROGRAM = process.env.SQM_CHROMIUM ?? '/usr/bin/chromium';
 
-/** A browser of its own with a fresh profile; `close` ends it and removes the profile. */
+/** Starts a browser with a fresh profile; `close` ends it and removes the profile. */
 export async function browse() {
     assert.ok(existsSync(PROGRAM), `${PROGRAM} is missing: lab/deps.sh web installs it`);
     await mkdir(OUT, { recursive: true });
@@ -40,10 +40,10 @@ export async function browse() {
     };
 }
 
-/** A page that fails the test on any error in its console. `isQuiet` false is for tests that cut the line. */
+/** Opens a page. Any error in its console fails the test, unless `isQuiet` is false, as in tests that cut the connection. */
 export async function open(browser, url, { width = 1280, height = 900, scheme = 'light', locale = 'en-GB', isQuiet = true } = {}) {
     const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, locale, timezoneId: 'UTC' });
-    // A machine that is busy gets the time it needs.
+    // A long timeout, for busy machines.
     context.setDefaultTimeout(60_000);
     const page = await context.newPage();
     const complaints = [];
@@ -60,7 +60,7 @@ export async function open(browser, url, { width = 1280, height = 900, scheme = 
     return page;
 }
 
-/** A picture of the page with all its pictures: those below the window are not loaded by themselves. */
+/** Takes a screenshot after all pictures have loaded. The browser does not load pictures below the window without this. */
 export async function shot(page, name, fullPage = true) {
     await page.evaluate(() =>
         Promise.all(
@@ -77,7 +77,7 @@ export async function shot(page, name, fullPage = true) {
 export const shows = (page, option, value) =>
     page.waitForFunction(([id, wanted]) => document.querySelector(id)?.value === wanted, [`#option-${option}`, value]);
 
-/** Nothing is wider than the window. */
+/** Fails if something is wider than the window. */
 export async function fits(page) {
     const wide = await page.evaluate(() => {
         const width = document.documentElement.clientWidth;
@@ -92,9 +92,9 @@ export async function fits(page) {
 const require = createRequire(import.meta.url);
 const axe = await readFile(require.resolve('axe-core/axe.min.js'), 'utf8');
 
-/** No finding that keeps somebody from using the page. */
+/** Fails if axe-core finds a barrier to using the page. */
 export async function accessible(page) {
-    // The page's policy allows no foreign script in it, which is right; a test may come from outside.
+    // The page's content policy allows no foreign script; code that a test evaluates is exempt from it.
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => globalThis.axe.run());
     const serious = violations

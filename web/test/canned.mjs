@@ -1,4 +1,4 @@
-/** Facts that the mock tells; a part of what the real server knows. */
+/** The mock's answers: a small part of the real server's. */
 
 const option = (name, tab, level, type, title, more = {}) => ({
     name, tab, level, type, title, about: `What ${name} does, and when one touches it.`,
@@ -67,7 +67,7 @@ const direction = (rpm, word, foreign_rpm, self_rpm, mbit, confidence) => ({
     rpm, word, foreign_rpm, self_rpm, mbit, connections: 8, foreign_probes: 190, self_probes: 240, confidence,
 });
 
-/** Of another kind: it has no file. */
+/** A result of another kind, which has no file. */
 export const RPM_TEST = {
     ...TESTS[0], id: '20251230T020304-00000004', kind: 'rpm', host: 'rpm.example.net', title: 'responsiveness', duration_s: 20,
     bytes: null, plots: [], summary: null, verdict: null,

@@ -1,4 +1,4 @@
-/** docs/openapi.yaml as the judge of what the mock answers, so that the page is tested against the words of the real server. */
+/** Checks the mock's answers against docs/openapi.yaml, so that the page is tested with answers as the real server gives them. */
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -6,7 +6,7 @@ import Ajv from 'ajv/dist/2020.js';
 import { parse } from 'yaml';
 
 const description = parse(await readFile(new URL('../../docs/openapi.yaml', import.meta.url), 'utf8'));
-// The words of OpenAPI around its schemas are none of JSON Schema's.
+// OpenAPI's own keywords around the schemas are unknown to JSON Schema.
 const ajv = new Ajv({ strict: false, allErrors: true, formats: { binary: true } });
 ajv.addSchema({ $id: 'openapi', ...description });
 
@@ -36,7 +36,7 @@ export function judgeAnswer(method, path, status, answer) {
     judge(`${place}/content/application~1json/schema`, answer, `${method} ${path}: ${status}`);
 }
 
-/** Fails unless the data of this event is what the schema of its name says. */
+/** Fails unless the data of this event matches the schema with the event's name. */
 export function judgeEvent(name, path, data) {
     const schemas = { sample: 'Sample', progress: 'Progress', step: 'TuneStep', end: path === 'tune/live' ? 'Tune' : 'Test' };
     judge(`/components/schemas/${schemas[name] ?? 'LogEntry'}`, data, `the event ${name} of ${path}`);

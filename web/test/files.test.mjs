@@ -1,4 +1,4 @@
-/** What is delivered, and in which words. */
+/** Tests of the built files and of the translations. */
 
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
@@ -25,7 +25,7 @@ test('nothing in the page needs more than the policy allows', async () => {
     }
 });
 
-/** The keys of a language's page, from its source. */
+/** The keys of a language, from its source. */
 async function keys(language) {
     const source = (await read(`src/i18n/${language}.ts`)).split('const served')[0];
     return [...source.matchAll(/^ {4}'([^']+)':\s*('(?:[^'\\]|\\.)*'|"[^"]*")/gm)].map(([, key, text]) => [key, text]);
@@ -47,7 +47,7 @@ test('every language has the same keys and the same values in its sentences', as
 test('every key is used', async () => {
     const files = (await readdir(new URL('../src/', import.meta.url), { recursive: true })).filter((file) => /tsx?$/.test(file) && !file.startsWith('i18n/'));
     const source = (await Promise.all(files.map((file) => read(`src/${file}`)))).join('\n');
-    // `t(`state.${…}`)` uses all that begin so.
+    // `t(`state.${…}`)` uses all keys that begin with `state.`.
     const families = [...source.matchAll(/`([\w.]+\.)\$\{/g)].map(([, family]) => family);
     const unused = (await keys('en')).map(([key]) => key).filter((key) => !source.includes(`'${key}'`) && !families.some((family) => key.startsWith(family)));
     assert.deepEqual(unused, []);

@@ -1,4 +1,4 @@
-/** A virtual home with `sqm daemon` and `sqm web` on its router, and a way in for a browser on this machine. */
+/** The lab with `sqm daemon` and `sqm web` on its router, and a forwarded port for a browser on this machine. */
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
@@ -15,8 +15,8 @@ const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../targ
 const PROGRAM = process.env.SQM_LAB ?? join(TARGET, 'debug', 'sqm-lab');
 
 /**
- * The kernel of `make lab-kernel` without its virtual time: Debian's loses registers on processors with AMX, and with them
- * what compression computes.
+ * The kernel of `make lab-kernel`, in real time. Debian's kernel loses registers on processors with AMX, which breaks
+ * compression.
  */
 const KERNEL = process.env.SQM_LAB_KERNEL ?? join(homedir(), '.cache/sqm/lab/linux-virtual-time');
 
@@ -29,7 +29,7 @@ export class Lab {
     static async boot(line) {
         assert.ok(existsSync(PROGRAM), `${PROGRAM} is missing: make web && cargo build -p sqm`);
         const lab = new Lab();
-        // A lab of its own, beside one that somebody may have up.
+        // A separate lab, so that one that already runs is not disturbed.
         lab.folder = await mkdtemp(join(tmpdir(), 'sqm-web-lab-'));
         await lab.lab('up', '--line', line, '--clock', 'wall');
         return lab;
@@ -60,7 +60,7 @@ export class Lab {
         );
     }
 
-    /** Lets a browser in: the address on this machine that leads to the port of that host. */
+    /** Forwards a port for a browser; returns the address on this machine that leads to the port of that host. */
     async forward(host, port) {
         this.way = spawn(PROGRAM, ['forward', host, String(port), '--from', String(port)], {
             env: this.#environment(),
@@ -70,7 +70,7 @@ export class Lab {
         return `${line.split(' ')[0]}/`;
     }
 
-    /** Takes the way away, as a cut cable does; what runs in the lab goes on. */
+    /** Ends the forwarding, as a cut cable would; programs in the lab continue. */
     async cut() {
         if (!this.way) return;
         this.way.kill('SIGKILL');

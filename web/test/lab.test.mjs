@@ -1,6 +1,6 @@
 /**
- * The real thing: a browser drives `sqm web` on the router of the lab, whose kernel and `tc` say what came of it. On the
- * wall's clock, because the browser waits.
+ * End-to-end tests: a browser drives `sqm web` on the lab's router, and the kernel and `tc` show the effect. In real time,
+ * because of the browser.
  */
 
 import assert from 'node:assert/strict';
@@ -16,7 +16,7 @@ let lab;
 let url;
 
 before(async () => {
-    // One after the other: what the first began must be known to whoever ends it.
+    // In sequence, so that all that was started is known when it is closed.
     chromium = await browse();
     lab = await Lab.boot('cable24');
     await lab.on('router', 'mkdir -p /etc/config; : >/etc/config/sqm; mkdir -m 700 /run/web');
@@ -31,7 +31,7 @@ before(async () => {
 });
 
 after(async () => {
-    // Where it stopped, if it did.
+    // Pictures of the pages that a failed test has left open.
     for (const [n, page] of (chromium?.browser.contexts() ?? []).flatMap((context) => context.pages()).entries()) {
         await shot(page, `lab-left-open-${n}`);
     }
@@ -39,14 +39,14 @@ after(async () => {
     await lab?.down();
 });
 
-/** What the kernel has, in the words of the real tc. */
+/** The kernel's queues, as the real tc prints them. */
 const tc = (device = 'wan0') => lab.on('router', `tc qdisc show dev ${device}`);
 
 const TEST_MS = 90_000;
 
 /**
- * Runs a test and waits for its figures. How low the latency is, tests/lab judges in virtual time: this clock is the
- * machine's, and a guest that gets no processor delays packets whatever its queues do.
+ * Runs a test and waits for its figures. Latency is checked in virtual time by tests/lab. Here time is real, and a guest
+ * that waits for the processor delays packets, whatever its queues do.
  */
 async function measure(page, name) {
     await page.getByRole('link', { name: 'Test', exact: true }).click();
@@ -61,7 +61,7 @@ async function measure(page, name) {
     assert.ok(Number.parseFloat(await loaded.innerText()) > 0, name);
 }
 
-test('a newcomer measures, shapes the line, sees it in the kernel, and measures again', async () => {
+test('a new user measures, shapes the line, and measures again', async () => {
     const page = await open(chromium.browser, url);
     await measure(page, 'before');
 
@@ -106,9 +106,9 @@ test('a newcomer measures, shapes the line, sees it in the kernel, and measures 
     await page.finish();
 });
 
-test('the way cut while applying: file and kernel are as before', async () => {
+test('a change that cuts the connection is rolled back in the file and in the kernel', async () => {
     const page = await open(chromium.browser, `${url}#/settings/0/basic`, { isQuiet: false });
-    // A minute is long for a test; the page itself leaves the time to the server.
+    // 8 s to confirm instead of the server's default of a minute, which the page leaves to the server.
     await page.route('**/api/v1/config', async (route) => {
         if (route.request().method() !== 'PUT') return route.continue();
         await route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), confirm_seconds: 8 }) });
@@ -125,18 +125,18 @@ test('the way cut while applying: file and kernel are as before', async () => {
     assert.match(await lab.on('router', 'cat /etc/config/sqm'), /option upload '3900'/);
     await lab.forward('router', PORT);
     await page.getByText('The previous settings have been restored.').waitFor();
-    // The field follows its file, which is asked for after the news.
+    // The page fetches the file after the event, and then the field shows the new value.
     await shows(page, 'upload', '3.9');
     await page.finish();
 });
 
-test('the validator of the program says what is wrong, in every field one can type into', async () => {
+test('the program reports an invalid value in every text field', async () => {
     const page = await open(chromium.browser, `${url}#/settings/0/basic`);
     for (const tab of ['Basic Settings', 'Queue Discipline', 'Link Layer Adaptation']) {
         await page.getByRole('tab', { name: tab }).click();
         const closed = page.getByRole('tabpanel').locator('details:not([open]) > summary', { hasText: /Advanced|Experimental/ });
         while ((await closed.count()) > 0) await closed.first().click();
-        // Its companions are read only with it, and a file may have any name.
+        // Autorate's other options are checked only if it is on. The name of its log is left out: nearly any text is valid.
         const autorate = page.locator('#option-autorate');
         if (await autorate.count()) await autorate.check();
         const fields = await page
@@ -153,12 +153,12 @@ test('the validator of the program says what is wrong, in every field one can ty
         }
         if (await autorate.count()) await autorate.uncheck();
     }
-    // All of it is as it was: there is nothing to apply, and nothing to discard.
+    // All values are as before, so there is nothing to apply or to discard.
     await page.getByRole('button', { name: 'Review changes' }).waitFor({ state: 'detached' });
     await page.finish();
 });
 
-test('everything the server tells in words has a translation', async () => {
+test('every text of the server has a translation', async () => {
     const german = await readFile(new URL('../src/i18n/de.ts', import.meta.url), 'utf8');
     const ask = async (path) => (await fetch(`${url}api/v1/${path}`)).json();
     const { options } = await ask('options');
@@ -174,7 +174,7 @@ test('everything the server tells in words has a translation', async () => {
     assert.deepEqual([...wanted].filter((key) => !german.includes(`'${key}':`)), []);
 });
 
-test('the real options, kinds of line and findings fit the page and everybody', async () => {
+test('the page with the real options, kinds of line and findings is accessible and fits the window', async () => {
     for (const width of [360, 1440]) {
         const page = await open(chromium.browser, `${url}#/settings/0/queue`, { width });
         for (const tab of ['Queue Discipline', 'Link Layer Adaptation', 'Basic Settings']) {
@@ -194,10 +194,10 @@ test('the real options, kinds of line and findings fit the page and everybody', 
     }
 });
 
-test('tune finds rates, and writes them only when told', async () => {
+test('tune finds rates and writes them only on request', async () => {
     const page = await open(chromium.browser, `${url}#/tune`);
     await page.getByLabel('Server').fill(SERVER);
-    // What the page does is looked at here, not how well the rates are: a busy machine delays packets, too.
+    // This checks the page, not the quality of the rates: a busy machine delays packets, too.
     await page.getByLabel('Allowed added latency, ms').fill('50');
     await page.getByRole('button', { name: 'Start' }).click();
     const found = page.getByRole('button', { name: 'Save these rates to the settings' });

@@ -1,6 +1,6 @@
 /**
- * Stands in for `sqm web` where the page itself is tested: serves web/dist under the server's content policy, and canned
- * answers in the words of docs/openapi.yaml. Its validator knows a few mistakes; the real one is asked in lab.test.mjs.
+ * A mock of `sqm web` for tests of the page itself: serves web/dist with the server's content policy, and canned answers
+ * as docs/openapi.yaml describes them. Its validator knows a few mistakes; lab.test.mjs uses the real one.
  */
 
 import { createHash } from 'node:crypto';
@@ -24,7 +24,7 @@ const TYPES = {
 const POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 
 export class Mock {
-    /** What a test may turn: who asks, what is wrong with the line, how long a confirmation may take. */
+    /** Settings for a test: the user, the line's faults, the time for a confirmation. */
     role = 'admin';
     passwordSet = false;
     state = 'shaped';
@@ -34,13 +34,13 @@ export class Mock {
     findings = [];
     audit = [];
     tune = { state: 'none', interface: null, host: null, target_ms: null, started_unix_ms: null, steps: [], result: null, plots: [], error: null };
-    /** Requests that changed something, for a test to look at. */
+    /** Requests that made changes, for tests to check. */
     changes = [];
-    /** Answers of this mock that the real server would never give. */
+    /** Answers of this mock that violate docs/openapi.yaml. */
     wrong = [];
-    /** While true nobody is answered: the line is cut. */
+    /** While true, no request is answered, as if the line were cut. */
     isCut = false;
-    /** A running test gets no further than this, in its 40 seconds. */
+    /** A running test stops at this second of its 40. */
     lastSecond = Infinity;
 
     #text = '';
@@ -70,7 +70,7 @@ export class Mock {
         this.server.close();
     }
 
-    /** The line goes away in the middle of everything. */
+    /** Cuts the line: ends all connections. */
     cut() {
         this.isCut = true;
         this.server.closeAllConnections();
@@ -80,7 +80,7 @@ export class Mock {
         return this.#text;
     }
 
-    /** Somebody else writes the file. */
+    /** Another program writes the configuration. */
     write(text) {
         this.#text = text;
     }
@@ -257,7 +257,7 @@ export class Mock {
         };
     }
 
-    /** Sends one event after another until there is none. */
+    /** Sends events one after another until there are no more. */
     #stream(response, every, next) {
         response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' });
         let n = 0;
@@ -277,7 +277,7 @@ export class Mock {
         response.on('close', end);
     }
 
-    /** Of a stream: nobody is there to be answered an error. */
+    /** For a stream, which cannot be answered with an error. */
     #judge(judgement) {
         try {
             judgement();
@@ -345,7 +345,7 @@ export class Mock {
         const seconds = this.confirmSeconds;
         this.#before = { text: this.#text, until: Date.now() + seconds * 1000, timer: setTimeout(() => this.#revert(), seconds * 1000) };
         this.#text = check.text;
-        // The answer is lost on its way if the line is cut by what it applied.
+        // The answer is lost if the applied change cuts the line.
         if (this.cutsOnApply) return this.cut();
         return json(response, this.#applied());
     }
@@ -456,7 +456,7 @@ function plan(options) {
     };
 }
 
-/** A line in use: some browsing, some video, a burst now and then. */
+/** Counters of a line in use: some browsing, some video, occasional bursts. */
 function load(at) {
     const wave = Math.sin(at / 3.1) + Math.sin(at / 7.7) + 0.5 * Math.sin(at * 1.3);
     return Math.min(0.985, Math.max(0.02, 0.45 + 0.35 * wave));
@@ -512,7 +512,7 @@ function comparison(ids, tests) {
     };
 }
 
-// `node test/mock.mjs` serves it for a look with one's own browser.
+// `node test/mock.mjs` serves the mock for your own browser.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
     const mock = await new Mock("config queue\n\toption enabled '1'\n\toption interface 'pppoe-wan'\n\toption download '84000'\n\toption upload '38000'\n\toption script 'best_of_cake.qos'\n\toption link 'vdsl2-pppoe'\n").listen();
     console.log(mock.url);

@@ -1,4 +1,4 @@
-/** The page against a mock of the server: every part in every width and colour scheme, and what users do there. */
+/** Tests of the page with a mock of the server: every part in every width and colour scheme, and users' actions. */
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -25,7 +25,7 @@ before(async () => {
 });
 after(() => chromium.close());
 
-/** A mock that is closed at the end of the test, however it ends. */
+/** Starts a mock, which is closed at the end of the test. */
 async function serve(t, text, change = {}) {
     const mock = Object.assign(await new Mock(text).listen(), change);
     t.after(() => {
@@ -53,7 +53,7 @@ describe('every part of the page', () => {
         [360, 'light', 'en-GB', true],
         [1440, 'light', 'en-GB', false],
         [360, 'dark', 'de-DE', false],
-        // axe-core is slow, so it judges each language, colour scheme and width once.
+        // axe-core is slow, so it checks each language, colour scheme and width once.
         [1440, 'dark', 'de-DE', true],
     ]) {
         test(`${width} px, ${scheme}, ${locale}`, async (t) => {
@@ -140,7 +140,7 @@ test('a test runs, shows its result and is compared', async (t) => {
 test('a test runs against a file on the web or a responsiveness server', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/test`, { width: 360 });
-    // A test goes on until it is stopped.
+    // The test runs until it is stopped.
     mock.lastSecond = 30;
     const started = async () => {
         await page.getByRole('button', { name: 'Start' }).click();
@@ -225,7 +225,7 @@ test('invalid input is reported beside its field and cannot be applied', async (
     await page.finish();
 });
 
-test('a checkbox that is back at its old state is no change', async (t) => {
+test('a checkbox that is back in its old state is not a change', async (t) => {
     const mock = await serve(t, LINE.replace("enabled '1'", "enabled 'yes'"));
     const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
     const enabled = page.locator('#option-enabled');
@@ -271,7 +271,7 @@ test('rates are typed in Mbit/s and written as sqm-scripts reads them', async (t
     await page.finish();
 });
 
-test('the second of two browsers is told of the conflict and can reapply its changes', async (t) => {
+test('the second of two browsers sees the conflict and can reapply its changes', async (t) => {
     const mock = await serve(t, LINE);
     const first = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
     const second = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
