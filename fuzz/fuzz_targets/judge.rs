@@ -1,4 +1,4 @@
-//! Any bytes are facts that the doctor judges, or are refused; no number is made up that nobody can read.
+//! Any bytes are facts from which the doctor makes findings, or are refused. Nothing panics, and the numbers in findings stay readable.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

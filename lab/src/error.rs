@@ -33,7 +33,7 @@ pub enum Error {
         console: String,
     },
     /// A command inside the guest ended with an exit code other than 0.
-    #[error("in the lab, on {host}: `{command}` ended with code {code}: {stderr}")]
+    #[error("in the lab, on {host}: '{command}' ended with code {code}: {stderr}")]
     Command {
         /// The virtual host.
         host: String,

@@ -223,7 +223,7 @@ impl Guest {
     fn wait_for(&self, answer: &Receiver<Reply>, patience: Duration) -> Result<Reply, Error> {
         answer.recv_timeout(patience).map_err(|why| match why {
             RecvTimeoutError::Disconnected => self.silent("ended"),
-            RecvTimeoutError::Timeout => self.silent(&format!("was silent for {} s", patience.as_secs())),
+            RecvTimeoutError::Timeout => self.silent(&format!("did not answer for {} s", patience.as_secs())),
         })
     }
 

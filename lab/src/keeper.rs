@@ -32,7 +32,7 @@ enum Answer {
 pub fn start(program: &Path, words: &[String]) -> Result<(), Error> {
     if is_running() {
         return Err(Error::State(
-            "a lab is running already; end it with `sqm-lab down`".into(),
+            "a lab is running already; end it with 'sqm-lab down'".into(),
         ));
     }
     let mut keeper = Command::new(program)
@@ -121,7 +121,7 @@ fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<
 pub fn ask(act: &Act) -> Result<Output, Error> {
     let socket = socket_path()?;
     let mut connection = UnixStream::connect(&socket)
-        .map_err(|_| Error::State("no lab is running; start one with `sqm-lab up`".into()))?;
+        .map_err(|_| Error::State("no lab is running; start one with 'sqm-lab up'".into()))?;
     let text = serde_json::to_string(act).expect("a request is plain data");
     let mut line = String::new();
     connection

@@ -24,7 +24,7 @@ impl Clock {
             ),
             Self::Virtual => (
                 cache_dir().join("linux-virtual-time"),
-                "build it once with `make lab-kernel`",
+                "build it once with 'make lab-kernel'",
             ),
         };
         if path.is_file() {

@@ -97,11 +97,11 @@ pub(crate) const TARGET_DELAY_BOTH: Nanos = Nanos::from_micros(6500);
 const DIP_TIME: Nanos = Nanos::from_millis(150);
 /// …and by at most this. Choices.
 const DIP_QUEUE_MAX: Nanos = Nanos::from_millis(15);
-/// A queue below [`TARGET_DELAY`] but above the target of this direction must stand for this long to be believed. A choice: by then
-/// all samples are newer.
+/// A queue below [`TARGET_DELAY`] but above the target of this direction counts only after this time. A choice: by then all samples
+/// are newer.
 const BELIEVED_AFTER: Nanos = Nanos::from_millis(300);
-/// A queue too small to cut for that stands for this long may as well be a path that has become slightly longer. Growth continues then,
-/// and shows which. A choice.
+/// A queue that is too small for a cut and lasts this long may instead be a path that has become slightly longer. Growth then
+/// continues, and shows which it is. A choice.
 const LINGERS: Nanos = Nanos::from_millis(300);
 /// The control law drains the queue above the target in about this time, nanoseconds. A choice.
 const DRAIN_TIME: u64 = 150_000_000;

@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inverse_square_root_goes_the_kernels_way() {
+    fn the_inverse_square_root_is_computed_as_in_the_kernel() {
         let sequence: Vec<u16> = (1..=8).map(|count| state_at(count).inverse_sqrt).collect();
         assert_eq!(sequence, [65535, 32769, 36864, 31968, 28935, 26481, 24588, 23037]);
     }
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_come_at_the_kernels_times() {
+    fn signals_occur_at_the_kernels_times() {
         let signals = signals(Profile::KERNEL, 0..0, 770);
         assert_eq!(
             times(&signals),
@@ -672,7 +672,7 @@ mod tests {
 
     /// 2^32 units are 4398 s: half of it, and "16 intervals ago" seems to lie ahead again.
     #[test]
-    fn only_the_kernels_clock_takes_an_hour_ago_for_just_now() {
+    fn only_the_kernels_32_bit_clock_mistakes_an_hour_ago_for_just_now() {
         let count_after = |profile, silence_ms: u64| {
             let signals = signals(profile, 400..400 + silence_ms, 600 + silence_ms);
             signals[5].count
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_marks_what_can_be_marked() {
+    fn packets_above_the_ce_threshold_are_marked_if_they_allow_it() {
         let spec = spec::codel::Codel {
             ce_threshold: Some(Nanos::from_millis(1)),
             ..spec::codel::Codel::default()
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_peeked_at_is_what_leaves_and_counts_until_then() {
+    fn a_peeked_packet_leaves_next_and_counts_as_queued_until_then() {
         let spec = spec::codel::Codel {
             limit: 2,
             ..spec::codel::Codel::default()

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_or_gives_up_its_oldest() {
+    fn a_full_queue_refuses_a_packet_or_drops_its_oldest() {
         use DropReason::{Overflow, Tail};
         assert_eq!(
             fill(Limit::Packets(2)),

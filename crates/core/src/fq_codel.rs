@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_looks_at_the_bits_it_is_told_to() {
+    fn the_ce_threshold_applies_to_the_selected_ds_field_bits() {
         let mut queue = queue(|spec| {
             spec.ce_threshold = Some(Nanos::from_millis(1));
             spec.ce_threshold_selector = Some(spec::fq_codel::Selector { value: 1, mask: 3 });

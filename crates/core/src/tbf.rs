@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bucket_never_holds_is_dropped() {
+    fn a_packet_larger_than_the_bucket_is_dropped() {
         let mut filter = filter("rate 1mbit burst 1000 limit 1500");
         let mut drops: Vec<(TestPacket, DropReason)> = Vec::new();
         for (id, len) in [(1, 1001), (2, 1000), (3, 600)] {

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_what_was_meant() {
+    fn errors_name_the_fault_and_suggest_a_correction() {
         for (text, message) in [
             (
                 "10mbits",
@@ -392,7 +392,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_answered(text in any::<String>()) {
+        fn arbitrary_text_does_not_panic(text in any::<String>()) {
             let _ = (Rate::parse_tc(&text), Bytes::parse_tc(&text), Nanos::parse_tc(&text));
         }
     }

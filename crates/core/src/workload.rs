@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loop_holds_its_backlog_or_what_the_queue_takes() {
+    fn the_loop_keeps_its_backlog_or_the_queues_limit() {
         for (qdisc, held) in [("cake unlimited", 100), ("pfifo limit 10", 10)] {
             let mut steady = Steady::new(build(qdisc).unwrap(), BASE);
             steady.run(5000);

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn new_rates_need_no_look_at_the_kernel() {
+    fn new_rates_are_applied_without_reading_the_kernel() {
         for script in ["best_of_cake", "piece_of_cake", "layer_cake"] {
             let from = at(script, (20_000, 4000), "");
             assert_eq!(changes(&from, &from), Some(Vec::new()));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn other_queues_need_a_look_at_the_kernel() {
+    fn other_changes_require_reading_the_kernel() {
         let from = at("piece_of_cake", (20_000, 4000), "");
         for other in [
             at("simple", (20_000, 4000), ""),

@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// Queues or a firewall table of another program are in the way, and could not be restored later.
     #[error(
-        "{interface}: {what} is there already and could not be restored later; nothing was changed. {remedy}"
+        "{interface}: {what} exists already, and sqm could not restore it later; nothing was changed. {remedy}"
     )]
     InTheWay {
         /// The device.
@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// The kernel accepted every request, but what it reports differs from the plan.
     #[error(
-        "{interface}: the kernel does not hold what was planned: {}",
+        "{interface}: the kernel's state differs from the plan: {}",
         list(differences)
     )]
     Differs {

@@ -140,7 +140,7 @@ fn add_qdisc(
     }
     NewQdisc { kind: "cake", ..new }.create(socket)?;
     Ok(Some(format!(
-        "{}: a plain cake instead, because this kernel has no cake_mq (Linux 7.0 has)",
+        "{}: plain cake in place of cake_mq, which this kernel lacks (Linux 7.0 has it)",
         link.name
     )))
 }

@@ -23,12 +23,12 @@ pub enum QdiscManager {
 impl fmt::Display for QdiscManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::SqmScripts => "sqm-scripts: its state file says that it shapes this device",
+            Self::SqmScripts => "sqm-scripts, whose state file names this device",
             Self::NetworkManager => {
-                "NetworkManager looks after this device: see 'tc' in its connection profile"
+                "NetworkManager, which manages this device: see 'tc' in its connection profile"
             }
-            Self::Networkd => "systemd-networkd looks after this device: see its .network file",
-            Self::Unknown => "by tc, or by a program that leaves no trace",
+            Self::Networkd => "systemd-networkd, which manages this device: see its .network file",
+            Self::Unknown => "tc or another program that cannot be identified",
         })
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_known_by_the_files_that_it_leaves() {
+    fn the_program_is_identified_by_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(find_manager_below(root, "eth0", 2), QdiscManager::Unknown);

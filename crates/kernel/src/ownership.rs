@@ -64,17 +64,17 @@ pub(crate) enum Action {
 /// Where the state from before our queues is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Previous {
-    /// It is on record, because our queues stand there now; what the record does not have is in the snapshot.
+    /// It is on record, because our queues are in force now; the snapshot has what the record lacks.
     Recorded,
-    /// It is what stands there now.
+    /// It is the present state.
     Snapshot,
-    /// It is what stands there now, except that the IFB is ours.
+    /// It is the present state, except that the IFB is ours.
     SnapshotWithoutIfb,
     /// It is not known, because a process of ours was killed and its record is gone. The kernel's default is assumed.
     Default,
 }
 
-/// Another program's root gives way to ours.
+/// Our root replaces another program's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Takeover {
     /// Another program has replaced our root since we set it.

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_to_everywhere_are_found() {
+    fn default_routes_are_found() {
         let ipv4 = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
                     wlan0\t00000000\t0100A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n\
                     eth0.2\t00000000\t0101A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\

@@ -158,8 +158,8 @@ impl Store {
             Err(error) => error.to_string(),
         };
         let aside = match sqm_files::set_aside(&path) {
-            Ok(aside) => format!("it is {} now", aside.display()),
-            Err(error) => format!("it cannot be moved aside: {error}"),
+            Ok(aside) => format!("it was renamed to {}", aside.display()),
+            Err(error) => format!("it cannot be renamed: {error}"),
         };
         self.unwritten.lock().notes.push(format!(
             "{interface}: the record {} is damaged ({damage}; {aside}): the previous queues are not known, and stop will \
@@ -325,8 +325,13 @@ fn take(
         }
         Err(_) => {
             let aside = sqm_files::set_aside_irregular(&path).map_err(fail)?;
-            let note =
-                |aside: PathBuf| format!("{} was not a file; it is {} now", path.display(), aside.display());
+            let note = |aside: PathBuf| {
+                format!(
+                    "{} was not a regular file and has been renamed to {}",
+                    path.display(),
+                    aside.display()
+                )
+            };
             notes.extend(aside.map(note));
         }
         taken => return taken.map_err(fail),
@@ -412,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_put_aside_and_stands_for_nothing_known() {
+    fn a_damaged_record_is_renamed_and_the_previous_queues_are_unknown() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let damages: [fn(&Path); 4] = [
@@ -442,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_the_place_of_the_lock_is_put_aside() {
+    fn a_directory_in_place_of_the_lock_is_renamed() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("lock")).unwrap();
         let store = Store::open(directory.path()).unwrap();
@@ -457,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_remembered_and_written_later() {
+    fn a_record_that_cannot_be_written_is_kept_in_memory_and_written_later() {
         let directory = tempfile::tempdir().unwrap();
         let records = directory.path().join("gone");
         fs::write(&records, "a file in the place of the directory").unwrap();

@@ -31,7 +31,7 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
         remove_our_ifb(socket, &record)?;
         store.remove(interface)?;
         return Ok(Stopped::Restored(vec![format!(
-            "{interface}: the device does not exist any more"
+            "{interface}: the device no longer exists"
         )]));
     };
     let entries = Entries::read(socket, &device)?;
@@ -41,14 +41,15 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     if let Some(root) = root.filter(|root| record.leaves_alone(root)) {
         let manager = foreign::find_manager(interface, device.index);
         notes.push(format!(
-            "{interface}: left {root} alone, it is not ours ({manager})"
+            "{interface}: left {root} alone, because another program has set it up: {manager}"
         ));
         previous.egress = None;
     }
     previous.restore_from(socket, &device, &entries, &record.ifb)?;
     if record.is_lost {
         notes.push(format!(
-            "{interface}: the kernel's default queues are in force now; the previous ones are not known, because the record was damaged"
+            "{interface}: restored the kernel's default queues; the previous ones are not known, because the \
+             record was damaged"
         ));
     }
     store.remove(interface)?;

@@ -248,11 +248,11 @@ fn takeover_note(decision: &Decision, observed: &Observed) -> Vec<String> {
     let manager = foreign::find_manager(name, *index);
     vec![match takeover {
         Takeover::Again { ours, theirs } => format!(
-            "{name}: {theirs} has replaced our {ours} since ({manager}); two programs that shape the same device undo \
-             each other's changes"
+            "{name}: another program has replaced sqm's {ours} with {theirs} (set up by {manager}): let only one program \
+             shape this device"
         ),
         Takeover::First { theirs } => {
-            format!("{name}: replaces {theirs} ({manager}); stop restores it")
+            format!("{name}: replaces {theirs}, set up by {manager}; stop restores it")
         }
     }]
 }

@@ -57,8 +57,7 @@ pub enum Error {
     },
     /// The reflector answers no kind of probe.
     #[error(
-        "{reflector} answers neither ICMP nor TCP nor DNS; name a machine that does with --reflector, your provider's name \
-         server for example"
+        "{reflector} answers neither ICMP nor TCP nor DNS; name a host that answers with --reflector, for example your provider's name server"
     )]
     NoReflector {
         /// Address and port.
@@ -89,7 +88,7 @@ pub enum Error {
         host: String,
     },
     /// The server reports figures that are impossible.
-    #[error("{host} reports what is impossible: {what}; its part of the result is left out")]
+    #[error("{host} reports impossible values: {what}; its part of the result is left out")]
     Implausible {
         /// The host as the user wrote it.
         host: String,
@@ -122,7 +121,7 @@ pub enum Error {
     },
     /// The kernel has no such congestion control, or reserves it for privileged processes.
     #[error(
-        "congestion control '{name}' cannot be chosen on this machine; without privileges there is: {available}"
+        "congestion control '{name}' is not available on this machine; without privileges you can choose: {available}"
     )]
     Congestion {
         /// The host as the user wrote it.

@@ -80,7 +80,7 @@ pub enum Unfit {
     },
     /// The goodput does not depend on the size as it does on a line.
     #[error(
-        "the rates do not fall with the packet size as they do on a line; was something else the bottleneck?"
+        "the rates do not depend on the packet size as on a line: something other than the line was the bottleneck"
     )]
     NoLine,
 }
@@ -148,11 +148,12 @@ pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
     let (low, high) = (fit.bytes_interval.0 - headers, fit.bytes_interval.1 - headers);
     match (fit.framing, configured.atm) {
         (Framing::AtmCells, false) => advice.push(
-            "the line carries packets in ATM cells, and the shaper does not count cells: set linklayer 'atm'".to_owned(),
+            "the line carries packets in ATM cells, but the shaper does not count cells: set linklayer \
+             'atm'".to_owned(),
         ),
         (Framing::Packets, true) => advice.push(
-            "the shaper counts ATM cells, and the line has none: set linklayer 'ethernet', unless there were too few packet \
-             sizes to be sure"
+            "the shaper counts ATM cells, but the line has none: set linklayer 'ethernet', unless there were too \
+             few packet sizes to be sure"
                 .to_owned(),
         ),
         _ => {}
@@ -160,15 +161,16 @@ pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
     // A tolerance of two bytes: such a difference has no noticeable effect.
     if configured.overhead < low - 2.0 {
         advice.push(format!(
-            "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), the shaper counts {:.0}: \
-             with small packets it lets more through than the line carries, and latency returns; set overhead {:.0}",
+            "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), but the \
+             shaper counts {:.0}: with small packets it sends more than the line carries, and latency returns; \
+             set overhead {:.0}",
             configured.overhead,
             overhead.round().max(0.0)
         ));
     } else if configured.overhead > high + 2.0 {
         advice.push(format!(
-            "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), the shaper counts {:.0}: \
-             small packets are slowed down without need; set overhead {:.0}",
+            "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), but the \
+             shaper counts {:.0}: it slows down small packets unnecessarily; set overhead {:.0}",
             configured.overhead,
             overhead.round().max(0.0)
         ));
@@ -176,8 +178,8 @@ pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
     let (low, high) = fit.gross_interval;
     if configured.rate_mbit > high {
         advice.push(format!(
-            "the line carries {:.2} Mbit/s (95 % between {low:.2} and {high:.2}), the shaper is set to {:.2}: the queue stays \
-             in the modem; set it below {low:.2}",
+            "the line carries {:.2} Mbit/s (95 % between {low:.2} and {high:.2}), but the shaper is set to {:.2}: \
+             the queue stays in the modem; set the rate below {low:.2}",
             fit.gross_mbit, configured.rate_mbit
         ));
     }
@@ -412,7 +414,7 @@ mod tests {
             "{:?}",
             with(9.5, 18.0, false)
         );
-        assert!(with(9.5, 60.0, false)[0].contains("without need"));
+        assert!(with(9.5, 60.0, false)[0].contains("unnecessarily"));
         assert!(with(11.0, 34.0, false)[0].contains("stays in the modem"));
         assert!(with(9.5, 34.0, true)[0].contains("'ethernet'"));
         let cells = Fit::of(&measured(8.0, 52.0 + 32.0, Framing::AtmCells, &[0.0; 8])).unwrap();
@@ -454,7 +456,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_too_strange(points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..12)) {
+        fn arbitrary_results_do_not_panic(points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..12)) {
             let points: Vec<_> = points.into_iter().map(|(payload, goodput_mbit)| Point { payload, goodput_mbit }).collect();
             let _ = Fit::of(&points);
         }

@@ -38,7 +38,7 @@ impl Room {
                 Ok(())
             }
             None => Err(format!(
-                "it holds more samples than there is room for: {} MiB for all files together",
+                "it has too many samples: all files together may take {} MiB",
                 ALL >> 20
             )),
         }

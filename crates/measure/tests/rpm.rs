@@ -226,7 +226,7 @@ fn connections_that_clients_leave_open_make_room_for_new_ones() {
         let mut next = connect(address).await;
         let answer = ask(&mut next, address, "POST", "/upload", "some bytes").await;
         assert_eq!(answer.status(), 200);
-        assert!(left_open[0].ready().await.is_err(), "the oldest was shown out");
+        assert!(left_open[0].ready().await.is_err(), "the oldest is evicted");
         assert!(left_open[PROBES - 1].ready().await.is_ok(), "the newest stayed");
     });
 }

@@ -272,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn any_numbers_are_answered(bits: u64, packet: u32, packets: u64, overhead: i16, ip: u16) {
+        fn arbitrary_numbers_do_not_panic(bits: u64, packet: u32, packets: u64, overhead: i16, ip: u16) {
             let framing = over_ip(overhead);
             let rate = Rate::from_bits_per_sec(bits);
             let headers = Headers { ip: ip.into(), transport: 0 };

@@ -75,7 +75,7 @@ impl Configuration {
             enabled += usize::from(settings.enabled);
             if enabled > MOST_INTERFACES {
                 let message = format!(
-                    "more than {MOST_INTERFACES} sections are enabled: no machine keeps so many queues"
+                    "more than {MOST_INTERFACES} sections are enabled, the limit for one machine: disable some"
                 );
                 report.error(Finding::at(settings.line, message));
                 break;

@@ -160,13 +160,13 @@ impl Report {
 
 #[derive(Clone, Debug, Default)]
 struct Findings {
-    told: Vec<Diagnostic>,
-    kinds: BTreeMap<Kind, Told>,
+    reported: Vec<Diagnostic>,
+    kinds: BTreeMap<Kind, FindingsOfKind>,
 }
 
 /// The findings of one kind so far.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct FindingsOfKind {
     /// Hashes of all different ones, reported or not.
     seen: HashSet<u64>,
     /// The first one that was left out: its line and message.
@@ -182,17 +182,17 @@ impl Findings {
             suggestion,
             kind,
         } = finding;
-        let told = self.kinds.entry(kind).or_default();
+        let of_kind = self.kinds.entry(kind).or_default();
         let mut hasher = DefaultHasher::new();
         (line, &option, &message, &suggestion).hash(&mut hasher);
-        if !told.seen.insert(hasher.finish()) {
+        if !of_kind.seen.insert(hasher.finish()) {
             return;
         }
-        if told.seen.len() > MOST_OF_A_KIND {
-            told.left_out.get_or_insert((line, message));
+        if of_kind.seen.len() > MOST_OF_A_KIND {
+            of_kind.left_out.get_or_insert((line, message));
             return;
         }
-        self.told.push(Diagnostic {
+        self.reported.push(Diagnostic {
             file: file.to_owned(),
             line,
             option,
@@ -202,12 +202,12 @@ impl Findings {
     }
 
     fn into_diagnostics(self, file: &str) -> Vec<Diagnostic> {
-        let mut all = self.told;
-        for ((_, option), told) in self.kinds {
-            let Some((line, message)) = told.left_out else {
+        let mut all = self.reported;
+        for ((_, option), of_kind) in self.kinds {
+            let Some((line, message)) = of_kind.left_out else {
                 continue;
             };
-            let more = told.seen.len() - MOST_OF_A_KIND;
+            let more = of_kind.seen.len() - MOST_OF_A_KIND;
             all.push(Diagnostic {
                 file: file.to_owned(),
                 line,

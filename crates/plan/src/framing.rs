@@ -73,12 +73,13 @@ pub(crate) fn header_note(context: DirectionContext<'_>) -> Option<String> {
     );
     let added = context.overhead_above_kernels_length();
     let coding = match context.settings.link.layer {
-        LinkLayer::Ptm => "; the rate is less by 1/65 for 64b/65b coding",
+        LinkLayer::Ptm => "; the rate is reduced by 1/65 for 64b/65b coding",
         _ => "",
     };
     (header > 0 || !coding.is_empty()).then(|| {
         format!(
-            "overhead {overhead} above IP: {counter} adds {added}, because the kernel's length on {} has {header} of them{coding}",
+            "overhead {overhead} above IP: {counter} adds {added}, because the kernel's length on {} includes \
+             {header}{coding}",
             context.device.name
         )
     })

@@ -85,39 +85,39 @@ const SPECIAL: [&str; 4] = ["IFACE", "LIMIT", "INGRESS_CAKE_OPTS", "EGRESS_CAKE_
 
 /// Variables that have no meaning here, and why.
 const WITHOUT_MEANING: [(&str, &str); 24] = [
-    ("TARGET", "sqm-scripts reads it and uses it for nothing"),
+    ("TARGET", "sqm-scripts reads it but does not use it"),
     (
         "SQM_DEBUG",
-        "there are no log files; 'sqm daemon' tells what happens",
+        "sqm writes no log files; 'sqm daemon' reports what happens",
     ),
     ("SQM_VERBOSITY_MIN", "messages go to standard error"),
     (
         "SQM_SYSLOG",
         "messages go to standard error, and with systemd to its journal",
     ),
-    ("SQM_CHECK_QDISCS", "what the kernel has is asked of the kernel"),
-    ("SQM_LIB_DIR", "there are no scripts"),
-    ("SQM_STATE_DIR", "'--state-dir' says where the state is"),
-    ("SQM_QDISC_STATE_DIR", "'--state-dir' says where the state is"),
-    ("TC", "no other program is started"),
-    ("IP", "no other program is started"),
-    ("IPTABLES", "no other program is started"),
-    ("IP6TABLES", "no other program is started"),
-    ("TC_BINARY", "no other program is started"),
-    ("IP_BINARY", "no other program is started"),
-    ("IPTABLES_BINARY", "no other program is started"),
-    ("IP6TABLES_BINARY", "no other program is started"),
-    ("NFT_BINARY", "no other program is started"),
+    ("SQM_CHECK_QDISCS", "sqm asks the kernel for its features"),
+    ("SQM_LIB_DIR", "sqm uses no shell scripts"),
+    ("SQM_STATE_DIR", "'--state-dir' sets the state folder"),
+    ("SQM_QDISC_STATE_DIR", "'--state-dir' sets the state folder"),
+    ("TC", "sqm starts no other programs"),
+    ("IP", "sqm starts no other programs"),
+    ("IPTABLES", "sqm starts no other programs"),
+    ("IP6TABLES", "sqm starts no other programs"),
+    ("TC_BINARY", "sqm starts no other programs"),
+    ("IP_BINARY", "sqm starts no other programs"),
+    ("IPTABLES_BINARY", "sqm starts no other programs"),
+    ("IP6TABLES_BINARY", "sqm starts no other programs"),
+    ("NFT_BINARY", "sqm starts no other programs"),
     ("INSMOD", "the kernel loads modules by itself"),
     ("ALL_MODULES", "the kernel loads modules by itself"),
     (
         "SHAPER_BURST",
-        "sqm-scripts reads it no more; SHAPER_BURST_DUR_US, a time, is what became of it",
+        "sqm-scripts no longer reads it; SHAPER_BURST_DUR_US, a time, replaced it",
     ),
-    ("IPTABLES_ARGS", "firewall rules are set through nftables"),
-    ("NFT_TABLE", "the table is 'sqm_' and the device"),
-    ("DEV", "the IFB is 'ifb4' and the device"),
-    ("CLEANUP", "'sqm stop' copes with a device that is gone"),
+    ("IPTABLES_ARGS", "sqm sets firewall rules through nftables"),
+    ("NFT_TABLE", "the table's name is 'sqm_' and the device's name"),
+    ("DEV", "the IFB's name is 'ifb4' and the device's name"),
+    ("CLEANUP", "'sqm stop' handles a device that no longer exists"),
 ];
 
 /// `sqm.conf` as sqm-scripts ships it: says where its own parts are, and nothing of this line.
@@ -223,7 +223,7 @@ impl Importer {
             if iface.value != self.imported.interface {
                 let file = std::mem::replace(&mut self.imported.interface, iface.value.clone());
                 let remark = iface.remark(format!(
-                    "IFACE is {} and the file is for {file}: sqm-scripts shapes {0}, so that is the device here",
+                    "IFACE is {} but the file is for {file}: sqm-scripts shapes {0}, so the section is for {0}",
                     iface.value
                 ));
                 self.differ(remark);
@@ -246,7 +246,7 @@ impl Importer {
                 None => found = Some((*name, given)),
                 Some((first, _)) => {
                     let remark = given.remark(format!(
-                        "{name} is another word for {first}, which stands here too"
+                        "{name} is another name for {first}, and the file sets both: remove one"
                     ));
                     self.differ(remark);
                 }
@@ -267,8 +267,10 @@ impl Importer {
         self.set("enabled", u8::from(is_on).to_string());
         let why = match number {
             Ok(0 | 1) => return,
-            Ok(_) => "sqm-scripts starts nothing unless it is 1, so the section is not enabled",
-            Err(_) => "that is no number, and sqm-scripts starts the device then, so the section is enabled",
+            Ok(_) => "sqm-scripts starts the device only if it is 1, so the section is disabled",
+            Err(_) => {
+                "that is not a number, and sqm-scripts then starts the device, so the section is enabled"
+            }
         };
         let remark = given.remark(format!("ENABLED is '{}': {why}", given.value));
         self.differ(remark);
@@ -278,7 +280,7 @@ impl Importer {
     fn missing(&mut self, option: &'static str) -> Result<(), Remark> {
         if option == "script" {
             return Err(everywhere(
-                "SCRIPT is missing: sqm-scripts starts nothing without",
+                "SCRIPT is missing, and sqm-scripts starts nothing without it",
             ));
         }
         // The file being there is enough.
@@ -289,7 +291,8 @@ impl Importer {
         if let Some((_, variable, kbit)) = rate {
             self.set(option, (*kbit).to_owned());
             self.differ(everywhere(format!(
-                "{variable} is missing, for which sqm-scripts takes {kbit} kbit/s: set option {option} to the line's rate"
+                "{variable} is missing, and sqm-scripts would use {kbit} kbit/s: set option {option} to the \
+                 line's rate"
             )));
         }
         Ok(())
@@ -302,7 +305,8 @@ impl Importer {
         };
         if self.get("qdisc") == Some("bfifo") {
             let remark = limit.remark(
-                "LIMIT is left out: with bfifo it counts packets, and options ilimit and elimit bytes".into(),
+                "LIMIT is left out: with bfifo it counts packets, but options ilimit and elimit count bytes"
+                    .into(),
             );
             self.differ(remark);
             return;
@@ -349,7 +353,7 @@ impl Importer {
             let own = self.get(option).unwrap_or_default().to_owned();
             words.extend(own.split_whitespace());
             let words = words.join(" ");
-            let remark = given.remark(format!("{variable} became part of option {option}: '{words}'"));
+            let remark = given.remark(format!("{variable} is now part of option {option}: '{words}'"));
             self.differ(remark);
             self.set(option, words);
         }
@@ -376,11 +380,11 @@ impl Importer {
                     let known = options.chain(SPECIAL);
                     match nearest(&name, known) {
                         Some(near) => format!(
-                            "{} is no variable of sqm-scripts and is left out; did you mean {near}?",
+                            "{} is not a variable of sqm-scripts and is left out; did you mean {near}?",
                             shortened(&name)
                         ),
                         None => format!(
-                            "{} is no variable of sqm-scripts and is left out",
+                            "{} is not a variable of sqm-scripts and is left out",
                             shortened(&name)
                         ),
                     }
@@ -391,7 +395,7 @@ impl Importer {
         }
         if let Some(more) = unknown.checked_sub(MOST_REMARKS).filter(|more| *more > 0) {
             self.differ(everywhere(format!(
-                "{more} more that are no variables of sqm-scripts are left out"
+                "{more} more names that are not variables of sqm-scripts are left out"
             )));
         }
     }

@@ -44,8 +44,8 @@ impl Plan {
         name
     }
 
-    /// The least interval of its CoDel queues (CAKE's `rtt`): on paths that are longer, flows are told to give way again before
-    /// they can have answered the last time. None without such a queue.
+    /// The shortest interval of its CoDel queues (CAKE's `rtt`). On a longer path CoDel signals congestion again before a flow
+    /// can have reacted to the previous signal. None without such a queue.
     pub fn least_interval(&self) -> Option<Nanos> {
         let trees = [&self.egress, &self.ingress].into_iter().flatten();
         let intervals = trees
@@ -398,10 +398,10 @@ impl Firewall {
         format!("sqm_{}", interface.chars().map(word).collect::<String>())
     }
 
-    /// The rules, chain by chain in the order in which they are asked.
+    /// The rules of each chain, in the order in which the kernel evaluates them.
     ///
-    /// Marks say what a packet is: 1 goes first, 2 is everything else, 3 can wait. A mark that somebody else set in our
-    /// bits is left alone.
+    /// A mark is a packet's class: 1 has priority, 2 is the default, 3 is the background class. A mark in our bits that
+    /// another program has set is left alone.
     pub fn rules(&self) -> Vec<(Hook, Rule)> {
         use RuleCondition::{Dscp, Icmpv6Type, Ipv6, Leaves, LeavesElsewhere, Marked, Port, Transport};
 

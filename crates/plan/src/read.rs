@@ -107,7 +107,7 @@ impl<'a, 'r> Reader<'a, 'r> {
                     all.push_str(value);
                 }
                 Some(earlier) => {
-                    let message = format!("it is given again here and replaces line {}", earlier.line);
+                    let message = format!("this replaces the value on line {}", earlier.line);
                     report.warning(Finding::at(line, message).foreign_option(name));
                     *earlier = Given {
                         value: Cow::Borrowed(value),
@@ -262,7 +262,7 @@ impl<'a, 'r> Reader<'a, 'r> {
         let mut reflectors = Vec::new();
         for word in text.split_whitespace() {
             if reflectors.len() == MOST_REFLECTORS {
-                let message = format!("more than {MOST_REFLECTORS} reflectors: a few are enough");
+                let message = format!("more than {MOST_REFLECTORS} reflectors, the limit: a few are enough");
                 self.error(option, Finding::of_value(message));
                 break;
             }
@@ -270,8 +270,8 @@ impl<'a, 'r> Reader<'a, 'r> {
                 Ok(reflector) => reflectors.push(reflector),
                 Err(error) => {
                     let message = format!("'{}' {error}", shortened(word));
-                    let advice = "write 192.0.2.1 for one that answers pings, sqm://192.0.2.1 for 'sqm serve', \
-                                  irtt://192.0.2.1 for 'irtt server', with :PORT if it is not the usual one";
+                    let advice = "write 192.0.2.1 for a host that answers pings, sqm://192.0.2.1 for 'sqm serve', \
+                        irtt://192.0.2.1 for 'irtt server', with :PORT for another port than the default";
                     self.error(option, Finding::of_value(message).suggest(Some(advice)));
                 }
             }

@@ -222,8 +222,7 @@ impl Document {
         true
     }
 
-    /// Takes an option away from a section, wherever it stands in it. Answers false, and does nothing, if there is no such
-    /// section.
+    /// Removes an option from a section. Returns false and changes nothing if there is no such section.
     #[must_use]
     pub fn unset(&mut self, section: usize, option: &str) -> bool {
         let Some(body) = self.body(section) else {
@@ -347,7 +346,7 @@ impl Document {
             return Ok(span);
         }
         let text = shortened(text);
-        let message = format!("'{text}' is not a name: only letters, digits, '_' and '-' may stand in one");
+        let message = format!("'{text}' is not a name: a name has only letters, digits, '_' and '-'");
         Err((message, None))
     }
 
@@ -388,7 +387,7 @@ impl Document {
                 name: Some(self.name(name)?),
             }),
             ("option" | "list", _) if !in_section => {
-                wrong(format!("'{keyword}' stands before the first 'config' line"))
+                wrong(format!("'{keyword}' comes before the first 'config' line"))
             }
             ("option" | "list", [name, value]) => Ok(Content::Setting {
                 name: self.name(name)?,
@@ -407,7 +406,7 @@ impl Document {
                 let name = shortened(name.text(&self.text));
                 wrong(format!("'{keyword} {name}' has no value"))
             }
-            (keyword, []) => wrong(format!("'{keyword}' stands alone: a name must follow")),
+            (keyword, []) => wrong(format!("'{keyword}' has no name: write one after it")),
             (keyword, _) => wrong(format!("too many words after '{keyword}'")),
         }
     }

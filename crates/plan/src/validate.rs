@@ -29,8 +29,10 @@ pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Ve
         match named.get(name) {
             Some(line) => {
                 let name = shortened(name);
-                let message =
-                    format!("section '{name}' is on line {line} already; give each its own name, or none");
+                let message = format!(
+                    "a section named '{name}' is on line {line} already; give each section its own name, \
+                        or none"
+                );
                 report.error(Finding::at(section.line, message));
             }
             None => {
@@ -107,9 +109,8 @@ pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
         let interface = plan.interface.as_str();
         let at = |message: String| Finding::at(settings.line_of("interface"), message).option("interface");
         if let Some(line) = lines.get(interface) {
-            let message = format!(
-                "'{interface}' is shaped by the section on line {line} already; disable one of the two"
-            );
+            let message =
+                format!("the section on line {line} shapes '{interface}' already; disable one of the two");
             report.error(at(message));
             continue;
         }
@@ -118,8 +119,8 @@ pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
             && let Some(other) = blocks.insert(plan.ifb(), interface)
         {
             let message = format!(
-                "'{interface}' and '{other}' would share the device '{}', because a name holds 15 bytes; rename one, \
-                 or give one of them download 0",
+                "'{interface}' and '{other}' would share the device '{}', because a device's name has at most 15 \
+                 bytes; rename one, or set option download '0' for one",
                 plan.ifb()
             );
             report.error(at(message));
@@ -158,7 +159,7 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
                 let name = link.preset.map_or("", |preset| preset.name);
                 say(
                     option,
-                    format!("overrides option link: this holds, not what '{name}' says"),
+                    format!("overrides the value of option link '{name}'"),
                     false,
                     None,
                 );
@@ -205,7 +206,7 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
                     format!("{script} has no htb; a size table counts overhead and linklayer")
                 } else {
                     format!(
-                        "htb cannot take away the {} bytes by which overhead {overhead} is below the header that \
+                        "htb cannot subtract the {} bytes by which overhead {overhead} is below the header that \
                          the kernel counts; a size table does",
                         i64::from(device.header) - i64::from(overhead)
                     )
@@ -323,7 +324,7 @@ fn cake_overridden(
         warn(message.to_owned());
     }
     if side == Side::Egress && cake.autorate_ingress {
-        warn("'autorate-ingress' follows arriving traffic and makes no sense on what leaves".to_owned());
+        warn("'autorate-ingress' follows arriving traffic and has no use for departing packets".to_owned());
     }
     if words().any(|word| word == "via-ethernet") {
         warn("ignored: 'via-ethernet' has no effect".to_owned());

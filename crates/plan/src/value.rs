@@ -62,7 +62,7 @@ pub(crate) fn script(text: &str) -> Result<Script, Finding> {
     let scripts = Script::ALL.into_iter();
     named(text, scripts, Script::file_name).map_err(|names| {
         let list = names.join(", ");
-        let message = format!("unknown script '{}'; there are {list}", shortened(text));
+        let message = format!("unknown script '{}'; choose one of {list}", shortened(text));
         Finding::of_value(message).suggest(nearest(text, names))
     })
 }
@@ -124,7 +124,7 @@ pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
     let rate = Rate::parse_tc(&with_unit)
         .map_err(|error| Finding::of_value(error.reason()).suggest(error.suggestion))?;
     if (1..1000).contains(&rate.bits_per_sec()) {
-        let message = format!("'{text}' is less than 1 kbit/s, too little to shape to");
+        let message = format!("'{text}' is less than 1 kbit/s, the lowest rate");
         return Err(Finding::of_value(message));
     }
     Ok((rate.bits_per_sec() > 0).then_some(rate))
@@ -214,12 +214,10 @@ pub(crate) fn device_name(text: &str) -> Result<String, Finding> {
 /// Why the kernel would not let a device have this name (`dev_valid_name`).
 fn name_fault(name: &str) -> Option<&'static str> {
     match name {
-        "." | ".." => Some("the kernel keeps this name"),
+        "." | ".." => Some("the kernel reserves this name"),
         _ if name.len() > 15 => Some("its name has more than 15 bytes"),
-        _ if name.contains(['/', ':']) => Some("'/' and ':' cannot stand in its name"),
-        _ if name.contains(|c: char| c.is_whitespace() || c.is_control()) => {
-            Some("its name has blanks in it")
-        }
+        _ if name.contains(['/', ':']) => Some("its name cannot contain '/' or ':'"),
+        _ if name.contains(|c: char| c.is_whitespace() || c.is_control()) => Some("its name contains blanks"),
         _ => None,
     }
 }

@@ -79,7 +79,8 @@ pub fn replay<'a>(
 ) -> Result<Option<Replay>, Error> {
     if request.link.is_none() && !request.shape.is_shaped() {
         let error = anyhow!(
-            "without a rate nothing would ever wait: give the device's own with --link, such as --link 20mbit"
+            "the queue has no rate, so no packet would ever wait: give the device's rate with --link, such as \
+             --link 20mbit"
         );
         return Err(Error::Input(error));
     }
@@ -144,19 +145,19 @@ pub fn replay<'a>(
     }
     if tally.total.packets == 0 && source.skipped.unknown_link_type > 0 {
         let link = source.unknown_link.map_or(0, |link| link.0);
-        let error = anyhow!("{file}: frames of link type {link} are not understood");
+        let error = anyhow!("{file}: frames of link type {link} are not supported");
         return Err(Error::Input(error));
     }
     let mut warnings = request.shape.warnings();
     if too_long > 0 {
         warnings.push(format!(
-            "frames longer than the MTU of {mtu} bytes ({too_long} of them) were captured before the device split them, or \
-             after it joined them, and go through the queue as one"
+            "frames longer than the MTU of {mtu} bytes (number: {too_long}): the capture has them before the device \
+             split them or after it joined them, and each goes through the queue as one packet"
         ));
     }
     if tally.both_ways > 0 && request.direction.is_open() {
         warnings.push(format!(
-            "the capture holds both directions of its flows ({} of them), and a queue sees one: choose with --from or --to",
+            "the capture has both directions of its flows (number: {}), but a queue sees only one: choose it with --from or --to",
             tally.both_ways
         ));
     }

@@ -90,11 +90,11 @@ impl<R: Read> Source<R> {
             self.number += 1;
             let (link, length) = (record.link, record.length);
             if length > MOST_LENGTH {
-                let what = format!("a packet of {length} bytes, and none has more than {MOST_LENGTH}");
+                let what = format!("a packet of {length} bytes, more than the limit of {MOST_LENGTH}");
                 return Err(Error::Damaged { at, what });
             }
             if record.time.is_some_and(|time| time > LATEST) {
-                let what = "a packet that came after the year 2079".to_owned();
+                let what = "a packet with a time after the year 2079".to_owned();
                 return Err(Error::Damaged { at, what });
             }
             let Some(kind) = link.link() else {
@@ -214,7 +214,7 @@ impl FromStr for Prefix {
                 .parse()
                 .ok()
                 .filter(|length| *length <= most)
-                .ok_or_else(|| format!("a prefix of this address has 0 to {most} bits"))?,
+                .ok_or_else(|| format!("the prefix length of this address must be from 0 to {most}"))?,
         };
         Ok(Self { address, length })
     }

@@ -131,7 +131,7 @@ fn pcap_in_both_byte_orders_and_both_resolutions() {
 }
 
 #[test]
-fn the_eight_odd_bytes_of_an_old_dialect_are_skipped() {
+fn the_eight_extra_bytes_of_an_old_format_are_skipped() {
     let order = ORDERS[0];
     let mut record = order.record(1, 2, 4, &[1, 2, 3, 4]);
     record.splice(16..16, [0xee; 8]);
@@ -227,7 +227,7 @@ fn simple_and_obsolete_packet_blocks() {
 }
 
 #[test]
-fn what_is_no_capture_is_said_to_be_none() {
+fn other_files_are_refused_as_no_capture() {
     let complaint = |file: &[u8]| read(file).1.unwrap_err().to_string();
     assert_eq!(
         complaint(b"<!DOCTYPE html>"),
@@ -283,7 +283,7 @@ fn a_file_cut_anywhere_gives_its_whole_packets_and_says_where_it_ends() {
 }
 
 #[test]
-fn lengths_that_lie_are_found_out() {
+fn wrong_lengths_are_detected() {
     let order = ORDERS[0];
     let after = |blocks: &[Vec<u8>]| [order.section(), order.interface(1, 0, &[]), blocks.concat()].concat();
     let mut endless = order.pcap(0xa1b2_c3d4, 1);
@@ -348,7 +348,10 @@ fn one_pcap_file_has_one_link() {
     let error = writer
         .packet(Instant(2), LinkNumber::ETHERNET, 1, &[1])
         .unwrap_err();
-    assert!(error.to_string().contains("link types 101 and 1:"), "{error}");
+    assert!(
+        error.to_string().contains("two link types (101 and 1):"),
+        "{error}"
+    );
     assert_eq!(good(&writer.finish().unwrap()).len(), 1);
 }
 
@@ -387,7 +390,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_answered(kind in 0..4_usize, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_do_not_panic(kind in 0..4_usize, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let start = [
             vec![],
             ORDERS[0].pcap(0xa1b2_c3d4, 1),

@@ -99,9 +99,9 @@ impl crate::Program for Cli {
             "Shape",
             &["plan", "start", "confirm", "reload", "stop", "status", "verify"],
         ),
-        ("Keep it so", &["daemon", "web", "doctor", "bugreport"]),
+        ("Run and watch", &["daemon", "web", "doctor", "bugreport"]),
         ("Measure", &["test", "serve", "tune", "compare"]),
-        ("Look into packets and decisions", &["replay", "autorate"]),
+        ("Replay and examine", &["replay", "autorate"]),
         ("Package", &["manual", "completions"]),
     ];
 

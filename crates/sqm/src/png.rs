@@ -13,8 +13,7 @@ pub(crate) fn render(svg: &str) -> Result<Vec<u8>, Failure> {
     options.fontdb_mut().load_system_fonts();
     if options.fontdb.is_empty() {
         let error = anyhow::anyhow!(
-            "this machine has no fonts, and a picture without its words means nothing: install one \
-             (Debian: fonts-dejavu-core), or take the SVG"
+            "cannot draw text, because this machine has no fonts: install one (Debian: fonts-dejavu-core), or use SVG"
         );
         return Err(Failure::Unsupported(error));
     }
@@ -47,6 +46,6 @@ pub(crate) fn render(svg: &str) -> Result<Vec<u8>, Failure> {
 #[cfg(not(feature = "png"))]
 pub(crate) fn render(_svg: &str) -> Result<Vec<u8>, Failure> {
     Err(Failure::Unsupported(anyhow::anyhow!(
-        "this sqm was built without PNG; take the SVG"
+        "this sqm was built without PNG; use SVG"
     )))
 }

@@ -11,7 +11,7 @@ fn bench(args: &[&str]) -> Output {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_twice() {
+fn the_same_seed_gives_the_same_output() {
     let args = ["--trace", "collapse", "--signals", "echo", "--json"];
     let [once, twice] = [bench(&args), bench(&args)];
     assert!(once.status.success());
@@ -45,7 +45,7 @@ fn the_table_shows_ours_theirs_and_the_difference() {
     for word in ["sqm", "cake-autorate", "oracle", "unshaped", "difference"] {
         assert_eq!(text.matches(&format!(" {word} ")).count(), 1, "{word} in {text}");
     }
-    assert!(text.contains("\nall lines that vary, in sum: "), "{text}");
+    assert!(text.contains("\nall lines that vary, in total: "), "{text}");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn many_seeds_show_the_mean_and_the_worst_of_them() {
 }
 
 #[test]
-fn seeds_that_are_none_are_a_usage_error() {
+fn invalid_seeds_are_a_usage_error() {
     for wrong in ["3-1", "some", "1-"] {
         let output = bench(&["--seed", wrong]);
         assert_eq!(output.status.code(), Some(2), "{wrong}");

@@ -105,7 +105,7 @@ fn report(logs: &[&Path], more: &[&str]) -> Value {
 }
 
 #[test]
-fn a_recorded_run_is_decided_again_to_the_bit() {
+fn a_replay_makes_exactly_the_recorded_decisions() {
     let folder = TempDir::new().expect("a folder");
     for (trace, signals) in [
         ("collapse", Signals::Echo),
@@ -124,7 +124,7 @@ fn a_recorded_run_is_decided_again_to_the_bit() {
 }
 
 #[test]
-fn other_bounds_and_another_controller_decide_otherwise() {
+fn other_bounds_or_another_controller_lead_to_other_decisions() {
     let folder = TempDir::new().expect("a folder");
     let log = write(&folder, "log", &run("changing", Signals::Echo));
     let bounded = report(&[&log], &["--max-download", "20mbit"]);
@@ -149,15 +149,15 @@ fn other_bounds_and_another_controller_decide_otherwise() {
         ],
     );
     let text = String::from_utf8(text.stdout).expect("text");
-    for words in ["the first one ", "then ", "now ", "cuts"] {
+    for words in ["the first is ", "recorded ", "replayed ", "cuts"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     let picture = fs::read_to_string(picture).expect("a picture");
-    assert!(picture.contains("rate then") && picture.contains("Upload (Mbit/s)"));
+    assert!(picture.contains("recorded rate") && picture.contains("Upload (Mbit/s)"));
 }
 
 #[test]
-fn logs_stand_beside_tests_in_figures_and_pictures() {
+fn logs_and_tests_appear_together_in_figures_and_pictures() {
     let folder = TempDir::new().expect("a folder");
     let out = folder.path().to_str().expect("a plain name");
     let (one, two) = (
@@ -208,7 +208,7 @@ fn logs_stand_beside_tests_in_figures_and_pictures() {
 }
 
 #[test]
-fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
+fn a_truncated_log_is_replayed_and_a_damaged_one_is_refused_with_its_line() {
     let folder = TempDir::new().expect("a folder");
     let lines = run("collapse", Signals::Echo);
     // A crash truncated the last line.
@@ -226,7 +226,7 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
     assert_eq!(told["runs"][0]["is_exact"], false);
     assert!(told["decisions"].as_u64() > Some(100));
     let text = String::from_utf8(replay(&[&tail], &[]).stdout).expect("text");
-    assert!(text.contains("line 2: begins in the middle"), "{text}");
+    assert!(text.contains("line 2: the log begins in the middle"), "{text}");
     // A log that is damaged in the middle.
     let mut broken = lines.clone();
     broken[7] = broken[7].replace("step", "step stop");
@@ -261,7 +261,7 @@ fn a_log_that_was_cut_is_of_use_and_a_broken_one_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_log_without_an_end_is_refused_at_once() {
+fn an_endless_log_is_refused_at_once() {
     let folder = TempDir::new().expect("a folder");
     let long = folder.path().join("long.csv");
     // No line is longer than allowed, but the file as a whole is.

@@ -23,7 +23,7 @@ fn near(value: &serde_json::Value, expected: f64, within: f64) {
 }
 
 #[test]
-fn numbers_of_the_pages_come_out_of_the_command_line() {
+fn the_command_line_prints_the_numbers_of_the_pages() {
     let docsis = json(&["goodput", "100mbit", "--link", "docsis"]);
     near(&docsis["goodput_percent"], 100.0 - 3.82, 0.005);
     let pppoe = [
@@ -107,7 +107,7 @@ fn the_guide_shows_what_calc_prints() {
 /// The expected targets are those of Linux's CAKE at these rates (`tc -s qdisc`, recorded in `crates/core/testdata`),
 /// and those of sqm-scripts' `auto`.
 #[test]
-fn latency_follows_the_target_that_the_queue_really_takes() {
+fn latency_follows_the_target_in_effect() {
     let slow = json(&["latency", "1mbit"]);
     near(&slow["sparse_flow_most_ms"], 12.304, 0.001);
     let queues = slow["queues"].as_array().unwrap();
@@ -122,7 +122,7 @@ fn latency_follows_the_target_that_the_queue_really_takes() {
 }
 
 #[test]
-fn a_dscp_is_told_its_tin_and_share() {
+fn each_dscp_has_its_tin_and_share() {
     let of = |dscp: &str, mode: &str| json(&["tin", dscp, "--tins", mode])[0].clone();
     for (dscp, mode, name, share) in [
         // "Voice gets a minimum of 1/4 bandwidth, Video 1/2, Bulk 1/16th and Best Effort has a minimum of all of it"
@@ -142,14 +142,14 @@ fn a_dscp_is_told_its_tin_and_share() {
 }
 
 #[test]
-fn nonsense_is_refused_with_what_was_meant() {
+fn invalid_input_is_refused_with_a_suggestion() {
     for (arguments, words) in [
         (&["goodput", "100"][..], "needs a unit: 100kbit or 100mbit"),
         (&["goodput", "100mbits"], "did you mean '100mbit'"),
         (&["goodput", "1mbit", "--link", "docsys"], "did you mean 'docsis'"),
         (&["goodput", "1mbit", "--size", "40"], "have no payload"),
         (&["gross", "1mbit", "--size", "40"], "have no payload"),
-        (&["tin", "64"], "no DSCP '64'"),
+        (&["tin", "64"], "'64' is not a DSCP"),
         (&["tin", "ef", "--tins", "diffserv5"], "diffserv"),
         (&["fifo", "1mbit"], "--packets"),
         (&["fifo", "0mbit", "--packets", "1"], "above 0"),

@@ -40,7 +40,7 @@ fn file(name: &str) -> String {
 }
 
 #[test]
-fn ten_files_of_flent_and_more_stand_in_one_table() {
+fn many_files_appear_in_one_table() {
     let files = flent_files();
     assert!(files.len() >= 10, "{}", files.len());
     let words: Vec<&str> = files.iter().map(|path| path.to_str().unwrap()).collect();
@@ -160,7 +160,7 @@ fn pictures_come_as_png_too() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_exits_with_one() {
+fn an_unreadable_file_is_named_and_ends_with_exit_code_1() {
     let dir = tempfile::tempdir().unwrap();
     let broken = dir.path().join("broken.flent.gz");
     std::fs::write(&broken, b"\x1f\x8b\x08 no gzip").unwrap();
@@ -333,7 +333,7 @@ fn small_files_do_not_become_large_ones_in_memory() {
 }
 
 #[test]
-fn figures_that_cannot_be_are_neither_shown_nor_graded() {
+fn impossible_figures_are_neither_shown_nor_graded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("forged.json");
     // The figures in a file are not trusted: without samples no figures are shown.
@@ -407,7 +407,7 @@ fn of_thousands_of_findings_a_few_are_printed() {
 }
 
 #[test]
-fn what_several_files_hold_together_is_bounded() {
+fn the_memory_for_all_files_together_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large.json");
     let samples = list("{\"due_ms\":0,\"t_ms\":-1,\"rtt_ms\":5}", 300_000);
@@ -421,14 +421,14 @@ fn what_several_files_hold_together_is_bounded() {
     let (code, said, most) = watched(&[path; 6]);
     println!("six: {most} kB");
     assert!(
-        code == Some(1) && said.contains("96 MiB for all files together"),
+        code == Some(1) && said.contains("all files together may take 96 MiB"),
         "{said}"
     );
     assert!(most < MAX_MEMORY_KB, "{most} kB");
 }
 
 #[test]
-fn an_error_quotes_little_of_the_file_and_nothing_that_a_terminal_obeys() {
+fn an_error_quotes_little_of_the_file_and_no_control_characters() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("text.json");
     let escapes = "\\u001b]0;owned\\u0007\\u202e\\u009b31m";

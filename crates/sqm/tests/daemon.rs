@@ -136,7 +136,7 @@ fn answer<S: Read + Write>(mut stream: S, request: &str) -> (u16, String, String
 }
 
 #[test]
-fn a_service_manager_hears_what_it_needs() {
+fn a_service_manager_receives_its_notifications() {
     let daemon = Daemon::start(&[]);
     let heard = daemon.manager_hears("READY=1");
     assert!(
@@ -163,7 +163,7 @@ fn a_service_manager_hears_what_it_needs() {
 
 /// Sends more notifications than the socket's buffer holds, while nothing reads them.
 #[test]
-fn a_service_manager_that_does_not_listen_keeps_nobody_waiting() {
+fn a_service_manager_that_does_not_read_delays_nothing() {
     let daemon = Daemon::ready(&[]);
     for _ in 0..600 {
         daemon.signal(Signal::HUP);
@@ -174,7 +174,7 @@ fn a_service_manager_that_does_not_listen_keeps_nobody_waiting() {
 }
 
 #[test]
-fn everybody_may_read_and_only_the_owner_may_change() {
+fn every_user_can_read_and_only_privileged_users_can_make_changes() {
     let daemon = Daemon::ready(&[]);
     let status = daemon.get("/v1/status");
     assert_eq!((&status["version"], &status["health"]), (&1.into(), &"ok".into()));
@@ -236,7 +236,7 @@ fn everybody_may_read_and_only_the_owner_may_change() {
 }
 
 #[test]
-fn ages_are_of_the_moment_of_the_answer() {
+fn ages_are_computed_when_the_request_is_answered() {
     // A daemon with a watchdog would check the interface each time it notifies the service manager.
     let daemon = Daemon::start_watched(&[], None);
     daemon.manager_hears("READY=1");
@@ -256,7 +256,7 @@ fn ages_are_of_the_moment_of_the_answer() {
 }
 
 #[test]
-fn a_change_waits_an_hour_at_most_for_its_confirmation() {
+fn a_change_waits_at_most_an_hour_for_its_confirmation() {
     let daemon = Daemon::ready(&[]);
     let revision = daemon.get("/v1/configuration")["revision"].clone();
     for seconds in [3601_u32, u32::MAX] {
@@ -279,7 +279,7 @@ fn a_change_waits_an_hour_at_most_for_its_confirmation() {
 
 /// Another process, such as a stopped `sqm tune`, holds the lock. The daemon does not wait for it at its end.
 #[test]
-fn it_ends_though_another_program_holds_the_lock_of_the_state() {
+fn the_daemon_ends_even_if_another_program_holds_the_state_lock() {
     let daemon = Daemon::ready(&[]);
     let lock = fs::File::options()
         .write(true)
@@ -298,7 +298,7 @@ fn it_ends_though_another_program_holds_the_lock_of_the_state() {
 }
 
 #[test]
-fn events_are_told_as_they_come() {
+fn events_are_streamed_as_they_happen() {
     let daemon = Daemon::ready(&[]);
     let mut stream = daemon.connect();
     stream
@@ -321,7 +321,7 @@ fn events_are_told_as_they_come() {
 }
 
 #[test]
-fn metrics_are_served_on_loopback_alone() {
+fn metrics_are_served_on_loopback_only() {
     for address in ["0.0.0.0:9469", "[::]:9469", "192.0.2.1:9469"] {
         let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
             .args(["daemon", "--metrics", address])
@@ -329,7 +329,10 @@ fn metrics_are_served_on_loopback_alone() {
             .unwrap();
         assert_eq!(output.status.code(), Some(2), "{address}");
         let complaint = String::from_utf8(output.stderr).unwrap();
-        assert!(complaint.contains("is no loopback address"), "{complaint}");
+        assert!(
+            complaint.contains("are served on loopback addresses only"),
+            "{complaint}"
+        );
     }
     let daemon = Daemon::ready(&[]);
     let (code, head, text) = daemon.ask("GET /metrics HTTP/1.0\r\n\r\n");
@@ -460,7 +463,7 @@ fn random_requests_in_good_form_are_answered() {
 
 /// Sends requests of random bytes and random words, and truncated valid ones. Later clients must be served as before.
 #[test]
-fn random_requests_harm_nobody() {
+fn random_requests_do_not_disturb_other_clients() {
     const WORDS: [&str; 22] = [
         "GET ",
         "POST ",
@@ -522,7 +525,7 @@ fn random_requests_harm_nobody() {
 }
 
 #[test]
-fn a_client_that_has_said_all_is_answered() {
+fn a_client_that_shuts_down_its_sending_side_is_answered() {
     let daemon = Daemon::ready(&[]);
     let mut stream = daemon.connect();
     // Another thread answers this request. The client shuts down its half before that, as `nc -N` does.
@@ -557,7 +560,7 @@ fn a_body_that_is_cut_off_is_a_bad_request_and_one_that_is_too_large_is_not() {
 }
 
 #[test]
-fn a_slow_client_keeps_nobody_waiting() {
+fn a_slow_client_does_not_delay_others() {
     let daemon = Daemon::ready(&[]);
     let slow: Vec<UnixStream> = (0..20)
         .map(|_| {
@@ -575,7 +578,7 @@ fn a_slow_client_keeps_nobody_waiting() {
 }
 
 #[test]
-fn without_the_privilege_it_says_which() {
+fn the_daemon_names_a_missing_privilege() {
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
@@ -595,7 +598,7 @@ fn without_the_privilege_it_says_which() {
 
 /// The metrics port is in the daemon's network namespace, which the test cannot reach. It is queried from inside.
 #[test]
-fn the_metrics_port_knows_metrics_only() {
+fn the_metrics_port_serves_metrics_only() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("sqm.conf"), CONFIG).unwrap();
     let script = format!(
@@ -652,7 +655,7 @@ fn besiege(daemon: &Daemon, command: Command, kind: &str, server: &str, place: &
 
 /// Only root can switch to another user for a while. In the lab the test always runs as root (`lab/daemon.rs`).
 #[test]
-fn another_user_keeps_root_from_nothing() {
+fn another_user_cannot_lock_out_root() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -677,7 +680,7 @@ fn another_user_keeps_root_from_nothing() {
 
 /// The metrics port is in the daemon's network namespace.
 #[test]
-fn whoever_crowds_the_metrics_port_keeps_nobody_from_anything() {
+fn many_connections_to_the_metrics_port_lock_no_client_out() {
     let daemon = Daemon::ready(&["--metrics", "127.0.0.1:9469"]);
     let enter = || {
         let mut command = Command::new("nsenter");

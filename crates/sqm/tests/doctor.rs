@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn rates_beyond_all_lines_are_judged() {
+fn extreme_rates_cause_findings_without_an_overflow() {
     let busy =
         json!({"idle_percent": 0.0, "packets_percent": 20.0, "squeezed": u64::MAX, "overrun": u64::MAX});
     let output = judge(&facts(&busy, u64::MAX));
@@ -43,7 +43,7 @@ fn rates_beyond_all_lines_are_judged() {
 }
 
 #[test]
-fn shares_that_are_none_are_refused_by_what_they_are() {
+fn impossible_shares_are_refused_by_name() {
     for wrong in [json!(1e308), json!(-1.0), json!(100.5)] {
         for name in ["idle_percent", "packets_percent"] {
             let output = judge(&facts(&json!({name: wrong}), 1000));

@@ -300,7 +300,7 @@ fn hello(load_ms: u64) -> Vec<u8> {
 }
 
 #[test]
-fn who_goes_on_asking_after_the_test_loses_its_place() {
+fn a_client_that_sends_requests_after_its_test_loses_its_place() {
     let server = Server::start();
     let mut stream = connect(server.port).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -318,7 +318,7 @@ fn who_goes_on_asking_after_the_test_loses_its_place() {
 
 /// Two addresses occupy all places, and all but one of their clients are idle.
 #[test]
-fn who_only_waits_makes_room_for_who_tests() {
+fn a_client_that_only_waits_is_evicted_for_one_that_tests() {
     let server = Server::start();
     let enter = |from: &str, load_ms: u64| -> (TcpStream, Option<Reply>) {
         use socket2::{Domain, Socket, Type};
@@ -390,7 +390,7 @@ fn who_only_waits_makes_room_for_who_tests() {
 }
 
 #[test]
-fn guesses_of_the_secret_are_few_and_so_are_the_lines_about_them() {
+fn wrong_secrets_and_their_log_lines_are_limited() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "open sesame\n").unwrap();
@@ -444,7 +444,7 @@ fn guesses_of_the_secret_are_few_and_so_are_the_lines_about_them() {
 /// Sends noise to both ports for ten seconds, with `SQM_NIGHTLY` for a minute. Nothing may come back, and the server
 /// must serve as before afterwards.
 #[test]
-fn some_noise_leaves_no_trace() {
+fn some_noise_has_no_lasting_effect() {
     let siege = Duration::from_secs(if std::env::var_os("SQM_NIGHTLY").is_some() {
         60
     } else {

@@ -151,7 +151,7 @@ fn run(mut command: Command, limit: Duration) -> Ended {
 
 /// The acceptable exit codes, and the text that the message must contain.
 fn expected(behaviour: &str) -> (&'static [i32], &'static str) {
-    const LIES: &str = "reports what is impossible";
+    const LIES: &str = "reports impossible values";
     match behaviour {
         "welcome-no-probes" => (&[2], "answers 0 probes"),
         "welcome-version" => (&[1], "protocol version 99"),
@@ -231,7 +231,7 @@ fn faults(behaviour: &str, length: Duration, ended: &Ended) -> Vec<String> {
 }
 
 #[test]
-fn a_port_that_is_none_is_the_users_mistake() {
+fn an_invalid_port_is_a_usage_error() {
     let (command, _) = test("http-", "99999", Path::new(""));
     let ended = run(command, SLACK);
     assert_eq!(ended.code, Some(2), "{}", ended.words);
@@ -239,7 +239,7 @@ fn a_port_that_is_none_is_the_users_mistake() {
 }
 
 #[test]
-fn no_server_holds_a_test_or_fills_the_memory() {
+fn no_server_can_stall_a_test_or_exhaust_memory() {
     let mut all = behaviours();
     assert!(all.len() >= 100, "{}", all.len());
     // The longest tests run first: the queue is emptied from its end.
@@ -325,7 +325,7 @@ fn interrupt(behaviour: &str, stage: Option<&str>) -> (Duration, Option<i32>, St
 }
 
 #[test]
-fn an_interrupt_is_heard_in_every_phase() {
+fn an_interrupt_ends_the_test_in_every_phase() {
     let cases = [
         ("connect-silence", None),
         ("accept-silence", None),

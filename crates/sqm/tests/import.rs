@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> &str {
 const DEFAULT: &str = "# for all\nUPLINK=1000\nDOWNLINK=85000\nSCRIPT=piece_of_cake.qos\n";
 
 #[test]
-fn files_become_sections_that_plan_reads() {
+fn imported_sections_are_read_by_plan() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::write(path("default.conf"), DEFAULT).unwrap();
@@ -44,7 +44,7 @@ fn files_become_sections_that_plan_reads() {
     );
     let said = text(&shown.stderr);
     assert!(
-        said.contains("sqm-none0: different: sqm-none0.iface.conf:4: DEV is left out"),
+        said.contains("sqm-none0: differs: sqm-none0.iface.conf:4: DEV is left out"),
         "{said}"
     );
 
@@ -94,7 +94,7 @@ fn files_become_sections_that_plan_reads() {
 /// `sqm.conf` overrides the other files, because sqm-scripts reads it last. A device that a file names takes
 /// precedence over the file's name.
 #[test]
-fn the_files_count_in_the_order_of_sqm_scripts() {
+fn files_are_read_in_the_order_of_sqm_scripts() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::write(path("default.conf"), DEFAULT).unwrap();
@@ -113,8 +113,7 @@ fn the_files_count_in_the_order_of_sqm_scripts() {
     );
     assert_eq!(
         text(&shown.stderr),
-        "sqm-none0: different: sqm-none0.iface.conf:2: ENABLED is 'yes': that is no number, and sqm-scripts starts the \
-         device then, so the section is enabled\n"
+        "sqm-none0: different: sqm-none0.iface.conf:2: ENABLED is 'yes': that is not a number, and sqm-scripts then starts the device, so the section is enabled\n"
     );
 
     let other = import(directory.path(), &["other.iface.conf"]);
@@ -132,13 +131,13 @@ fn the_files_count_in_the_order_of_sqm_scripts() {
     );
     assert_eq!(text(&both.stdout), "");
     assert!(
-        text(&both.stderr).contains("other.iface.conf: another of these files is for sqm-none0, too"),
+        text(&both.stderr).contains("other.iface.conf: another file is for sqm-none0, too"),
         "{both:?}"
     );
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_nothing_is_written() {
+fn unreadable_files_are_named_and_nothing_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::write(path("good0.iface.conf"), DEFAULT).unwrap();
@@ -149,7 +148,7 @@ fn what_cannot_be_read_is_named_and_nothing_is_written() {
     )
     .unwrap();
     for (file, words) in [
-        ("bad0.iface.conf", "bad0.iface.conf:1: '$' makes the shell"),
+        ("bad0.iface.conf", "bad0.iface.conf:1: the shell would expand '$'"),
         ("wrong0.iface.conf", "option 'upload'"),
         ("gone0.iface.conf", "cannot read"),
         ("eth0.conf", "ends in .iface.conf"),

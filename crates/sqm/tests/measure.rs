@@ -77,7 +77,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn json_alone_on_standard_output() {
+fn standard_output_has_only_json() {
     let server = Server::start();
     let dir = tempfile::tempdir().unwrap();
     let picture = dir.path().join("test.svg");

@@ -275,7 +275,7 @@ fn check(lines: &str, is_product: bool, least: usize) {
 }
 
 #[test]
-fn help_and_mistakes_bear_any_output() {
+fn help_and_usage_errors_work_with_any_output() {
     let commands = "autorate bugreport calc confirm compare completions daemon doctor import manual plan reload replay \
                     serve setup start status stop test tune verify web";
     let mut lines: Vec<String> = commands.split(' ').map(|name| format!("{name} --help")).collect();
@@ -287,7 +287,7 @@ fn help_and_mistakes_bear_any_output() {
 }
 
 #[test]
-fn what_calculates_bears_any_output() {
+fn calculations_work_with_any_output() {
     let lines = "calc links
         calc links --json
         calc goodput 100mbit --link docsis
@@ -312,7 +312,7 @@ fn what_calculates_bears_any_output() {
 }
 
 #[test]
-fn what_reads_a_configuration_bears_any_output() {
+fn commands_that_read_a_configuration_work_with_any_output() {
     let lines = "plan --config config
         plan --config config --format tc
         plan --config config --format json
@@ -345,7 +345,7 @@ fn what_reads_a_configuration_bears_any_output() {
 }
 
 #[test]
-fn what_reads_results_and_captures_bears_any_output() {
+fn commands_that_read_results_and_captures_work_with_any_output() {
     let lines = "compare FLENT/ping.flent.gz FLENT/rrul-deep.flent.gz
         compare FLENT/ping.flent.gz --json
         compare FLENT/ping.flent.gz --html page.html
@@ -372,7 +372,7 @@ fn what_reads_results_and_captures_bears_any_output() {
 
 /// Commands that would run for many minutes end once their reader is gone.
 #[test]
-fn nothing_goes_on_for_nobody() {
+fn commands_end_when_their_reader_is_gone() {
     let files = Files::new();
     let endless = [
         ("sqm-lab bench --turns 100000", closed as fn() -> Stdio, 0),
@@ -440,7 +440,7 @@ impl Write for Until {
 
 /// The named output file is a device that is full.
 #[test]
-fn a_file_that_cannot_be_written_is_a_failure_that_names_it() {
+fn an_unwritable_file_is_an_error_that_names_it() {
     let files = Files::new();
     for line in [
         "bugreport --config config --seconds 0 --out /dev/full",
@@ -467,7 +467,7 @@ fn a_file_that_cannot_be_written_is_a_failure_that_names_it() {
 
 /// The disk is full: the old file stays, and no other file is left.
 #[test]
-fn a_full_disk_keeps_the_old_file_and_nothing_half_written() {
+fn a_full_disk_leaves_the_old_file_unchanged() {
     let files = Files::new();
     fs::create_dir(files.path("disk")).unwrap();
     for line in [
@@ -541,7 +541,7 @@ fn standard_output_that_is_named_as_a_file_may_lose_its_reader() {
 
 /// Files that sqm opens must not get a closed descriptor of standard output, or its text would be written to them.
 #[test]
-fn a_closed_output_is_no_file_of_ours() {
+fn files_are_not_opened_in_place_of_closed_standard_streams() {
     let files = Files::new();
     let words = shell_words("replay --qdisc fq_codel --link 4mbit --out out.pcap capture");
     let sqm = files.sqm(&words);
@@ -561,7 +561,7 @@ fn a_closed_output_is_no_file_of_ours() {
 
 /// A change that was made is a success even if it cannot be reported.
 #[test]
-fn a_change_that_cannot_be_told_is_no_failure() {
+fn a_change_succeeds_even_if_it_cannot_be_reported() {
     let files = Files::new();
     let words = shell_words("import eth1.iface.conf --write --config new");
     files.write(
@@ -584,7 +584,7 @@ fn a_change_that_cannot_be_told_is_no_failure() {
 
 /// Text from files, such as names, option values and titles, must not control the terminal.
 #[test]
-fn control_characters_of_others_are_shown() {
+fn control_characters_in_foreign_text_are_shown_as_escapes() {
     let files = Files::new();
     let evil = "x\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\u{7f}\r";
     files.write(

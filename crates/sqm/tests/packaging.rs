@@ -36,7 +36,7 @@ fn the_units_expose_little() {
 }
 
 #[test]
-fn the_units_say_what_systemd_understands() {
+fn systemd_accepts_the_units() {
     // systemd checks that the program exists, so that a path that exists stands in for the package's.
     let folder = tempfile::tempdir().unwrap();
     for unit in ["sqm.service", "sqm-serve.service", "sqm-web.service"] {
@@ -65,7 +65,7 @@ fn a_child_that_takes_all_memory_does_not_end_its_service() {
 }
 
 #[test]
-fn the_scripts_are_good_shell() {
+fn the_scripts_are_valid_shell() {
     for script in [
         "debian/build.sh",
         "debian/test.sh",
@@ -84,7 +84,7 @@ fn the_scripts_are_good_shell() {
 }
 
 #[test]
-fn the_shipped_configuration_is_good_and_shapes_nothing() {
+fn the_shipped_configuration_is_valid_and_shapes_nothing() {
     let file = packaging("debian/sqm.conf");
     let output = run(
         env!("CARGO_BIN_EXE_sqm"),

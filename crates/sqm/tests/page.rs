@@ -49,7 +49,7 @@ fn laborious() -> [(Value, u16); 5] {
 }
 
 #[test]
-fn a_laborious_check_holds_nobody_up_and_its_answer_is_small() {
+fn an_expensive_check_delays_no_other_client_and_its_answer_is_small() {
     let site = Site::start(&[]);
     site.admin();
     for (body, code) in laborious() {
@@ -88,7 +88,7 @@ fn ask(port: u16, host: &str, token: &str, body: &str) -> String {
 }
 
 #[test]
-fn with_a_password_only_who_has_logged_in_has_a_configuration_checked() {
+fn with_a_password_only_logged_in_clients_can_check_a_configuration() {
     let site = Site::start_with_password("correct horse");
     assert_eq!(site.send("POST", "/config/check", &json!({"text": ""})).code, 403);
     site.log_in("correct horse");
@@ -121,7 +121,7 @@ fn remove(path: &Path) {
 }
 
 #[test]
-fn a_password_that_cannot_be_looked_at_opens_nothing() {
+fn an_unreadable_password_file_lets_no_client_in() {
     let site = Site::start_with_password("correct horse");
     let file = site.folder().join("web/password");
     site.log_in("correct horse");
@@ -155,7 +155,7 @@ fn a_password_that_cannot_be_looked_at_opens_nothing() {
 }
 
 #[test]
-fn a_folder_that_is_not_the_servers_is_refused() {
+fn a_folder_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         // Only root can start a server that switches to another user.
         return;
@@ -205,7 +205,7 @@ fn try_start_with(dir: &Path, options: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn a_server_that_root_started_is_root_no_longer() {
+fn a_server_started_by_root_changes_its_user() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -255,7 +255,7 @@ fn a_server_that_root_started_is_root_no_longer() {
 }
 
 #[test]
-fn a_user_whom_the_daemon_knows_changes_something_and_no_other() {
+fn only_users_that_the_daemon_recognises_can_make_changes() {
     if !rustix::process::geteuid().is_root() {
         return;
     }

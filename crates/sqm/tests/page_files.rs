@@ -195,7 +195,7 @@ fn refusals(port: u16) {
 }
 
 #[test]
-fn a_password_in_any_state_opens_nothing_and_the_log_of_changes_keeps_nobody_from_the_page() {
+fn no_state_of_the_password_file_lets_a_client_in_and_no_state_of_the_log_stops_the_page() {
     let folder = open_folder();
     let mut first = Command::new(env!("CARGO_BIN_EXE_sqm"))
         .args(["web", "--set-password", "--dir"])
@@ -232,15 +232,15 @@ fn a_password_in_any_state_opens_nothing_and_the_log_of_changes_keeps_nobody_fro
             match outcome(server(folder.path(), "", file, &before, true), visit) {
                 Ok(said) => {
                     assert!(file != "password" || !is_replaced, "{cell}: it serves: {said}");
-                    let is_told = said.contains("cannot write to the log of changes");
+                    let is_reported = said.contains("cannot write to the log of changes");
                     let has_failed = match state {
                         "read-only" => true,
-                        "full" | "gone" => is_told,
+                        "full" | "gone" => is_reported,
                         // In the other states no change is made or refused for another reason, so that nothing is
                         // written to that file.
                         _ => file != "audit.jsonl",
                     };
-                    assert_eq!(is_told, has_failed, "{cell}: {said}");
+                    assert_eq!(is_reported, has_failed, "{cell}: {said}");
                 }
                 Err((code, said)) => {
                     assert_eq!(code, Some(2), "{cell}: {said}");
@@ -255,7 +255,7 @@ fn a_password_in_any_state_opens_nothing_and_the_log_of_changes_keeps_nobody_fro
 }
 
 #[test]
-fn the_page_serves_or_names_the_file_that_is_in_the_way() {
+fn the_page_starts_or_names_the_file_that_prevents_it() {
     let folder = open_folder();
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
     // Files that a first server makes.

@@ -64,7 +64,7 @@ fn prints_the_plan_in_each_format() {
 }
 
 #[test]
-fn names_the_line_and_the_word_of_an_error() {
+fn an_error_names_its_line_and_word() {
     let with = |option: &str| format!("{GOOD}\toption {option}\n");
     for (content, line, words) in [
         (
@@ -92,7 +92,7 @@ fn names_the_line_and_the_word_of_an_error() {
             1,
             &["upload", "no default"],
         ),
-        (with("overhead 'x"), 7, &["quote", "never ends"]),
+        (with("overhead 'x"), 7, &["quote", "is not closed"]),
     ] {
         let (file, output) = plan(content.as_bytes(), &[]);
         let complaint = text(&output.stderr);
@@ -104,7 +104,7 @@ fn names_the_line_and_the_word_of_an_error() {
 }
 
 #[test]
-fn tells_all_errors_of_a_file_together() {
+fn all_errors_of_a_file_are_reported_together() {
     let content = GOOD.replace("10mbit", "10mbits").replace("85000", "fast");
     let (file, output) = plan(content.as_bytes(), &[]);
     let complaint = text(&output.stderr);
@@ -119,7 +119,7 @@ fn tells_all_errors_of_a_file_together() {
 }
 
 #[test]
-fn warns_of_what_has_no_effect() {
+fn options_without_effect_cause_warnings() {
     let (file, output) = plan(format!("{GOOD}\toption ilimit 100\n").as_bytes(), &[]);
     assert!(output.status.success());
     let warning = text(&output.stderr);
@@ -130,7 +130,7 @@ fn warns_of_what_has_no_effect() {
 }
 
 #[test]
-fn refuses_what_is_no_configuration() {
+fn files_that_are_not_configurations_are_refused() {
     // A small generator, so that every run uses the same bytes.
     let mut state = 0x5eed_u32;
     let mut random = || {
@@ -157,7 +157,7 @@ fn refuses_what_is_no_configuration() {
 }
 
 #[test]
-fn says_what_is_missing() {
+fn a_missing_configuration_is_named() {
     let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
         .args(["plan", "--config", "/nonexistent/sqm"])
         .output()
@@ -172,11 +172,13 @@ fn says_what_is_missing() {
 
     let (_, output) = plan(GOOD.as_bytes(), &["eth7"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no enabled section for eth7; enabled are: sqm-none0"));
+    assert!(
+        text(&output.stderr).contains("no enabled section for eth7; it has enabled sections for: sqm-none0")
+    );
 
     let (_, output) = plan(GOOD.replace("'1'", "'0'").as_bytes(), &[]);
     assert!(output.status.success());
-    assert!(text(&output.stderr).contains("nothing is to be shaped"));
+    assert!(text(&output.stderr).contains("there is nothing to shape"));
 }
 
 #[test]

@@ -265,7 +265,7 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dsfield 0xb8 0x
     assert!(
         bench
             .refused(&["--tree", "rootless.tc"])
-            .contains("rootless.tc: no qdisc stands at the root")
+            .contains("rootless.tc: there is no root qdisc")
     );
     assert!(
         bench
@@ -275,7 +275,7 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dsfield 0xb8 0x
 }
 
 #[test]
-fn drops_and_marks_are_told_apart_and_add_up() {
+fn drops_and_marks_are_counted_separately_and_add_up() {
     let not_capable = Bench::new(&capture(&stream(1, 0, 1000, MS)));
     let report = not_capable.json(&["--qdisc", "fq_codel", "--link", "6mbit"]);
     let drops = report["total"]["drops"]["aqm"].as_u64().unwrap();
@@ -302,7 +302,7 @@ fn drops_and_marks_are_told_apart_and_add_up() {
 }
 
 #[test]
-fn events_tell_what_happens_to_each_packet() {
+fn events_show_what_happens_to_each_packet() {
     let bench = Bench::new(&capture(&stream(1, 2, 1000, MS)));
     let arguments = ["--qdisc", "cake bandwidth 6mbit", "--events"];
     let output = bench.run(&arguments);
@@ -389,7 +389,7 @@ fn the_picture_shows_delay_and_throughput() {
 }
 
 #[test]
-fn what_has_no_effect_is_said() {
+fn options_without_effect_are_reported() {
     let bench = Bench::new(&capture(&stream(1, 0, 3, MS)));
     let warnings = |words: &str| text(&bench.run(&["--qdisc", words]).stderr);
     assert!(
@@ -401,7 +401,7 @@ fn what_has_no_effect_is_said() {
     let joined = Bench::new(&capture(&vec![(0, udp(1, 0, 9014))]));
     let complaint = text(&joined.run(&["--qdisc", "cake bandwidth 8mbit"]).stderr);
     assert!(
-        complaint.contains("frames longer than the MTU of 1514 bytes (1 of them)"),
+        complaint.contains("frames longer than the MTU of 1514 bytes (number: 1)"),
         "{complaint}"
     );
     assert_eq!(
@@ -421,7 +421,7 @@ fn one_direction_is_chosen_by_address() {
     let bench = Bench::new(&capture(&together(&[there, back])));
     let both = bench.run(&["--qdisc", "cake bandwidth 8mbit"]);
     assert!(
-        text(&both.stderr).contains("holds both directions of its flows (1 of them)"),
+        text(&both.stderr).contains("has both directions of its flows (number: 1)"),
         "{}",
         text(&both.stderr)
     );
@@ -435,7 +435,7 @@ fn one_direction_is_chosen_by_address() {
 }
 
 #[test]
-fn odd_packets_are_counted_and_said() {
+fn odd_packets_are_counted_and_reported() {
     let mut packets = stream(1, 0, 3, 500 * MS);
     packets.push((1000 * MS - 5000, udp(1, 0, 1000)));
     packets.push((10, udp(1, 0, 1000)));
@@ -465,7 +465,7 @@ fn odd_packets_are_counted_and_said() {
 }
 
 #[test]
-fn a_file_cut_short_is_reported_as_far_as_it_goes_and_fails() {
+fn a_truncated_file_is_reported_up_to_its_end_and_fails() {
     let mut file = capture(&stream(1, 0, 10, MS));
     file.truncate(file.len() - 3);
     let bench = Bench::new(&file);
@@ -481,7 +481,7 @@ fn a_file_cut_short_is_reported_as_far_as_it_goes_and_fails() {
     );
     let complaint = text(&output.stderr);
     assert!(
-        complaint.contains("in the middle of a packet; all above is about what came before"),
+        complaint.contains("in the middle of a packet; the report above covers the part before that"),
         "{complaint}"
     );
 }
@@ -498,12 +498,12 @@ fn what_cannot_be_replayed_is_refused() {
             &["--qdisc", "cakes"],
             "unknown queueing discipline 'cakes'; did you mean 'cake'?",
         ),
-        (&["--qdisc", ""], "no queueing discipline is named"),
-        (&["--qdisc", "fq_codel"], "give the device's own with --link"),
-        (&["--qdisc", "cake"], "give the device's own with --link"),
+        (&["--qdisc", ""], "the name of a queueing discipline is missing"),
+        (&["--qdisc", "fq_codel"], "give the device's rate with --link"),
+        (&["--qdisc", "cake"], "give the device's rate with --link"),
         (
             &["--qdisc", "fq_codel", "--link", "0"],
-            "a link needs a rate above 0",
+            "the rate of --link must be above 0",
         ),
         (
             &["--qdisc", "fq_codel", "--link", "10mbits"],
@@ -532,7 +532,7 @@ fn what_cannot_be_replayed_is_refused() {
     assert!(
         Bench::new(&wireless)
             .refused(&qdisc)
-            .contains("frames of link type 105 are not understood")
+            .contains("frames of link type 105 are not supported")
     );
     fs::remove_file(bench.path("capture.pcap")).unwrap();
     assert!(

@@ -40,7 +40,7 @@ fn failure(arguments: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn a_wrong_file_is_refused_before_anything_else() {
+fn a_wrong_file_is_refused_before_privileges_are_checked() {
     let mut file = config("lo");
     writeln!(file, "\toption uplaod '1'\nconfig queue\n\toption enabled '1'\n\toption interface 'lo'\n\toption upload 'fast'").unwrap();
     for command in ["start", "reload", "verify", "status"] {
@@ -54,7 +54,7 @@ fn a_wrong_file_is_refused_before_anything_else() {
 }
 
 #[test]
-fn shaping_needs_a_privilege_and_says_which() {
+fn shaping_names_the_missing_privilege() {
     let file = config("lo");
     let (code, message) = failure(&["start", "--config", file.path().to_str().unwrap()]);
     assert_eq!(
@@ -86,13 +86,13 @@ fn an_interface_that_is_not_configured_is_refused() {
     let (code, message) = failure(&["start", "--config", file.path().to_str().unwrap(), "eth7"]);
     assert_eq!(code, 2);
     assert!(
-        message.contains("no enabled section for eth7; enabled are: lo"),
+        message.contains("no enabled section for eth7; it has enabled sections for: lo"),
         "{message}"
     );
 }
 
 #[test]
-fn verify_tells_what_is_missing() {
+fn verify_names_missing_queues() {
     let file = config("lo");
     let output = sqm(&["verify", "--json", "--config", file.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
@@ -124,7 +124,7 @@ fn help_shows_examples_and_exit_codes() {
     let output = sqm(&["start", "--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(
-        help.contains("sqm start eth0") && help.contains("4 the kernel lacks a part"),
+        help.contains("sqm start eth0") && help.contains("4 the kernel lacks a feature"),
         "{help}"
     );
 }

@@ -84,7 +84,7 @@ fn a_difference_is_found_counted_and_explained() {
 }
 
 #[test]
-fn events_are_told_whatever_was_expected() {
+fn events_are_printed_whatever_was_expected() {
     let mut vector = recorded("fq_codel-a000");
     let whole = replay(&vector, &["--events"]);
     assert!(whole.status.success());
@@ -117,17 +117,20 @@ fn events_are_told_whatever_was_expected() {
 
     let output = replay(&vector, &[]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("says nothing of what to expect"));
+    assert!(text(&output.stderr).contains("has no expected events to compare with"));
 }
 
 #[test]
-fn what_is_no_vector_is_refused_with_the_place() {
+fn invalid_vectors_are_refused_with_the_place_of_the_error() {
     type Change = fn(&mut Value);
     let changes: [(Change, &str); 12] = [
-        (|v| v["packets"][1]["t_ns"] = json!(0), "packets[1] comes at 0"),
+        (
+            |v| v["packets"][1]["t_ns"] = json!(0),
+            "packets[1] has the time 0",
+        ),
         (
             |v| v["packets"][1]["id"] = json!(0),
-            "packets[1]: id 0 comes twice",
+            "packets[1]: the id 0 is used twice",
         ),
         (|v| v["packets"][1]["dscp"] = json!(64), "dscp 64 is more than 63"),
         (
@@ -138,7 +141,10 @@ fn what_is_no_vector_is_refused_with_the_place() {
             |v| v["packets"][1]["proto"] = json!("ipx"),
             "unknown variant `ipx`",
         ),
-        (|v| v["packets"][1]["class"] = json!("ten"), "'ten' is no class"),
+        (
+            |v| v["packets"][1]["class"] = json!("ten"),
+            "'ten' is not a class",
+        ),
         (
             |v| v["packets"][1]["tcp"] = json!({"src": "10.0.0.1", "dst": "::1", "sport": 1, "dport": 1, "seq": 1, "ack": 1, "flags": 16, "payload": 0}),
             "not addresses of its proto",
@@ -381,7 +387,7 @@ fn damaged_vectors_never_panic() {
 
 /// A file with errors does not hide the results of the others.
 #[test]
-fn good_files_are_played_beside_bad_ones() {
+fn valid_files_are_played_even_if_others_are_invalid() {
     let (good, bad) = (folder().join("codel-a000.json"), folder().join("README.md"));
     let output = run(&[bad.clone(), good, bad], &[]);
     assert_eq!(output.status.code(), Some(2));

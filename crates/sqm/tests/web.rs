@@ -193,7 +193,7 @@ fn against(behaviour: &str, duration_s: u32, most_s: u64, act: impl FnOnce(&Site
 const MORE_S: u64 = 20;
 
 #[test]
-fn a_test_is_stopped_at_the_first_time_whatever_the_server_does() {
+fn the_first_stop_request_ends_a_test_whatever_the_server_does() {
     for behaviour in [
         "load-slow-words",
         "load-words",
@@ -250,7 +250,7 @@ fn a_test_ends_in_time_whatever_the_server_does() {
 }
 
 #[test]
-fn responsiveness_and_plain_urls_need_no_server_of_ours() {
+fn responsiveness_and_plain_urls_need_no_sqm_serve() {
     let site = Site::start(&[]);
     site.admin();
     // The server speaks both protocols, with a certificate of its own.
@@ -282,7 +282,7 @@ fn responsiveness_and_plain_urls_need_no_server_of_ours() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_wrong_is_said() {
+fn missing_resources_and_invalid_requests_are_reported() {
     let site = Site::start(&[]);
     site.admin();
     let long = "x".repeat(130_000);
@@ -379,7 +379,7 @@ fn what_is_not_there_and_what_is_wrong_is_said() {
 }
 
 #[test]
-fn the_page_of_somebody_else_gets_nothing() {
+fn requests_from_other_sites_are_refused() {
     let site = Site::start(&[]);
     let token = site.token();
     let host = site.host();
@@ -454,7 +454,7 @@ fn the_page_of_somebody_else_gets_nothing() {
 }
 
 #[test]
-fn no_path_leads_out_of_the_page() {
+fn no_path_leaves_the_folder_of_the_page() {
     let site = Site::start(&[]);
     for path in [
         "/../password",
@@ -482,7 +482,7 @@ fn no_path_leads_out_of_the_page() {
 }
 
 #[test]
-fn with_a_password_strangers_read_and_the_owner_changes() {
+fn with_a_password_every_client_reads_and_only_logged_in_clients_make_changes() {
     let site = Site::start_with_password("correct horse");
     let file = site.folder().join("web/password");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -574,7 +574,7 @@ fn with_a_password_strangers_read_and_the_owner_changes() {
 }
 
 #[test]
-fn a_guesser_is_locked_out_and_the_owner_stays() {
+fn guessing_passwords_locks_a_client_out_and_leaves_sessions_alone() {
     let site = Site::start_with_password("correct horse");
     site.log_in("correct horse");
     let owner = site.cookie();
@@ -602,7 +602,7 @@ fn a_guesser_is_locked_out_and_the_owner_stays() {
 }
 
 #[test]
-fn addresses_that_others_reach_need_a_password_first() {
+fn addresses_that_other_machines_reach_need_a_password() {
     let folder = tempfile::tempdir().unwrap();
     let web = |listen: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
@@ -644,7 +644,7 @@ fn the_server_holds_no_privilege() {
 }
 
 #[test]
-fn a_thousand_idle_connections_and_huge_bodies_keep_nobody_out() {
+fn a_thousand_idle_connections_and_huge_bodies_lock_no_client_out() {
     let site = Site::start(&[]);
     let idle: Vec<TcpStream> = (0..1000)
         .map(|n| {
@@ -738,7 +738,7 @@ fn frames_of_other_protocols_are_refused() {
 }
 
 #[test]
-fn the_second_of_two_writers_is_told_and_nothing_is_lost() {
+fn the_second_of_two_writers_gets_a_conflict_and_nothing_is_lost() {
     let site = Site::start(&[]);
     site.admin();
     let revision = site.get("/config").json()["revision"].clone();
@@ -777,7 +777,7 @@ fn the_second_of_two_writers_is_told_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_nobody_confirms_is_put_back_whoever_dies_meanwhile() {
+fn an_unconfirmed_change_is_rolled_back_even_if_a_process_is_killed() {
     let mut site = Site::start(&[]);
     site.admin();
     let put = |site: &Site, seconds: u32| {
@@ -842,7 +842,7 @@ fn without_a_daemon_the_page_says_so() {
 }
 
 #[test]
-fn with_tls_nobody_reads_along_and_the_certificate_stays() {
+fn tls_encrypts_and_its_certificate_stays_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let start = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
@@ -883,7 +883,7 @@ fn with_tls_nobody_reads_along_and_the_certificate_stays() {
 /// Sends random words to the existing routes, and random bytes. Every answer must be documented, and none may report
 /// an internal error. `SQM_REQUESTS` sets the number of requests (`make fuzz` sends many more).
 #[test]
-fn random_requests_harm_nobody() {
+fn random_requests_do_not_disturb_other_clients() {
     const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS"];
     const ENDS: [&str; 12] = [
         "",
@@ -971,7 +971,7 @@ fn random_requests_harm_nobody() {
 }
 
 #[test]
-fn a_slow_client_keeps_nobody_waiting() {
+fn a_slow_client_does_not_delay_others() {
     let site = Site::start(&[]);
     let slow: Vec<TcpStream> = (0..40)
         .map(|_| {

@@ -182,7 +182,7 @@ fn two_hundred_races_of_daemon_command_and_another_program_lose_no_text() {
 
 /// Every user may ask the daemon for its plan. The daemon must not block on a file that is not regular.
 #[test]
-fn whatever_stands_in_the_place_of_the_configuration_is_named_and_nothing_hangs() {
+fn anything_else_in_place_of_the_configuration_is_named_and_nothing_hangs() {
     let daemon = Daemon::start();
     let config = daemon.config();
     /// Creates something in place of the file, and the text that the error must contain.
@@ -256,7 +256,7 @@ fn whatever_stands_in_the_place_of_the_configuration_is_named_and_nothing_hangs(
 
 /// The configuration may be a pipe. No more than the permitted size is read from it.
 #[test]
-fn a_plan_is_made_of_a_pipe_and_an_endless_one_is_refused() {
+fn a_configuration_is_read_from_a_pipe_and_an_endless_one_is_refused() {
     let plan = |config: &str, input: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
         command.args(["plan", "--config", config]).stdin(input);

@@ -282,7 +282,7 @@ fn choose<'a>(
         Failure::Usage(anyhow!(match (names.is_empty(), interface) {
             (true, _) => format!("{file} has no enabled section; tune needs one for its interface"),
             (_, Some(name)) => format!(
-                "{file} has no enabled section for {name}; there is {}",
+                "{file} has no enabled section for {name}; it has enabled sections for: {}",
                 names.join(", ")
             ),
             _ => format!("{file} has several interfaces; name one of {}", names.join(", ")),

@@ -39,7 +39,7 @@ pub(super) enum DelayKind {
     OneWay,
 }
 
-/// A delay of each direction in nanoseconds, in the order of [`Direction::BOTH`], where it is known. A round trip stands in both
+/// A delay of each direction in nanoseconds, in the order of [`Direction::BOTH`], where it is known. A round trip is in both
 /// places.
 pub(super) type Delays = [Option<i64>; 2];
 

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_after_another_is_the_order_of_a_turning_list() {
+    fn rounds_serve_flows_in_the_order_of_a_rotating_list() {
         for defer in [false, true] {
             let mut scheds = [FlowSched::IDLE; 4];
             let mut lists = Lists::new();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_sits_out_comes_by_less_often() {
+    fn a_flow_that_skips_rounds_is_served_less_often() {
         let mut scheds = [FlowSched::IDLE; 3];
         let mut lists = Lists::new();
         for flow in 0..3 {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_may_leave_from_the_middle() {
+    fn a_flow_can_be_removed_from_the_middle() {
         let mut scheds = [FlowSched::IDLE; 4];
         let mut lists = Lists::new();
         for flow in 0..4 {

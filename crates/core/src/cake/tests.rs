@@ -333,7 +333,7 @@ fn hosts_share_equally_then_flows_do() {
 }
 
 #[test]
-fn rounds_that_are_sat_out_leave_the_shares_as_they_are() {
+fn skipped_rounds_do_not_change_the_shares() {
     for isolation in ["dual-srchost", "flows"] {
         let [visited, sat_out] = [true, false].map(|round_by_round| {
             let profile = Profile {
@@ -352,7 +352,7 @@ fn rounds_that_are_sat_out_leave_the_shares_as_they_are() {
 
 /// One host with 200 flows, another with one: half of the line each, in both ways of counting rounds.
 #[test]
-fn a_crowd_of_flows_gets_one_hosts_share() {
+fn many_flows_of_one_host_get_one_hosts_share() {
     for round_by_round in [true, false] {
         let profile = Profile {
             round_by_round,
@@ -449,7 +449,7 @@ fn a_sparse_flow_decays_before_it_is_forgotten() {
 }
 
 #[test]
-fn the_fattest_queue_gives_way() {
+fn overflow_drops_from_the_fattest_queue() {
     for profile in [Profile::KERNEL, Profile::FIXED] {
         let mut rig = Rig::new("bandwidth 10mbit besteffort flows memlimit 10000", profile, 0);
         for id in 100..106 {
@@ -583,7 +583,7 @@ fn sack(number: u32, start: u32, end: u32) -> TestTcp {
 }
 
 #[test]
-fn redundant_acknowledgements_go() {
+fn redundant_acknowledgements_are_dropped() {
     let flagged = |number, flags| TestTcp { flags, ..ack(number) };
     let data = |number| TestTcp {
         payload: 100,
@@ -738,7 +738,7 @@ fn later_fragments_are_headers_only_with_the_kernels_defect() {
 }
 
 #[test]
-fn a_filter_switched_on_reads_what_already_waits() {
+fn an_ack_filter_that_is_switched_on_sees_packets_that_already_wait() {
     let mut rig = Rig::new("bandwidth 1mbit besteffort flows", Profile::FIXED, 0);
     for id in 1..=4 {
         if id == 3 {
@@ -805,7 +805,7 @@ fn debts_of_shaped_tins_are_forgiven_at_a_change_unless_the_kernels_defect_is_wa
 }
 
 #[test]
-fn a_change_keeps_what_waits_and_gives_up_only_tins_that_go() {
+fn a_change_keeps_queued_packets_except_those_of_removed_tins() {
     let mut rig = Rig::new("bandwidth 1mbit diffserv4 flows", Profile::FIXED, 0);
     for (id, dscp) in [(0, 0), (1, 46), (2, 8), (3, 0)] {
         rig.enqueue(TestPacket::new(id, 1000, id + 1).dscp(dscp));
@@ -924,7 +924,7 @@ fn nat_finds_the_hosts_behind_one_address() {
 }
 
 #[test]
-fn downloads_count_what_they_drop() {
+fn ingress_mode_counts_dropped_packets() {
     let sent_after = |words: &str| {
         let mut rig = Rig::new(words, Profile::FIXED, 0);
         for step in 0..2000_u64 {
@@ -943,7 +943,7 @@ fn downloads_count_what_they_drop() {
 }
 
 #[test]
-fn peeking_decides_and_counts_as_queued() {
+fn a_peeked_packet_still_counts_as_queued() {
     let mut rig = Rig::new("unlimited besteffort", Profile::FIXED, 0);
     rig.enqueue(TestPacket::new(1, 100, 1));
     rig.enqueue(TestPacket::new(2, 200, 2));

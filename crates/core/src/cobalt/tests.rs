@@ -59,7 +59,7 @@ fn drops(judged: &[(u64, Verdict, u32)]) -> Vec<u64> {
 }
 
 #[test]
-fn signals_come_an_interval_over_the_root_apart() {
+fn signals_are_an_interval_over_the_square_root_of_the_count_apart() {
     let mut cobalt = Cobalt::new(Profile::FIXED);
     let steps = (1..=9).map(|count| {
         cobalt.count = count;
@@ -110,7 +110,7 @@ fn the_first_episode_waits_one_interval_unless_the_kernels_defect_is_wanted() {
 }
 
 #[test]
-fn a_good_queue_unwinds_as_fast_as_it_was_signalled() {
+fn the_count_of_a_good_queue_falls_as_fast_as_it_rose() {
     let mut cobalt = Cobalt::new(Profile::FIXED);
     let late = |at| if (100..500).contains(&at) { 20 } else { 1 };
     let judged = episode(&mut cobalt, Profile::FIXED, 880, false, late);
@@ -123,7 +123,7 @@ fn a_good_queue_unwinds_as_fast_as_it_was_signalled() {
 }
 
 #[test]
-fn ecn_spares_the_packet() {
+fn an_ecn_packet_is_marked_and_not_dropped() {
     let mut cobalt = Cobalt::new(Profile::FIXED);
     let judged = episode(&mut cobalt, Profile::FIXED, 220, true, |_| 20);
     assert_eq!(drops(&judged), []);
@@ -135,7 +135,7 @@ fn ecn_spares_the_packet() {
 }
 
 #[test]
-fn after_a_pause_the_count_unwinds_at_once() {
+fn after_a_pause_the_count_falls_at_once() {
     for (ago, count, next) in [(500, 0, 100 * MILLISECOND), (50, 2, 20_710_678)] {
         let mut cobalt = Cobalt::new(Profile::FIXED);
         cobalt.count = 3;

@@ -90,7 +90,7 @@ const EVERY_LINK: [LinkType; 6] = [
 ];
 
 #[test]
-fn every_link_header_is_looked_through() {
+fn every_link_header_is_skipped() {
     let packet = || ipv4(0xb8, 6, 0, &[], &tcp(&[]));
     let packet6 = || ipv6(0xb8, 0, 6, &tcp(&[]));
     let after = |header: &[u8], packet: Vec<u8>| [header, &packet].concat();
@@ -295,7 +295,7 @@ fn tcp_headers_are_read_as_they_stand() {
 }
 
 #[test]
-fn only_what_speaks_ecn_is_marked() {
+fn only_ecn_capable_packets_are_marked() {
     for (ecn, marked) in [(0, false), (1, true), (2, true), (3, true)] {
         for packet in [ipv4(0xb8 | ecn, 6, 0, &[], &[]), ipv6(0xb8 | ecn, 7, 6, &[])] {
             let mut frame = frame(LinkType::Raw, packet.clone());
@@ -341,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200), link in 0..6usize, length: u32) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), link in 0..6usize, length: u32) {
         let mut frame = Frame::new(EVERY_LINK[link], bytes.clone(), length);
         let before = frame.view();
         let _ = frame.tcp();
@@ -370,7 +370,7 @@ proptest! {
 
     /// Cut anywhere, a good packet is still answered, and its flow is the whole packet's or less of it.
     #[test]
-    fn a_cut_packet_is_answered(cut in 0..150usize) {
+    fn a_truncated_packet_does_not_panic(cut in 0..150usize) {
         let bytes = ethernet(&[0x81, 0, 0, 1, 0x08, 0], &ipv4(2, 41, 0, &[], &ipv6(0, 0, 6, &tcp(&[1; 12]))));
         let mut whole = bytes.clone();
         whole.truncate(cut);

@@ -51,7 +51,7 @@ fn siblings_share_by_their_curves() {
 }
 
 #[test]
-fn a_promise_is_kept_before_shares_count() {
+fn real_time_service_comes_before_link_sharing() {
     let a = "rt m1 500kbit d 20ms m2 100kbit ls m2 400kbit";
     let mut hfsc = hfsc(0, &[TOP, (0xa, 1, a), (0xb, 1, "ls m2 600kbit")]);
     fill(&mut hfsc, 0xa, 4, 500);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_by_number_and_past_the_end() {
+    fn turns_go_by_number_until_the_end() {
         let mut ring = ring(1);
         let mut turns = alloc::vec![];
         for _ in 0..4 {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_goes_on_and_a_feed_remembers() {
+    fn a_row_continues_with_the_next_class_and_a_feed_remembers_the_removed_one() {
         let mut row = ring(3);
         row.remove_from_row(3);
         row.insert(4);

@@ -64,7 +64,7 @@ fn a_class_alone_borrows_all_of_its_parent() {
 }
 
 #[test]
-fn equals_alternate() {
+fn classes_of_equal_priority_alternate() {
     let leaf = words("500kbit ceil 1mbit quantum 1500");
     let mut htb = htb(0, &[(1, 0, &words("1mbit")), (2, 1, &leaf), (3, 1, &leaf)]);
     fill(&mut htb, 2, 10);
@@ -79,7 +79,7 @@ fn equals_alternate() {
 
 /// A class within its own rate is served before a borrower of higher priority, but gets no more than that rate.
 #[test]
-fn priority_orders_those_that_borrow() {
+fn priority_orders_the_borrowing_classes() {
     let (a, b) = (
         words("100kbit ceil 1mbit prio 0"),
         words("100kbit ceil 1mbit prio 1"),

@@ -257,7 +257,7 @@ mod tests {
             ("", "tc needs 'qdisc', 'class' or 'filter'"),
             ("qdisc delete root", "unknown tc keyword 'delete'"),
             ("qdisc add pfifo", "tc needs either 'root' or 'parent'"),
-            ("qdisc add root", "no queueing discipline is named"),
+            ("qdisc add root", "the name of a queueing discipline is missing"),
             ("class add parent 1: htb rate 1mbit", "tc needs 'classid'"),
             (
                 "class add parent 1 classid 1:1 htb rate 1mbit",
@@ -269,11 +269,11 @@ mod tests {
             ),
             (
                 "filter add parent 1: protocol ip u32 match u32 1 1 at 4 flowid 1:1",
-                "tc: these bytes are no field that a queue looks at",
+                "tc: these bytes are not a header field that filters here support",
             ),
             (
                 "filter add parent 1: protocol ip u32 match ip6 dport 80 0xffff flowid 1:1",
-                "tc: the match is of another protocol than 'protocol' says",
+                "tc: the match is for another protocol than 'protocol'",
             ),
             (
                 "filter add parent 1: matchall",

@@ -114,7 +114,7 @@ impl HfscClass {
             return Err(words.at_end(ParseErrorKind::Incomplete { missing }));
         }
         if ul.is_some() && ls.is_none() {
-            let reason = "'ul' limits a share, and there is no 'ls' or 'sc'";
+            let reason = "'ul' limits a link share, but there is no 'ls' or 'sc'";
             return Err(words.at_end(ParseErrorKind::Contradiction { reason }));
         }
         Ok(Self { rt, ls, ul })
@@ -279,7 +279,7 @@ mod tests {
             ("", "hfsc needs 'rt', 'ls' or 'sc'"),
             (
                 "rt m2 1mbit ul m2 1mbit",
-                "hfsc: 'ul' limits a share, and there is no 'ls' or 'sc'",
+                "hfsc: 'ul' limits a link share, but there is no 'ls' or 'sc'",
             ),
             ("sc m2 0", "hfsc: a curve needs a slope above 0"),
             (

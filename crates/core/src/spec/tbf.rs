@@ -92,14 +92,18 @@ impl Tbf {
         };
         let limit = match (limit, latency) {
             (Some(_), Some(_)) => {
-                return Err(contradiction("'limit' and 'latency' say the same thing twice"));
+                return Err(contradiction(
+                    "'limit' and 'latency' both set the size of the queue: give one of them",
+                ));
             }
             (Some(limit), None) => limit,
             (None, Some(latency)) => Self::limit_for(latency, rate, burst, peak),
             (None, None) => return Err(incomplete("'limit' or 'latency'")),
         };
         if limit.0 > u32::MAX.into() {
-            return Err(contradiction("'latency' at this rate is a queue of 4gb or more"));
+            return Err(contradiction(
+                "'latency' at this rate means a queue of 4gb or more",
+            ));
         }
         Ok(Self {
             rate,
@@ -158,7 +162,7 @@ mod tests {
             ("rate 1mbit burst 5k", "tbf needs 'limit' or 'latency'"),
             (
                 "rate 1mbit burst 5k limit 10k latency 1ms",
-                "tbf: 'limit' and 'latency' say the same thing twice",
+                "tbf: 'limit' and 'latency' both set the size of the queue: give one of them",
             ),
             (
                 "rate 2mbit burst 5k limit 10k peakrate 1mbit mtu 1500",

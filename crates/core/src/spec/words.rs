@@ -84,7 +84,9 @@ impl ParseError {
     pub fn reason(&self) -> String {
         let Self { qdisc, word, .. } = self;
         match &self.kind {
-            ParseErrorKind::UnknownQdisc if word.is_empty() => "no queueing discipline is named".into(),
+            ParseErrorKind::UnknownQdisc if word.is_empty() => {
+                "the name of a queueing discipline is missing".into()
+            }
             ParseErrorKind::UnknownQdisc => format!("unknown queueing discipline '{word}'"),
             ParseErrorKind::UnknownWord => format!("unknown {qdisc} keyword '{word}'"),
             ParseErrorKind::MissingValue { expected } => format!("{qdisc} keyword '{word}' needs {expected}"),
@@ -99,12 +101,12 @@ impl ParseError {
             }
             ParseErrorKind::TooMuchOverhead => {
                 format!(
-                    "{qdisc} keyword '{word}' brings the overhead to more than {} bytes",
+                    "{qdisc} keyword '{word}' raises the overhead above {} bytes",
                     cake::OVERHEAD.end()
                 )
             }
             ParseErrorKind::SecondPreset { first } => {
-                format!("{qdisc} takes one round-trip preset, and '{word}' comes after '{first}'")
+                format!("{qdisc} takes one round-trip preset, but '{word}' follows '{first}'")
             }
             ParseErrorKind::Incomplete { missing } => format!("{qdisc} needs {missing}"),
             ParseErrorKind::Contradiction { reason } => format!("{qdisc}: {reason}"),

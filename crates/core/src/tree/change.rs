@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_stays_unless_a_lower_limit_gives_it_up() {
+    fn queued_packets_stay_unless_a_lower_limit_drops_them() {
         let all: Vec<u32> = (0..10).collect();
         for (words, change, dropped) in [
             ("pfifo limit 20", "limit 3", 0),
@@ -216,7 +216,7 @@ mod tests {
 
     /// Linux holds such a packet for ever, and all behind it.
     #[test]
-    fn a_packet_that_a_smaller_bucket_never_pays_is_dropped() {
+    fn a_packet_larger_than_a_reduced_bucket_is_dropped() {
         let mut tree = tree("tbf rate 1mbit burst 2000 limit 20000");
         for (id, len) in [(0, 1500), (1, 500)] {
             tree.enqueue(TestPacket::new(id, len), at_micros(0), &mut ());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_counts_from_then_on() {
+    fn a_changed_limit_takes_effect_and_other_parameters_stay() {
         let mut tree = tree("fq_codel limit 5 quantum 300");
         tree.change("limit 2", at_micros(0), &mut ()).unwrap();
         let Details::FqCodel { params, .. } = &tree.stats()[0].details else {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_change_is_refused_and_nothing_changes() {
+    fn an_unchangeable_parameter_is_refused_and_nothing_changes() {
         let mut hierarchy = tree("htb default 10\nclass add parent 1: classid 1:10 htb rate 1mbit");
         let error = hierarchy.change("default 20", at_micros(0), &mut ()).unwrap_err();
         assert_eq!(
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn another_class_takes_what_no_class_claims() {
+    fn a_changed_default_class_takes_packets_that_match_no_filter() {
         let mut tree = tree(
             "hfsc default 10\nclass add parent 1: classid 1:10 hfsc ls m2 1mbit\n\
              class add parent 1: classid 1:20 hfsc ls m2 1mbit",

@@ -50,7 +50,7 @@ impl core::error::Error for LineError {}
 /// Why a description is no tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
-    /// No discipline stands at the root.
+    /// There is no root discipline.
     NoRoot,
     /// Two things have this handle.
     Twice(Handle),
@@ -104,18 +104,21 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRoot => f.write_str("no qdisc stands at the root"),
-            Self::Twice(handle) => write!(f, "{handle} is there twice"),
-            Self::Occupied(None) => f.write_str("two qdiscs stand at the root"),
-            Self::Occupied(Some(parent)) => write!(f, "two qdiscs hang in {parent}"),
+            Self::NoRoot => f.write_str("there is no root qdisc"),
+            Self::Twice(handle) => write!(f, "{handle} is defined twice"),
+            Self::Occupied(None) => f.write_str("there are two root qdiscs"),
+            Self::Occupied(Some(parent)) => write!(f, "{parent} has two qdiscs"),
             Self::NoParent { child, parent } => {
-                write!(f, "{child} hangs in {parent}, which is not there before it")
+                write!(f, "the parent {parent} of {child} is not defined before it")
             }
             Self::TakesNoQdisc { child, parent, kind } => {
-                write!(f, "{child} hangs in {parent}, but {kind} takes no qdisc there")
+                write!(f, "{kind} takes no qdisc at {parent}, the parent of {child}")
             }
             Self::NotALeaf { child, parent } => {
-                write!(f, "qdisc {child} hangs in {parent}, which has classes below it")
+                write!(
+                    f,
+                    "qdisc {child} cannot have the parent {parent}, which is an inner class"
+                )
             }
             Self::WrongKind { class, kind } => {
                 write!(
@@ -128,10 +131,13 @@ impl fmt::Display for BuildError {
                 write!(f, "qdisc {handle} has a size table; only the root may have one")
             }
             Self::FilterWithoutClasses(parent) => {
-                write!(f, "a filter at {parent} has no classes to choose from")
+                write!(f, "a filter at {parent} cannot select a class: {parent} has none")
             }
             Self::NotBuiltIn { handle, kind } => {
-                write!(f, "qdisc {handle} is {kind}, which only the kernel has")
+                write!(
+                    f,
+                    "qdisc {handle} is {kind}, which sqm does not implement: only the kernel does"
+                )
             }
         }
     }
@@ -165,16 +171,16 @@ impl fmt::Display for Warning {
         match self {
             Self::Unshaped { qdisc, default } => write!(
                 f,
-                "htb {qdisc} passes packets that no filter takes UNSHAPED: its default {default} is no leaf class"
+                "htb {qdisc} sends packets that match no filter UNSHAPED: its default {default} is not a leaf class"
             ),
             Self::Dropped { qdisc, default } => write!(
                 f,
-                "hfsc {qdisc} drops packets that no filter takes: its default {default} is no leaf class"
+                "hfsc {qdisc} drops packets that match no filter: its default {default} is not a leaf class"
             ),
             Self::FilterToNowhere(class) => {
                 write!(
                     f,
-                    "a filter sends packets to {class}, which is no class of its qdisc"
+                    "a filter sends packets to {class}, which is not a class of its qdisc"
                 )
             }
         }
@@ -555,21 +561,21 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_is_where() {
+    fn errors_name_the_fault_and_its_place() {
         for (lines, message) in [
-            ("qdisc add root fq_codel", "two qdiscs stand at the root"),
-            ("qdisc add parent 1:10 handle 1: pfifo", "1: is there twice"),
+            ("qdisc add root fq_codel", "there are two root qdiscs"),
+            ("qdisc add parent 1:10 handle 1: pfifo", "1: is defined twice"),
             (
                 "class add parent 1:1 classid 1:10 htb rate 1mbit",
-                "1:10 is there twice",
+                "1:10 is defined twice",
             ),
             (
                 "class add parent 1:7 classid 1:11 htb rate 1mbit",
-                "1:11 hangs in 1:7, which is not there before it",
+                "the parent 1:7 of 1:11 is not defined before it",
             ),
             (
                 "class add parent 2: classid 2:1 htb rate 1mbit",
-                "2:1 hangs in 2:, which is not there before it",
+                "the parent 2: of 2:1 is not defined before it",
             ),
             (
                 "class add parent 1: classid 1:2 hfsc sc rate 1mbit",
@@ -577,15 +583,15 @@ mod tests {
             ),
             (
                 "qdisc add parent 1:1 handle 2: pfifo",
-                "qdisc 2: hangs in 1:1, which has classes below it",
+                "qdisc 2: cannot have the parent 1:1, which is an inner class",
             ),
             (
                 "qdisc add parent 1: handle 2: pfifo",
-                "2: hangs in 1:, but htb takes no qdisc there",
+                "htb takes no qdisc at 1:, the parent of 2:",
             ),
             (
                 "qdisc add parent 1:10 handle 2: fq_codel\nqdisc add parent 2:1 handle 3: pfifo",
-                "3: hangs in 2:1, but fq_codel takes no qdisc there",
+                "fq_codel takes no qdisc at 2:1, the parent of 3:",
             ),
             (
                 "qdisc add parent 1:10 handle 2: stab overhead 4 pfifo",
@@ -593,11 +599,11 @@ mod tests {
             ),
             (
                 "qdisc add parent 1:10 handle 2: sfq",
-                "qdisc 2: is sfq, which only the kernel has",
+                "qdisc 2: is sfq, which sqm does not implement: only the kernel does",
             ),
             (
                 "qdisc add parent 1:10 handle 2: pfifo\nfilter add parent 2: matchall classid 2:1",
-                "a filter at 2: has no classes to choose from",
+                "a filter at 2: cannot select a class: 2: has none",
             ),
             (
                 "qdisc add parent 1:10 handle 2: pfifo limmit 3",
@@ -642,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_tell_what_an_author_may_not_have_meant() {
+    fn warnings_name_probable_mistakes() {
         let warnings = |text: &str| -> Vec<String> {
             let description = Description::parse(text).unwrap();
             assert_eq!(description.check(), Ok(()));
@@ -651,11 +657,11 @@ mod tests {
         assert_eq!(warnings(HTB), [""; 0]);
         assert_eq!(
             warnings(&HTB.replace("default 10", "default 1")),
-            ["htb 1: passes packets that no filter takes UNSHAPED: its default 1:1 is no leaf class"]
+            ["htb 1: sends packets that match no filter UNSHAPED: its default 1:1 is not a leaf class"]
         );
         assert_eq!(
             warnings(&(String::from(HTB) + "filter add parent 1: matchall classid 1:11")),
-            ["a filter sends packets to 1:11, which is no class of its qdisc"]
+            ["a filter sends packets to 1:11, which is not a class of its qdisc"]
         );
     }
 }

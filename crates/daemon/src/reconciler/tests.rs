@@ -188,7 +188,7 @@ fn changes_of_another_program_are_repaired_until_they_become_a_conflict() {
     bench.shaped(7);
     let repaired = Outcome::Changed {
         index: 7,
-        changes: vec!["fq_codel 9: has replaced our cake 1:".to_owned()],
+        changes: vec!["another program has replaced sqm's cake 1: with fq_codel 9:".to_owned()],
         own: false,
     };
     for n in 1..=MAX_REPAIRS {

@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_without_a_panic(body in proptest::collection::vec(any::<u8>(), 0..128)) {
+        fn arbitrary_bytes_do_not_panic(body in proptest::collection::vec(any::<u8>(), 0..128)) {
             let message = Message { kind: 0, body };
             let _ = (decode(&message), number(&message, "ethtool"));
         }

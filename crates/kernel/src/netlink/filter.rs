@@ -205,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..96), fw: bool) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..96), fw: bool) {
             let _ = decode(&entry(if fw { "fw" } else { "u32" }, 1, 0, &bytes));
         }
     }

@@ -219,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
             let _ = (decode_class(&bytes), decode_root(&bytes));
         }
     }

@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_without_a_panic(kind in 0..64_u16, bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+        fn arbitrary_bytes_do_not_panic(kind in 0..64_u16, bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
             let _ = decode(&Message { kind, body: bytes });
         }
     }

@@ -188,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = decode_stab(&bytes);
         }
     }

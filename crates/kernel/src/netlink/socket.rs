@@ -430,7 +430,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_without_a_panic(flags: u16, bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+        fn arbitrary_bytes_do_not_panic(flags: u16, bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
             let _ = decode_acknowledgement(flags, &bytes);
             split(&bytes);
         }

@@ -317,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
             let _ = (decode_statistics(&bytes), decode_cake(&bytes), decode_fq_codel(&bytes));
         }
     }

@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
             if let Some(entry) = decode_entry(&bytes) {
                 let _ = (entry.kind(), entry.options().len(), entry.statistics().len(), entry.has_shared_block());
             }

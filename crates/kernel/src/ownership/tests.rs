@@ -84,7 +84,7 @@ fn previous(decision: &Decision) -> (Previous, Previous) {
 }
 
 #[test]
-fn a_first_start_remembers_what_stands_there() {
+fn a_first_start_records_the_previous_queues() {
     for root in [None, Some(root("fq", 2))] {
         let decision = decide(None, &found(root.clone()), &both());
         assert_eq!(actions(&decision), (Action::Shape, Action::Shape));
@@ -158,7 +158,7 @@ fn a_start_with_other_queues_owns_both_roots_until_it_is_complete() {
 }
 
 #[test]
-fn a_direction_that_is_shaped_no_more_is_restored() {
+fn a_direction_that_is_no_longer_shaped_is_restored() {
     let ours = Some(root("cake", 1));
     let decision = decide(Some(&record()), &found(ours.clone()), &only_download());
     assert_eq!(actions(&decision), (Action::Restore, Action::Shape));
@@ -175,7 +175,7 @@ fn a_direction_that_is_shaped_no_more_is_restored() {
 }
 
 #[test]
-fn what_is_restored_now_is_off_the_record() {
+fn restored_state_is_removed_from_the_record() {
     let decision = decide(Some(&record()), &found(Some(root("cake", 1))), &only_download());
     let (now, later) = decision.split(decision.previous(Some(&record()), &Snapshot::default()));
     assert_eq!(now.egress, Some(tree("pfifo", 3)));
@@ -185,7 +185,7 @@ fn what_is_restored_now_is_off_the_record() {
 }
 
 #[test]
-fn the_recorded_state_wins_over_the_snapshot_which_fills_what_is_not_recorded() {
+fn the_recorded_state_takes_precedence_and_the_snapshot_fills_the_gaps() {
     let snapshot = Snapshot {
         egress: Some(tree("cake", 1)),
         ingress: Some(IngressState::default()),
@@ -227,7 +227,7 @@ fn queues_as_planned_with_a_record_change_nothing() {
 }
 
 #[test]
-fn a_device_made_again_is_a_new_one_but_the_ifb_stays_ours() {
+fn a_recreated_device_is_a_new_one_but_its_ifb_is_still_ours() {
     let gone = Record {
         index: DEVICE - 1,
         ..record()

@@ -91,8 +91,8 @@ fn load(result: &TestResult, direction: Direction) -> Option<Finding> {
             Severity::Invalid,
             "load_not_reached",
             format!(
-                "the {way} was held back by the buffers of the two machines and no queue formed ({added:.1} ms added): the \
-                 line was not filled; use more flows, or allow larger TCP buffers (net.ipv4.tcp_rmem, tcp_wmem)"
+                "TCP buffers limited the {way} and no queue formed ({added:.1} ms added): the line was not full; \
+                 use more flows, or allow larger TCP buffers (net.ipv4.tcp_rmem, tcp_wmem)"
             ),
         )
     })

@@ -84,8 +84,8 @@ fn idle(result: &TestResult) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "before the load the line was not idle, or its latency is not steady: half of the probes took {median:.1} ms, one in \
-         twenty more than {p95:.1} ms; look for other traffic, and for Wi-Fi"
+        "the line was not idle before the load, or its latency varies: half of the probes took up to {median:.1} \
+         ms, one in twenty more than {p95:.1} ms; check for other traffic and for Wi-Fi"
     );
     Some(Finding::new(Severity::Warning, "cross_traffic", text))
 }
@@ -169,7 +169,7 @@ fn loss(result: &TestResult) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{lost} of {sent} probes never came back: the percentiles leave them out, and look better than the line is"
+        "{lost} of {sent} probes were lost: the percentiles do not include them, so the real latency is worse"
     );
     Some(Finding::new(Severity::Warning, "probes_lost", text))
 }

@@ -322,7 +322,7 @@ impl Endpoint {
     /// Refuses results that arrive before the load is over, unless the client has ended the load.
     fn check_moment(&self) -> Result<(), Error> {
         match self.earliest.is_some_and(|earliest| Instant::now() < earliest) {
-            true => Err(self.implausible("it sent results before the load was over")),
+            true => Err(self.implausible("it sent results before the load ended")),
             false => Ok(()),
         }
     }

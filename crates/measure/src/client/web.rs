@@ -207,7 +207,7 @@ impl<'a> Running<'a> {
                 Direction::Down => &self.route.download,
                 Direction::Up => &self.route.upload,
             };
-            let place = place.clone().expect("flows go where a URL is");
+            let place = place.clone().expect("flows need a URL");
             let congestion = self.settings.congestion.clone();
             let transfer = Transfer::new(flow.direction, place, self.route.tls.clone(), congestion);
             let transfer = Arc::new(transfer);

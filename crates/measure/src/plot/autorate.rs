@@ -100,7 +100,8 @@ pub fn over_time(recording: &Recording) -> Option<String> {
         &[("median", VERMILION), ("worst", ORANGE), (&lost, INK)],
     );
     time_axis(&mut svg, &panel, unit.name);
-    let note = "delay: round trips of probes above the least of the same reflector; median and worst of each stretch, marks where one is lost";
+    let note = "delay: round trips of probes above the smallest of the same reflector; median and maximum of each \
+        interval, marks where a probe is lost";
     small_print(&mut svg, height - 14.0, note);
     Some(svg.finish())
 }

@@ -122,7 +122,7 @@ pub(super) async fn body(tls: &TlsConnector, place: &Place) -> io::Result<Vec<u8
 
 /// The error for a server that is not ready in time.
 pub(super) fn slow(host: &str, port: u16) -> Error {
-    let text = format!("it is not ready within {} s", SETUP.as_secs());
+    let text = format!("it was not ready within {} s", SETUP.as_secs());
     Error::Rpm {
         host: host.to_owned(),
         port,

@@ -68,7 +68,7 @@ impl Config {
             return Err(format!("it allows at most {} s of load", limit_ms / 1000));
         }
         if asked.load_ms == 0 {
-            return Err("it refuses a load of no length".to_owned());
+            return Err("the load must last longer than 0 s".to_owned());
         }
         if asked.down > MAX_FLOWS || asked.up > MAX_FLOWS {
             return Err(format!("it allows at most {MAX_FLOWS} flows in each direction"));

@@ -23,7 +23,7 @@ pub(super) fn assignment(text: &str, known: impl Fn(&str) -> Option<String>) -> 
     let (name, rest) = text
         .split_once('=')
         .filter(|(name, _)| is_name(name))
-        .ok_or("this is no plain NAME=value: work out by hand what it comes to")?;
+        .ok_or("this line is not a plain NAME=value: replace it with the value that it gives")?;
     Ok(Assignment {
         name: name.to_owned(),
         value: value(rest, &known)?,
@@ -45,16 +45,16 @@ fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, 
         require_short(&value)?;
         match char {
             '\'' => loop {
-                match chars.next().ok_or("a quote is not closed on its line")? {
+                match chars.next().ok_or("a quote is not closed on the same line")? {
                     '\'' => break,
                     char => value.push(char),
                 }
             },
             '"' => loop {
                 require_short(&value)?;
-                match chars.next().ok_or("a quote is not closed on its line")? {
+                match chars.next().ok_or("a quote is not closed on the same line")? {
                     '"' => break,
-                    '\\' => match chars.next().ok_or("a quote is not closed on its line")? {
+                    '\\' => match chars.next().ok_or("a quote is not closed on the same line")? {
                         char @ ('"' | '\\' | '$' | '`') => value.push(char),
                         char => value.extend(['\\', char]),
                     },
@@ -66,7 +66,7 @@ fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, 
             '\\' => value.push(
                 chars
                     .next()
-                    .ok_or("a line that goes on in the next is not read")?,
+                    .ok_or("a line that continues on the next one is not supported")?,
             ),
             ' ' | '\t' => {
                 let rest = chars.as_str().trim_start();
@@ -74,7 +74,7 @@ fn value(text: &str, known: &impl Fn(&str) -> Option<String>) -> Result<String, 
                     Ok(value)
                 } else {
                     Err(format!(
-                        "more than one word: put quotes around '{}'",
+                        "the value has more than one word: put quotes around '{}'",
                         shortened(text)
                     ))
                 };
@@ -117,5 +117,5 @@ fn expanded(chars: &mut Chars<'_>, known: &impl Fn(&str) -> Option<String>) -> R
 }
 
 fn expansion(char: char) -> String {
-    format!("'{char}' makes the shell put something else here: write what it comes to")
+    format!("the shell would expand '{char}': write the expanded value instead")
 }

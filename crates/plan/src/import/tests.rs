@@ -24,7 +24,7 @@ fn said(imported: &Imported) -> Vec<String> {
 const PLAIN: &str = "UPLINK=1000\nDOWNLINK=\"85000\" # of the line\nSCRIPT='piece_of_cake.qos'\n";
 
 #[test]
-fn the_usual_file_becomes_a_section_without_differences() {
+fn a_usual_file_becomes_a_section_without_differences() {
     let imported = one(PLAIN);
     assert_eq!(
         imported.to_string(),
@@ -111,7 +111,7 @@ fn every_variable_is_an_option_that_is_read() {
 }
 
 #[test]
-fn what_is_not_carried_over_is_said_with_its_line() {
+fn variables_that_are_not_carried_over_are_reported_with_their_line() {
     let text = format!(
         "{PLAIN}TC_BINARY=/sbin/tc\nUPLNK=5\nSQUASH_DSCP=0\nZERO_DSCP_INGRESS=1\nLIMIT=500\nILIMIT=\nETARGET=\nFROB=1\n"
     );
@@ -119,10 +119,10 @@ fn what_is_not_carried_over_is_said_with_its_line() {
     assert_eq!(
         said(&imported),
         [
-            "eth0.iface.conf:6: SQUASH_DSCP is another word for ZERO_DSCP_INGRESS, which stands here too",
-            "eth0.iface.conf:11: FROB is no variable of sqm-scripts and is left out",
-            "eth0.iface.conf:4: TC_BINARY is left out: no other program is started",
-            "eth0.iface.conf:5: UPLNK is no variable of sqm-scripts and is left out; did you mean UPLINK?",
+            "eth0.iface.conf:6: SQUASH_DSCP is another name for ZERO_DSCP_INGRESS, and the file sets both: remove one",
+            "eth0.iface.conf:11: FROB is not a variable of sqm-scripts and is left out",
+            "eth0.iface.conf:4: TC_BINARY is left out: sqm starts no other programs",
+            "eth0.iface.conf:5: UPLNK is not a variable of sqm-scripts and is left out; did you mean UPLINK?",
         ]
     );
     let text = imported.to_string();
@@ -160,7 +160,7 @@ fn first_words_of_cake_are_joined_with_the_last() {
     );
 }
 
-/// layer_cake puts `besteffort` and `wash` behind the first words of what arrives unless it is told not to.
+/// On ingress layer_cake adds `besteffort` and `wash` after the first words, unless options prevent it.
 #[test]
 fn first_words_of_cake_do_not_undo_the_words_of_the_setup_script() {
     let layer = "UPLINK=1\nDOWNLINK=1\nSCRIPT=layer_cake.qos\nEGRESS_CAKE_OPTS='diffserv4 nat'\n\
@@ -181,46 +181,49 @@ fn first_words_of_cake_do_not_undo_the_words_of_the_setup_script() {
 }
 
 #[test]
-fn an_empty_variable_leaves_the_word_to_its_older_names() {
+fn an_empty_variable_defers_to_its_older_names() {
     let imported = one(&format!("{PLAIN}ZERO_DSCP_INGRESS=\nZERO_DSCP=\nSQUASH_DSCP=0\n"));
     assert!(imported.to_string().contains("squash_dscp '0'"), "{imported}");
     assert_eq!(imported.differences, []);
 }
 
 #[test]
-fn a_limit_in_packets_is_none_in_bytes() {
+fn a_limit_in_packets_is_not_used_as_bytes() {
     let imported = one(&format!("{PLAIN}QDISC=bfifo\nLIMIT=500\n"));
     assert!(!imported.to_string().contains("limit"), "{imported}");
     assert!(imported.differences[0].message.contains("counts packets"));
 }
 
 #[test]
-fn a_missing_rate_is_what_sqm_scripts_takes_and_is_said() {
+fn a_missing_rate_gets_the_default_of_sqm_scripts_and_is_reported() {
     let imported = one("SCRIPT=simplest.qos\nUPLINK=500\n");
     assert!(imported.to_string().contains("download '14698'"));
     assert!(imported.differences[0].message.contains("14698 kbit/s"));
 }
 
 #[test]
-fn what_only_a_shell_understands_is_refused_all_together() {
+fn shell_syntax_is_refused_with_all_its_errors() {
     let text = "[ -n \"$X\" ] && UPLINK=1\nDOWNLINK=$((1000 * 85))\nSCRIPT=`echo simple.qos`\nIQDISC_OPTS=rtt 50ms\n\
                 A=\"open\n. /etc/other\nB=1; C=2\nUPLINK=1 \\\n";
     let errors = errors(text);
     assert_eq!(errors.len(), 9, "{errors:#?}");
-    assert!(errors[0].starts_with("eth0.iface.conf:1: this is no plain NAME=value"));
-    assert!(errors[1].starts_with("eth0.iface.conf:2: '$' makes the shell"));
+    assert!(errors[0].starts_with("eth0.iface.conf:1: this line is not a plain NAME=value"));
+    assert!(errors[1].starts_with("eth0.iface.conf:2: the shell would expand '$'"));
     assert!(errors[3].contains("put quotes around 'rtt 50ms'"));
-    assert_eq!(errors[8], "SCRIPT is missing: sqm-scripts starts nothing without");
+    assert_eq!(
+        errors[8],
+        "SCRIPT is missing, and sqm-scripts starts nothing without it"
+    );
 }
 
 #[test]
-fn a_device_that_a_file_names_is_the_one_as_with_sqm_scripts() {
+fn the_device_named_in_a_file_is_used_as_in_sqm_scripts() {
     let other = one(&format!("{PLAIN}IFACE=eth1\n"));
     assert!(other.to_string().contains("interface 'eth1'"), "{other}");
     assert_eq!(
         said(&other),
         [
-            "eth0.iface.conf:4: IFACE is eth1 and the file is for eth0: sqm-scripts shapes eth1, so that is the device here"
+            "eth0.iface.conf:4: IFACE is eth1 but the file is for eth0: sqm-scripts shapes eth1, so the section is for eth1"
         ]
     );
     assert_eq!(one(&format!("{PLAIN}IFACE=eth0\n")).differences, []);
@@ -229,8 +232,8 @@ fn a_device_that_a_file_names_is_the_one_as_with_sqm_scripts() {
 
 /// The outcome of `[ "$ENABLED" -ne 1 ]` in dash, bash and busybox.
 #[test]
-fn enabled_is_another_number_than_one_or_not() {
-    for (value, is_on, is_said) in [
+fn enabled_is_compared_as_a_shell_compares_it() {
+    for (value, is_on, is_reported) in [
         ("1", true, false),
         ("0", false, false),
         ("", true, false),
@@ -247,20 +250,19 @@ fn enabled_is_another_number_than_one_or_not() {
         let text = imported.to_string();
         assert_eq!(text.contains("enabled '1'"), is_on, "{value}: {text}");
         assert_eq!(text.contains("enabled '0'"), !is_on, "{value}: {text}");
-        assert_eq!(imported.differences.len(), usize::from(is_said), "{value}");
+        assert_eq!(imported.differences.len(), usize::from(is_reported), "{value}");
     }
     let off = one(&format!("{PLAIN}ENABLED=off\n"));
     assert_eq!(
         said(&off),
         [
-            "eth0.iface.conf:4: ENABLED is 'off': that is no number, and sqm-scripts starts the device then, so the section \
-             is enabled"
+            "eth0.iface.conf:4: ENABLED is 'off': that is not a number, and sqm-scripts then starts the device, so the section is enabled"
         ]
     );
 }
 
 #[test]
-fn sqm_conf_comes_last_and_is_read_as_a_shell_does() {
+fn sqm_conf_is_read_last_and_as_a_shell_reads_it() {
     let shipped = "SQM_LIB_DIR=/usr/lib/sqm\nSQM_STATE_DIR=/run/sqm\n\
                    SQM_QDISC_STATE_DIR=${SQM_STATE_DIR}/available_qdiscs\n\
                    SQM_CHECK_QDISCS=\"fq_codel codel pie sfq cake\"\nSQM_SYSLOG=0\n";
@@ -271,7 +273,7 @@ fn sqm_conf_comes_last_and_is_read_as_a_shell_does() {
     assert_eq!(
         with("").unwrap(),
         one(PLAIN),
-        "as shipped it says nothing of the line"
+        "the file as shipped sets nothing for the line"
     );
     let more =
         with("OVERHEAD=44\nUPLINK=\"${DOWNLINK}\"\nIFACE=ppp$OVERHEAD\nSQM_STATE_DIR=/tmp/$SQM_SYSLOG-x\n")
@@ -285,7 +287,7 @@ fn sqm_conf_comes_last_and_is_read_as_a_shell_does() {
     );
     assert_eq!(
         said(&more)[1],
-        "sqm.conf:9: SQM_STATE_DIR is left out: '--state-dir' says where the state is"
+        "sqm.conf:9: SQM_STATE_DIR is left out: '--state-dir' sets the state folder"
     );
     for unknown in [
         "UPLINK=$HOME",
@@ -296,10 +298,14 @@ fn sqm_conf_comes_last_and_is_read_as_a_shell_does() {
     ] {
         let errors = with(unknown).unwrap_err();
         assert!(
-            errors[0].to_string().starts_with("sqm.conf:6: '$' makes"),
+            errors[0]
+                .to_string()
+                .starts_with("sqm.conf:6: the shell would expand '$'"),
             "{unknown}: {errors:?}"
         );
     }
     // Systemd reads the other two as well, and puts nothing in.
-    assert!(errors("UPLINK=5\nDOWNLINK=$UPLINK\nSCRIPT=simple.qos\n")[0].contains("'$' makes the shell"));
+    assert!(
+        errors("UPLINK=5\nDOWNLINK=$UPLINK\nSCRIPT=simple.qos\n")[0].contains("the shell would expand '$'")
+    );
 }

@@ -19,8 +19,8 @@ pub(crate) static AUTORATE: OptionInfo = OptionInfo::new(
     Level::Advanced,
     Kind::Switch,
     "Follow a line that varies",
-    "The daemon changes the rates as latency under load tells it, for mobile, satellite and some cable lines; the speeds \
-     above are where it begins.",
+    "The daemon adapts the rates to latency under load, for mobile, satellite and some cable lines; it starts \
+     with the speeds above.",
 )
 .default("0");
 
@@ -49,28 +49,28 @@ const MOST: &str = "10 Gbit/s";
 
 pub(crate) static MIN_DOWNLOAD: OptionInfo = limit(
     "min_download",
-    "Least download speed",
-    "The download is never shaped to less, whatever latency says.",
+    "Lowest download speed",
+    "The download is never shaped to less, even if latency is high.",
 )
 .otherwise(LEAST);
 
 pub(crate) static MAX_DOWNLOAD: OptionInfo = limit(
     "max_download",
-    "Most download speed",
+    "Highest download speed",
     "The download is never shaped to more.",
 )
 .otherwise(MOST);
 
 pub(crate) static MIN_UPLOAD: OptionInfo = limit(
     "min_upload",
-    "Least upload speed",
-    "The upload is never shaped to less, whatever latency says.",
+    "Lowest upload speed",
+    "The upload is never shaped to less, even if latency is high.",
 )
 .otherwise(LEAST);
 
 pub(crate) static MAX_UPLOAD: OptionInfo = limit(
     "max_upload",
-    "Most upload speed",
+    "Highest upload speed",
     "The upload is never shaped to more.",
 )
 .otherwise(MOST);
@@ -79,8 +79,9 @@ pub(crate) static AUTORATE_REFLECTORS: OptionInfo = part(
     "autorate_reflectors",
     Level::Expert,
     Kind::Text,
-    "Who is asked for the time",
-    "Addresses that answer pings, sqm://ADDRESS of 'sqm serve', irtt://ADDRESS of 'irtt server', with blanks between; none means well-known ones.",
+    "Reflectors",
+    "Hosts that answer the daemon's probes: addresses that answer pings, sqm://ADDRESS of 'sqm serve', \
+     irtt://ADDRESS of 'irtt server', separated by blanks; empty means well-known resolvers.",
 )
 .otherwise("well-known resolvers");
 
@@ -89,5 +90,5 @@ pub(crate) static AUTORATE_LOG: OptionInfo = part(
     Level::Expert,
     Kind::Text,
     "Log of decisions",
-    "The name of a file in /var/log/sqm that each decision is written to, such as rates.csv.",
+    "The name of a file in /var/log/sqm to which the daemon writes each decision, such as rates.csv.",
 );

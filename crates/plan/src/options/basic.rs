@@ -29,7 +29,7 @@ pub(crate) static ENABLED: OptionInfo = basic(
     Level::Basic,
     Kind::Switch,
     "Enable",
-    "Shape this interface. Off, the section is kept and does nothing.",
+    "Shape this interface. If off, the section is kept but has no effect.",
 )
 .default("0")
 .variables(&["ENABLED"]);
@@ -39,8 +39,8 @@ pub(crate) static INTERFACE: OptionInfo = basic(
     Level::Basic,
     Kind::Device,
     "Interface",
-    "The network device that leads to the internet, such as eth0.2 or pppoe-wan; not the whole switch, and not the \
-     logical network.",
+    "The network device that leads to the internet, such as eth0.2 or pppoe-wan; not the whole switch, and not \
+     the logical network.",
 )
 .otherwise("none: it must be given");
 
@@ -49,8 +49,9 @@ pub(crate) static DOWNLOAD: OptionInfo = basic(
     Level::Basic,
     Kind::Rate,
     "Download speed",
-    "A little below what the line really does: 85 % of the advertised speed, or 95 % of what a test measures with \
-     shaping off. Headers and framing count, so tests show some percent less. 0 does not shape this direction.",
+    "A little below the line's real speed: 85 % of the advertised speed, or 95 % of the speed measured with \
+     shaping off. It includes headers and framing, so tests show a few percent less. 0 leaves this direction \
+     unshaped.",
 )
 .unit("kbit/s")
 .otherwise("none: it must be given")
@@ -61,7 +62,7 @@ pub(crate) static UPLOAD: OptionInfo = basic(
     Level::Basic,
     Kind::Rate,
     "Upload speed",
-    "As for the download. The upload is usually the slower one, and the one where a full queue hurts most.",
+    "As for the download. The upload is usually slower, and its full queue adds the most latency.",
 )
 .unit("kbit/s")
 .otherwise("none: it must be given")
@@ -72,7 +73,8 @@ pub(crate) static FACING: OptionInfo = basic(
     Level::Expert,
     Kind::Choice,
     "The interface faces",
-    "Change it only if the device leads to the home instead of the internet; download and upload then swap sides.",
+    "Change it only if the device leads to the home network instead of the internet; download and upload then \
+     change places.",
 )
 .default("internet")
 .words(|| words(&FACINGS));
@@ -91,7 +93,7 @@ pub(crate) static DEBUG_LOGGING: OptionInfo = basic(
     Level::Expert,
     Kind::Switch,
     "Debug logging",
-    "Of sqm-scripts; without effect here, because every command says what it did.",
+    "An option of sqm-scripts without effect here, because every command reports what it did.",
 )
 .default("0")
 .ignored(&[Ignored {
@@ -105,7 +107,7 @@ pub(crate) static VERBOSITY: OptionInfo = basic(
     Level::Expert,
     Kind::Integer,
     "Log verbosity",
-    "Of sqm-scripts; without effect here, because every command says what it did.",
+    "An option of sqm-scripts without effect here, because every command reports what it did.",
 )
 .default("5")
 .range(0, 10)
@@ -130,12 +132,12 @@ static TARGET_WITHOUT_EFFECT: OptionInfo = basic(
     Level::Expert,
     Kind::Text,
     "Target delay",
-    "Of sqm-scripts, which reads it and does nothing with it.",
+    "An option that sqm-scripts reads but does not use.",
 )
 .hidden()
 .ignored(&[Ignored {
     when: "always",
-    reason: "nothing has ever used it; set itarget and etarget",
+    reason: "no program uses it; set itarget and etarget",
     applies: |case| case.is_given(),
 }]);
 
@@ -145,7 +147,7 @@ const fn check_box(name: &'static str) -> OptionInfo {
         Level::Expert,
         Kind::Text,
         "Show more fields",
-        "A check box of OpenWrt's own form; without effect on the queues.",
+        "A check box of OpenWrt's own form, without effect on the queues.",
     )
     .hidden()
 }

@@ -74,7 +74,8 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Advanced,
             Kind::Time,
             "Round trip",
-            "The usual round-trip time of your traffic. Too short costs throughput on far servers, too long costs latency.",
+            "The usual round-trip time of your traffic. A value that is too short costs throughput to distant \
+             servers, one that is too long costs latency.",
         )
         .words(|| RTTS.to_vec())
     ),
@@ -85,7 +86,8 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Advanced,
             Kind::Choice,
             "Classes by DSCP",
-            "How many classes packets are sorted into by their marks. One is enough unless your programs mark their packets.",
+            "The number of classes into which packets are sorted by DSCP. One is enough unless your programs mark \
+             their packets.",
         )
         .words(|| words(&TINS))
     ),
@@ -96,8 +98,8 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Advanced,
             Kind::Choice,
             "Fair between",
-            "Between whom the line is shared evenly. With dual-srchost on the upload and dual-dsthost on the download each \
-             computer of the home gets its share, however many connections it has.",
+            "How the line is shared evenly. With dual-srchost on the upload and dual-dsthost on the download each \
+             computer of the home network gets its share, however many connections it has.",
         )
         .words(|| words(&ISOLATIONS))
     ),
@@ -108,7 +110,8 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Advanced,
             Kind::Switch,
             "Look behind NAT",
-            "Tell the computers of the home apart though they share one address: on, on a router that does NAT itself.",
+            "Distinguish the computers behind NAT, which share one address. Set it to on, on a router that does \
+             NAT itself.",
         )
     ),
     cake!(
@@ -118,7 +121,7 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Advanced,
             Kind::Switch,
             "Erase DSCP",
-            "Packets leave the queue without their marks.",
+            "Remove the DSCP of packets that leave the queue.",
         )
     ),
     cake!(
@@ -128,8 +131,8 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Advanced,
             Kind::Choice,
             "Thin out acknowledgements",
-            "Drop TCP acknowledgements that a later one makes needless: for the upload of lines whose download is more than \
-             about 15 times faster.",
+            "Drop TCP acknowledgements that a later one makes redundant: for the upload of lines whose download \
+             is more than about 15 times faster.",
         )
         .words(|| words(&ACK_FILTERS))
     ),
@@ -140,7 +143,8 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Expert,
             Kind::Switch,
             "Count dropped packets",
-            "Dropped packets have used the line already: on for what arrives, off for what leaves.",
+            "Count packets that the queue drops, too, because they have used the line already: on for arriving \
+             packets, off for departing ones.",
         )
     ),
     cake!(
@@ -150,7 +154,8 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
             Level::Expert,
             Kind::Switch,
             "Split super-packets",
-            "Take apart what network cards put together, for short waits; off saves processor time above about 1 Gbit/s.",
+            "Split super-packets, which network cards build of many packets, for lower delay; off saves processor \
+             time above about 1 Gbit/s.",
         )
     ),
     cake!(
@@ -179,8 +184,9 @@ pub(crate) static CAKE: [CakeOptions; 11] = [
         info(
             Level::Expert,
             Kind::Switch,
-            "Guess the rate of arrival",
-            "cake estimates how fast packets arrive and shapes to that; meant for lines of unknown rate, and often wrong.",
+            "Estimate the arrival rate",
+            "cake estimates the rate at which packets arrive and shapes to it; meant for lines of unknown rate, \
+             and often wrong.",
         )
     ),
 ];
@@ -191,7 +197,7 @@ const RTTS: [super::Word; 8] = [
     ("lan", "1 ms"),
     ("metro", "10 ms"),
     ("regional", "30 ms"),
-    ("internet", "100 ms: cake's own"),
+    ("internet", "100 ms: cake's default"),
     ("oceanic", "300 ms"),
     ("satellite", "1 s"),
     ("interplanetary", "an hour: no active queue management"),
@@ -210,7 +216,7 @@ const TINS: [Choice<Tins>; 5] = [
 ];
 
 const ISOLATIONS: [Choice<Isolation>; 8] = [
-    choice("flowblind", Isolation::Flowblind, "nobody: one queue"),
+    choice("flowblind", Isolation::Flowblind, "none: one queue for all"),
     choice("srchost", Isolation::Srchost, "senders"),
     choice("dsthost", Isolation::Dsthost, "receivers"),
     choice("hosts", Isolation::Hosts, "pairs of sender and receiver"),
@@ -228,7 +234,7 @@ const ISOLATIONS: [Choice<Isolation>; 8] = [
     choice(
         "triple-isolate",
         Isolation::TripleIsolate,
-        "senders and receivers, then connections: cake's own",
+        "senders and receivers, then connections: cake's default",
     ),
 ];
 
@@ -245,5 +251,9 @@ const ACK_FILTERS: [Choice<AckFilter>; 5] = [
         value: AckFilter::Off,
         about: None,
     },
-    choice("aggressive", AckFilter::Aggressive, "more of them than TCP likes"),
+    choice(
+        "aggressive",
+        AckFilter::Aggressive,
+        "also those that TCP may need",
+    ),
 ];

@@ -35,8 +35,8 @@ pub(crate) static ECN: PerSide = PerSide::new(
         ..leaf(
             Kind::Choice,
             "ECN",
-            "Mark packets instead of dropping them, where both ends agree. Off for uploads below about 4 Mbit/s: there a mark \
-             comes too late. cake always marks.",
+            "Mark packets instead of dropping them, if both ends use ECN. Off for uploads below about 4 Mbit/s, \
+             where a mark takes effect too late. cake always marks.",
         )
     }
     .default("ECN")
@@ -65,7 +65,7 @@ pub(crate) static LIMIT: PerSide = PerSide::new(
     leaf(
         Kind::Integer,
         "Longest queue",
-        "Most packets in each leaf, or bytes for bfifo; empty leaves it to the setup script. Not for cake.",
+        "The most packets in each leaf, or bytes for bfifo; if empty, the setup script decides. Not for cake.",
     )
     .range(1, u32::MAX as i64)
     .unit("packets")
@@ -84,7 +84,7 @@ pub(crate) static TARGET: PerSide = PerSide::new(
     leaf(
         Kind::Time,
         "Target delay",
-        "The delay that the leaf lets stand. Not for cake, which has a round-trip time instead.",
+        "The standing queue delay that the leaf accepts. Not for cake, which has a round-trip time instead.",
     )
     .default("auto")
     .words(|| vec![("auto", "computed from the rate"), ("default", "the leaf's own")])
@@ -96,7 +96,7 @@ pub(crate) static TARGET: PerSide = PerSide::new(
         },
         Ignored {
             when: "it is a time, with a leaf that has no target",
-            reason: "{qdisc} knows no target",
+            reason: "{qdisc} has no target",
             applies: |case| is_without_aqm(case) && is_a_time(case),
         },
     ]),
@@ -108,9 +108,8 @@ pub(crate) static WORDS: PerSide = PerSide::new(
     "iqdisc_opts",
     leaf(
         Kind::Text,
-        "More words for tc",
-        "Words for the leaf or for cake, as one types them after tc qdisc; they are checked, and win over the other \
-         options.",
+        "More options in tc's words",
+        "Words for the leaf or for cake, as in a tc qdisc command; they are checked, and override the other options.",
     ),
 )
 .variables(&["EQDISC_OPTS"], &["IQDISC_OPTS"]);
@@ -138,7 +137,7 @@ const fn micros(title: &'static str, about: &'static str) -> OptionInfo {
 
 const BURST_INFO: OptionInfo = micros(
     "Burst",
-    "How far ahead the token bucket may send, as time; more saves processor time and costs latency.",
+    "How much the token bucket may send at once, as time; more saves processor time and costs latency.",
 );
 
 pub(crate) static BURST_OF_BOTH: OptionInfo = OptionInfo {
@@ -162,7 +161,7 @@ pub(crate) static BURST: PerSide = PerSide::new(
 
 const QUANTUM_INFO: OptionInfo = micros(
     "Quantum",
-    "How much HTB sends from one class before the next, as time.",
+    "How much HTB sends from one class before it serves the next, as time.",
 );
 
 pub(crate) static QUANTUM_OF_BOTH: OptionInfo = OptionInfo {

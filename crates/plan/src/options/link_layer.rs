@@ -31,8 +31,8 @@ pub(crate) static LINK: OptionInfo = link_option(
     Level::Basic,
     Kind::Choice,
     "Kind of line",
-    "What the line adds to each packet follows from it. Too much costs a little speed, too little costs latency: \
-     when in doubt, 'unknown'.",
+    "Sets the bytes that the line adds to each packet. Too many cost a little speed, too few cost latency: when \
+     in doubt, 'unknown'.",
 )
 .words(|| {
     link::PRESETS
@@ -46,17 +46,17 @@ pub(crate) static LINK_LAYER: OptionInfo = link_option(
     Level::Advanced,
     Kind::Choice,
     "Link layer",
-    "How packets are cut up on the line. The kind of line above sets it.",
+    "How the line carries packets, whole or in cells. The kind of line above sets it.",
 )
 .words(|| words(&LINK_LAYERS))
 .otherwise(BY_LINK)
 .variables(&["LINKLAYER"]);
 
 pub(crate) const LINK_LAYERS: [Choice<LinkLayer>; 5] = [
-    choice("none", LinkLayer::None, "count what the kernel counts"),
+    choice("none", LinkLayer::None, "count the kernel's packet length"),
     choice("ethernet", LinkLayer::Ethernet, "whole packets"),
     choice("atm", LinkLayer::Atm, "cells of 53 bytes: ADSL"),
-    choice("adsl", LinkLayer::Atm, "another word for atm"),
+    choice("adsl", LinkLayer::Atm, "another name for atm"),
     choice("ptm", LinkLayer::Ptm, "one byte in 65 is lost: VDSL2"),
 ];
 
@@ -65,7 +65,7 @@ pub(crate) static OVERHEAD: OptionInfo = link_option(
     Level::Advanced,
     Kind::Integer,
     "Bytes added to each packet",
-    "Above the IP packet. The kind of line above sets it; 'sqm test --sweep' measures it.",
+    "Bytes that the line adds to each IP packet. The kind of line above sets it; 'sqm test --sweep' measures it.",
 )
 .range(-1500, 1500)
 .otherwise(BY_LINK)
@@ -82,7 +82,8 @@ pub(crate) static MPU: OptionInfo = link_option(
     Level::Advanced,
     Kind::Integer,
     "Smallest packet",
-    "Smaller packets take as much of the line as this one, added bytes included. The kind of line above sets it.",
+    "Smaller packets take as much of the line as one of this size, added bytes included. The kind of line above \
+     sets it.",
 )
 .range(0, 65535)
 .unit("bytes")
@@ -95,7 +96,7 @@ pub(crate) static MPU: OptionInfo = link_option(
 }]);
 
 /// The default of an option that `link` sets.
-const BY_LINK: &str = "`link` decides, or else nothing is added";
+const BY_LINK: &str = "`link` decides; without it nothing is added";
 
 /// A condition and a reason of two options.
 const NO_LINK_LAYER: (&str, &str) = (
@@ -107,8 +108,8 @@ pub(crate) static MECHANISM: OptionInfo = link_option(
     "linklayer_adaptation_mechanism",
     Level::Expert,
     Kind::Choice,
-    "Who counts",
-    "Who does this arithmetic: cake where there is one, a table otherwise.",
+    "Counted by",
+    "What computes the size on the line: cake where there is one, a size table otherwise.",
 )
 .default("default")
 .words(|| words(&MECHANISMS))
@@ -130,7 +131,7 @@ pub(crate) static TABLE_MTU: OptionInfo = link_option(
     Level::Expert,
     Kind::Integer,
     "Largest packet of the size table",
-    "Only for packets above 1500 bytes.",
+    "Only for packets of more than 1500 bytes.",
 )
 .default("2047")
 .range(0, 65535)
@@ -147,7 +148,7 @@ pub(crate) static TABLE_SIZE: OptionInfo = link_option(
     Level::Expert,
     Kind::Integer,
     "Entries of the size table",
-    "More are more exact.",
+    "More entries make the table more exact.",
 )
 .default("512")
 // The table travels in one netlink attribute, two bytes an entry.

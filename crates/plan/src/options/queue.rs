@@ -33,7 +33,7 @@ pub(crate) static SCRIPT_OF_BOTH: OptionInfo = queue(
     Level::Basic,
     Kind::Choice,
     "Setup script",
-    "Which queues are built. best_of_cake is what this program recommends; the others are those of sqm-scripts.",
+    "The kind of queues to set up. best_of_cake is recommended; the others are those of sqm-scripts.",
 )
 .words(scripts)
 .otherwise("none: it must be given")
@@ -47,7 +47,7 @@ pub(crate) static SCRIPT: PerSide = PerSide::new(
         Level::Expert,
         Kind::Choice,
         "Setup script of one direction",
-        "Instead of the common one, such as fq_codel where the processor is too slow for cake.",
+        "In place of the common one, such as one with fq_codel where the processor is too slow for cake.",
     )
     .words(scripts)
     .otherwise("`script`"),
@@ -58,7 +58,7 @@ pub(crate) static QDISC_OF_BOTH: OptionInfo = queue(
     Level::Advanced,
     Kind::Choice,
     "Queueing discipline",
-    "The queue in each class of the setup scripts that leave a choice; those with cake in their name always use cake.",
+    "The queue in each class, for setup scripts that leave a choice; those with cake in their name always use cake.",
 )
 .default("fq_codel")
 .words(leaves)
@@ -73,7 +73,7 @@ pub(crate) static QDISC: PerSide = PerSide::new(
         Level::Expert,
         Kind::Choice,
         "Queueing discipline of one direction",
-        "Instead of the common one.",
+        "In place of the common one.",
     )
     .words(leaves)
     .otherwise("`qdisc`")
@@ -83,7 +83,7 @@ pub(crate) static QDISC: PerSide = PerSide::new(
 /// Setup scripts that leave no choice of leaf.
 const NO_CHOICE: [Ignored; 2] = [
     Ignored {
-        when: "the setup script is made of cake, and this is not 'cake'",
+        when: "the setup script is one of cake, and this is not 'cake'",
         reason: "{script} always uses cake, not '{qdisc}'",
         applies: |case| {
             let direction = case.side.of(case.settings);
@@ -97,7 +97,7 @@ const NO_CHOICE: [Ignored; 2] = [
     },
     Ignored {
         when: "this is 'cake', and the setup script shapes by TBF or HFSC",
-        reason: "{script} shapes by itself and would have cake shape again; its leaf is fq_codel",
+        reason: "{script} shapes already, and cake would shape a second time; the leaf is fq_codel",
         applies: |case| {
             let direction = case.side.of(case.settings);
             chooses_leaf(case)
@@ -123,7 +123,7 @@ pub(crate) static SQUASH_DSCP: OptionInfo = queue(
     Level::Advanced,
     Kind::Switch,
     "Erase DSCP of arriving packets",
-    "What the provider marked does not reach your home. Unless said, the setup script decides.",
+    "Marks of the provider do not reach your home network. If not set, the setup script decides.",
 )
 .otherwise("the setup script decides")
 .variables(&["ZERO_DSCP_INGRESS", "ZERO_DSCP", "SQUASH_DSCP"])
@@ -145,7 +145,7 @@ pub(crate) static SQUASH_INGRESS: OptionInfo = queue(
     Level::Advanced,
     Kind::Switch,
     "Ignore DSCP of arriving packets",
-    "Arriving packets are all alike, whatever they are marked with. Unless said, the setup script decides.",
+    "Arriving packets are all treated alike, whatever their DSCP. If not set, the setup script decides.",
 )
 .otherwise("the setup script decides")
 .variables(&["IGNORE_DSCP_INGRESS", "IGNORE_DSCP", "SQUASH_INGRESS"])
@@ -184,7 +184,7 @@ pub(crate) static USE_MQ: OptionInfo = queue(
 .variables(&["USE_MQ"])
 .ignored(&[Ignored {
     when: "it is on, and neither direction has cake",
-    reason: "cake_mq takes the place of a cake, and there is none",
+    reason: "cake_mq replaces cake, and neither direction has cake",
     applies: |case| case.settings.use_mq && case.cakes(0),
 }]);
 
@@ -193,7 +193,7 @@ pub(crate) static MARK_MASK: OptionInfo = queue(
     Level::Expert,
     Kind::Mask,
     "Bits of the firewall mark",
-    "Which bits simple.qos may use, when other software sets marks, too.",
+    "The bits that simple.qos may use, if other software sets marks, too.",
 )
 .default("0xff")
 .variables(&["MARK_MASK", "IPT_MASK"])
@@ -211,7 +211,7 @@ pub(crate) static MARK_MASK: OptionInfo = queue(
 
 fn scripts() -> Vec<Word> {
     let about = |script: Script| match script {
-        Script::BestOfCake => "cake, each direction in its own way: what this program recommends",
+        Script::BestOfCake => "cake, with settings for each direction: recommended",
         Script::PieceOfCake => "cake with one class: the usual choice of sqm-scripts",
         Script::LayerCake => "cake with three classes by DSCP",
         Script::Simple => "HTB with three classes by DSCP",

@@ -40,7 +40,7 @@ impl fmt::Display for Page {
 const INTRODUCTION: &str = "\
 # Options of a section
 
-`/etc/config/sqm` is the file of OpenWrt's sqm-scripts, and every option of theirs is read. An option without effect is reported with its
+`/etc/config/sqm` is the file of OpenWrt's sqm-scripts, and sqm reads every option of theirs. An option without effect is reported with its
 reason, a misspelt one is an error. An option with an empty value counts as not given.
 
 This page is made from the registry of options in `crates/plan/src/options`. Change it there, then run
@@ -63,7 +63,7 @@ The [guide](../guide/autorate.md) says when to use them. The log has a [format](
 ";
 
 const OF_CAKE: &str = "
-Each of these also exists for one direction, where it wins: `egress_cake_rtt`, `ingress_cake_rtt` and so on.
+Each of these also exists for one direction, where it has precedence: `egress_cake_rtt`, `ingress_cake_rtt` and so on.
 ";
 
 const LINK_LAYER: &str = "
@@ -71,7 +71,7 @@ const LINK_LAYER: &str = "
 ";
 
 const WITHOUT_EFFECT: &str = "
-They are read, so that a file that has them is not refused.
+sqm accepts them, so that a file that has them is not an error.
 ";
 
 /// True if two options differ in their direction only, so that one entry is enough.

@@ -79,7 +79,7 @@ fn each_option_that_has_a_variable_of_sqm_scripts_is_imported() {
 }
 
 #[test]
-fn a_reason_names_what_it_is_about() {
+fn a_reason_names_its_option() {
     let reason = fill(
         "{script} with {qdisc}: {direction}",
         "simple.qos",

@@ -106,7 +106,7 @@ pub(super) fn notes(context: DirectionContext<'_>) -> Vec<String> {
     let own = rtt(context);
     if cake.rtt == own && own > Cake::default().rtt {
         notes.push(format!(
-            "rtt {own} at {}: with 100 ms one flow leaves a part of its host's share to others",
+            "rtt {own} at {}: with 100 ms a single flow could not use all of its host's share",
             context.rate()
         ));
     }

@@ -42,14 +42,14 @@ pub(super) fn flows(rate: Rate) -> u32 {
 /// HTB's burst; a duration of 0 leaves it to `tc`.
 pub(super) fn htb_burst(context: DirectionContext<'_>) -> Bytes {
     match context.direction().burst_micros {
-        0 => unsaid_burst(context),
+        0 => default_burst(context),
         micros => Bytes(burst(context.rate(), micros, context.device.mtu).into()),
     }
 }
 
 /// The burst that `tc` gives a class of HTB without one: one packet, of 1600 bytes unless the words have its size (`mtu`), as
 /// they do where each class counts the framing.
-pub(super) fn unsaid_burst(context: DirectionContext<'_>) -> Bytes {
+pub(super) fn default_burst(context: DirectionContext<'_>) -> Bytes {
     const LARGEST_PACKET: u32 = 1600;
     Bytes(match context.mechanism() {
         Some(Mechanism::HtbPrivate) => context.settings.link.table_mtu.into(),

@@ -134,7 +134,7 @@ fn classes(context: DirectionContext<'_>) -> Vec<PlannedClass> {
             own.min(third),
             third,
             1,
-            computed::unsaid_burst(context),
+            computed::default_burst(context),
         ),
         class(TOP, EVERYTHING, sixth, nearly_all, 2, burst),
         class(TOP, CAN_WAIT, sixth, nearly_all, 3, burst),

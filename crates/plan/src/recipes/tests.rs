@@ -191,7 +191,7 @@ snapshot!(
     "squash_dscp 1"
 );
 snapshot!(
-    two_set_ups,
+    two_setup_scripts,
     "best_of_cake",
     "ingress_script simplest.qos",
     "ingress_qdisc codel",
@@ -234,7 +234,7 @@ fn shipped_file() {
 }
 
 #[test]
-fn a_slip_in_a_name_is_an_error() {
+fn a_misspelt_option_is_an_error() {
     for (option, meant) in [
         ("overhed 44", "overhead"),
         ("linklaier ethernet", "linklayer"),
@@ -308,7 +308,7 @@ fn rates_are_kbit_or_carry_their_unit() {
         ("-1", "sqm:4: option 'download': '-1' is not a rate"),
         (
             "500bit",
-            "sqm:4: option 'download': '500bit' is less than 1 kbit/s, too little to shape to",
+            "sqm:4: option 'download': '500bit' is less than 1 kbit/s, the lowest rate",
         ),
         (
             "1mbps",
@@ -374,7 +374,7 @@ fn overhead_has_one_meaning() {
             "{plan}"
         );
     }
-    // `adsl` is another word for `atm`, whoever counts.
+    // `adsl` is another name for `atm`, with every mechanism.
     let cells = counted("eth0", "piece_of_cake", &["linklayer adsl", "overhead 40"]);
     assert!(cells.contains("atm overhead 40"), "{cells}");
     // 64b/65b coding is CAKE's own, and elsewhere the rate's: 10 Mbit/s * 64 / 65.
@@ -391,7 +391,7 @@ fn overhead_has_one_meaning() {
 }
 
 #[test]
-fn a_mechanism_that_does_not_fit_gives_way() {
+fn an_unsuitable_mechanism_is_replaced() {
     for (script, overhead, mechanism, expected, said) in [
         ("piece_of_cake", "34", "htb_private", "overhead 34", "cake counts"),
         ("simplest", "34", "cake", "stab mtu 2047", "a size table counts"),
@@ -400,7 +400,7 @@ fn a_mechanism_that_does_not_fit_gives_way() {
             "8",
             "htb_private",
             "overhead -6 linklayer",
-            "htb cannot take away the 6 bytes",
+            "htb cannot subtract the 6 bytes",
         ),
         (
             "hfsc_lite",
@@ -431,7 +431,7 @@ fn a_link_counts_what_the_device_stack_shows() {
     assert!(counted("eth0.7", "docsis").contains("overhead 22 mpu 64"));
     let own = planned(&section("best_of_cake", &["link vdsl2", "overhead 40"]).replace("eth0", "eth0.7"));
     assert!(
-        own.contains("ptm overhead 40") && own.contains("overrides option link"),
+        own.contains("ptm overhead 40") && own.contains("overrides the value of option link"),
         "{own}"
     );
 }
@@ -509,7 +509,7 @@ fn the_quantum_follows_the_burst_of_both_directions_only() {
 }
 
 #[test]
-fn a_wrong_duration_is_said_once() {
+fn a_wrong_duration_is_reported_once() {
     let said = planned(&section(
         "simplest",
         &["shaper_burst_dur_us x", "eshaper_quantum_dur_us 1"],
@@ -521,7 +521,7 @@ fn a_wrong_duration_is_said_once() {
 fn hfsc_lite_with_cake() {
     let plan = planned(&section("hfsc_lite", &["qdisc cake"]));
     assert_eq!(plan.matches("fq_codel limit").count(), 6, "{plan}");
-    assert!(plan.contains("its leaf is fq_codel"), "{plan}");
+    assert!(plan.contains("the leaf is fq_codel"), "{plan}");
 }
 
 #[test]
@@ -551,7 +551,7 @@ fn cake_for_many_queues_where_the_device_has_them() {
 }
 
 #[test]
-fn best_of_cake_is_patient_on_slow_lines_but_not_on_the_slowest() {
+fn best_of_cake_has_a_longer_rtt_on_slow_lines_but_not_on_the_slowest() {
     // Download and upload in kbit/s, and the round trips of both in milliseconds.
     for (download, upload, down, up) in [
         (1_000_000, 1_000_000, 100, 100),
@@ -592,7 +592,7 @@ mod mutations {
 
         /// Whatever happens to a good file, the answer is plans or errors with lines inside it, never a panic.
         #[test]
-        fn a_damaged_file_is_answered(
+        fn a_damaged_file_does_not_panic(
             cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..6usize, prop_oneof![
                 Just(""), Just("'"), Just("\""), Just("\n"), Just("\\"), Just("config queue\n"), Just("99999999999"),
                 Just("-"), Just("ü"), Just("simplest.qos"), Just("cake"), Just("mbit"), Just(" raw "), Just("\0"),
@@ -619,7 +619,7 @@ mod mutations {
         }
 
         #[test]
-        fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = load(&bytes, "sqm", &Device::absent);
         }
     }

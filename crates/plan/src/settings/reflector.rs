@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_can_be_configured(word in "((sqm|irtt|x)://)?[0-9a-f:.\\[\\]%]{0,30}") {
+        fn a_printed_reflector_is_read_back(word in "((sqm|irtt|x)://)?[0-9a-f:.\\[\\]%]{0,30}") {
             if let Ok(reflector) = word.parse::<Reflector>() {
                 prop_assert_eq!(reflector.to_string().parse(), Ok(reflector));
             }

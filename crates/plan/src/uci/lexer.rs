@@ -129,7 +129,7 @@ impl<'a> Lexer<'a> {
                 _ => self.plain(word, |b| b == quote || (b == b'\\' && quote == b'"')),
             }
         }
-        let message = format!("the quote {} that begins here never ends", char::from(quote));
+        let message = format!("the quote {} that begins here is not closed", char::from(quote));
         Err(Error::at(line, message))
     }
 

@@ -66,7 +66,7 @@ fn errors_name_the_line() {
     for (text, errors) in [
         (
             "option a b",
-            vec!["line 1: 'option' stands before the first 'config' line"],
+            vec!["line 1: 'option' comes before the first 'config' line"],
         ),
         (
             "config queue\n\noptoin a b\n",
@@ -75,18 +75,18 @@ fn errors_name_the_line() {
         ("config queue\noption a", vec!["line 2: 'option a' has no value"]),
         (
             "config\n",
-            vec!["line 1: 'config' stands alone: a name must follow"],
+            vec!["line 1: 'config' has no name: write one after it"],
         ),
         (
             "config queue\noption opts nat wash\noption 'b c' 1",
             vec![
                 "line 2: 'option opts' has several values; put quotes around a value with blanks",
-                "line 3: 'b c' is not a name: only letters, digits, '_' and '-' may stand in one",
+                "line 3: 'b c' is not a name: a name has only letters, digits, '_' and '-'",
             ],
         ),
         (
             "config queue\noption a 'b\noption c d\n",
-            vec!["line 2: the quote ' that begins here never ends"],
+            vec!["line 2: the quote ' that begins here is not closed"],
         ),
         (
             "config queue one two",
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Document::parse_bytes(&bytes);
     }
 

@@ -30,7 +30,8 @@ pub enum Error {
     },
     /// A classic pcap file has one kind of link.
     #[error(
-        "a pcap file cannot have packets of link types {first} and {second}: give it a name that ends with .pcapng"
+        "a pcap file cannot have packets of two link types ({first} and {second}): give it a name that ends in \
+         .pcapng"
     )]
     MixedLinks {
         /// The link type of the file.

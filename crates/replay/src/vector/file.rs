@@ -215,8 +215,8 @@ pub(super) enum Sent {
 pub(super) fn load(file: &Path) -> Result<Vector> {
     let name = file.display();
     let text = std::fs::read(file).with_context(|| format!("cannot read the vector {name}"))?;
-    let vector: Vector = serde_json::from_slice(&text).with_context(|| format!("{name} is no vector"))?;
-    check(&vector).with_context(|| format!("{name} is no vector"))?;
+    let vector: Vector = serde_json::from_slice(&text).with_context(|| format!("{name} is not a vector"))?;
+    check(&vector).with_context(|| format!("{name} is not a vector"))?;
     Ok(vector)
 }
 
@@ -237,16 +237,16 @@ fn check(vector: &Vector) -> Result<()> {
             .find(|(_, t)| std::mem::replace(&mut last, *t) > *t)
     };
     if let Some((index, t)) = in_order(&mut vector.packets.iter().map(|packet| packet.t_ns)) {
-        bail!("packets[{index}] comes at {t}, before the one before it or before origin_ns");
+        bail!("packets[{index}] has the time {t}, which is before the previous packet or before origin_ns");
     }
     if let Some((index, t)) = in_order(&mut vector.events.iter().map(|event| event.t_ns)) {
-        bail!("events[{index}] comes at {t}, before the one before it or before origin_ns");
+        bail!("events[{index}] has the time {t}, which is before the previous event or before origin_ns");
     }
     let mut seen = HashSet::new();
     for (index, packet) in vector.packets.iter().enumerate() {
         ensure!(
             seen.insert(packet.id),
-            "packets[{index}]: id {} comes twice",
+            "packets[{index}]: the id {} is used twice",
             packet.id
         );
         check_packet(packet).with_context(|| format!("packets[{index}], id {}", packet.id))?;
@@ -276,7 +276,7 @@ fn check_packet(packet: &Packet) -> Result<()> {
     let length = u64::from(packet.net_off) + ip_header + 20 + options as u64 + u64::from(tcp.payload);
     ensure!(
         length == u64::from(packet.len),
-        "headers and payload have {length} bytes, and len says {}",
+        "headers and payload have {length} bytes, but len is {}",
         packet.len
     );
     Ok(())

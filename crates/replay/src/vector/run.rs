@@ -99,7 +99,7 @@ impl Play<'_> {
                     let Some(packet) = packets.next() else { continue };
                     let class = packet.class.as_deref().map(|class| {
                         Handle::parse(class)
-                            .with_context(|| format!("packet {}: '{class}' is no class", packet.id))
+                            .with_context(|| format!("packet {}: '{class}' is not a class", packet.id))
                             .map_err(Error::Input)
                     });
                     let packet = VectorPacket::new(packet, class.transpose()?, vector.truesize);

@@ -328,7 +328,7 @@ fn cable(seed: u64) -> Trace {
     };
     let trace = Trace::new(
         "cable",
-        "60/10 Mbit/s cable, evening sag to 24/7, 6 % of unrest",
+        "60/10 Mbit/s cable, drops to 24/7 in the evening, 6 % variation",
         600,
         lines,
     );

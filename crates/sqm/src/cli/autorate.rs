@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use sqm_process::Failure;
 
-/// Look into the decisions of `option autorate`; needs no privileges.
+/// Replay and examine the decisions of `option autorate`; needs no privileges.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,7 +30,7 @@ impl Args {
         match self.command {
             Command::Replay(args) => args.run(),
             Command::Bench { words } => Err(Failure::Usage(anyhow!(
-                "'sqm autorate bench' has another name now: sqm-lab autorate-bench {}",
+                "'sqm autorate bench' was renamed: run 'sqm-lab autorate-bench {}'",
                 words.join(" ")
             ))),
         }

@@ -18,7 +18,7 @@ use sqm_core::units::{Nanos, Rate};
 pub(super) use line::parse_link;
 use sqm_process::failure::Failure;
 
-/// Numbers that a configuration needs; nothing is read or changed.
+/// Calculate numbers for a configuration; reads and changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc links
@@ -86,7 +86,7 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     }
     match Rate::parse_tc(text) {
         Ok(rate) if rate.bits_per_sec() > 0 => Ok(rate),
-        Ok(_) => Err("a rate above 0 is needed".to_owned()),
+        Ok(_) => Err("the rate must be above 0".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

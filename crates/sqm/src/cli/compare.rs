@@ -20,9 +20,9 @@ use sqm_process::output_file;
 
 /// Compare tests: figures, grades and pictures of result files, ours or Flent's; and of autorate's logs
 ///
-/// Takes what `sqm test` wrote, Flent's .flent.gz files (versions 1 to 4), and what the daemon writes with `option
-/// autorate_log`, in any number and mixture. Tests with the same title count as repetitions: three of each show whether a
-/// difference is more than chance.
+/// Reads results of `sqm test`, Flent's .flent.gz files (versions 1 to 4), and logs that the daemon writes with `option
+/// autorate_log`, in any number and mixture. Tests with the same title count as repetitions: three of each show whether
+/// a difference is more than chance.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm compare before.flent.gz after.flent.gz               a table
@@ -38,19 +38,19 @@ pub(crate) struct Args {
     /// Result files, and logs of autorate
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Pictures to draw, into files named after them
+    /// Pictures to draw; each file is named after its picture
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KINDS")]
     plot: Vec<Kind>,
     /// Folder for the pictures
     #[arg(long, default_value = ".", value_name = "FOLDER", requires = "plot")]
     out: PathBuf,
-    /// Pictures as PNG too, in twice the size for sharp print
+    /// Draw the pictures as PNG, too, in twice the size for sharp print
     #[arg(long, requires = "plot")]
     png: bool,
-    /// A page with figures and all pictures, in one file that loads nothing
+    /// Write a page with figures and all pictures, in one file that loads nothing from the network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Figures as JSON on standard output, without the samples
+    /// Print the figures as JSON, without the samples
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Kind {
-    /// Every one of these
+    /// All pictures
     All,
     /// Download, upload and latency over time; a picture for each test
     AllScaled,
@@ -141,7 +141,7 @@ impl Args {
             for cut in &recording.truncated_lines {
                 let (file, line) = (file.display(), cut.line);
                 errln!(
-                    "sqm: warning: {file}: line {line} is cut off and left out: {}",
+                    "sqm: warning: {file}: line {line} is incomplete and skipped: {}",
                     cut.reason
                 );
             }
@@ -207,7 +207,7 @@ impl Args {
 
     fn save(&self, name: &str, picture: Option<String>) -> Result<(), Failure> {
         let Some(picture) = picture else {
-            errln!("sqm: warning: no {name}: the files hold nothing that it shows");
+            errln!("sqm: warning: no picture {name}: the files have no data for it");
             return Ok(());
         };
         let path = self.out.join(format!("{name}.svg"));
@@ -349,8 +349,8 @@ fn log_table(logs: &[&Recording]) -> String {
             .expect("a string grows");
         }
     }
-    text + "logs of autorate: rate (mean, and below what it was for how much of the time) and mean load in Mbit/s; cuts because of a \
-            queue; add: round trips of probes above the least of the same reflector, ms\n"
+    text + "logs of autorate: mean rate, percentiles of the rate over time, and mean load in Mbit/s; cuts: rate \
+        reductions because of a queue; add: round trips of probes above the smallest of the same reflector, ms\n"
 }
 
 fn table(runs: &[Run<'_>], differences: &[Difference]) -> String {
@@ -406,7 +406,7 @@ fn table(runs: &[Run<'_>], differences: &[Difference]) -> String {
         }
     }
     text.push_str(
-        "latency in ms; add: what load adds to the median, by direction; grade: DSLReports' letters\n",
+        "latency in ms; add: latency that load adds to the median, by direction; grade: as DSLReports\n",
     );
     text.push_str(&notes);
     for difference in differences {

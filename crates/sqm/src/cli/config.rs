@@ -18,7 +18,7 @@ pub(super) struct Which {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     pub(super) config: PathBuf,
-    /// Only these interfaces; else all that are configured.
+    /// Only these interfaces [default: all that are configured].
     #[arg(value_name = "INTERFACE")]
     pub(super) interfaces: Vec<String>,
 }
@@ -60,7 +60,7 @@ impl Which {
     fn narrow(&self, plans: Vec<Plan>) -> Result<Vec<Plan>, Failure> {
         let file = self.config.display();
         if plans.is_empty() {
-            errln!("sqm: {file} has no enabled section: nothing is to be shaped");
+            errln!("sqm: {file} has no enabled section: there is nothing to shape");
         }
         if self.interfaces.is_empty() {
             return Ok(plans);
@@ -72,7 +72,7 @@ impl Which {
                 names => names.join(", "),
             };
             return Err(Failure::Usage(anyhow!(
-                "{file} has no enabled section for {unknown}; enabled are: {enabled}"
+                "{file} has no enabled section for {unknown}; it has enabled sections for: {enabled}"
             )));
         }
         Ok(plans

@@ -23,13 +23,13 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
-/// Keep what `sqm start --confirm` set up in another terminal.
+/// Confirm the change of `sqm start --confirm` in another terminal, so that it stays.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm start --confirm 60
   sqm confirm")]
 pub(crate) struct Confirm {
-    /// Where the other one keeps its state.
+    /// Folder where that command keeps its state.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
 }
@@ -37,11 +37,11 @@ pub(crate) struct Confirm {
 impl Confirm {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if sqm_files::remove(&unconfirmed(&self.state_dir)).context("cannot confirm")? {
-            outln!("confirmed: it stays");
+            outln!("confirmed: the change stays");
             return Ok(ExitCode::SUCCESS);
         }
         Err(Failure::Failed(anyhow!(
-            "nothing waits for a confirmation: it was confirmed or put back already"
+            "no change waits for a confirmation: it was confirmed or rolled back already"
         )))
     }
 }
@@ -68,10 +68,14 @@ impl Trial {
         }
         let file = unconfirmed(directory);
         if let Some(aside) = sqm_files::set_aside_irregular(&file).context(WHY)? {
-            errln!("{} was no file, and is {} now", file.display(), aside.display());
+            errln!(
+                "{} was not a regular file and has been renamed to {}",
+                file.display(),
+                aside.display()
+            );
         }
         let awaited = Lock::try_take(&file).context(WHY)?;
-        let mut awaited = awaited.context("somebody else waits for a confirmation")?;
+        let mut awaited = awaited.context("another change waits for its confirmation")?;
         // The lock alone is the signal to others. The text in the file may fail to be written if the disk is full.
         let _ = awaited.sign(&std::process::id().to_string());
         Ok(Self {
@@ -93,7 +97,7 @@ impl Trial {
     pub(super) fn wait(&self, seconds: u32) -> Result<bool, Failure> {
         let file = unconfirmed(&self.directory);
         errln!(
-            "Keep it? Press Enter, or run 'sqm confirm', within {seconds} s; else everything is put back."
+            "Keep the change? Press Enter or run 'sqm confirm' within {seconds} s; otherwise it is rolled back."
         );
         let end = Instant::now() + Duration::from_secs(seconds.into());
         let stdin = std::io::stdin();

@@ -12,11 +12,11 @@ use sqm_daemon::Options;
 use sqm_process::failure::Failure;
 use sqm_process::user;
 
-/// Keep every enabled section in force: through reboots, reconnects, renamed devices and other programs.
+/// Keep every enabled section in force, through reboots, reconnects, renamed devices and changes by other programs.
 ///
-/// A change by another program is undone within a second; the status says if that fails. Signals: HUP reads the
-/// configuration anew (one with errors changes nothing), TERM and INT stop and put back what was there before, QUIT ends
-/// the daemon and leaves the queues in force for the next one, as a crash does.
+/// The daemon undoes a change by another program within a second; its status shows if that fails. Signals: HUP reads
+/// the configuration again (one with errors changes nothing), TERM and INT end the daemon and restore the previous
+/// queues, QUIT ends the daemon and leaves its queues in force for the next one, as a crash does.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm daemon
@@ -30,19 +30,19 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// The reaction to queues that another program has changed.
+    /// What to do when another program has changed the queues.
     #[arg(long, value_name = "WHAT", default_value = "repair")]
     drift: Drift,
     /// Serve metrics for Prometheus at this address of the machine itself (loopback).
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// The API's socket; else api.sock where the state is kept.
+    /// The API's socket [default: api.sock in the state folder].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// A user who may change something by the API, besides root; else sqm-web, if this machine has that user.
+    /// A user besides root who may make changes through the API [default: sqm-web, if this machine has that user].
     #[arg(long, value_name = "NAME")]
     admin_user: Option<String>,
-    /// Where to keep what stop must put back.
+    /// Folder for the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
     #[command(flatten)]
@@ -51,9 +51,9 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Drift {
-    /// Put the queues back.
+    /// Restore the configured queues.
     Repair,
-    /// Only say so.
+    /// Only report it.
     Report,
 }
 
@@ -72,8 +72,8 @@ impl Args {
             && !address.ip().is_loopback()
         {
             return Err(Failure::Usage(anyhow!(
-                "metrics are served to this machine only: {} is no loopback address (127.0.0.1 or [::1]); to let \
-                 others read them, put a web server with a password in front",
+                "metrics are served on loopback addresses only (127.0.0.1 or [::1]), and {} is none; to serve \
+                 them to other machines, put a web server with a password in front",
                 address.ip()
             )));
         }

@@ -18,9 +18,10 @@ use crate::doctor::fix;
 use sqm_configuration::load;
 use sqm_process::failure::Failure;
 
-/// Find what keeps a line from being shaped as it should: each finding with its evidence and what to do.
+/// Find reasons why a line is not shaped as it should be; print each with its evidence and what to do.
 ///
-/// Run it while the line is full, so that it can see whether the processor keeps up. Without root some facts are missing.
+/// Run it while the line is full, so that it can check whether the processor keeps up. Without root some facts are
+/// missing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm doctor
@@ -33,22 +34,22 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// Make the changes that are safe, to the configuration and to the queues, and look again.
+    /// Make those changes to the configuration and to the queues that are safe, and check again.
     #[arg(long, conflicts_with_all = ["facts", "judge"])]
     fix: bool,
     /// How long to watch queues and processors.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=3600))]
     seconds: u32,
-    /// Print what was seen instead of judging it.
+    /// Print the observed facts as JSON, without findings.
     #[arg(long)]
     facts: bool,
-    /// Judge facts that were printed elsewhere.
+    /// Print the findings for facts that --facts wrote, here or on another machine.
     #[arg(long, value_name = "FILE", conflicts_with = "facts")]
     judge: Option<PathBuf>,
     /// Print the findings as JSON.
     #[arg(long)]
     json: bool,
-    /// Where what stop must put back is kept.
+    /// Folder with the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
 }
@@ -65,7 +66,9 @@ impl Args {
                     .with_context(|| format!("cannot read the facts {}", file.display()))
                     .map_err(Failure::Usage)?;
                 serde_json::from_slice(&text)
-                    .with_context(|| format!("{} holds no facts", file.display()))
+                    .with_context(|| {
+                        format!("{} does not hold facts of 'sqm doctor --facts'", file.display())
+                    })
                     .map_err(Failure::Usage)?
             }
             None => self.look()?,
@@ -133,7 +136,7 @@ impl Args {
             })
             .map_err(|errors| {
                 anyhow!(
-                    "the changed configuration would have an error, and is not written: {}",
+                    "the changed configuration would have an error and was not written: {}",
                     errors[0]
                 )
             })?;

@@ -19,7 +19,9 @@ pub(crate) fn parse_dscp(text: &str) -> Result<u8, String> {
             [class @ b'1'..=b'4', drop @ b'1'..=b'3'] => Some((class - b'0') * 8 + (drop - b'0') * 2),
             _ => None,
         })
-        .ok_or_else(|| format!("no DSCP '{text}'; write 0 to 63, be, le, ef, cs0 to cs7, or af11 to af43"))
+        .ok_or_else(|| {
+            format!("'{text}' is not a DSCP; write 0 to 63, be, le, ef, cs0 to cs7, or af11 to af43")
+        })
 }
 
 #[cfg(test)]

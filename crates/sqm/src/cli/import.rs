@@ -17,21 +17,21 @@ const ENDING: &str = ".iface.conf";
 
 /// Turn sqm-scripts' files of generic Linux (/etc/sqm/*.iface.conf) into sections of /etc/config/sqm.
 ///
-/// A file `default.conf` beside them is read first, as by sqm-scripts' systemd unit, and `sqm.conf` last, as by everything of
-/// sqm-scripts. Everything that is not carried over as it was is said. Nothing is brought into force.
+/// Import reads a file `default.conf` beside them first, as sqm-scripts' systemd unit does, and `sqm.conf` last, as all
+/// of sqm-scripts does. It reports everything that it does not carry over unchanged. It applies nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm import                                show the sections for all of /etc/sqm
   sqm import /etc/sqm/eth0.iface.conf       for one file
-  sqm import --write && sqm start           add them to /etc/config/sqm, then shape as they say
+  sqm import --write && sqm start           add them to /etc/config/sqm and apply them
   sqm import --json | jq '.[].differences'
 
-Exit codes: 0 imported, whatever the differences; 1 cannot be written; 2 something in a file cannot be read, nothing is written")]
+Exit codes: 0 imported, with or without differences; 1 cannot be written; 2 part of a file cannot be read, nothing is written")]
 pub(crate) struct Args {
-    /// Files of sqm-scripts, named after the device: eth0.iface.conf. Without any: all of /etc/sqm.
+    /// Files of sqm-scripts, named after the device: eth0.iface.conf [default: all of /etc/sqm].
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Leave out the default.conf beside them, as sqm-scripts' own command does.
+    /// Do not read the default.conf beside them, as sqm-scripts' own command does not.
     #[arg(long)]
     no_default: bool,
     /// Add the sections to the configuration instead of printing them.
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// The configuration.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// Print JSON: each section's options and differences.
+    /// Print each section's options and differences as JSON.
     #[arg(long, conflicts_with = "write")]
     json: bool,
 }
@@ -58,7 +58,9 @@ impl Args {
             match self.one(file)? {
                 Ok(section) if imported.iter().any(|other| other.interface == section.interface) => {
                     let (file, interface) = (file.display(), section.interface);
-                    errors.push(format!("{file}: another of these files is for {interface}, too"));
+                    errors.push(format!(
+                        "{file}: another file is for {interface}, too; name only one of them"
+                    ));
                 }
                 Ok(section) => imported.push(section),
                 Err(wrong) => errors.extend(wrong.iter().map(|error| located(file, error))),
@@ -67,7 +69,7 @@ impl Args {
         if !errors.is_empty() {
             errors.iter().for_each(|error| errln!("error: {error}"));
             return Err(Failure::Usage(anyhow!(
-                "not everything can be read; nothing was imported"
+                "nothing was imported, because of these errors"
             )));
         }
         let links = load::links();
@@ -80,7 +82,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         for section in &imported {
-            let said = |difference| errln!("{}: different: {difference}", section.interface);
+            let said = |difference| errln!("{}: differs: {difference}", section.interface);
             section.differences.iter().for_each(said);
         }
         if self.write {
@@ -97,7 +99,7 @@ impl Args {
             return Ok(self.files.clone());
         }
         let entries = std::fs::read_dir(DIRECTORY)
-            .with_context(|| format!("cannot read {DIRECTORY}; name the files"))
+            .with_context(|| format!("cannot read {DIRECTORY}; name the files to import"))
             .map_err(Failure::Usage)?;
         let mut files: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
@@ -106,7 +108,7 @@ impl Args {
         files.sort();
         if files.is_empty() {
             return Err(Failure::Usage(anyhow!(
-                "{DIRECTORY} has no *{ENDING}; name the files"
+                "{DIRECTORY} has no *{ENDING}; name the files to import"
             )));
         }
         Ok(files)
@@ -117,7 +119,7 @@ impl Args {
         let interface = name.strip_suffix(ENDING).filter(|name| !name.is_empty());
         let interface = interface.ok_or_else(|| {
             Failure::Usage(anyhow!(
-                "{}: a file's name tells the device and ends in {ENDING}",
+                "{}: the name must be the device's name followed by {ENDING}",
                 file.display()
             ))
         })?;
@@ -154,7 +156,7 @@ impl Args {
         for section in imported {
             if existing.iter().any(|plan| plan.interface == section.interface) {
                 return Err(Failure::Usage(anyhow!(
-                    "{file} has a section for {} already; nothing was written",
+                    "{file} has a section for {} already: remove it first; nothing was written",
                     section.interface
                 )));
             }

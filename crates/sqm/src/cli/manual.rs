@@ -23,7 +23,7 @@ pub(crate) struct Manual {
     folder: PathBuf,
 }
 
-/// Print what completes commands and options in a shell.
+/// Print a shell's completions for commands and options.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm completions bash >/etc/bash_completion.d/sqm

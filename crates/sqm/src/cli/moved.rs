@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use sqm_process::Failure;
 
-/// A command that has another name now, with whatever was given to it.
+/// A command that was renamed, with its arguments.
 #[derive(Subcommand)]
 pub(super) enum Command {
     #[command(hide = true, disable_help_flag = true)]
@@ -33,6 +33,6 @@ impl Command {
             .into_iter()
             .chain(words.words.iter().map(String::as_str))
             .collect();
-        Failure::Usage(anyhow!("'sqm {old}' has another name now: {}", all.join(" ")))
+        Failure::Usage(anyhow!("'sqm {old}' was renamed: run '{}'", all.join(" ")))
     }
 }

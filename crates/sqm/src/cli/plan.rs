@@ -15,10 +15,10 @@ use sqm_configuration::load;
 use sqm_kernel::plan_json::PlanJson;
 use sqm_process::failure::Failure;
 
-/// Show what the configuration would build, without building it; needs no privileges.
+/// Show the queues that the configuration asks for, without changing anything; needs no privileges.
 ///
-/// The whole file is checked first. Errors go to standard error, all of them, each with its line; so do warnings
-/// about options that have no effect. Of more than twenty of one kind the rest is counted.
+/// Plan checks the whole file first. It prints all errors on standard error, each with its line, and warnings about
+/// options that have no effect. If there are more than twenty of one kind, it counts the rest.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm plan
@@ -28,10 +28,10 @@ use sqm_process::failure::Failure;
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// A summary, the commands a person would type, or data for programs.
+    /// A summary, the equivalent tc commands, or JSON for programs.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Print the steps that a start would make on this machine; none if the plan is in force already.
+    /// Print the changes that `sqm start` would make on this machine; none if the plan is in force already.
     #[arg(long)]
     diff: bool,
 }

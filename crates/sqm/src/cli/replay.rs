@@ -25,12 +25,12 @@ use sqm_process::failure::Failure;
 use sqm_process::output;
 use sqm_process::output_file::{self, OutputFile};
 
-/// Send a capture through a queue in virtual time, and tell what would have happened to its packets
+/// Send a capture through a queue in virtual time, and report what would have happened to its packets
 ///
-/// Packets come at the times of the capture and leave as the queue lets them: at the pace of its own shaper, of the device
-/// behind it (--link), or of both. Frames are counted as they were captured, link header included. Queueing ends when a
-/// packet begins to leave; its delay is the time until then. TCP does not answer: a capture has the packets that came
-/// then, not those that would have come. Nothing is touched, and no privileges are needed.
+/// Packets arrive at the times of the capture. They leave at the rate of the queue's own shaper, of the device behind
+/// it (--link), or of both. Frames count as they were captured, link header included. A packet's delay is the time
+/// until it begins to leave. TCP does not react: the capture has the packets that were sent then, not those that would
+/// have been sent with this queue. Needs no privileges and changes nothing on the machine.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm replay --qdisc 'cake bandwidth 20mbit dual-srchost ack-filter' --from 192.168.1.0/24 capture.pcap
@@ -39,8 +39,8 @@ use sqm_process::output_file::{self, OutputFile};
   tcpdump -w - -i eth0 -Q out | sqm replay --qdisc 'cake bandwidth 20mbit' --events -
   sqm replay --vector crates/core/testdata/vectors/*.json
 
-Exit codes: 0 done; 1 the capture is damaged or cut short (what was read before is reported), a file could not be written,
-or a recorded scenario came out differently; 2 the request or a file is wrong; 4 a queue that only the kernel has.")]
+Exit codes: 0 done; 1 the capture is damaged or cut short (the part before is reported), a file could not be written,
+or a recorded scenario differs; 2 the request or a file is wrong; 4 a queue that only the kernel has.")]
 pub(crate) struct Args {
     /// A pcap or pcapng file; - is standard input
     #[arg(value_name = "CAPTURE", required_unless_present = "vector")]
@@ -51,13 +51,14 @@ pub(crate) struct Args {
     /// A tree of classes and queues: a file of tc commands (qdisc add, class add, filter add)
     #[arg(long, value_name = "FILE", conflicts_with = "qdisc")]
     tree: Option<PathBuf>,
-    /// The rate of the device behind the queue. Needed where the queue does not shape; beside a shaper it only bounds it
+    /// The rate of the device behind the queue. Needed if the queue does not shape; with a shaper it is only an upper
+    /// bound
     #[arg(long, value_name = "RATE", value_parser = link_rate)]
     link: Option<Rate>,
-    /// Which of the kernel's known defects the queue has: all (kernel), for comparison, or none (fixed)
+    /// Whether the queue has the kernel's known defects: all (kernel), for comparison, or none (fixed)
     #[arg(long, value_enum, default_value_t = Defects::Fixed)]
     profile: Defects,
-    /// Decides hashes and lots: the same seed gives the same result
+    /// Seed of hashes and random numbers: the same seed gives the same result
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// The device's MTU, bytes without its link header
@@ -69,22 +70,23 @@ pub(crate) struct Args {
     /// Only packets to these addresses; may be repeated
     #[arg(long, value_name = "PREFIX")]
     to: Vec<Prefix>,
-    /// How many flows the table shows, the largest first
+    /// How many flows the table shows, largest first
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     flows: usize,
-    /// Print the report as JSON, with all flows, and what tc -s would show of the queues and classes
+    /// Print the report as JSON, with all flows, and the counters that tc -s would show for queues and classes
     #[arg(long, conflicts_with = "events")]
     json: bool,
-    /// Print what happens to each packet, one JSON line each, and no report; vectors are then not compared
+    /// Print what happens to each packet, one line of JSON each, instead of the report; vectors are then not compared
     #[arg(long)]
     events: bool,
     /// Draw delay and throughput over time into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write the packets that left, with the times at which they did and their marks; .pcapng names that format
+    /// Write the packets that left, with the times at which they left and their marks; as pcapng if the name ends in
+    /// .pcapng
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Play scenarios that were recorded from Linux's queues, and compare: one JSON line for each
+    /// Play scenarios that were recorded from Linux's queues, and compare: one line of JSON for each
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["capture", "qdisc", "tree", "link", "from", "to", "json", "svg", "out"])]
     vector: Vec<PathBuf>,
 }
@@ -97,7 +99,7 @@ enum Defects {
 
 fn link_rate(text: &str) -> Result<Rate, String> {
     match Rate::parse_tc(text) {
-        Ok(rate) if rate.bits_per_sec() == 0 => Err("a link needs a rate above 0".to_owned()),
+        Ok(rate) if rate.bits_per_sec() == 0 => Err("the rate of --link must be above 0".to_owned()),
         result => result.map_err(|error| error.to_string()),
     }
 }
@@ -186,7 +188,7 @@ impl Args {
                     .map_err(Failure::Usage)?;
                 Shape::tree(&commands, &name).map_err(failure)?
             }
-            (None, None) => return Err(Failure::Usage(anyhow!("no queue is named: --qdisc or --tree"))),
+            (None, None) => return Err(Failure::Usage(anyhow!("name a queue with --qdisc or --tree"))),
         };
         Ok(Request {
             capture: self.capture.unwrap_or_else(|| "-".into()),
@@ -245,7 +247,7 @@ fn verdict(request: &Request, replay: &Replay) -> Result<ExitCode, Failure> {
         None => Ok(ExitCode::SUCCESS),
         Some(damage) => {
             let file = request.capture.display();
-            Err(anyhow!("{file}: {damage}; all above is about what came before").into())
+            Err(anyhow!("{file}: {damage}; the report above covers the part before that").into())
         }
     }
 }

@@ -24,10 +24,10 @@ use sqm_process::failure::Failure;
 use sqm_process::output_file;
 use sqm_process::printable::printable;
 
-/// Write everything that a request for help needs into one text file, secrets removed.
+/// Write everything that a request for help needs into one text file, without secrets.
 ///
-/// Run it while the line is full, so that the counters have something to tell. Hardware addresses, public addresses, passwords,
-/// keys, names of people and of wireless networks are taken out; read it before you send it all the same.
+/// Run it while the line is full, so that the counters change. The report leaves out hardware addresses, public
+/// addresses, passwords, keys, and names of people and of wireless networks; read it before you send it all the same.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm bugreport
@@ -37,13 +37,13 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// How long to watch: counters are told before and after.
+    /// How long to watch: the report has the counters before and after.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3600))]
     seconds: u32,
     /// The file to write; - is standard output.
     #[arg(long, value_name = "FILE", default_value = "sqm-report.txt")]
     out: PathBuf,
-    /// Where what stop must put back is kept.
+    /// Folder with the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
 }
@@ -103,7 +103,10 @@ impl Args {
         };
         let commands: Vec<String> = plans.iter().flat_map(render::tc).collect();
         report.part("plan", &commands.join("\n"));
-        report.part("plan and kernel", &differences(&mut socket, &plans));
+        report.part(
+            "differences between plan and kernel",
+            &differences(&mut socket, &plans),
+        );
         report.part("queues", &self.queues(&mut socket, &links, &plans));
         let look = Duration::from_secs(self.seconds.into());
         match collect(&mut socket, &links, &plans, &text, &self.state_dir, look) {
@@ -121,7 +124,7 @@ impl Args {
                 report.part("doctor", &told);
                 report.part("facts", &json(&facts));
             }
-            Err(error) => report.part("doctor", &format!("cannot look: {error}")),
+            Err(error) => report.part("doctor", &format!("cannot collect facts: {error}")),
         }
         let daemon = client::wait(client::in_folder(&self.state_dir).status());
         report.part(

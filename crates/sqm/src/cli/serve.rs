@@ -16,52 +16,53 @@ use tracing::info;
 
 /// The far end for `sqm test`: run it on a machine beyond the line under test
 ///
-/// Needs no privileges. Opens one TCP port and the UDP port of the same number. Without a secret anyone who reaches the port
-/// can load this machine's line, within the limits below: close it in the firewall, give it a secret, or end the program when
-/// nobody tests. Answers to probes are never larger than the probes and go only to addresses that asked for a test by TCP,
-/// or that have shown to be what they say.
+/// Needs no privileges. Opens one TCP port and the UDP port of the same number. Without a secret, anyone who reaches
+/// the port can load this machine's line, within the limits below: close the port in the firewall, set a secret, or end
+/// the program after your tests. Answers to probes are never larger than the probes. They go only to addresses that
+/// asked for a test by TCP, or that have proven that they receive at their address.
 ///
-/// It is a reflector for autorate, too ('list autorate_reflectors sqm://ADDRESS' where 'sqm daemon' runs), for everybody.
+/// It is also a reflector for autorate ('list autorate_reflectors sqm://ADDRESS' where 'sqm daemon' runs), with or
+/// without a secret.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm serve                              all addresses, IPv6 and IPv4, port 35353
   sqm serve --listen 192.0.2.1:5000      this address and port only
   sqm serve --secret /etc/sqm/secret     for clients with 'sqm test --secret'
   sqm serve --max-seconds 60 --max-clients 1 --max-rate 100
-  sqm serve --once                       one test, then the end")]
+  sqm serve --once                       end after one test")]
 pub(crate) struct Args {
     /// Address, port, or both to listen on [default: all addresses, port 35353]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     listen: Option<SocketAddr>,
-    /// File whose first line clients must know; without it everybody is let in
+    /// File whose first line is the secret that clients must know [default: none, any client may test]
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
     /// The longest load that a client may ask for
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
     max_seconds: u64,
-    /// Tests at the same time; they disturb each other on one line
+    /// Most tests at the same time; tests on the same line disturb each other
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_clients: u32,
-    /// Tests at the same time from one address
+    /// Most tests at the same time from one address
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_per_address: u32,
-    /// Fastest load in each direction of one test [default: unlimited]
+    /// Highest rate of the load in each direction of one test [default: unlimited]
     #[arg(long, value_name = "MBIT/S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     max_rate: Option<u64>,
-    /// Probes answered per second in one test
+    /// Most probes answered per second in one test
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_probes: u32,
-    /// Answers per second to each address that asks for the time outside a test, as autorate does; 0: none
+    /// Most answers per second to each address that probes outside a test, as autorate does; 0: none
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     max_reflections: u32,
-    /// No HTTPS for tests of responsiveness (draft-ietf-ippm-responsiveness), which otherwise answers on the same TCP port;
-    /// a server with a secret has none in any case, because those clients know no secrets
+    /// Do not serve tests of responsiveness (draft-ietf-ippm-responsiveness) by HTTPS on the same TCP port. A server
+    /// with a secret never does, because those clients know no secrets
     #[arg(long)]
     no_https: bool,
     /// End after the first test
     #[arg(long)]
     once: bool,
-    /// Say nothing
+    /// Print nothing
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -119,7 +120,7 @@ impl Args {
             "sqm: serving on {} (TCP and UDP), {}; end with Ctrl-C",
             server.local_addr()?,
             if is_open {
-                "open to everybody"
+                "open to any client"
             } else {
                 "for clients that know the secret"
             }

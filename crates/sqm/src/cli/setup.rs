@@ -24,9 +24,9 @@ use sqm_process::output;
 
 /// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
 ///
-/// The shaper gets 85 % of an advertised rate and 95 % of a measured one: it must be slower than the line, so that the queue is here.
-/// Values of the present configuration are proposed; its comments and other options stay. A setting that is as wanted is not written
-/// again. With all flags given, setup asks nothing.
+/// The shaper gets 85 % of an advertised rate and 95 % of a measured one: it must be slower than the line, so that the
+/// queue is here. Setup proposes the values of the present configuration and keeps its comments and other options. With
+/// all flags given, it asks nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm setup
@@ -35,21 +35,21 @@ use sqm_process::output;
   sqm setup --link gpon --test before.json
   sqm setup --link docsis --advertised 100mbit 10mbit --dry-run
 
-Exit codes: 0 set up and verified, 1 failed (everything is as before), 2 usage, 3 needs root, 4 the kernel lacks a part")]
+Exit codes: 0 set up and verified, 1 failed (the previous state is restored), 2 usage, 3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Args {
-    /// The device that leads to the internet; else the one of the default route.
+    /// The device that leads to the internet [default: the one of the default route].
     #[arg(long, value_name = "DEVICE")]
     interface: Option<String>,
     /// The access technology, by its name in `sqm calc links`.
     #[arg(long, value_name = "LINK", value_parser = parse_link)]
     link: Option<&'static Preset>,
-    /// Download and upload as the contract says.
+    /// Download and upload rates of the contract.
     #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_answer, conflicts_with_all = ["measured", "test"])]
     advertised: Vec<Rate>,
-    /// Download and upload as a test without shaping found.
+    /// Download and upload rates as measured without shaping.
     #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_answer, conflicts_with = "test")]
     measured: Vec<Rate>,
-    /// The result of 'sqm test --json' without shaping: its goodput is counted up to the gross rate.
+    /// The result of 'sqm test --json' without shaping: setup converts its goodput to the gross rate.
     #[arg(long, value_name = "FILE")]
     test: Option<PathBuf>,
     /// Print the configuration that would be written, and change nothing.
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// Where to keep what stop must put back.
+    /// Folder for the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
 }
@@ -99,7 +99,7 @@ impl Args {
             sqm_configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
             outln!("{}: written", self.config.display());
         } else {
-            outln!("{}: as wanted already", self.config.display());
+            outln!("{}: has these settings already", self.config.display());
         }
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
             // Nothing is left half done: the file is restored, too.
@@ -117,7 +117,7 @@ impl Args {
             errors
                 .iter()
                 .for_each(|error| errln!("error: {file}:{}: {}", error.line, error.message));
-            Failure::Usage(anyhow!("{file} has errors: mend them first"))
+            Failure::Usage(anyhow!("{file} has errors: correct them first"))
         })
     }
 
@@ -136,16 +136,17 @@ impl Args {
             let others: Vec<&str> = others.map(|link| link.name.as_str()).collect();
             let best = match devices.first() {
                 Some(device) => format!("the default route goes through {device}"),
-                None => format!("there is: {}", others.join(", ")),
+                None => format!("there are: {}", others.join(", ")),
             };
             return Err(Failure::Usage(anyhow!(
-                "{name} leads to no other machine, so there is nothing to shape: name the device that leads to the internet with \
-                 --interface ({best})"
+                "{name} leads to no other machine, so there is nothing to shape: name the device that leads to \
+                 the internet with --interface ({best})"
             )));
         }
         let [name, others @ ..] = devices.as_slice() else {
             return Err(Failure::Usage(anyhow!(
-                "there is no default route, so which device leads to the internet? Say --interface DEVICE"
+                "there is no default route to find the device by: name the device that leads to the internet with \
+                 --interface DEVICE"
             )));
         };
         outln!("{name} leads to the internet: the default route goes through it");
@@ -154,7 +155,8 @@ impl Args {
         }
         if !others.is_empty() {
             outln!(
-                "  so does one with less preference through {}; --interface chooses",
+                "  another default route, with lower preference, goes through {}; to shape that device, give \
+                 --interface",
                 others.join(", ")
             );
         }
@@ -221,11 +223,16 @@ impl Args {
         for plan in loaded.plans.iter().filter(|plan| plan.interface == interface) {
             let found = Comparison::read(socket, plan)?;
             if let Some(difference) = found.differences.first() {
-                return Err(Failure::Failed(anyhow!("it was applied, and then: {difference}")));
+                return Err(Failure::Failed(anyhow!(
+                    "the configuration was applied, but the kernel holds something \
+                    else: {difference}"
+                )));
             }
         }
         outln!("{interface}: verified: the kernel holds what is configured");
-        outln!("'sqm test HOST' measures latency under load; raise the rates while it stays low");
+        outln!(
+            "next: measure latency under load with 'sqm test HOST'; raise the rates as long as it stays low"
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -316,8 +323,9 @@ fn of_test(file: &Path, link: &Preset) -> Result<(Rate, Rate), Failure> {
     let text = fs::read_to_string(file)
         .with_context(|| format!("cannot read {}", file.display()))
         .map_err(Failure::Usage)?;
-    let result = TestResult::from_json(&text)
-        .map_err(|error| Failure::Usage(anyhow!("{} is no result of sqm test: {error}", file.display())))?;
+    let result = TestResult::from_json(&text).map_err(|error| {
+        Failure::Usage(anyhow!("{} is not a result of sqm test: {error}", file.display()))
+    })?;
     let framing = arithmetic::framing(link);
     let rate = |what: &str, mbit: f64| {
         let goodput = Rate::from_bits_per_sec((mbit * 1e6) as u64);
@@ -325,7 +333,7 @@ fn of_test(file: &Path, link: &Preset) -> Result<(Rate, Rate), Failure> {
         match gross {
             Some(gross) if gross.bits_per_sec() > 0 => Ok(arithmetic::shaped(gross, Known::Measured)),
             _ => Err(Failure::Usage(anyhow!(
-                "{} has no {what}: test both directions at once, as sqm test does unless told otherwise",
+                "{} has no {what}: test both directions at once, as sqm test does by default",
                 file.display()
             ))),
         }
@@ -346,7 +354,7 @@ fn ask<T>(
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(Failure::Usage(anyhow!(
-            "{question} is not given and there is nobody to ask: say {flag}"
+            "{question} is missing and standard input is not a terminal: give {flag}"
         )));
     }
     loop {
@@ -356,12 +364,13 @@ fn ask<T>(
         }
         if output::stdout().flush().is_err() || output::is_lost() {
             return Err(Failure::Usage(anyhow!(
-                "{question} is not given and cannot be asked, because standard output cannot be written: say {flag}"
+                "{question} is missing and cannot be asked for, because standard output cannot be written: give \
+                 {flag}"
             )));
         }
         let mut answer = String::new();
         if stdin.lock().read_line(&mut answer)? == 0 {
-            return Err(Failure::Usage(anyhow!("no answer; nothing was done")));
+            return Err(Failure::Usage(anyhow!("no answer; nothing was changed")));
         }
         let answer = match (answer.trim(), &proposal) {
             ("", Some(proposal)) => proposal.clone(),
@@ -413,7 +422,7 @@ fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
 fn parse_answer(text: &str) -> Result<Rate, String> {
     match text.parse::<u64>() {
         Ok(number @ 1..1000) => Err(format!(
-            "say the unit: {number}mbit, or {number}kbit if it is that slow"
+            "'{number}' needs a unit: {number}mbit, or {number}kbit for a very slow line"
         )),
         _ => parse_rate(text),
     }
@@ -429,7 +438,7 @@ pub(super) fn parse_rate(text: &str) -> Result<Rate, String> {
     };
     match rate {
         Ok(rate) if rate.kbits_per_sec() > 0 => Ok(rate),
-        Ok(_) => Err("a rate of at least 1kbit is needed".to_owned()),
+        Ok(_) => Err("the rate must be at least 1kbit".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -454,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_section_stands_at_the_end_and_nothing_else_changes() {
+    fn a_new_section_is_appended_and_nothing_else_changes() {
         let others = "# mine\nconfig queue 'lan'\n\toption interface 'eth1' # keep\n\toption foreign 'x'";
         let text = after(others, &wanted("docsis", "85mbit", "10mbit"));
         let new = "config queue\n\toption enabled '1'\n\toption interface 'eth0'\n\toption download '85000'\n\

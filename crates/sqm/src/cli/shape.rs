@@ -25,8 +25,8 @@ use sqm_process::failure::Failure;
 
 /// Shape the configured interfaces.
 ///
-/// The whole file is checked before anything is touched. If one interface fails, all are put back as they were. An
-/// interface that is shaped as configured already is left alone; a changed rate is changed under running traffic.
+/// Start checks the whole file before it changes anything. If one interface fails, it rolls back all of them. It leaves
+/// an interface alone that is shaped as configured already, and changes a rate without interrupting traffic.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm start
@@ -34,13 +34,13 @@ use sqm_process::failure::Failure;
   sqm start --confirm 60
   sqm start --config ./sqm.conf --json
 
-Exit codes: 0 done, 1 failed or not confirmed (everything is as before), 2 wrong configuration,
-3 needs root, 4 the kernel lacks a part")]
+Exit codes: 0 done, 1 failed or not confirmed (the previous state is restored), 2 wrong configuration,
+3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Start {
     #[command(flatten)]
     which: Which,
-    /// Put everything back unless you confirm within so many seconds (Enter, or `sqm confirm`): for a change over the
-    /// very line that is changed.
+    /// Roll back unless you confirm within this many seconds (Enter, or `sqm confirm`): for changes made over the line
+    /// that they affect.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     confirm: Option<u32>,
     /// Print the result as JSON.
@@ -50,7 +50,7 @@ pub(crate) struct Start {
     state: State,
 }
 
-/// Stop shaping and put back what was there before.
+/// Stop shaping and restore the previous queues.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm stop
@@ -60,7 +60,7 @@ pub(crate) struct Stop {
     /// Only the interfaces that this configuration shapes.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only these interfaces; else all that are shaped.
+    /// Only these interfaces [default: all that are shaped].
     #[arg(value_name = "INTERFACE")]
     interfaces: Vec<String>,
     /// Print the result as JSON.
@@ -70,7 +70,7 @@ pub(crate) struct Stop {
     state: State,
 }
 
-/// Apply a changed configuration: like start, and interfaces no longer enabled are stopped.
+/// Apply a changed configuration: like start, and stop interfaces that are no longer enabled.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm reload
@@ -80,7 +80,7 @@ pub(crate) struct Reload {
     start: Start,
 }
 
-/// Show what the kernel's queues hold and have done; needs no privileges.
+/// Show the kernel's queues and their counters; needs no privileges.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm status
@@ -89,7 +89,8 @@ pub(crate) struct Reload {
 pub(crate) struct Status {
     #[command(flatten)]
     which: Which,
-    /// Print the daemon's status of each interface: shaped or why not, since when, how often it was repaired.
+    /// Print the daemon's status of each interface: whether it is shaped, or why not, since when, and how often it was
+    /// repaired.
     #[arg(long)]
     daemon: bool,
     /// Print the result as JSON.
@@ -118,7 +119,7 @@ pub(crate) struct Verify {
 
 #[derive(clap::Args)]
 struct State {
-    /// Where to keep what stop must put back.
+    /// Folder for the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
 }
@@ -164,12 +165,15 @@ impl Start {
                 roll_back_all(&mut socket, &store, &applied)?;
                 trial.settle()?;
                 return Err(Failure::Failed(anyhow!(
-                    "not confirmed within {seconds} s: everything is as it was before"
+                    "not confirmed within {seconds} s: the change was rolled back"
                 )));
             }
         }
         if let Err(error) = applied::store(&store, &self.state.state_dir, &self.which.config, &text) {
-            errln!("warning: a running daemon cannot be told what is in force now: {error}");
+            errln!(
+                "warning: cannot record which configuration is in force, so a running daemon will not know it: \
+                {error}"
+            );
         }
         let mut outcomes: Vec<Outcome> = plans
             .iter()
@@ -192,9 +196,9 @@ impl Start {
     }
 }
 
-/// Does what `sqm reload` does with this file, for other commands. With `is_told` the outcome is printed on standard
+/// Does what `sqm reload` does with this file, for other commands. With `is_printed` the outcome is printed on standard
 /// output.
-pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf, is_told: bool) -> Result<(), Failure> {
+pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf, is_printed: bool) -> Result<(), Failure> {
     let interfaces = Vec::new();
     let start = Start {
         which: Which { config, interfaces },
@@ -203,7 +207,7 @@ pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf, is_told: boo
         state: State { state_dir },
     };
     let outcomes = start.apply("reload", true)?;
-    if is_told {
+    if is_printed {
         print_outcomes(&outcomes, false)?;
     }
     Ok(())
@@ -286,7 +290,7 @@ impl Status {
             };
             for (name, direction) in [("download", &autorate.download), ("upload", &autorate.upload)] {
                 outln!(
-                    "  {name} {:.2} Mbit/s, {:.2} pass: {}",
+                    "  {name} {:.2} Mbit/s, of which {:.2} used: {}",
                     direction.rate_bits_per_sec as f64 / 1e6,
                     direction.load_bits_per_sec as f64 / 1e6,
                     direction.reason,

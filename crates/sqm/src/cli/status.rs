@@ -7,7 +7,7 @@ use sqm_kernel::status::{CakeStatus, ClassStatus, DirectionStatus, InterfaceStat
 pub(super) fn print(status: &InterfaceStatus) {
     match status.owner.as_deref() {
         None | Some("sqm") => outln!("{}", status.interface),
-        Some(other) => outln!("{}: not set up by sqm ({other})", status.interface),
+        Some(other) => outln!("{}: set up by {other}", status.interface),
     }
     print_direction("egress", &status.egress);
     match &status.ingress {

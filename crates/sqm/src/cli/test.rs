@@ -28,8 +28,8 @@ use sqm_process::output_file;
 
 /// Latency while the line is full: uploads and downloads at once, with probes through all of it
 ///
-/// Needs `sqm serve` on a machine beyond the line under test, and no privileges on either. First the idle line, then four
-/// TCP flows each way, then the idle line again, while small packets go there and back. Ctrl-C ends a test early and keeps
+/// Needs `sqm serve` on a machine beyond the line under test, and no privileges on either machine. Probes measure the
+/// idle line, then the line under four TCP flows each way, then the idle line again. Ctrl-C ends a test early and keeps
 /// what was measured.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -39,11 +39,11 @@ use sqm_process::output_file;
   sqm test server.example --svg before.svg --json before.json --title 'no SQM'
   sqm test server.example --up 0 --down 1          one download alone
   sqm test a.example b.example c.example d.example --test rtt_fair
-  sqm test --list                                  the tests there are
+  sqm test --list                                  list the tests
   sqm test server.example --save before.flent.gz   a file that Flent opens
   sqm test --sweep server.example --config /etc/config/sqm    is the overhead right?
   sqm test --rpm rpm.example                       responsiveness by HTTP, without `sqm serve`
-  sqm test --url https://example.net/1GB.bin --reflector 192.0.2.53    any large file, and your provider's name server
+  sqm test --url https://example.net/1GB.bin --reflector 192.0.2.53    any large file, probes to your provider's name server
   sqm test server.example --json - | jq .summary
 
 Exit codes: 0 done, 1 the test failed or ended early (what was measured is kept), 2 wrong arguments.")]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// The test to run, by Flent's name [default: rrul_be]
     #[arg(long, value_name = "NAME")]
     test: Option<String>,
-    /// Lists the tests
+    /// List the tests
     #[arg(long)]
     list: bool,
     /// TCP and UDP port of the server [default: 35353; 443 with --rpm]
@@ -64,8 +64,8 @@ pub(crate) struct Args {
     /// `sqm serve`, but works with it: --rpm --insecure --port 35353
     #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "ecn", "svg", "congestion", "png"])]
     rpm: bool,
-    /// Measure goodput at eight packet sizes, each direction by itself, and tell the line's gross rate and per-packet overhead;
-    /// --down 0 or --up 0 leaves a direction out, --duration is of each size
+    /// Measure goodput at eight packet sizes, each direction by itself, and compute the line's gross rate and
+    /// per-packet overhead; --down 0 or --up 0 leaves a direction out, --duration applies to each size
     #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "svg", "png", "rpm", "save", "idle", "after", "settle"])]
     sweep: bool,
     /// Load the line by fetching this large file again and again, instead of asking `sqm serve`
@@ -74,16 +74,16 @@ pub(crate) struct Args {
     /// Load the line by sending to this URL, which takes a POST of 25 MB; alone or with --url
     #[arg(long, value_name = "URL", conflicts_with_all = ["test", "rpm", "sweep", "secret", "dscp", "mss", "port"])]
     upload_url: Option<String>,
-    /// With --url: who is asked for the time, by ICMP, TCP and DNS, as HOST or HOST:PORT [default: the URL's host]
+    /// With --url: the host that answers probes, by ICMP, TCP or DNS, as HOST or HOST:PORT [default: the URL's host]
     #[arg(long, value_name = "HOST")]
     reflector: Option<String>,
-    /// With --sweep: compare what is measured with this configuration [default: /etc/config/sqm, if there is one]
+    /// With --sweep: compare the result with this configuration [default: /etc/config/sqm, if there is one]
     #[arg(long, value_name = "FILE", requires = "sweep")]
     config: Option<PathBuf>,
-    /// With --rpm or --url: take the server's certificate as it is
+    /// With --rpm or --url: do not verify the server's certificate
     #[arg(long)]
     insecure: bool,
-    /// File whose first line is the secret that the server wants its clients to know
+    /// File whose first line is the server's secret
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
     /// Downloads at once
@@ -95,41 +95,41 @@ pub(crate) struct Args {
     /// Length of the load [default: 60s; with --rpm at most 20s in each direction]
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     duration: Option<u64>,
-    /// Length of the idle phase before it
+    /// Length of the idle phase before the load
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_ms)]
     idle: u64,
-    /// Length of the idle phase after it [default: as before it]
+    /// Length of the idle phase after the load [default: as before it]
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     after: Option<u64>,
-    /// The figures leave out this much of the load's beginning, and its last second
+    /// How much of the load's beginning the figures leave out; they leave out its last second, too
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_ms)]
     settle: u64,
-    /// Congestion control of all senders at both ends; 'system' keeps each system's own. Unless given: cubic, or
-    /// the system's own (with a warning) where only root may choose cubic
+    /// Congestion control of all senders at both ends; 'system' keeps each system's default [default: cubic, or with a
+    /// warning the system's default where only root may choose cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// DSCP of the flows in turn, as numbers or names (ef, cs1, af41), instead of the test's own
+    /// DSCPs of the flows, in turn, as numbers or names (ef, cs1, af41), in place of the test's own
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dscp)]
     dscp: Vec<u8>,
     /// Largest TCP segment both ways, in bytes: smaller packets without touching the router
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
     mss: Option<u32>,
-    /// Check that the flows use ECN, or that they do not. The system decides that (net.ipv4.tcp_ecn)
+    /// Check whether the flows use ECN as you say. The system decides whether they do (net.ipv4.tcp_ecn)
     #[arg(long, value_enum)]
     ecn: Option<OnOff>,
     /// Time between two UDP probes of a series
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_ms)]
     probe_interval: u64,
-    /// Writes the result with all samples to this file; '-' is standard output
+    /// Write the result with all samples to this file; '-' is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Saves the result for Flent, if the name ends in .flent.gz; else as --json does
+    /// Save the result as Flent does if the name ends in .flent.gz, otherwise as --json does
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Draws download, upload and latency over time into this file
+    /// Draw download, upload and latency over time into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// The picture as PNG, in twice the size for sharp print
+    /// Draw the picture as PNG, in twice the size for sharp print
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
     /// Name of the test, for the result and the picture
@@ -141,10 +141,10 @@ pub(crate) struct Args {
     /// IPv6 only
     #[arg(short = '6')]
     v6: bool,
-    /// No progress and no table
+    /// Print neither progress nor the table
     #[arg(long, short)]
     quiet: bool,
-    /// Progress as lines of JSON on standard error, five a second, for programs
+    /// Print progress as lines of JSON on standard error, five a second, for programs
     #[arg(long, value_enum, value_name = "FORM")]
     progress: Option<display::Form>,
 }
@@ -164,11 +164,13 @@ fn parse_ms(text: &str) -> Result<u64, String> {
         "ms" => 1.0,
         "s" | "" => 1000.0,
         "m" | "min" => 60_000.0,
-        _ => return Err(format!("no unit of time '{unit}'; write 100ms, 25s or 2m")),
+        _ => return Err(format!("unknown unit of time '{unit}'; write 100ms, 25s or 2m")),
     };
     match number.parse::<f64>() {
         Ok(n) if (0.0..=1e9).contains(&n) => Ok((n * factor).round() as u64),
-        _ => Err(format!("'{number}' is no length of time; write 100ms, 25s or 2m")),
+        _ => Err(format!(
+            "'{number}' is not a length of time; write 100ms, 25s or 2m"
+        )),
     }
 }
 
@@ -193,7 +195,7 @@ impl Args {
         ] {
             if given && !fits {
                 return Err(Failure::Usage(anyhow::anyhow!(
-                    "{name} goes with --url or --upload-url"
+                    "{name} needs --url or --upload-url"
                 )));
             }
         }
@@ -268,7 +270,7 @@ impl Args {
         };
         let mut outcome = run(settings);
         if let (Err(error @ Error::Congestion { .. }), None) = (&outcome, &self.congestion) {
-            errln!("sqm: warning: {error}; measuring with the system's own, which the result names");
+            errln!("sqm: warning: {error}; measuring with the system's default, which the result names");
             settings.congestion = None;
             outcome = run(settings);
         }
@@ -304,19 +306,19 @@ impl Args {
         };
         if !self.dscp.is_empty() {
             return Err(Failure::Usage(anyhow::anyhow!(
-                "--dscp goes with --down and --up; the test '{name}' has marks of its own"
+                "the test '{name}' sets its own DSCPs: give --dscp only with --down and --up"
             )));
         }
         let counts_flows = matches!(name.as_str(), "rrul_be_nflows" | "tcp_ndown" | "tcp_nup");
         if !counts_flows && (down.is_some() || up.is_some()) {
             return Err(Failure::Usage(anyhow::anyhow!(
-                "the test '{name}' has a number of flows of its own; --down and --up go with rrul_be_nflows, \
-                 tcp_ndown, tcp_nup, or without --test"
+                "the test '{name}' has a fixed number of flows: give --down and --up with rrul_be_nflows, \
+                 tcp_ndown or tcp_nup, or without --test"
             )));
         }
         Scenario::named(name, &self.host, down.unwrap_or(4), up.unwrap_or(4)).ok_or_else(|| {
             Failure::Usage(anyhow::anyhow!(
-                "there is no test '{name}'; 'sqm test --list' lists them"
+                "there is no test '{name}'; 'sqm test --list' lists the tests"
             ))
         })
     }

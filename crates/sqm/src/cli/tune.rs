@@ -19,30 +19,31 @@ const HTTPS: u16 = 443;
 
 /// Find the highest rates at which latency stays flat under load, in about a minute and a half
 ///
-/// Run it on the machine that shapes, against `sqm serve` beyond the line, while nobody else uses the line. Any server of
-/// draft-ietf-ippm-responsiveness will do as well, or any large file on the web: what those cannot tell stays as it is
-/// configured, and is said. It needs a configured section for the interface; its rates do not matter, everything else does.
-/// First downloads, then uploads fill the line while the shaper's rates change under them; a test with both at once ends it.
-/// The previous shaping is restored afterwards, unless you keep the new rates with --write.
+/// Run it on the machine that shapes, against `sqm serve` beyond the line, while the line carries no other traffic. A
+/// server of draft-ietf-ippm-responsiveness or a large file on the web works, too; settings that such a server cannot
+/// measure keep their configured values, and the report names them. The configuration must have a section for the
+/// interface. Its rates do not matter, its other options do. First downloads, then uploads fill the line while the
+/// shaper's rates change; a test with both directions at once verifies the result. Afterwards the previous shaping is
+/// restored, unless --write keeps the new rates.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sqm tune server.example                    what would be best; everything is as before afterwards
-  sqm tune server.example --write            the rates into /etc/config/sqm and the kernel; the old file is kept
-  sqm tune server.example --target 10        10 ms of added latency are fine
+  sqm tune server.example                    find the best rates; the previous shaping is restored
+  sqm tune server.example --write            write the rates to /etc/config/sqm and keep them in force; the old file is kept
+  sqm tune server.example --target 10        accept 10 ms of added latency
   sqm tune server.example wan0 --json
   sqm tune server.example --out before-and-after && sqm compare before-and-after/*.flent.gz
-  sqm tune --rpm rpm.example                 a server of the IETF's responsiveness test, as networkQuality has it
-  sqm tune https://rpm.example/.well-known/nq    the same by the URL of its configuration
-  sqm tune https://example.net/10GB.bin --reflector 192.0.2.53    any large file: the download alone is searched
-  sqm tune https://example.net/10GB.bin --upload-url https://example.net/in    both, if something takes a POST there
+  sqm tune --rpm rpm.example                 any server of the IETF's responsiveness test (networkQuality)
+  sqm tune https://rpm.example/.well-known/nq    the same, by the URL of its configuration
+  sqm tune https://example.net/10GB.bin --reflector 192.0.2.53    any large file: searches the download only
+  sqm tune https://example.net/10GB.bin --upload-url https://example.net/in    both directions, if that URL takes a POST
 
-Exit codes: 0 rates were found, 1 no rates were found (everything is as before), 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a part")]
+Exit codes: 0 rates were found, 1 no rates were found (the previous shaping is restored), 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Args {
-    /// Name or address of a machine that runs `sqm serve`, with --rpm of any server of that protocol; or the URL of such a
-    /// server's configuration; or that of a large file, which lasts 15 s at the line's rate or longer
+    /// Name or address of a machine that runs `sqm serve`, or with --rpm of any server of that protocol; or the URL of
+    /// such a server's configuration; or the URL of a file so large that the line needs 15 s or more for it
     #[arg(value_name = "SERVER", required_unless_present_any = ["server", "replay", "dry_run"])]
     host: Option<String>,
-    /// The interface, if the configuration has several
+    /// The interface to tune, if the configuration has several
     interface: Option<String>,
     /// SERVER as an option, so that INTERFACE can be given alone
     #[arg(long, value_name = "SERVER")]
@@ -51,23 +52,25 @@ pub(crate) struct Args {
     /// --insecure --port 35353
     #[arg(long)]
     rpm: bool,
-    /// With the URL of a file: what takes a POST of 25 MB. Without it the upload stays as it is configured
+    /// With the URL of a file: a URL that takes a POST of 25 MB. Without it the upload keeps its configured rate
     #[arg(long, value_name = "URL")]
     upload_url: Option<String>,
-    /// With --rpm or a URL: who is asked for the time, by ICMP, TCP and DNS, as HOST or HOST:PORT [default: the URL's host]
+    /// With --rpm or a URL: the host that answers probes, by ICMP, TCP or DNS, as HOST or HOST:PORT [default: the URL's
+    /// host]
     #[arg(long, value_name = "HOST")]
     reflector: Option<String>,
-    /// With --rpm or a URL: take the server's certificate as it is
+    /// With --rpm or a URL: do not verify the server's certificate
     #[arg(long)]
     insecure: bool,
     /// The configuration, in the format of OpenWrt's sqm
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// Latency that load may add, 95th percentile, in milliseconds. Two full packets each way, and the acknowledgements
-    /// between them, take their time on any line: on slow ones the target is not less than that
+    /// Latency that load may add, 95th percentile, in milliseconds. On slow lines the target is at least the time that
+    /// two full packets each way and the acknowledgements between them take
     #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = parse_target)]
     target: f64,
-    /// Write the rates to the configuration, keep the old one beside it as FILE.before-tune, and leave the new shaping on
+    /// Write the rates to the configuration and leave the new shaping in force; the old file is kept as
+    /// FILE.before-tune
     #[arg(long)]
     write: bool,
     /// Draw the latency before and after into this file, as SVG
@@ -77,22 +80,22 @@ pub(crate) struct Args {
     /// with every step as tune.json
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Do not look at how the line frames packets, which takes five seconds
+    /// Do not measure how the line frames packets, which takes five seconds
     #[arg(long)]
     quick: bool,
     /// Port of the server [default: 35353; 443 with --rpm]
     #[arg(long)]
     port: Option<u16>,
-    /// File whose first line is the secret that the server wants its clients to know
+    /// File whose first line is the server's secret
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Where to keep what stop must put back
+    /// Folder for the state that `sqm stop` restores
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
-    /// Former options, which answer with what to use instead
+    /// Former options, whose error names what to use instead
     #[arg(long, hide = true)]
     dry_run: bool,
     #[arg(long, hide = true, num_args = 1..)]
@@ -119,7 +122,7 @@ fn is_url(place: &str) -> bool {
 fn parse_target(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ms) if (0.5..=1000.0).contains(&ms) => Ok(ms),
-        _ => Err("a target is from 0.5 to 1000 ms".to_owned()),
+        _ => Err("the target must be from 0.5 to 1000 ms".to_owned()),
     }
 }
 
@@ -131,13 +134,13 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if !self.replay.is_empty() {
             return Err(Failure::Usage(anyhow!(
-                "'sqm tune --replay' has another name now: sqm autorate replay {}",
+                "'sqm tune --replay' was renamed: run 'sqm autorate replay {}'",
                 self.replay.join(" ")
             )));
         }
         if self.dry_run {
             return Err(Failure::Usage(anyhow!(
-                "--dry-run is no option any more: without --write, tune changes nothing for good"
+                "--dry-run was removed: without --write, tune restores the previous shaping anyway"
             )));
         }
         capability::require_privileges("sqm tune")?;
@@ -173,7 +176,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         Err(Failure::Failed(anyhow!(
-            "no rate keeps latency within {} ms: the queue is not at this line; everything is as it was before",
+            "no rate keeps latency within {} ms: the queue is not at this line; the previous shaping is restored",
             self.target
         )))
     }
@@ -184,7 +187,7 @@ impl Args {
             (None, Some(server), interface) => Ok((server, interface.as_deref())),
             (Some(server), interface, None) => Ok((server, interface.as_deref())),
             _ => Err(Failure::Usage(anyhow!(
-                "name one server: in front, or with --server"
+                "name one server, as the first argument or with --server"
             ))),
         }
     }
@@ -194,7 +197,7 @@ impl Args {
         let is_url = is_url(place);
         if is_url && self.rpm {
             return Err(Failure::Usage(anyhow!(
-                "--rpm goes with the name of a server; a URL needs no --rpm"
+                "--rpm takes the name of a server; with a URL, leave --rpm out"
             )));
         }
         let is_web = is_url || self.rpm;
@@ -203,7 +206,7 @@ impl Args {
                 "--port",
                 self.port.is_some(),
                 !is_url,
-                "the name of a server, not with a URL",
+                "the name of a server instead of a URL",
             ),
             (
                 "--secret",
@@ -222,7 +225,7 @@ impl Args {
             ("--insecure", self.insecure, is_web, "--rpm or a URL"),
         ] {
             if is_given && !has_effect {
-                return Err(Failure::Usage(anyhow!("{name} goes with {with}")));
+                return Err(Failure::Usage(anyhow!("{name} needs {with}")));
             }
         }
         Ok(())
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_stands_in_front_or_behind_its_option() {
+    fn a_server_is_an_argument_or_an_option() {
         for (words, expected) in [
             ("a.example", ("a.example", None)),
             ("a.example wan0", ("a.example", Some("wan0"))),

@@ -21,7 +21,7 @@ impl Display for Answer {
             return match self.sections {
                 0 => writeln!(
                     f,
-                    "no interface is configured and enabled: there is nothing to judge"
+                    "no interface is configured and enabled: there is nothing to check"
                 ),
                 1 => writeln!(f, "nothing found"),
                 n => writeln!(f, "nothing found on {n} interfaces"),
@@ -48,7 +48,7 @@ fn write_finding(f: &mut Formatter<'_>, finding: &Finding) -> fmt::Result {
                 .collect();
             writeln!(f, "    --fix sets {}", words.join(", "))
         }
-        Some(Fix::Start) => writeln!(f, "    --fix brings the configuration into force"),
+        Some(Fix::Start) => writeln!(f, "    --fix applies the configuration"),
         None => Ok(()),
     }
 }

@@ -128,7 +128,7 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, 
         }
         if counted.twice() {
             section.counted_twice.push(format!(
-                "the plan for {name}: a size table with overhead {}, and CAKE with its own",
+                "the plan for {name} has a size table with overhead {}, and CAKE with an overhead of its own",
                 counted.stab.unwrap_or_default()
             ));
         }

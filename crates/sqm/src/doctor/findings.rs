@@ -54,9 +54,9 @@ fn missing(facts: &Facts) -> Option<Finding> {
     (!facts.missing.is_empty()).then(|| Finding {
         id: "missing-module".to_owned(),
         interface: None,
-        what: "the kernel lacks a part that the configuration needs: the line cannot be shaped".to_owned(),
+        what: "the kernel lacks a feature that the configuration needs: the line cannot be shaped".to_owned(),
         evidence: facts.missing.clone(),
-        remedy: "install the package that is named, then 'sqm start'".to_owned(),
+        remedy: "install the package named above, then run 'sqm start'".to_owned(),
         fix: None,
     })
 }
@@ -80,12 +80,12 @@ fn flow_offload(facts: &Facts) -> Option<Finding> {
     evidence.extend(
         hardware
             .iter()
-            .map(|name| format!("a flowtable in hardware takes packets of {name}")),
+            .map(|name| format!("a hardware flowtable forwards packets of {name}")),
     );
     evidence.extend(
         software
             .iter()
-            .map(|name| format!("a flowtable takes packets of {name}")),
+            .map(|name| format!("a flowtable forwards packets of {name}")),
     );
     evidence.extend(
         offload
@@ -103,17 +103,16 @@ fn flow_offload(facts: &Facts) -> Option<Finding> {
         .to_owned(),
         interface: None,
         what: if in_hardware {
-            "the hardware forwards packets past the queues: they are not shaped".to_owned()
+            "flow offloading in hardware forwards packets past the queues: they are not shaped".to_owned()
         } else {
-            "the firewall forwards packets past the ingress of some queues: depending on the device the download is not \
-             shaped"
+            "flow offloading in software may forward packets past the ingress queues: on some devices the \
+             download is then not shaped"
                 .to_owned()
         },
         evidence,
-        remedy:
-            "switch flow offloading off (OpenWrt: uci set firewall.@defaults[0].flow_offloading=0; uci set \
+        remedy: "disable flow offloading (OpenWrt: uci set firewall.@defaults[0].flow_offloading=0; uci set \
                  firewall.@defaults[0].flow_offloading_hw=0; uci commit firewall; service firewall restart)"
-                .to_owned(),
+            .to_owned(),
         fix: None,
     })
 }
@@ -139,14 +138,14 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
         id: "trunk".to_owned(),
         interface: Some(name.clone()),
         what: format!(
-            "{name} carries the internet and the home: what is downloaded leaves through it as well, and both directions \
-             fall to the lower rate"
+            "{name} carries the traffic of the internet and of the home network: downloads also leave through it, \
+             so both directions are limited to the lower rate"
         ),
         evidence: vec![
-            format!("the default route leads through {wan}, a VLAN on {name}"),
-            format!("{} {} on {name} too", others.join(" and "), if others.len() == 1 { "is" } else { "are" }),
+            format!("the default route goes through {wan}, a VLAN on {name}"),
+            format!("{} {} on {name}, too", others.join(" and "), if others.len() == 1 { "is" } else { "are" }),
         ],
-        remedy: format!("shape {wan}: option interface '{wan}'"),
+        remedy: format!("set option interface '{wan}'"),
         fix: set(section, "interface", wan),
     })
 }
@@ -169,14 +168,15 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
         id: "wrong-interface".to_owned(),
         interface: Some(name.clone()),
         what: format!(
-            "the internet is not behind {name}: what is shaped there as upload is the download, if anything"
+            "{name} does not lead to the internet: what is shaped there as upload is the download, or no traffic \
+             of the line at all"
         ),
         evidence: vec![
-            format!("the default route leads through {wan}"),
-            format!("no route to everywhere leads through {name}"),
+            format!("the default route goes through {wan}"),
+            format!("no default route goes through {name}"),
         ],
         remedy: format!(
-            "shape {wan}: option interface '{wan}'; or say option facing 'lan' if {name} leads to the home"
+            "set option interface '{wan}'; or set option facing 'lan' if {name} leads to the home network"
         ),
         fix: set(section, "interface", wan),
     })
@@ -188,12 +188,15 @@ fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
     (section.faces_home() && facts.default_devices.contains(name)).then(|| Finding {
         id: "wrong-direction".to_owned(),
         interface: Some(name.clone()),
-        what: format!("{name} leads to the internet, and is configured to lead to the home: upload and download are swapped"),
+        what: format!(
+            "{name} leads to the internet but is configured to face the home network: upload and \
+            download are swapped"
+        ),
         evidence: vec![
             "option facing 'lan'".to_owned(),
-            format!("the default route leads through {name}"),
+            format!("the default route goes through {name}"),
         ],
-        remedy: "option facing 'internet'".to_owned(),
+        remedy: "set option facing 'internet'".to_owned(),
         fix: set(section, "facing", "internet"),
     })
 }
@@ -208,7 +211,8 @@ fn swapped_rates(section: &Section) -> Option<Finding> {
             .to_owned(),
         evidence: vec![format!("upload {up} kbit/s, download {down} kbit/s")],
         remedy: format!(
-            "option download '{up}', option upload '{down}', unless the line is really like that"
+            "set option download '{up}' and option upload '{down}', unless the upload of this line is really the \
+             faster direction"
         ),
         // The line may really be like that.
         fix: None,
@@ -221,17 +225,17 @@ fn no_device(facts: &Facts, section: &Section) -> Option<Finding> {
         return None;
     }
     let wan = facts.default_devices.first();
-    let meant = wan.map(|wan| format!("; if {wan} is meant: option interface '{wan}'"));
+    let meant = wan.map(|wan| format!("; if you mean {wan}, set option interface '{wan}'"));
     Some(Finding {
         id: "no-device".to_owned(),
         interface: Some(name.clone()),
         what: format!("there is no network device {name}: nothing is shaped there"),
         evidence: match wan {
-            Some(wan) => vec![format!("the default route leads through {wan}")],
+            Some(wan) => vec![format!("the default route goes through {wan}")],
             None => vec!["there is no default route either".to_owned()],
         },
         remedy: format!(
-            "'sqm daemon' shapes it when it comes{}",
+            "check the name; if the device appears later, 'sqm daemon' shapes it then{}",
             meant.unwrap_or_default()
         ),
         fix: None,
@@ -245,18 +249,19 @@ fn other_queue(section: &Section) -> Option<Finding> {
     }
     let by = section.owner.as_ref();
     let mut evidence = vec![format!("the root of {} is {}", section.interface, section.root)];
-    evidence.extend(by.map(|owner| format!("set up {owner}")));
+    evidence.extend(by.map(|owner| format!("set up by {owner}")));
     evidence.extend(section.differences.iter().take(5).cloned());
     Some(Finding {
         id: if by.is_some() { "other-queue" } else { "not-shaped" }.to_owned(),
         interface: Some(section.interface.clone()),
         what: match by {
-            Some(_) => "another queue is in the way: the line is not shaped as configured",
+            Some(_) => "another program has set up its own queues: the line is not shaped as configured",
             None => "the line is not shaped as configured",
         }
         .to_owned(),
         evidence,
-        remedy: "'sqm start'; 'sqm daemon' keeps it so. Stop whatever else shapes this device".to_owned(),
+        remedy: "stop any other program that shapes this device, then run 'sqm start'; 'sqm daemon' repairs later \
+            changes".to_owned(),
         fix: Some(Fix::Start),
     })
 }
@@ -270,10 +275,11 @@ fn no_overhead(section: &Section) -> Option<Finding> {
     }
     let evidence = [
         Some(format!(
-            "a packet is counted with {} bytes above IP",
+            "packets are counted with {} bytes of overhead",
             section.overhead_bytes
         )),
-        (section.cells != "none").then(|| format!("the line has {} cells, as DSL has", section.cells)),
+        (section.cells != "none")
+            .then(|| format!("the configured link layer is {}, as on DSL", section.cells)),
         pppoe.then(|| format!("{} is PPPoE", section.interface)),
     ];
     let (link, name) = match section.cells.as_str() {
@@ -283,12 +289,12 @@ fn no_overhead(section: &Section) -> Option<Finding> {
     Some(Finding {
         id: "no-overhead".to_owned(),
         interface: Some(section.interface.clone()),
-        what: "no overhead is counted on a line that has some: small packets fill the modem's buffer"
+        what: "the shaper counts no overhead, but the line adds some: small packets fill the modem's buffer"
             .to_owned(),
         evidence: evidence.into_iter().flatten().collect(),
         remedy: format!(
-            "name the line, such as option link '{name}' ('sqm calc links' lists them), or option overhead '{link}': \
-             a little too much costs little"
+            "set the kind of line, such as option link '{name}' ('sqm calc links' lists all), or set option \
+             overhead '{link}'; a value slightly too high costs little"
         ),
         fix: set(section, "overhead", link),
     })
@@ -298,10 +304,10 @@ fn counted_twice(section: &Section) -> Option<Finding> {
     (!section.counted_twice.is_empty()).then(|| Finding {
         id: "counted-twice".to_owned(),
         interface: Some(section.interface.clone()),
-        what: "a size table and CAKE both add the overhead: the line is left partly unused".to_owned(),
+        what: "a size table and CAKE both add the overhead: part of the line stays unused".to_owned(),
         evidence: section.counted_twice.clone(),
-        remedy: "let one do it: option linklayer_adaptation_mechanism 'default', and no overhead among eqdisc_opts and \
-                 iqdisc_opts"
+        remedy: "count it once: set option linklayer_adaptation_mechanism 'default', and remove the overhead from \
+            eqdisc_opts and iqdisc_opts"
             .to_owned(),
         fix: set(section, "linklayer_adaptation_mechanism", "default"),
     })
@@ -323,19 +329,24 @@ fn aggregates(facts: &Facts, section: &Section) -> Option<Finding> {
     Some(Finding {
         id: "aggregates".to_owned(),
         interface: Some(section.interface.clone()),
-        what: "packets are joined to super-packets of up to 64 KiB, which a size table counts as one: overhead and cells \
-               of all but the first are forgotten"
-            .to_owned(),
+        what:
+            "the device joins packets to super-packets of up to 64 KiB, and a size table counts each as one \
+            packet: overhead and cells of all packets but the first are not counted"
+                .to_owned(),
         evidence: vec![
             format!("a size table on {}", section.size_tables.join(" and ")),
             format!(
                 "{} has {}",
                 section.interface,
-                active.iter().map(|(feature, _)| *feature).collect::<Vec<_>>().join(", ")
+                active
+                    .iter()
+                    .map(|(feature, _)| *feature)
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
         ],
         remedy: format!(
-            "ethtool -K {} {}; or a set-up with CAKE, which splits them",
+            "run ethtool -K {} {}; or use a setup script with CAKE, which splits super-packets",
             section.interface,
             words.join(" ")
         ),
@@ -354,11 +365,11 @@ fn marks_on_slow_line(section: &Section) -> Option<Finding> {
     Some(Finding {
         id: "ecn-on-slow-upload".to_owned(),
         interface: Some(section.interface.clone()),
-        what: "packets of the upload are marked where dropping them would free the slow line".to_owned(),
+        what: "the upload's queue marks packets with ECN on a slow line, where dropping them would shorten the queue sooner".to_owned(),
         evidence: vec![format!(
-            "the upload is {rate} kbit/s and its queue marks with ECN"
+            "the upload is {rate} kbit/s, and its queue marks with ECN"
         )],
-        remedy: format!("option {option} 'NOECN'"),
+        remedy: format!("set option {option} 'NOECN'"),
         fix: set(section, option, "NOECN"),
     })
 }
@@ -375,14 +386,14 @@ fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
         id: "6in4".to_owned(),
         interface: Some(section.interface.clone()),
         what: format!(
-            "IPv6 goes through the tunnel {}, whose packets are one single flow to the queues of {}: a full download over \
-             IPv6 delays all of IPv6",
+            "IPv6 goes through the tunnel {}, whose packets are a single flow to the queues of {}: one large IPv6 \
+             download delays all IPv6 traffic",
             tunnel.name, section.interface
         ),
         evidence: vec![format!("{} is a 6in4 tunnel (sit) and up", tunnel.name)],
         remedy: format!(
-            "a section of its own for {}, with rates a little below those of {}: it then sees the flows before they are \
-             wrapped",
+            "add a section for {} with rates a little below those of {}: its queues see the flows before they are \
+             encapsulated",
             tunnel.name, section.interface
         ),
         fix: None,
@@ -415,28 +426,39 @@ fn processor_bound(facts: &Facts, section: &Section) -> Option<Finding> {
         format!("{now} kbit/s went through the queues; {wanted} kbit/s are configured"),
     ];
     evidence.extend(governor.map(|governor| {
-        format!("its clock is governed by '{governor}', which may not see that short bursts of work need a fast clock")
+        format!("its frequency governor is '{governor}', which may react too slowly to short bursts of work")
     }));
-    evidence.extend((busy.squeezed > 0).then(|| format!("it ran out of time {} times", busy.squeezed)));
-    evidence.extend(
-        (busy.overrun > 0).then(|| format!("{} packets were lost before it had time for them", busy.overrun)),
-    );
+    evidence.extend((busy.squeezed > 0).then(|| {
+        format!(
+            "it used up its budget for received packets {} times",
+            busy.squeezed
+        )
+    }));
+    evidence.extend((busy.overrun > 0).then(|| {
+        format!(
+            "{} packets were dropped because its backlog was full",
+            busy.overrun
+        )
+    }));
     // The throughput if the processor spent all of its time on packets.
     let holds = now as f64 * 100.0 / busy.packets_percent;
     Some(Finding {
         id: "processor-bound".to_owned(),
         interface: Some(section.interface.clone()),
         what: format!(
-            "this machine is too slow for the rates: one processor is full, and holds about {holds:.0} kbit/s in both \
-             directions together"
+            "this machine is too slow for the configured rates: one processor is saturated, at about {holds:.0} kbit/s for both directions together"
         ),
         evidence,
         remedy: match governor {
             Some(_) => "first try the governor 'performance' (echo performance | tee \
-                        /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor); then packet steering, piece_of_cake.qos or lower \
-                        rates"
+                /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor); then enable packet steering, use \
+                piece_of_cake.qos, or lower the rates"
                 .to_owned(),
-            None => "packet steering over all processors, piece_of_cake.qos instead of three classes, or lower rates".to_owned(),
+            None => {
+                "enable packet steering over all processors, use piece_of_cake.qos instead of three classes, \
+                or lower the rates"
+                    .to_owned()
+            }
         },
         fix: None,
     })

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_handle_packets_count_whatever_they_are_booked_to() {
+    fn threads_that_handle_packets_count_however_their_time_is_accounted() {
         let before = "cpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n";
         let after = "cpu0 96 0 0 0 0 0 4 0 0 0\ncpu1 0 0 30 10 0 0 60 0 0 0\n";
         let earlier = [
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_a_thread_are_none() {
+    fn damaged_lines_of_threads_are_skipped() {
         for damaged in [
             "",
             "1 (ksoftirqd/0)",

@@ -10,7 +10,7 @@ const V4: &str = "<public IPv4 address>";
 const V6: &str = "<public IPv6 address>";
 
 #[test]
-fn hardware_addresses_go_in_any_notation() {
+fn hardware_addresses_are_removed_in_any_notation() {
     for address in [
         "52:54:00:12:34:56",
         "52-54-00-12-34-56",
@@ -52,7 +52,7 @@ fn hardware_addresses_go_in_any_notation() {
 }
 
 #[test]
-fn public_addresses_go_in_any_notation() {
+fn public_addresses_are_removed_in_any_notation() {
     for address in ["203.0.113.9", "8.8.8.8", "203.000.113.009", "203-0-113-9"] {
         for (before, after) in [
             ("inet ", "/24"),
@@ -105,7 +105,7 @@ fn public_addresses_go_in_any_notation() {
 }
 
 #[test]
-fn what_tells_what_the_network_is_like_stays() {
+fn information_about_the_network_is_kept() {
     for text in [
         "inet 192.168.1.1/24 100.64.3.4 255.255.255.0 0.0.0.255 10.0.0.1:53 172.16.0.9 127.0.0.1 169.254.1.1 224.0.0.1",
         "fe80::1%eth0 fd00:64::1 ::1 :: ff02::1 ::ffff:192.168.1.1 64:ff9b::10.0.0.1 [fd00::1]:80",
@@ -126,7 +126,7 @@ fn what_tells_what_the_network_is_like_stays() {
 }
 
 #[test]
-fn secrets_go() {
+fn secrets_are_removed() {
     for (text, clean) in [
         ("\toption password 'hunter2'", "\toption password <removed>"),
         (
@@ -213,12 +213,12 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered_line_by_line(text in any::<String>()) {
+    fn arbitrary_text_is_redacted_line_by_line(text in any::<String>()) {
         prop_assert_eq!(redact(&text).split('\n').count(), text.split('\n').count());
     }
 
     #[test]
-    fn any_text_like_addresses_is_answered(text in "[0-9a-f:.%@$=\\- '/é]{0,60}") {
+    fn text_like_addresses_does_not_panic(text in "[0-9a-f:.%@$=\\- '/é]{0,60}") {
         prop_assert_eq!(redact(&text).split('\n').count(), 1);
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn rates_of(status: &Value, when: &str) -> [(f64, String); 2] {
 }
 
 #[test]
-fn a_rate_that_autorate_may_choose_is_as_configured() {
+fn a_rate_within_the_bounds_of_autorate_counts_as_configured() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
     let config = "config queue\n\toption enabled '1'\n\toption interface 'wan0'\n\toption download '40000'\n\toption upload '8000'\n\
                   \toption script 'best_of_cake.qos'\n\toption autorate '1'\n\toption min_upload '5mbit'\n\toption max_upload '9mbit'\n";
@@ -100,7 +100,7 @@ fn a_rate_that_autorate_may_choose_is_as_configured() {
 
 /// Reflectors are `sqm serve` and `irtt server`, by both versions of IP. No host answers pings.
 #[test]
-fn servers_by_udp_tell_the_directions_apart() {
+fn udp_servers_show_one_way_delays() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
     let serve =
         "ip netns exec server sqm serve --quiet & ip netns exec server irtt server >/tmp/irtt 2>&1 & sleep 1";

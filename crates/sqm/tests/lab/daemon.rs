@@ -24,7 +24,7 @@ BATCH
 }
 start_daemon() { (exec sqm daemon --config /tmp/sqm \"$@\" >>/tmp/log 2>&1) & daemon=$!; }
 verified() { sqm verify --config /tmp/sqm >/tmp/said 2>&1; }
-# A second after what has happened. All of it counts: waiting is the only thing that takes time here.
+# One second after an event. In virtual time only waiting takes time, so the second is exact.
 within_a_second() {
     sleep 1
     verified || { echo \"$1: not as planned after a second: $(cat /tmp/said)\"; sqm status --daemon; }
@@ -67,7 +67,7 @@ fn log(home: &Home) -> String {
 }
 
 #[test]
-fn whatever_happens_to_a_device_it_is_shaped_within_a_second() {
+fn a_device_is_shaped_within_a_second_of_any_event() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -157,7 +157,7 @@ fn under_systemd_each_log_entry_has_a_priority_and_its_interface() {
 }
 
 #[test]
-fn three_classes_with_firewall_rules_are_kept_too() {
+fn three_classes_with_firewall_rules_are_kept_in_force_too() {
     let home = boot();
     config(&home, "simple", 24000);
     nothing_to_say(
@@ -175,7 +175,7 @@ fn three_classes_with_firewall_rules_are_kept_too() {
 }
 
 #[test]
-fn removed_and_made_again_many_times_under_load() {
+fn a_device_recreated_many_times_under_load_is_shaped() {
     remove_and_make_again(25);
 }
 
@@ -199,27 +199,27 @@ pub(crate) fn remove_and_make_again(times: u32) {
 }
 
 #[test]
-fn kill_9_at_random_points_and_at_some_changes() {
+fn kill_9_of_the_daemon_at_some_points_leaves_the_line_shaped() {
     kill_the_daemon(4, 5);
 }
 
 /// Kills the daemon at this many random points in time, and before every `step`-th of 24 changes of the kernel.
 pub(crate) fn kill_the_daemon(times: usize, step: usize) {
     let home = boot();
-    // This set-up takes many steps.
+    // This setup script takes many steps.
     config(&home, "simple", 24000);
     nothing_to_say(
         &home,
         &(format!("times={times} step={step}\n")
             + "make_device d0
-         # A service manager in one line: whatever ends is started again.
+         # A minimal service manager: restarts the daemon whenever it ends.
          (until [ -e /tmp/over ]; do
              fault=$(cat /tmp/fault 2>/dev/null); rm -f /tmp/fault
              (SQM_FAULT=$fault exec sqm daemon --config /tmp/sqm >>/tmp/log 2>&1) & echo $! >/tmp/process
              wait $!; echo \"ended: $?\" >>/tmp/log; sleep 0.05
          done) &
          within_a_second 'start'
-         # Points in time, after a change that makes work for it. (A small generator: the same in every run.)
+         # Pseudo-random moments after a change that causes work for the daemon; the same moments in every run.
          seed=20
          for n in $(seq $times); do
              seed=$(((seed * 1103515245 + 12345) % 2147483648))
@@ -228,7 +228,7 @@ pub(crate) fn kill_the_daemon(times: usize, step: usize) {
              kill -9 $(cat /tmp/process)
              within_a_second \"time $n\"
          done
-         # And before each change of the kernel that shaping a device takes.
+         # Then before each change of the kernel that shaping a device needs.
          for n in $(seq 1 $step 24); do
              echo kill@$n >/tmp/fault
              ip link del d0; ip link del ifb4d0
@@ -269,7 +269,7 @@ pub(crate) fn events_leave_memory_and_descriptors(rounds: u32) {
              look() {{ echo \"$1 $(ls /proc/$process/fd | wc -l) $(sed -n 's/VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$process/status)\"; }}
              storm() {{
                  for n in $(seq $1); do
-                     # Rarely enough to be put back each time.
+                     # Rarely enough that the daemon repairs it each time and does not back off.
                      [ $((n % 60)) = 0 ] && tc qdisc replace dev d0 root handle 9: fq_codel
                      ip -batch - <<BATCH
 link set d0 mtu $((1400 + n % 50))
@@ -307,7 +307,7 @@ fn metrics_of_real_queues_are_openmetrics_and_agree_with_tc() {
                 "{TOOLS}
                  make_device d0; start_daemon --metrics 127.0.0.1:9469
                  within_a_second 'start'
-                 # Expedited forwarding, bulk, and the rest, a different number of each.
+                 # A different number of packets for EF, CS1 and unmarked.
                  ping -q -Q 0xb8 -c 7 -i 0.01 10.9.0.2 >/dev/null
                  ping -q -Q 0x20 -c 5 -i 0.01 10.9.0.2 >/dev/null
                  ping -q -c 3 -i 0.01 10.9.0.2 >/dev/null
@@ -352,7 +352,7 @@ fn metrics_of_real_queues_are_openmetrics_and_agree_with_tc() {
 }
 
 #[test]
-fn another_program_that_insists_is_given_way_to_and_named() {
+fn the_daemon_backs_off_from_a_persistent_program_and_names_its_queues() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -360,9 +360,9 @@ fn another_program_that_insists_is_given_way_to_and_named() {
          within_a_second 'start'
          for n in 1 2 3 4 5; do tc qdisc replace dev d0 root handle 9: fq_codel; sleep 0.5; done
          says contested 'd0: contested'
-         grep -q 'another program has changed the queues 5 times.*fq_codel 9: has replaced our cake 1:' said || cat said
-         tc qdisc replace dev d0 root handle 9: fq_codel; says 'gives way' 'd0: contested'
-         tc qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'it does not give way'
+         grep -q 'another program has changed the queues 5 times.*has replaced sqm.s cake 1: with fq_codel 9:' said || cat said
+         tc qdisc replace dev d0 root handle 9: fq_codel; says 'backs off' 'd0: contested'
+         tc qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'the daemon does not back off'
          sleep 61
          within_a_second 'later'
          kill -TERM $daemon; wait $daemon
@@ -378,7 +378,7 @@ fn another_program_that_insists_is_given_way_to_and_named() {
 }
 
 #[test]
-fn people_may_use_the_other_commands_beside_it() {
+fn other_commands_work_while_the_daemon_runs() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -389,30 +389,30 @@ fn people_may_use_the_other_commands_beside_it() {
          tc qdisc show dev d0 | grep cake && echo 'stop did not last'
          sqm start --config /tmp/sqm >/dev/null; within_a_second 'started by hand'
 
-         # A wrong file changes nothing, and says so.
+         # A file with errors changes nothing, and the status reports it.
          cp sqm good; echo \"	option uplaod '1'\" >>sqm; sed -i s/4400/44mbits/ sqm
          kill -HUP $daemon; says wrong \"44mbits\"
          cp good sqm; kill -HUP $daemon; within_a_second 'right again'
 
-         # Another rate, by a reload of the daemon and by one of the command line, which the daemon takes over.
+         # Another rate, by a reload of the daemon, and by `sqm reload`, whose configuration the daemon takes over.
          sed -i s/4400/4100/ sqm; kill -HUP $daemon; within_a_second 'HUP'
          tc qdisc show dev d0 root | grep -q 'bandwidth 4100Kbit' || echo 'HUP: another rate'
          sed -i s/4100/3000/ sqm; sqm reload --config /tmp/sqm >/dev/null; within_a_second 'sqm reload'
          tc qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'sqm reload was undone'
 
-         # A change on trial is left alone, and what was not confirmed stays undone.
+         # The daemon leaves an unconfirmed change alone, and its rollback stays.
          sed -i s/3000/2000/ sqm; sqm start --confirm 3 --config /tmp/sqm >/dev/null 2>&1 &
          says trial 'waits for'
          tc qdisc show dev d0 root | grep -q 'bandwidth 2Mbit' || echo 'the trial was undone too soon'
          sleep 4; tc qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'the trial was not undone'
          says 'after the trial' 'd0: shaped'
 
-         # Taken out of the file; put back.
+         # A section that is disabled, and enabled again.
          cp sqm full; sed -i 's/enabled .1./enabled 0/' sqm; kill -HUP $daemon; sleep 1
          tc qdisc show dev d0 | grep cake && echo 'what is disabled is still shaped'
          cp full sqm; kill -HUP $daemon; within_a_second 'enabled again'
 
-         # A second daemon is refused; one that leaves is replaced without a gap.
+         # A second daemon is refused; a daemon that ends by QUIT is replaced without a gap.
          sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 1 ] && grep -q 'another daemon' said || cat said
          tc -s qdisc show dev d0 root >before
          kill -QUIT $daemon; wait $daemon || echo \"QUIT: exit $?\"
@@ -426,7 +426,7 @@ fn people_may_use_the_other_commands_beside_it() {
 }
 
 #[test]
-fn what_is_stopped_by_hand_stays_so_until_somebody_asks() {
+fn an_interface_stopped_by_hand_stays_stopped_until_a_command_starts_it() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -458,11 +458,11 @@ fn what_is_stopped_by_hand_stays_so_until_somebody_asks() {
          ip link del d0; make_device d0; within_a_second 'made again, not stopped'
          stop HUP; kill -HUP $daemon; within_a_second 'HUP'
          stop 'a new daemon'; kill -TERM $daemon; wait $daemon; start_daemon; within_a_second 'a new daemon'
-         # Stopped while the device is away.
+         # Stopped while the device does not exist.
          ip link del d0; sleep 1; sqm stop d0 >/dev/null; make_device d0; still 'stopped while it was away'
          sqm start --config /tmp/sqm >/dev/null; within_a_second 'started once more'
 
-         # A reload from the command line that takes the section out is no stop by hand.
+         # `sqm reload` with the section disabled does not count as a stop by hand.
          sed -i 's/enabled .1./enabled 0/' sqm; sqm reload --config /tmp/sqm >/dev/null; sleep 1
          sqm status --daemon >said; grep -q d0 said && cat said
          sed -i 's/enabled 0/enabled 1/' sqm; kill -HUP $daemon; within_a_second 'enabled again'
@@ -499,7 +499,7 @@ sections() { for device in d0 d1; do sed "s/'d0'/'$device'/; s/4400/$1/" /tmp/on
 /// An interface that was stopped by hand stays stopped when a change is rolled back, whether it was stopped before
 /// the change or after it.
 #[test]
-fn a_change_that_is_rolled_back_leaves_stopped_what_was_stopped() {
+fn a_rollback_does_not_start_an_interface_stopped_by_hand() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -513,7 +513,7 @@ fn a_change_that_is_rolled_back_leaves_stopped_what_was_stopped() {
              is_stopped 'stopped before a change' d0; holds 'rolled back again' d1 4400Kbit
              put other 10; api POST /configuration/revert '' >/dev/null; sleep 1
              is_stopped 'reverted' d0; holds 'reverted' d1 4400Kbit
-             # The file cannot be put back at once.
+             # The file cannot be restored at once.
              put other 10; mount --bind /tmp/other sqm; sleep 12; is_stopped 'in the kernel alone' d0
              sqm start --config /tmp/one d0 >/dev/null; sleep 1; holds 'started since' d0 4400Kbit
              sqm stop d0 >/dev/null; umount sqm; sleep 70; is_stopped 'the file is back' d0
@@ -525,7 +525,7 @@ fn a_change_that_is_rolled_back_leaves_stopped_what_was_stopped() {
 
 /// `sqm reload` takes effect even if the file changes again before the daemon has read it.
 #[test]
-fn what_a_reload_has_applied_stays_whatever_becomes_of_the_file() {
+fn an_applied_reload_stays_in_force_whatever_happens_to_the_file() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -539,9 +539,9 @@ fn what_a_reload_has_applied_stays_whatever_becomes_of_the_file() {
              done
              holds 'reloaded' d0 4800Kbit; sleep 1; holds 'after a second' d0 4800Kbit; holds 'after a second' d1 4800Kbit
              sleep 31; holds 'after half a minute' d0 4800Kbit; counts 'half a minute' d0 0; counts 'half a minute' d1 0
-             # What another program does is undone to what was reloaded.
+             # A repair restores the reloaded configuration.
              tc qdisc del dev d0 root; sleep 1; holds 'repaired' d0 4800Kbit; counts 'repaired' d0 1
-             # Another file is not the daemon's, and what it had applied is no reason to take another program's queues over.
+             # `sqm start` with another file does not change the daemon's configuration, and its queues are repaired.
              sections 4900 >foreign; sqm start --config /tmp/foreign >/dev/null; sleep 1; holds 'foreign' d0 4800Kbit
              kill -HUP $daemon; sleep 1; holds 'HUP' d0 9Mbit
              kill -TERM $daemon; wait $daemon; [ -e /run/sqm/applied ] && echo 'something is left'; true"
@@ -576,7 +576,7 @@ fn a_daemon_that_ends_releases_many_interfaces() {
 }
 
 #[test]
-fn what_we_change_ourselves_is_applied_and_what_others_change_is_repaired() {
+fn own_changes_count_as_applied_and_changes_of_others_as_repaired() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -597,7 +597,7 @@ s = socket.socket(socket.AF_UNIX); s.connect(\\\"/run/sqm/api.sock\\\"); s.senda
 /// A change of the rate in the web UI takes effect in the kernel at once. It is rolled back if it is not confirmed,
 /// or if the daemon dies.
 #[test]
-fn a_change_by_the_page_reaches_the_kernel_and_leaves_it_unless_it_is_confirmed() {
+fn a_change_by_the_page_reaches_the_kernel_and_is_rolled_back_unless_confirmed() {
     let home = boot();
     // Sends METHOD PATH [BODY] to the web server on the router.
     let ask = "exec 3<>/dev/tcp/127.0.0.1/8080 || exit 1
@@ -639,7 +639,7 @@ fn a_change_by_the_page_reaches_the_kernel_and_leaves_it_unless_it_is_confirmed(
          put 3mbit 600
          holds 'tried again' 3Mbit 3mbit
          kill -KILL $daemon; wait $daemon 2>/dev/null
-         holds 'nobody there' 3Mbit 3mbit
+         holds 'no client' 3Mbit 3mbit
          start_daemon; within_a_second 'the next daemon'
          holds 'the next daemon' 2Mbit 2mbit
          put 3mbit 600

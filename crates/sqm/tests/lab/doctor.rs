@@ -10,7 +10,7 @@ const TOOLS: &str = "
 set +e
 cd /tmp
 on_router() { ip netns exec router \"$@\"; }
-# The configuration: wan0 as it should be, with these words replaced and these lines added.
+# Writes a correct configuration of wan0, changed by a sed command ($1) and with lines added ($2).
 configure() {
     printf \"# the line\\nconfig queue\\n\\toption enabled '1'\\n\\toption interface 'wan0'\\n\\toption download '24000'\\n\\toption upload '4400'\\n\\toption script 'best_of_cake.qos'\\n\\toption link 'docsis'\\n\\toption foreign 'kept' # by whom?\\n\" >sqm
     [ $# -lt 1 ] || sed -i \"$1\" sqm
@@ -20,12 +20,12 @@ start() { on_router sqm reload --config /tmp/sqm >said 2>&1 || { echo \"reload: 
 seconds=0
 doctor() { on_router sqm doctor --seconds $seconds --config /tmp/sqm \"$@\" >said 2>&1; }
 healthy() { doctor && grep -q '^nothing found' said || echo \"$1: not healthy: $(cat said)\"; }
-# Exactly this is found.
+# Checks that the doctor has exactly these findings.
 found() {
     doctor; [ $? = 1 ] || echo \"$1: exit code\"
     [ \"$(grep -o '\\[[a-z0-9-]*\\]$' said | tr -d '[]' | xargs)\" = \"$1\" ] || echo \"$1: found $(cat said)\"
 }
-mended() { doctor --fix || echo \"$1: --fix leaves $(cat said)\"; healthy \"$1 mended\"; }
+fixed() { doctor --fix || echo \"$1: --fix leaves $(cat said)\"; healthy \"$1 fixed\"; }
 ";
 
 fn nothing_to_say(clock: Clock, script: &str) {
@@ -37,48 +37,48 @@ fn nothing_to_say(clock: Clock, script: &str) {
 }
 
 #[test]
-fn mistakes_of_the_configuration_are_found_and_mended() {
+fn mistakes_in_the_configuration_are_found_and_fixed() {
     nothing_to_say(
         Clock::Virtual,
         "configure; start; healthy start
 
-         configure s/wan0/br0/; start; found wrong-interface; mended wrong-interface
+         configure s/wan0/br0/; start; found wrong-interface; fixed wrong-interface
          grep -q \"interface 'wan0'\" sqm && grep -q '# the line' sqm && grep -q \"'kept' # by whom\" sqm || cat sqm
          on_router tc qdisc show dev br0 | grep cake && echo 'br0 is still shaped'
 
-         configure '' \"\\toption facing 'lan'\\n\"; start; found wrong-direction; mended wrong-direction
+         configure '' \"\\toption facing 'lan'\\n\"; start; found wrong-direction; fixed wrong-direction
 
          configure \"s/'24000'/'x'/; s/'4400'/'24000'/; s/'x'/'4400'/\"; start; found swapped-rates
-         configure; start; healthy 'rates mended by hand'
+         configure; start; healthy 'rates corrected by hand'
 
-         configure \"s/option link 'docsis'/option linklayer 'atm'/\"; start; found no-overhead; mended no-overhead
+         configure \"s/option link 'docsis'/option linklayer 'atm'/\"; start; found no-overhead; fixed no-overhead
          configure 's/best_of_cake/piece_of_cake/' \"\\toption linklayer_adaptation_mechanism 'tc_stab'\\n\\toption eqdisc_opts 'overhead 18'\\n\"
          sed -i '/link .docsis/d' sqm; printf \"\\toption linklayer 'ethernet'\\n\\toption overhead '18'\\n\" >>sqm
-         start; found counted-twice; mended counted-twice
+         start; found counted-twice; fixed counted-twice
 
-         configure 's/best_of_cake/simplest/; s/4400/1000/' \"\\toption egress_ecn 'ECN'\\n\"; start; found ecn-on-slow-upload; mended ecn-on-slow-upload
+         configure 's/best_of_cake/simplest/; s/4400/1000/' \"\\toption egress_ecn 'ECN'\\n\"; start; found ecn-on-slow-upload; fixed ecn-on-slow-upload
          true",
     );
 }
 
 #[test]
-fn mistakes_of_the_machine_are_found() {
+fn faults_of_the_machine_are_found() {
     nothing_to_say(
         Clock::Virtual,
         "configure; start
          tc -n router qdisc replace dev wan0 root handle 9: fq_codel; found other-queue
          grep -q 'the root of wan0 is fq_codel 9:' said || cat said
-         mended other-queue
-         on_router sqm stop >/dev/null; tc -n router qdisc del dev wan0 root; found not-shaped; mended not-shaped
+         fixed other-queue
+         on_router sqm stop >/dev/null; tc -n router qdisc del dev wan0 root; found not-shaped; fixed not-shaped
 
-         # A switch with one cable: the internet and the home are VLANs on it.
+         # A trunk to a switch, with VLANs for the internet and the home network.
          ip -n router link add trunk type dummy; ip -n router link set trunk up
          ip -n router link add link trunk name trunk.1 type vlan id 1; ip -n router link set trunk.1 up
          ip -n router link add link trunk name trunk.2 type vlan id 2; ip -n router link set trunk.2 up
          ip -n router addr add 10.99.0.1/24 dev trunk.2
          ip -n router route replace default via 10.99.0.2 dev trunk.2
          ip -n router -6 route replace default via fe80::2 dev trunk.2
-         configure s/wan0/trunk/; start; found trunk; mended trunk
+         configure s/wan0/trunk/; start; found trunk; fixed trunk
          grep -q \"interface 'trunk.2'\" sqm || cat sqm
          ip -n router route replace default via 10.64.0.2 dev wan0
          ip -n router -6 route replace default via fd00:64::2 dev wan0
@@ -88,25 +88,25 @@ fn mistakes_of_the_machine_are_found() {
          on_router ethtool -K wan0 gro on gso on tso on >/dev/null 2>&1; found aggregates
          grep -q 'do: *ethtool -K wan0 .*gso off' said || cat said
          on_router $(sed -n 's/.*do: *\\(ethtool [^;]*\\);.*/\\1/p' said) >/dev/null 2>&1
-         healthy 'as it was told'
+         healthy 'with the right interface'
 
-         # A tunnel of IPv6 over IPv4, and a section of its own, as it says.
+         # A 6in4 tunnel, and then a section for it, as the remedy says.
          ip -n router link add henet type sit remote 10.66.0.2 local 10.64.0.1; ip -n router link set henet up
          configure; start; found 6in4
          sed \"s/'wan0'/'henet'/; s/24000/22000/; s/4400/4000/\" sqm >>sqm.more; cat sqm.more >>sqm; rm sqm.more; start
-         doctor && grep -q '^nothing found on 2 interfaces' said || echo \"6in4 mended: $(cat said)\"
+         doctor && grep -q '^nothing found on 2 interfaces' said || echo \"6in4 fixed: $(cat said)\"
          ip -n router link del henet; found no-device; doctor --fix && echo 'a device cannot be made'
          configure; start; healthy 'no tunnel'
-         configure s/wan0/wan9/; found no-device; grep -q \"if wan0 is meant: option interface 'wan0'\" said || cat said
-         configure; healthy 'as it was told'
+         configure s/wan0/wan9/; found no-device; grep -q \"if you mean wan0, set option interface 'wan0'\" said || cat said
+         configure; healthy 'with the right interface'
 
-         # OpenWrt's firewall with flow offload.
+         # OpenWrt's firewall with flow offloading.
          mkdir -p /etc/config; printf \"config defaults\\n\\toption flow_offloading '1'\\n\\toption flow_offloading_hw '1'\\n\" >/etc/config/firewall
          found hardware-offload; sed -i /_hw/d /etc/config/firewall; found software-offload; rm /etc/config/firewall
          printf 'table inet fast {\n flowtable f { hook ingress priority 0; devices = { wan0, br0 }; }\n}\n' >flows
          on_router nft -f flows; found software-offload; grep -q wan0 said || cat said
          on_router nft delete table inet fast; healthy 'no flowtable'
-         # One of its other flags is not taken for hardware; and no device of this kernel can offload in hardware.
+         # Another flag is not taken for hardware offload. No device of this kernel can offload in hardware.
          sed 's/}; }$/}; counter; }/' flows >counted; on_router nft -f counted; found software-offload
          on_router nft delete table inet fast
          sed 's/}; }$/}; flags offload; }/' flows >hardware; on_router nft -f hardware 2>/dev/null && echo 'the lab can offload: judge it here'
@@ -117,7 +117,7 @@ fn mistakes_of_the_machine_are_found() {
 
 /// Debian's kernel has its queues as modules, and with the wall clock a processor can be too slow.
 #[test]
-fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
+fn a_kernel_without_cake_and_a_saturated_processor_are_found() {
     nothing_to_say(
         Clock::Wall,
         "configure; mkdir -p none; mount --bind none /run/modules/lib; rmmod sch_cake
@@ -125,7 +125,7 @@ fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
          doctor --fix && echo 'nothing can be brought into force'
          umount /run/modules/lib; modprobe -d /run/modules sch_cake; start; healthy 'with the module'
 
-         # A fast line, and rates that nothing here can shape.
+         # A fast line, and rates that this machine cannot shape.
          tc -n modem qdisc del dev lan0 root; tc -n modem qdisc del dev wan0 root
          tc -n core qdisc del dev c0 root; tc -n core qdisc del dev c1 root
          configure \"s/'24000'/'10gbit'/; s/'4400'/'10gbit'/\"; start; seconds=3
@@ -133,7 +133,7 @@ fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
          (exec ip netns exec server sqm serve --quiet >/dev/null 2>&1) & server=$!
          load() { (exec ip netns exec h1 sqm test 10.66.0.2 --test tcp_8down --idle 0.1 --duration $1 --quiet >tested 2>&1) & test=$!; }
          until ip netns exec server grep -qs ':8A19 0*:0000 0A' /proc/net/tcp6 /proc/net/tcp; do sleep 0.1; done
-         # On a busy host it takes a while until the load is all there is.
+         # On a busy host it takes a while until the load saturates the processor.
          load 30
          for _ in $(seq 6); do
              found processor-bound >missed; [ -s missed ] || break
@@ -147,7 +147,7 @@ fn a_kernel_without_cake_and_a_processor_that_is_full_are_found() {
 }
 
 #[test]
-fn a_report_tells_all_that_a_help_request_needs_and_no_secrets() {
+fn a_report_has_everything_for_a_help_request_and_no_secrets() {
     nothing_to_say(
         Clock::Virtual,
         "configure '' \"# my password is hunter2; I am 203.0.113.9 and 2001:db8::77, my card is 52:54:00:12:34:56\\n\"; start

@@ -149,7 +149,7 @@ fn wait_for_end(process: &OwnedFd) {
 }
 
 #[test]
-fn a_killed_demo_takes_its_guest_along() {
+fn a_killed_demo_ends_its_guest() {
     for (clock, moment) in [
         ("wall", "measuring the bloated line"),
         ("virtual", "measuring again"),
@@ -173,7 +173,7 @@ fn an_interrupted_demo_leaves_no_results() {
 }
 
 #[test]
-fn a_killed_keeper_takes_its_guest_along_and_does_not_block_the_next() {
+fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
     let keep = ["keep", "--clock", "virtual"];
     let mut temporary = tempfile::tempdir().unwrap();
     for _ in 0..2 {
@@ -203,7 +203,7 @@ fn a_guest_that_misses_the_end_of_its_console_ends_with_the_program() {
 }
 
 #[test]
-fn the_next_lab_removes_what_one_killed_while_booting_left() {
+fn the_next_lab_removes_the_remains_of_one_killed_while_booting() {
     let temporary = tempfile::tempdir().unwrap();
     // No process can have this id: it is above the kernel's maximum.
     fs::create_dir(temporary.path().join("sqm-lab-4194305-abcdef")).unwrap();

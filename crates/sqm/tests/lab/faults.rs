@@ -25,7 +25,7 @@ fn config(home: &Home, file: &str, script: &str, options: &str) {
 }
 
 #[test]
-fn a_refusal_at_any_step_leaves_everything_as_it_was() {
+fn an_error_at_any_step_is_rolled_back() {
     refuse_each_step(&["piece_of_cake", "simple"]);
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn refuse_each_step(scripts: &[&str]) {
 }
 
 #[test]
-fn after_kill_9_at_many_points_a_start_ends_right_and_a_stop_too() {
+fn after_kill_9_at_many_points_start_and_stop_succeed() {
     kill_at_each(3);
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn kill_at_each(step: u32) {
              sqm stop >/dev/null
              n=1
              while [ $n -le 60 ]; do
-                 # From nothing for odd points, from another set-up for even ones.
+                 # For odd points from unshaped, for even ones from another setup script.
                  [ $((n % 2)) = 1 ] || sqm start --config first >/dev/null 2>&1
                  SQM_FAULT=kill@$n sqm start --config second >/dev/null 2>&1
                  code=$?
@@ -190,7 +190,7 @@ fn a_changed_rate_is_one_change_and_nothing_else() {
 }
 
 #[test]
-fn what_is_not_confirmed_is_put_back() {
+fn an_unconfirmed_change_is_rolled_back() {
     let home = boot();
     config(&home, "/tmp/first", "simple", "");
     let before = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
@@ -225,7 +225,7 @@ fn what_is_not_confirmed_is_put_back() {
 }
 
 #[test]
-fn whoever_waits_for_a_confirmation_may_lose_the_line() {
+fn a_change_that_cuts_the_connection_is_rolled_back() {
     let home = boot();
     config(&home, "/tmp/first", "simple", "");
     let before = home.script_on("router", ". /tmp/look.sh").expect("tc looks");
@@ -253,7 +253,7 @@ fn whoever_waits_for_a_confirmation_may_lose_the_line() {
         .expect("the lab answers");
     for words in [
         "hung up: 1",
-        "confirmed: it stays\nconfirmed: 0",
+        "confirmed: the change stays\nconfirmed: 0",
         "ended: 1",
         "d0: unchanged",
         "the kernel holds what is configured",
@@ -302,7 +302,7 @@ qdisc add dev d0 parent 5:1 handle 50: pfifo limit 20",
 ];
 
 #[test]
-fn what_was_set_by_hand_is_back_after_stop() {
+fn stop_restores_queues_that_were_set_by_hand() {
     let home = boot();
     config(&home, "/tmp/first", "simple", "");
     config(&home, "/tmp/second", "best_of_cake", "");
@@ -344,7 +344,7 @@ fn what_was_set_by_hand_is_back_after_stop() {
 }
 
 #[test]
-fn another_owner_is_found_and_named() {
+fn another_program_that_owns_the_queues_is_named() {
     let home = boot();
     config(&home, "/tmp/first", "piece_of_cake", "");
     let sqm = |words: &[&str]| {
@@ -380,20 +380,17 @@ fn another_owner_is_found_and_named() {
     let status = home
         .run_ok("router", &["sqm", "status", "d0"])
         .expect("the lab answers");
-    assert!(
-        status.starts_with("d0: not set up by sqm (sqm-scripts"),
-        "{status}"
-    );
+    assert!(status.starts_with("d0: set up by sqm-scripts"), "{status}");
     let said = sqm(&["start"]);
     assert!(
-        said.contains("fq_codel 9: has replaced our cake 1: since (sqm-scripts"),
+        said.contains("has replaced sqm's cake 1: with fq_codel 9: (set up by sqm-scripts"),
         "{said}"
     );
     home.script_on("router", "tc qdisc replace dev d0 root handle 9: fq_codel")
         .expect("tc works");
     let said = home.run_ok("router", &["sqm", "stop"]).expect("the lab answers");
     assert!(
-        said.contains("left fq_codel 9: alone, it is not ours (sqm-scripts"),
+        said.contains("left fq_codel 9: alone, because another program has set it up: sqm-scripts"),
         "{said}"
     );
     let root = home

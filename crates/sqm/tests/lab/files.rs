@@ -43,7 +43,7 @@ cd /tmp
 disk=/tmp/disk
 config=$disk/etc/d/sqm
 say() { echo "$cell: $*"; }
-# Each kind of thing on a small disk of its own, in a folder that can go.
+# Each kind of file on its own small disk, in a folder that can be removed.
 make_disks() {
     for part in etc run state log; do
         umount $disk/$part 2>/dev/null
@@ -64,7 +64,7 @@ start_daemon() {
 ask() { python3 /tmp/ask.py "$@"; }
 put() { ask PUT /configuration "$(python3 /tmp/put.py $1 $2)"; }
 shaped_at() { tc qdisc show dev d0 root | grep -q "bandwidth $1 "; }
-# So long at most; waiting is the only thing that takes time here.
+# Retries for this many seconds. In virtual time only waiting takes time.
 within() {
     local seconds=$1; shift
     for n in $(seq $seconds); do "$@" && return 0; sleep 1; done; "$@"
@@ -78,7 +78,7 @@ stop_daemon() {
     wait $daemon 2>/dev/null
 }
 in_status() { ask GET '/status?queues=no' | grep -q "$1"; }
-# STATE FILE and what ends it: the disk of the file is full or read-only, its folder is gone, something else is in its place.
+# state STATE FILE, and state_ends to undo it: the file's disk is full or read-only, its folder is gone, or another kind of file is in its place.
 state() {
     local part; part=$(echo $2 | cut -d/ -f4)
     case $1 in fifo | folder | dangling) rm -rf /tmp/aside; [ -e $2 -o -L $2 ] && cp -a $2 /tmp/aside; rm -rf $2 ;; esac
@@ -140,7 +140,7 @@ fn nothing_to_say(home: &Home, script: &str) {
 
 /// The file by which `sqm reload` tells the daemon what it has applied.
 #[test]
-fn a_reload_shapes_whatever_stands_where_it_leaves_what_it_has_applied() {
+fn a_reload_shapes_whatever_is_in_place_of_the_applied_file() {
     nothing_to_say(
         &boot(),
         r#"make_device; make_disks; start_daemon; within 10 shaped_at 4400Kbit || say "not shaped"
@@ -152,7 +152,7 @@ fn a_reload_shapes_whatever_stands_where_it_leaves_what_it_has_applied() {
            for state in full read_only gone fifo folder dangling; do
                cell="applied, $state"
                state $state $disk/run/d/applied; rate=$((rate + 10)); reload $rate; sleep 2
-               # A reload that fails has changed nothing.
+               # A reload that fails changes nothing.
                case $code in 0) holds=$rate ;; 1) holds=$((rate - 10)) ;; *) holds=none ;; esac
                shaped_at ${holds}Kbit ||
                    say "code $code, $(cat said), $(tc qdisc show dev d0 root)"
@@ -167,7 +167,7 @@ fn a_reload_shapes_whatever_stands_where_it_leaves_what_it_has_applied() {
 }
 
 #[test]
-fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_whatever_the_disk_does() {
+fn an_unconfirmed_change_is_rolled_back_in_the_kernel_whatever_the_disk_does() {
     roll_back_in_each_state(&["full", "gone"]);
 }
 
@@ -193,8 +193,8 @@ pub(crate) fn roll_back_in_each_state(states: &[&str]) {
             put 2mbit 5 2>/dev/null | grep -q ^200 && say "another change is taken"
             kill -HUP $daemon; sleep 1
             ask POST /apply >/dev/null
-            shaped_at 4400Kbit || say "a reload brings into force what nobody confirmed"
-            # Everything is looked at again, too.
+            shaped_at 4400Kbit || say "a reload applies the unconfirmed change"
+            # Past the daemon's regular check.
             sleep 35; shaped_at 4400Kbit || say "not kept"
             state_ends $cell $config
             within 70 grep -q "upload '4400'" $config || say "the file is not put back: $(cat $config)"
@@ -205,14 +205,14 @@ pub(crate) fn roll_back_in_each_state(states: &[&str]) {
             >log
             ls /tmp/target 2>/dev/null && say "a link was followed"
 
-            # The daemon is killed, and the next one finds that disk.
+            # The daemon is killed, and the next one starts with the disk in this state.
             put 3mbit 600 | grep -q ^200 || say "PUT is refused"
             state $cell $config
             kill -9 $daemon; wait $daemon 2>/dev/null
             shaped_at 3Mbit || say "killed, and not as it was left"
             start_daemon
             if [ $cell = gone ]; then
-                # Nothing tells this one what to shape.
+                # This daemon has no configuration.
                 within 5 is_over || say "a daemon without a configuration goes on"
                 wait $daemon; [ $? = 2 ] || say "another exit code"
                 grep -q "cannot read the configuration: $config: .*No such file" log || say "the configuration is not named"
@@ -320,7 +320,7 @@ fn each_state_of(home: &Home, file: &str, states: &[&str]) -> String {
 }
 
 #[test]
-fn a_few_files_in_each_state_keep_no_line_from_being_shaped() {
+fn a_line_is_shaped_with_a_few_files_in_each_state() {
     in_each_state(&["config", "record"], &["full", "fifo"]);
 }
 

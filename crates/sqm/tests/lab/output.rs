@@ -11,9 +11,9 @@ on_router() { ip netns exec router \"$@\"; }
 configure() {
     printf \"config queue\\n\\toption enabled '1'\\n\\toption interface 'wan0'\\n\\toption download '24000'\\n\\toption upload '4400'\\n\\toption script '$1'\\n\" >sqm
 }
-# A pipe without a reader is descriptor 4.
+# Descriptor 4 is a pipe without a reader.
 mkfifo pipe; exec 3<>pipe 4>pipe; exec 3>&-
-# Ends with this code, and keeps its peace about what it could not print but for a line.
+# Checks that a command ends with this code, and reports in one line that it could not print.
 ends() {
     code=$1; shift
     on_router \"$@\" >/dev/full 2>said
@@ -33,7 +33,7 @@ shaped() { on_router sqm verify --config sqm >/dev/null || echo \"$1: not shaped
 ";
 
 #[test]
-fn what_changes_queues_bears_any_output() {
+fn commands_that_change_queues_work_with_any_output() {
     let line = Line::named("cable24").expect("a known line");
     let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
@@ -42,7 +42,7 @@ fn what_changes_queues_bears_any_output() {
         configure simple.qos
         ends 0 sqm start --config sqm; shaped start
         ends_alone 0 sqm start --config sqm
-        # Their output is what they are for.
+        # Their output is the purpose of these commands.
         for words in 'status wan0' 'status wan0 --json' 'verify --config sqm' 'plan --config sqm --diff'; do
             ends 1 sqm $words
             ends_alone 0 sqm $words
@@ -54,9 +54,9 @@ fn what_changes_queues_bears_any_output() {
         ends 0 sqm setup --config sqm --interface wan0 --link docsis --advertised 20mbit 4mbit; shaped setup
         ends_alone 0 sqm setup --config sqm --interface wan0 --link docsis --advertised 20mbit 4mbit
         grep -q \"download '17000'\" sqm || cat sqm
-        # A question that nobody sees is not asked.
+        # Without an output setup does not ask.
         on_router sqm setup --config other --interface wan0 >/dev/full 2>said; [ $? = 2 ] || echo \"setup asks: $(cat said)\"
-        [ ! -e other ] || echo 'setup wrote what nobody answered'
+        [ ! -e other ] || echo 'setup wrote a file without answers'
         on_router tc qdisc del dev wan0 root
         ends 0 sqm doctor --seconds 0 --config sqm --fix; shaped 'doctor --fix'
         ends_alone 0 sqm doctor --seconds 0 --config sqm

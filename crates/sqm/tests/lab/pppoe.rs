@@ -30,7 +30,7 @@ const TOOLS: &str = "
 set +e
 cd /tmp
 index() { ip -n router -o addr show dev pppoe-wan 2>/dev/null | sed -n 's/^\\([0-9]*\\):.* inet .*/\\1/p'; }
-# Until there is a session with its route, and not the one of this index.
+# Waits for a session with a route and another index than this one.
 session() {
     for try in $(seq 600); do
         now=$(index)
@@ -39,7 +39,7 @@ session() {
     done
     echo \"no session after a minute: $(cat dialled server)\"
 }
-# Shapes the session, with these options besides.
+# Starts the daemon for the session, with additional options.
 begin() {
     printf \"config queue\\n option enabled 1\\n option interface pppoe-wan\\n option download 24000\\n option upload 4400\\n
         option script best_of_cake.qos\\n option link docsis\\n ${1:-}\" >sqm
@@ -70,7 +70,7 @@ fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
          has 'pppoe-wan leads to the internet: the default route goes through it' said
          has 'it has PPPoE' said
          has 'verified: the kernel holds what is configured' said
-         # 18 of DOCSIS and 8 of PPPoE.
+         # 18 bytes for DOCSIS and 8 for PPPoE.
          tc -n router qdisc show dev pppoe-wan root >tc; has 'cake 1: root .*bandwidth 4080Kbit .* overhead 26 ' tc
          tc -n router qdisc show dev ifb4pppoe-wan root >tc; has 'cake 1: root .*bandwidth 23800Kbit .* overhead 26 ' tc",
     );
@@ -95,7 +95,7 @@ fn each_new_session_is_shaped_within_a_second() {
          begin
          for n in $(seq 4); do
              before=$(index)
-             # The provider hangs up, or the router does.
+             # The provider or the router ends the session.
              case $((n % 2)) in
                  0) pkill -HUP -F /run/ppp-wan.pid ;;
                  1) kill -TERM $(ip netns pids modem | xargs ps -o pid=,args= -p | sed -n 's/^ *\\([0-9]*\\) .*rp_pppoe_sess.*/\\1/p') ;;
@@ -131,7 +131,7 @@ fn the_daemon_sees_connections_in_the_session() {
     nothing_to_say(
         &home,
         "ip netns exec router sqm status --daemon --json >said
-         # Four connections, ten times a second each, less what a clock takes to be known.
+         # Four connections with ten samples a second each, less the time until the clocks are known.
          seen=$(sed -n 's/.*\"tcp_samples\": *\\([0-9]*\\).*/\\1/p' said)
          [ \"${seen:-0}\" -ge 150 ] || echo \"$seen samples: $(cat said log)\"",
     );

@@ -1,4 +1,4 @@
-//! Every set-up on every line. The queues of `sqm start` and those that `tc` sets up from the printed plan are
+//! Every setup script on every line. The queues of `sqm start` and those that `tc` sets up from the printed plan are
 //! measured one after the other in the same guest, in virtual time, and compared with figures that other tools found
 //! for such queues on such lines.
 //!
@@ -66,7 +66,7 @@ impl Shaped {
     }
 }
 
-/// Load, line, set-up with options, and the known figures: goodput down and up in Mbit/s, median latency in ms. 0 is
+/// Load, line, setup script with options, and the known figures: goodput down and up in Mbit/s, median latency in ms. 0 is
 /// unknown.
 pub(crate) type Row = (&'static str, &'static str, &'static str, [f64; 3]);
 
@@ -79,7 +79,7 @@ pub(crate) const QUICK: [Row; 4] = [
 ];
 
 #[test]
-fn a_few_set_ups_are_as_good_as_by_hand() {
+fn a_few_setup_scripts_perform_as_with_tc() {
     compare(&QUICK);
 }
 
@@ -142,8 +142,8 @@ pub(crate) fn compare(rows: &[Row]) {
     assert_eq!(measured.len(), rows.len(), "every row is measured");
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for one in measured {
-        let (load, line, set_up, _) = one.row;
-        let name = format!("{load} {line} {set_up}");
+        let (load, line, setup, _) = one.row;
+        let name = format!("{load} {line} {setup}");
         if let Some(what) = one.worse() {
             wrong.push(format!("{name}: {what}"));
         }
@@ -225,8 +225,8 @@ fn worse(
 }
 
 fn measure(home: &Home, shaped: &Shaped, row: Row, runs: usize) -> Measured {
-    let (kind, _, set_up, _) = row;
-    let (script, extra) = set_up.split_once(';').unwrap_or((set_up, ""));
+    let (kind, _, setup, _) = row;
+    let (script, extra) = setup.split_once(';').unwrap_or((setup, ""));
     let mut options = shaped.options.to_owned();
     // Keep DSCPs of arriving packets, as the known figures were measured with them.
     if matches!(script, "simple" | "layer_cake") {

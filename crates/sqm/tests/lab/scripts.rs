@@ -1,4 +1,4 @@
-//! The set-ups of sqm-scripts 1.6, option by option. Its commands are computed here from its documented arithmetic
+//! The setup scripts of sqm-scripts 1.6, option by option. Its commands are computed here from its documented arithmetic
 //! and run by the real `tc`. The queues must be those that `sqm start` builds from the same section.
 //!
 //! Where the two differ on purpose, the commands are changed here with a reference to docs/reference/differences.md,
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::twins::{boot, difference, section, seen};
 
-/// Download and upload in kbit/s, set-up, and options, separated by semicolons.
+/// Download and upload in kbit/s, setup script, and options, separated by semicolons.
 const CONFIGURATIONS: &[&str] = &[
     "85000;10000;piece_of_cake",
     "85000;10000;layer_cake",
@@ -277,7 +277,7 @@ struct Asked<'a> {
 impl<'a> Asked<'a> {
     fn read(configuration: &'a str, kind: &'a Kind) -> Self {
         let mut parts = configuration.split(';');
-        let mut next = || parts.next().expect("rates and a set-up");
+        let mut next = || parts.next().expect("rates and a setup script");
         let (down, up, script) = (next(), next(), next());
         let number = |text: &str| text.parse().expect("sqm-scripts knows kbit/s only");
         Self {

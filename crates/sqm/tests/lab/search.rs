@@ -12,14 +12,14 @@ set +e; cd /tmp
 up() { cut -d' ' -f1 /proc/uptime; }
 at_most() { awk -v from="$2" -v to="$(up)" -v most="$3" -v what="$1" 'BEGIN { if (to - from > most) print what " took " to - from " s of " most }'; }
 queues() { tc qdisc show dev wan0; tc filter show dev wan0 ingress; ip -o link | cut -d: -f2; }
-# By hand it is `sqm tune`; the daemon's, and each guard, is `/proc/self/exe tune`.
+# A user's process is `sqm tune`; that of the daemon, and each watchdog, is `/proc/self/exe tune`.
 tunes="[s]qm tune|[e]xe tune"
 searching() { pgrep -f "$tunes" >/dev/null; }
 as_before() {
     queues >now; diff before now >differs || { echo "$1: not as before:"; cat differs; }
     searching && { echo "$1: a search is left"; pgrep -af "$tunes"; }
 }
-# Waits for a process, not for ever; its code is in $code.
+# ends NAME PID SECONDS: waits for a process, with a limit; its exit code is in $code.
 ends() {
     for n in $(seq $(($3 * 10))); do [ "$(cut -d" " -f3 /proc/$2/stat 2>/dev/null || echo Z)" = Z ] && break; sleep 0.1; done
     [ "$(cut -d" " -f3 /proc/$2/stat 2>/dev/null || echo Z)" = Z ] || { echo "$1: it does not end"; kill -KILL $2; pkill -KILL -f "$tunes"; }
@@ -29,11 +29,11 @@ ask() { python3 /tmp/ask.py "$@"; }
 field() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" | head -n 1; }
 start_daemon() {
     (exec sqm daemon >>/tmp/log 2>&1) & daemon=$!
-    # It shapes before it serves.
+    # The daemon shapes before it serves.
     for n in $(seq 100); do sqm verify >/dev/null 2>&1 && ask GET /v1/tune >/dev/null 2>&1 && return; sleep 0.1; done
     echo "the daemon does not shape, or has no socket"
 }
-# Until the search has lifted the limits.
+# Waits until the search has raised the rate limits.
 until_lifted() { for n in $(seq 200); do tc qdisc show dev wan0 root | grep -q "bandwidth 10Gbit" && return; sleep 0.1; done; echo "$1: the limits were never lifted"; }
 until_ended() {
     for n in $(seq 200); do [ "$(ask GET /v1/tune | field state)" = running ] || return; sleep 0.1; done
@@ -137,7 +137,7 @@ pub(crate) fn each_ends_in_time(behaviours: &[&str]) {
 }
 
 #[test]
-fn whatever_the_server_does_tune_ends_in_time_and_small() {
+fn tune_ends_in_time_with_little_memory_whatever_the_server_does() {
     each_ends_in_time(&["load-slow-words"]);
 }
 
@@ -157,7 +157,7 @@ fn an_interrupted_tune_ends_at_once_whatever_the_server_does() {
                        sleep $moment; from=$(up); kill -INT $tune; ends "port $port" $tune 60
                        at_most "port $port after $moment s" $from 3
                        as_before "port $port after $moment s"
-                       # A server that lies or says nothing may have ended the search by then.
+                       # With a server that sends false figures or nothing, the search may have ended by then.
                        words='the previous shaping has been restored'; [ $moment = 1 ] && words="interrupted; $words"
                        [ $code = 1 ] && grep -q "$words" err || {{ echo "port $port: code $code"; cat err; }}
                    done
@@ -189,7 +189,7 @@ fn a_search_that_is_stopped_ends_within_seconds() {
                    sleep 1; sqm status --daemon | grep -q '^wan0: shaped' || {{ echo $how; sqm status --daemon; }}
                    sqm status --daemon | grep -q 'repaired: 0' || {{ echo "$how: repaired"; sqm status --daemon; }}
                done
-               # The child and its guard at once, as when memory runs out: the daemon repairs.
+               # The search and its watchdog are killed together, as when memory runs out: the daemon repairs.
                ask POST /v1/tune '{{"host": "{SERVER_V4}", "port": 7000}}' >/dev/null
                until_lifted killed; pkill -KILL -f "$tunes"
                until_ended killed; sleep 1; as_before killed
@@ -219,7 +219,7 @@ pub(crate) fn the_daemon_ends_at(moments: &[f64]) {
                        [ $code = 0 ] || echo "$what: code $code"
                        if [ $signal = TERM ]; then cp bare before; else cp shaped before; fi
                        as_before "$what"
-                       # Nobody comes later.
+                       # No process changes the queues later.
                        sleep 3; as_before "$what, later"
                        sqm stop >/dev/null 2>&1
                    done; done; true"#
@@ -229,6 +229,6 @@ pub(crate) fn the_daemon_ends_at(moments: &[f64]) {
 }
 
 #[test]
-fn a_daemon_that_is_ended_in_a_search_leaves_nothing_of_it() {
+fn ending_the_daemon_during_a_search_ends_the_search_completely() {
     the_daemon_ends_at(&[7.0]);
 }

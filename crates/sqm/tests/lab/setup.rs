@@ -25,21 +25,21 @@ fn nothing_to_say(script: &str) {
 fn three_answers_at_a_terminal() {
     nothing_to_say(
         "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
-         # A terminal, and somebody who mistypes first.
+         # A terminal, and a user who mistypes at first.
          terminal() { script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1; }
          printf 'docsys\\ndocsis\\n28\\n28235\\nmeasured 4632kbit\\n' | terminal || echo \"exit $?: $(cat said)\"
          has 'wan0 leads to the internet: the default route goes through it' said
-         has \"did you mean 'docsis'\" said; has 'say the unit: 28mbit' said
+         has \"did you mean 'docsis'\" said; has \"'28' needs a unit: 28mbit\" said
          has 'verified: the kernel holds what is configured' said
          has \"option download '24000'\" etc/sqm; has \"option upload '4400'\" etc/sqm; has \"option link 'docsis'\" etc/sqm
          shaped answers
          on_router tc qdisc show dev wan0 root | grep -q 'bandwidth 4400Kbit' || echo 'tc sees another rate'
-         # Once more, with nothing but Enter.
+         # Again, with Enter as each answer.
          cp etc/sqm before; on_router tc -s qdisc show dev wan0 root >counters
          printf '\\n\\n\\n' | terminal || echo \"second: exit $?: $(cat said)\"
          cmp before etc/sqm || echo 'the second run changed the file'
-         has 'as wanted already' said; has 'wan0: unchanged' said
-         # Somebody who goes away.
+         has 'has these settings already' said; has 'wan0: unchanged' said
+         # A user who stops in the middle.
          rm etc/sqm; printf 'docsis\\n' | terminal && echo 'half the answers were enough'
          [ -e etc/sqm ] && echo 'half the answers were written'
          true",
@@ -55,18 +55,18 @@ fn flags_alone_ask_nothing() {
          setup --link docsis --measured 25264kbit 4632kbit || cat said
          cmp before etc/sqm || echo 'the second run changed the file'; has 'wan0: unchanged' said
 
-         # Comments and options of others stay.
+         # Comments and options of other programs stay.
          sed -i \"s/^config queue/# mine\\\\nconfig queue/; s/option link/option foreign 'x' # theirs\\\\n\\\\toption link/\" etc/sqm
          setup --link gpon --advertised 30mbit 5mbit || cat said
          has '# mine' etc/sqm; has \"option foreign 'x' # theirs\" etc/sqm; has \"option link 'gpon'\" etc/sqm; has \"option upload '4250'\" etc/sqm
          shaped changed
 
-         setup </dev/null && echo 'nobody to ask, and it did something'; has 'say --link' said
-         setup --link docsis </dev/null && echo 'no rates, and it did something'; has 'say --advertised or --measured' said
+         setup </dev/null && echo 'setup changed something without a terminal'; has 'give --link' said
+         setup --link docsis </dev/null && echo 'setup changed something without rates'; has 'give --advertised or --measured' said
          cp etc/sqm before
          setup --link docsis --advertised 1gbit 50mbit --dry-run || cat said; has \"option download '850000'\" said
          cmp before etc/sqm || echo 'a dry run changed the file'
-         # What cannot be applied is not left in the file either.
+         # If the configuration cannot be applied, the file is restored, too.
          on_router env SQM_FAULT=error@1 sqm setup --config /tmp/etc/sqm --link docsis --advertised 1gbit 50mbit >said 2>&1; [ $? = 1 ] || cat said
          cmp before etc/sqm || echo 'a failed run changed the file'
          shaped 'after a failure'
@@ -85,7 +85,7 @@ fn a_vlan_is_seen_below_the_interface() {
          ip -n router route replace default via 10.99.0.2 dev wan0.7; ip -n router -6 route del default
          setup --link vdsl2 --advertised 50mbit 10mbit || cat said
          has 'wan0.7 leads to the internet' said; has 'it has a VLAN tag' said; shaped vlan
-         # 22 of VDSL2 and 4 of the tag.
+         # 22 bytes for VDSL2 and 4 for the VLAN tag.
          on_router tc qdisc show dev wan0.7 root | grep -q 'ptm overhead 26' || on_router tc qdisc show dev wan0.7
          true",
     );
@@ -94,7 +94,7 @@ fn a_vlan_is_seen_below_the_interface() {
 /// Another program writes the file while the user still answers questions. Its text stays, and setup reports the
 /// conflict.
 #[test]
-fn what_another_program_writes_between_question_and_answer_stays() {
+fn a_change_by_another_program_during_setup_is_kept() {
     nothing_to_say(
         "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
          setup --link docsis --advertised 30mbit 5mbit || cat said

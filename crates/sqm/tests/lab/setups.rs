@@ -1,4 +1,4 @@
-//! Every set-up and every option on a real kernel. The queues of `sqm start` must be those that the real `tc` builds
+//! Every setup script and every option on a real kernel. The queues of `sqm start` must be those that the real `tc` builds
 //! from the commands that `sqm plan` prints.
 //!
 //! All configurations are set up side by side in one guest, each on its own device, with a twin device for `tc`.
@@ -10,7 +10,7 @@ use std::process::Command;
 use super::twins::{PLAIN, boot, difference, look_at_d0, section, seen};
 use sqm_lab::Home;
 
-/// The options of each configuration, separated by semicolons. Rates and set-up come first, then `name value`.
+/// The options of each configuration, separated by semicolons. Rates and setup script come first, then `name value`.
 const CONFIGURATIONS: &[&str] = &[
     // Set-ups with default options.
     "85000;10000;best_of_cake",
@@ -81,7 +81,7 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;piece_of_cake;cake_wash 1;cake_split_gso 0;cake_memlimit 4mb;cake_fwmark 0xff",
     "85000;10000;piece_of_cake;egress_cake_ack_filter aggressive;ingress_cake_ingress 1;ingress_cake_tins precedence",
     "85000;10000;piece_of_cake;ingress_cake_autorate_ingress 1;cake_rtt satellite;cake_isolation hosts",
-    // Upload and download swapped, and a set-up of its own for each direction.
+    // Upload and download swapped, and a setup script of its own for each direction.
     "85000;10000;best_of_cake;facing lan",
     "85000;10000;hfsc_lite;facing lan",
     "85000;10000;best_of_cake;ingress_script simplest.qos;ingress_qdisc fq_codel",
@@ -240,7 +240,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
     ];
     assert!(words.iter().all(|words| planned.contains(words)), "{planned}");
     let said = sqm(&home, "start", &slow);
-    let stands_in = said.contains("q0: a plain cake instead, because this kernel has no cake_mq");
+    let stands_in = said.contains("q0: plain cake in place of cake_mq, which this kernel lacks");
     assert_eq!(stands_in, major < 7, "{said}");
 
     // A second start changes nothing; a new rate changes the queues in place.
@@ -291,7 +291,7 @@ fn many_queues_get_a_cake_each_or_one_for_all() {
         .sum();
     assert!(counted >= 64 && counted == seen, "{counted} and {seen}");
 
-    // To another set-up and back, and finally to the queues from before.
+    // To another setup script and back, and finally to the queues from before.
     let other = fast.replace("best_of_cake", "simplest");
     sqm(&home, "start", &other);
     sqm(&home, "verify", &other);
@@ -313,12 +313,12 @@ fn sqm(home: &Home, word: &str, config: &str) -> String {
 }
 
 #[test]
-fn some_configurations_of_a_set_up_are_reached_from_others() {
-    // Coprime to the number of pairs of most set-ups, so that all kinds of changes occur over the whole list.
+fn some_configurations_of_a_setup_script_are_reached_from_others() {
+    // Coprime to the number of pairs of most setup scripts, so that all kinds of changes occur over the whole list.
     reach_each_other(53);
 }
 
-/// Changes from one configuration to another by `sqm reload`, and back: every `step`-th pair within each set-up, then
+/// Changes from one configuration to another by `sqm reload`, and back: every `step`-th pair within each setup script, then
 /// through all configurations. The queues must be those of a fresh start.
 pub(crate) fn reach_each_other(step: usize) {
     let home = boot();

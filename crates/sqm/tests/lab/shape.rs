@@ -197,7 +197,7 @@ fn a_rate_of_zero_leaves_that_direction_alone() {
 }
 
 #[test]
-fn a_qdisc_set_by_hand_is_back_after_stop() {
+fn stop_restores_a_qdisc_that_was_set_by_hand() {
     let port = Port::new("p5");
     port.tc("qdisc add dev p5 root handle 7: tbf rate 10mbit burst 5000 limit 30000");
     let before = port.state();
@@ -221,7 +221,7 @@ fn reload_changes_the_rate_and_nothing_else() {
 }
 
 #[test]
-fn verify_finds_what_somebody_changed() {
+fn verify_finds_changes_by_another_program() {
     let port = Port::new("p7");
     port.config(CAKE);
     port.sqm_ok("start");
@@ -265,7 +265,7 @@ fn refused(port: &Port, command: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn bad_configurations_are_refused_by_name_and_change_nothing() {
+fn invalid_configurations_are_refused_by_name_and_change_nothing() {
     let port = Port::new("p9");
     let start = ["sqm", "start", "--config", &port.file()];
 
@@ -323,7 +323,7 @@ fn an_endless_line_is_refused() {
 }
 
 #[test]
-fn without_root_nothing_is_tried() {
+fn without_root_nothing_is_changed() {
     let port = Port::new("p11");
     port.config(CAKE);
     let file = port.file();
@@ -343,7 +343,7 @@ fn without_root_nothing_is_tried() {
 }
 
 #[test]
-fn a_kernel_without_cake_is_not_supported_and_told_what_is_missing() {
+fn a_kernel_without_cake_is_unsupported_and_the_module_is_named() {
     // Debian's kernel has its queues as modules. Its guest cannot load a module again by itself: it would look for
     // the modules of the host's kernel.
     let port = Port::on(Clock::Wall, "p13");
@@ -364,7 +364,7 @@ fn a_kernel_without_cake_is_not_supported_and_told_what_is_missing() {
         ],
     );
 
-    // A set-up without CAKE still works there.
+    // A setup script without CAKE still works there.
     port.config("\toption download '0'\n\toption upload '950'\n\toption script 'simplest.qos'\n\toption qdisc 'fq_codel'\n");
     port.sqm_ok("start");
     port.sqm_ok("stop");

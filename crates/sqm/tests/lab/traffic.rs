@@ -1,11 +1,11 @@
-//! The set-ups under traffic: hosts get equal shares, changes lose no packets, and latency is as low as with the same
+//! The setup scripts under traffic: hosts get equal shares, changes lose no packets, and latency is as low as with the same
 //! queues set up by hand.
 
 use super::shared::{home, load, start};
 use sqm_lab::{Clock, Home, Line, home::SERVER_V4};
 use sqm_measure::result::TestResult;
 
-/// A line, its rates in kbit/s, options beside the set-up, and for each direction whether its shares are judged.
+/// A line, its rates in kbit/s, options beside the setup script, and for each direction whether its shares are judged.
 type Shared = (&'static str, u64, u64, &'static str, [bool; 2]);
 
 pub(crate) const CABLE: &str = "\toption link 'docsis'\n";

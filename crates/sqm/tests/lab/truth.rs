@@ -141,7 +141,7 @@ fn measure(row: &Row, runs: usize) -> Figures {
     Figures::mean(&runs)
 }
 
-/// The commands that a user would type on the router for each set-up.
+/// The commands that a user would type on the router for each setup script.
 fn by_tc(line: &Line, sqm: &str) -> String {
     let (down, up) = match line.name {
         "up1m" => (13_000, 950),
@@ -183,7 +183,7 @@ fn by_tc(line: &Line, sqm: &str) -> String {
             };
             ifb.to_owned() + &cake("wan0", up) + &cake("ifb0", down)
         }
-        other => panic!("no set-up {other}"),
+        other => panic!("no setup script {other}"),
     }
 }
 

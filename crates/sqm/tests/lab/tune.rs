@@ -130,7 +130,7 @@ pub(crate) fn tune_and_judge_at(home: &Home, line: &Line, layer: &str, server: &
 }
 
 #[test]
-fn the_rates_are_written_if_wanted_and_everything_is_as_before_if_interrupted() {
+fn rates_are_written_on_request_and_an_interrupted_search_is_rolled_back() {
     let line = Line::named("vdsl80").expect("a known line");
     let home = home(Clock::Virtual, &line);
     configure(&home, line.overhead, "ethernet");
@@ -206,7 +206,7 @@ fn a_cable_line() {
 }
 
 #[test]
-fn cells_that_the_configuration_does_not_know() {
+fn atm_cells_that_the_configuration_does_not_count() {
     // The best share that the exhaustive search of `a_line_in_atm_cells` finds in most of its runs.
     const BEST: f64 = 0.98;
     let line = Line::named("adsl8").expect("a known line");

@@ -16,7 +16,7 @@ pub(crate) fn boot() -> Home {
 /// A configuration section for a device.
 pub(crate) fn section(device: &str, configuration: &str) -> String {
     let mut parts = configuration.split(';');
-    let mut next = || parts.next().expect("rates and a set-up");
+    let mut next = || parts.next().expect("rates and a setup script");
     let (download, upload, script) = (next(), next(), next());
     let mut text = format!(
         "config queue\n\toption enabled '1'\n\toption interface '{device}'\n\toption download '{download}'\n\

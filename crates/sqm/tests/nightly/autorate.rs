@@ -48,7 +48,7 @@ fn the_rates_follow_a_line_that_changes_every_few_seconds() {
 }
 
 #[test]
-fn they_do_where_only_connections_tell_the_directions_apart() {
+fn the_rates_follow_a_line_if_only_tcp_connections_show_the_direction() {
     let status = follow_a_line_that_changes(
         "for n in server core; do
             ip netns exec $n iptables -A INPUT -p icmp --icmp-type timestamp-request -j DROP
@@ -157,7 +157,7 @@ fn is_replayed_as_it_was(home: &Home) {
 }
 
 #[test]
-fn what_was_learned_of_a_line_outlives_the_daemon() {
+fn learned_capacities_outlive_the_daemon() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
     start(&home, REFLECTORS);
     home.script(&format!("{LOAD}load 40s")).expect("a load");
@@ -212,7 +212,7 @@ fn by_satellite(more: &str) -> (f64, [f64; 2], String) {
 }
 
 #[test]
-fn a_path_by_satellite_has_hardly_a_queue_and_more_is_carried_with_what_is_advised() {
+fn a_satellite_path_has_hardly_a_queue_and_carries_more_with_the_advised_rtt() {
     let (added, usual, said) = by_satellite("");
     assert!(added <= 10.0, "{added} ms");
     let (_, advised) = said.split_once("option cake_rtt '").expect("an advice");
@@ -224,7 +224,7 @@ fn a_path_by_satellite_has_hardly_a_queue_and_more_is_carried_with_what_is_advis
 }
 
 #[test]
-fn whatever_it_relies_on_fails_the_line_stays_shaped_and_the_rates_come_back() {
+fn the_line_stays_shaped_and_the_rates_return_after_any_failure() {
     let home = home(Clock::Virtual, &line(40_000, 8000));
     home.script(
         "ip -n core route add 10.77.0.0/24 via 10.66.0.2

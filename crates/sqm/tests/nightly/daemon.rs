@@ -15,11 +15,11 @@ fn a_daemon_that_ends_releases_very_many_interfaces() {
 }
 
 #[test]
-fn removed_and_made_again_a_hundred_times_under_load() {
+fn a_device_recreated_a_hundred_times_under_load_is_shaped() {
     remove_and_make_again(100);
 }
 
 #[test]
-fn kill_9_at_ten_random_points_and_at_every_change() {
+fn kill_9_of_the_daemon_at_any_point_leaves_the_line_shaped() {
     kill_the_daemon(10, 1);
 }

@@ -1,8 +1,8 @@
-//! Faults at every step of every set-up.
+//! Faults at every step of every setup script.
 
 use crate::lab::faults::{kill_at_each, refuse_each_step, start_with_damaged_files};
 
-const SET_UPS: [&str; 8] = [
+const SETUP_SCRIPTS: [&str; 8] = [
     "best_of_cake",
     "piece_of_cake",
     "layer_cake",
@@ -14,12 +14,12 @@ const SET_UPS: [&str; 8] = [
 ];
 
 #[test]
-fn a_refusal_at_any_step_of_any_set_up_leaves_everything_as_it_was() {
-    refuse_each_step(&SET_UPS);
+fn an_error_at_any_step_of_any_setup_script_is_rolled_back() {
+    refuse_each_step(&SETUP_SCRIPTS);
 }
 
 #[test]
-fn after_kill_9_at_any_point_a_start_ends_right_and_a_stop_too() {
+fn after_kill_9_at_any_point_start_and_stop_succeed() {
     kill_at_each(1);
 }
 

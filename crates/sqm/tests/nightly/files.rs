@@ -6,17 +6,17 @@ use crate::lab::files::{damaged_records, in_each_state, roll_back_in_each_state}
 const STATES: [&str; 6] = ["full", "read_only", "gone", "fifo", "folder", "dangling"];
 
 #[test]
-fn configuration_and_logs_in_each_state_keep_no_line_from_being_shaped() {
+fn a_line_is_shaped_with_configuration_and_logs_in_each_state() {
     in_each_state(&["config", "before_trial", "learned", "log"], &STATES);
 }
 
 #[test]
-fn records_and_locks_in_each_state_keep_no_line_from_being_shaped() {
+fn a_line_is_shaped_with_records_and_locks_in_each_state() {
     in_each_state(&["record", "lock", "daemon_lock"], &STATES);
 }
 
 #[test]
-fn socket_and_search_in_each_state_keep_no_line_from_being_shaped() {
+fn a_line_is_shaped_with_socket_and_search_in_each_state() {
     in_each_state(&["socket", "tune", "secret"], &STATES);
 }
 
@@ -29,6 +29,6 @@ fn an_interface_whose_record_is_damaged_in_any_way_is_shaped_and_stopped() {
 }
 
 #[test]
-fn a_change_that_nobody_confirms_is_put_back_in_the_kernel_in_every_state_of_the_disk() {
+fn an_unconfirmed_change_is_rolled_back_in_the_kernel_in_every_state_of_the_disk() {
     roll_back_in_each_state(&STATES);
 }

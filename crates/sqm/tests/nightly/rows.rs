@@ -1,4 +1,4 @@
-//! Every set-up on every line.
+//! Every setup script on every line.
 
 use crate::lab::rows::{QUICK, Row, compare};
 
@@ -117,7 +117,7 @@ const ALL: &[Row] = &[
 ];
 
 #[test]
-fn every_set_up_on_every_line_is_as_good_as_by_hand() {
+fn every_setup_script_on_every_line_performs_as_with_tc() {
     let rows: Vec<Row> = QUICK.iter().chain(ALL).copied().collect();
     compare(&rows);
 }

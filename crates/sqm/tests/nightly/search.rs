@@ -3,7 +3,7 @@
 use crate::lab::search::{each_ends_in_time, the_daemon_ends_at};
 
 #[test]
-fn whatever_any_server_does_tune_ends_in_time_and_small() {
+fn tune_ends_in_time_with_little_memory_whatever_any_server_does() {
     each_ends_in_time(&[
         "load-words",
         "hello-silence",
@@ -21,7 +21,7 @@ fn whatever_any_server_does_tune_ends_in_time_and_small() {
 }
 
 #[test]
-fn a_daemon_that_is_ended_at_any_moment_of_a_search_leaves_nothing_of_it() {
+fn ending_the_daemon_at_any_moment_of_a_search_ends_the_search_completely() {
     the_daemon_ends_at(&[
         0.0, 0.05, 0.1, 0.2, 0.3, 0.7, 1.0, 2.0, 4.0, 5.5, 6.0, 8.0, 13.0, 22.0, 35.0, 60.0, 80.0, 95.0,
     ]);

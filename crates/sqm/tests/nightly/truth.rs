@@ -12,6 +12,6 @@ const CHAOTIC_ROWS: [Row; 6] = [
 ];
 
 #[test]
-fn so_they_do_where_one_run_is_not_a_figure() {
+fn mean_latency_and_goodput_of_several_runs_agree_with_the_truth() {
     compare(&CHAOTIC_ROWS, 6);
 }

@@ -90,7 +90,7 @@ fn check_against(line: &Line, layer: &str, server: &str) -> Value {
 const TRACES: &str = "traces() {
     tc -n router qdisc show; tc -n router filter show dev wan0 ingress; ip -n router -o link | cut -d: -f2
     for file in /run/sqm/*.json /etc/config/*; do echo $file; cat $file; done 2>/dev/null
-    pgrep -af 'sqm tune' || echo 'nobody tunes'
+    pgrep -af 'sqm tune' || echo 'no search runs'
 }
 ended() { for i in $(seq 100); do pgrep -f 'sqm tune' >/dev/null || return 0; sleep 0.1; done; }
 set +e; cd /tmp
@@ -129,7 +129,7 @@ fn end_it_at(home: &Home, moment: f64, (signal, code): (&str, i32), what: &str) 
 
 /// Ends searches at random moments, one in each part of a search. SEED reproduces them.
 #[test]
-fn ended_at_any_moment_the_shaping_from_before_is_back() {
+fn tune_ended_at_any_moment_restores_the_previous_shaping() {
     let seed =
         std::env::var("SEED").map_or_else(|_| std::process::id(), |seed| seed.parse().expect("a number"));
     let what = format!("SEED={seed}");
@@ -233,7 +233,7 @@ fn a_line_in_atm_cells() {
 
 /// Lines of every kind, with figures that were not used in the development of tune.
 #[test]
-fn lines_that_nobody_named() {
+fn further_lines() {
     for line in [
         unnamed("100/40 VDSL2", (100_000, 100), (40_000, 150), 8, 30),
         unnamed("50/10 cable", (50_000, 250), (10_000, 500), 15, 18),
@@ -249,7 +249,7 @@ fn lines_that_nobody_named() {
 
 /// Slow in both directions: a few full packets take as long as the latency that load may add elsewhere.
 #[test]
-fn slow_lines_that_nobody_named() {
+fn further_slow_lines() {
     for line in [
         unnamed("3/1", (3000, 300), (1000, 500), 40, 22),
         unnamed("5/2", (5000, 300), (2000, 500), 40, 22),
@@ -264,7 +264,7 @@ fn slow_lines_that_nobody_named() {
 
 /// ADSL and ADSL2+, with PPPoE and with PPPoA.
 #[test]
-fn lines_in_atm_cells_that_nobody_named() {
+fn further_lines_in_atm_cells() {
     for line in [
         unnamed("16/1 ADSL2+", (16_000, 300), (1000, 800), 30, 40),
         unnamed("12/1.2 ADSL2+", (12_000, 300), (1200, 800), 25, 14),
@@ -297,7 +297,7 @@ fn boost(peak_kbits_per_sec: u64, seconds: u32) -> Option<Boost> {
 
 /// Fast lines.
 #[test]
-fn fast_lines_that_nobody_named() {
+fn further_fast_lines() {
     let mut line = unnamed("300/20 cable", (300_000, 100), (20_000, 100), 12, 18);
     line.up.buffer = Buffer::Bytes(256_000);
     check_beside_all_rates(&line, "ethernet");
@@ -391,7 +391,7 @@ http.server.ThreadingHTTPServer(("", 8000), Handler).serve_forever()
 "#;
 
 #[test]
-fn a_large_file_and_a_place_to_send_to() {
+fn a_large_file_and_an_upload_url() {
     let line = Line::named("cable24").expect("a known line");
     let home = home(Clock::Virtual, &line);
     home.write("/tmp/web.py", WEB.as_bytes()).expect("a file");

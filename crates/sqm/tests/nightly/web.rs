@@ -127,7 +127,7 @@ fn attacks_on_the_page_do_not_reach_the_queues() {
 /// The line has ATM cells that the configuration does not count. The API applies the doctor's fix, and then the rates
 /// of a search with the settings that they need.
 #[test]
-fn a_fix_and_a_search_come_about_by_the_api() {
+fn a_fix_and_a_search_through_the_api_take_effect() {
     let home = boot(
         "adsl8",
         &section("\toption linklayer 'atm'\n\toption overhead '0'\n"),

@@ -17,7 +17,7 @@ fn gather(port: u16, kind: &str, token: &str) -> Crowd {
 }
 
 #[test]
-fn a_crowd_keeps_nobody_who_is_logged_in_from_the_page() {
+fn many_connections_do_not_lock_out_logged_in_clients() {
     let site = Site::start_with_password("correct horse");
     let token = site.token();
     site.log_in("correct horse");
@@ -47,7 +47,7 @@ fn a_crowd_keeps_nobody_who_is_logged_in_from_the_page() {
 
 /// An active stream is not idle, however many other connections come and go.
 #[test]
-fn a_crowd_does_not_push_out_somebody_who_looks_at_a_stream() {
+fn many_connections_do_not_end_the_stream_of_another_client() {
     let site = Site::start_with_password("correct horse");
     let mut visitor = site.stream("/live?hz=5");
     visitor.event("sample");
@@ -58,7 +58,7 @@ fn a_crowd_does_not_push_out_somebody_who_looks_at_a_stream() {
 }
 
 #[test]
-fn handshakes_that_stall_keep_nobody_out() {
+fn stalled_handshakes_lock_no_client_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
     command

@@ -360,13 +360,13 @@ fn errors_name_the_word_its_place_and_a_better_one() {
             "overhead 250 ethernet",
             13,
             2,
-            "cake keyword 'ethernet' brings the overhead to more than 256 bytes",
+            "cake keyword 'ethernet' raises the overhead above 256 bytes",
         ),
         (
             "lan metro",
             4,
             1,
-            "cake takes one round-trip preset, and 'metro' comes after 'lan'",
+            "cake takes one round-trip preset, but 'metro' follows 'lan'",
         ),
         ("rtt 0", 4, 1, "cake keyword 'rtt' takes 1us to 4294s, not '0'"),
         (
@@ -388,7 +388,7 @@ fn errors_name_the_word_its_place_and_a_better_one() {
     }
     assert_eq!(
         Qdisc::parse("").unwrap_err().to_string(),
-        "no queueing discipline is named"
+        "the name of a queueing discipline is missing"
     );
     assert_eq!(
         Qdisc::parse("ckae nat").unwrap_err().to_string(),
@@ -460,7 +460,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_are_answered(words in prop::collection::vec(
+    fn arbitrary_words_do_not_panic(words in prop::collection::vec(
         prop_oneof![prop::sample::select(keywords().collect::<alloc::vec::Vec<_>>()).prop_map(str::to_string), ".{0,6}"], 0..20)
     ) {
         let _ = Cake::default().apply(&words.join(" "));

@@ -292,7 +292,7 @@ fn match_words(
                 Network::Arp | Network::Other => None,
             }
             .ok_or_else(|| {
-                let reason = "these bytes are no field that a queue looks at";
+                let reason = "these bytes are not a header field that filters here support";
                 words.error(selector, ParseErrorKind::Contradiction { reason })
             })
         }
@@ -304,7 +304,7 @@ fn match_words(
 fn within(words: &Words<'_>, word: Word<'_>, head: &mut Head, network: Network) -> Result<(), ParseError> {
     match head.network.replace(network) {
         Some(other) if other != network => {
-            let reason = "the match is of another protocol than 'protocol' says";
+            let reason = "the match is for another protocol than 'protocol'";
             Err(words.error(word, ParseErrorKind::Contradiction { reason }))
         }
         _ => Ok(()),
@@ -511,7 +511,7 @@ fn by_fields(words: &mut Words<'_>, head: &Head) -> Result<(Condition, Option<Ha
             _ => return Err(words.unknown(word, ParseErrorKind::UnknownWord, KEYWORDS.into_iter())),
         }
         if !matches!(head.network, Some(Network::Ipv4 | Network::Ipv6)) {
-            let reason = "this needs 'protocol ip' or 'protocol ipv6' before 'flower'";
+            let reason = "this match needs 'protocol ip' or 'protocol ipv6' before 'flower'";
             return Err(words.error(word, ParseErrorKind::Contradiction { reason }));
         }
     }

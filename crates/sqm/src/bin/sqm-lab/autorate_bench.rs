@@ -19,8 +19,8 @@ use seeds::Seeds;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 
-/// Run our controller, cake-autorate's arithmetic, one that is told the truth a round trip late and none at all on the same modelled
-/// lines, in virtual time.
+/// Compare sqm's controller, cake-autorate's arithmetic, an oracle that knows the line's rate one round trip late, and
+/// no shaper, on the same modelled lines in virtual time.
 ///
 /// A seed gives equal figures, byte for byte, on every machine. docs/results/autorate-bench.md explains the traces, the
 /// model and its limits.
@@ -31,19 +31,19 @@ use sqm_process::output;
   sqm-lab autorate-bench --trace lte --seed 1-20
   sqm-lab autorate-bench --signals one-way --json")]
 pub(super) struct Args {
-    /// Only these traces; see --list.
+    /// Only these traces (see --list) [default: all].
     #[arg(long, value_name = "NAME", num_args = 1..)]
     trace: Vec<String>,
-    /// The seed of the generated lines and of all noise; a range such as 1-20 prints the mean and the worst of all its seeds.
+    /// The seed of the generated lines and of all noise; for a range such as 1-20, prints the mean and the worst seed.
     #[arg(long, value_name = "N|FROM-TO", default_value = "1")]
     seed: Seeds,
-    /// The delay signals that the controllers get; all three kinds by default.
+    /// The delay signals that the controllers receive [default: all three kinds].
     #[arg(long, value_enum, value_name = "KIND", num_args = 1..)]
     signals: Vec<SignalsArg>,
-    /// One JSON object for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Only say which traces there are.
+    /// List the traces and end.
     #[arg(long)]
     list: bool,
 }
@@ -54,7 +54,7 @@ enum SignalsArg {
     Echo,
     /// One-way delays to reflectors.
     OneWay,
-    /// Round trips to reflectors, and delays each way of the user's own TCP flows, of which cake-autorate takes no notice.
+    /// Round trips to reflectors, and one-way delays of the user's own TCP flows, which cake-autorate ignores.
     Tcp,
 }
 
@@ -128,7 +128,7 @@ impl Args {
             if !all.iter().any(|trace| trace.name == name) {
                 let meant = nearest(name, all.iter().map(|trace| trace.name));
                 let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
-                let error = anyhow!("there is no trace '{name}'{meant} (--list says which there are)");
+                let error = anyhow!("there is no trace '{name}'{meant} (--list prints all)");
                 return Err(Failure::Usage(error));
             }
         }

@@ -11,34 +11,34 @@ use sqm_core::workload::{NAMED, Named, Packet, Sizes, Steady, Workload};
 use sqm_process::failure::Failure;
 use sqm_process::output;
 
-/// The cost of a queue per packet, in nanoseconds of this machine's processor
+/// Measure the cost of a queue per packet, in nanoseconds of this machine's processor
 ///
-/// Each workload keeps a queue at a steady backlog: packet bytes in, headers parsed, flows hashed with a key, one dequeue
-/// that answers "not yet" per packet if the queue shapes. A plain FIFO runs in the same loop in turns with it, and `net`
-/// is the difference. Other work on the machine raises all figures; compare within one run only.
+/// Each workload keeps a queue at a steady backlog: packet bytes in, headers parsed, flows hashed with a key, one
+/// dequeue that answers "not yet" per packet if the queue shapes. A plain FIFO runs in the same loop in turns with it,
+/// and `net` is the difference. Other work on the machine raises all figures, so compare within one run only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm-lab bench                                  all named workloads
-  sqm-lab bench --list                           what they are
+  sqm-lab bench --list                           list them
   sqm-lab bench --workload cake-1g --json
   sqm-lab bench --qdisc 'cake bandwidth 100mbit diffserv4' --flows 1000 --sizes acks:50")]
 pub(super) struct Args {
     /// A named workload; may be given more than once [default: all]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(NAMED.iter().map(|named| named.name)))]
     workload: Vec<String>,
-    /// Name the workloads and end
+    /// List the workloads and end
     #[arg(long, conflicts_with = "workload")]
     list: bool,
-    /// A queue of your own, in tc's words
+    /// Another queue, in tc's words
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["workload", "list"])]
     qdisc: Option<String>,
-    /// Flows in it
+    /// Number of flows
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "qdisc")]
     flows: u32,
-    /// Hosts that send them
+    /// Number of hosts that send them
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536), requires = "qdisc")]
     hosts: u32,
-    /// Packets kept waiting
+    /// Packets kept in the queue
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "qdisc")]
     backlog: u32,
     /// Packet sizes: imix, full (1514 bytes), or acks:PERCENT

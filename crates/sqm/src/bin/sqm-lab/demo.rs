@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// Folder for the page, the pictures and all samples.
     #[arg(long, default_value = "demo-out")]
     out: PathBuf,
-    /// How time passes: as on the wall, or virtually (figures independent of this machine's load).
+    /// The lab's clock: real time, or virtual time, whose figures do not depend on this machine's load.
     #[arg(long, value_enum, default_value_t = ClockName::Wall)]
     clock: ClockName,
 }
@@ -205,7 +205,7 @@ fn noise(home: &Home) -> Result<f64, Failure> {
         .probes
         .first()
         .and_then(|probes| probes.idle.p99_ms);
-    Ok(idle.context("no probe came back inside the home")?)
+    Ok(idle.context("no probe was answered inside the home network")?)
 }
 
 /// With more noise than this, latencies under load say more about the machine than about the line. The value is a
@@ -217,9 +217,9 @@ fn too_noisy(noise_ms: f64) -> Option<Finding> {
         severity: Severity::Warning,
         code: "cpu_saturated".to_owned(),
         text: format!(
-            "this machine was busy: probes beside the line, inside the home, took up to {noise_ms:.1} ms (99 % are \
-             below). Latencies may be too high by as much, and goodput too low; repeat when it is idle, or with \
-             --clock virtual"
+            "this machine was busy: probes inside the home network, which do not cross the line, took up to \
+             {noise_ms:.1} ms (99th percentile). Latencies may be that much too high, and goodput too low; repeat \
+             when the machine is idle, or with --clock virtual"
         ),
     })
 }
@@ -378,8 +378,8 @@ fn print_table(measured: &[Measured]) {
         }
     }
     outln!(
-        "\nPercentages: of the TCP payload that the rate can carry after headers and framing, the line's rate before and\n\
-         the shaped one after. The acknowledgements of the other direction need a part of it."
+        "\nPercentages: of the TCP payload that the rate can carry after headers and framing; before: the line's rate,\n\
+         after: the shaped rate. The acknowledgements of the other direction need a part of it."
     );
     for line in measured {
         for (what, text) in line.findings() {

@@ -26,19 +26,19 @@ pub(super) enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         argv: Vec<String>,
     },
-    /// Type commands on one of its hosts, one a line; `exit` or Ctrl-D ends.
+    /// Run commands that you type, one a line, on one of its hosts; `exit` or Ctrl-D ends.
     Shell {
         /// h1, h2, router, modem, core or server.
         #[arg(default_value = "router")]
         host: String,
     },
-    /// Carry connections of this machine to a host of the lab, for a browser; Ctrl-C ends.
+    /// Forward TCP connections from this machine to a host of the lab, for a browser; Ctrl-C ends.
     Forward {
         /// h1, h2, router, modem, core or server.
         host: String,
         /// The TCP port on that host's loopback.
         port: u16,
-        /// The port of this machine's loopback; 0 takes a free one.
+        /// The port on this machine's loopback; 0 takes a free one.
         #[arg(long, default_value_t = 0)]
         from: u16,
     },
@@ -59,7 +59,7 @@ pub(super) struct Network {
     /// The access line: see `sqm-lab lines`.
     #[arg(long, default_value = "cable24")]
     line: String,
-    /// How time passes: as on the wall, or virtually (figures independent of this machine's load).
+    /// The lab's clock: real time, or virtual time, whose figures do not depend on this machine's load.
     #[arg(long, value_enum, default_value_t = ClockName::Wall)]
     clock: ClockName,
 }
@@ -153,7 +153,9 @@ fn ask_for_reader(act: Act) -> Result<Option<Output>, Failure> {
             Ok(output) => return Ok(Some(output?)),
             Err(RecvTimeoutError::Timeout) if !output::is_lost() => {}
             Err(RecvTimeoutError::Timeout) => return Ok(None),
-            Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("the lab was not asked").into()),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(anyhow!("cannot send the request to the lab").into());
+            }
         }
     }
 }
@@ -211,7 +213,7 @@ fn known(host: &str) -> Result<String, Failure> {
     }
     let hosts = home::HOSTS.join(", ");
     Err(Failure::Usage(anyhow!(
-        "the lab has no host `{host}`; its hosts are {hosts}"
+        "the lab has no host '{host}'; its hosts are {hosts}"
     )))
 }
 
@@ -220,7 +222,7 @@ pub(super) fn line(name: &str) -> Result<Line, Failure> {
     Line::named(name).ok_or_else(|| {
         let names: Vec<_> = Line::all().iter().map(|line| line.name).collect();
         Failure::Usage(anyhow!(
-            "the lab has no line `{name}`; its lines are {}",
+            "the lab has no line '{name}'; its lines are {}",
             names.join(", ")
         ))
     })

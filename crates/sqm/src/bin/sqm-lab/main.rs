@@ -17,11 +17,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use sqm_process::Failure;
 
-/// A virtual home network on a real kernel, to try settings in; a demonstration; benches. Needs no privileges.
+/// A virtual home network on a real kernel for trying settings, a demonstration, and benchmarks. Needs no privileges.
 ///
-/// The hosts of the network are h1 and h2 (the home), router (its wan0 is the interface to shape), modem (the bloated line), core (the
-/// delay) and server (10.66.0.2, fd00:66::2). All see the same read-only copy of this machine's programs, with the sqm that lies beside
-/// this program; what they write is gone with the lab.
+/// The hosts of the network are h1 and h2 (the home), router (its wan0 is the interface to shape), modem (the bloated
+/// line), core (the delay) and server (10.66.0.2, fd00:66::2). All see this machine's files read-only, and the sqm
+/// beside this program; what they write is gone when the lab ends.
 #[derive(Parser)]
 #[command(name = "sqm-lab", version, max_term_width = 110)]
 #[command(after_help = "Examples:
@@ -55,7 +55,10 @@ impl sqm::Program for Lab {
             "The virtual home",
             &["up", "run", "shell", "forward", "lines", "down"],
         ),
-        ("Demonstration and benches", &["demo", "bench", "autorate-bench"]),
+        (
+            "Demonstration and benchmarks",
+            &["demo", "bench", "autorate-bench"],
+        ),
     ];
 
     fn is_output_its_product(&self) -> bool {

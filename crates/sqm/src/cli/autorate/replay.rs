@@ -28,10 +28,10 @@ const LONGEST_GAP: Nanos = Nanos::from_millis(90_000);
 /// The most points of a curve in the picture.
 const POINTS: usize = 3000;
 
-/// Let the controller decide again on the samples in a log, and compare with its decisions in the log
+/// Replay the samples in a log through the controller and compare its decisions with the recorded ones
 ///
-/// LOG is what `option autorate_log` writes. Nothing is changed. Once a decision differs, the line itself would have answered
-/// differently from there on: what follows shows less and less what would have happened.
+/// LOG is a file that `option autorate_log` writes. Nothing is changed. After the first decision that differs, the line
+/// would have behaved differently, too: the later the samples, the less they show of what would have happened.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm autorate replay /var/log/sqm/rates.csv
@@ -39,33 +39,35 @@ const POINTS: usize = 3000;
   sqm autorate replay rates.csv --json | jq -e '.first_difference == null'
   sqm autorate replay rates.csv --as cake-autorate
 
-Exit codes: 0 replayed, whatever the comparison says; 1 the log is damaged or a file could not be written; 2 wrong arguments")]
+Exit codes: 0 replayed, with or without differences; 1 the log is damaged or a file could not be written; 2 wrong \
+    arguments")]
 pub(super) struct Args {
     /// Logs, oldest first
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-    /// The controller that decides now
+    /// The controller that decides in the replay
     #[arg(long = "as", value_name = "CONTROLLER", value_enum, default_value = "sqm")]
     pilot: Pilot,
-    /// Another lower bound of the download than in the log: 2mbit, or in kbit/s as in the configuration
+    /// Lower bound of the download, in place of the recorded one: 2mbit, or a bare number in kbit/s as in the
+    /// configuration
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     min_download: Option<Rate>,
-    /// Another rate of the download to begin with
+    /// Rate of the download to begin with, in place of the recorded one
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     download: Option<Rate>,
-    /// Another upper bound of the download
+    /// Upper bound of the download, in place of the recorded one
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     max_download: Option<Rate>,
-    /// Another lower bound of the upload
+    /// Lower bound of the upload, in place of the recorded one
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     min_upload: Option<Rate>,
-    /// Another rate of the upload to begin with
+    /// Rate of the upload to begin with, in place of the recorded one
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     upload: Option<Rate>,
-    /// Another upper bound of the upload
+    /// Upper bound of the upload, in place of the recorded one
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     max_upload: Option<Rate>,
-    /// Draw the rates in the log and now into this file, as SVG
+    /// Draw the recorded and the replayed rates into this file, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print the comparison as JSON
@@ -76,7 +78,7 @@ pub(super) struct Args {
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Pilot {
-    /// This program's
+    /// sqm's own controller
     Sqm,
     /// cake-autorate's arithmetic with its defaults
     CakeAutorate,
@@ -282,15 +284,15 @@ impl<'a> Comparison<'a> {
         };
         self.different += 1;
         if self.first.is_none() {
-            let told = |decision: Decision| Told::new(what, decision);
+            let shown = |decision: Decision| ShownDecision::new(what, decision);
             self.first = Some(Difference {
                 log: log.to_owned(),
                 line,
                 unix_ms: row.unix_ms,
                 after_seconds: self.nanos as f64 / 1e9,
                 what,
-                then: told(then),
-                now: told(now),
+                then: shown(then),
+                now: shown(now),
             });
         }
     }
@@ -327,7 +329,7 @@ impl<'a> Comparison<'a> {
         let side = |direction: Direction| {
             self.is_shaped[direction].then(|| {
                 let [then, now] = &self.tallies[direction];
-                ThenAndNow {
+                RecordedAndReplayed {
                     then: then.figures(),
                     now: now.figures(),
                 }
@@ -362,9 +364,9 @@ impl<'a> Comparison<'a> {
             Panel {
                 y: format!("{name} (Mbit/s)"),
                 lines: vec![
-                    Line::thin("load then", points(|point| point.load)),
-                    Line::new("rate then", points(|point| point.rates[0])),
-                    Line::new("rate now", points(|point| point.rates[1])),
+                    Line::thin("recorded load", points(|point| point.load)),
+                    Line::new("recorded rate", points(|point| point.rates[0])),
+                    Line::new("replayed rate", points(|point| point.rates[1])),
                 ],
             }
         };
@@ -374,9 +376,9 @@ impl<'a> Comparison<'a> {
             .filter(|(direction, _)| self.is_shaped[*direction]);
         let logs: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
         Chart {
-            title: "Rates then and now".to_owned(),
+            title: "Recorded and replayed rates".to_owned(),
             subtitle: format!(
-                "{}: {} of {} decisions are others",
+                "{}: {} of {} decisions differ",
                 logs.join(", "),
                 self.different,
                 self.decisions
@@ -401,8 +403,8 @@ struct Report {
     different: u64,
     first_difference: Option<Difference>,
     /// None if the direction is not shaped.
-    download: Option<ThenAndNow>,
-    upload: Option<ThenAndNow>,
+    download: Option<RecordedAndReplayed>,
+    upload: Option<RecordedAndReplayed>,
     runs: Vec<Run>,
     /// Incomplete lines, which were left out.
     cut_lines: Vec<CutLine>,
@@ -443,13 +445,13 @@ struct Difference {
     unix_ms: u64,
     after_seconds: f64,
     what: What,
-    then: Told,
-    now: Told,
+    then: ShownDecision,
+    now: ShownDecision,
 }
 
 /// A decision for the direction in which the two sides differ.
 #[derive(Clone, Serialize)]
-struct Told {
+struct ShownDecision {
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_bits_per_sec: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -459,7 +461,7 @@ struct Told {
     words: String,
 }
 
-impl Told {
+impl ShownDecision {
     fn new(what: What, decision: Decision) -> Self {
         let choice = match what {
             What::Download => Some(decision.rates.download),
@@ -488,7 +490,7 @@ impl Told {
 }
 
 #[derive(Serialize)]
-struct ThenAndNow {
+struct RecordedAndReplayed {
     then: Figures,
     now: Figures,
 }
@@ -513,20 +515,21 @@ impl Report {
             self.seconds, self.decisions
         );
         text += match (self.controller, self.has_other_bounds) {
-            (Pilot::Sqm, false) => ", with the bounds of then\n",
-            (Pilot::Sqm, true) => ", with other bounds than then\n",
+            (Pilot::Sqm, false) => ", with the recorded bounds\n",
+            (Pilot::Sqm, true) => ", with bounds other than the recorded ones\n",
             (Pilot::CakeAutorate, _) => ", with cake-autorate's arithmetic\n",
         };
         for cut in &self.cut_lines {
             let (log, line) = (cut.log.display(), cut.line);
-            text += &format!("{log}, line {line}: cut off and left out ({})\n", cut.reason);
+            text += &format!("{log}, line {line}: incomplete and skipped ({})\n", cut.reason);
         }
         for run in &self.runs {
             let (log, line) = (run.log.display(), run.line);
             if !run.is_exact {
                 text += &format!(
-                    "{log}, line {line}: begins in the middle, and what the controller knew is not in it: it starts at the rate of \
-                     then, and its first {} s are not compared; what FILE.old holds belongs before it\n",
+                    "{log}, line {line}: the log begins in the middle of a run, without the controller's state: \
+                     the replay starts at the recorded rate and does not compare the first {} s; to replay the \
+                     whole run, give FILE.old before FILE\n",
                     WARM_UP.0 / 1_000_000_000
                 );
             }
@@ -544,14 +547,14 @@ impl Report {
         }
         text += &match &self.first_difference {
             None if self.decisions == 0 => "too short to compare anything\n".to_owned(),
-            None => "all of them are the same\n".to_owned(),
+            None => "all decisions are the same\n".to_owned(),
             Some(first) => first.text(self.different, self.decisions),
         };
-        text += "\nMbit/s           mean   lowest      5 %   median     95 %  highest   cuts\n";
+        text += "\nMbit/s              mean   lowest      5 %   median     95 %  highest   cuts\n";
         for (name, both) in [("download", &self.download), ("upload", &self.upload)] {
             let Some(both) = both else { continue };
-            for (when, figures) in [("then", &both.then), ("now", &both.now)] {
-                text += &format!("{name:<8} {when:<5}");
+            for (when, figures) in [("recorded", &both.then), ("replayed", &both.now)] {
+                text += &format!("{name:<8} {when:<8}");
                 for rate in [
                     figures.mean_bits_per_sec,
                     figures.lowest_bits_per_sec,
@@ -565,7 +568,8 @@ impl Report {
                 text += &format!(" {:>6}\n", figures.cuts);
             }
         }
-        text + "5 %, median, 95 %: for so much of the time the rate was not higher; cuts: because of a queue\n"
+        text + "5 %, median, 95 %: the rate was at most this for that part of the time; cuts: rate reductions \
+            because of a queue\n"
     }
 }
 
@@ -577,8 +581,8 @@ impl Difference {
             What::Probes => "probes",
         };
         format!(
-            "{different} of them ({:.2} %) are others, the first one {:.3} s after the beginning ({}, line {}):\n\
-             {what:<9} then {}\n          now  {}\n",
+            "{different} decisions ({:.2} %) differ; the first is {:.3} s after the beginning ({}, line {}):\n\
+             {what:<9} recorded {}\n          replayed {}\n",
             different as f64 * 100.0 / decisions as f64,
             self.after_seconds,
             self.log.display(),

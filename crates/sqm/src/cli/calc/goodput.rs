@@ -11,12 +11,12 @@ use super::line::Packet;
 use super::{mbit, parse_rate, print};
 use sqm_process::failure::Failure;
 
-/// The most that a speed test can show on a line, or behind a shaper, of this gross rate.
+/// The goodput that a speed test can reach on a line, or behind a shaper, with this gross rate.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc goodput 100mbit --link docsis          3.82 % less than gross
   sqm calc goodput 100mbit --link ethernet-vlan-pppoe --timestamps
-  sqm calc goodput 100mbit --overhead 100 --size 1000 --whole    of the IP packets themselves
+  sqm calc goodput 100mbit --overhead 100 --size 1000 --whole    counts whole IP packets
   sqm calc goodput 100mbit --overhead 100 --size 256 --json")]
 pub(super) struct Goodput {
     /// Gross rate, such as 100mbit.
@@ -29,7 +29,7 @@ pub(super) struct Goodput {
     json: bool,
 }
 
-/// The gross rate that a speed test's result comes from: what a shaper must be told to let so much through.
+/// The gross rate behind a speed test's result: the rate to set a shaper to for this goodput.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc gross 93.39mbit --link ethernet-vlan-pppoe --timestamps

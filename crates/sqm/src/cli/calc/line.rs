@@ -10,13 +10,13 @@ use sqm_process::failure::Failure;
 
 #[derive(clap::Args)]
 pub(super) struct Line {
-    /// The access technology, by its name in `sqm calc links`; its numbers can be replaced by the options below.
+    /// The access technology, by its name in `sqm calc links`; the options below override its values.
     #[arg(long, value_name = "LINK", value_parser = parse_link)]
     link: Option<&'static Preset>,
-    /// Bytes that the line adds to each IP packet; 38 (plain Ethernet) unless something is said.
+    /// Bytes that the line adds to each IP packet [default: 38, plain Ethernet].
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = clap::value_parser!(i16).range(-64..=1500))]
     overhead: Option<i16>,
-    /// Least size of a frame, overhead included, bytes.
+    /// Smallest frame, overhead included, bytes.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(0..=256))]
     mpu: Option<u16>,
     /// Cells of ATM (ADSL): 48 bytes in 53.
@@ -31,7 +31,7 @@ pub(super) struct Line {
 pub(super) struct Packet {
     #[command(flatten)]
     line: Line,
-    /// Size of the IP packets; the line's MTU, less 8 bytes under PPPoE.
+    /// Size of the IP packets, bytes [default: the line's MTU, less 8 with PPPoE].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65535))]
     size: Option<u32>,
     /// TCP over IPv6.
@@ -94,7 +94,7 @@ impl Packet {
         let headers = self.headers();
         if self.size() <= headers.bytes() {
             return Err(Failure::Usage(anyhow!(
-                "packets of {} bytes have no payload: their headers take {}; --whole counts the packets themselves",
+                "packets of {} bytes have no payload, because their headers take {}; --whole counts whole packets",
                 self.size(),
                 headers.bytes()
             )));
@@ -118,7 +118,7 @@ pub(crate) fn parse_link(name: &str) -> Result<&'static Preset, String> {
     PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
         match nearest(name, PRESETS.iter().map(|preset| preset.name)) {
             Some(near) => format!("no link '{name}'; did you mean '{near}'?"),
-            None => format!("no link '{name}'; sqm calc links lists them"),
+            None => format!("no link '{name}'; 'sqm calc links' lists all"),
         }
     })
 }

@@ -9,7 +9,7 @@ use sqm_plan::link::{LinkLayer, PRESETS, Preset};
 
 use sqm_process::failure::Failure;
 
-/// The access technologies that `option link` names, with the bytes they add to each IP packet.
+/// The access technologies for `option link`, with the bytes that each adds to an IP packet.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc links

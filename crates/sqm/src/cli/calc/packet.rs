@@ -13,7 +13,7 @@ use sqm_process::failure::Failure;
 /// smallest IPv6 MTU, and full packets with and without PPPoE.
 const USUAL: [u32; 7] = [40, 100, 200, 576, 1280, 1492, 1500];
 
-/// Bytes of packets on the line: overhead, minimum size, cells.
+/// Sizes of packets on the line, with overhead, minimum size and cells.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc packet --link adsl-pppoe-llc
@@ -22,7 +22,7 @@ const USUAL: [u32; 7] = [40, 100, 200, 576, 1280, 1492, 1500];
 pub(super) struct Packet {
     #[command(flatten)]
     line: Line,
-    /// Sizes of IP packets, bytes; else the usual ones.
+    /// Sizes of IP packets, bytes [default: the usual ones].
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65535))]
     sizes: Vec<u32>,
     /// Print the answer as JSON.

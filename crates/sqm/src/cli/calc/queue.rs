@@ -16,17 +16,17 @@ use super::line::Line;
 use super::{mbit, millis, parse_rate, print};
 use sqm_process::failure::Failure;
 
-/// The delay of a full plain queue, such as a modem's buffer; or how many packets a measured delay means.
+/// The delay of a full plain queue, such as a modem's buffer; or the number of packets that a measured delay means.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc fifo 1gbit --packets 1000              12 ms
   sqm calc fifo 1mbit --packets 250 --overhead 0  3000 ms
   sqm calc fifo 1mbit --delay 3000ms --overhead 0 250 packets")]
 pub(super) struct Fifo {
-    /// Rate at which it is emptied.
+    /// Rate at which the queue is emptied.
     #[arg(value_parser = parse_rate)]
     rate: Rate,
-    /// Packets in it.
+    /// Packets in the queue.
     #[arg(
         long,
         value_name = "N",
@@ -34,7 +34,7 @@ pub(super) struct Fifo {
         conflicts_with = "delay"
     )]
     packets: Option<u64>,
-    /// The delay that was measured under load, less that of the idle line.
+    /// The latency under load, less that of the idle line.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     delay: Option<Nanos>,
     /// Size of the IP packets, bytes.
@@ -49,9 +49,9 @@ pub(super) struct Fifo {
 
 /// The latency to expect under load behind a shaper of this rate, with CAKE and with fq_codel.
 ///
-/// A flow that sends little waits until the packet that is being sent has left: at most the time of one full packet. A
-/// flow that fills the line waits in its own queue, about CoDel's target while it reacts to drops and marks. CAKE sets
-/// its target by itself; that of fq_codel is what 'itarget auto' and 'etarget auto' give.
+/// A packet of a sparse flow waits for the packet that is being sent: at most the time of one full packet. A flow that
+/// fills the line waits in its own queue, for about CoDel's target if it reacts to drops and marks. CAKE computes its
+/// target itself; for fq_codel it is the target that 'itarget auto' and 'etarget auto' give.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc latency 1mbit
@@ -130,8 +130,8 @@ impl Latency {
         };
         print(&answer, self.json, |answer| {
             let mut text = format!(
-                "at {:.3} Mbit/s a flow that sends little waits {:.2} ms at most, the time of one full packet;\n\
-                 one that fills the line waits about the target:\n",
+                "at {:.3} Mbit/s a sparse flow waits at most {:.2} ms, the time of one full packet;\n\
+                 a flow that fills the line waits for about the target:\n",
                 mbit(self.rate),
                 answer.sparse_flow_most_ms
             );

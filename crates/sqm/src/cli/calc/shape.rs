@@ -9,7 +9,7 @@ use sqm_plan::arithmetic::{self, Known};
 use super::{parse_rate, print};
 use sqm_process::failure::Failure;
 
-/// The rates to begin with: 85 % of what the contract says, or 95 % of what a test without shaping found.
+/// The rates to start with: 85 % of the contract's, or 95 % of those measured without shaping.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc shape --advertised 7mbit 768kbit

@@ -12,8 +12,8 @@ use super::print;
 use crate::cli::dscp::parse_dscp;
 use sqm_process::failure::Failure;
 
-/// The tin of CAKE that a packet with this DSCP lands in, in every mode, and the part of the rate up to which it comes
-/// before others.
+/// The tin of CAKE for packets with this DSCP, in each mode, and the share of the rate up to which the tin has
+/// priority.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm calc tin ef
@@ -46,7 +46,7 @@ pub(super) fn parse_tins(word: &str) -> Result<Tins, String> {
         Some((_, tins)) => Ok(*tins),
         None => Err(match cake.apply(word) {
             Err(error) => error.to_string(),
-            Ok(()) => format!("'{word}' chooses no tins"),
+            Ok(()) => format!("'{word}' is not a tin mode"),
         }),
     }
 }

@@ -56,7 +56,8 @@ fn compare(file: &Path) -> Result<usize, Failure> {
     let outcome = vector.run().map_err(failure)?;
     let Some(differences) = vector.differences(&outcome) else {
         let name = file.display();
-        let error = anyhow!("{name} says nothing of what to expect; --events shows what the queue does");
+        let error =
+            anyhow!("{name} has no expected events to compare with; --events prints what the queue does");
         return Err(Failure::Usage(error));
     };
     let sent = outcome

@@ -45,7 +45,7 @@ impl Args {
         let lines = configured::lines(self.config.as_ref())?;
         if !lines.is_empty() && queues::gauges().is_some() {
             errln!(
-                "sqm: warning: queues shape on this machine, and the sweep measures them instead of the line behind them; \
+                "sqm: warning: this machine shapes, so the sweep measures its shaper instead of the line; run \
                  'sqm stop' first"
             );
         }
@@ -128,7 +128,7 @@ impl Args {
             Ok(fit) => (Some(fit), None),
             Err(unfit) => (
                 None,
-                Some(format!("the {} gives no fit: {unfit}", direction.word())),
+                Some(format!("the {} cannot be fitted: {unfit}", direction.word())),
             ),
         };
         let advice = match (&fit, &configured) {
@@ -199,7 +199,7 @@ fn comparison(swept: &Swept) -> String {
         text += &format!("to change  {advice}\n");
     }
     if swept.advice.is_empty() {
-        text += "           which fits what was measured\n";
+        text += "           which agrees with the measurement\n";
     }
     text
 }
@@ -212,7 +212,7 @@ fn words(fit: &Fit, header_bytes: f64) -> String {
         fit.bytes_interval.1 - header_bytes,
     );
     let framing = match fit.framing {
-        Framing::Packets => "packets as they are",
+        Framing::Packets => "whole packets",
         Framing::AtmCells => "ATM cells (linklayer atm)",
     };
     format!(

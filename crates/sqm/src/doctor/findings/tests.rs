@@ -75,7 +75,7 @@ fn a_healthy_line_has_no_findings() {
 }
 
 #[test]
-fn a_missing_part_of_the_kernel() {
+fn a_missing_kernel_feature() {
     only("missing-module", |facts| {
         facts.missing = vec!["this kernel has no CAKE".to_owned()];
     });
@@ -329,7 +329,7 @@ fn a_processor_that_is_too_slow() {
 
 /// Facts survive a round trip through JSON.
 #[test]
-fn facts_survive_the_trip() {
+fn facts_are_the_same_after_json() {
     let text = serde_json::to_string(&healthy()).unwrap();
     assert_eq!(serde_json::from_str::<Facts>(&text).unwrap(), healthy());
     assert_eq!(serde_json::from_str::<Facts>("{}").unwrap(), Facts::default());

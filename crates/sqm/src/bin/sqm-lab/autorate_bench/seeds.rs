@@ -31,22 +31,16 @@ impl FromStr for Seeds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
-            text.parse::<u64>().map_err(|_| {
-                format!("'{text}' is no seed: a whole number, or two with a dash between, as 1-20")
-            })
+            text.parse::<u64>()
+                .map_err(|_| format!("'{text}' is not a seed: give a whole number, or a range such as 1-20"))
         };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = (number(first)?, number(last)?);
         if last < first {
-            return Err(format!(
-                "from {first} to {last} there are no seeds: the lower one comes first"
-            ));
+            return Err(format!("{first}-{last} is empty: give the lower seed first"));
         }
         if last - first >= Self::MOST {
-            return Err(format!(
-                "from {first} to {last} there are more than {} seeds",
-                Self::MOST
-            ));
+            return Err(format!("{first}-{last} has more than {} seeds", Self::MOST));
         }
         Ok(Self(first..=last))
     }
@@ -107,7 +101,7 @@ pub(super) fn table(signals: SignalsArg, seeds: &Seeds, runs: &[Run], sums: &[Su
         writeln!(
             text,
             "{:27} {} {}",
-            "all lines that vary, in sum",
+            "all lines that vary, in total",
             cell(time),
             cell(bytes)
         )

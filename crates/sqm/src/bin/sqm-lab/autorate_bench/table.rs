@@ -55,7 +55,7 @@ pub(super) fn table(signals: SignalsArg, runs: &[Run]) -> String {
 pub(super) fn in_sum(sum: Option<&Sum>) -> String {
     let text = sum.map(|sum| {
         format!(
-            "all lines that vary, in sum: {:.0} % less time above 30 ms, {:+.1} % bytes\n",
+            "all lines that vary, in total: {:.0} % less time above 30 ms, {:+.1} % bytes\n",
             sum.less_time_above_30_ms_percent, sum.more_bytes_percent
         )
     });
