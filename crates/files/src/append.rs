@@ -15,12 +15,18 @@ use crate::place::Place;
 ///
 /// If the path is not a regular file, or if a system call fails.
 pub fn append(path: &Path, mode: u32) -> Result<File, Error> {
-    let flags = OFlags::RDWR | OFlags::APPEND;
     let place = Place::entry(path)?;
-    match place.open(flags, 0) {
-        Err(error) if error.is_not_found() => place.open(flags | OFlags::CREATE | OFlags::EXCL, mode),
+    match place.open(FLAGS, 0) {
+        Err(error) if error.is_not_found() => create(&place, mode),
         file => file,
     }
+}
+
+const FLAGS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
+
+/// Creates the file. Fails if another process has created it meanwhile: it may belong to another user.
+fn create(place: &Place, mode: u32) -> Result<File, Error> {
+    place.open(FLAGS | OFlags::CREATE | OFlags::EXCL, mode)
 }
 
 #[cfg(test)]
@@ -58,5 +64,15 @@ mod tests {
             assert!(error.contains(word), "{error}");
         }
         assert!(!at("none").exists());
+    }
+
+    #[test]
+    fn a_file_that_another_process_has_created_meanwhile_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let place = Place::entry(&path).unwrap();
+        fs::write(&path, "theirs").unwrap();
+        let error = create(&place, 0o600).unwrap_err().to_string();
+        assert!(error.contains("File exists"), "{error}");
     }
 }

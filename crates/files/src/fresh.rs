@@ -36,12 +36,17 @@ impl Fresh {
     }
 
     pub(crate) fn at(place: Place, mode: u32) -> Result<Self, Error> {
+        let name = random_name(&place).map_err(Error::system(&place.path, "write"))?;
+        Self::named(place, name, mode)
+    }
+
+    /// Creates the temporary file with this name. It is an error if anything has that name already.
+    fn named(place: Place, name: OsString, mode: u32) -> Result<Self, Error> {
         let old = place.stat()?;
         if let Some(old) = &old {
             require_regular(&place.path, old.st_mode)?;
         }
         let fail = Error::system;
-        let name = random_name(&place).map_err(fail(&place.path, "write"))?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Until the permissions of the old file are set, no other user may read the new one.
         let first = if old.is_some() { 0o600 } else { mode & PERMISSIONS };
@@ -160,4 +165,30 @@ pub(crate) fn random_hexadecimal() -> Result<String, rustix::io::Errno> {
     let mut random = [0; 8];
     getrandom(&mut random, GetRandomFlags::empty())?;
     Ok(format!("{:016x}", u64::from_ne_bytes(random)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The name is random, so that no other program can plant a file. If one could, the planted file would not be written to.
+    #[test]
+    fn an_existing_temporary_file_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "theirs").unwrap();
+        fs::hard_link(at("file"), at("hard")).unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink("none", at("dangling")).unwrap();
+        for name in ["file", "hard", "link", "dangling"] {
+            let place = Place::find(&at("sqm")).unwrap();
+            let error = Fresh::named(place, name.into(), 0o600).unwrap_err();
+            assert!(error.to_string().contains("File exists"), "{name}: {error}");
+        }
+        assert_eq!(fs::read(at("file")).unwrap(), b"theirs");
+        assert!(!at("none").exists());
+    }
 }
