@@ -181,12 +181,15 @@ const MAX_MEMORY_KB: u64 = 256 << 10;
 
 /// Compares a file while watching the memory. Returns the exit code, the output, and the peak memory in kB.
 fn watched(files: &[&Path]) -> (Option<i32>, String, u64) {
+    use std::io::{Read as _, Seek as _};
+    // A pipe that nobody reads meanwhile would stop a program that prints too much.
+    let mut printed = tempfile::tempfile().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_sqm"))
         .arg("compare")
         .args(files)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(printed.try_clone().unwrap())
+        .stderr(printed.try_clone().unwrap())
         .spawn()
         .unwrap();
     let status = format!("/proc/{}/status", child.id());
@@ -204,9 +207,11 @@ fn watched(files: &[&Path]) -> (Option<i32>, String, u64) {
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(said).unwrap(), most)
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    printed.rewind().unwrap();
+    printed.read_to_string(&mut said).unwrap();
+    (status.code(), said, most)
 }
 
 fn packed(path: &Path, text: &str) {

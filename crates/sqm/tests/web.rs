@@ -330,6 +330,12 @@ fn missing_resources_and_invalid_requests_are_reported() {
             json!({"revision": "0000000000000000", "text": ""}),
             409,
         ),
+        (
+            "PUT",
+            "/config",
+            json!({"revision": "0000000000000000", "text": "", "confirm_seconds": 601}),
+            400,
+        ),
         ("POST", "/config/check", json!({"text": null}), 400),
         (
             "POST",
