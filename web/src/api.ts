@@ -193,23 +193,26 @@ export const address = {
     comparison: (ids: string[], plot: Plot) => url('/compare/{plot}.svg', { ids: ids.join(','), plot }),
     tune: (plot: TunePlot) => url('/tune/plots/{plot}.svg', { plot }),
     report: url('/report', {}),
-    live: (hz: number) => url('/live', { hz }),
-    events: url('/events', {}),
-    testLive: (id: string) => url('/tests/{id}/live', { id }),
-    tuneLive: url('/tune/live', {}),
+    live: (hz: number): Stream<{ sample: Sample }> => url('/live', { hz }),
+    events: url('/events', {}) as Stream<Record<LogEntry['kind'], LogEntry>>,
+    testLive: (id: string): Stream<{ progress: Progress; end: Test }> => url('/tests/{id}/live', { id }),
+    tuneLive: url('/tune/live', {}) as Stream<{ step: TuneStep; end: Tune }>,
 };
 
+/** The URL of server-sent events, with the data of each event by its name. */
+type Stream<Events> = string & { events?: Events };
+
 /** Receives server-sent events until the returned function is called. The browser reconnects by itself. */
-export function follow(
-    stream: string,
-    on: Record<string, (data: never) => void>,
+export function follow<Events>(
+    stream: Stream<Events>,
+    on: { [Name in keyof Events]: (data: Events[Name]) => void },
     heard: (connected: boolean) => void = () => {},
 ): () => void {
     const source = new EventSource(stream);
     source.onopen = () => heard(true);
     source.onerror = () => heard(false);
-    for (const [name, listener] of Object.entries(on)) {
-        source.addEventListener(name, (event) => listener(JSON.parse(event.data) as never));
+    for (const name in on) {
+        source.addEventListener(name, (event) => on[name](JSON.parse(event.data)));
     }
     return () => source.close();
 }

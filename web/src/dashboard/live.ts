@@ -47,7 +47,7 @@ export function useLive(): Live {
             })
             .catch(() => {});
         const end = follow(address.live(5), {
-            sample: (sample: Sample) => {
+            sample: (sample) => {
                 heard = Date.now();
                 for (const one of sample.interfaces) {
                     const known = curves.get(one.interface) ?? empty();

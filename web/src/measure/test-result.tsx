@@ -38,7 +38,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
         const end = follow(
             address.testLive(test.id),
             {
-                progress: (next: Progress) => setProgress((before) => inOrder(before, next)),
+                progress: (next) => setProgress((before) => inOrder(before, next)),
                 end: () => {
                     end();
                     void ended();

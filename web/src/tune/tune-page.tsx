@@ -92,7 +92,7 @@ function Running({ first, ended }: { first: Tune; ended: () => Promise<void> }) 
             address.tuneLive,
             {
                 // After a reconnect the server sends all steps again, from the first.
-                step: (step: TuneStep) =>
+                step: (step) =>
                     setSteps((before) =>
                         before.some(({ unix_ms, text }) => unix_ms === step.unix_ms && text === step.text)
                             ? before
