@@ -1,6 +1,7 @@
 //! The parts that the daemon's API and the page's server have in common: limits on connections, requests and streams
-//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), HTTP on a connection ([`Server`]), bodies of requests and responses, the host names for which
-//! a server accepts requests ([`AllowedHosts`]), and the search of a request's route in a table ([`find`]).
+//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), HTTP on a connection ([`Server`]), bodies of requests and
+//! responses, the host names for which a server accepts requests ([`AllowedHosts`]), and the search of a request's route in a
+//! table ([`find`]).
 #![forbid(unsafe_code)]
 
 mod allowed_hosts;
