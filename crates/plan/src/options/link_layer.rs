@@ -39,7 +39,12 @@ pub(crate) static LINK: OptionInfo = link_option(
         .iter()
         .map(|preset| (preset.name, preset.about))
         .collect()
-});
+})
+.ignored(&[Ignored {
+    when: NO_LINK_LAYER.0,
+    reason: "linklayer is 'none', which counts nothing of it; remove option linklayer to count what the line adds",
+    applies: |case| case.settings.link.layer == LinkLayer::None && case.is_given(),
+}]);
 
 pub(crate) static LINK_LAYER: OptionInfo = link_option(
     "linklayer",
@@ -74,7 +79,7 @@ pub(crate) static OVERHEAD: OptionInfo = link_option(
 .ignored(&[Ignored {
     when: NO_LINK_LAYER.0,
     reason: NO_LINK_LAYER.1,
-    applies: |case| case.settings.link.layer == LinkLayer::None && case.settings.link.overhead != 0,
+    applies: |case| has_no_link_layer(case) && case.settings.link.overhead != 0,
 }]);
 
 pub(crate) static MPU: OptionInfo = link_option(
@@ -92,13 +97,18 @@ pub(crate) static MPU: OptionInfo = link_option(
 .ignored(&[Ignored {
     when: NO_LINK_LAYER.0,
     reason: NO_LINK_LAYER.1,
-    applies: |case| case.settings.link.layer == LinkLayer::None && case.settings.link.mpu != 0,
+    applies: |case| has_no_link_layer(case) && case.settings.link.mpu != 0,
 }]);
 
 /// The default of an option that `link` sets.
 const BY_LINK: &str = "`link` decides; without it nothing is added";
 
-/// A condition and a reason of two options.
+/// True if the section gives the option itself, rather than by the kind of line, while nothing is counted.
+fn has_no_link_layer(case: &Case<'_>) -> bool {
+    case.is_given() && case.settings.link.layer == LinkLayer::None
+}
+
+/// A condition, and a reason of two options.
 const NO_LINK_LAYER: (&str, &str) = (
     "`linklayer` is 'none'",
     "linklayer is 'none'; choose 'ethernet', 'ptm' or 'atm' to count it",

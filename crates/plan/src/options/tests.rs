@@ -149,3 +149,23 @@ fn values_that_forms_offer_are_accepted_and_values_beyond_are_not() {
         }
     }
 }
+
+#[test]
+fn with_linklayer_none_only_options_that_are_given_are_reported_as_ignored() {
+    let warned = |more: &str| -> Vec<String> {
+        let text = format!(
+            "config queue\n option enabled 1\n option interface eth0\n option download 50mbit\n option upload 5mbit\n \
+             option script best_of_cake.qos\n option linklayer none\n {more}"
+        );
+        let loaded = crate::load(text.as_bytes(), "sqm", &Device::absent).unwrap();
+        let warnings = loaded.warnings.into_iter();
+        warnings.filter_map(|warning| warning.option).collect()
+    };
+    assert_eq!(warned(""), Vec::<String>::new());
+    assert_eq!(warned("option link docsis\n"), ["link"]);
+    assert_eq!(warned("option overhead 18\n option tcMPU 64\n"), ["overhead", "tcMPU"]);
+    assert_eq!(
+        warned("option link docsis\n option overhead 44\n"),
+        ["link", "overhead"]
+    );
+}
