@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sqm_plan::OptionValue;
 
 /// The body of `POST /v1/tune`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -91,8 +92,8 @@ pub struct TuneResult {
 /// The framing of the line, as `sqm tune` measured it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TuneOverhead {
-    /// Names and values of the options that the found rates require.
-    pub options: Vec<(String, String)>,
+    /// The options that the found rates require.
+    pub options: Vec<OptionValue>,
     /// All other fields.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -116,7 +117,7 @@ mod tests {
             "warning": null,
         });
         let result: TuneResult = serde_json::from_value(output.clone()).unwrap();
-        assert_eq!(result.overhead.as_ref().unwrap().options[0].1, "atm");
+        assert_eq!(result.overhead.as_ref().unwrap().options[0].text(), "atm");
         assert_eq!(serde_json::to_value(result).unwrap(), output);
     }
 }

@@ -1,5 +1,5 @@
-//! The configuration file: reads it with a size limit, makes plans from it, replaces it only if it still holds the text that
-//! the writer has read, and knows whether a change waits for its confirmation.
+//! The configuration file: reads it with a size limit, parses its text once ([`Parsed`]), edits it ([`Draft`]), replaces it only if
+//! it still holds the text that the writer has read, and knows whether a change waits for its confirmation.
 #![forbid(unsafe_code)]
 // Standard output may be closed or full, which the macros of `sqm_process` handle.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -9,7 +9,9 @@ extern crate sqm_process;
 
 pub mod applied;
 pub mod commit_confirm;
+mod draft;
 pub mod load;
+mod parsed;
 pub mod rate_override;
 pub mod revision;
 
@@ -18,6 +20,9 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use sqm_files::Error;
+
+pub use draft::{Draft, EditError};
+pub use parsed::{Invalid, Parsed, parse_and_plan};
 
 /// The longest configuration, bytes. A choice: a configuration with a thousand sections takes a fifth of it.
 pub const MAX_BYTES: u64 = 1 << 20;

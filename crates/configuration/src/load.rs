@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::{observe, stack};
+use sqm_kernel::observe;
 use sqm_plan::{Loaded, RateOverrides};
 
-use crate::rate_override;
+use crate::{Invalid, rate_override};
 use sqm_process::failure::Failure;
 
 /// Reads the text of a configuration.
@@ -47,15 +47,19 @@ fn stream(config: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// Makes plans from the text for the devices `links`. Prints all errors of the text on standard error.
 pub fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
-    let file = config.display().to_string();
-    sqm_plan::load(text, &file, &|name| stack::device(links, name)).map_err(|errors| {
-        errors.iter().for_each(|error| errln!("error: {error}"));
-        let count = match errors.len() {
-            1 => "an error".to_owned(),
-            n => format!("{n} errors"),
-        };
-        Failure::Usage(anyhow!("{file} has {count}; nothing was done"))
-    })
+    let planned = crate::parse_and_plan(text.to_owned(), config, links);
+    let (_, loaded) = planned.map_err(|invalid| refuse(&invalid, config))?;
+    Ok(loaded)
+}
+
+/// Prints the errors of a configuration, because of which a command does nothing.
+fn refuse(invalid: &Invalid, config: &Path) -> Failure {
+    invalid.print();
+    let count = match invalid.0.len() {
+        1 => "an error".to_owned(),
+        n => format!("{n} errors"),
+    };
+    Failure::Usage(anyhow!("{} has {count}; nothing was done", config.display()))
 }
 
 /// The devices of this machine. Empty if the kernel does not report them: a plan can be made on any machine.
@@ -74,13 +78,7 @@ pub fn parse_in_force(
     links: &[Link],
     records: &Path,
 ) -> Result<(Loaded, RateOverrides), Failure> {
-    let loaded = parse(text, config, links)?;
-    let file = config.display().to_string();
-    Ok(rate_override::in_force(
-        socket,
-        links,
-        records,
-        (text, &file),
-        loaded,
-    ))
+    let planned = crate::parse_and_plan(text.to_owned(), config, links);
+    let (parsed, loaded) = planned.map_err(|invalid| refuse(&invalid, config))?;
+    Ok(rate_override::in_force(socket, links, records, &parsed, loaded))
 }

@@ -6,22 +6,23 @@ use sqm_core::direction::PerDirection;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
-use sqm_kernel::stack;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_plan::line::ConfiguredLine;
 use sqm_plan::settings::Limits;
-use sqm_plan::{Configuration, Loaded, RateOverrides};
+use sqm_plan::{Loaded, RateOverrides};
+
+use crate::Parsed;
 
 /// The rates of one interface that replace its configured ones; `None` keeps the configured rate of that direction.
 pub type RateOverride = PerDirection<Option<Rate>>;
 
-/// Plans the configuration with the rates that the kernel holds, for interfaces with `option autorate`. Also returns these
-/// rates. A rate outside the bounds of autorate is not its choice: the configured rate is planned instead.
+/// Plans the configuration with the rates that the kernel holds, for interfaces with `option autorate`. `loaded` is its plan at
+/// its own rates. Also returns the rates. A rate outside the bounds of autorate is not its choice: the configured rate is planned instead.
 pub fn in_force(
     socket: &mut Socket,
     links: &[Link],
     records: &Path,
-    (text, file): (&[u8], &str),
+    parsed: &Parsed,
     loaded: Loaded,
 ) -> (Loaded, RateOverrides) {
     let overrides: RateOverrides = loaded
@@ -35,10 +36,7 @@ pub fn in_force(
             Some((line.interface.clone(), within_bounds(line, &status)))
         })
         .collect();
-    let device_of = |name: &str| stack::device(links, name);
-    match Configuration::parse(text, file)
-        .and_then(|configuration| configuration.plan(&device_of, &overrides))
-    {
+    match parsed.plan(links, &overrides) {
         Ok(again) => (
             Loaded {
                 warnings: loaded.warnings,

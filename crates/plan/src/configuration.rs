@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::{read, uci, validate};
 
 /// A configuration file that was read, with the settings of its sections and what is wrong with them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// Settings of all sections that could be read, in the order of the file.
     sections: Vec<Settings>,
@@ -85,7 +85,16 @@ impl Configuration {
         Ok(Self { sections, report })
     }
 
+    /// The settings of all sections that could be read, enabled or not, in the order of the file.
+    pub fn sections(&self) -> &[Settings] {
+        &self.sections
+    }
+
     /// Checks the whole and plans each enabled section, at the rates of `rates` where there are any.
+    ///
+    /// `rates` may lie outside the section's `min_…` and `max_…` rates: autorate keeps its own rates within them, and
+    /// `sqm tune` leaves them on purpose while it measures a line without its shaper. The rates that the text gives are always
+    /// checked against them.
     ///
     /// `device_of` answers the facts about a device ([`Device::absent`] where there is no such device yet): bursts depend on
     /// its MTU, and framing on its kind. Rates are rounded as [`Settings::at_rates`] does.
@@ -178,6 +187,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn overridden_rates_are_not_checked_against_the_bounds_of_autorate() {
+        let text = |download: &str| {
+            format!(
+                "config queue\n option enabled 1\n option interface eth1\n option download {download}\n \
+                 option upload 0\n option script best_of_cake.qos\n option autorate 1\n option max_download 30mbit\n"
+            )
+        };
+        let configuration = Configuration::parse(text("20mbit").as_bytes(), "sqm").unwrap();
+        let download = Some(Rate::from_kbits_per_sec(10_000_000));
+        let rates = PerDirection {
+            download,
+            upload: None,
+        };
+        let rates = RateOverrides::from([("eth1".to_owned(), rates)]);
+        let loaded = configuration.plan(&Device::absent, &rates).unwrap();
+        assert_eq!(loaded.lines[0].download, download);
+        assert!(load(text("40mbit").as_bytes(), "sqm", &Device::absent).is_err());
+    }
+
+    #[test]
+    fn findings_name_the_section_that_they_are_about() {
+        let text = "# ours\nconfig other\nconfig queue\n option enabled 1\n option interface eth1\n option download 1mbit\n \
+                    option upload fast\n option script best_of_cake.qos\n";
+        let errors = load(text.as_bytes(), "sqm", &Device::absent).unwrap_err();
+        let places = errors.iter().map(|error| (error.line, error.section));
+        assert_eq!(places.collect::<Vec<_>>(), [(7, Some(1))]);
+        let errors = load(b"option upload 1\n", "sqm", &Device::absent).unwrap_err();
+        assert_eq!(errors[0].section, None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Diagnostic {
     pub file: String,
     /// Line in that file, from 1.
     pub line: usize,
+    /// The index of the file's section in which that line is, from 0; `None` if it is in none.
+    pub section: Option<usize>,
     /// The option it is about; `None` if it is about a section or the file's form.
     pub option: Option<String>,
     /// The error, and the remedy where that is not plain.
@@ -113,9 +115,11 @@ fn cut(mut message: String) -> String {
 }
 
 /// Collects the findings of one file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     file: String,
+    /// The lines on which the file's sections begin.
+    pub(crate) section_lines: Vec<usize>,
     /// True while a disabled section is checked: its errors are reported as warnings, and its warnings are left out.
     pub(crate) disabled: bool,
     errors: Findings,
@@ -126,9 +130,7 @@ impl Report {
     pub(crate) fn new(file: &str) -> Self {
         Self {
             file: file.to_owned(),
-            disabled: false,
-            errors: Findings::default(),
-            warnings: Findings::default(),
+            ..Self::default()
         }
     }
 
@@ -151,10 +153,18 @@ impl Report {
     /// Errors and warnings, in the order of their lines. Of each kind there are at most [`MOST_OF_A_KIND`], and one more that
     /// says how many are left out.
     pub(crate) fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-        (
-            self.errors.into_diagnostics(&self.file),
-            self.warnings.into_diagnostics(&self.file),
-        )
+        let Self {
+            file, section_lines, ..
+        } = self;
+        let in_sections = |findings: Findings| {
+            let mut diagnostics = findings.into_diagnostics(&file);
+            for diagnostic in &mut diagnostics {
+                let begun = section_lines.partition_point(|line| *line <= diagnostic.line);
+                diagnostic.section = begun.checked_sub(1);
+            }
+            diagnostics
+        };
+        (in_sections(self.errors), in_sections(self.warnings))
     }
 }
 
@@ -195,6 +205,7 @@ impl Findings {
         self.reported.push(Diagnostic {
             file: file.to_owned(),
             line,
+            section: None,
             option,
             message,
             suggestion,
@@ -211,6 +222,7 @@ impl Findings {
             all.push(Diagnostic {
                 file: file.to_owned(),
                 line,
+                section: None,
                 option,
                 message: format!("and {more} more of this kind, here: {message}"),
                 suggestion: None,

@@ -13,6 +13,7 @@ mod framing;
 pub mod import;
 pub mod line;
 pub mod link;
+mod option_value;
 pub mod options;
 pub mod plan;
 mod read;
@@ -24,3 +25,4 @@ pub mod validate;
 mod value;
 
 pub use configuration::{Configuration, Loaded, RateOverrides, load};
+pub use option_value::OptionValue;

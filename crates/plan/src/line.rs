@@ -19,8 +19,8 @@ pub struct ConfiguredLine {
     pub upload: Option<Rate>,
     /// The size of an IP packet on it.
     pub framing: Framing,
-    /// Where the file's section begins.
-    pub at: usize,
+    /// Index of the section among those of the file, from 0.
+    pub section: usize,
     /// True if the download leaves through the device.
     pub faces_lan: bool,
     /// The shortest interval of its CoDel queues, which is the longest round trip that they are made for; `None` without
@@ -41,7 +41,7 @@ impl ConfiguredLine {
             download,
             upload,
             framing: framing::on_the_line(settings, device),
-            at: settings.line,
+            section: settings.section,
             faces_lan: settings.facing == Facing::Lan,
             interval: plan.least_interval(),
             autorate: settings.autorate.clone(),
@@ -176,7 +176,7 @@ mod tests {
         let [line] = &loaded.lines[..] else {
             panic!("{:?}", loaded.lines);
         };
-        assert_eq!(line.at, 5);
+        assert_eq!(line.section, 1);
         assert_eq!(
             line.framing.line_len(40),
             2 * 53,

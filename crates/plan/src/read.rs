@@ -53,6 +53,7 @@ pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option
         Some((option.name, given.line))
     });
     Some(Settings {
+        section: section.index,
         line: section.line,
         enabled,
         interface: interface?,

@@ -21,6 +21,8 @@ pub use reflector::{Reflector, ReflectorProtocol};
 /// The settings of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// Index of the section among those of its file, from 0.
+    pub section: usize,
     /// Line of the section in its file.
     pub line: usize,
     /// `enabled`: off unless switched on.

@@ -43,6 +43,15 @@ pub struct Section<'a> {
     pub settings: Vec<Setting<'a>>,
 }
 
+impl<'a> Section<'a> {
+    /// The value of an option: of several, the last, which holds.
+    pub fn value(&self, option: &str) -> Option<&'a str> {
+        let mut settings = self.settings.iter().rev();
+        let setting = settings.find(|setting| setting.name == option && !setting.is_list)?;
+        Some(setting.value)
+    }
+}
+
 /// One `option` or `list` statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting<'a> {
@@ -165,6 +174,23 @@ impl Document {
             }
         }
         sections
+    }
+
+    /// The value of an option of a section: of several, the last, which holds. `None` if there is no such section or option.
+    pub fn value(&self, section: usize, option: &str) -> Option<&str> {
+        let body = self.body(section)?;
+        self.statements[body]
+            .iter()
+            .rev()
+            .find_map(|statement| match statement.content {
+                Content::Setting {
+                    name,
+                    value,
+                    is_list: false,
+                    ..
+                } if self.get(name) == option => Some(self.get(value)),
+                _ => None,
+            })
     }
 
     /// How many sections there are.

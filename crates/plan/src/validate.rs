@@ -23,6 +23,7 @@ use crate::uci;
 /// The sections of the file that describe interfaces.
 pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Vec<uci::Section<'a>> {
     let mut sections = document.sections();
+    report.section_lines = sections.iter().map(|section| section.line).collect();
     let mut named: BTreeMap<&str, usize> = BTreeMap::new();
     for section in &sections {
         let Some(name) = section.name else { continue };

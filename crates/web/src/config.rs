@@ -1,5 +1,6 @@
 //! The configuration: read, validated and written. The daemon reads and writes the file; this server validates it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -11,16 +12,16 @@ use sqm_api::status::State;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe::Observed;
-use sqm_kernel::{diff, observe, render, stack};
+use sqm_kernel::{diff, observe, render};
+use sqm_plan::OptionValue;
 use sqm_plan::plan::Plan;
-use sqm_plan::uci::Document;
 
 use super::compute::compute;
 use super::difference::differences;
 use super::finding::{Finding, findings};
 use super::problem::{ApiResult, Problem};
 use crate::app_state::AppState;
-use sqm_configuration::revision;
+use sqm_configuration::{Draft, EditError, parse_and_plan, revision};
 use sqm_http::{json, non_null};
 
 /// The largest configuration, in bytes.
@@ -34,10 +35,10 @@ const MOST_VALUE: usize = 4096;
 /// Plans whose commands a check returns. Our choice; a file may have more.
 const MOST_PLANS: usize = 64;
 
-/// A change of one option or section.
+/// A change of one option or section, as a client of the API asks for it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Change {
+struct Change {
     section: usize,
     #[serde(default, deserialize_with = "non_null")]
     option: Option<String>,
@@ -45,17 +46,6 @@ pub(super) struct Change {
     value: Option<String>,
     #[serde(default)]
     remove: bool,
-}
-
-impl Change {
-    pub(super) fn set(section: usize, option: &str, value: String) -> Self {
-        Self {
-            section,
-            option: Some(option.to_owned()),
-            value: Some(value),
-            remove: false,
-        }
-    }
 }
 
 /// The body of `POST /config/check`.
@@ -186,8 +176,7 @@ impl From<Configured> for Applied {
 pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
     let file = read(state).await?;
     compute(move || {
-        let sections =
-            Document::parse(&file.text).map_or_else(|_| Vec::new(), |document| sections(&document));
+        let sections = Draft::of(file.text.as_bytes()).map_or_else(|_| Vec::new(), |draft| sections(&draft));
         let config = Config {
             file: file.file,
             text: file.text,
@@ -204,8 +193,8 @@ pub(super) async fn read(state: &Arc<AppState>) -> Result<ConfigurationFile, Pro
     Ok(state.daemon.configuration().await?)
 }
 
-fn sections(document: &Document) -> Vec<Section> {
-    let sections = document.sections().into_iter();
+fn sections(draft: &Draft) -> Vec<Section> {
+    let sections = draft.sections().into_iter();
     sections
         .map(|section| Section {
             index: section.index,
@@ -242,14 +231,14 @@ impl Check {
             Problem::unavailable(format!("cannot read the devices from the kernel: {error}"))
         })?;
         let links = observe::links(&mut socket).unwrap_or_default();
-        let judged = sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name));
-        let (errors, warnings, plans) = match &judged {
-            Ok(loaded) => {
+        let planned = parse_and_plan(text.clone().into_bytes(), Path::new(&file.file), &links);
+        let (errors, warnings, plans) = match planned {
+            Ok((_, loaded)) => {
                 let plans = loaded.plans.iter().take(MOST_PLANS);
                 let plans = plans.map(|plan| Planned::of(&mut socket, plan)).collect();
-                (Vec::new(), findings(&text, &loaded.warnings), plans)
+                (Vec::new(), findings(loaded.warnings), plans)
             }
-            Err(errors) => (findings(&text, errors), Vec::new(), Vec::new()),
+            Err(invalid) => (findings(invalid.0), Vec::new(), Vec::new()),
         };
         Ok(Self {
             ok: errors.is_empty(),
@@ -268,14 +257,16 @@ pub(super) async fn put(state: &Arc<AppState>, put: Put) -> Result<Applied, Prob
     if put.text.is_none() && put.changes.is_none() {
         return Err(Problem::bad_request("text or changes are missing"));
     }
-    write(state, &put.revision, put.text, put.changes, put.confirm_seconds).await
+    let (text, changes) = (put.text, put.changes);
+    let edit = move |file: &str| text_of(file, text, changes);
+    write(state, &put.revision, edit, put.confirm_seconds).await
 }
 
+/// Makes a new text of the present one with `edit`, checks it, and hands it to the daemon.
 pub(super) async fn write(
     state: &Arc<AppState>,
     known: &str,
-    text: Option<String>,
-    changes: Option<Vec<Change>>,
+    edit: impl FnOnce(&str) -> Result<String, Problem> + Send + 'static,
     confirm_seconds: u32,
 ) -> Result<Applied, Problem> {
     if !revision::is_well_formed(known) {
@@ -292,13 +283,12 @@ pub(super) async fn write(
         return Err(Problem::conflict("conflict", message).with_revision(Some(file.revision)));
     }
     let text = compute(move || {
-        let text = text_of(&file.text, text, changes)?;
-        let links = links();
-        match sqm_plan::load(text.as_bytes(), &file.file, &|name| stack::device(&links, name)) {
+        let text = edit(&file.text)?;
+        match parse_and_plan(text.clone().into_bytes(), Path::new(&file.file), &links()) {
             Ok(_) => Ok(text),
-            Err(errors) => Err(Problem::invalid(
+            Err(invalid) => Err(Problem::invalid(
                 "the configuration has errors; nothing was changed",
-                findings(&text, &errors),
+                findings(invalid.0),
             )),
         }
     })
@@ -359,60 +349,53 @@ fn text_of(file: &str, text: Option<String>, changes: Option<Vec<Change>>) -> Re
 }
 
 fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
-    let mut document = Document::parse(text).map_err(|errors| {
+    let mut draft = draft_of(text)?;
+    for change in changes {
+        if change.section == draft.section_count() && !change.remove {
+            draft.add_section().map_err(refused)?;
+        }
+        change.apply_to(&mut draft)?;
+    }
+    Ok(draft.finish())
+}
+
+/// A draft of the configuration file.
+pub(super) fn draft_of(text: &str) -> Result<Draft, Problem> {
+    Draft::of(text.as_bytes()).map_err(|errors| {
         Problem::bad_request(format!(
             "the file cannot be parsed, so single options cannot be changed: {}",
             errors[0]
         ))
-    })?;
-    let mut removed = Vec::new();
-    for change in changes {
-        let count = document.section_count();
-        if change.section == count && !change.remove {
-            // The name is always valid.
-            let _ = document.add("queue");
-        }
+    })
+}
+
+/// The answer to a change that the configuration cannot hold.
+pub(super) fn refused(error: EditError) -> Problem {
+    Problem::bad_request(error.to_string())
+}
+
+impl Change {
+    fn apply_to(&self, draft: &mut Draft) -> Result<(), Problem> {
         let is_long =
             |text: &Option<String>, most| text.as_ref().is_some_and(|text| text.chars().count() > most);
-        if is_long(&change.option, MOST_NAME) || is_long(&change.value, MOST_VALUE) {
+        if is_long(&self.option, MOST_NAME) || is_long(&self.value, MOST_VALUE) {
             return Err(Problem::bad_request(
                 "a change has a name or value that is too long",
             ));
         }
-        let is_done = match change {
-            Change {
-                section,
-                option: None,
-                value: None,
-                remove: true,
-            } => {
-                removed.push(*section);
-                *section < count
+        let edited = match (&self.option, &self.value, self.remove) {
+            (None, None, true) => draft.remove_section(self.section),
+            (Some(name), Some(value), false) => {
+                let (name, value) = (name.clone(), value.clone());
+                draft.set(self.section, &OptionValue::Text { name, value })
             }
-            Change {
-                section,
-                option: Some(option),
-                value,
-                remove: false,
-            } => match value {
-                Some(value) if value.contains('\0') => false,
-                Some(value) => document.set(*section, option, value),
-                None => document.unset(*section, option),
-            },
-            _ => false,
+            (Some(name), None, false) => draft.unset(self.section, name),
+            _ => {
+                return Err(Problem::bad_request("a change has either an option or 'remove'"));
+            }
         };
-        if !is_done {
-            return Err(Problem::bad_request(
-                "a change has an unknown section, an invalid name or value, or neither 'option' nor 'remove'",
-            ));
-        }
+        edited.map_err(refused)
     }
-    removed.sort_unstable();
-    removed.dedup();
-    for section in removed.into_iter().rev() {
-        let _ = document.remove(section);
-    }
-    Ok(document.to_string())
 }
 
 impl Planned {

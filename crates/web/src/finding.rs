@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use sqm_plan::diagnostic::Diagnostic;
-use sqm_plan::uci::Document;
 
 /// An error or warning of the validator, as docs/openapi.yaml has it.
 #[derive(Clone, Debug, Serialize)]
@@ -14,17 +13,14 @@ pub(super) struct Finding {
     suggestion: Option<String>,
 }
 
-/// The findings in a text, each with the index of its section.
-pub(super) fn findings(text: &str, found: &[Diagnostic]) -> Vec<Finding> {
-    let document = Document::parse(text).ok();
-    let sections = document.iter().flat_map(Document::sections);
-    let lines: Vec<usize> = sections.map(|section| section.line).collect();
-    let finding = |found: &Diagnostic| Finding {
+/// The findings of a text.
+pub(super) fn findings(found: Vec<Diagnostic>) -> Vec<Finding> {
+    let finding = |found: Diagnostic| Finding {
         line: found.line,
-        section: lines.partition_point(|line| *line <= found.line).checked_sub(1),
-        option: found.option.clone(),
-        message: found.message.clone(),
-        suggestion: found.suggestion.clone(),
+        section: found.section,
+        option: found.option,
+        message: found.message,
+        suggestion: found.suggestion,
     };
-    found.iter().map(finding).collect()
+    found.into_iter().map(finding).collect()
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use sqm_api::configuration::ConfigurationFile;
 use sqm_api::status::{State, Status};
-use sqm_plan::uci::Document;
+use sqm_configuration::Draft;
+use sqm_plan::OptionValue;
+use sqm_plan::settings::Facing;
 
 use crate::app_state::AppState;
 
@@ -55,19 +57,16 @@ pub(super) async fn known(state: &AppState) -> Arc<[InterfaceInfo]> {
 
 /// The interfaces in the answers of the daemon.
 pub(super) fn interfaces_of(status: &Status, file: Option<&ConfigurationFile>) -> Vec<InterfaceInfo> {
-    let document = file.and_then(|file| Document::parse(&file.text).ok());
-    let sections = document.iter().flat_map(Document::sections);
+    // Also from a text with errors: the daemon then keeps the configuration that it had.
+    let draft = file.and_then(|file| Draft::of(file.text.as_bytes()).ok());
+    let sections = draft.iter().flat_map(Draft::sections);
+    let lan = OptionValue::Facing(Facing::Lan);
     let facing_lan: BTreeSet<&str> = sections
-        .filter_map(|section| {
-            let last = |name: &str| {
-                let mut settings = section.settings.iter().rev();
-                settings
-                    .find(|setting| setting.name == name)
-                    .map(|setting| setting.value)
-            };
-            last("facing").filter(|facing| facing.eq_ignore_ascii_case("lan"))?;
-            last("interface")
+        .filter(|section| {
+            let facing = section.value(lan.name());
+            facing.is_some_and(|facing| lan.is_written_as(facing))
         })
+        .filter_map(|section| section.value("interface"))
         .collect();
     status
         .interfaces

@@ -1,5 +1,6 @@
 //! The search for the best rates (`sqm tune`), which the daemon runs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,12 +8,14 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use serde::Deserialize;
 use sqm_api::tune::{Search, SearchState, StartTune, TuneResult};
-use sqm_plan::uci::Document;
+use sqm_configuration::Parsed;
+use sqm_core::direction::Direction;
+use sqm_core::units::Rate;
+use sqm_plan::OptionValue;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::answers;
-use super::compute::compute;
-use super::config::{self, Applied, Change};
+use super::config::{self, Applied};
 use super::problem::{ApiResult, Problem};
 use super::test_request::{check_host, check_port, check_secret};
 use crate::app_state::AppState;
@@ -85,35 +88,41 @@ pub(super) async fn accept(state: &Arc<AppState>, accept: Accept) -> Result<Appl
             "no search has found rates that could be accepted",
         ));
     };
-    let file = config::read(state).await?;
     let interface = result.interface.clone();
-    let section = compute(move || {
-        section_of(&file.text, &interface).ok_or_else(|| {
-            Problem::conflict(
-                "conflict",
-                format!("the configuration no longer has a section for {interface}"),
-            )
-        })
-    })
-    .await?;
-    let changes = changes(section, &result);
+    let options = options(&result);
+    let edit = move |file: &str| tuned(file, &interface, &options);
     let confirm_seconds = accept.confirm_seconds.unwrap_or(60);
-    config::write(state, &accept.revision, None, Some(changes), confirm_seconds).await
+    config::write(state, &accept.revision, edit, confirm_seconds).await
 }
 
-/// The changes of the configuration: the rates, and the options that `sqm tune` found to be necessary. If the configuration does not
-/// count ATM cells, no rate is right.
-fn changes(section: usize, result: &TuneResult) -> Vec<Change> {
-    let needed = result
-        .overhead
-        .iter()
-        .flat_map(|overhead| overhead.options.clone());
-    [("download", result.download_kbit), ("upload", result.upload_kbit)]
-        .map(|(option, rate)| (option.to_owned(), rate.to_string()))
-        .into_iter()
-        .chain(needed)
-        .map(|(option, value)| Change::set(section, &option, value))
-        .collect()
+/// The options to be set: the rates, in kbit/s, and those that `sqm tune` found to be necessary. If the configuration does not count
+/// ATM cells, no rate is right.
+fn options(result: &TuneResult) -> Vec<OptionValue> {
+    let rate = |direction, kbit| OptionValue::Rate(direction, Rate::from_kbits_per_sec(kbit));
+    let mut options = vec![
+        rate(Direction::Download, result.download_kbit),
+        rate(Direction::Upload, result.upload_kbit),
+    ];
+    options.extend(
+        result
+            .overhead
+            .iter()
+            .flat_map(|overhead| overhead.options.clone()),
+    );
+    options
+}
+
+/// The configuration's text with these options in the section of the interface.
+fn tuned(text: &str, interface: &str, options: &[OptionValue]) -> Result<String, Problem> {
+    let section = section_of(text, interface).ok_or_else(|| {
+        let message = format!("the configuration no longer has a section for {interface}");
+        Problem::conflict("conflict", message)
+    })?;
+    let mut draft = config::draft_of(text)?;
+    for option in options {
+        draft.set(section, option).map_err(config::refused)?;
+    }
+    Ok(draft.finish())
 }
 
 /// A picture of the last search.
@@ -127,14 +136,10 @@ pub(super) async fn plot(state: &Arc<AppState>, name: &str) -> ApiResult {
 
 /// The index of the enabled section of an interface, which the search used.
 fn section_of(text: &str, interface: &str) -> Option<usize> {
-    let loaded = sqm_plan::load(text.as_bytes(), "", &sqm_plan::device::Device::absent).ok()?;
-    let line = loaded.lines.iter().find(|line| line.interface == interface)?.at;
-    let document = Document::parse(text).ok()?;
-    let sections = document.sections();
-    sections
-        .iter()
-        .find(|section| section.line == line)
-        .map(|section| section.index)
+    let parsed = Parsed::of(text.as_bytes().to_owned(), Path::new("")).ok()?;
+    let mut sections = parsed.sections().iter();
+    let section = sections.find(|section| section.enabled && section.interface == interface)?;
+    Some(section.section)
 }
 
 /// The events of a running search, from its start.
@@ -193,28 +198,20 @@ mod tests {
 
     #[test]
     fn rates_are_accepted_with_the_options_that_they_require() {
-        let described = |overhead: Value| -> Vec<String> {
+        let text = "config queue\n\toption interface 'eth1'\n\nconfig queue\n\toption enabled '1'\n\toption interface 'eth1'\n\
+                    \toption download '50mbit'\n\toption upload '5mbit'\n\toption script 'best_of_cake.qos'\n";
+        let accepted = |overhead: Value| {
             let result =
-                json!({"interface": "wan0", "download_kbit": 91_200, "upload_kbit": 0, "overhead": overhead});
-            let changes = changes(2, &serde_json::from_value(result).unwrap());
-            changes.iter().map(|change| format!("{change:?}")).collect()
+                json!({"interface": "eth1", "download_kbit": 91_200, "upload_kbit": 0, "overhead": overhead});
+            let result: TuneResult = serde_json::from_value(result).unwrap();
+            tuned(text, &result.interface, &options(&result)).unwrap()
         };
-        let plain = described(Value::Null);
-        assert_eq!(plain.len(), 2);
-        assert!(
-            plain[1].contains("upload") && plain[1].contains("\"0\""),
-            "{plain:?}"
-        );
+        let plain = text.replace("50mbit", "91200").replace("5mbit", "0");
+        assert_eq!(accepted(Value::Null), plain);
         // The output of `sqm tune --json` on a line with ATM cells.
-        let cells = described(json!({"options": [["linklayer", "atm"], ["overhead", "40"]]}));
-        assert_eq!(cells[..2], plain);
-        assert!(
-            cells[2].contains("linklayer") && cells[2].contains("atm"),
-            "{cells:?}"
-        );
-        assert!(
-            cells[3].contains("overhead") && cells[3].contains("40"),
-            "{cells:?}"
-        );
+        let cells = json!({"options": [["linklayer", "atm"], ["overhead", "40"]]});
+        let expected = format!("{plain}\toption linklayer 'atm'\n\toption overhead '40'\n");
+        assert_eq!(accepted(cells), expected);
+        assert!(tuned(text, "eth2", &[]).is_err());
     }
 }

@@ -163,7 +163,10 @@ fn with_linklayer_none_only_options_that_are_given_are_reported_as_ignored() {
     };
     assert_eq!(warned(""), Vec::<String>::new());
     assert_eq!(warned("option link docsis\n"), ["link"]);
-    assert_eq!(warned("option overhead 18\n option tcMPU 64\n"), ["overhead", "tcMPU"]);
+    assert_eq!(
+        warned("option overhead 18\n option tcMPU 64\n"),
+        ["overhead", "tcMPU"]
+    );
     assert_eq!(
         warned("option link docsis\n option overhead 44\n"),
         ["link", "overhead"]
