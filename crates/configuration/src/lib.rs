@@ -14,6 +14,7 @@ pub mod load;
 mod parsed;
 pub mod rate_override;
 pub mod revision;
+mod saved_text;
 
 use std::fs;
 use std::path::Path;
@@ -23,6 +24,7 @@ use sqm_files::Error;
 
 pub use draft::{Draft, EditError};
 pub use parsed::{Invalid, Parsed, parse_and_plan};
+pub use saved_text::{Damaged, SavedText};
 
 /// The longest configuration, bytes. A choice: a configuration with a thousand sections takes a fifth of it.
 pub const MAX_BYTES: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
 use sqm_plan::{Loaded, RateOverrides};
 
-use crate::{Invalid, rate_override};
+use crate::{Invalid, Parsed, rate_override};
 use sqm_process::failure::Failure;
 
 /// Reads the text of a configuration.
@@ -47,9 +47,13 @@ fn stream(config: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// Makes plans from the text for the devices `links`. Prints all errors of the text on standard error.
 pub fn parse(text: &[u8], config: &Path, links: &[Link]) -> Result<Loaded, Failure> {
-    let planned = crate::parse_and_plan(text.to_owned(), config, links);
-    let (_, loaded) = planned.map_err(|invalid| refuse(&invalid, config))?;
+    let (_, loaded) = parse_and_plan(text.to_owned(), config, links)?;
     Ok(loaded)
+}
+
+/// Like [`parse`], and also returns the parsed text, which can be planned again.
+pub fn parse_and_plan(text: Vec<u8>, config: &Path, links: &[Link]) -> Result<(Parsed, Loaded), Failure> {
+    crate::parse_and_plan(text, config, links).map_err(|invalid| refuse(&invalid, config))
 }
 
 /// Prints the errors of a configuration, because of which a command does nothing.
@@ -78,7 +82,6 @@ pub fn parse_in_force(
     links: &[Link],
     records: &Path,
 ) -> Result<(Loaded, RateOverrides), Failure> {
-    let planned = crate::parse_and_plan(text.to_owned(), config, links);
-    let (parsed, loaded) = planned.map_err(|invalid| refuse(&invalid, config))?;
+    let (parsed, loaded) = parse_and_plan(text.to_owned(), config, links)?;
     Ok(rate_override::in_force(socket, links, records, &parsed, loaded))
 }

@@ -75,15 +75,16 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     let previous = recovered
         .pending
         .as_ref()
-        .map(|pending| pending.change.text.clone());
-    let loaded = match previous {
-        Some(text) => shaper.load_text(text),
-        None => shaper.load(),
+        .map(|pending| pending.change.saved.text().to_owned());
+    let candidate = match previous {
+        Some(text) => shaper.candidate(text),
+        None => shaper.read_candidate(),
     };
-    let interfaces = loaded.map_err(|errors| {
-        errors.iter().for_each(|error| error!("{error}"));
+    let candidate = candidate.map_err(|error| {
+        error.messages().iter().for_each(|error| error!("{error}"));
         Failure::Usage(anyhow!("the configuration has errors; nothing was done"))
     })?;
+    let interfaces = shaper.install(candidate);
     if let Some(pending) = &mut recovered.pending {
         pending.change.in_force = shaper.configuration.clone();
     }

@@ -25,6 +25,7 @@ use super::reconciler::{ConfiguredInterface, Outcome, Request};
 use sqm_configuration::applied;
 use sqm_configuration::commit_confirm;
 use sqm_configuration::rate_override::RateOverride;
+use sqm_configuration::{Invalid, Parsed, parse_and_plan};
 
 /// The wait between two attempts to take the lock of the state folder; a choice.
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -39,14 +40,43 @@ pub enum Drift {
 }
 
 /// The configuration file as it was read last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Configuration {
-    text: Vec<u8>,
+    /// Its text, parsed once. Each check plans it for the devices and rates of that moment.
+    parsed: Parsed,
     /// The settings of its enabled sections.
     settings: Vec<Settings>,
     pub(super) warnings: Vec<String>,
     /// The lines with `option autorate`.
     pub(super) autorates: Vec<LineConfig>,
+}
+
+/// A configuration without errors that is not the daemon's yet.
+pub(super) struct Candidate {
+    configuration: Configuration,
+    interfaces: Vec<ConfiguredInterface>,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LoadError {
+    #[error("cannot read the configuration: {0}")]
+    File(#[from] sqm_files::Error),
+    /// The kernel does not report its devices.
+    #[error(transparent)]
+    Devices(#[from] sqm_kernel::Error),
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+impl LoadError {
+    /// The error in words; a text for each error of the configuration.
+    pub(super) fn messages(&self) -> Vec<String> {
+        match self {
+            Self::Invalid(invalid) => invalid.messages(),
+            error => vec![error.to_string()],
+        }
+    }
 }
 
 /// Reads the configuration, and changes the kernel's queues to its plans. Only the main loop's thread has it.
@@ -189,43 +219,38 @@ impl Shaper {
         Ok(())
     }
 
-    /// Reads the configuration file and makes it the daemon's configuration. A file with errors changes nothing; the errors are
-    /// returned.
-    pub(super) fn load(&mut self) -> Result<Vec<ConfiguredInterface>, Vec<String>> {
-        let text = self.read_file().map_err(|error| vec![error.to_string()])?;
-        self.load_text(text)
+    /// Reads the configuration file.
+    pub(super) fn read_candidate(&mut self) -> Result<Candidate, LoadError> {
+        let text = sqm_configuration::read(&self.file)?;
+        self.candidate(text)
     }
 
-    /// Like [`Self::load`], with `text` instead of the file.
-    pub(super) fn load_text(&mut self, text: Vec<u8>) -> Result<Vec<ConfiguredInterface>, Vec<String>> {
-        let links = self.links().map_err(|error| vec![error.to_string()])?;
-        let loaded = self.read(&text, &links)?;
-        let named = loaded.plans.iter().map(ConfiguredInterface::of_plan).collect();
-        self.configuration = Configuration::of(text, loaded);
+    /// Parses and plans a text, which may not be in the file yet.
+    pub(super) fn candidate(&mut self, text: Vec<u8>) -> Result<Candidate, LoadError> {
+        let links = self.links()?;
+        let (parsed, loaded) = parse_and_plan(text, &self.file, &links)?;
+        Ok(Candidate {
+            interfaces: loaded.plans.iter().map(ConfiguredInterface::of_plan).collect(),
+            configuration: Configuration::of(parsed, loaded),
+        })
+    }
+
+    /// Makes a configuration the daemon's, and returns its interfaces.
+    pub(super) fn install(&mut self, candidate: Candidate) -> Vec<ConfiguredInterface> {
+        self.configuration = candidate.configuration;
         self.applied = None;
-        Ok(named)
-    }
-
-    /// Returns the errors of a text that is not in the file yet.
-    pub(super) fn validate(&mut self, text: &[u8]) -> Result<(), Vec<String>> {
-        let links = self.links().map_err(|error| vec![error.to_string()])?;
-        self.plans(text, &links).map(|_| ())
+        candidate.interfaces
     }
 
     /// Makes an earlier configuration the daemon's again, whatever the file holds.
     pub(super) fn resume(
         &mut self,
         configuration: Configuration,
-    ) -> Result<Vec<ConfiguredInterface>, Vec<String>> {
-        let links = self.links().map_err(|error| vec![error.to_string()])?;
-        let named = self
-            .plans(&configuration.text, &links)?
-            .plans
-            .iter()
-            .map(ConfiguredInterface::of_plan)
-            .collect();
+    ) -> Result<Vec<ConfiguredInterface>, LoadError> {
+        let links = self.links()?;
+        let loaded = configuration.parsed.plan(&links, &self.rates)?;
         self.configuration = configuration;
-        Ok(named)
+        Ok(loaded.plans.iter().map(ConfiguredInterface::of_plan).collect())
     }
 
     /// All devices at this moment.
@@ -234,10 +259,9 @@ impl Shaper {
     }
 
     /// The plans of the configuration in force, for the devices as they are now.
-    pub(super) fn current_plans(&mut self) -> Result<Vec<Plan>, Vec<String>> {
-        let links = self.links().map_err(|error| vec![error.to_string()])?;
-        let text = self.configuration.text.clone();
-        Ok(self.plans(&text, &links)?.plans)
+    pub(super) fn current_plans(&mut self) -> Result<Vec<Plan>, LoadError> {
+        let links = self.links()?;
+        Ok(self.configuration.parsed.plan(&links, &self.rates)?.plans)
     }
 
     /// Checks an interface and repairs it. `shaped` is the index of the device that was shaped last.
@@ -385,7 +409,7 @@ impl Shaper {
     /// Makes another text the daemon's configuration, if it has no errors and `in_force` confirms that it is in force. Tries the
     /// text that another program has applied, then the file.
     fn adopt(&mut self, links: &[Link], in_force: impl Fn(&mut Self, &Loaded) -> bool) -> bool {
-        let texts = [self.applied.clone(), self.read_file().ok()];
+        let texts = [self.applied.clone(), sqm_configuration::read(&self.file).ok()];
         texts
             .into_iter()
             .flatten()
@@ -398,20 +422,20 @@ impl Shaper {
         links: &[Link],
         in_force: impl Fn(&mut Self, &Loaded) -> bool,
     ) -> bool {
-        if text == self.configuration.text {
+        if text == self.configuration.parsed.text() {
             return false;
         }
-        let Ok(at_rates) = self.plans(&text, links) else {
+        let Ok((parsed, loaded)) = parse_and_plan(text, &self.file, links) else {
+            return false;
+        };
+        let Ok(at_rates) = parsed.plan(links, &self.rates) else {
             return false;
         };
         if !in_force(self, &at_rates) {
             return false;
         }
-        let Ok(loaded) = self.read(&text, links) else {
-            return false;
-        };
         self.adopted = Some(loaded.plans.iter().map(ConfiguredInterface::of_plan).collect());
-        self.configuration = Configuration::of(text, loaded);
+        self.configuration = Configuration::of(parsed, loaded);
         self.applied = None;
         true
     }
@@ -472,35 +496,13 @@ impl Shaper {
     }
 
     fn plan(&self, interface: &str, links: &[Link]) -> anyhow::Result<Plan> {
-        let loaded = self
-            .plans(&self.configuration.text, links)
-            .map_err(|errors| anyhow!(errors.join("; ")))?;
+        let planned = self.configuration.parsed.plan(links, &self.rates);
+        let loaded = planned.map_err(|invalid| anyhow!(invalid.messages().join("; ")))?;
         loaded
             .plans
             .into_iter()
             .find(|plan| plan.interface == interface)
             .with_context(|| format!("{} no longer has a section for {interface}", self.file.display()))
-    }
-
-    fn read_file(&self) -> anyhow::Result<Vec<u8>> {
-        sqm_configuration::read(&self.file).map_err(|error| anyhow!("cannot read the configuration: {error}"))
-    }
-
-    /// Plans a text with the rates of autorate instead of its own. Returns the text's errors.
-    fn plans(&self, text: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
-        self.plan_with(text, links, &self.rates)
-    }
-
-    /// Plans a text with its own rates. Returns the text's errors.
-    fn read(&self, text: &[u8], links: &[Link]) -> Result<Loaded, Vec<String>> {
-        self.plan_with(text, links, &RateOverrides::new())
-    }
-
-    fn plan_with(&self, text: &[u8], links: &[Link], rates: &RateOverrides) -> Result<Loaded, Vec<String>> {
-        let file = self.file.display().to_string();
-        sqm_plan::Configuration::parse(text, &file)
-            .and_then(|configuration| configuration.plan(&|name| stack::device(links, name), rates))
-            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
     }
 
     /// Notes for the log about damaged files, since the last call.
@@ -523,9 +525,9 @@ impl Shaper {
 }
 
 impl Configuration {
-    fn of(text: Vec<u8>, loaded: Loaded) -> Self {
+    fn of(parsed: Parsed, loaded: Loaded) -> Self {
         Self {
-            text,
+            parsed,
             settings: loaded.settings,
             warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
             autorates: loaded.lines.iter().filter_map(LineConfig::new).collect(),

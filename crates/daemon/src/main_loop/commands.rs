@@ -26,7 +26,7 @@ impl Daemon {
                         let plans: Vec<_> = plans.iter().map(PlanJson::from).collect();
                         serde_json::to_string_pretty(&plans).unwrap_or_default()
                     });
-                    let _ = reply.send(json);
+                    let _ = reply.send(json.map_err(|error| error.messages()));
                 }
                 Command::Read { reply } => {
                     let _ = reply.send(self.read_configuration());

@@ -14,11 +14,10 @@ use sqm_files::Error;
 use super::Daemon;
 use crate::clock::{monotonic, nanos};
 use crate::reconciler::{ConfiguredInterface, Event, Section};
-use crate::shape::Configuration;
+use crate::shape::{Candidate, Configuration, LoadError};
 use crate::shared::Refused;
 use crate::unconfirmed_change::{PendingFileRollback, UnconfirmedChange, time_left};
-use sqm_configuration::commit_confirm;
-use sqm_configuration::revision;
+use sqm_configuration::{SavedText, commit_confirm, revision};
 
 impl Daemon {
     /// Reads the configuration file again and applies it. A file with errors changes nothing.
@@ -32,29 +31,33 @@ impl Daemon {
             return Err(vec![pending.message()]);
         }
         self.load_file(Event::Configured)
+            .map_err(|error| error.messages())
     }
 
-    fn load_file(
-        &mut self,
-        event: impl FnOnce(Vec<ConfiguredInterface>) -> Event,
-    ) -> Result<(), Vec<String>> {
-        match self.shaper.load() {
-            Ok(interfaces) => {
-                self.errors.clear();
-                self.log_warnings();
-                self.reconciler.handle(event(interfaces), monotonic());
-                // The reconciler does not know the devices of new sections yet.
-                let _ = self.read_devices();
+    fn load_file(&mut self, event: impl FnOnce(Vec<ConfiguredInterface>) -> Event) -> Result<(), LoadError> {
+        match self.shaper.read_candidate() {
+            Ok(candidate) => {
+                self.install(candidate, event);
                 Ok(())
             }
-            Err(errors) => {
-                for error in &errors {
+            Err(error) => {
+                self.errors = error.messages();
+                for error in &self.errors {
                     self.error(LogKind::Configuration, None, error.clone());
                 }
-                self.errors.clone_from(&errors);
-                Err(errors)
+                Err(error)
             }
         }
+    }
+
+    /// Makes a configuration the daemon's. The next reconciliation brings its plans into force.
+    fn install(&mut self, candidate: Candidate, event: impl FnOnce(Vec<ConfiguredInterface>) -> Event) {
+        let interfaces = self.shaper.install(candidate);
+        self.errors.clear();
+        self.log_warnings();
+        self.reconciler.handle(event(interfaces), monotonic());
+        // The reconciler does not know the devices of new sections yet.
+        let _ = self.read_devices();
     }
 
     /// The configuration file, for the API.
@@ -80,7 +83,7 @@ impl Daemon {
             .as_ref()
             .or_else(|| pending.map(|pending| &pending.change));
         change.map(|change| Unconfirmed {
-            revision: change.revision.clone(),
+            revision: change.saved.revision().to_owned(),
             seconds_left: time_left(change.until, monotonic()).as_secs_f64(),
         })
     }
@@ -107,9 +110,10 @@ impl Daemon {
         if revision::of(&before) != known {
             return Err(Refused::Conflict(revision::of(&before)));
         }
-        self.shaper.validate(text.as_bytes()).map_err(Refused::Wrong)?;
+        let candidate = self.shaper.candidate(text.as_bytes().to_owned());
+        let candidate = candidate.map_err(|error| Refused::Wrong(error.messages()))?;
         if text.as_bytes() == before {
-            self.reload().map_err(Refused::Wrong)?;
+            self.install(candidate, Event::Configured);
             self.reconcile();
             return Ok(self.configured(known.to_owned()));
         }
@@ -117,15 +121,22 @@ impl Daemon {
         let revision = revision::of(text.as_bytes());
         let until = monotonic() + nanos(confirm);
         let in_force = self.shaper.configuration.clone();
-        let mut change = UnconfirmedChange::begin(&file, before, in_force, revision.clone(), until)
+        let saved = SavedText::save(&file, before, revision.clone())
+            .context("the previous configuration cannot be saved")
             .map_err(Refused::failed)?;
-        change.stopped = self.stopped();
         let outcome = match sqm_configuration::replace(&file, found.as_deref(), text.as_bytes()) {
-            Err(Error::Changed { .. }) => return Err(self.conflict(&change)),
+            Err(Error::Changed { .. }) => return Err(self.conflict(&saved)),
             written => written.map_err(|error| vec![error.to_string()]),
         };
-        self.unconfirmed = Some(change);
-        let outcome = outcome.and_then(|()| self.reload());
+        self.unconfirmed = Some(UnconfirmedChange {
+            saved,
+            until,
+            in_force,
+            stopped: self.stopped(),
+        });
+        if outcome.is_ok() {
+            self.install(candidate, Event::Configured);
+        }
         self.reconcile();
         let outcome = outcome.and_then(|()| {
             let failures: Vec<String> = self
@@ -157,8 +168,8 @@ impl Daemon {
     }
 
     /// Another program has written the file since it was read. Nothing was written, so there is nothing to roll back.
-    fn conflict(&self, change: &UnconfirmedChange) -> Refused {
-        if let Err(error) = change.confirm() {
+    fn conflict(&self, saved: &SavedText) -> Refused {
+        if let Err(error) = saved.discard() {
             let text = format!("the saved copy of the previous configuration cannot be removed: {error}");
             self.warn(LogKind::Configuration, None, text);
         }
@@ -202,7 +213,7 @@ impl Daemon {
     /// unconfirmed.
     pub(super) fn confirm(&mut self) -> Result<Configured, Refused> {
         let change = self.unconfirmed.take().ok_or(Refused::NothingWaits)?;
-        if let Err(error) = change.confirm() {
+        if let Err(error) = change.saved.discard() {
             self.unconfirmed = Some(change);
             let text =
                 format!("the change cannot be confirmed: {error}; unless that succeeds, it is rolled back");
@@ -213,14 +224,14 @@ impl Daemon {
             None,
             "the change of the configuration is permanent".to_owned(),
         );
-        Ok(self.configured(change.revision))
+        Ok(self.configured(change.saved.revision().to_owned()))
     }
 
     /// Rolls the unconfirmed change back, in the file and in the kernel; or in the file alone, if that is still pending. `why` is
     /// for the log.
     pub(super) fn roll_back(&mut self, why: &str) -> Result<Configured, Refused> {
         if let Some(change) = self.unconfirmed.take() {
-            match change.restore_file() {
+            match change.saved.restore() {
                 Ok(is_restored) => self.roll_back_queues(why, change, is_restored)?,
                 Err(error) => {
                     let text = format!(
@@ -230,7 +241,7 @@ impl Daemon {
                     let (in_force, stopped) = (change.in_force.clone(), change.stopped.clone());
                     self.pending_rollback =
                         Some(PendingFileRollback::new(change, error.to_string(), monotonic()));
-                    self.resume(in_force, stopped).map_err(Refused::Failed)?;
+                    self.resume(in_force, stopped)?;
                     self.reconcile();
                 }
             }
@@ -265,16 +276,16 @@ impl Daemon {
         let stopped = change.stopped.clone();
         let rolled_back = |interfaces| Event::RolledBack { interfaces, stopped };
         if self.load_file(rolled_back).is_err() {
-            self.resume(change.in_force, change.stopped)
-                .map_err(Refused::Failed)?;
+            self.resume(change.in_force, change.stopped)?;
         }
         self.reconcile();
         Ok(())
     }
 
     /// Applies a configuration that was in force before, whatever the file holds.
-    fn resume(&mut self, in_force: Configuration, stopped: Vec<String>) -> Result<(), Vec<String>> {
-        let interfaces = self.shaper.resume(in_force)?;
+    fn resume(&mut self, in_force: Configuration, stopped: Vec<String>) -> Result<(), Refused> {
+        let interfaces = self.shaper.resume(in_force);
+        let interfaces = interfaces.map_err(|error| Refused::Failed(error.messages()))?;
         self.reconciler
             .handle(Event::RolledBack { interfaces, stopped }, monotonic());
         let _ = self.read_devices();
@@ -286,7 +297,7 @@ impl Daemon {
         let Some(pending) = self.pending_rollback.take() else {
             return;
         };
-        match pending.change.restore_file() {
+        match pending.change.saved.restore() {
             Ok(is_restored) => {
                 let why = "the file of the change that was not confirmed is restored";
                 // Errors are logged.
