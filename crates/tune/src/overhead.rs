@@ -8,6 +8,8 @@ use sqm_core::spec::cake::Cells;
 use sqm_measure::client::Target;
 use sqm_measure::overhead_fit::{self, Configured, Fit, HEADERS_V4, HEADERS_V6};
 use sqm_measure::packet_trains;
+use sqm_plan::OptionValue;
+use sqm_plan::link::LinkLayer;
 
 use super::framing::Framing;
 use crate::log::Log;
@@ -24,8 +26,8 @@ pub(crate) struct Overhead {
     pub(crate) fit: Fit,
     /// Changes of the configuration that are recommended, in words.
     pub(crate) advice: Vec<String>,
-    /// The options that the found rates require, with their values; empty if the configuration fits.
-    pub(crate) options: Vec<(&'static str, String)>,
+    /// The options that the found rates require; empty if the configuration fits.
+    pub(crate) options: Vec<OptionValue>,
 }
 
 /// Measures the unshaped, idle line. Logs the reason and returns `None` if the overhead cannot be determined.
@@ -101,12 +103,12 @@ fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
         let (low, high) = fit.bytes_interval;
         let fits = (low..=high).contains(&(configured.overhead + headers));
         let overhead = if fits {
-            configured.overhead
+            i32::from(framing.line.overhead)
         } else {
-            (fit.bytes - headers).round().max(0.0)
+            (fit.bytes - headers).round().max(0.0) as i32
         };
-        options.push(("linklayer", "atm".to_owned()));
-        options.push(("overhead", format!("{overhead:.0}")));
+        options.push(OptionValue::LinkLayer(LinkLayer::Atm));
+        options.push(OptionValue::Overhead(overhead));
     }
     Overhead { fit, advice, options }
 }
@@ -135,10 +137,10 @@ mod tests {
         let found = judge(fit(0.8, cells), Framing::ethernet(40, Cells::None), HEADERS_V4);
         assert_eq!(
             found.options,
-            [("linklayer", "atm".to_owned()), ("overhead", "40".to_owned())]
+            [OptionValue::LinkLayer(LinkLayer::Atm), OptionValue::Overhead(40)]
         );
         let found = judge(fit(0.8, cells), Framing::ethernet(0, Cells::None), HEADERS_V4);
-        assert_eq!(found.options[1].1, "40");
+        assert_eq!(found.options[1], OptionValue::Overhead(40));
         let found = judge(fit(0.8, cells), Framing::ethernet(40, Cells::Atm), HEADERS_V4);
         assert!(found.options.is_empty() && found.advice.is_empty());
     }

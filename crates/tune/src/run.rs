@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use sqm_configuration::rate_override::RateOverride;
 use sqm_core::units::Rate;
 use sqm_measure::result::{Direction, Settings, TestResult};
 use sqm_process::Failure;
@@ -84,10 +85,10 @@ pub fn run(
     keep(&report, &results)?;
     if keeps_rates {
         let found = |direction, kbit| report.found(direction).map(|_| Rate::from_kbits_per_sec(kbit));
-        shaper.write((
-            found(Direction::Down, report.download_kbit),
-            found(Direction::Up, report.upload_kbit),
-        ))?;
+        shaper.write(RateOverride {
+            download: found(Direction::Down, report.download_kbit),
+            upload: found(Direction::Up, report.upload_kbit),
+        })?;
         report.is_written = true;
     }
     Ok(report)

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use sqm_core::direction;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
@@ -15,11 +16,12 @@ use sqm_kernel::{observe, stack};
 use sqm_measure::result::Direction;
 use sqm_plan::line::ConfiguredLine;
 use sqm_plan::plan::Plan;
-use sqm_plan::uci::Document;
+use sqm_plan::{Loaded, OptionValue, RateOverrides};
 
 use super::framing::{Framing, rate};
 use super::watchdog::Watchdog;
-use sqm_configuration::load;
+use sqm_configuration::rate_override::RateOverride;
+use sqm_configuration::{Draft, EditError, Parsed, load};
 use sqm_process::failure::Failure;
 
 /// The shaper's rate while a direction counts as unshaped: 10 Gbit/s, faster than any access line and within the shaper's arithmetic.
@@ -30,9 +32,6 @@ const LONGEST_CHANGE: Duration = Duration::from_secs(3);
 /// The mode of the previous configuration's copy, which may hold what only root may read.
 const BACKUP_MODE: u32 = 0o600;
 
-/// Download and upload rates that replace those of the configuration; `None` keeps the configured one.
-pub(crate) type RateOverrides = (Option<Rate>, Option<Rate>);
-
 /// The shaper of one interface. Dropping it rolls back, unless the new rates have been written.
 pub(crate) struct Shaper {
     socket: Socket,
@@ -40,14 +39,17 @@ pub(crate) struct Shaper {
     links: Vec<Link>,
     /// The text of the configuration when it was read.
     text: Vec<u8>,
-    document: Document,
-    /// The index of the interface's section in the document.
+    /// The text with the options that the search has set.
+    draft: Draft,
+    /// The text of the draft, parsed. Each rate of the search is planned from it.
+    parsed: Parsed,
+    /// The index of the interface's section in the draft.
     section: usize,
     file: PathBuf,
     line: ConfiguredLine,
     framing: Framing,
     /// The rates in force; `None` is the configured one.
-    rates: RateOverrides,
+    rates: RateOverride,
     state_dir: PathBuf,
     /// The rollback data, and the watchdog that uses it if this process is killed; `None` before the first change.
     before: Option<(RollbackState, Watchdog)>,
@@ -97,14 +99,9 @@ impl Shaper {
         let text = load::read(file)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
-        let lines = load::parse(&text, file, &links)?.lines;
-        let line = choose(&lines, interface, &file.display().to_string())?.clone();
-        let document = Document::parse_bytes(&text).expect("it was read a moment ago");
-        let mut sections = document.sections().into_iter();
-        let section = sections
-            .find(|section| section.line == line.at)
-            .expect("its plan comes from there")
-            .index;
+        let (parsed, loaded) = load::parse_and_plan(text.clone(), file, &links)?;
+        let line = choose(&loaded.lines, interface, &file.display().to_string())?.clone();
+        let draft = Draft::of(&text).map_err(|errors| anyhow!("{}: {}", file.display(), errors[0]))?;
         let framing = Framing {
             line: line.framing,
             header: stack::device(&links, &line.interface).header,
@@ -116,11 +113,12 @@ impl Shaper {
             store,
             links,
             text,
-            document,
-            section,
+            draft,
+            parsed,
+            section: line.section,
             file: file.to_owned(),
             line,
-            rates: (None, None),
+            rates: RateOverride::default(),
             state_dir: state_dir.to_owned(),
             before: None,
         })
@@ -137,18 +135,26 @@ impl Shaper {
     }
 
     /// Changes options of the section other than the rates: for the search, and in the configuration that [`write`](Self::write) writes.
-    pub(crate) fn set_options(&mut self, options: &[(&str, String)]) -> Result<(), Failure> {
-        let mut document = self.document.clone();
-        for (option, value) in options {
-            if !document.set(self.section, option, value) {
-                return Err(Failure::Failed(anyhow!("option {option} cannot be set")));
-            }
-        }
-        let loaded = load::parse(document.to_string().as_bytes(), &self.file, &self.links)?;
+    pub(crate) fn set_options(&mut self, options: &[OptionValue]) -> Result<(), Failure> {
+        let draft = self.draft_with(options)?;
+        let (parsed, loaded) = self.parse(&draft)?;
         let line = choose(&loaded.lines, Some(&self.line.interface), "the configuration")?.clone();
         self.framing.line = line.framing;
-        (self.document, self.line) = (document, line);
+        (self.draft, self.parsed, self.line) = (draft, parsed, line);
         Ok(())
+    }
+
+    /// The draft with more options set.
+    fn draft_with(&self, options: &[OptionValue]) -> anyhow::Result<Draft> {
+        let mut draft = self.draft.clone();
+        let mut options = options.iter();
+        let set: Result<(), EditError> = options.try_for_each(|option| draft.set(self.section, option));
+        set.context("the configuration cannot be changed")?;
+        Ok(draft)
+    }
+
+    fn parse(&self, draft: &Draft) -> Result<(Parsed, Loaded), Failure> {
+        load::parse_and_plan(draft.to_string().into_bytes(), &self.file, &self.links)
     }
 
     /// The configured rate of a direction; `None` if it is not shaped.
@@ -175,22 +181,27 @@ impl Shaper {
 
     fn rate(&mut self, direction: Direction) -> &mut Option<Rate> {
         match direction {
-            Direction::Down => &mut self.rates.0,
-            Direction::Up => &mut self.rates.1,
+            Direction::Down => &mut self.rates.download,
+            Direction::Up => &mut self.rates.upload,
         }
     }
 
+    /// Brings the rates of the search into force.
     fn apply(&mut self) -> anyhow::Result<()> {
-        let text = self.text_with(self.rates);
-        let plan = self.plan(&text).map_err(|error| anyhow!("{error}"))?;
+        let rates = RateOverrides::from([(self.line.interface.clone(), self.rates)]);
+        let plan = self.plan(self.parsed.plan(&self.links, &rates)?)?;
+        self.apply_plan(&plan)
+    }
+
+    fn apply_plan(&mut self, plan: &Plan) -> anyhow::Result<()> {
         if self.before.is_some() {
             // Only the first change's rollback data leads back to the shaping from before the search.
-            let transaction = Transaction::prepare_now(&mut self.socket, &self.store, &plan)?;
+            let transaction = Transaction::prepare_now(&mut self.socket, &self.store, plan)?;
             let _ = transaction.apply(&mut self.socket, &self.store)?;
             return Ok(());
         }
         let mut watchdog = Watchdog::start(&self.state_dir, &self.store)?;
-        let transaction = Transaction::prepare_now(&mut self.socket, &self.store, &plan)?;
+        let transaction = Transaction::prepare_now(&mut self.socket, &self.store, plan)?;
         watchdog
             .send(transaction.rollback_state())
             .context("cannot reach the watchdog process that restores the shaping if this one is killed")?;
@@ -199,14 +210,12 @@ impl Shaper {
         Ok(())
     }
 
-    fn plan(&self, text: &str) -> Result<Plan, Failure> {
-        let plans = load::parse(text.as_bytes(), &self.file, &self.links)?.plans;
-        let mut wanted = plans
-            .into_iter()
-            .filter(|plan| plan.interface == self.line.interface);
-        wanted
-            .next()
-            .ok_or_else(|| Failure::Usage(anyhow!("{} lost its section", self.file.display())))
+    /// The plan of the interface among all of the configuration.
+    fn plan(&self, loaded: Loaded) -> anyhow::Result<Plan> {
+        let mut plans = loaded.plans.into_iter();
+        plans
+            .find(|plan| plan.interface == self.line.interface)
+            .with_context(|| format!("{} lost its section", self.file.display()))
     }
 
     /// Applies the rates, writes them to the configuration, and keeps the old one beside it as `FILE.before-tune`.
@@ -214,37 +223,31 @@ impl Shaper {
     /// # Errors
     ///
     /// Nothing is written if another program has changed the configuration since it was read.
-    pub(crate) fn write(&mut self, rates: RateOverrides) -> anyhow::Result<()> {
+    pub(crate) fn write(&mut self, rates: RateOverride) -> anyhow::Result<()> {
         if sqm_configuration::read(&self.file)? != self.text {
             return Err(sqm_files::Error::Changed {
                 path: self.file.clone(),
             }
             .into());
         }
-        self.rates = rates;
         // A searched direction without a rate was unlimited during the search. Its rate is now 0, which removes its shaper.
-        self.apply()?;
+        let options: Vec<OptionValue> = direction::Direction::BOTH
+            .into_iter()
+            .filter_map(|direction| Some(OptionValue::Rate(direction, rates[direction]?)))
+            .collect();
+        let draft = self.draft_with(&options)?;
+        let (_, loaded) = self.parse(&draft).map_err(|error| anyhow!("{error}"))?;
+        let plan = self.plan(loaded)?;
+        self.apply_plan(&plan)?;
         let mut backup = self.file.as_os_str().to_owned();
         backup.push(".before-tune");
         let backup = PathBuf::from(backup);
         sqm_files::replace(&backup, BACKUP_MODE, &self.text)?;
-        sqm_configuration::write(&self.file, Some(&self.text), self.text_with(rates).as_bytes())?;
+        sqm_configuration::write(&self.file, Some(&self.text), draft.finish().as_bytes())?;
         if let Some((_, watchdog)) = self.before.take() {
             watchdog.dismiss();
         }
         Ok(())
-    }
-
-    /// The text of the configuration with these rates.
-    fn text_with(&self, (download, upload): RateOverrides) -> String {
-        let mut document = self.document.clone();
-        for (option, rate) in [("download", download), ("upload", upload)] {
-            let Some(rate) = rate else { continue };
-            let kbit = (rate.bits_per_sec() / 1000).to_string();
-            let is_set = document.set(self.section, option, &kbit);
-            debug_assert!(is_set, "the section is there");
-        }
-        document.to_string()
     }
 
     /// Restores the previous shaping, unless nothing was changed or the new rates have been written.
