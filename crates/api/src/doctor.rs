@@ -1,6 +1,7 @@
 //! The findings of `sqm doctor`, as `--json` prints them and the daemon passes them on.
 
 use serde::{Deserialize, Serialize};
+use sqm_plan::OptionValue;
 
 /// The body of `POST /v1/doctor`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Findings before `--fix` that are gone after it.
     pub fixed: Vec<Finding>,
+    /// Facts that the kernel does not tell: reasons why a finding may be missing.
+    #[serde(default)]
+    pub unknown: Vec<String>,
 }
 
 /// A fault, or a setting that is probably not intended.
@@ -40,7 +44,7 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fix {
     /// Set these options in the section with this index, and bring the configuration into force.
-    Options(usize, Vec<(String, String)>),
+    Options(usize, Vec<OptionValue>),
     /// Bring the configuration into force.
     Start,
 }

@@ -1,5 +1,7 @@
 //! The encapsulations between a device and the line, as far as this machine shows them.
 
+use std::collections::BTreeSet;
+
 use sqm_plan::device::Device;
 use sqm_plan::link::Encapsulation;
 
@@ -16,15 +18,26 @@ const DEEPEST: usize = 8;
 pub fn device(links: &[Link], name: &str) -> Device {
     // Without a PPP device there is no session, and the file need not be read.
     let has_ppp = links.iter().any(|link| link.kind.as_deref() == Some("ppp"));
-    let sessions = if has_ppp {
-        std::fs::read_to_string(SESSIONS).unwrap_or_default()
-    } else {
-        String::new()
-    };
+    let sessions = if has_ppp { pppoe_devices() } else { BTreeSet::new() };
     device_with_sessions(links, name, &sessions)
 }
 
-fn device_with_sessions(links: &[Link], name: &str, sessions: &str) -> Device {
+/// The devices with PPPoE sessions. The kernel does not say which session belongs to which PPP device: if there are several devices,
+/// any of them may be below a PPP device.
+pub fn pppoe_devices() -> BTreeSet<String> {
+    devices_of_sessions(&std::fs::read_to_string(SESSIONS).unwrap_or_default())
+}
+
+/// The devices in the kernel's list of sessions: a head line, then a line for each session with its ID, address and device.
+fn devices_of_sessions(list: &str) -> BTreeSet<String> {
+    let sessions = list.lines().skip(1);
+    sessions
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn device_with_sessions(links: &[Link], name: &str, sessions: &BTreeSet<String>) -> Device {
     let Some(link) = links.iter().find(|link| link.name == name) else {
         return Device::absent(name);
     };
@@ -41,7 +54,7 @@ fn device_with_sessions(links: &[Link], name: &str, sessions: &str) -> Device {
     }
 }
 
-fn stack(links: &[Link], link: &Link, sessions: &str) -> Vec<Encapsulation> {
+fn stack(links: &[Link], link: &Link, sessions: &BTreeSet<String>) -> Vec<Encapsulation> {
     let mut layers = Vec::new();
     let mut here = Some(link);
     for _ in 0..DEEPEST {
@@ -50,15 +63,10 @@ fn stack(links: &[Link], link: &Link, sessions: &str) -> Vec<Encapsulation> {
         here = None;
         match Encapsulation::of_kind(kind) {
             // PPP may also run over something else than PPPoE, whose overhead is unknown: then nothing is added.
+            Some(Encapsulation::Pppoe) if sessions.is_empty() => {}
             Some(Encapsulation::Pppoe) => {
-                let below = sessions
-                    .lines()
-                    .skip(1)
-                    .find_map(|line| line.split_whitespace().nth(2));
-                if let Some(below) = below {
-                    layers.push(Encapsulation::Pppoe);
-                    here = links.iter().find(|link| link.name == below);
-                }
+                layers.push(Encapsulation::Pppoe);
+                layers.extend(below_pppoe(links, sessions));
             }
             // The devices that carry the tunnel's packets are not below this one in the kernel's list.
             Some(tunnel @ Encapsulation::Tunnel { .. }) => layers.push(tunnel),
@@ -73,6 +81,15 @@ fn stack(links: &[Link], link: &Link, sessions: &str) -> Vec<Encapsulation> {
         }
     }
     layers
+}
+
+/// The layers below a PPPoE session. If the sessions' devices differ in them, the layers with the most bytes: counting too much costs
+/// a little of the rate, counting too little costs latency.
+fn below_pppoe(links: &[Link], sessions: &BTreeSet<String>) -> Vec<Encapsulation> {
+    let devices = links.iter().filter(|link| sessions.contains(&link.name));
+    let stacks = devices.map(|link| stack(links, link, &BTreeSet::new()));
+    let bytes = |layers: &Vec<Encapsulation>| layers.iter().map(|layer| layer.bytes()).sum::<i32>();
+    stacks.max_by_key(bytes).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -104,7 +121,8 @@ mod tests {
             link(6, "veth0", Some("veth"), Some(3), 1),
         ];
         let sessions = "Id       Address              Device\n00000001 00:11:22:33:44:55   eth0.7\n";
-        let of = |name| device_with_sessions(&links, name, sessions);
+        let sessions = devices_of_sessions(sessions);
+        let of = |name| device_with_sessions(&links, name, &sessions);
         assert_eq!(of("eth0").stack, []);
         assert_eq!(of("eth0.7").stack, [Encapsulation::Vlan]);
         assert_eq!(of("pppoe-wan").stack, [Encapsulation::Pppoe, Encapsulation::Vlan]);
@@ -118,7 +136,31 @@ mod tests {
         );
         assert_eq!(of("veth0").stack, []);
         assert_eq!(of("veth0").queues, (4, 2));
-        assert_eq!(device_with_sessions(&links, "pppoe-wan", "").stack, []);
+        assert_eq!(
+            device_with_sessions(&links, "pppoe-wan", &BTreeSet::new()).stack,
+            []
+        );
         assert_eq!(of("gone.5").stack, [Encapsulation::Vlan]);
+    }
+    #[test]
+    fn of_several_devices_with_sessions_the_one_with_more_overhead_counts() {
+        let links = [
+            link(2, "eth0", None, None, 1),
+            link(3, "eth1.7", Some("vlan"), Some(2), 1),
+            link(4, "ppp0", Some("ppp"), None, 512),
+        ];
+        let head = "Id       Address              Device\n";
+        let session = |device: &str| format!("00000001 00:11:22:33:44:55   {device}\n");
+        for sessions in [
+            session("eth0") + &session("eth1.7"),
+            session("eth1.7") + &session("eth0"),
+        ] {
+            let sessions = devices_of_sessions(&format!("{head}{sessions}"));
+            let device = device_with_sessions(&links, "ppp0", &sessions);
+            assert_eq!(device.stack, [Encapsulation::Pppoe, Encapsulation::Vlan]);
+        }
+        let sessions = devices_of_sessions(&format!("{head}{}", session("eth0")));
+        let device = device_with_sessions(&links, "ppp0", &sessions);
+        assert_eq!(device.stack, [Encapsulation::Pppoe]);
     }
 }

@@ -1,15 +1,13 @@
 //! `sqm doctor`: finds faults in a set-up, shows the evidence, and suggests a remedy.
 //!
 //! [`collect`] inspects the machine and [`processors`] its load; both record [`facts`]. [`findings`] judges the facts
-//! and touches nothing, so that facts recorded on another machine can be judged as well. [`fix`] makes the changes
-//! that are safe.
+//! and touches nothing, so that facts recorded on another machine can be judged as well.
 
 pub(crate) mod answer;
 pub(crate) mod collect;
 pub(crate) mod facts;
 pub(crate) mod findings;
-pub(crate) mod fix;
-mod processors;
+pub(crate) mod processors;
 
 /// Facts from any source are judged or refused. No number in the findings may have more digits than those in the
 /// facts.
@@ -23,6 +21,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let diagnosis = sqm_api::doctor::Diagnosis {
         findings: findings::diagnose(&facts),
         fixed: Vec::new(),
+        unknown: findings::unknown(&facts),
     };
     let sections = facts.sections.len();
     let answer = answer::Answer { diagnosis, sections };

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use sqm_api::doctor::{Diagnosis, Finding};
+use sqm_api::doctor::{Diagnosis, Finding, Fix};
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
@@ -13,9 +13,8 @@ use super::shape;
 use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
-use crate::doctor::findings::diagnose;
-use crate::doctor::fix;
-use sqm_configuration::load;
+use crate::doctor::findings::{diagnose, unknown};
+use sqm_configuration::{Draft, load, parse_and_plan};
 use sqm_process::failure::Failure;
 
 /// Find reasons why a line is not shaped as it should be; print each with its evidence and what to do.
@@ -92,7 +91,11 @@ impl Args {
             findings = left;
         }
         let sections = facts.sections.len();
-        let diagnosis = Diagnosis { findings, fixed };
+        let diagnosis = Diagnosis {
+            findings,
+            fixed,
+            unknown: unknown(&facts),
+        };
         let is_healthy = diagnosis.findings.is_empty();
         if self.json {
             outln!(
@@ -128,20 +131,25 @@ impl Args {
 
     fn fix(&self, findings: &[Finding]) -> Result<(), Failure> {
         let before = sqm_configuration::read(&self.config).context("cannot read the configuration")?;
-        let text = fix::changed(&before, findings)?;
+        let text = fixed(&before, findings)?;
         if text.as_bytes() != before {
-            let file = self.config.display().to_string();
-            sqm_plan::load(text.as_bytes(), &file, &|name| {
-                sqm_plan::device::Device::absent(name)
-            })
-            .map_err(|errors| {
-                anyhow!(
-                    "the changed configuration would have an error and was not written: {}",
-                    errors[0]
-                )
-            })?;
+            parse_and_plan(text.as_bytes().to_owned(), &self.config, &load::links())
+                .context("the changed configuration would have an error and was not written")?;
             sqm_configuration::write(&self.config, Some(&before), text.as_bytes())?;
         }
         shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json)
     }
+}
+
+/// The configuration's text with the options that the findings want changed.
+fn fixed(text: &[u8], findings: &[Finding]) -> anyhow::Result<String> {
+    let mut draft = Draft::of(text).map_err(|errors| anyhow!("{}", errors[0]))?;
+    for finding in findings {
+        if let Some(Fix::Options(section, options)) = &finding.fix {
+            for option in options {
+                draft.set(*section, option)?;
+            }
+        }
+    }
+    Ok(draft.finish())
 }

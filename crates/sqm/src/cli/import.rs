@@ -8,7 +8,8 @@ use serde::Serialize;
 use sqm_kernel::netlink::link::Link;
 use sqm_plan::import::{self, Imported, Reader, Source};
 
-use sqm_configuration::load;
+use sqm_configuration::{Draft, EditError, load};
+use sqm_plan::OptionValue;
 use sqm_process::failure::Failure;
 
 /// Folder of sqm-scripts' files on generic Linux, and the suffix of their names.
@@ -150,9 +151,9 @@ impl Args {
         let file = self.config.display();
         let before =
             sqm_configuration::read_if_there(&self.config).context("cannot read the configuration")?;
-        let text = String::from_utf8(before.clone().unwrap_or_default());
-        let mut text = text.with_context(|| format!("{file} is not a text file"))?;
-        let existing = load::parse(text.as_bytes(), &self.config, links)?.plans;
+        let text = before.clone().unwrap_or_default();
+        let existing = load::parse(&text, &self.config, links)?.plans;
+        let mut draft = Draft::of(&text).map_err(|errors| anyhow!("{file}: {}", errors[0]))?;
         for section in imported {
             if existing.iter().any(|plan| plan.interface == section.interface) {
                 return Err(Failure::Usage(anyhow!(
@@ -160,11 +161,9 @@ impl Args {
                     section.interface
                 )));
             }
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text += &section.to_string();
+            add(&mut draft, section).context("a section cannot be added; nothing was written")?;
         }
+        let text = draft.finish();
         sqm_configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
         outln!(
             "{file}: {} added; 'sqm plan' shows the queues",
@@ -172,6 +171,15 @@ impl Args {
         );
         Ok(())
     }
+}
+
+fn add(draft: &mut Draft, imported: &Imported) -> Result<(), EditError> {
+    let section = draft.add_section()?;
+    for (name, value) in &imported.options {
+        let (name, value) = ((*name).to_owned(), value.clone());
+        draft.set(section, &OptionValue::Text { name, value })?;
+    }
+    Ok(())
 }
 
 /// The remark with its file. A remark about the file as a whole gets the file's name here.

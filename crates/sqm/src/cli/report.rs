@@ -11,14 +11,13 @@ use sqm_api::client;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::verify::Comparison;
-use sqm_kernel::{observe, render, stack, state};
+use sqm_kernel::{observe, render, state};
 use sqm_plan::plan::Plan;
 
 use crate::doctor::collect::collect;
 use crate::doctor::findings::diagnose;
 use crate::redact::redact;
-use sqm_configuration::load;
-use sqm_configuration::rate_override;
+use sqm_configuration::{load, parse_and_plan, rate_override};
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
@@ -86,18 +85,17 @@ impl Args {
             }
         };
         report.part(&file, &String::from_utf8_lossy(&text));
-        let plans = match sqm_plan::load(&text, &file, &|name| stack::device(&links, name)) {
-            Ok(loaded) => {
+        let plans = match parse_and_plan(text.clone(), &self.config, &links) {
+            Ok((parsed, loaded)) => {
                 let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
                 report.part("warnings", &warnings.join("\n"));
                 let (loaded, held) =
-                    rate_override::in_force(&mut socket, &links, &self.state_dir, (&text, &file), loaded);
+                    rate_override::in_force(&mut socket, &links, &self.state_dir, &parsed, loaded);
                 report.part("rates by autorate", &rate_override::describe(&held).join("\n"));
                 loaded.plans
             }
-            Err(errors) => {
-                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                report.part("errors of the configuration", &errors.join("\n"));
+            Err(invalid) => {
+                report.part("errors of the configuration", &invalid.to_string());
                 Vec::new()
             }
         };

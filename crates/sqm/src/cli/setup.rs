@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use sqm_configuration::{Draft, EditError, parse_and_plan};
+use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::verify::Comparison;
 use sqm_kernel::{capability, observe, stack, state};
 use sqm_measure::result::TestResult;
+use sqm_plan::OptionValue;
 use sqm_plan::arithmetic::{self, Headers, Known};
 use sqm_plan::link::{PRESETS, Preset};
-use sqm_plan::uci::Document;
+use sqm_plan::settings::Script;
 
 use super::calc::parse_link;
 use super::shape;
@@ -84,11 +87,12 @@ impl Args {
         let links = observe::links(&mut socket)?;
         let before =
             sqm_configuration::read_if_there(&self.config).context("cannot read the configuration")?;
-        let document = self.parse(before.as_deref().unwrap_or_default())?;
+        let draft = self.draft(before.as_deref().unwrap_or_default())?;
         let interface = self.interface(&links)?;
-        let existing = Existing::of(&document, &interface);
+        let existing = Existing::of(&draft, &interface);
         let wanted = self.wanted(interface, &existing)?;
-        let text = changed(document, &existing, &wanted)?;
+        let text =
+            changed(draft, existing.section, &wanted).context("the configuration cannot be changed")?;
         self.check(&text, &links)?;
         if self.dry_run {
             out!("{text}");
@@ -111,8 +115,8 @@ impl Args {
         self.verify(&mut socket, &wanted.interface)
     }
 
-    fn parse(&self, text: &[u8]) -> Result<Document, Failure> {
-        Document::parse_bytes(text).map_err(|errors| {
+    fn draft(&self, text: &[u8]) -> Result<Draft, Failure> {
+        Draft::of(text).map_err(|errors| {
             let file = self.config.display();
             errors
                 .iter()
@@ -196,17 +200,17 @@ impl Args {
 
     /// Checks the whole new file. A file with errors is not written.
     fn check(&self, text: &str, links: &[Link]) -> Result<(), Failure> {
-        let file = self.config.display().to_string();
-        match sqm_plan::load(text.as_bytes(), &file, &|name| stack::device(links, name)) {
-            Ok(loaded) => {
+        match parse_and_plan(text.as_bytes().to_owned(), &self.config, links) {
+            Ok((_, loaded)) => {
                 loaded
                     .warnings
                     .iter()
                     .for_each(|warning| errln!("warning: {warning}"));
                 Ok(())
             }
-            Err(errors) => {
-                errors.iter().for_each(|error| errln!("error: {error}"));
+            Err(invalid) => {
+                invalid.print();
+                let file = self.config.display();
                 Err(Failure::Usage(anyhow!(
                     "{file} would have errors; nothing was written"
                 )))
@@ -217,9 +221,7 @@ impl Args {
     fn verify(&self, socket: &mut Socket, interface: &str) -> Result<ExitCode, Failure> {
         let links = observe::links(socket)?;
         let text = sqm_configuration::read(&self.config).context("cannot read what was written")?;
-        let file = self.config.display().to_string();
-        let loaded = sqm_plan::load(&text, &file, &|name| stack::device(&links, name))
-            .map_err(|errors| anyhow!("{}", errors[0]))?;
+        let (_, loaded) = parse_and_plan(text, &self.config, &links).map_err(|invalid| anyhow!(invalid))?;
         for plan in loaded.plans.iter().filter(|plan| plan.interface == interface) {
             let found = Comparison::read(socket, plan)?;
             if let Some(difference) = found.differences.first() {
@@ -241,81 +243,48 @@ impl Args {
 #[derive(Default)]
 struct Existing {
     section: Option<usize>,
-    has_script: bool,
     link: Option<&'static Preset>,
     download: Option<Rate>,
     upload: Option<Rate>,
 }
 
 impl Existing {
-    fn of(document: &Document, interface: &str) -> Self {
-        let sections = document.sections();
-        let section = sections.iter().find(|section| {
-            let mut settings = section.settings.iter();
-            section.kind == "queue"
-                && settings.any(|setting| setting.name == "interface" && setting.value == interface)
-        });
-        let Some(section) = section else {
+    fn of(draft: &Draft, interface: &str) -> Self {
+        let Some(section) = draft.section_of(interface) else {
             return Self::default();
         };
-        let value = |name: &str| {
-            let mut given = section.settings.iter().rev();
-            given
-                .find(|setting| setting.name == name)
-                .map(|setting| setting.value)
+        let rate = |direction: Direction| match draft.value(section, direction.name()) {
+            Some(OptionValue::Rate(_, rate)) if rate.kbits_per_sec() > 0 => Some(rate),
+            _ => None,
         };
-        let rate = |name| value(name).and_then(|text| parse_rate(text).ok());
+        let link = match draft.value(section, "link") {
+            Some(OptionValue::Link(link)) => Some(link),
+            _ => None,
+        };
         Self {
-            section: Some(section.index),
-            has_script: value("script").is_some(),
-            link: value("link").and_then(|name| parse_link(name).ok()),
-            download: rate("download"),
-            upload: rate("upload"),
+            section: Some(section),
+            link,
+            download: rate(Direction::Download),
+            upload: rate(Direction::Upload),
         }
     }
 }
 
 /// The file's text with the wanted options, in the existing section or in a new one at the end.
-fn changed(document: Document, existing: &Existing, wanted: &Wanted) -> Result<String, Failure> {
-    let kbit = |rate: Rate| rate.kbits_per_sec().to_string();
-    let mut options = vec![
-        ("enabled", "1".to_owned()),
-        ("interface", wanted.interface.clone()),
-        ("download", kbit(wanted.download)),
-        ("upload", kbit(wanted.upload)),
-    ];
-    if !existing.has_script {
-        options.push(("script", "best_of_cake.qos".to_owned()));
-    }
-    options.push(("link", wanted.link.name.to_owned()));
-    let Some(section) = existing.section else {
-        let mut text = document.to_string();
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text += "config queue\n";
-        for (option, value) in options {
-            text += &format!("\toption {option} '{value}'\n");
-        }
-        return Ok(text);
+fn changed(mut draft: Draft, section: Option<usize>, wanted: &Wanted) -> Result<String, EditError> {
+    let section = match section {
+        Some(section) => section,
+        None => draft.add_section()?,
     };
-    let mut document = document;
-    // An option that already has this value, if in another notation, stays as it is written.
-    for (option, value) in options {
-        let is_same = match option {
-            "download" => existing.download == Some(wanted.download),
-            "upload" => existing.upload == Some(wanted.upload),
-            "link" => existing.link == Some(wanted.link),
-            _ => false,
-        };
-        if !is_same && !document.set(section, option, &value) {
-            return Err(Failure::Failed(anyhow!("option {option} cannot be set")));
-        }
+    draft.set(section, &OptionValue::Enabled(true))?;
+    draft.set(section, &OptionValue::Interface(wanted.interface.clone()))?;
+    draft.set(section, &OptionValue::Rate(Direction::Download, wanted.download))?;
+    draft.set(section, &OptionValue::Rate(Direction::Upload, wanted.upload))?;
+    if !draft.gives(section, "script") {
+        draft.set(section, &OptionValue::Script(Script::BestOfCake))?;
     }
-    Ok(document.to_string())
+    draft.set(section, &OptionValue::Link(wanted.link))?;
+    Ok(draft.finish())
 }
 
 /// Shaper rates from a result of `sqm test`. Its goodput is converted to the gross rate first.
@@ -457,9 +426,9 @@ mod tests {
     }
 
     fn after(text: &str, wanted: &Wanted) -> String {
-        let document = Document::parse(text).unwrap();
-        let existing = Existing::of(&document, "eth0");
-        changed(document, &existing, wanted).unwrap()
+        let draft = Draft::of(text.as_bytes()).unwrap();
+        let section = Existing::of(&draft, "eth0").section;
+        changed(draft, section, wanted).unwrap()
     }
 
     #[test]

@@ -13,9 +13,16 @@ pub(crate) struct Answer {
 
 impl Display for Answer {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Diagnosis { findings, fixed } = &self.diagnosis;
+        let Diagnosis {
+            findings,
+            fixed,
+            unknown,
+        } = &self.diagnosis;
         for finding in fixed {
             writeln!(f, "fixed: {}", finding.what)?;
+        }
+        for unknown in unknown {
+            writeln!(f, "not known: {unknown}")?;
         }
         if findings.is_empty() {
             return match self.sections {
@@ -42,10 +49,7 @@ fn write_finding(f: &mut Formatter<'_>, finding: &Finding) -> fmt::Result {
     writeln!(f, "    do:   {}", finding.remedy)?;
     match &finding.fix {
         Some(Fix::Options(_, options)) => {
-            let words: Vec<String> = options
-                .iter()
-                .map(|(option, value)| format!("option {option} '{value}'"))
-                .collect();
+            let words: Vec<String> = options.iter().map(ToString::to_string).collect();
             writeln!(f, "    --fix sets {}", words.join(", "))
         }
         Some(Fix::Start) => writeln!(f, "    --fix applies the configuration"),

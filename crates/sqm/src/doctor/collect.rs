@@ -1,11 +1,15 @@
 //! Inspects the machine and records the facts that findings are based on. Changes nothing. Without privileges some
 //! facts are missing, and so are the findings that need them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use sqm_configuration::Draft;
+use sqm_api::client;
+use sqm_api::status::State;
+use sqm_configuration::Draft;
 use sqm_core::spec::cake::{Cells, Framing};
 use sqm_core::spec::{LinkLayer, Qdisc};
 use sqm_kernel::netlink::link::Link;
@@ -37,8 +41,8 @@ pub(crate) fn collect(
     let before = Moment::now(socket, links, plans, records);
     std::thread::sleep(look);
     let after = Moment::now(socket, links, plans, records);
-    let document = uci::Document::parse_bytes(config).ok();
-    let written_sections = document.as_ref().map(uci::Document::sections);
+    let draft = Draft::of(config).ok();
+    let written_sections = draft.as_ref().map(Draft::sections);
     let mut sections = Vec::new();
     let mut missing = Vec::new();
     for plan in plans {
@@ -52,6 +56,7 @@ pub(crate) fn collect(
     }
     missing.sort();
     missing.dedup();
+    mark_stopped(&mut sections, records);
     Ok(Facts {
         sections,
         devices: devices(links),
@@ -301,7 +306,7 @@ fn devices(links: &[Link]) -> Vec<Device> {
         .ok()
         .and_then(|mut socket| ethtool::features(&mut socket, links.iter().map(|link| link.index)).ok())
         .unwrap_or_default();
-    let sessions = read("/proc/net/pppoe");
+    let sessions = stack::pppoe_devices();
     let name_of = |index: u32| {
         links
             .iter()
@@ -312,25 +317,48 @@ fn devices(links: &[Link]) -> Vec<Device> {
         .iter()
         .map(|link| {
             let kind = link.kind.clone().unwrap_or_default();
-            let lower = match kind.as_str() {
-                // The kernel does not say which session belongs to which ppp device. The first one is right if there
-                // is only one.
-                "ppp" => sessions
-                    .lines()
-                    .skip(1)
-                    .find_map(|line| line.split_whitespace().nth(2).map(str::to_owned)),
-                kind if PASSING.contains(&kind) => link.lower.and_then(name_of),
-                _ => None,
+            let (lower, possible_lowers) = match kind.as_str() {
+                "ppp" => below_ppp(&sessions),
+                kind if PASSING.contains(&kind) => (link.lower.and_then(name_of), Vec::new()),
+                _ => (None, Vec::new()),
             };
             Device {
                 name: link.name.clone(),
                 kind,
                 up: link.up,
                 lower,
+                possible_lowers,
                 features: features.get(&link.name).cloned().unwrap_or_default(),
             }
         })
         .collect()
+}
+
+/// The device below a PPP device, or all devices of which one may be below it: the kernel does not say which session belongs to
+/// which PPP device.
+fn below_ppp(sessions: &BTreeSet<String>) -> (Option<String>, Vec<String>) {
+    match sessions.len() {
+        0 | 1 => (sessions.first().cloned(), Vec::new()),
+        _ => (None, sessions.iter().cloned().collect()),
+    }
+}
+
+/// Marks the sections that were stopped by hand. Only a daemon knows that; without one, nothing is marked.
+fn mark_stopped(sections: &mut [Section], records: &Path) {
+    if sections.iter().all(|section| section.differences.is_empty()) {
+        return;
+    }
+    let Ok(status) = client::wait(client::in_folder(records).status_without_queues()) else {
+        return;
+    };
+    let interfaces = status.interfaces.iter();
+    let stopped: Vec<&str> = interfaces
+        .filter(|interface| interface.state == State::Stopped)
+        .map(|interface| interface.interface.as_str())
+        .collect();
+    for section in sections {
+        section.stopped = stopped.contains(&section.interface.as_str());
+    }
 }
 
 fn flow_offload() -> FlowOffload {
@@ -354,10 +382,10 @@ fn flow_offload() -> FlowOffload {
 
 /// Options of OpenWrt's firewall that enable flow offload.
 fn offload_options(firewall: &[u8]) -> Vec<String> {
-    let Ok(document) = uci::Document::parse_bytes(firewall) else {
+    let Ok(firewall) = Draft::of(firewall) else {
         return Vec::new();
     };
-    document
+    firewall
         .sections()
         .iter()
         .filter(|section| section.kind == "defaults")
@@ -370,6 +398,15 @@ fn offload_options(firewall: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ppp_device_is_above_the_only_device_with_sessions() {
+        let below = |devices: &[&str]| below_ppp(&devices.iter().map(ToString::to_string).collect());
+        assert_eq!(below(&[]), (None, Vec::new()));
+        assert_eq!(below(&["eth1"]), (Some("eth1".to_owned()), Vec::new()));
+        let several = ["eth0.7", "eth1"];
+        assert_eq!(below(&several), (None, several.map(str::to_owned).to_vec()));
+    }
 
     #[test]
     fn flow_offload_is_read_from_the_firewalls_configuration() {

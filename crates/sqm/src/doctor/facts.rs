@@ -47,6 +47,8 @@ pub(crate) struct Section {
     /// Root qdisc in the kernel, and the program that probably made it if it is not ours.
     pub(crate) root: String,
     pub(crate) owner: Option<String>,
+    /// True if the daemon says that it was stopped by hand.
+    pub(crate) stopped: bool,
     /// Throughput of the queues during the observation, kbit/s, and their backlog at its end, bytes.
     pub(crate) upload_now_kbit: u64,
     pub(crate) download_now_kbit: u64,
@@ -63,6 +65,8 @@ pub(crate) struct Device {
     pub(crate) up: bool,
     /// Name of the device below, if there is one.
     pub(crate) lower: Option<String>,
+    /// Devices of which one is below, if the kernel does not say which.
+    pub(crate) possible_lowers: Vec<String>,
     /// Active features of the driver, as `ethtool -k` names them.
     pub(crate) features: Vec<String>,
 }

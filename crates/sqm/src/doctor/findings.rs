@@ -1,6 +1,9 @@
 //! Derives findings from facts, without side effects. Each rule is a function that returns its finding or none.
 
 use sqm_api::doctor::{Finding, Fix};
+use sqm_plan::OptionValue;
+use sqm_plan::settings::{Facing, Mechanism};
+use sqm_plan::side::Side;
 
 use super::facts::{Device, Facts, Section};
 
@@ -31,7 +34,11 @@ pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
         findings.extend(trunk(facts, section).or_else(|| wrong_interface(facts, section)));
         findings.extend(faces_wrong_way(facts, section));
         findings.extend(swapped_rates(section));
-        findings.extend(no_device(facts, section).or_else(|| other_queue(section)));
+        findings.extend(
+            no_device(facts, section)
+                .or_else(|| stopped(section))
+                .or_else(|| other_queue(section)),
+        );
         findings.extend(no_overhead(section));
         findings.extend(counted_twice(section));
         findings.extend(aggregates(facts, section));
@@ -43,11 +50,25 @@ pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The fix that sets one option of a section.
-fn set(section: &Section, option: &str, value: &str) -> Option<Fix> {
-    Some(Fix::Options(
-        section.index,
-        vec![(option.to_owned(), value.to_owned())],
-    ))
+fn set(section: &Section, option: OptionValue) -> Option<Fix> {
+    Some(Fix::Options(section.index, vec![option]))
+}
+
+/// Facts that the kernel does not tell, in sentences: no faults, but reasons why a finding may be missing.
+pub(crate) fn unknown(facts: &Facts) -> Vec<String> {
+    let unknown = facts
+        .devices
+        .iter()
+        .filter(|device| !device.possible_lowers.is_empty());
+    unknown
+        .map(|device| {
+            format!(
+                "the kernel does not say which of {} carries the PPPoE session of {}",
+                device.possible_lowers.join(" and "),
+                device.name
+            )
+        })
+        .collect()
 }
 
 fn missing(facts: &Facts) -> Option<Finding> {
@@ -146,7 +167,7 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
             format!("{} {} on {name}, too", others.join(" and "), if others.len() == 1 { "is" } else { "are" }),
         ],
         remedy: format!("set option interface '{wan}'"),
-        fix: set(section, "interface", wan),
+        fix: set(section, OptionValue::Interface(wan.clone())),
     })
 }
 
@@ -154,7 +175,8 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
 fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
     let wan = facts.default_devices.first()?;
     let name = &section.interface;
-    let leads_to_it = |wan: &String| wan == name || facts.is_below(name, wan) || facts.is_below(wan, name);
+    let leads_to_it =
+        |wan: &String| wan == name || facts.may_be_below(name, wan) || facts.may_be_below(wan, name);
     // A missing device may appear later. If a PPP session is down and another line stands in, the configuration is
     // still right.
     if section.faces_home() || facts.device(name).is_none() || facts.default_devices.iter().any(leads_to_it) {
@@ -178,7 +200,7 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
         remedy: format!(
             "set option interface '{wan}'; or set option facing 'lan' if {name} leads to the home network"
         ),
-        fix: set(section, "interface", wan),
+        fix: set(section, OptionValue::Interface(wan.clone())),
     })
 }
 
@@ -197,7 +219,7 @@ fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
             format!("the default route goes through {name}"),
         ],
         remedy: "set option facing 'internet'".to_owned(),
-        fix: set(section, "facing", "internet"),
+        fix: set(section, OptionValue::Facing(Facing::Internet)),
     })
 }
 
@@ -242,6 +264,21 @@ fn no_device(facts: &Facts, section: &Section) -> Option<Finding> {
     })
 }
 
+/// 'sqm stop' has stopped the shaping.
+fn stopped(section: &Section) -> Option<Finding> {
+    (section.stopped && !section.differences.is_empty()).then(|| Finding {
+        id: "stopped".to_owned(),
+        interface: Some(section.interface.clone()),
+        what: "shaping was stopped by hand: the line is not shaped until it is started again".to_owned(),
+        evidence: vec![
+            "the daemon says that the interface was stopped, and leaves it so".to_owned(),
+            format!("the root of {} is {}", section.interface, section.root),
+        ],
+        remedy: "'sqm start'".to_owned(),
+        fix: Some(Fix::Start),
+    })
+}
+
 /// Other queues are in place of ours.
 fn other_queue(section: &Section) -> Option<Finding> {
     if section.differences.is_empty() {
@@ -282,9 +319,9 @@ fn no_overhead(section: &Section) -> Option<Finding> {
             .then(|| format!("the configured link layer is {}, as on DSL", section.cells)),
         pppoe.then(|| format!("{} is PPPoE", section.interface)),
     ];
-    let (link, name) = match section.cells.as_str() {
-        "atm" => ("44", "adsl"),
-        _ => ("34", "vdsl2-vlan-pppoe"),
+    let (overhead, name) = match section.cells.as_str() {
+        "atm" => (44, "adsl"),
+        _ => (34, "vdsl2-vlan-pppoe"),
     };
     Some(Finding {
         id: "no-overhead".to_owned(),
@@ -294,9 +331,9 @@ fn no_overhead(section: &Section) -> Option<Finding> {
         evidence: evidence.into_iter().flatten().collect(),
         remedy: format!(
             "set the kind of line, such as option link '{name}' ('sqm calc links' lists all), or set option \
-             overhead '{link}'; a value slightly too high costs little"
+             overhead '{overhead}'; a value slightly too high costs little"
         ),
-        fix: set(section, "overhead", link),
+        fix: set(section, OptionValue::Overhead(overhead)),
     })
 }
 
@@ -309,7 +346,7 @@ fn counted_twice(section: &Section) -> Option<Finding> {
         remedy: "count it once: set option linklayer_adaptation_mechanism 'default', and remove the overhead from \
             eqdisc_opts and iqdisc_opts"
             .to_owned(),
-        fix: set(section, "linklayer_adaptation_mechanism", "default"),
+        fix: set(section, OptionValue::Mechanism(Mechanism::Default)),
     })
 }
 
@@ -357,11 +394,12 @@ fn aggregates(facts: &Facts, section: &Section) -> Option<Finding> {
 fn marks_on_slow_line(section: &Section) -> Option<Finding> {
     let rate = section.upload_kbit.filter(|rate| *rate < SLOW_KBIT)?;
     section.upload_marks.filter(|marks| *marks)?;
-    let option = if section.faces_home() {
-        "ingress_ecn"
+    let side = if section.faces_home() {
+        Side::Ingress
     } else {
-        "egress_ecn"
+        Side::Egress
     };
+    let no_ecn = OptionValue::Ecn(side, false);
     Some(Finding {
         id: "ecn-on-slow-upload".to_owned(),
         interface: Some(section.interface.clone()),
@@ -369,8 +407,8 @@ fn marks_on_slow_line(section: &Section) -> Option<Finding> {
         evidence: vec![format!(
             "the upload is {rate} kbit/s, and its queue marks with ECN"
         )],
-        remedy: format!("set option {option} 'NOECN'"),
-        fix: set(section, option, "NOECN"),
+        remedy: format!("set {no_ecn}"),
+        fix: set(section, no_ecn),
     })
 }
 
@@ -482,6 +520,17 @@ impl Facts {
             }
         }
         false
+    }
+
+    /// True if a device is below another one, or if the kernel does not say and it may be.
+    fn may_be_below(&self, name: &str, above: &str) -> bool {
+        let possible = self
+            .device(above)
+            .map_or(&[][..], |device| &device.possible_lowers);
+        self.is_below(name, above)
+            || possible
+                .iter()
+                .any(|lower| lower == name || self.is_below(name, lower))
     }
 }
 

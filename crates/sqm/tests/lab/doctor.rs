@@ -71,6 +71,12 @@ fn faults_of_the_machine_are_found() {
          fixed other-queue
          on_router sqm stop >/dev/null; tc -n router qdisc del dev wan0 root; found not-shaped; fixed not-shaped
 
+         # Only a daemon knows that an interface was stopped by hand.
+         (exec ip netns exec router sqm daemon --config /tmp/sqm >/dev/null 2>&1) & daemon=$!
+         until on_router sqm status --daemon >/dev/null 2>&1; do sleep 0.1; done
+         on_router sqm stop >/dev/null; until on_router sqm status --daemon | grep -q stopped; do sleep 0.1; done
+         found stopped; fixed stopped; kill $daemon; wait $daemon
+
          # A trunk to a switch, with VLANs for the internet and the home network.
          ip -n router link add trunk type dummy; ip -n router link set trunk up
          ip -n router link add link trunk name trunk.1 type vlan id 1; ip -n router link set trunk.1 up

@@ -8,6 +8,7 @@ fn healthy() -> Facts {
         kind: kind.to_owned(),
         up: true,
         lower: lower.map(str::to_owned),
+        possible_lowers: Vec::new(),
         features: vec!["rx-gro".to_owned(), "tx-generic-segmentation".to_owned()],
     };
     Facts {
@@ -112,15 +113,12 @@ fn the_trunk_to_the_switch() {
             kind: "vlan".to_owned(),
             up: true,
             lower: Some("eth0".to_owned()),
-            features: Vec::new(),
+            ..Device::default()
         });
     });
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(
-            1,
-            vec![("interface".to_owned(), "eth0.7".to_owned())]
-        ))
+        Some(Fix::Options(1, vec![OptionValue::Interface("eth0.7".to_owned())]))
     );
     assert!(finding.what.contains("both directions"));
     // A single VLAN on the device is the line itself.
@@ -155,10 +153,7 @@ fn directions() {
     let finding = only("wrong-direction", facing);
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(
-            1,
-            vec![("facing".to_owned(), "internet".to_owned())]
-        ))
+        Some(Fix::Options(1, vec![OptionValue::Facing(Facing::Internet)]))
     );
     only("swapped-rates", |facts| {
         facts.sections[0].upload_kbit = Some(85_000);
@@ -260,10 +255,7 @@ fn marks_on_a_slow_upload() {
     let finding = only("ecn-on-slow-upload", slow);
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(
-            1,
-            vec![("egress_ecn".to_owned(), "NOECN".to_owned())]
-        ))
+        Some(Fix::Options(1, vec![OptionValue::Ecn(Side::Egress, false)]))
     );
     assert_eq!(
         found(|facts| facts.sections[0].upload_marks = Some(true)),
@@ -333,4 +325,47 @@ fn facts_are_the_same_after_json() {
     let text = serde_json::to_string(&healthy()).unwrap();
     assert_eq!(serde_json::from_str::<Facts>(&text).unwrap(), healthy());
     assert_eq!(serde_json::from_str::<Facts>("{}").unwrap(), Facts::default());
+}
+
+#[test]
+fn an_interface_that_was_stopped_by_hand() {
+    let stop = |facts: &mut Facts| {
+        facts.sections[0].stopped = true;
+        facts.sections[0].root = "fq_codel 0:".to_owned();
+        facts.sections[0].differences = vec!["pppoe-wan 1: planned cake".to_owned()];
+    };
+    let finding = only("stopped", stop);
+    assert!(finding.what.contains("stopped by hand"));
+    assert_eq!(finding.fix, Some(Fix::Start));
+    // It was started by another program in the meantime.
+    assert_eq!(found(|facts| facts.sections[0].stopped = true), []);
+}
+
+#[test]
+fn a_session_that_may_run_over_several_devices() {
+    let two_sessions = |facts: &mut Facts| {
+        facts.devices[2].lower = None;
+        facts.devices[2].possible_lowers = vec!["eth0.7".to_owned(), "eth1".to_owned()];
+    };
+    let mut facts = healthy();
+    assert_eq!(unknown(&facts), Vec::<String>::new());
+    two_sessions(&mut facts);
+    let unknown = unknown(&facts);
+    assert!(unknown[0].contains("eth0.7 and eth1") && unknown[0].ends_with("pppoe-wan"));
+    assert_eq!(diagnose(&facts), []);
+    for below in ["eth0", "eth0.7", "eth1"] {
+        // Each of them may carry the line.
+        let findings = found(|facts| {
+            two_sessions(facts);
+            facts.sections[0].interface = below.to_owned();
+            facts.devices.push(Device {
+                name: "eth1".to_owned(),
+                ..Device::default()
+            });
+        });
+        assert!(
+            findings.iter().all(|finding| finding.id != "wrong-interface"),
+            "{findings:?}"
+        );
+    }
 }
