@@ -70,6 +70,8 @@ enum Command {
     Status(shape::Status),
     Stop(shape::Stop),
     Verify(shape::Verify),
+    #[command(name = sqm_configuration::watchdog::COMMAND, hide = true)]
+    Watchdog(confirm::Watchdog),
     #[cfg(feature = "full")]
     #[command(flatten)]
     Full(full::Command),
@@ -113,6 +115,7 @@ impl crate::Program for Cli {
             | Command::Reload(_)
             | Command::Start(_)
             | Command::Stop(_)
+            | Command::Watchdog(_)
             | Command::Moved(_) => false,
             Command::Doctor(args) => !args.changes_something(),
             Command::Import(args) => !args.changes_something(),
@@ -145,6 +148,7 @@ impl crate::Program for Cli {
             Command::Status(args) => args.run(),
             Command::Stop(args) => args.run(),
             Command::Verify(args) => args.run(),
+            Command::Watchdog(args) => args.run(),
             #[cfg(feature = "full")]
             Command::Full(command) => command.run(),
             Command::Moved(command) => Err(command.answer()),

@@ -8,7 +8,7 @@
 //! | [`joint_verification`] | loads both directions and reduces their rates until the target is met |
 //! | [`overhead`] | measures how the line frames packets |
 //! | [`server`] | the server that the line is loaded with |
-//! | [`shaper`], [`watchdog`] | change the configured shaper and roll it back, even if this process is killed |
+//! | [`shaper`] | changes the configured shaper and rolls it back; `sqm_configuration::watchdog` does if this process is killed |
 //! | [`limit`] | ends the search in time, whatever the server does |
 //! | [`log`], [`report`] | the steps and the result |
 //!
@@ -35,9 +35,7 @@ mod search;
 mod search_direction;
 mod server;
 mod shaper;
-mod watchdog;
 
 pub use report::Report;
 pub use run::{Options, Results, run};
 pub use server::Server;
-pub use watchdog::watch;

@@ -19,8 +19,8 @@ use sqm_plan::plan::Plan;
 use sqm_plan::{Loaded, OptionValue, RateOverrides};
 
 use super::framing::{Framing, rate};
-use super::watchdog::Watchdog;
 use sqm_configuration::rate_override::RateOverride;
+use sqm_configuration::watchdog::{Held, Watchdog};
 use sqm_configuration::{Draft, EditError, Parsed, load};
 use sqm_process::failure::Failure;
 
@@ -200,7 +200,11 @@ impl Shaper {
             let _ = transaction.apply(&mut self.socket, &self.store)?;
             return Ok(());
         }
-        let mut watchdog = Watchdog::start(&self.state_dir, &self.store)?;
+        let lock = self
+            .store
+            .share_lock()
+            .context("cannot share the lock of the state")?;
+        let mut watchdog = Watchdog::start(&self.state_dir, Held::State, lock)?;
         let transaction = Transaction::prepare_now(&mut self.socket, &self.store, plan)?;
         watchdog
             .send(transaction.rollback_state())

@@ -13,8 +13,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use sqm_files::Lock;
 use sqm_kernel::state;
+use sqm_kernel::transaction::RollbackState;
 
-use sqm_configuration::commit_confirm::{UNDOING, unconfirmed, undoing};
+use sqm_configuration::commit_confirm::{self, unconfirmed};
+use sqm_configuration::watchdog::{self, Held};
 use sqm_process::failure::Failure;
 
 /// Interval at which the confirmation file is checked.
@@ -46,19 +48,40 @@ impl Confirm {
     }
 }
 
+/// Waits for the end of the command that started it, and rolls its change back if that was killed.
+#[derive(clap::Args)]
+pub(crate) struct Watchdog {
+    #[arg(long, value_parser = Held::parse)]
+    held: Held,
+    #[arg(long, env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    state_dir: PathBuf,
+}
+
+impl Watchdog {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        watchdog::watch(&self.state_dir, self.held)
+    }
+}
+
 /// A change that waits for its confirmation. Other processes consider the change settled as soon as its files are
 /// gone.
 pub(super) struct Trial {
     directory: PathBuf,
     /// The lock on the file. It shows other processes that this one is waiting.
     _awaited: Lock,
+    /// Rolls the change back if this process is killed.
+    watchdog: watchdog::Watchdog,
     hung_up: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
 }
 
 impl Trial {
-    /// Announces that a change waits for its confirmation. To be called before other processes can see the change.
-    pub(super) fn announce(directory: &Path) -> Result<Self, Failure> {
+    /// Announces that a change waits for its confirmation. To be called before other processes can see the change. `rollbacks` undo
+    /// it, the last one first.
+    pub(super) fn announce<'a>(
+        directory: &Path,
+        rollbacks: impl Iterator<Item = &'a RollbackState>,
+    ) -> Result<Self, Failure> {
         const WHY: &str = "cannot wait for a confirmation";
         // The terminal may be a session over the very line that is being changed. If it hangs up, the wait goes on.
         let (hung_up, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -78,17 +101,29 @@ impl Trial {
         let mut awaited = awaited.context("another change waits for its confirmation")?;
         // The lock alone is the signal to others. The text in the file may fail to be written if the disk is full.
         let _ = awaited.sign(&std::process::id().to_string());
+        commit_confirm::remove_stale_rollback(directory).context(WHY)?;
+        let watchdog = start_watchdog(directory, &awaited, rollbacks);
+        if watchdog.is_err() {
+            sqm_files::remove(&file)?;
+        }
         Ok(Self {
             directory: directory.to_owned(),
+            watchdog: watchdog?,
             _awaited: awaited,
             hung_up,
             ended,
         })
     }
 
+    /// Records that the change is confirmed.
+    pub(super) fn confirmed(self) {
+        self.watchdog.dismiss();
+    }
+
     /// Records that the rollback of an unconfirmed change is complete.
-    pub(super) fn settle(self) -> Result<(), Failure> {
-        sqm_files::remove(&undoing(&self.directory))?;
+    pub(super) fn rolled_back(self) -> Result<(), Failure> {
+        commit_confirm::end_rollback(&self.directory)?;
+        self.watchdog.dismiss();
         Ok(())
     }
 
@@ -133,11 +168,22 @@ impl Trial {
             sqm_files::remove(&file)?;
             return Ok(true);
         }
-        // After the rename `sqm confirm` no longer finds the file. The new name tells other processes that the change
-        // is not settled until it has been rolled back.
-        match sqm_files::rename(&file, UNDOING) {
-            Err(error) if error.is_not_found() => Ok(true),
-            renamed => Ok(renamed.map(|()| false)?),
-        }
+        Ok(!commit_confirm::begin_rollback(&self.directory)?)
     }
+}
+
+/// Starts the process that rolls the change back if this one is killed. It holds the lock together with this one.
+fn start_watchdog<'a>(
+    directory: &Path,
+    awaited: &Lock,
+    rollbacks: impl Iterator<Item = &'a RollbackState>,
+) -> anyhow::Result<watchdog::Watchdog> {
+    let lock = awaited.share().context("cannot share the lock of the change")?;
+    let mut watchdog = watchdog::Watchdog::start(directory, Held::UnconfirmedChange, Some(lock))?;
+    for rollback in rollbacks {
+        watchdog
+            .send(rollback)
+            .context("cannot reach the watchdog process that restores the shaping if this one is killed")?;
+    }
+    Ok(watchdog)
 }

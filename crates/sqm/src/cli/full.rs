@@ -15,15 +15,13 @@ pub(super) enum Command {
     Serve(serve::Args),
     Test(Box<test::Args>),
     Tune(tune::Args),
-    #[command(hide = true)]
-    TuneWatchdog(tune::Watchdog),
     Web(web::Args),
 }
 
 impl Command {
     pub(super) fn is_output_its_product(&self) -> bool {
         match self {
-            Self::Serve(_) | Self::TuneWatchdog(_) | Self::Web(_) => false,
+            Self::Serve(_) | Self::Web(_) => false,
             Self::Tune(args) => !args.changes_something(),
             Self::Autorate(_) | Self::Compare(_) | Self::Replay(_) | Self::Test(_) => true,
         }
@@ -37,7 +35,6 @@ impl Command {
             Self::Serve(args) => args.run(),
             Self::Test(args) => args.run(),
             Self::Tune(args) => args.run(),
-            Self::TuneWatchdog(args) => args.run(),
             Self::Web(args) => args.run(),
         }
     }

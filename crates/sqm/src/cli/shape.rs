@@ -150,7 +150,8 @@ impl Start {
         let applied = apply_all(&mut socket, &store, prepared)?;
         let is_changed = applied.iter().any(|(one, _)| !one.changes.is_empty());
         if let Some(seconds) = self.confirm.filter(|_| is_changed) {
-            let trial = match Trial::announce(&self.state.state_dir) {
+            let rollbacks = applied.iter().map(|(one, _)| &one.rollback);
+            let trial = match Trial::announce(&self.state.state_dir, rollbacks) {
                 Ok(trial) => trial,
                 Err(error) => {
                     roll_back_all(&mut socket, &store, &applied)?;
@@ -163,11 +164,12 @@ impl Start {
             store = Store::open(&self.state.state_dir)?;
             if !confirmed {
                 roll_back_all(&mut socket, &store, &applied)?;
-                trial.settle()?;
+                trial.rolled_back()?;
                 return Err(Failure::Failed(anyhow!(
                     "not confirmed within {seconds} s: the change was rolled back"
                 )));
             }
+            trial.confirmed();
         }
         if let Err(error) = applied::store(&store, &self.state.state_dir, &self.which.config, &text) {
             errln!(

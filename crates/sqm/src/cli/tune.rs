@@ -102,19 +102,6 @@ pub(crate) struct Args {
     replay: Vec<String>,
 }
 
-/// Waits for the end of the tune that started it, and rolls back if that was killed.
-#[derive(clap::Args)]
-pub(crate) struct Watchdog {
-    #[arg(long, env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
-    state_dir: PathBuf,
-}
-
-impl Watchdog {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        sqm_tune::watch(&self.state_dir)
-    }
-}
-
 fn is_url(place: &str) -> bool {
     place.starts_with("https://") || place.starts_with("http://")
 }

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use sqm_configuration::Draft;
 use sqm_api::client;
 use sqm_api::status::State;
 use sqm_configuration::Draft;
