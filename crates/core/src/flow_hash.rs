@@ -7,7 +7,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::packet::{Addresses, Hashes, Tuple};
+use crate::flow::{Addresses, Hashes, Tuple};
 
 /// The secret of one queue's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,6 +26,7 @@ pub mod diffserv;
 pub mod direction;
 pub mod fifo;
 pub mod filter;
+pub mod flow;
 pub mod flow_hash;
 pub mod fq_codel;
 pub mod frame;

@@ -13,7 +13,6 @@ use sqm_core::units::{Nanos, Rate};
 
 use crate::device::Device;
 use crate::link::{LinkLayer, Preset};
-use crate::side::Side;
 
 pub use cake::{CakeOption, CakeValue};
 pub use reflector::{Reflector, ReflectorProtocol};
@@ -66,13 +65,6 @@ impl Settings {
     /// The line of an option, or the section's if it is not given.
     pub fn line_of(&self, option: &str) -> usize {
         self.lines.get(option).copied().unwrap_or(self.line)
-    }
-
-    /// True if the other direction has the same setup script and leaf and is looked at first: an option for both directions is
-    /// then judged once.
-    pub(crate) fn is_same_as_egress(&self, side: Side) -> bool {
-        let queues = |direction: &DirectionSettings| (direction.script, direction.qdisc);
-        side == Side::Ingress && queues(&self.egress) == queues(&self.ingress)
     }
 
     /// Bytes that the line adds to an IP packet: those of the settings, and those of each encapsulation that the device

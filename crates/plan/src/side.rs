@@ -35,6 +35,13 @@ impl Side {
         }
     }
 
+    /// True if the other direction has the same setup script and leaf and is looked at first: an option for both directions is
+    /// then judged once.
+    pub(crate) fn is_same_as_egress(self, settings: &Settings) -> bool {
+        let queues = |direction: &DirectionSettings| (direction.script, direction.qdisc);
+        self == Self::Ingress && queues(&settings.egress) == queues(&settings.ingress)
+    }
+
     /// The option that holds the rate of this side.
     pub(crate) const fn rate_option(self, settings: &Settings) -> &'static str {
         match (settings.facing, self) {

@@ -170,7 +170,7 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
     let overhead = settings.overhead_above_ip(device);
     for side in Side::ALL {
         let direction = side.of(settings);
-        if direction.rate.is_none() || settings.is_same_as_egress(side) && settings.egress.rate.is_some() {
+        if direction.rate.is_none() || side.is_same_as_egress(settings) && settings.egress.rate.is_some() {
             continue;
         }
         let (cake, script) = (direction.is_cake(), direction.script.file_name());

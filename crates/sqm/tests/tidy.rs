@@ -263,6 +263,35 @@ fn only_one_crate_writes_files() {
     assert!(found.is_empty(), "use sqm_files:\n{}", found.join("\n"));
 }
 
+/// A configuration is parsed and edited in one crate, so that every writer keeps the text as it is but for its own change, and
+/// every reader has the same errors.
+#[test]
+fn only_one_crate_parses_and_edits_the_configuration() {
+    const PARSERS: [&str; 4] = [
+        "uci::Document",
+        "sqm_plan::load",
+        "Configuration::parse",
+        "uci::quote",
+    ];
+    let mut found = Vec::new();
+    for file in rust_files(&root().join("crates")) {
+        let name = file.strip_prefix(root()).expect("it is below");
+        let parts: Vec<&str> = name.iter().filter_map(|part| part.to_str()).collect();
+        let is_test = ["tests", "tests.rs", "recorded.rs", "benches"];
+        if ["plan", "configuration"].contains(&parts[1]) || parts.iter().any(|part| is_test.contains(part)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source file is text");
+        let code = text.split("\n#[cfg(test)]\n").next().unwrap_or_default();
+        for (number, line) in code.lines().enumerate() {
+            if PARSERS.iter().any(|parser| line.contains(parser)) {
+                found.push(format!("{}:{}: {}", name.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "use sqm_configuration:\n{}", found.join("\n"));
+}
+
 /// The last column of the tables of promises names the tests that show them.
 #[test]
 fn the_tests_that_documents_name_are_there() {

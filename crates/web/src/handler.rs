@@ -20,7 +20,7 @@ use super::problem::{ApiResult, Problem};
 use super::query::Query;
 use super::routes::{API, Change, ROUTES, Read, Route};
 use super::test_jobs::is_id;
-use super::{assets, compare, config, diagnose, guard, live, metadata, status, test_run, tune};
+use super::{assets, compare, config, diagnose, guard, metadata, sampling, status, test_run, tune};
 use crate::app_state::AppState;
 use sqm_http::{self, Found, ResponseBody, full, json};
 
@@ -117,7 +117,7 @@ async fn read_only(
         Read::Status => status::get(state).await,
         Read::Live => {
             let hz = query.number("hz", 1, 5, 2)?;
-            Ok(sqm_http::events(live::stream(state, hz)))
+            Ok(sqm_http::events(sampling::stream(state, hz)))
         }
         Read::History => {
             let (seconds, points) = (

@@ -1,14 +1,11 @@
 //! The last hour of samples, in memory: one row a second.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use serde::Serialize;
 
-use super::interfaces;
-use super::live::{Direction, RateMeter, Sample};
-use crate::app_state::AppState;
+use super::live::{Direction, Sample};
 
 /// The number of rows: an hour.
 const MOST_ROWS: usize = 3600;
@@ -68,22 +65,8 @@ struct Columns {
     marks: Vec<Option<u32>>,
 }
 
-/// Records a row each second, as long as the server runs.
-pub(super) async fn remember(state: Arc<AppState>) {
-    let mut meter = RateMeter::default();
-    let mut ticks = tokio::time::interval(Duration::from_secs(1));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let known = interfaces::known(&state).await;
-        if !known.is_empty() {
-            state.history.add(&meter.sample(&state.counters.read(&known)));
-        }
-    }
-}
-
 impl History {
-    fn add(&self, sample: &Sample) {
+    pub(super) fn add(&self, sample: &Sample) {
         let mut inner = self.lock();
         for interface in &sample.interfaces {
             if !inner.names.contains(&interface.interface) && inner.names.len() < MOST_INTERFACES {

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sqm_api::Client;
 use sqm_api::configuration::ConfigurationFile;
 use sqm_api::status::{State, Status};
 use sqm_configuration::Draft;
 use sqm_plan::OptionValue;
 use sqm_plan::settings::Facing;
 
-use crate::app_state::AppState;
 
 /// The daemon is asked again after this long. Our choice: less than the second between two rows of the history.
 const FRESH: Duration = Duration::from_millis(900);
@@ -30,29 +30,31 @@ pub(super) struct InterfaceInfo {
 #[derive(Default)]
 pub(super) struct InterfaceCache(tokio::sync::Mutex<Option<(Instant, Arc<[InterfaceInfo]>)>>);
 
-/// The interfaces that the daemon keeps, at most [`FRESH`] old; none if there is no daemon.
-pub(super) async fn known(state: &AppState) -> Arc<[InterfaceInfo]> {
-    // The lock is held during the request: all callers wait for one answer.
-    let mut cache = state.interfaces.0.lock().await;
-    if let Some((at, known)) = &*cache
-        && at.elapsed() < FRESH
-    {
-        return Arc::clone(known);
-    }
-    let status = state.daemon.status_without_queues().await.ok();
-    let file = match status {
-        Some(_) => state.daemon.configuration().await.ok(),
-        None => None,
-    };
-    let known: Arc<[InterfaceInfo]> = match status {
-        None => Arc::from([]),
-        Some(status) => {
-            let known = tokio::task::spawn_blocking(move || interfaces_of(&status, file.as_ref()));
-            known.await.unwrap_or_default().into()
+impl InterfaceCache {
+    /// The interfaces that the daemon keeps, at most [`FRESH`] old; none if there is no daemon.
+    pub(super) async fn known(&self, daemon: &Client) -> Arc<[InterfaceInfo]> {
+        // The lock is held during the request: all callers wait for one answer.
+        let mut cache = self.0.lock().await;
+        if let Some((at, known)) = &*cache
+            && at.elapsed() < FRESH
+        {
+            return Arc::clone(known);
         }
-    };
-    *cache = Some((Instant::now(), Arc::clone(&known)));
-    known
+        let status = daemon.status_without_queues().await.ok();
+        let file = match status {
+            Some(_) => daemon.configuration().await.ok(),
+            None => None,
+        };
+        let known: Arc<[InterfaceInfo]> = match status {
+            None => Arc::from([]),
+            Some(status) => {
+                let known = tokio::task::spawn_blocking(move || interfaces_of(&status, file.as_ref()));
+                known.await.unwrap_or_default().into()
+            }
+        };
+        *cache = Some((Instant::now(), Arc::clone(&known)));
+        known
+    }
 }
 
 /// The interfaces in the answers of the daemon.

@@ -36,6 +36,7 @@ mod principal;
 mod problem;
 mod query;
 mod routes;
+mod sampling;
 mod server;
 mod session;
 mod status;

@@ -5,23 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde::Serialize;
 use sqm_api::status::State;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
-use tokio::sync::mpsc::{Receiver, channel};
 
 use super::audit::unix_ms;
-use super::interfaces::{self, InterfaceInfo};
-use crate::app_state::AppState;
-use sqm_http::event;
+use super::interfaces::InterfaceInfo;
 use sqm_kernel::status::{DirectionStatus, InterfaceStatus};
 
 /// A reading that is at most this old serves another browser. Our choice: less than the 200 ms between two samples.
 const FRESH: Duration = Duration::from_millis(90);
-/// Events that are queued for a browser; a slower one is disconnected.
-const MOST_BEHIND: usize = 8;
 
 /// Reads the kernel's counters, which needs no privilege.
 pub(super) struct CounterReader(Mutex<Inner>);
@@ -273,29 +267,6 @@ fn current(delay_us: u32, sent_per_sec: Option<f64>, backlog_bytes: u32) -> u32 
     } else {
         delay_us
     }
-}
-
-/// A stream of samples, `hz` each second.
-pub(super) fn stream(state: &Arc<AppState>, hz: u32) -> Receiver<Bytes> {
-    let (sender, receiver) = channel(MOST_BEHIND);
-    let state = Arc::clone(state);
-    tokio::spawn(async move {
-        let mut meter = RateMeter::default();
-        let mut ticks = tokio::time::interval(Duration::from_secs(1) / hz);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = sender.closed() => return,
-            }
-            let known = interfaces::known(&state).await;
-            let sample = meter.sample(&state.counters.read(&known));
-            if sender.try_send(event("sample", &sample)).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 #[cfg(test)]

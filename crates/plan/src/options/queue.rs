@@ -115,7 +115,7 @@ fn chooses_leaf(case: &super::Case<'_>) -> bool {
     let own = QDISC.on(case.side);
     let has_own = case.settings.gives(own.name);
     let is_it = case.is_given() && (has_own == (case.option.name == own.name));
-    is_it && !case.settings.is_same_as_egress(case.side)
+    is_it && !case.side.is_same_as_egress(case.settings)
 }
 
 pub(crate) static SQUASH_DSCP: OptionInfo = queue(
