@@ -30,7 +30,7 @@ pub const COMMAND: &str = "watchdog";
 /// The line that a command sends when nothing is to be rolled back.
 const DONE: &str = "done";
 
-/// What the watchdog and the command that started it hold together.
+/// The lock that the watchdog and the command that started it hold together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// The lock of the state folder: nobody else changes queues.

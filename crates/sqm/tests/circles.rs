@@ -117,7 +117,7 @@ fn exports(source: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What is left of a graph when modules that use no other one are removed, again and again: nothing, or circles and their users.
+/// Removes modules that use no other one from a graph, again and again, and returns the rest: nothing, or circles and their users.
 fn circles_of(mut graph: Graph) -> Graph {
     loop {
         let ends: Vec<String> = graph

@@ -11,7 +11,6 @@ use sqm_configuration::Draft;
 use sqm_plan::OptionValue;
 use sqm_plan::settings::Facing;
 
-
 /// The daemon is asked again after this long. Our choice: less than the second between two rows of the history.
 const FRESH: Duration = Duration::from_millis(900);
 
