@@ -3,6 +3,7 @@
 //! The kernel prints its messages on the same console. Every line of the protocol therefore begins with [`MARK`]; other lines are
 //! kernel messages. Requests have a number, because they are answered in the order of their completion.
 
+use data_encoding::HEXLOWER;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -83,25 +84,17 @@ pub enum Act {
 
 /// Bytes as text, two hexadecimal digits each: half as long as a JSON array.
 pub fn text_of(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }
 
 /// The bytes of a text in the form of [`text_of`].
 pub fn bytes_of(text: &str) -> io::Result<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| match pair {
-            &[high, low] => Some(digit(high)? << 4 | digit(low)?),
-            _ => None,
-        })
-        .collect::<Option<_>>()
-        .ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                "bytes must be pairs of hexadecimal digits",
-            )
-        })
+    HEXLOWER.decode(text.as_bytes()).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "bytes must be pairs of hexadecimal digits",
+        )
+    })
 }
 
 /// A reply of the agent.

@@ -1,18 +1,12 @@
 //! The revision of a configuration text, as an ETag: a writer names the revision that it has read, and its write is refused if
 //! the file has changed since.
 
-use std::fmt::Write;
-
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// The revision of a text: the first 8 bytes of its SHA-256, in hexadecimal.
 pub fn of(text: &[u8]) -> String {
-    let mut hex = String::new();
-    for byte in &Sha256::digest(text)[..8] {
-        // Writing to a `String` cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    HEXLOWER.encode(&Sha256::digest(text)[..8])
 }
 
 /// `true` if `text` has the form of a revision.

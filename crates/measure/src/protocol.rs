@@ -35,6 +35,7 @@
 //! UDP: probe of no test, token      ⇄  echo, with a newer token
 //! ```
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::foreign::{self, MAX_REASON};
@@ -186,7 +187,7 @@ pub struct Token(pub [u8; 16]);
 
 impl From<Token> for String {
     fn from(token: Token) -> Self {
-        token.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&token.0)
     }
 }
 
@@ -194,19 +195,13 @@ impl TryFrom<String> for Token {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let digits = text.as_bytes();
         let mut token = [0; 16];
-        if digits.len() != 2 * token.len() {
+        if text.len() != 2 * token.len() {
             return Err("a token has 32 hexadecimal digits");
         }
-        for (byte, pair) in token.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |d: u8| {
-                (d as char)
-                    .to_digit(16)
-                    .ok_or("a token has hexadecimal digits only")
-            };
-            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-        }
+        HEXLOWER_PERMISSIVE
+            .decode_mut(text.as_bytes(), &mut token)
+            .map_err(|_| "a token has hexadecimal digits only")?;
         Ok(Self(token))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
@@ -11,17 +12,13 @@ use crate::protocol::Token;
 /// HMAC-SHA-256 (RFC 2104) of a challenge with the secret as key, in hexadecimal. A fixed prefix of the message makes the proof useless
 /// in any other protocol.
 pub fn proof(secret: &str, nonce: Token) -> String {
-    let bytes = mac(secret, nonce).finalize().into_bytes();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&mac(secret, nonce).finalize().into_bytes())
 }
 
 /// True if the proof is right. The time of the check does not depend on where the proof is wrong.
 pub(crate) fn is_proven(secret: &str, nonce: Token, proof: &str) -> bool {
-    let digits = proof.as_bytes().chunks_exact(2);
-    let bytes: Option<Vec<u8>> = digits
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect();
-    bytes.is_some_and(|bytes| proof.len() == 64 && mac(secret, nonce).verify_slice(&bytes).is_ok())
+    let bytes = HEXLOWER_PERMISSIVE.decode(proof.as_bytes());
+    bytes.is_ok_and(|bytes| mac(secret, nonce).verify_slice(&bytes).is_ok())
 }
 
 /// Random bytes from the kernel.

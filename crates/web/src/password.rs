@@ -9,6 +9,7 @@ use std::thread;
 use anyhow::{Context, anyhow};
 use argon2::password_hash::{Output, PasswordHash, PasswordHasher, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
+use data_encoding::BASE64_NOPAD;
 use sqm_files::Fresh;
 use tokio::sync::oneshot;
 
@@ -139,7 +140,7 @@ fn keep(file: &Path, hash: &str) -> anyhow::Result<()> {
 
 fn hash(password: &str) -> anyhow::Result<String> {
     let salt = super::session::random::<16>()?;
-    let salt = base64(&salt);
+    let salt = BASE64_NOPAD.encode(&salt);
     let salt = Salt::from_b64(&salt).map_err(|error| anyhow!("{error}"))?;
     argon2()
         .hash_password(password.as_bytes(), salt)
@@ -193,21 +194,6 @@ fn read_without_echo(prompt: &str) -> Result<String, Failure> {
     errln!();
     shown.context("cannot turn the terminal's echo on again: run 'stty echo'")?;
     typed
-}
-
-/// Base64 (RFC 4648) without padding, as in PHC strings.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let number = three.iter().enumerate().fold(0_u32, |number, (n, byte)| {
-            number | u32::from(*byte) << (16 - 8 * n)
-        });
-        for n in 0..=three.len() {
-            text.push(char::from(DIGITS[(number >> (18 - 6 * n)) as usize & 63]));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Sessions of users who have logged in, and the limit on wrong passwords.
 
+use data_encoding::HEXLOWER;
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use subtle::ConstantTimeEq;
 
 use anyhow::Context;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -173,16 +175,12 @@ impl Inner {
 
 /// True if two secrets are equal. The comparison takes the same time wherever they differ.
 pub(super) fn is_same(ours: &str, theirs: &str) -> bool {
-    let differences = ours
-        .bytes()
-        .zip(theirs.bytes())
-        .fold(0, |differences, (a, b)| differences | (a ^ b));
-    ours.len() == theirs.len() && std::hint::black_box(differences) == 0
+    ours.as_bytes().ct_eq(theirs.as_bytes()).into()
 }
 
 /// 256 random bits, in hexadecimal.
 fn secret() -> anyhow::Result<String> {
-    Ok(random::<32>()?.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&random::<32>()?))
 }
 
 /// Random bytes from the kernel.
