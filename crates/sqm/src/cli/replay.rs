@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// bound
     #[arg(long, value_name = "RATE", value_parser = link_rate)]
     link: Option<Rate>,
-    /// Whether the queue has the kernel's known defects: all (kernel), for comparison, or none (fixed)
+    /// The kernel's known defects that the queue has: all (kernel), for comparison, or none (fixed)
     #[arg(long, value_enum, default_value_t = Defects::Fixed)]
     profile: Defects,
     /// Seed of hashes and random numbers: the same seed gives the same result

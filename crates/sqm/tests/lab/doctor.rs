@@ -92,8 +92,8 @@ fn faults_of_the_machine_are_found() {
          # Size tables and super-packets.
          configure s/best_of_cake/simplest/; start; healthy 'offloads are off in the lab'
          on_router ethtool -K wan0 gro on gso on tso on >/dev/null 2>&1; found aggregates
-         grep -q 'do: *ethtool -K wan0 .*gso off' said || cat said
-         on_router $(sed -n 's/.*do: *\\(ethtool [^;]*\\);.*/\\1/p' said) >/dev/null 2>&1
+         grep -q 'do: *run ethtool -K wan0 .*gso off' said || cat said
+         on_router $(sed -n 's/.*do: *run \\(ethtool [^;]*\\);.*/\\1/p' said) >/dev/null 2>&1
          healthy 'with the right interface'
 
          # A 6in4 tunnel, and then a section for it, as the remedy says.

@@ -233,7 +233,7 @@ fn accounting() {
     assert!(
         finding
             .remedy
-            .starts_with("ethtool -K pppoe-wan gro off gso off;"),
+            .starts_with("run ethtool -K pppoe-wan gro off gso off;"),
         "{}",
         finding.remedy
     );
