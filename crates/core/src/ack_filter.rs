@@ -356,7 +356,7 @@ const fn ports(tuple: &Tuple) -> u32 {
 
 /// True if `a` comes after `b` in the circle of sequence numbers (RFC 9293 §3.4).
 const fn after(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) > 0
+    a.wrapping_sub(b).cast_signed() > 0
 }
 
 #[inline]

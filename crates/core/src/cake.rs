@@ -25,6 +25,7 @@ use core::fmt;
 use crate::ack_filter::Summary;
 use crate::cobalt::Cobalt;
 use crate::diffserv::{Layout, MAX_TINS};
+use crate::narrow::low_u64;
 use crate::packet::{Packet, Tuple};
 use crate::packet_list::{List, Store};
 use crate::profile::Profile;
@@ -287,7 +288,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
         let wanted = match (given, self.rate) {
             (0, 0) => u64::from(u32::MAX),
             (0, rate) => {
-                let product = (u128::from(rate) * u128::from(rtt) / 250_000) as u64;
+                let product = low_u64(u128::from(rate) * u128::from(rtt) / 250_000);
                 let product = if self.environment.profile.buffer_limit_32_bits {
                     product & 0xffff_ffff
                 } else {

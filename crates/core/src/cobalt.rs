@@ -8,6 +8,7 @@
 //! dropped, though `count` has advanced; a packet that was just marked may still be dropped by BLUE; a packet that
 //! arrives with Congestion Experienced counts as marked.
 
+use crate::narrow::fits_u64;
 use crate::profile::Profile;
 use crate::rng::Random;
 
@@ -244,7 +245,7 @@ impl Cobalt {
     #[inline]
     const fn control_law(&self, params: &Params, from: u64) -> u64 {
         let step = (params.law_interval as u128 * self.inverse_sqrt as u128) >> 32;
-        from + step as u64
+        from + fits_u64(step)
     }
 
     /// From the table, or by one step of Newton's method from the neighbouring count.

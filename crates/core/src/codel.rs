@@ -19,6 +19,7 @@
 
 use alloc::collections::VecDeque;
 
+use crate::narrow::fits_u32;
 use crate::packet::Packet;
 use crate::profile::Profile;
 use crate::qdisc::{Backlog, Counters, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
@@ -130,7 +131,7 @@ impl Params {
     /// True if `a` is later than `b` by serial-number arithmetic (RFC 1982).
     #[inline]
     const fn after(&self, a: u64, b: u64) -> bool {
-        (a.wrapping_sub(b) << self.missing_bits) as i64 > 0
+        (a.wrapping_sub(b) << self.missing_bits).cast_signed() > 0
     }
 
     /// When the next signal is due after one at `time`: `interval / √count` later.
@@ -200,7 +201,7 @@ impl State {
         if !self.dropping {
             return None;
         }
-        let units = (self.drop_next.wrapping_sub(params.clock(now)) << params.missing_bits) as i64;
+        let units = (self.drop_next.wrapping_sub(params.clock(now)) << params.missing_bits).cast_signed();
         Some(units >> params.missing_bits << UNIT_SHIFT)
     }
 
@@ -499,7 +500,7 @@ impl<P: Packet> Qdisc<P> for Codel<P> {
     fn backlog(&self) -> Backlog {
         let peeked = self.peeked.as_ref();
         Backlog {
-            packets: self.queue.len() as u32 + u32::from(peeked.is_some()),
+            packets: fits_u32(self.queue.len() as u64) + u32::from(peeked.is_some()),
             bytes: self.bytes + peeked.map_or(0, |packet| packet.len().into()),
         }
     }

@@ -3,6 +3,7 @@
 //! Tins are numbered as the kernel numbers them inside; `tc` shows them, and firewall marks count them, in another
 //! order, from bulk to voice.
 
+use crate::narrow::{fits_u8, fits_u16};
 use crate::packet::Network;
 use crate::spec::cake::Tins;
 
@@ -55,7 +56,7 @@ impl Layout {
     pub const fn tin_of(&self, network: Network, ds_field: u8) -> u8 {
         let dscp = match network {
             Network::Ipv4 | Network::Ipv6 => ds_field >> 2,
-            Network::Arp => NETWORK_CONTROL as u8,
+            Network::Arp => fits_u8(NETWORK_CONTROL as u64),
             Network::Other => 0,
         };
         self.of_dscp[(dscp & 63) as usize]
@@ -77,7 +78,7 @@ impl Layout {
                 let share = (falling_rate, falling_weight);
                 // Divided first: a rate may fill its 64 bits.
                 falling_rate = falling_rate / 8 * 7 + falling_rate % 8 * 7 / 8;
-                falling_weight = ((u32::from(falling_weight) * 7) >> 3) as u16;
+                falling_weight = fits_u16((u64::from(falling_weight) * 7) >> 3);
                 share
             }
         })
@@ -143,7 +144,7 @@ const fn by_precedence() -> [u8; 64] {
     let mut of_dscp = [0; 64];
     let mut dscp = 0;
     while dscp < of_dscp.len() {
-        of_dscp[dscp] = (dscp >> 3) as u8;
+        of_dscp[dscp] = fits_u8((dscp >> 3) as u64);
         dscp += 1;
     }
     of_dscp

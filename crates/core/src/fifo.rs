@@ -5,6 +5,7 @@
 
 use alloc::collections::VecDeque;
 
+use crate::narrow::fits_u32;
 use crate::packet::Packet;
 use crate::qdisc::{Backlog, Counters, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
 use crate::spec;
@@ -117,7 +118,7 @@ impl<P: Packet> Qdisc<P> for Fifo<P> {
     #[inline]
     fn backlog(&self) -> Backlog {
         Backlog {
-            packets: self.queue.len() as u32,
+            packets: fits_u32(self.queue.len() as u64),
             bytes: self.bytes,
         }
     }

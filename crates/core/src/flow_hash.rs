@@ -8,6 +8,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::flow::{Addresses, Hashes, Tuple};
+use crate::narrow::{low_u32, low_u64};
 
 /// The secret of one queue's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl HashKey {
     #[inline]
     fn host_v6(&self, address: Ipv6Addr) -> u64 {
         let bits = u128::from(address);
-        self.host(bits as u64, (bits >> 64) as u64)
+        self.host(low_u64(bits), low_u64(bits >> 64))
     }
 
     #[inline]
@@ -88,13 +89,13 @@ impl HashKey {
 #[inline]
 const fn multiplied(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;
-    (product >> 64) as u64 ^ product as u64
+    low_u64(product >> 64) ^ low_u64(product)
 }
 
 /// 32 bits that are never 0.
 #[inline]
 const fn folded(hash: u64) -> u32 {
-    let folded = (hash >> 32) as u32 ^ hash as u32;
+    let folded = low_u32(hash >> 32) ^ low_u32(hash);
     if folded == 0 { 1 } else { folded }
 }
 

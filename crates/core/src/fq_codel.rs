@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use crate::codel;
 use crate::flow_hash::HashKey;
 use crate::handle::Handle;
+use crate::narrow::{fits_u16, fits_u32};
 use crate::packet::Packet;
 use crate::packet_list::{List, Store};
 use crate::qdisc::{Backlog, Counters, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
@@ -269,7 +270,7 @@ impl<P: Packet> FqCodel<P> {
             let index = round.head;
             let flow = self.flows.get_mut(index as usize)?;
             if flow.deficit <= 0 {
-                flow.deficit = flow.deficit.wrapping_add(self.params.quantum as i32);
+                flow.deficit = flow.deficit.wrapping_add(self.params.quantum.cast_signed());
                 round.pop_front(&mut self.flows);
                 self.old.push_back(&mut self.flows, index);
                 continue;
@@ -285,7 +286,7 @@ impl<P: Packet> FqCodel<P> {
                 .codel
                 .dequeue(&self.params.codel, &mut self.codel_stats, now, &mut source);
             if let Some(packet) = packet {
-                flow.deficit = flow.deficit.wrapping_sub(packet.len() as i32);
+                flow.deficit = flow.deficit.wrapping_sub(packet.len().cast_signed());
                 return Some(packet);
             }
             round.pop_front(&mut self.flows);
@@ -317,7 +318,7 @@ impl<P: Packet> FqCodel<P> {
             bytes: 0,
             deficit: 0,
             next: NONE,
-            number: number as u16,
+            number: fits_u16(number.into()),
             listed: false,
         };
         let index = self.free;
@@ -329,7 +330,7 @@ impl<P: Packet> FqCodel<P> {
             }
             None => {
                 self.flows.push(flow);
-                (self.flows.len() - 1) as u32
+                fits_u32(self.flows.len() as u64 - 1)
             }
         };
         self.table[number as usize] = index;
@@ -402,7 +403,7 @@ impl<P: Packet> Qdisc<P> for FqCodel<P> {
         self.queued.push(flow, packet, now);
         if !flow.listed {
             flow.listed = true;
-            flow.deficit = self.params.quantum as i32;
+            flow.deficit = self.params.quantum.cast_signed();
             self.stats.new_flow_count += 1;
             self.new.push_back(&mut self.flows, index);
         }

@@ -3,6 +3,7 @@
 //! The sum is signed and then compared with the minimum size, so that a large negative overhead counts as nothing
 //! rather than as four gigabytes, which it was in kernels before 6.12.
 
+use crate::narrow::low_u32;
 use crate::packet::Aggregate;
 use crate::spec::cake::{Cells, Framing};
 
@@ -35,7 +36,7 @@ impl Framing {
         } else {
             sum
         };
-        self.cells.line_len(sum as u32)
+        self.cells.line_len(low_u32(sum.cast_unsigned()))
     }
 
     /// The bytes on the line of a super-packet of `len` bytes when the device has cut it up.

@@ -1,5 +1,6 @@
 //! The names of queueing disciplines and classes.
 
+use crate::narrow::low_u16;
 use core::fmt;
 
 /// A `tc` handle, `major:minor`, both hexadecimal: a qdisc is `1:` (minor 0), its classes `1:10`.
@@ -19,7 +20,7 @@ impl Handle {
 
     /// From the kernel's 32 bits: major in the upper 16, minor in the lower.
     pub const fn from_bits(bits: u32) -> Self {
-        Self::new((bits >> 16) as u16, bits as u16)
+        Self::new(low_u16((bits >> 16) as u64), low_u16(bits as u64))
     }
 
     /// The kernel's 32 bits.

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 use crate::filter::Filters;
 use crate::handle::Handle;
+use crate::narrow::fits_u32;
 use crate::packet::Packet;
 use crate::qdisc::{Backlog, Counted, Counters, Dequeued, DropReason, Drops, Environment, Peek, Qdisc};
 use crate::sorted::Sorted;
@@ -171,7 +172,7 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
         let index = |minor: u16| {
             minors
                 .binary_search(&minor)
-                .map_or(NONE, |index| index as u32 + 1)
+                .map_or(NONE, |index| fits_u32(index as u64) + 1)
         };
         let mut built = Vec::with_capacity(classes.len() + 1);
         built.push(Class::root());
@@ -207,7 +208,7 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
         let minor = u16::try_from(spec.default).ok();
         let class =
             minor.and_then(|minor| self.classes.iter().skip(1).position(|class| class.minor == minor));
-        self.default = class.map_or(NONE, |index| index as u32 + 1);
+        self.default = class.map_or(NONE, |index| fits_u32(index as u64) + 1);
     }
 
     /// The counters that every discipline has; drops of the queues below included.
@@ -237,7 +238,7 @@ impl<P: Packet, Q: Peek<P>> Hfsc<P, Q> {
         let found = self.classes.binary_search_by_key(&minor, |class| class.minor);
         found
             .ok()
-            .map(|index| index as u32)
+            .map(|index| fits_u32(index as u64))
             .filter(|&index| index != ROOT)
     }
 

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use crate::fifo::{Fifo, Limit};
 use crate::filter::Filters;
 use crate::handle::Handle;
+use crate::narrow::{fits_u8, fits_u32};
 use crate::packet::Packet;
 use crate::qdisc::{Backlog, Counted, Counters, Dequeued, Drops, Environment, Qdisc};
 use crate::sorted::Sorted;
@@ -135,7 +136,11 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
     ) -> Self {
         classes.sort_by_key(|class| class.minor);
         let minors: Vec<u16> = classes.iter().map(|class| class.minor).collect();
-        let index = |minor: u16| minors.binary_search(&minor).map_or(NONE, |index| index as u32);
+        let index = |minor: u16| {
+            minors
+                .binary_search(&minor)
+                .map_or(NONE, |index| fits_u32(index as u64))
+        };
         let parents: Vec<u32> = classes
             .iter()
             .map(|class| class.parent.map_or(NONE, index))
@@ -260,7 +265,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
 
     fn index(&self, minor: u16) -> Option<u32> {
         let found = self.classes.binary_search_by_key(&minor, |class| class.minor);
-        found.ok().map(|index| index as u32)
+        found.ok().map(|index| fits_u32(index as u64))
     }
 
     /// The leaf that takes a packet; `None` is the direct queue.
@@ -532,7 +537,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
     /// a shaper too and not ready then.
     fn ready(&self, index: u32) -> Option<Instant> {
         let class = self.classes.get(index as usize)?;
-        let positive = |bucket: &Bucket| class.checked + Nanos((-bucket.tokens).max(0) as u64);
+        let positive = |bucket: &Bucket| class.checked + Nanos((-bucket.tokens).max(0).cast_unsigned());
         let own = positive(&class.rate);
         let paid = self.ready(class.parent).map_or(own, |parent| parent.min(own));
         Some(paid.max(positive(&class.ceil)))
@@ -543,10 +548,10 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
         let quantum = self.classes[index as usize].quantum;
         let leaf = self.leaf_mut(index);
         let deficit = &mut leaf.deficit[level];
-        *deficit = deficit.wrapping_sub(length as i32);
+        *deficit = deficit.wrapping_sub(length.cast_signed());
         let is_over = *deficit < 0;
         if is_over {
-            *deficit = deficit.wrapping_add(quantum as i32);
+            *deficit = deficit.wrapping_add(quantum.cast_signed());
         }
         let is_empty = leaf.queue.backlog().packets == 0;
         if is_over {
@@ -711,7 +716,7 @@ fn level_of(parents: &[u32], class: usize) -> u8 {
     });
     let depth = above.take(LEVELS + 1).count();
     assert!(depth < LEVELS, "classes nest too deep");
-    (LEVELS - depth) as u8
+    fits_u8((LEVELS - depth) as u64)
 }
 
 /// The numbers of the bits that are set.

@@ -15,6 +15,16 @@
 //! * [`nearest`]: the word that was probably meant, for messages.
 #![no_std]
 #![forbid(unsafe_code)]
+// A number that does not fit must not pass unseen: `narrow` has conversions whose names say what happens to it.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::cast_lossless,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 extern crate alloc;
 
@@ -34,6 +44,7 @@ pub mod framing;
 pub mod handle;
 pub mod hfsc;
 pub mod htb;
+mod narrow;
 pub mod nearest;
 pub mod packet;
 mod packet_list;

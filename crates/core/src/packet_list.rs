@@ -1,5 +1,6 @@
 //! Many packet queues in one store: a queue is two indices, and memory follows the packets that wait, not the queues.
 
+use crate::narrow::fits_u32;
 use alloc::vec::Vec;
 
 /// Where no entry is.
@@ -113,7 +114,7 @@ impl<T> Store<T> {
             next: NONE,
             entry: Some(entry),
         });
-        (self.slots.len() - 1) as u32
+        fits_u32(self.slots.len() as u64 - 1)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The time of a packet at a rate, in nanoseconds, as Linux computes it (`psched_ratecfg`): a multiplication and a shift.
 
+use crate::narrow::fits_u32;
 use crate::spec::LinkLayer;
 use crate::spec::size_table::RateFraming;
 use crate::units::{Bytes, Nanos, Rate};
@@ -53,7 +54,7 @@ const fn factors(bytes_per_sec: u64) -> (u32, u8) {
     let rate = if bytes_per_sec == 0 { 1 } else { bytes_per_sec };
     let (mut factor, mut shift) = (NANOS_PER_SEC, 0);
     loop {
-        let multiplier = (factor / rate) as u32;
+        let multiplier = fits_u32(factor / rate);
         if multiplier >> 31 != 0 || factor >> 63 != 0 {
             return (multiplier, shift);
         }

@@ -104,7 +104,7 @@ impl TinClock {
     /// How far ahead of `now` the tin is; zero or less is within its share.
     #[inline]
     pub(crate) const fn ahead(&self, now: u64) -> i64 {
-        self.next.wrapping_sub(now) as i64
+        self.next.wrapping_sub(now).cast_signed()
     }
 
     /// A packet of `line_len` bytes left the tin. Credit is kept, debt is at most this packet.

@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 
 use crate::flow_hash::HashKey;
+use crate::narrow::{fits_u16, fits_u32, fits_usize};
 use crate::packet::{Aggregate, Hashed, Packet, Tcp, View};
 use crate::spec::{LinkLayer, Stab};
 
@@ -45,7 +46,7 @@ impl SizeTable {
         while largest >> table.size_log > u16::MAX.into() {
             table.size_log += 1;
         }
-        table.sizes = sizes().map(|size| (size >> table.size_log) as u16).collect();
+        table.sizes = sizes().map(|size| fits_u16(size >> table.size_log)).collect();
         table
     }
 
@@ -53,9 +54,9 @@ impl SizeTable {
     pub fn size_of(&self, length: u32) -> u32 {
         let with_overhead = i64::from(length) + i64::from(self.overhead);
         let Some(last) = self.sizes.last() else {
-            return with_overhead.clamp(1, SIZE_MAX) as u32;
+            return fits_u32(with_overhead.clamp(1, SIZE_MAX).cast_unsigned());
         };
-        let slot = (with_overhead - 1).max(0) as usize >> self.cell_log;
+        let slot = fits_usize((with_overhead - 1).max(0).cast_unsigned()) >> self.cell_log;
         let size = match self.sizes.get(slot) {
             Some(&size) => u64::from(size),
             None => {
@@ -63,7 +64,7 @@ impl SizeTable {
                 u64::from(*last) * tables as u64 + u64::from(self.sizes[rest])
             }
         };
-        (size << self.size_log).clamp(1, SIZE_MAX as u64) as u32
+        fits_u32((size << self.size_log).clamp(1, SIZE_MAX.cast_unsigned()))
     }
 }
 

@@ -54,7 +54,7 @@ impl Buckets {
     fn new(spec: &spec::tbf::Tbf) -> Self {
         let bucket = |rate, burst: u32| {
             let cost = RateCost::new(rate, spec.framing);
-            let depth = cost.of(burst).0 as i64;
+            let depth = cost.of(burst).0.cast_signed();
             Bucket { cost, depth }
         };
         let bytes = |size: crate::units::Bytes| u32::try_from(size.0).unwrap_or(u32::MAX);
@@ -113,8 +113,8 @@ impl<P: Packet, Q: Peek<P>> Tbf<P, Q> {
     /// Its state.
     pub const fn stats(&self) -> Stats {
         Stats {
-            tokens: Nanos(self.state.tokens as u64),
-            peak_tokens: Nanos(self.state.peak_tokens as u64),
+            tokens: Nanos(self.state.tokens.cast_unsigned()),
+            peak_tokens: Nanos(self.state.peak_tokens.cast_unsigned()),
             max_size: self.max_size,
         }
     }
@@ -136,8 +136,12 @@ impl<P: Packet, Q: Peek<P>> Tbf<P, Q> {
 
     /// The state after a packet of `length` bytes has been paid, with a minus where the tokens do not suffice.
     fn after(&self, length: u32, now: Instant) -> State {
-        let cost = |bucket: &Bucket| bucket.cost.of(length).0 as i64;
-        let passed = now.since(self.state.checked).0.min(self.rate.depth as u64) as i64;
+        let cost = |bucket: &Bucket| bucket.cost.of(length).0.cast_signed();
+        let passed = now
+            .since(self.state.checked)
+            .0
+            .min(self.rate.depth.cast_unsigned())
+            .cast_signed();
         let tokens = (passed + self.state.tokens).min(self.rate.depth) - cost(&self.rate);
         let peak_tokens = self.peak.as_ref().map_or(0, |peak| {
             (passed + self.state.peak_tokens).min(peak.depth) - cost(peak)
@@ -200,7 +204,7 @@ impl<P: Packet, Q: Peek<P>> Qdisc<P> for Tbf<P, Q> {
         let missing = (-state.tokens).max(-state.peak_tokens);
         if missing > 0 {
             self.counters.overlimits += 1;
-            return Dequeued::NotBefore(now.max(self.state.checked) + Nanos(missing as u64));
+            return Dequeued::NotBefore(now.max(self.state.checked) + Nanos(missing.cast_unsigned()));
         }
         self.state = state;
         self.check_invariants();

@@ -11,6 +11,7 @@ use core::net::Ipv4Addr;
 
 use crate::flow_hash::HashKey;
 use crate::frame::{Frame, LinkType};
+use crate::narrow::{fits_u16, fits_usize};
 use crate::qdisc::{Dequeued, DropReason, Drops, Environment, Qdisc};
 use crate::rng::Xorshift;
 use crate::spec;
@@ -294,7 +295,7 @@ impl Sizes {
                 _ => 1514,
             },
             Self::Full => 1514,
-            Self::Acks(percent) if (draw >> 20) % 100 < percent => HEADERS as u16,
+            Self::Acks(percent) if (draw >> 20) % 100 < percent => fits_u16(HEADERS as u64),
             Self::Acks(_) => 1514,
         }
     }
@@ -312,7 +313,7 @@ fn headers(flow: u32, host: u32, destination: u32) -> [u8; HEADERS] {
     };
     let source = u32::from(Ipv4Addr::new(10, 0, 0, 2)) + host;
     let destination = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + destination;
-    let source_port = (1024 + 7919 * u64::from(flow) % 60_000) as u16;
+    let source_port = fits_u16(1024 + 7919 * u64::from(flow) % 60_000);
 
     let mut headers = [0; HEADERS];
     let (ethernet, rest) = headers.split_at_mut(14);
@@ -446,7 +447,7 @@ impl<Q: Qdisc<Packet>> Steady<Q> {
     /// Takes what the last call dropped off the count of packets that wait.
     #[inline]
     fn settle(&mut self) {
-        self.held -= self.pool.dropped as usize;
+        self.held -= fits_usize(self.pool.dropped);
         self.dropped += core::mem::take(&mut self.pool.dropped);
     }
 }

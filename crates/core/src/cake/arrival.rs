@@ -6,6 +6,7 @@ use super::tin::Tables;
 use super::{Cake, Entry, NatResolver, Queue, forget, rank};
 use crate::ack_filter::{self, Summary};
 use crate::flow_hash::HashKey;
+use crate::narrow::{fits_u8, fits_u16};
 use crate::packet::{FlowKey, Hashed, Hashes, Packet};
 use crate::qdisc::{DropReason, Drops};
 use crate::rng::Random;
@@ -59,7 +60,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
 
     #[inline]
     pub(super) fn choose_queue(&mut self, tin: usize, hashes: &Hashes) -> FlowId {
-        let number = tin as u8;
+        let number = fits_u8(tin as u64);
         let tin = &mut self.tins[tin];
         let tables = tin.tables.get_or_insert_with(Tables::new);
         let hash = match self.spec.isolation {
@@ -76,7 +77,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             None => tables.queues.only(),
         };
         if flow == NO_FLOW {
-            flow = self.scheds.len() as FlowId;
+            flow = fits_u16(self.scheds.len() as u64);
             tables.queues.settle(queue, flow);
             self.scheds.push(FlowSched::IDLE);
             self.queues

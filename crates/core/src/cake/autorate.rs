@@ -5,6 +5,7 @@
 //! only behind the bottleneck.
 
 use super::ewma;
+use crate::narrow::fits_u64;
 
 /// Gaps are counted up to this, nanoseconds.
 const LONGEST_GAP: u64 = 1_000_000_000;
@@ -60,7 +61,7 @@ impl Autorate {
         if guarded {
             self.last_change = now;
         }
-        Some((u128::from(self.peak) * 15 / 16) as u64)
+        Some(fits_u64(u128::from(self.peak) * 15 / 16))
     }
 }
 

@@ -155,7 +155,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
                         tin.clock.charge(entry.line_len, now);
                         self.shaper.sent(entry.line_len);
                     }
-                    sched.deficit -= entry.line_len as i32;
+                    sched.deficit -= entry.line_len.cast_signed();
                     tin.deficit -= i64::from(entry.line_len);
                     self.overflow.delivered();
                     return Some(entry.packet);
@@ -169,7 +169,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
                         tin.clock.charge(entry.line_len, now);
                         self.shaper.dropped(entry.line_len);
                     }
-                    sched.deficit -= entry.line_len as i32;
+                    sched.deficit -= entry.line_len.cast_signed();
                     tin.deficit -= i64::from(entry.line_len);
                     break;
                 }

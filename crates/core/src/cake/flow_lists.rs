@@ -9,6 +9,8 @@
 //! flow's place within a round may differ. With [`round_by_round`](crate::profile::Profile::round_by_round) there is one
 //! bucket, a list that turns as Linux's does.
 
+use crate::narrow::{fits_u8, fits_u32};
+
 /// A flow's number in the slab.
 pub(super) type FlowId = u16;
 
@@ -16,7 +18,7 @@ pub(super) type FlowId = u16;
 pub(super) const NO_FLOW: FlowId = FlowId::MAX;
 
 /// Most rounds that a flow sits out before its share is computed anew.
-pub(super) const MOST_ROUNDS: u32 = BUCKETS as u32 - 1;
+pub(super) const MOST_ROUNDS: u32 = fits_u32(BUCKETS as u64) - 1;
 
 const BUCKETS: usize = 64;
 
@@ -68,8 +70,8 @@ struct ListId(u8);
 
 impl ListId {
     const NONE: Self = Self(u8::MAX);
-    const NEW: Self = Self(BUCKETS as u8);
-    const DECAYING: Self = Self(BUCKETS as u8 + 1);
+    const NEW: Self = Self(fits_u8(BUCKETS as u64));
+    const DECAYING: Self = Self(fits_u8(BUCKETS as u64 + 1));
 }
 
 /// The lists of one tin.
@@ -105,7 +107,7 @@ impl Lists {
         }
         if self.occupied != 0 {
             let ahead = self.occupied.rotate_right(self.round).trailing_zeros();
-            self.round = (self.round + ahead) % BUCKETS as u32;
+            self.round = (self.round + ahead) % (MOST_ROUNDS + 1);
             return Some(self.heads[self.round as usize]);
         }
         (decaying != NO_FLOW).then_some(decaying)
@@ -144,8 +146,8 @@ impl Lists {
     #[inline]
     pub(super) fn defer(&mut self, scheds: &mut [FlowSched], flow: FlowId, rounds: u32) {
         self.leave(scheds, flow);
-        let bucket = (self.round + rounds) % BUCKETS as u32;
-        self.push_back(scheds, flow, ListId(bucket as u8));
+        let bucket = (self.round + rounds) % (MOST_ROUNDS + 1);
+        self.push_back(scheds, flow, ListId(fits_u8(bucket.into())));
     }
 
     /// Takes a flow off its list.

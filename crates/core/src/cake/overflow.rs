@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use super::flow_lists::FlowId;
 use super::tables::ENTRIES;
 use crate::diffserv::MAX_TINS;
+use crate::narrow::fits_u16;
 
 /// Deliveries after the last overflow for which the heap is kept up to date.
 const KEPT_FOR: u16 = u16::MAX;
@@ -152,7 +153,7 @@ impl Exact {
         self.order.clear();
         self.place.clear();
         for (flow, rank) in ranks.enumerate() {
-            self.update(flow as FlowId, rank);
+            self.update(fits_u16(flow as u64), rank);
         }
     }
 
@@ -163,7 +164,7 @@ impl Exact {
 
     fn update(&mut self, flow: FlowId, rank: Rank) {
         if usize::from(flow) == self.place.len() {
-            self.place.push(self.order.len() as u16);
+            self.place.push(fits_u16(self.order.len() as u64));
             self.order.push((rank, flow));
         }
         let place = usize::from(self.place[usize::from(flow)]);
@@ -204,7 +205,7 @@ impl Exact {
     fn swap(&mut self, a: usize, b: usize) {
         self.order.swap(a, b);
         for place in [a, b] {
-            self.place[usize::from(self.order[place].1)] = place as u16;
+            self.place[usize::from(self.order[place].1)] = fits_u16(place as u64);
         }
     }
 }
@@ -226,8 +227,8 @@ impl Shallow {
 
     fn new() -> Self {
         Self {
-            order: (0..Self::SIZE as u16).collect(),
-            place: (0..Self::SIZE as u16).collect(),
+            order: (0..fits_u16(Self::SIZE as u64)).collect(),
+            place: (0..fits_u16(Self::SIZE as u64)).collect(),
             backlog: vec![0; Self::SIZE],
             flow: vec![super::flow_lists::NO_FLOW; Self::SIZE],
         }
@@ -235,7 +236,7 @@ impl Shallow {
 
     fn rebuild(&mut self, ranks: impl Iterator<Item = Rank>) {
         for (flow, rank) in ranks.enumerate() {
-            self.note(flow as FlowId, rank);
+            self.note(fits_u16(flow as u64), rank);
         }
         for place in (0..Self::SIZE / 2).rev() {
             self.sink(place);
@@ -300,7 +301,7 @@ impl Shallow {
     fn swap(&mut self, a: usize, b: usize) {
         self.order.swap(a, b);
         for place in [a, b] {
-            self.place[usize::from(self.order[place])] = place as u16;
+            self.place[usize::from(self.order[place])] = fits_u16(place as u64);
         }
     }
 }

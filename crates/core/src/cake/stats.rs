@@ -6,6 +6,7 @@ use super::Cake;
 use super::flow_lists::{FlowId, NO_FLOW};
 use super::tables::ENTRIES;
 use super::tin::Tin;
+use crate::narrow::fits_u32;
 use crate::packet::Packet;
 use crate::qdisc::Backlog;
 use crate::rng::Random;
@@ -159,7 +160,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
 
     fn one_queue(&self, flow: FlowId) -> QueueStats {
         let queue = &self.queues[usize::from(flow)];
-        let from_now = |time: u64| (time.wrapping_sub(self.now) as i64) / 1000;
+        let from_now = |time: u64| time.wrapping_sub(self.now).cast_signed() / 1000;
         let blue = queue.cobalt.drop_probability();
         QueueStats {
             tin: queue.tin,
@@ -171,7 +172,7 @@ impl<P: Packet, R: Random> Cake<P, R> {
             blue_timer: (blue > 0).then(|| from_now(queue.cobalt.blue_timer())),
             drops: queue.drops,
             backlog: Backlog {
-                packets: self.store.iter(queue.packets).count() as u32,
+                packets: fits_u32(self.store.iter(queue.packets).count() as u64),
                 bytes: u64::from(queue.backlog),
             },
         }

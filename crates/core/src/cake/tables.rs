@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 
 use super::flow_lists::{FlowId, FlowSched, NO_FLOW, State};
+use crate::narrow::{fits_u8, fits_u16};
 
 /// Queues per tin, and hosts per tin and direction.
 pub(super) const ENTRIES: usize = 1024;
@@ -38,7 +39,7 @@ impl<S> Sets<S> {
     fn get_mut(&mut self, hash: u32, new: impl FnOnce() -> S) -> (usize, &mut S) {
         let set = hash as usize % ENTRIES / WAYS;
         if self.place[set] == Self::MISSING {
-            self.place[set] = self.used.len() as u8;
+            self.place[set] = fits_u8(self.used.len() as u64);
             self.used.push(new());
         }
         let place = usize::from(self.place[set]);
@@ -92,7 +93,7 @@ impl Queues {
     /// The queue for a flow, which is tagged as its own from now on.
     #[inline]
     pub(super) fn find(&mut self, hash: u32, scheds: &[FlowSched]) -> Found {
-        let queue = (hash as usize % ENTRIES) as u16;
+        let queue = fits_u16((hash as usize % ENTRIES) as u64);
         let first = hash as usize % WAYS;
         let (_, set) = self.sets.get_mut(hash, || QueueSet {
             tags: [0; WAYS],
@@ -105,7 +106,7 @@ impl Queues {
         };
         let found = |way: usize, set: &QueueSet, how| Found {
             flow: set.flows[way],
-            queue: queue - first as u16 + way as u16,
+            queue: queue - fits_u16(first as u64) + fits_u16(way as u64),
             how,
         };
         if set.tags[first] == hash && listed(set.flows[first]) {
@@ -199,7 +200,7 @@ impl Hosts {
             set.tags[way] = hash;
             way
         };
-        (place * WAYS + way) as u16
+        fits_u16((place * WAYS + way) as u64)
     }
 
     /// The part of a quantum that a flow of `host` gets, in units of 1/65535.
@@ -210,7 +211,7 @@ impl Hosts {
 
     /// One of the host's flows became bulk.
     pub(super) fn add_bulk(&mut self, host: u16) {
-        self.set_bulk(host, |bulk| (bulk + 1).min(ENTRIES as u16));
+        self.set_bulk(host, |bulk| (bulk + 1).min(fits_u16(ENTRIES as u64)));
     }
 
     /// One of the host's flows is no longer bulk.

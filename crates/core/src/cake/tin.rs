@@ -6,6 +6,7 @@ use super::ewma;
 use super::flow_lists::{FlowId, FlowSched, Lists, MOST_ROUNDS, State};
 use super::tables::{Hosts, Queues};
 use crate::cobalt::{Blue, Params};
+use crate::narrow::{fits_u32, low_u32};
 use crate::packet::Hashes;
 use crate::profile::Profile;
 use crate::rng::Random;
@@ -79,7 +80,7 @@ impl Tin {
             clock: TinClock::default(),
             params: Params::default(),
             threshold: 0,
-            quantum: *QUANTUM.end() as u32,
+            quantum: fits_u32(*QUANTUM.end()),
             weight: 0,
             deficit: 0,
             sparse: 0,
@@ -105,10 +106,10 @@ impl Tin {
         self.threshold = threshold;
         self.weight = weight;
         self.clock.pace = Pace::of(threshold);
-        self.quantum = match threshold {
+        self.quantum = fits_u32(match threshold {
             0 => *QUANTUM.end(),
             rate => (rate >> 12).clamp(*QUANTUM.start(), *QUANTUM.end()),
-        } as u32;
+        });
         let mtu_time = self.clock.pace.duration(mtu);
         let tin_target = target.max(mtu_time * 3 / 2);
         let tin_interval = (rtt + tin_target - target).max(2 * tin_target);
@@ -185,7 +186,7 @@ impl Tin {
         }
         let rounds = rounds_needed(sched.deficit, share);
         let credit = u64::from(share) * u64::from(rounds) + u64::from(random.r16());
-        sched.deficit += (credit >> 16) as i32;
+        sched.deficit += low_u32(credit >> 16).cast_signed();
         tables.lists.defer(scheds, flow, rounds);
     }
 
@@ -304,13 +305,13 @@ fn rounds_needed(deficit: i32, share: u32) -> u32 {
         return 1;
     }
     let rounds = missing / u64::from(share) + 1;
-    rounds.min(u64::from(MOST_ROUNDS)) as u32
+    fits_u32(rounds.min(u64::from(MOST_ROUNDS)))
 }
 
 /// `share` as whole bytes; what is lost is given back at random, so that it is right on average.
 #[inline]
 fn dithered(share: u32, random: &mut impl Random) -> i32 {
-    ((share + u32::from(random.r16())) >> 16) as i32
+    ((share + u32::from(random.r16())) >> 16).cast_signed()
 }
 
 #[cfg(test)]

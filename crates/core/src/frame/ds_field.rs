@@ -1,6 +1,7 @@
 //! Changes to the differentiated services field in place.
 
 use super::network::{Ipv4, Ipv6};
+use crate::narrow::low_u16;
 use crate::packet::Network;
 
 /// Puts what `new` answers for the field in its place; false, and nothing is changed, if it answers nothing or there is
@@ -44,5 +45,5 @@ fn change_ipv6(packet: &mut [u8], new: impl FnOnce(u8) -> Option<u8>) -> bool {
 const fn updated(checksum: u16, before: u16, after: u16) -> u16 {
     let sum = !checksum as u32 + !before as u32 + after as u32;
     let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
+    low_u16(!((folded & 0xffff) + (folded >> 16)) as u64)
 }

@@ -2,6 +2,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::narrow::low_u8;
 use crate::packet::{Addresses, Tuple};
 
 pub(super) const IPV4_IN_IP: u8 = 4;
@@ -123,7 +124,7 @@ impl Ipv6 {
             return None;
         }
         Some(Self {
-            traffic_class: (first >> 20) as u8,
+            traffic_class: low_u8((first >> 20).into()),
             flow_label: first & 0xf_ffff,
             addresses: Addresses::V6 {
                 source: address(header, 8),

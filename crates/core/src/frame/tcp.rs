@@ -1,6 +1,7 @@
 //! TCP headers, where Linux's ACK filter looks for them: in IPv4, in IPv6 without extension headers, in 6in4.
 
 use super::network::{IPV6_IN_IP, Ipv4, Ipv6, TCP, with_ports};
+use crate::narrow::fits_u32;
 use crate::packet::{Addresses, Network, Tcp, Tuple};
 
 /// The TCP segment that `packet` carries, if its header is at hand as a whole.
@@ -52,7 +53,7 @@ fn segment(addresses: Addresses, bytes: &[u8], length: usize, later_fragment: bo
         tuple: with_ports(tuple, bytes),
         ack: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
         flags: u16::from(header[12] & 0x0f) << 8 | u16::from(header[13]),
-        payload: length.saturating_sub(header_length) as u32,
+        payload: fits_u32(length.saturating_sub(header_length) as u64),
         options: bytes.get(LEAST_HEADER..header_length)?,
         later_fragment,
     })

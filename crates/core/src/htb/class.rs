@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::ring::Ring;
 use super::{ClassSpec, LEVELS, Mode, PRIORITIES};
+use crate::narrow::{fits_u8, fits_u32};
 use crate::qdisc::Counters;
 use crate::rate_cost::{RateCost, burst_time};
 use crate::spec;
@@ -96,7 +97,10 @@ impl<Q> Class<Q> {
 
     /// Time since its tokens were last brought up to date.
     pub(super) fn idle(&self, now: Instant) -> i64 {
-        now.since(self.checked).0.min(MEMORY as u64) as i64
+        now.since(self.checked)
+            .0
+            .min(MEMORY.cast_unsigned())
+            .cast_signed()
     }
 
     /// The mode once `idle` has passed, and how long until the next one if it cannot send on its own.
@@ -114,7 +118,7 @@ impl<Q> Class<Q> {
 
 impl Bucket {
     pub(super) fn full(rate: Rate, burst: Bytes, spec: &spec::HtbClass) -> Self {
-        let depth = burst_time(burst, rate).0 as i64;
+        let depth = burst_time(burst, rate).0.cast_signed();
         Self {
             cost: RateCost::new(rate, spec.framing),
             depth,
@@ -138,16 +142,16 @@ impl Bucket {
 
     #[inline]
     pub(super) fn pay(&mut self, length: u32) {
-        self.tokens = (self.tokens - self.cost.of(length).0 as i64).max(1 - MEMORY);
+        self.tokens = (self.tokens - self.cost.of(length).0.cast_signed()).max(1 - MEMORY);
     }
 }
 
 pub(super) fn priority(spec: &spec::HtbClass) -> u8 {
-    spec.prio.min(PRIORITIES as u32 - 1) as u8
+    fits_u8(u64::from(spec.prio).min(PRIORITIES as u64 - 1))
 }
 
 pub(super) fn quantum(spec: &spec::HtbClass, r2q: u32) -> u32 {
     let (least, most) = QUANTUM.into_inner();
     let computed = || (spec.rate.bytes_per_sec() / u64::from(r2q.max(1))).clamp(least, most);
-    spec.quantum.unwrap_or_else(|| computed() as u32)
+    spec.quantum.unwrap_or_else(|| fits_u32(computed()))
 }

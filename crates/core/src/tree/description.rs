@@ -7,6 +7,7 @@ use core::fmt;
 use crate::filter::Filters;
 use crate::handle::Handle;
 use crate::htb;
+use crate::narrow::low_u16;
 use crate::spec::command::{ClassNode, Command, FilterNode, QdiscNode};
 use crate::spec::{self, Class, ParseError, Qdisc, Stab};
 
@@ -262,7 +263,7 @@ impl Description {
                 Qdisc::Hfsc(spec) => spec.default,
                 _ => continue,
             };
-            let default = Handle::new(handle.major, minor as u16);
+            let default = Handle::new(handle.major, low_u16(minor.into()));
             if !self.is_leaf_class(default) {
                 warnings.push(match &node.qdisc {
                     Qdisc::Htb(_) => Warning::Unshaped {

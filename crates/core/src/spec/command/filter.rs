@@ -7,6 +7,7 @@ use super::super::words::{ParseError, ParseErrorKind, Word, Words};
 use super::{bad, handle_of, place};
 use crate::filter::{Address, Condition, Filter, Masked};
 use crate::handle::Handle;
+use crate::narrow::{fits_u8, fits_u16, fits_u32, low_u16, low_u32, low_u64};
 use crate::packet::Network;
 
 /// A filter as it was written.
@@ -109,7 +110,7 @@ fn fields(f: &mut fmt::Formatter<'_>, is_ipv6: bool, condition: &Condition) -> f
                 mask: Address::V6(mask),
             }) => {
                 for word in 0..4 {
-                    let part = |bits: u128| (bits >> (96 - 32 * word)) as u32;
+                    let part = |bits: u128| low_u32(low_u64(bits >> (96 - 32 * word)));
                     let (value, mask) = (part(*value), part(*mask));
                     write!(f, " match u32 {value:#x} {mask:#x} at {}", at + 4 * word)?;
                 }
@@ -325,8 +326,8 @@ fn match_field(
         (Network::Ipv4, "tos" | "dsfield" | "precedence") | (Network::Ipv6, "priority") => {
             let (value, mask) = value_and_mask(words, field, 0xff)?;
             condition.ds_field = Some(Masked {
-                value: value as u8,
-                mask: mask as u8,
+                value: fits_u8(value.into()),
+                mask: fits_u8(mask.into()),
             });
         }
         (_, "protocol") => {
@@ -335,13 +336,13 @@ fn match_field(
                 let reason = "a protocol is compared as a whole: mask 0xff";
                 return Err(words.error(field, ParseErrorKind::Contradiction { reason }));
             }
-            condition.transport = Some(value as u8);
+            condition.transport = Some(fits_u8(value.into()));
         }
         (_, "sport" | "dport") => {
             let (value, mask) = value_and_mask(words, field, 0xffff)?;
             let port = Some(Masked {
-                value: value as u16,
-                mask: mask as u16,
+                value: fits_u16(value.into()),
+                mask: fits_u16(mask.into()),
             });
             match field.text {
                 "sport" => condition.source_port = port,
@@ -382,7 +383,7 @@ fn raw_key(words: &mut Words<'_>, selector: Word<'_>) -> Result<Key, ParseError>
         "u16" => 2,
         _ => 1,
     };
-    let (value, mask) = value_and_mask(words, selector, (u64::MAX >> (64 - 8 * width)) as u32)?;
+    let (value, mask) = value_and_mask(words, selector, fits_u32(u64::MAX >> (64 - 8 * width)))?;
     let at = match words.take("at") {
         None => 0,
         Some(at) => {
@@ -457,19 +458,22 @@ fn word_of_ipv6(key: &Key, condition: &mut Condition) -> Option<()> {
 
 fn ds_field((value, mask): (u32, u32), condition: &mut Condition) {
     condition.ds_field = Some(Masked {
-        value: value as u8,
-        mask: mask as u8,
+        value: fits_u8(value.into()),
+        mask: fits_u8(mask.into()),
     });
 }
 
 fn transport((value, mask): (u32, u32), condition: &mut Condition) -> Option<()> {
-    condition.transport = Some(value as u8);
+    condition.transport = Some(fits_u8(value.into()));
     (mask == 0xff).then_some(())
 }
 
 fn ports(key: &Key, condition: &mut Condition) {
     let port = |shift: u32| {
-        let (value, mask) = ((key.value >> shift) as u16, (key.mask >> shift) as u16);
+        let (value, mask) = (
+            low_u16((key.value >> shift).into()),
+            low_u16((key.mask >> shift).into()),
+        );
         (mask != 0).then_some(Masked { value, mask })
     };
     condition.source_port = port(16).or(condition.source_port);
