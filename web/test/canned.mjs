@@ -19,7 +19,7 @@ export const OPTIONS = [
             { value: 'lan', about: 'the home' },
         ],
     }),
-    option('script', 'queue', 'basic', 'choice', 'Queue set-up', {
+    option('script', 'queue', 'basic', 'choice', 'Setup script', {
         choices: [
             { value: 'best_of_cake.qos', about: 'CAKE, each direction in its own way' },
             { value: 'piece_of_cake.qos', about: 'CAKE with one tin' },

@@ -117,10 +117,10 @@ impl fmt::Display for ParseError {
             Self::Columns(count) => write!(f, "{count} columns instead of {COLUMNS}"),
             Self::Column(index, text) => {
                 let name = HEADER.split(',').nth(index - 1).unwrap_or_default();
-                write!(f, "column {index}: {text:?} is no {name}")
+                write!(f, "column {index}: {text:?} is not a valid {name}")
             }
-            Self::Open => write!(f, "column {COLUMNS} is not whole"),
-            Self::Token(word) => write!(f, "column {COLUMNS}: {word:?} is no sample of this version"),
+            Self::Open => write!(f, "column {COLUMNS} is incomplete"),
+            Self::Token(word) => write!(f, "column {COLUMNS}: {word:?} is not a sample of this version"),
             Self::NoStep => write!(f, "column {COLUMNS} does not begin with a step"),
             Self::TooLong => write!(f, "more than {MOST_WORDS} samples"),
         }

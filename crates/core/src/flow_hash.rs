@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_label_stands_for_the_ports() {
+    fn a_flow_label_replaces_the_ports() {
         let labelled = |port, flow_label| Tuple {
             flow_label,
             ..tuple(port)

@@ -386,7 +386,7 @@ impl<P: Packet> FqCodel<P> {
         for flow in &self.flows {
             assert!(
                 flow.listed || flow.queue.is_empty(),
-                "a queue that nobody serves: {flow:?}"
+                "a backlogged queue that is not scheduled: {flow:?}"
             );
         }
         let bytes: u64 = self.flows.iter().map(|flow| u64::from(flow.bytes)).sum();

@@ -610,7 +610,7 @@ impl<P: Packet, Q: Qdisc<P>> Htb<P, Q> {
                 sum.bytes += backlog.bytes;
                 assert!(
                     class.activity != 0 || backlog.packets == 0,
-                    "a queue that nobody serves"
+                    "a backlogged queue that is not scheduled"
                 );
             }
         }

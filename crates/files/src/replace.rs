@@ -117,7 +117,7 @@ pub fn remove_if(path: &Path, expected: &[u8]) -> Result<(), Error> {
     );
     match back {
         Ok(()) | Err(Errno::EXIST) => Err(changed(&place)),
-        Err(errno) => Err(Error::system(path, "put back the text of another program in")(
+        Err(errno) => Err(Error::system(path, "restore the text of another program in")(
             errno,
         )),
     }
@@ -183,7 +183,7 @@ fn put_back(fresh: &mut Fresh, mut newest: Option<Vec<u8>>, put_in: Vec<u8>) -> 
             fresh.is_gone();
             return Err(Error::system(
                 &fresh.place().path,
-                "put back the text of another program in",
+                "restore the text of another program in",
             )(errno));
         }
         let came_out = content(fresh);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_written_after_the_check_is_put_back() {
+    fn a_text_written_after_the_check_is_restored() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sqm");
         replace(&file, 0o600, b"theirs").unwrap();

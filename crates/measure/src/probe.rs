@@ -433,7 +433,7 @@ mod tests {
 
     /// Ten probes with a round trip of 20 ms. The third is lost on its way to the server, the answer to the fifth on its way back.
     #[test]
-    fn losses_are_told_apart_and_the_servers_time_is_not_the_networks() {
+    fn losses_have_a_direction_and_the_servers_time_is_subtracted() {
         let shared = Shared::new(Instant::now());
         let origin = Instant::now();
         let mut log = ProbeLog::default();

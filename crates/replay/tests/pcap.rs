@@ -244,7 +244,7 @@ fn other_files_are_refused_as_no_capture() {
 }
 
 #[test]
-fn a_file_cut_anywhere_gives_its_whole_packets_and_says_where_it_ends() {
+fn a_truncated_file_gives_its_complete_packets_and_the_place_of_its_end() {
     let order = ORDERS[0];
     let pcap = [
         order.pcap(0xa1b2_c3d4, 1),

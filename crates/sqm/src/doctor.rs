@@ -1,4 +1,4 @@
-//! `sqm doctor`: finds faults in a set-up, shows the evidence, and suggests a remedy.
+//! `sqm doctor`: finds faults of a configuration and of the machine, shows the evidence, and suggests a remedy.
 //!
 //! [`collect`] inspects the machine and [`processors`] its load; both record [`facts`]. [`findings`] judges the facts
 //! and touches nothing, so that facts recorded on another machine can be judged as well.

@@ -123,7 +123,7 @@ fn a_table_for_people() {
 }
 
 #[test]
-fn exit_codes_tell_what_is_wrong() {
+fn exit_codes_show_the_kind_of_error() {
     let server = Server::start();
     let port = server.port.clone();
     let unknown = sqm()

@@ -826,7 +826,7 @@ fn an_unconfirmed_change_is_rolled_back_even_if_a_process_is_killed() {
 }
 
 #[test]
-fn without_a_daemon_the_page_says_so() {
+fn without_a_daemon_the_page_reports_it() {
     let mut site = Site::start(&[]);
     site.admin();
     site.stop_daemon();

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_come_first_the_file_is_private_and_does_not_grow_for_ever() {
+    fn entries_are_newest_first_and_the_file_is_private_and_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::at(folder.path());
         let long = "x".repeat(1000);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_push_out_neither_changes_nor_wrong_passwords() {
+    fn refusals_displace_neither_changes_nor_wrong_passwords() {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::at(folder.path());
         audit.done(entry("config"));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says_is_shortened_and_cleaned() {
+    fn text_from_a_request_is_shortened_and_cleaned() {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::at(folder.path());
         let mut long = entry("config");

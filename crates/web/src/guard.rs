@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_one_host_that_is_ours() {
+    fn a_request_must_name_exactly_one_allowed_host() {
         assert_eq!(reject_reason(&[("host", "router.lan:8080")]), None);
         assert!(reject_reason(&[("host", "evil.example")]).is_some());
         assert!(reject_reason(&[]).is_some());
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_must_be_the_one_that_is_asked() {
+    fn an_origin_must_match_the_requested_host() {
         let with = |origin: &str| reject_reason(&[("host", "localhost:8080"), ("origin", origin)]);
         assert_eq!(with("http://localhost:8080"), None);
         for origin in [

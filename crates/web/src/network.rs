@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_and_this_machine_are_one_network_each() {
+    fn a_home_network_and_this_machine_each_count_as_one_network() {
         for (one, other, is_same) in [
             ("192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "::ffff:192.0.2.1", true),

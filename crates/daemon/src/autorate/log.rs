@@ -232,7 +232,7 @@ fn require_log(file: &File) -> io::Result<()> {
     let is_log = file.read_exact_at(&mut head, 0).is_ok() && head == HEADER.as_bytes();
     is_log
         .then_some(())
-        .ok_or_else(|| io::Error::other("the file is no log of autorate and is left unchanged"))
+        .ok_or_else(|| io::Error::other("the file is not a log of autorate and is left unchanged"))
 }
 
 /// Renames a full log to FILE.old, and replaces an earlier one.

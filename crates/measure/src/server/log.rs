@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_line_says_how_many_were_left_out() {
+    fn the_next_line_has_the_number_of_omitted_lines() {
         let at = Instant::now();
         let mut budget = Budget {
             left: AT_ONCE,

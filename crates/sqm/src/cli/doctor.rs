@@ -1,4 +1,4 @@
-//! `sqm doctor`: finds faults in the set-up, shows the evidence, and suggests a remedy.
+//! `sqm doctor`: finds faults of the configuration and the machine, shows the evidence, and suggests a remedy.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -67,7 +67,7 @@ impl Args {
     }
 
     /// Builds the report. A part that is unavailable holds the reason instead, because reports are mostly about
-    /// broken set-ups.
+    /// broken configurations.
     fn report(&self) -> Result<String, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;

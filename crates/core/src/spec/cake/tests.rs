@@ -287,7 +287,7 @@ fn framing_words_add_or_set() {
 }
 
 #[test]
-fn later_words_see_what_earlier_ones_set() {
+fn later_words_build_on_earlier_ones() {
     let mut cake = cake("bandwidth 20mbit overhead 22 diffserv3 nat besteffort");
     cake.apply("bridged-ptm diffserv4").unwrap();
     assert_eq!(cake.framing.overhead, 44);
