@@ -129,7 +129,7 @@ pub(crate) static SQUASH_DSCP: OptionInfo = queue(
 .variables(&["ZERO_DSCP_INGRESS", "ZERO_DSCP", "SQUASH_DSCP"])
 .ignored(&[Ignored {
     when: "it is on, and the setup script is simplest, simplest_tbf, hfsc_lite or hfsc_litest",
-    reason: "{script} does not touch the DSCP of packets",
+    reason: "{script} does not change the DSCP of packets",
     applies: |case| {
         case.side == Side::Ingress
             && case.settings.squash_dscp == Some(true)
@@ -164,7 +164,7 @@ pub(crate) static SQUASH_INGRESS: OptionInfo = queue(
     },
     Ignored {
         when: "it is off, and the setup script is hfsc_lite",
-        reason: "{script} does not look at the DSCP of packets",
+        reason: "{script} does not use the DSCP of packets",
         applies: |case| {
             case.side == Side::Ingress
                 && case.settings.squash_ingress == Some(false)
