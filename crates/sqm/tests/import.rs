@@ -113,7 +113,7 @@ fn files_are_read_in_the_order_of_sqm_scripts() {
     );
     assert_eq!(
         text(&shown.stderr),
-        "sqm-none0: different: sqm-none0.iface.conf:2: ENABLED is 'yes': that is not a number, and sqm-scripts then starts the device, so the section is enabled\n"
+        "sqm-none0: differs: sqm-none0.iface.conf:2: ENABLED is 'yes': that is not a number, and sqm-scripts then starts the device, so the section is enabled\n"
     );
 
     let other = import(directory.path(), &["other.iface.conf"]);
@@ -151,7 +151,7 @@ fn unreadable_files_are_named_and_nothing_is_written() {
         ("bad0.iface.conf", "bad0.iface.conf:1: the shell would expand '$'"),
         ("wrong0.iface.conf", "option 'upload'"),
         ("gone0.iface.conf", "cannot read"),
-        ("eth0.conf", "ends in .iface.conf"),
+        ("eth0.conf", "followed by .iface.conf"),
     ] {
         let output = import(
             directory.path(),
