@@ -31,19 +31,23 @@ use sqm_process::descriptors;
 use tracing::warn;
 
 /// For users who may change something. The limits for each client are a choice: the page's server connects as one of these
-/// users and needs less than half of them for all of its visitors together.
+/// users, needs less than half of the connections and requests for all of its visitors together, and opens at most 48 streams.
 const ADMINS: Limits = Limits {
     connections: 320,
     connections_per_client: 160,
     requests: 128,
     requests_per_client: 64,
+    streams: 190,
+    streams_per_client: 64,
 };
-/// For all other users: one request at a time for each, and four event streams (`journal`). A choice.
+/// For all other users: one request at a time for each. A choice.
 const READERS: Limits = Limits {
     connections: 64,
     connections_per_client: 16,
     requests: 16,
     requests_per_client: 1,
+    streams: 16,
+    streams_per_client: 4,
 };
 /// For the metrics port, where the kernel names no user and all connections count as one client. A choice.
 const METRICS: Limits = Limits {
@@ -51,7 +55,10 @@ const METRICS: Limits = Limits {
     connections_per_client: 16,
     requests: 1,
     requests_per_client: 1,
+    streams: 0,
+    streams_per_client: 0,
 };
+const _: () = assert!(ADMINS.leave_some_idle() && READERS.leave_some_idle() && METRICS.leave_some_idle());
 /// File descriptors for everything else (netlink sockets, files, children); an upper estimate.
 const OTHER_DESCRIPTORS: usize = 100;
 /// The time for a request's head is a choice.
@@ -233,9 +240,7 @@ async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let (shared, slot) = (Arc::clone(&shared), Arc::clone(&slot));
         async move {
             let _permit = slot.request_permit().await;
-            let mut answer = routes::answer(&shared, peer, request).await;
-            answer.body_mut().hold(slot.keep_active());
-            answer
+            routes::answer(&shared, peer, &slot, request).await
         }
     };
     SERVER.serve(stream, answer).await;

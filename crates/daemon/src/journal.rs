@@ -7,25 +7,15 @@ use bytes::Bytes;
 use sqm_api::journal::{LogEntry, LogKind};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use sqm_http::{KEEP_ALIVE, StreamLimiter, StreamPermit};
+use sqm_http::KEEP_ALIVE;
 
 /// The number of entries that are kept for new streams; a choice.
 const MAX_ENTRIES: usize = 100;
 /// A stream whose client is this many entries behind is closed; a choice.
 const MAX_QUEUED: usize = 256;
-/// Streams of each user who may change something. A choice: the page's server connects as one of them and opens at most 48.
-const STREAMS_PER_ADMIN: usize = 64;
-/// Streams of all other users together; a choice.
-const READER_STREAMS: usize = 16;
-/// Streams of each other user; a choice.
-const STREAMS_PER_READER: usize = 4;
-
 /// The recent entries and the open streams.
-pub(super) struct Journal {
-    inner: Mutex<Inner>,
-    admins: StreamLimiter<Option<u32>>,
-    readers: StreamLimiter<Option<u32>>,
-}
+#[derive(Default)]
+pub(super) struct Journal(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -33,16 +23,6 @@ struct Inner {
     last: u64,
     recent: VecDeque<LogEntry>,
     streams: Vec<Sender<Bytes>>,
-}
-
-impl Default for Journal {
-    fn default() -> Self {
-        Self {
-            inner: Mutex::default(),
-            admins: StreamLimiter::new(usize::MAX, STREAMS_PER_ADMIN),
-            readers: StreamLimiter::new(READER_STREAMS, STREAMS_PER_READER),
-        }
-    }
 }
 
 impl Journal {
@@ -77,15 +57,8 @@ impl Journal {
             .retain(|stream| stream.try_send(KEEP_ALIVE).is_ok());
     }
 
-    /// Opens a stream: the recent entries, then each new one. The caller keeps the permit while the stream is open. `None` if
-    /// there are too many streams already.
-    pub(super) fn subscribe(
-        &self,
-        user: Option<u32>,
-        is_admin: bool,
-    ) -> Option<(Receiver<Bytes>, StreamPermit<Option<u32>>)> {
-        let limiter = if is_admin { &self.admins } else { &self.readers };
-        let permit = limiter.try_acquire(&user)?;
+    /// Opens a stream: the recent entries, then each new one.
+    pub(super) fn subscribe(&self) -> Receiver<Bytes> {
         let mut inner = self.lock();
         inner.streams.retain(|stream| !stream.is_closed());
         let (sender, receiver) = channel(MAX_QUEUED);
@@ -94,11 +67,11 @@ impl Journal {
             let _ = sender.try_send(encode(entry));
         }
         inner.streams.push(sender);
-        Some((receiver, permit))
+        receiver
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no holder of this lock panics")
+        self.0.lock().expect("no holder of this lock panics")
     }
 }
 
@@ -122,7 +95,7 @@ mod tests {
         for n in 0..1000 {
             journal.record(LogKind::State, Some("wan0"), format!("number {n}"));
         }
-        let (mut late, _permit) = journal.subscribe(Some(0), true).unwrap();
+        let mut late = journal.subscribe();
         journal.record(LogKind::State, None, "last".to_owned());
         let mut received = Vec::new();
         while let Ok(bytes) = late.try_recv() {
@@ -137,22 +110,5 @@ mod tests {
         }
         assert!(journal.lock().streams.is_empty());
         assert_eq!(journal.lock().recent.len(), MAX_ENTRIES);
-    }
-
-    #[test]
-    fn one_user_cannot_exhaust_the_streams_of_root_or_of_other_users() {
-        let journal = Journal::default();
-        let greedy: Vec<_> = (0..1000)
-            .map_while(|_| journal.subscribe(Some(1000), false))
-            .collect();
-        assert_eq!(greedy.len(), STREAMS_PER_READER);
-        assert!(journal.subscribe(Some(1001), false).is_some());
-        let all: Vec<_> = (1001..2000)
-            .map(|user| journal.subscribe(Some(user), false))
-            .collect();
-        assert!(journal.subscribe(Some(2000), false).is_none());
-        assert!(journal.subscribe(Some(0), true).is_some());
-        drop((greedy, all));
-        assert!(journal.subscribe(Some(2000), false).is_some());
     }
 }

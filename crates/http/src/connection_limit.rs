@@ -1,9 +1,10 @@
-//! A limit on connections: in all and for each client. A new connection evicts an idle one.
+//! Limits on connections, requests and event streams: in all and for each client. A new connection evicts an idle one.
 //!
 //! A new connection is admitted if another one can be evicted for it: the connection that has been idle longest, of the
 //! client that holds most. A connection is idle unless the server works on one of its requests or sends a stream over it. A
 //! connection that waits for its client (for a request, for a request's body, or until the client has read a response) is
-//! idle. The number of requests that the server works on is limited as well, so that there are always idle connections.
+//! idle. The numbers of requests that the server works on and of streams are limited as well, so that there are always idle
+//! connections.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Limits in all and for each client.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections. Must exceed `requests` plus the limit of streams, so that some connections are idle.
+    /// Open connections.
     pub connections: usize,
     /// Open connections of one client.
     pub connections_per_client: usize,
@@ -23,12 +24,25 @@ pub struct Limits {
     pub requests: usize,
     /// Requests of one client that the server works on at once.
     pub requests_per_client: usize,
+    /// Event streams; a request for another one is refused.
+    pub streams: usize,
+    /// Event streams of one client.
+    pub streams_per_client: usize,
+}
+
+impl Limits {
+    /// `true` if some connections are always idle, in all and of each client: they are more than requests and streams together.
+    pub const fn leave_some_idle(self) -> bool {
+        self.requests + self.streams < self.connections
+            && self.requests_per_client + self.streams_per_client < self.connections_per_client
+    }
 }
 
 /// All open connections. `K` identifies a client.
 pub struct ConnectionTable<K> {
     limits: Limits,
     requests: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     entries: Mutex<Vec<Entry<K>>>,
 }
 
@@ -43,6 +57,7 @@ struct Client<K> {
     key: K,
     connections: AtomicUsize,
     requests: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
 }
 
 /// The requests and streams of one connection.
@@ -59,6 +74,7 @@ impl<K: PartialEq> ConnectionTable<K> {
         Arc::new(Self {
             limits,
             requests: Arc::new(Semaphore::new(limits.requests)),
+            streams: Arc::new(Semaphore::new(limits.streams)),
             entries: Mutex::default(),
         })
     }
@@ -73,10 +89,7 @@ impl<K: PartialEq> ConnectionTable<K> {
             .iter()
             .map(|entry| &entry.client)
             .find(|client| client.key == key);
-        let client = client.map_or_else(
-            || Arc::new(Client::new(key, self.limits.requests_per_client)),
-            Arc::clone,
-        );
+        let client = client.map_or_else(|| Arc::new(Client::new(key, self.limits)), Arc::clone);
         let is_full = entries.len() >= self.limits.connections;
         let is_client_full = client.connections() >= self.limits.connections_per_client;
         if is_full || is_client_full {
@@ -130,11 +143,12 @@ fn evict_idle<K>(entries: &mut Vec<Entry<K>>, is_candidate: impl Fn(&Entry<K>) -
 }
 
 impl<K> Client<K> {
-    fn new(key: K, requests: usize) -> Self {
+    fn new(key: K, limits: Limits) -> Self {
         Self {
             key,
             connections: AtomicUsize::new(0),
-            requests: Arc::new(Semaphore::new(requests)),
+            requests: Arc::new(Semaphore::new(limits.requests_per_client)),
+            streams: Arc::new(Semaphore::new(limits.streams_per_client)),
         }
     }
 
@@ -174,7 +188,7 @@ impl<K> ConnectionSlot<K> {
 
     /// Waits until the server may work on a request of this client. The connection is idle while it waits, and active as
     /// long as the permit lives.
-    pub async fn request_permit(&self) -> RequestPermit {
+    pub async fn request_permit(&self) -> Permit {
         let (per_client, in_all) = (
             Arc::clone(&self.client.requests),
             Arc::clone(&self.table.requests),
@@ -183,15 +197,20 @@ impl<K> ConnectionSlot<K> {
         // Let requests of other connections go first, no matter how fast requests arrive on this connection.
         tokio::task::yield_now().await;
         let permits = [acquire(per_client).await, acquire(in_all).await];
-        RequestPermit {
+        Permit {
             _permits: permits,
             _active: ActivityGuard::begin(activity),
         }
     }
 
-    /// Marks the connection as active without a request permit. For event streams, which have a limit of their own.
-    pub fn keep_active(&self) -> ActivityGuard {
-        ActivityGuard::begin(Arc::clone(&self.activity))
+    /// Permits an event stream over this connection, which is active as long as the permit lives. `None` if a limit is reached.
+    pub fn stream_permit(&self) -> Option<Permit> {
+        let per_client = Arc::clone(&self.client.streams).try_acquire_owned().ok()?;
+        let in_all = Arc::clone(&self.table.streams).try_acquire_owned().ok()?;
+        Some(Permit {
+            _permits: [per_client, in_all],
+            _active: ActivityGuard::begin(Arc::clone(&self.activity)),
+        })
     }
 }
 
@@ -216,14 +235,14 @@ async fn acquire(permits: Arc<Semaphore>) -> OwnedSemaphorePermit {
         .expect("this module never closes a semaphore")
 }
 
-/// Permits the server to work on one request.
-pub struct RequestPermit {
+/// Permits one request or one stream.
+pub struct Permit {
     _permits: [OwnedSemaphorePermit; 2],
     _active: ActivityGuard,
 }
 
 /// Keeps a connection active until it is dropped.
-pub struct ActivityGuard(Arc<Activity>);
+struct ActivityGuard(Arc<Activity>);
 
 impl ActivityGuard {
     fn begin(activity: Arc<Activity>) -> Self {
@@ -248,6 +267,8 @@ mod tests {
         connections_per_client: 4,
         requests: 3,
         requests_per_client: 1,
+        streams: 5,
+        streams_per_client: 4,
     };
 
     struct Connection {
@@ -289,7 +310,7 @@ mod tests {
         // Clients 1 and 2 hold two connections each, and the first of client 1 is the oldest; then client 2 holds most.
         all.push(connect(&table, 4));
         assert_eq!(evicted(&all), [0]);
-        let active = all[2].slot.keep_active();
+        let active = all[2].slot.stream_permit();
         all.push(connect(&table, 4));
         assert_eq!(evicted(&all), [3], "an active connection is not evicted");
         drop(active);
@@ -311,11 +332,28 @@ mod tests {
     fn a_new_connection_is_refused_if_none_is_idle() {
         let table = ConnectionTable::new(LIMITS);
         let all: Vec<Connection> = (0..4).map(|_| connect(&table, 1)).collect();
-        let active: Vec<ActivityGuard> = all.iter().map(|one| one.slot.keep_active()).collect();
+        let active: Vec<Permit> = all.iter().filter_map(|one| one.slot.stream_permit()).collect();
+        assert_eq!(active.len(), 4);
         assert!(table.admit(1, &Arc::default()).is_none());
         assert!(table.admit(2, &Arc::default()).is_some());
         drop(active);
         assert!(table.admit(1, &Arc::default()).is_some());
+    }
+
+    #[test]
+    fn one_client_cannot_open_all_streams_and_a_stream_that_ends_makes_room() {
+        let table = ConnectionTable::new(LIMITS);
+        let (first, second, third) = (connect(&table, 1), connect(&table, 2), connect(&table, 3));
+        let streams = |connection: &Connection| -> Vec<Permit> {
+            (0..10).map_while(|_| connection.slot.stream_permit()).collect()
+        };
+        let own = streams(&first);
+        assert_eq!((own.len(), streams(&second).len()), (4, 1));
+        let others = streams(&second);
+        assert!(third.slot.stream_permit().is_none());
+        drop(own);
+        assert!(third.slot.stream_permit().is_some() && first.slot.stream_permit().is_some());
+        drop(others);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The parts that the daemon's API and the page's server have in common: limits on connections, requests and streams
-//! ([`ConnectionTable`], [`StreamLimiter`], [`WriteTimeout`]), HTTP on a connection ([`Server`]), bodies of requests and
+//! ([`ConnectionTable`], [`WriteTimeout`]), HTTP on a connection ([`Server`]), bodies of requests and
 //! responses, the host names for which a server accepts requests ([`AllowedHosts`]), and the search of a request's route in a
 //! table ([`find`]).
 #![forbid(unsafe_code)]
@@ -9,7 +9,6 @@ mod body;
 mod connection_limit;
 mod router;
 mod server;
-mod stream_limit;
 mod write_timeout;
 
 use std::time::Duration;
@@ -24,10 +23,9 @@ use tokio::sync::mpsc::Receiver;
 
 pub use allowed_hosts::AllowedHosts;
 pub use body::ResponseBody;
-pub use connection_limit::{ActivityGuard, ConnectionSlot, ConnectionTable, Limits, RequestPermit};
+pub use connection_limit::{ConnectionSlot, ConnectionTable, Limits, Permit};
 pub use router::{Found, Row, find};
 pub use server::{ACCEPT_RETRY, BACKLOG, Server};
-pub use stream_limit::{StreamLimiter, StreamPermit};
 pub use write_timeout::WriteTimeout;
 
 /// The longest silence on an event stream: the server then sends [`KEEP_ALIVE`], so that a write fails if the client is gone.

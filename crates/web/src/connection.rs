@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::network::Network;
 use super::problem::Problem;
-use sqm_http::{ConnectionSlot, ConnectionTable, Limits, RequestPermit, ResponseBody, StreamLimiter};
+use sqm_http::{ConnectionSlot, ConnectionTable, Limits, Permit, ResponseBody};
 
 /// Connections without a request so far, and TLS handshakes. The limit is high, because they cost little: an attacker who fills it must
 /// open as many again to evict a new connection of another user in the same network, which `server` prevents within a second.
@@ -18,31 +18,35 @@ const ARRIVALS: Limits = Limits {
     connections_per_client: 768,
     requests: 0,
     requests_per_client: 0,
+    streams: 0,
+    streams_per_client: 0,
 };
-/// Connections with a request, of users who are not logged in.
+/// Connections with a request, of users who are not logged in. An open page has two streams, and a third during a test.
 const READERS: Limits = Limits {
     connections: 192,
     connections_per_client: 64,
     requests: 24,
     requests_per_client: 8,
+    streams: 24,
+    streams_per_client: 12,
 };
-/// Connections of users who are logged in.
+/// Connections of users who are logged in. The daemon allows more streams than this server opens for all users together.
 const ADMINS: Limits = Limits {
     connections: 64,
     connections_per_client: 32,
     requests: 24,
     requests_per_client: 12,
+    streams: 24,
+    streams_per_client: 12,
 };
-/// Streams at once, of users who are logged in and of all others. The daemon allows more than both together.
-const MOST_STREAMS: usize = 24;
-/// Streams of one session or network. An open page has two, and a third during a test.
-const MOST_STREAMS_EACH: usize = 12;
+const _: () = assert!(MOST_EVICTIONS < ARRIVALS.connections_per_client);
+const _: () = assert!(ARRIVALS.leave_some_idle() && READERS.leave_some_idle() && ADMINS.leave_some_idle());
 /// The largest number of connections.
 pub(super) const MOST_CONNECTIONS: usize = ARRIVALS.connections + READERS.connections + ADMINS.connections;
 /// New connections that may evict others within a second: fewer than [`ARRIVALS`] allows one network.
 pub(super) const MOST_EVICTIONS: usize = 640;
 /// The largest number of connections to the daemon.
-pub(super) const MOST_UPSTREAM: usize = READERS.requests + ADMINS.requests + 2 * MOST_STREAMS;
+pub(super) const MOST_UPSTREAM: usize = READERS.requests + ADMINS.requests + READERS.streams + ADMINS.streams;
 
 /// The client that a connection is counted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,13 +56,11 @@ enum Client {
     Session(String),
 }
 
-/// The connections and streams in use.
+/// The connections in use, with their requests and streams.
 pub(super) struct ConnectionPools {
     arrivals: Arc<ConnectionTable<Client>>,
     readers: Arc<ConnectionTable<Client>>,
     admins: Arc<ConnectionTable<Client>>,
-    reader_streams: StreamLimiter<Client>,
-    admin_streams: StreamLimiter<Client>,
 }
 
 impl ConnectionPools {
@@ -67,8 +69,6 @@ impl ConnectionPools {
             arrivals: ConnectionTable::new(ARRIVALS),
             readers: ConnectionTable::new(READERS),
             admins: ConnectionTable::new(ADMINS),
-            reader_streams: StreamLimiter::new(MOST_STREAMS, MOST_STREAMS_EACH),
-            admin_streams: StreamLimiter::new(MOST_STREAMS, MOST_STREAMS_EACH),
         }
     }
 
@@ -88,33 +88,6 @@ impl ConnectionPools {
     pub(super) fn make_room(&self) {
         self.arrivals.evict_idle();
     }
-
-    /// Counts an answer that is a stream.
-    ///
-    /// # Errors
-    ///
-    /// Too many streams are open.
-    pub(super) fn count_stream(
-        &self,
-        connection: &ClientConnection,
-        session: Option<&str>,
-        answer: &mut ResponseBody,
-    ) -> Result<(), Problem> {
-        if !matches!(answer, ResponseBody::Events { .. }) {
-            return Ok(());
-        }
-        let (seats, who) = match session {
-            Some(session) => (&self.admin_streams, Client::Session(session.to_owned())),
-            None => (
-                &self.reader_streams,
-                Client::Network(Network::of(connection.from.ip())),
-            ),
-        };
-        let seat = seats.try_acquire(&who);
-        answer.hold(seat.ok_or_else(|| Problem::unavailable("too many streams are open"))?);
-        answer.hold(connection.place().keep_active());
-        Ok(())
-    }
 }
 
 /// A connection that has been admitted.
@@ -128,11 +101,24 @@ pub(super) struct ClientConnection {
 
 impl ClientConnection {
     /// Waits until a request may be processed. From then on the connection counts for the session, if there is one.
-    pub(super) async fn turn(&self, pools: &ConnectionPools, session: Option<&str>) -> RequestPermit {
+    pub(super) async fn turn(&self, pools: &ConnectionPools, session: Option<&str>) -> Permit {
         if let Some(session) = session {
             self.count_for_session(pools, session);
         }
         self.place().request_permit().await
+    }
+
+    /// Counts an answer that is a stream.
+    ///
+    /// # Errors
+    ///
+    /// Too many streams are open.
+    pub(super) fn count_stream(&self, answer: &mut ResponseBody) -> Result<(), Problem> {
+        if matches!(answer, ResponseBody::Events { .. }) {
+            let permit = self.place().stream_permit();
+            answer.hold(permit.ok_or_else(|| Problem::unavailable("too many streams are open"))?);
+        }
+        Ok(())
     }
 
     /// Must be called when the first bytes are received. Returns false if there is no room for the connection.
@@ -179,15 +165,6 @@ mod tests {
     }
 
     #[test]
-    fn some_connections_can_always_be_evicted() {
-        for limits in [READERS, ADMINS] {
-            assert!(limits.requests + MOST_STREAMS < limits.connections);
-            assert!(limits.requests_per_client + MOST_STREAMS_EACH < limits.connections_per_client);
-        }
-        const { assert!(MOST_EVICTIONS < ARRIVALS.connections_per_client) };
-    }
-
-    #[test]
     fn a_connection_counts_for_its_session_after_log_in() {
         let pools = ConnectionPools::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -217,20 +194,22 @@ mod tests {
             events: tokio::sync::mpsc::channel(1).1,
             held: Vec::new(),
         };
-        let mut streams: Vec<ResponseBody> = Vec::new();
+        // A stream counts as long as its connection is open.
+        let mut open = Vec::new();
         let mut take = |from: [u8; 4], session: Option<&str>| {
-            let mut answer = stream();
-            let is_seated = pools
-                .count_stream(&connect(&pools, from), session, &mut answer)
-                .is_ok();
-            streams.push(answer);
-            is_seated
+            let (connection, mut answer) = (connect(&pools, from), stream());
+            if let Some(session) = session {
+                connection.count_for_session(&pools, session);
+            }
+            let is_counted = connection.count_stream(&mut answer).is_ok();
+            open.push((connection, answer));
+            is_counted
         };
         let taken = |from, take: &mut dyn FnMut([u8; 4], Option<&str>) -> bool| {
             (0..100).filter(|_| take(from, None)).count()
         };
-        assert_eq!(taken([192, 0, 2, 1], &mut take), MOST_STREAMS_EACH);
-        assert_eq!(taken([192, 0, 2, 2], &mut take), MOST_STREAMS_EACH);
+        assert_eq!(taken([192, 0, 2, 1], &mut take), READERS.streams_per_client);
+        assert_eq!(taken([192, 0, 2, 2], &mut take), READERS.streams_per_client);
         assert!(!take([192, 0, 2, 3], None));
         assert!(take([192, 0, 2, 1], Some("session")));
     }

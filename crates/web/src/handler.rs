@@ -92,7 +92,7 @@ async fn handle(
     // A refusal waits for its turn, too.
     let _turn = connection.turn(&state.pools, session).await;
     let mut answer = read_only(state, &principal, read?, &parts, request.uri().query()).await?;
-    state.pools.count_stream(connection, session, answer.body_mut())?;
+    connection.count_stream(answer.body_mut())?;
     Ok(answer)
 }
 

@@ -19,7 +19,7 @@ use sqm_kernel::observe;
 use super::helpers;
 use crate::metrics;
 use crate::shared::{Command, Refused, Shared};
-use sqm_http::{AllowedHosts, BodyError, Found, ResponseBody, full, json};
+use sqm_http::{AllowedHosts, BodyError, ConnectionSlot, Found, ResponseBody, full, json};
 use sqm_kernel::status::InterfaceStatus;
 
 /// The longest time for a confirmation, seconds; a choice.
@@ -75,6 +75,7 @@ impl Peer {
 pub(super) async fn answer(
     shared: &Arc<Shared>,
     peer: Peer,
+    slot: &ConnectionSlot<Option<u32>>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let path = request.uri().path().to_owned();
@@ -98,7 +99,7 @@ pub(super) async fn answer(
             StatusCode::FORBIDDEN,
             "only root, the daemon's own user and the user of --admin-user may do this",
         ),
-        Found::Route(route, parts) => carry_out(shared, peer, route, &parts, request).await,
+        Found::Route(route, parts) => carry_out(shared, slot, route, &parts, request).await,
         Found::OtherMethods(methods) => not_allowed(&methods),
         Found::Nothing => unknown(),
     };
@@ -111,7 +112,7 @@ pub(super) async fn answer(
 /// Carries out a request that the peer may send. `parts` are the variable parts of its path.
 async fn carry_out(
     shared: &Arc<Shared>,
-    peer: Peer,
+    slot: &ConnectionSlot<Option<u32>>,
     route: Route,
     parts: &[&str],
     request: Request<Incoming>,
@@ -125,7 +126,7 @@ async fn carry_out(
         Route::Status if request.uri().query() == Some("queues=no") => json(StatusCode::OK, &shared.status()),
         Route::Status => json(StatusCode::OK, &with_queues(shared)),
         Route::Plan => plan(shared).await,
-        Route::Events => events(shared, peer),
+        Route::Events => events(shared, slot),
         Route::Apply => apply(shared, request).await,
         Route::Configuration => configuration(shared).await,
         Route::Configure => configure(shared, request).await,
@@ -186,18 +187,16 @@ async fn plan(shared: &Shared) -> Response<ResponseBody> {
     }
 }
 
-fn events(shared: &Shared, peer: Peer) -> Response<ResponseBody> {
-    match shared.journal.subscribe(peer.user(), peer.is_admin()) {
-        Some((receiver, permit)) => {
-            let mut answer = sqm_http::events(receiver);
-            answer.body_mut().hold(permit);
-            answer
-        }
-        None => refusal(
+fn events(shared: &Shared, slot: &ConnectionSlot<Option<u32>>) -> Response<ResponseBody> {
+    let Some(permit) = slot.stream_permit() else {
+        return refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "there are too many event streams already",
-        ),
-    }
+        );
+    };
+    let mut answer = sqm_http::events(shared.journal.subscribe());
+    answer.body_mut().hold(permit);
+    answer
 }
 
 async fn configuration(shared: &Shared) -> Response<ResponseBody> {
