@@ -40,7 +40,7 @@ other-suites:
 nightly: lab-kernel deny
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
 	SQM_NIGHTLY=1 cargo test -p sqm --test hostile --test web --test writers -- --nocapture
-	SQM_NIGHTLY=1 cargo test -p sqm-configuration -- --nocapture
+	SQM_NIGHTLY=1 cargo test -p sqm-configuration -p sqm-sim -- --nocapture
 	cargo test -p sqm --test nightly -- --nocapture
 
 # Licences, sources and duplicate versions of the dependencies; and known vulnerabilities, if their database can be fetched.

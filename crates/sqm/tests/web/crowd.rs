@@ -51,9 +51,11 @@ fn many_connections_do_not_end_the_stream_of_another_client() {
     let site = Site::start_with_password("correct horse");
     let mut visitor = site.stream("/live?hz=5");
     visitor.event("sample");
-    let _crowd = gather(site.port, "idle", "");
-    for _ in 0..20 {
-        visitor.event("sample");
+    for kind in ["idle", "line"] {
+        let _crowd = gather(site.port, kind, "");
+        for _ in 0..20 {
+            visitor.event("sample");
+        }
     }
 }
 
