@@ -12,6 +12,7 @@ demo:
 # Format, lints and unit tests, for before each commit: minutes.
 check: export CARGO_INCREMENTAL = 0
 check: lint
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	cargo test --workspace --lib
 
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
@@ -55,7 +56,6 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p sqm --test lab --test nightly -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
 lab-kernel:
 	lab/deps.sh build

@@ -12,6 +12,7 @@ pub mod diagnostic;
 mod framing;
 pub mod import;
 pub mod line;
+pub mod line_rate;
 pub mod link;
 mod option_value;
 pub mod options;

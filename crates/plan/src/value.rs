@@ -7,6 +7,7 @@ use sqm_core::spec::cake::Cake;
 use sqm_core::units::{Nanos, Rate, shortened};
 
 use crate::diagnostic::Finding;
+use crate::line_rate;
 use crate::settings::{LOG_FOLDER, Leaf, Script, Target};
 
 /// A word that an option takes, with the value that it stands for.
@@ -122,12 +123,20 @@ pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
         text.to_owned()
     };
     let rate = Rate::parse_tc(&with_unit)
-        .map_err(|error| Finding::of_value(error.reason()).suggest(error.suggestion))?;
+        .map_err(|error| Finding::of_value(error.reason()).suggest(suggested_rate(text, error.suggestion)))?;
     if (1..1000).contains(&rate.bits_per_sec()) {
         let message = format!("'{text}' is less than 1 kbit/s, the lowest rate");
         return Err(Finding::of_value(message));
     }
     Ok((rate.bits_per_sec() > 0).then_some(rate))
+}
+
+/// The rate that a text means which `tc` does not understand, such as `80 Mbit/s`; else the suggestion for its unit.
+fn suggested_rate(text: &str, suggestion: Option<String>) -> Option<String> {
+    line_rate::parse(text)
+        .map(|rate| rate.to_string())
+        .ok()
+        .or(suggestion)
 }
 
 /// A target delay.

@@ -144,15 +144,18 @@ fn each_dscp_has_its_tin_and_share() {
 #[test]
 fn invalid_input_is_refused_with_a_suggestion() {
     for (arguments, words) in [
-        (&["goodput", "100"][..], "needs a unit: 100kbit or 100mbit"),
-        (&["goodput", "100mbits"], "did you mean '100mbit'"),
+        (&["goodput", "100"][..], "needs a unit: 100mbit, or 100kbit"),
+        (&["goodput", "100MB/s"], "'100MB/s' could mean 100mbit or 800mbit"),
         (&["goodput", "1mbit", "--link", "docsys"], "did you mean 'docsis'"),
         (&["goodput", "1mbit", "--size", "40"], "have no payload"),
         (&["gross", "1mbit", "--size", "40"], "have no payload"),
         (&["tin", "64"], "'64' is not a DSCP"),
         (&["tin", "ef", "--tins", "diffserv5"], "diffserv"),
         (&["fifo", "1mbit"], "--packets"),
-        (&["fifo", "0mbit", "--packets", "1"], "above 0"),
+        (
+            &["fifo", "0mbit", "--packets", "1"],
+            "'0mbit' is not between 1bit and 1000tbit",
+        ),
     ] {
         let output = calc(arguments);
         let complaint = String::from_utf8(output.stderr).unwrap();

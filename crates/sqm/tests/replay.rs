@@ -503,11 +503,11 @@ fn what_cannot_be_replayed_is_refused() {
         (&["--qdisc", "cake"], "give the device's rate with --link"),
         (
             &["--qdisc", "fq_codel", "--link", "0"],
-            "the rate of --link must be above 0",
+            "'0' needs a unit: 0mbit, or 0kbit",
         ),
         (
-            &["--qdisc", "fq_codel", "--link", "10mbits"],
-            "did you mean '10mbit'?",
+            &["--qdisc", "fq_codel", "--link", "10MB/s"],
+            "could mean 10mbit or 80mbit",
         ),
         (
             &["--qdisc", "cake bandwidth 8mbit", "--from", "lan"],

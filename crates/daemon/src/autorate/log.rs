@@ -480,7 +480,7 @@ mod tests {
             recorded
                 .log
                 .take_message()
-                .is_some_and(|text| text.contains("no log of autorate"))
+                .is_some_and(|text| text.contains("not a log of autorate"))
         );
         assert_eq!(fs::read(at("log.old")).expect("a file"), b"theirs");
         fs::remove_file(at("log.old")).expect("a file");

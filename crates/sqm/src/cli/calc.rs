@@ -78,19 +78,6 @@ fn print<T: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Parses a rate above 0 with its unit. A bare number is refused: it would mean kbit/s in the configuration and bit/s
-/// in `tc`.
-fn parse_rate(text: &str) -> Result<Rate, String> {
-    if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(format!("'{text}' needs a unit: {text}kbit or {text}mbit"));
-    }
-    match Rate::parse_tc(text) {
-        Ok(rate) if rate.bits_per_sec() > 0 => Ok(rate),
-        Ok(_) => Err("the rate must be above 0".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 fn mbit(rate: Rate) -> f64 {
     rate.bits_per_sec() as f64 / 1e6
 }

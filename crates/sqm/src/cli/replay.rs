@@ -21,6 +21,7 @@ use sqm_replay::report::{self, Report};
 use sqm_replay::source::{Direction, Prefix};
 use sqm_replay::{Error, Output};
 
+use sqm_plan::line_rate;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 use sqm_process::output_file::{self, OutputFile};
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     tree: Option<PathBuf>,
     /// The rate of the device behind the queue. Needed if the queue does not shape; with a shaper it is only an upper
     /// bound
-    #[arg(long, value_name = "RATE", value_parser = link_rate)]
+    #[arg(long, value_name = "RATE", value_parser = line_rate::parse)]
     link: Option<Rate>,
     /// The kernel's known defects that the queue has: all (kernel), for comparison, or none (fixed)
     #[arg(long, value_enum, default_value_t = Defects::Fixed)]
@@ -95,13 +96,6 @@ pub(crate) struct Args {
 enum Defects {
     Kernel,
     Fixed,
-}
-
-fn link_rate(text: &str) -> Result<Rate, String> {
-    match Rate::parse_tc(text) {
-        Ok(rate) if rate.bits_per_sec() == 0 => Err("the rate of --link must be above 0".to_owned()),
-        result => result.map_err(|error| error.to_string()),
-    }
 }
 
 impl Args {

@@ -16,6 +16,7 @@ use sqm_kernel::{capability, observe, stack, state};
 use sqm_measure::result::TestResult;
 use sqm_plan::OptionValue;
 use sqm_plan::arithmetic::{self, Headers, Known};
+use sqm_plan::line_rate;
 use sqm_plan::link::{PRESETS, Preset};
 use sqm_plan::settings::Script;
 
@@ -47,10 +48,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LINK", value_parser = parse_link)]
     link: Option<&'static Preset>,
     /// Download and upload rates of the contract.
-    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_answer, conflicts_with_all = ["measured", "test"])]
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with_all = ["measured", "test"])]
     advertised: Vec<Rate>,
     /// Download and upload rates as measured without shaping.
-    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_answer, conflicts_with = "test")]
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with = "test")]
     measured: Vec<Rate>,
     /// The result of 'sqm test --json' without shaping: setup converts its goodput to the gross rate.
     #[arg(long, value_name = "FILE")]
@@ -379,31 +380,22 @@ fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
         |answer| match (answer.split_once(' '), known) {
             (Some(("keep", _)), Some(known)) => Ok(known),
             (Some(("measured", rate)), _) => {
-                Ok(arithmetic::shaped(parse_answer(rate.trim())?, Known::Measured))
+                Ok(arithmetic::shaped(parse_rate(rate.trim())?, Known::Measured))
             }
-            _ => Ok(arithmetic::shaped(parse_answer(answer)?, Known::Advertised)),
+            _ => Ok(arithmetic::shaped(parse_rate(answer)?, Known::Advertised)),
         },
     )
 }
 
-/// Parses a rate that a user has typed. A small bare number is refused: the configuration would take it for kbit/s,
-/// and the user most likely means Mbit/s.
-fn parse_answer(text: &str) -> Result<Rate, String> {
-    match text.parse::<u64>() {
-        Ok(number @ 1..1000) => Err(format!(
-            "'{number}' needs a unit: {number}mbit, or {number}kbit for a very slow line"
-        )),
-        _ => parse_rate(text),
-    }
-}
+/// Lower limit of a bare number that is taken for kbit/s: in Mbit/s it would be more than 10 Gbit/s, which nobody writes without
+/// a unit. A choice.
+const SURELY_KBIT: u64 = 10_001;
 
-/// Parses a rate. A bare number is kbit/s, as in the configuration.
+/// Parses a rate that a person has typed. A bare number is kbit/s, as in the configuration, unless it could be Mbit/s.
 pub(super) fn parse_rate(text: &str) -> Result<Rate, String> {
-    let is_bare = text.bytes().all(|b| b.is_ascii_digit());
-    let rate = if is_bare {
-        Rate::parse_tc(&format!("{text}kbit"))
-    } else {
-        Rate::parse_tc(text)
+    let rate = match text.trim().parse::<u64>() {
+        Ok(number) if number >= SURELY_KBIT => line_rate::parse(&format!("{number}kbit")),
+        _ => line_rate::parse(text),
     };
     match rate {
         Ok(rate) if rate.kbits_per_sec() > 0 => Ok(rate),
@@ -457,11 +449,12 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read_as_in_the_configuration() {
+    fn a_bare_number_is_kbit_if_it_can_be_nothing_else() {
         assert_eq!(parse_rate("85000"), parse_rate("85mbit"));
-        assert_eq!(parse_answer("85000"), parse_rate("85mbit"));
-        assert!(parse_answer("50").unwrap_err().contains("50mbit, or 50kbit"));
-        assert_eq!(parse_answer("50kbit"), parse_rate("50"));
-        assert!(parse_rate("0").is_err() && parse_rate("fast").is_err() && parse_rate("").is_err());
+        for text in ["50", "1000", "10000"] {
+            let error = parse_rate(text).unwrap_err();
+            assert!(error.contains(&format!("{text}mbit, or {text}kbit")), "{error}");
+        }
+        assert!(parse_rate("").unwrap_err().contains("such as 80mbit"));
     }
 }

@@ -338,7 +338,7 @@ fn stop_restores_queues_that_were_set_by_hand() {
     assert!(
         lines.len() == 1
             && lines[0].starts_with("prio: 1 ")
-            && lines[0].contains("the qdisc \"prio 5:\" is there"),
+            && lines[0].contains("the qdisc \"prio 5:\" exists already"),
         "{answer}"
     );
 }
@@ -355,7 +355,7 @@ fn another_program_that_owns_the_queues_is_named() {
         output.stdout
     };
     let said = sqm(&["start"]);
-    assert!(said.contains("replaces tbf 7: (by tc"), "{said}");
+    assert!(said.contains("replaces tbf 7:, set up by tc"), "{said}");
     let status = home
         .run_ok("router", &["sqm", "status", "d0"])
         .expect("the lab answers");

@@ -71,7 +71,7 @@ fn flags_alone_ask_nothing() {
          cmp before etc/sqm || echo 'a failed run changed the file'
          shaped 'after a failure'
          ip -n router route del default; ip -n router -6 route del default
-         setup --link docsis --advertised 1gbit 50mbit && echo 'no route, and it knew'; has 'say --interface\\|Say --interface' said
+         setup --link docsis --advertised 1gbit 50mbit && echo 'no route, and it knew'; has 'with --interface DEVICE' said
          setup --interface wan9 --link docsis --advertised 1gbit 50mbit; has 'wan9' said
          true",
     );

@@ -319,7 +319,7 @@ fn some_configurations_of_a_setup_script_are_reached_from_others() {
 }
 
 /// Changes from one configuration to another by `sqm reload`, and back: every `step`-th pair within each setup script, then
-/// through all configurations. The queues must be those of a fresh start.
+/// through all configurations, or every third. The queues must be those of a fresh start.
 pub(crate) fn reach_each_other(step: usize) {
     let home = boot();
     home.script_on("router", "ip link add d0 type dummy && ip link set d0 up")
@@ -337,7 +337,7 @@ pub(crate) fn reach_each_other(step: usize) {
         .step_by(step);
     let way: Vec<String> = of_one
         .flat_map(|(from, to)| [from, to, from])
-        .chain((0..CONFIGURATIONS.len()).rev())
+        .chain((0..CONFIGURATIONS.len()).rev().step_by(step.min(3)))
         .map(|n| n.to_string())
         .collect();
     // Each change uses few processes: starting one is what costs most in the guest.
@@ -372,7 +372,7 @@ pub(crate) fn reach_each_other(step: usize) {
     answer +=
         &script("sqm stop >said 2>&1 || cat said; . ./look.sh >after; diff before after; true".to_owned());
     println!("{} changes", way.len());
-    assert!(way.len() > 80, "{}", way.len());
+    assert!(way.len() > 40, "{}", way.len());
     assert!(answer.is_empty(), "{answer}");
 }
 

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use serde::Serialize;
 use sqm_core::units::Rate;
 use sqm_plan::arithmetic;
+use sqm_plan::line_rate;
 
 use super::line::Packet;
-use super::{mbit, parse_rate, print};
+use super::{mbit, print};
 use sqm_process::failure::Failure;
 
 /// The goodput that a speed test can reach on a line, or behind a shaper, with this gross rate.
@@ -20,7 +21,7 @@ use sqm_process::failure::Failure;
   sqm calc goodput 100mbit --overhead 100 --size 256 --json")]
 pub(super) struct Goodput {
     /// Gross rate, such as 100mbit.
-    #[arg(value_parser = parse_rate)]
+    #[arg(value_parser = line_rate::parse)]
     rate: Rate,
     #[command(flatten)]
     packet: Packet,
@@ -36,7 +37,7 @@ pub(super) struct Goodput {
   sqm calc gross 20mbit --link adsl-pppoe-llc --json")]
 pub(super) struct Gross {
     /// Goodput, such as 93.39mbit.
-    #[arg(value_parser = parse_rate)]
+    #[arg(value_parser = line_rate::parse)]
     goodput: Rate,
     #[command(flatten)]
     packet: Packet,

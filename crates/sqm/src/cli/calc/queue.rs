@@ -10,10 +10,11 @@ use sqm_core::qdisc::Environment;
 use sqm_core::rng::Xorshift;
 use sqm_core::spec::cake::{Cake as Spec, Tins};
 use sqm_core::units::{Instant, Nanos, Rate};
+use sqm_plan::line_rate;
 use sqm_plan::{arithmetic, recipes};
 
 use super::line::Line;
-use super::{mbit, millis, parse_rate, print};
+use super::{mbit, millis, print};
 use sqm_process::failure::Failure;
 
 /// The delay of a full plain queue, such as a modem's buffer; or the number of packets that a measured delay means.
@@ -24,7 +25,7 @@ use sqm_process::failure::Failure;
   sqm calc fifo 1mbit --delay 3000ms --overhead 0 250 packets")]
 pub(super) struct Fifo {
     /// Rate at which the queue is emptied.
-    #[arg(value_parser = parse_rate)]
+    #[arg(value_parser = line_rate::parse)]
     rate: Rate,
     /// Packets in the queue.
     #[arg(
@@ -58,7 +59,7 @@ pub(super) struct Fifo {
   sqm calc latency 20mbit --rtt 30ms --tins diffserv4 --json")]
 pub(super) struct Latency {
     /// Shaped rate.
-    #[arg(value_parser = parse_rate)]
+    #[arg(value_parser = line_rate::parse)]
     rate: Rate,
     /// The value of CAKE's option rtt.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]

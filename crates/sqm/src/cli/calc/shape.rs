@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 use sqm_core::units::Rate;
 use sqm_plan::arithmetic::{self, Known};
+use sqm_plan::line_rate;
 
-use super::{parse_rate, print};
+use super::print;
 use sqm_process::failure::Failure;
 
 /// The rates to start with: 85 % of the contract's, or 95 % of those measured without shaping.
@@ -16,11 +17,11 @@ use sqm_process::failure::Failure;
   sqm calc shape --measured 6.2mbit 670kbit")]
 pub(super) struct Shape {
     /// Download and upload as advertised.
-    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate,
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = line_rate::parse,
           required_unless_present = "measured", conflicts_with = "measured")]
     advertised: Vec<Rate>,
     /// Download and upload as measured, with SQM off.
-    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate)]
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = line_rate::parse)]
     measured: Vec<Rate>,
     /// Print the answer as JSON.
     #[arg(long)]

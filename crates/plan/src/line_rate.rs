@@ -1,0 +1,346 @@
+//! The rate of a line, as contracts, routers and speed tests write it: `80 Mbit/s`, `80mbps`, `80M`, `2,5 megabits per second`.
+//!
+//! All of them mean bits. `tc` reads `mbps` as megabytes per second, so that its notation does not fit a line. A text that could
+//! mean two rates is an error that names both.
+
+use std::fmt;
+
+use sqm_core::units::Rate;
+
+/// Prefixes of units, with their factor.
+const PREFIXES: [(&str, &str, u64); 4] = [
+    ("k", "kilo", 1000),
+    ("m", "mega", 1_000_000),
+    ("g", "giga", 1_000_000_000),
+    ("t", "tera", 1_000_000_000_000),
+];
+/// Binary prefixes, which only bits have (`tc`).
+const BINARY: [(&str, u64); 4] = [
+    ("kibit", 1 << 10),
+    ("mibit", 1 << 20),
+    ("gibit", 1 << 30),
+    ("tibit", 1 << 40),
+];
+/// Decimals that are read: single bits of a terabit.
+const DECIMALS: usize = 12;
+
+/// A text that is not one rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineRateError {
+    /// There is no text.
+    Empty,
+    /// The text does not begin with a number, or its unit is unknown.
+    NotARate(String),
+    /// A number without a unit.
+    NoUnit(String),
+    /// The text could mean either of these rates.
+    Ambiguous(String, Rate, Rate),
+    /// Two rates, such as `100/40`.
+    Two(String),
+    /// The rate is 0, or above 1000 Tbit/s.
+    OutOfRange(String),
+}
+
+impl std::error::Error for LineRateError {}
+
+impl fmt::Display for LineRateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "no rate is given: type one with its unit, such as 80mbit"),
+            Self::NotARate(text) => write!(
+                f,
+                "'{text}' is not a rate: type a number and a unit, such as 80mbit"
+            ),
+            Self::NoUnit(number) => write!(f, "'{number}' needs a unit: {number}mbit, or {number}kbit"),
+            Self::Ambiguous(text, one, other) => write!(
+                f,
+                "'{text}' could mean {one} or {other}: type the one that you mean"
+            ),
+            Self::Two(text) => write!(f, "'{text}' is two rates: give download and upload one by one"),
+            Self::OutOfRange(text) => write!(f, "'{text}' is not between 1bit and 1000tbit"),
+        }
+    }
+}
+
+/// Reads a rate with its unit.
+///
+/// # Errors
+///
+/// If the text is no rate, lacks a unit, or could mean two rates: bytes or bits (`80 MB/s`), a thousands separator or a decimal
+/// point (`85.000 kbit`).
+pub fn parse(text: &str) -> Result<Rate, LineRateError> {
+    let text = text.trim();
+    let shown = || text.chars().take(40).collect::<String>();
+    if text.is_empty() {
+        return Err(LineRateError::Empty);
+    }
+    let number_ends = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_ends);
+    let unit = unit.trim();
+    let number = Number::parse(number).ok_or_else(|| LineRateError::NotARate(shown()))?;
+    if unit.is_empty() {
+        return Err(LineRateError::NoUnit(shown()));
+    }
+    if unit
+        .strip_prefix('/')
+        .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+    {
+        return Err(LineRateError::Two(shown()));
+    }
+    let unit = Unit::parse(unit).ok_or_else(|| LineRateError::NotARate(shown()))?;
+    let of = |number: &Number, factor: u64| {
+        number
+            .times(factor)
+            .ok_or_else(|| LineRateError::OutOfRange(shown()))
+    };
+    match (unit, number.without_separator(unit)) {
+        (Unit::Bits(factor), None) => of(&number, factor),
+        (Unit::Bits(factor), Some(whole)) => Err(LineRateError::Ambiguous(
+            shown(),
+            of(&number, factor)?,
+            of(&whole, factor)?,
+        )),
+        (Unit::Bytes(factor), _) => Err(LineRateError::Ambiguous(
+            shown(),
+            of(&number, factor)?,
+            of(&number, factor * 8)?,
+        )),
+    }
+}
+
+/// A number as it is written.
+struct Number {
+    whole: String,
+    decimals: String,
+}
+
+impl Number {
+    fn parse(text: &str) -> Option<Self> {
+        let (whole, decimals) = text.split_once(['.', ',']).unwrap_or((text, ""));
+        let is_number = !(whole.is_empty() && decimals.is_empty()) && !decimals.contains(['.', ',']);
+        is_number.then(|| Self {
+            whole: whole.to_owned(),
+            decimals: decimals.to_owned(),
+        })
+    }
+
+    /// The number without its point, if that may separate thousands: three digits follow it, and they are zeros (`1.000`), or
+    /// the unit is so small that a fraction makes no sense (`16.384 kbit`).
+    fn without_separator(&self, unit: Unit) -> Option<Self> {
+        let is_small = matches!(unit, Unit::Bits(factor) if factor <= 1000);
+        let may_separate = self.decimals.len() == 3
+            && (1..=3).contains(&self.whole.len())
+            && !self.whole.starts_with('0')
+            && (is_small || self.decimals == "000");
+        may_separate.then(|| Self {
+            whole: format!("{}{}", self.whole, self.decimals),
+            decimals: String::new(),
+        })
+    }
+
+    /// This many times `factor` bit/s. `None` if that is 0 or more than 1000 Tbit/s.
+    fn times(&self, factor: u64) -> Option<Rate> {
+        let digits = self
+            .decimals
+            .bytes()
+            .chain(std::iter::repeat(b'0'))
+            .take(DECIMALS);
+        let mut scaled: u128 = 0;
+        for digit in self.whole.bytes().chain(digits) {
+            scaled = scaled.checked_mul(10)?.checked_add(u128::from(digit - b'0'))?;
+        }
+        let bits = scaled.checked_mul(u128::from(factor))? / 10_u128.pow(DECIMALS as u32);
+        let bits = u64::try_from(bits).ok()?;
+        (1..=1_000_000_000_000_000)
+            .contains(&bits)
+            .then(|| Rate::from_bits_per_sec(bits))
+    }
+}
+
+/// A unit: this many bits, or bytes, per second.
+#[derive(Clone, Copy)]
+enum Unit {
+    Bits(u64),
+    Bytes(u64),
+}
+
+impl Unit {
+    /// Reads a unit with or without "per second".
+    fn parse(text: &str) -> Option<Self> {
+        let lower = text.to_ascii_lowercase();
+        let (amount, is_bytes_letter) = without_time(text, &lower);
+        let lower = amount.to_ascii_lowercase();
+        if let Some((_, factor)) = BINARY.iter().find(|(name, _)| *name == lower) {
+            return Some(Self::Bits(*factor));
+        }
+        for (letter, word, factor) in PREFIXES {
+            let Some(rest) = lower.strip_prefix(word).or_else(|| lower.strip_prefix(letter)) else {
+                continue;
+            };
+            return match rest.trim_start_matches('-').trim_start() {
+                "" | "bit" | "bits" => Some(Self::Bits(factor)),
+                "b" if is_bytes_letter => Some(Self::Bytes(factor)),
+                "b" => Some(Self::Bits(factor)),
+                "byte" | "bytes" => Some(Self::Bytes(factor)),
+                _ => None,
+            };
+        }
+        match lower.as_str() {
+            "bit" | "bits" => Some(Self::Bits(1)),
+            "b" => Some(if is_bytes_letter {
+                Self::Bytes(1)
+            } else {
+                Self::Bits(1)
+            }),
+            "byte" | "bytes" => Some(Self::Bytes(1)),
+            _ => None,
+        }
+    }
+}
+
+/// The unit without "per second" in any of its forms, and whether its `B` is a capital, which stands for bytes.
+fn without_time<'a>(text: &'a str, lower: &str) -> (&'a str, bool) {
+    const ENDS: [&str; 7] = ["per second", "per sec", "/second", "/sec", "/ s", "/s", "ps"];
+    let end = ENDS.iter().find(|end| lower.ends_with(*end));
+    let amount = text[..text.len() - end.map_or(0, |end| end.len())]
+        .trim_end()
+        .trim_end_matches('/')
+        .trim_end();
+    (amount, amount.ends_with('B'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn contracts_and_routers_mean_bits() {
+        for text in [
+            "80mbit",
+            "80Mbit",
+            "80MBIT",
+            "80 mbit",
+            "80 Mbit/s",
+            "80Mbit/s",
+            "80 MBit/s",
+            "80 Mbits/s",
+            "80 Mbits",
+            "80mbps",
+            "80 Mbps",
+            "80Mbps",
+            "80 Mb/s",
+            "80Mb/s",
+            "80mb/s",
+            "80 Mb",
+            "80mb",
+            "80M",
+            "80m",
+            "80 M",
+            "80 megabit",
+            "80 Megabits",
+            "80 megabits per second",
+            "80 Mbit per second",
+            "80 Mbit/sec",
+            "80 mbit/second",
+            "80.0 Mbit/s",
+            "80,0 Mbit/s",
+            "80.5 Mbit/s",
+            "  80 Mbit/s ",
+            "80000 kbit/s",
+            "80000kbps",
+            "80000k",
+            "80000 kb/s",
+            "80000 Kbit",
+            "0.08 Gbit/s",
+            "0,08gbit",
+            ".08 gbps",
+            "80000000 bit/s",
+            "80000000bps",
+            "80000 kilobits",
+            "80 Mbit / s",
+            "80 mega-bit",
+        ] {
+            let bits = if text.contains("80.5") {
+                80_500_000
+            } else {
+                80_000_000
+            };
+            assert_eq!(parse(text), Ok(Rate::from_bits_per_sec(bits)), "{text}");
+        }
+        assert_eq!(parse("2.048 Mbit/s"), Ok(Rate::from_bits_per_sec(2_048_000)));
+        assert_eq!(parse("1mibit"), Ok(Rate::from_bits_per_sec(1 << 20)));
+    }
+
+    #[test]
+    fn a_text_that_could_mean_two_rates_is_a_question() {
+        for (text, one, other) in [
+            ("80MB/s", "80mbit", "640mbit"),
+            ("80 MBps", "80mbit", "640mbit"),
+            ("80 MBPS", "80mbit", "640mbit"),
+            ("10 megabytes per second", "10mbit", "80mbit"),
+            ("85.000 kbit", "85kbit", "85mbit"),
+            ("16,384 kbit/s", "16384bit", "16384kbit"),
+            ("1.000 Mbit/s", "1mbit", "1gbit"),
+            ("1,000Mbps", "1mbit", "1gbit"),
+        ] {
+            let message = parse(text).unwrap_err().to_string();
+            assert_eq!(
+                message,
+                format!("'{text}' could mean {one} or {other}: type the one that you mean")
+            );
+        }
+    }
+
+    #[test]
+    fn other_texts_are_answered_with_an_example() {
+        for (text, message) in [
+            ("", "no rate is given: type one with its unit, such as 80mbit"),
+            ("  ", "no rate is given: type one with its unit, such as 80mbit"),
+            ("80", "'80' needs a unit: 80mbit, or 80kbit"),
+            (
+                "100/40",
+                "'100/40' is two rates: give download and upload one by one",
+            ),
+            (
+                "fast",
+                "'fast' is not a rate: type a number and a unit, such as 80mbit",
+            ),
+            (
+                "80 parsecs",
+                "'80 parsecs' is not a rate: type a number and a unit, such as 80mbit",
+            ),
+            (
+                "-5mbit",
+                "'-5mbit' is not a rate: type a number and a unit, such as 80mbit",
+            ),
+            (
+                "1.2.3mbit",
+                "'1.2.3mbit' is not a rate: type a number and a unit, such as 80mbit",
+            ),
+            (
+                "85'000 kbit",
+                "'85'000 kbit' is not a rate: type a number and a unit, such as 80mbit",
+            ),
+            ("0mbit", "'0mbit' is not between 1bit and 1000tbit"),
+            ("5000tbit", "'5000tbit' is not between 1bit and 1000tbit"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back(bits in 1000_u64..1_000_000_000_000) {
+            let rate = Rate::from_bits_per_sec(bits);
+            prop_assert_eq!(parse(&rate.to_string()), Ok(rate));
+        }
+
+        #[test]
+        fn any_text_has_an_answer(text in ".{0,60}") {
+            let _ = parse(&text);
+        }
+    }
+}
