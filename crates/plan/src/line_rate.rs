@@ -119,7 +119,7 @@ struct Number {
 impl Number {
     fn parse(text: &str) -> Option<Self> {
         let (whole, decimals) = text.split_once(['.', ',']).unwrap_or((text, ""));
-        let is_number = !(whole.is_empty() && decimals.is_empty()) && !decimals.contains(['.', ',']);
+        let is_number = (!whole.is_empty() || !decimals.is_empty()) && !decimals.contains(['.', ',']);
         is_number.then(|| Self {
             whole: whole.to_owned(),
             decimals: decimals.to_owned(),
