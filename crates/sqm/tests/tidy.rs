@@ -468,6 +468,26 @@ fn the_reference_names_every_command() {
 }
 
 /// The reference lists every metric.
+/// Each finding has a row in the guide's table of symptoms: its identifier begins a string literal of findings.rs that is an
+/// `id`, or one of the words of an expression that is one.
+#[test]
+fn the_guide_names_every_finding_of_the_doctor() {
+    let source = fs::read_to_string(root().join("crates/sqm/src/doctor/findings.rs")).expect("the findings");
+    let guide = fs::read_to_string(root().join("docs/guide/README.md")).expect("the guide");
+    let mut known = 0;
+    for id in source.split(" id: ").skip(1) {
+        let expression = id.split(".to_owned()").next().unwrap_or_default();
+        for word in expression.split('"').skip(1).step_by(2) {
+            assert!(
+                guide.contains(&format!("`{word}`")),
+                "the guide has no row for {word}"
+            );
+            known += 1;
+        }
+    }
+    assert!(known >= 17, "{known} findings");
+}
+
 #[test]
 fn the_reference_names_every_metric() {
     let reference =
