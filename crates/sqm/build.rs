@@ -1,7 +1,7 @@
 //! Links the debug build of the program at a fixed address.
 //!
-//! The lab's tests start it thousands of times in a guest, where each page that the dynamic linker relocates costs a
-//! page fault of tens of microseconds. A debug build has 130,000 relocations; without them a start takes half the time.
+//! The lab's tests start it thousands of times in a guest, where each page that the dynamic linker relocates costs a page
+//! fault. A debug build has 130,000 relocations; without them a start in a guest takes half the time.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

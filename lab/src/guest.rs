@@ -369,21 +369,22 @@ fn temporary_folder() -> PathBuf {
 }
 
 /// Makes a program available under a path that the guest's user can read and that has no spaces, for the kernel's command line. It is a
-/// link or, for root, a copy: root's build and cache folders may be closed to `nobody`.
+/// symbolic link or, for root, a hard link or a copy: root's build and cache folders may be closed to `nobody`.
 fn staged(program: &Path, name: &str, folder: &Path) -> Result<PathBuf, Error> {
     let staged = folder.join(name);
+    let program = fs::canonicalize(program).map_err(|e| Error::host("cannot find", program, e))?;
     if !rustix::process::geteuid().is_root() {
-        fs::canonicalize(program)
-            .and_then(|program| symlink(program, &staged))
-            .map_err(|e| Error::host("cannot link to", program, e))?;
+        symlink(&program, &staged).map_err(|e| Error::host("cannot link to", &program, e))?;
         return Ok(staged);
     }
-    fs::copy(program, &staged).map_err(|e| Error::host("cannot copy", program, e))?;
-    for path in [&staged, folder] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-            .and_then(|()| chown(path, Some(NOBODY), Some(NOBODY)))
-            .map_err(|e| Error::host("cannot set the owner of", path, e))?;
+    // A debug build has a hundred megabytes, which a link does not copy.
+    if fs::hard_link(&program, &staged).is_err() {
+        fs::copy(&program, &staged).map_err(|e| Error::host("cannot copy", &program, e))?;
     }
+    fs::set_permissions(&staged, fs::Permissions::from_mode(0o755))
+        .map_err(|e| Error::host("cannot set the permissions of", &staged, e))?;
+    chown(folder, Some(NOBODY), Some(NOBODY))
+        .map_err(|e| Error::host("cannot set the owner of", folder, e))?;
     Ok(staged)
 }
 

@@ -78,19 +78,18 @@ link add wan0 netns modem type veth peer name c0 netns core
 link add c1 netns core type veth peer name eth0 netns server
 BATCH
 
-for end in h1/eth0 h2/eth0 router/lan1 router/lan2 router/wan0 modem/lan0 modem/wan0 core/c0 core/c1 server/eth0; do
-    ip netns exec ${end%/*} ethtool -K ${end#*/} tso off gso off gro off tx off rx off >/dev/null 2>&1
-done
-
 # Routers forward, all hosts use the same congestion control, and no run uses metrics of an earlier one.
 for host in h1 h2 router modem core server; do
     ip netns exec $host sh -c '
+        for device in eth0 lan0 lan1 lan2 wan0 c0 c1; do
+            [ ! -e /sys/class/net/$device ] || ethtool -K $device tso off gso off gro off tx off rx off >/dev/null 2>&1
+        done
         echo 1 >/proc/sys/net/ipv4/ip_forward
         echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
         echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
         echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save
-        echo cubic >/proc/sys/net/ipv4/tcp_congestion_control'
-    ip -n $host link set lo up
+        echo cubic >/proc/sys/net/ipv4/tcp_congestion_control
+        ip link set lo up'
 done
 
 ip -n h1 -batch - <<BATCH

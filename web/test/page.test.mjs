@@ -272,15 +272,7 @@ test('rates are typed in Mbit/s and written as sqm-scripts reads them', async (t
 });
 
 test('the second of two browsers sees the conflict and can reapply its changes', async (t) => {
-    const mock = await serve(t, LINE);
-    const first = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
-    const second = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
-    await second.locator('#option-upload').fill('20');
-    await second.getByText('No errors.').waitFor();
-    await second.getByRole('button', { name: 'Review changes' }).click();
-
-    await first.locator('#option-download').fill('60');
-    await apply(first);
+    const { mock, first, second } = await changeDuringReview(t);
     await first.getByRole('button', { name: 'Keep changes' }).click();
     await first.getByText('The new settings have been kept.').waitFor();
 
@@ -299,15 +291,7 @@ test('the second of two browsers sees the conflict and can reapply its changes',
 });
 
 test('a review is not applied over a change that another browser keeps meanwhile', async (t) => {
-    const mock = await serve(t, LINE);
-    const first = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
-    const second = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
-    await second.locator('#option-upload').fill('20');
-    await second.getByText('No errors.').waitFor();
-    await second.getByRole('button', { name: 'Review changes' }).click();
-
-    await first.locator('#option-download').fill('60');
-    await apply(first);
+    const { mock, first, second } = await changeDuringReview(t);
     // The second browser's status requests report the change, and later that it is kept. Its review stays open.
     await second.getByText('Is everything still working?').waitFor();
     await first.getByRole('button', { name: 'Keep changes' }).click();
@@ -329,6 +313,20 @@ test('a review is not applied over a change that another browser keeps meanwhile
     await first.finish();
     await second.finish();
 });
+
+/** Two browsers: the first applies a change of the download while the second reviews one of the upload. */
+async function changeDuringReview(t) {
+    const mock = await serve(t, LINE);
+    const first = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    const second = await open(chromium.browser, `${mock.url}#/settings/0/basic`, { isQuiet: false });
+    await second.locator('#option-upload').fill('20');
+    await second.getByText('No errors.').waitFor();
+    await second.getByRole('button', { name: 'Review changes' }).click();
+
+    await first.locator('#option-download').fill('60');
+    await apply(first);
+    return { mock, first, second };
+}
 
 async function apply(page) {
     await page.getByText('No errors.').waitFor();

@@ -182,15 +182,11 @@ mod tests {
         assert!(written > 0 && refused > 0);
     }
 
+    /// `SQM_NIGHTLY` makes it ten thousand (`make nightly`).
     #[test]
     fn a_thousand_interleavings_of_writers_lose_no_text() {
-        no_text_is_lost(1000);
-    }
-
-    #[test]
-    #[ignore = "nightly: ten thousand"]
-    fn ten_thousand_interleavings_of_writers_lose_no_text() {
-        no_text_is_lost(10_000);
+        let is_nightly = std::env::var_os("SQM_NIGHTLY").is_some();
+        no_text_is_lost(if is_nightly { 10_000 } else { 1000 });
     }
 
     #[test]

@@ -36,6 +36,7 @@ use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange};
 use crate::waker::{WakeUps, Waker};
 use signals::{Signals, Stop};
 use sqm_process::failure::Failure;
+use sqm_process::logging::Level;
 use tracing::{error, warn};
 
 /// The daemon's command line.
@@ -112,7 +113,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         state_error: None,
     };
     for message in recovered.messages {
-        daemon.warn(LogKind::Configuration, None, message);
+        daemon.log(Level::WARN, LogKind::Configuration, None, message);
     }
     daemon.log_warnings();
     daemon.read_devices()?;
@@ -122,7 +123,8 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     match daemon.serve(&socket, options.metrics) {
         // The lines are shaped without the API, too, unless the user asked for it.
         Err(error) if !is_chosen => {
-            daemon.warn(
+            daemon.log(
+                Level::WARN,
                 LogKind::State,
                 None,
                 format!("{error:#}; shaping continues without it"),
@@ -224,7 +226,8 @@ impl Daemon {
             self.unserved = Some((socket, due.max(now + reconciler::CHECK_INTERVAL)));
             return;
         }
-        self.info(
+        self.log(
+            Level::INFO,
             LogKind::State,
             None,
             format!("the API is served on {}", socket.display()),
@@ -246,7 +249,7 @@ impl Daemon {
                 } => {
                     let outcome = self.shaper.check(&interface, shaped, request);
                     for note in self.shaper.take_notes() {
-                        self.info(LogKind::State, Some(&interface), note);
+                        self.log(Level::INFO, LogKind::State, Some(&interface), note);
                     }
                     self.log_change(&interface, &outcome);
                     self.reconciler
@@ -277,7 +280,7 @@ impl Daemon {
             Ok(Some(notes)) => format!("no longer configured: {}", notes.join("; ")),
             Err(error) => format!("no longer configured, and could not be stopped: {error}"),
         };
-        self.info(LogKind::Released, Some(&interface), text);
+        self.log(Level::INFO, LogKind::Released, Some(&interface), text);
     }
 }
 

@@ -7,6 +7,9 @@ use std::fmt;
 
 use sqm_core::units::Rate;
 
+/// The fastest line that is sold to homes in 2026. A reading of a text that would be faster is not meant.
+pub const FASTEST_LINE: Rate = Rate::from_bits_per_sec(25_000_000_000);
+
 /// Prefixes of units, with their factor.
 const PREFIXES: [(&str, &str, u64); 4] = [
     ("k", "kilo", 1000),
@@ -90,23 +93,21 @@ pub fn parse(text: &str) -> Result<Rate, LineRateError> {
         return Err(LineRateError::Two(shown()));
     }
     let unit = Unit::parse(unit).ok_or_else(|| LineRateError::NotARate(shown()))?;
-    let of = |number: &Number, factor: u64| {
+    let of = |factor: u64| {
         number
             .times(factor)
             .ok_or_else(|| LineRateError::OutOfRange(shown()))
     };
-    match (unit, number.without_separator(unit)) {
-        (Unit::Bits(factor), None) => of(&number, factor),
-        (Unit::Bits(factor), Some(whole)) => Err(LineRateError::Ambiguous(
-            shown(),
-            of(&number, factor)?,
-            of(&whole, factor)?,
-        )),
-        (Unit::Bytes(factor), _) => Err(LineRateError::Ambiguous(
-            shown(),
-            of(&number, factor)?,
-            of(&number, factor * 8)?,
-        )),
+    let (rate, other) = match unit {
+        Unit::Bits(factor) => {
+            let separated = number.without_separator().and_then(|number| number.times(factor));
+            (of(factor)?, separated.filter(|rate| *rate <= FASTEST_LINE))
+        }
+        Unit::Bytes(factor) => (of(factor)?, Some(of(factor * 8)?)),
+    };
+    match other {
+        Some(other) => Err(LineRateError::Ambiguous(shown(), rate, other)),
+        None => Ok(rate),
     }
 }
 
@@ -126,14 +127,10 @@ impl Number {
         })
     }
 
-    /// The number without its point, if that may separate thousands: three digits follow it, and they are zeros (`1.000`), or
-    /// the unit is so small that a fraction makes no sense (`16.384 kbit`).
-    fn without_separator(&self, unit: Unit) -> Option<Self> {
-        let is_small = matches!(unit, Unit::Bits(factor) if factor <= 1000);
-        let may_separate = self.decimals.len() == 3
-            && (1..=3).contains(&self.whole.len())
-            && !self.whole.starts_with('0')
-            && (is_small || self.decimals == "000");
+    /// The number without its point, if that may separate thousands: exactly three digits follow it (`85.000`, `2,500`).
+    fn without_separator(&self) -> Option<Self> {
+        let may_separate =
+            self.decimals.len() == 3 && (1..=3).contains(&self.whole.len()) && !self.whole.starts_with('0');
         may_separate.then(|| Self {
             whole: format!("{}{}", self.whole, self.decimals),
             decimals: String::new(),
@@ -169,8 +166,8 @@ enum Unit {
 impl Unit {
     /// Reads a unit with or without "per second".
     fn parse(text: &str) -> Option<Self> {
-        let lower = text.to_ascii_lowercase();
-        let (amount, is_bytes_letter) = without_time(text, &lower);
+        let amount = without_time(text);
+        let is_bytes_letter = amount.ends_with('B');
         let lower = amount.to_ascii_lowercase();
         if let Some((_, factor)) = BINARY.iter().find(|(name, _)| *name == lower) {
             return Some(Self::Bits(*factor));
@@ -200,15 +197,13 @@ impl Unit {
     }
 }
 
-/// The unit without "per second" in any of its forms, and whether its `B` is a capital, which stands for bytes.
-fn without_time<'a>(text: &'a str, lower: &str) -> (&'a str, bool) {
+/// The unit without "per second" in any of its forms.
+fn without_time(text: &str) -> &str {
     const ENDS: [&str; 7] = ["per second", "per sec", "/second", "/sec", "/ s", "/s", "ps"];
+    let lower = text.to_ascii_lowercase();
     let end = ENDS.iter().find(|end| lower.ends_with(*end));
-    let amount = text[..text.len() - end.map_or(0, |end| end.len())]
-        .trim_end()
-        .trim_end_matches('/')
-        .trim_end();
-    (amount, amount.ends_with('B'))
+    let amount = &text[..text.len() - end.map_or(0, |end| end.len())];
+    amount.trim_end_matches([' ', '/'])
 }
 
 #[cfg(test)]
@@ -270,7 +265,9 @@ mod tests {
             };
             assert_eq!(parse(text), Ok(Rate::from_bits_per_sec(bits)), "{text}");
         }
-        assert_eq!(parse("2.048 Mbit/s"), Ok(Rate::from_bits_per_sec(2_048_000)));
+        // The other reading would be a line of 93 Gbit/s.
+        assert_eq!(parse("93.385mbit"), Ok(Rate::from_bits_per_sec(93_385_000)));
+        assert_eq!(parse("1.000 Gbit/s"), Ok(Rate::from_bits_per_sec(1_000_000_000)));
         assert_eq!(parse("1mibit"), Ok(Rate::from_bits_per_sec(1 << 20)));
     }
 
@@ -284,6 +281,8 @@ mod tests {
             ("85.000 kbit", "85kbit", "85mbit"),
             ("16,384 kbit/s", "16384bit", "16384kbit"),
             ("1.000 Mbit/s", "1mbit", "1gbit"),
+            ("2.500 Mbit/s", "2500kbit", "2500mbit"),
+            ("25.000 Mbit/s", "25mbit", "25gbit"),
             ("1,000Mbps", "1mbit", "1gbit"),
         ] {
             let message = parse(text).unwrap_err().to_string();

@@ -48,8 +48,8 @@ impl<S: Subscriber> Layer<S> for StandardError {
     }
 }
 
-/// The beginning of a line on standard error.
-fn prefix(level: Level) -> &'static str {
+/// The beginning of an entry's text where its level is not shown otherwise: nothing for `info`.
+pub fn prefix(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error: ",
         Level::WARN => "warning: ",

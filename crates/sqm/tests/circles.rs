@@ -1,9 +1,14 @@
 //! The modules at the top of each crate use each other in one direction only. A circle of modules can be neither read nor tested
 //! one module at a time.
 
+#[path = "support/sources.rs"]
+mod sources;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use sources::{root, rust_files};
 
 /// Each module at the top of a crate, and the others that it uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
@@ -12,7 +17,7 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 fn modules_do_not_use_each_other_in_circles() {
     let mut circles = Vec::new();
     let mut modules = 0;
-    for source in sources() {
+    for source in source_folders() {
         let graph = graph(&source);
         modules += graph.len();
         let circle = circles_of(graph);
@@ -60,10 +65,9 @@ fn the_modules_that_a_source_names_are_found() {
 }
 
 /// The folders of sources: one for each library, and one for each program of several files.
-fn sources() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut sources = vec![root.join("lab/src")];
-    for folder in entries(&root.join("crates")) {
+fn source_folders() -> Vec<PathBuf> {
+    let mut sources = vec![root().join("lab/src")];
+    for folder in entries(&root().join("crates")) {
         let source = folder.join("src");
         let bin = source.join("bin");
         if bin.exists() {
@@ -184,15 +188,4 @@ fn is_of_name(c: char) -> bool {
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder");
     entries.map(|entry| entry.expect("an entry").path()).collect()
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    entries(folder)
-        .into_iter()
-        .flat_map(|path| match path.is_dir() {
-            true => rust_files(&path),
-            false => vec![path],
-        })
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .collect()
 }

@@ -1,9 +1,14 @@
 //! Rules of this repository that no compiler checks.
 
+#[path = "support/sources.rs"]
+mod sources;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use sources::{files_with, root, rust_files};
 
 /// The allowed dependencies between crates. ARCHITECTURE.md gives the reasons; they point downwards only.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -468,6 +473,21 @@ fn the_reference_names_every_command() {
 }
 
 /// The reference lists every metric.
+/// A test that is ignored is forgotten: the long ones are in tests/nightly, or try more cases with `SQM_NIGHTLY`.
+#[test]
+fn no_test_is_ignored() {
+    // In two pieces, so that this file does not contain it.
+    let attribute = ["#[", "ignore"].concat();
+    for file in rust_files(&root()) {
+        let source = fs::read_to_string(&file).expect("a source is text");
+        assert!(
+            !source.contains(&attribute),
+            "{} has an ignored test",
+            file.display()
+        );
+    }
+}
+
 /// Each finding has a row in the guide's table of symptoms: its identifier begins a string literal of findings.rs that is an
 /// `id`, or one of the words of an expression that is one.
 #[test]
@@ -568,31 +588,4 @@ fn internal_dependencies(manifest: &str) -> Vec<String> {
         .filter(|name| name.starts_with("sqm-"))
         .map(str::to_owned)
         .collect()
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    files_with(folder, &["rs"])
-}
-
-/// Files below a folder with one of these extensions. Generated files and installed packages are left out.
-fn files_with(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
-    const GENERATED: [&str; 5] = ["target", "node_modules", "dist", "test-out", "corpus"];
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder can be listed").flatten() {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if path.is_dir() && !GENERATED.contains(&name.as_str()) && !name.starts_with('.') {
-            files.extend(files_with(&path, extensions));
-        } else if path
-            .extension()
-            .is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted))
-        {
-            files.push(path);
-        }
-    }
-    files
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -18,6 +18,7 @@ use crate::shape::{Candidate, Configuration, LoadError};
 use crate::shared::Refused;
 use crate::unconfirmed_change::{PendingFileRollback, UnconfirmedChange, time_left};
 use sqm_configuration::{SavedText, commit_confirm, revision};
+use sqm_process::logging::Level;
 
 impl Daemon {
     /// Reads the configuration file again and applies it. A file with errors changes nothing.
@@ -43,7 +44,7 @@ impl Daemon {
             Err(error) => {
                 self.errors = error.messages();
                 for error in &self.errors {
-                    self.error(LogKind::Configuration, None, error.clone());
+                    self.log(Level::ERROR, LogKind::Configuration, None, error.clone());
                 }
                 Err(error)
             }
@@ -158,7 +159,8 @@ impl Daemon {
             self.confirm()?;
         } else {
             let seconds = confirm.as_secs();
-            self.info(
+            self.log(
+                Level::INFO,
                 LogKind::Configuration,
                 None,
                 format!("a change of the configuration waits {seconds} s for its confirmation"),
@@ -171,7 +173,7 @@ impl Daemon {
     fn conflict(&self, saved: &SavedText) -> Refused {
         if let Err(error) = saved.discard() {
             let text = format!("the saved copy of the previous configuration cannot be removed: {error}");
-            self.warn(LogKind::Configuration, None, text);
+            self.log(Level::WARN, LogKind::Configuration, None, text);
         }
         match sqm_configuration::read_if_there(self.shaper.file()) {
             Ok(now) => Refused::Conflict(revision::of(&now.unwrap_or_default())),
@@ -219,7 +221,8 @@ impl Daemon {
                 format!("the change cannot be confirmed: {error}; unless that succeeds, it is rolled back");
             return Err(Refused::Failed(vec![text]));
         }
-        self.info(
+        self.log(
+            Level::INFO,
             LogKind::Configuration,
             None,
             "the change of the configuration is permanent".to_owned(),
@@ -237,7 +240,7 @@ impl Daemon {
                     let text = format!(
                         "{why}, except the file, which could not be restored; the daemon keeps trying: {error}"
                     );
-                    self.warn(LogKind::Configuration, None, text);
+                    self.log(Level::WARN, LogKind::Configuration, None, text);
                     let (in_force, stopped) = (change.in_force.clone(), change.stopped.clone());
                     self.pending_rollback =
                         Some(PendingFileRollback::new(change, error.to_string(), monotonic()));
@@ -271,7 +274,7 @@ impl Daemon {
                 "{why}, except the file: another program has written it in the meantime, and it is left unchanged"
             ),
         };
-        self.info(LogKind::Configuration, None, text);
+        self.log(Level::INFO, LogKind::Configuration, None, text);
         // If the file has errors, as it may have had before the change, the configuration that was in force is resumed.
         let stopped = change.stopped.clone();
         let rolled_back = |interfaces| Event::RolledBack { interfaces, stopped };

@@ -8,6 +8,7 @@ use crate::reconciler::Outcome;
 use crate::sd_notify;
 use crate::status::Published;
 use crate::unconfirmed_change::PendingFileRollback;
+use sqm_process::logging::{self, Level};
 use tracing::{error, info, warn};
 
 impl Daemon {
@@ -16,8 +17,9 @@ impl Daemon {
         let state_error = self.shaper.state_error();
         if state_error != self.state_error {
             match &state_error {
-                Some(error) => self.warn(LogKind::State, None, error.clone()),
-                None => self.info(
+                Some(error) => self.log(Level::WARN, LogKind::State, None, error.clone()),
+                None => self.log(
+                    Level::INFO,
                     LogKind::State,
                     None,
                     "the state folder can be written again".to_owned(),
@@ -44,7 +46,7 @@ impl Daemon {
     /// Logs the steps of a check that changed the queues.
     pub(super) fn log_change(&self, interface: &str, outcome: &Outcome) {
         if let Outcome::Changed { changes, .. } = outcome {
-            self.info(LogKind::Changed, Some(interface), changes.join("; "));
+            self.log(Level::INFO, LogKind::Changed, Some(interface), changes.join("; "));
         }
     }
 
@@ -73,9 +75,9 @@ impl Daemon {
         );
         match state {
             State::Failed | State::Drifted | State::Contested => {
-                self.warn(LogKind::State, Some(interface), text)
+                self.log(Level::WARN, LogKind::State, Some(interface), text)
             }
-            _ => self.info(LogKind::State, Some(interface), text),
+            _ => self.log(Level::INFO, LogKind::State, Some(interface), text),
         }
         self.publish();
     }
@@ -83,45 +85,21 @@ impl Daemon {
     /// Logs the warnings of the configuration.
     pub(super) fn log_warnings(&self) {
         for warning in &self.shaper.configuration.warnings {
-            self.warn(LogKind::Configuration, None, warning.clone());
+            self.log(Level::WARN, LogKind::Configuration, None, warning.clone());
         }
     }
 
-    /// Logs an ordinary event, and records it for the API's clients.
-    pub(super) fn info(&self, kind: LogKind, interface: Option<&str>, text: String) {
-        info!(
-            kind = kind.name(),
-            interface,
-            "{}",
-            with_interface(interface, &text)
-        );
+    /// Writes an entry to the log, and records it with its level for the API's clients.
+    pub(super) fn log(&self, level: Level, kind: LogKind, interface: Option<&str>, text: String) {
+        let message = interface.map_or_else(|| text.clone(), |interface| format!("{interface}: {text}"));
+        let name = kind.name();
+        // The level of an event is a constant.
+        match level {
+            Level::ERROR => error!(kind = name, interface, "{message}"),
+            Level::WARN => warn!(kind = name, interface, "{message}"),
+            _ => info!(kind = name, interface, "{message}"),
+        }
+        let text = format!("{}{text}", logging::prefix(level));
         self.shared.journal.record(kind, interface, text);
     }
-
-    /// Logs what a person should look at, and records it for the API's clients.
-    pub(super) fn warn(&self, kind: LogKind, interface: Option<&str>, text: String) {
-        warn!(
-            kind = kind.name(),
-            interface,
-            "{}",
-            with_interface(interface, &text)
-        );
-        self.shared.journal.record(kind, interface, text);
-    }
-
-    /// Logs what could not be done as asked, and records it for the API's clients.
-    pub(super) fn error(&self, kind: LogKind, interface: Option<&str>, text: String) {
-        error!(
-            kind = kind.name(),
-            interface,
-            "{}",
-            with_interface(interface, &text)
-        );
-        self.shared.journal.record(kind, interface, text);
-    }
-}
-
-/// A log entry as text: with the name of the interface first, if it is about one.
-fn with_interface(interface: Option<&str>, text: &str) -> String {
-    interface.map_or_else(|| text.to_owned(), |interface| format!("{interface}: {text}"))
 }

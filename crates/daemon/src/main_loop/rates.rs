@@ -5,6 +5,7 @@ use crate::clock::monotonic;
 use crate::reconciler::Event;
 use sqm_api::journal::LogKind;
 use sqm_api::status::State;
+use sqm_process::logging::Level;
 
 impl Daemon {
     /// Starts and stops autorate threads by the configuration, and writes the rates that they want.
@@ -13,7 +14,7 @@ impl Daemon {
         let context = self.shared.autorate_context();
         let changes = self.autorate.configure(lines, &context, monotonic());
         for (interface, text) in changes.messages {
-            self.info(LogKind::Autorate, Some(&interface), text);
+            self.log(Level::INFO, LogKind::Autorate, Some(&interface), text);
         }
         for interface in changes.ended {
             self.shaper.forget_rates(&interface);
@@ -24,7 +25,7 @@ impl Daemon {
         if error != self.rate_error {
             if let Some(error) = &error {
                 let text = format!("the rates that autorate wants could not be set: {error}");
-                self.warn(LogKind::Autorate, None, text);
+                self.log(Level::WARN, LogKind::Autorate, None, text);
             }
             self.rate_error = error;
         }

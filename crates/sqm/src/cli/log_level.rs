@@ -24,10 +24,12 @@ impl LogArgs {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum LogLevel {
+    /// Only what could not be done as asked
     Error,
+    /// Errors, and what a person should look at
     Warning,
-    /// And each change of state
+    /// Errors, warnings, and each change of state
     Info,
-    /// And each event of the kernel and each request
+    /// All of these, each event of the kernel, and each request
     Debug,
 }

@@ -16,7 +16,7 @@ use sqm_kernel::{capability, observe, stack, state};
 use sqm_measure::result::TestResult;
 use sqm_plan::OptionValue;
 use sqm_plan::arithmetic::{self, Headers, Known};
-use sqm_plan::line_rate;
+use sqm_plan::line_rate::{self, FASTEST_LINE};
 use sqm_plan::link::{PRESETS, Preset};
 use sqm_plan::settings::Script;
 
@@ -387,14 +387,13 @@ fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
     )
 }
 
-/// Lower limit of a bare number that is taken for kbit/s: in Mbit/s it would be more than 10 Gbit/s, which nobody writes without
-/// a unit. A choice.
-const SURELY_KBIT: u64 = 10_001;
-
-/// Parses a rate that a person has typed. A bare number is kbit/s, as in the configuration, unless it could be Mbit/s.
+/// Parses a rate that a person has typed. A bare number is kbit/s, as in the configuration, if no line is so fast that it could be
+/// Mbit/s.
 pub(super) fn parse_rate(text: &str) -> Result<Rate, String> {
     let rate = match text.trim().parse::<u64>() {
-        Ok(number) if number >= SURELY_KBIT => line_rate::parse(&format!("{number}kbit")),
+        Ok(number) if number > FASTEST_LINE.kbits_per_sec() / 1000 => {
+            line_rate::parse(&format!("{number}kbit"))
+        }
         _ => line_rate::parse(text),
     };
     match rate {
@@ -451,7 +450,7 @@ mod tests {
     #[test]
     fn a_bare_number_is_kbit_if_it_can_be_nothing_else() {
         assert_eq!(parse_rate("85000"), parse_rate("85mbit"));
-        for text in ["50", "1000", "10000"] {
+        for text in ["50", "1000", "25000"] {
             let error = parse_rate(text).unwrap_err();
             assert!(error.contains(&format!("{text}mbit, or {text}kbit")), "{error}");
         }
