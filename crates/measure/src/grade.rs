@@ -243,7 +243,8 @@ fn rpm(rtts: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::result::tests::{example, with_probes_every};
-    use crate::result::{Direction, DirectionFigures, TcpSample};
+    use crate::result::{DirectionFigures, TcpSample};
+    use sqm_core::direction::Direction;
 
     fn direction(added: f64) -> Option<DirectionFigures> {
         Some(DirectionFigures {
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(grade.rpm_foreign, Some(3000.0));
         assert_eq!(grade.rpm_self, Some(1000.0));
         assert_eq!(grade.rpm_word.as_deref(), Some("good"));
-        assert_eq!(result.flows(Direction::Down).count(), 2);
+        assert_eq!(result.flows(Direction::Download).count(), 2);
         insta::assert_snapshot!(Verdict::of(&result).to_text());
     }
 }

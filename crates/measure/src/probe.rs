@@ -22,9 +22,11 @@ pub(crate) use icmp::Icmp;
 pub(crate) use socket::{Answer, ProbeSocket, Received};
 pub(crate) use udp::Udp;
 
+use sqm_core::direction::Direction;
+
 use crate::clock::{Exchange, Offset};
 use crate::load::millis;
-use crate::result::{Direction, Probe};
+use crate::result::Probe;
 
 /// How long to wait for the answer to a probe. A choice: some lines have buffers of several seconds.
 const STRAGGLERS: Duration = Duration::from_secs(5);
@@ -229,9 +231,9 @@ impl Finished {
             .iter()
             .any(|e| e.answer.is_some_and(|a| a.echo.is_some()));
         let lost = (entry.answer.is_none() && knows_losses).then_some(if entry.reached_server {
-            Direction::Down
+            Direction::Download
         } else {
-            Direction::Up
+            Direction::Upload
         });
         Probe {
             due_ms: self.since_load(entry.due),
@@ -474,8 +476,8 @@ mod tests {
         };
         let probes = finished.probes(None);
         let lost: Vec<_> = probes.iter().map(|p| p.lost).collect();
-        assert_eq!(lost[2], Some(Direction::Up));
-        assert_eq!(lost[4], Some(Direction::Down));
+        assert_eq!(lost[2], Some(Direction::Upload));
+        assert_eq!(lost[4], Some(Direction::Download));
         assert_eq!(lost.iter().flatten().count(), 2);
         assert_eq!((probes[0].t_ms, probes[0].rtt_ms), (-200.0, Some(20.0)));
         assert_eq!(shared.answers.load(Ordering::Relaxed), 8);

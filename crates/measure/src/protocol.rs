@@ -37,9 +37,11 @@
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sqm_core::direction::Direction;
 
 use crate::foreign::{self, MAX_REASON};
-use crate::result::{Direction, Sample, TcpSample, TcpTotals};
+use crate::result::direction_word;
+use crate::result::{Sample, TcpSample, TcpTotals};
 
 /// The default port, of TCP and of UDP.
 pub const DEFAULT_PORT: u16 = 35353;
@@ -78,6 +80,7 @@ pub enum Hello {
         /// The token in [`Welcome`](Reply::Welcome).
         token: Token,
         /// Direction of the flow.
+        #[serde(with = "direction_word")]
         direction: Direction,
         /// Number of the flow in this direction, from zero.
         flow: u32,
@@ -142,6 +145,7 @@ pub enum Reply {
     /// The results of one flow.
     Flow {
         /// Direction of the flow.
+        #[serde(with = "direction_word")]
         direction: Direction,
         /// Number of the flow in this direction, from zero.
         flow: u32,
@@ -343,7 +347,7 @@ mod tests {
     fn a_frame_decodes_only_when_it_is_complete() {
         let hello = Hello::Data {
             token: Token([0xa5; 16]),
-            direction: Direction::Up,
+            direction: Direction::Upload,
             flow: 3,
             dscp: 46,
             congestion: Some("cubic".to_owned()),

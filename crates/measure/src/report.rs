@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
+use sqm_core::direction::Direction;
+
 use crate::autorate_trace::Recording;
 use crate::compare::Difference;
 use crate::grade::Verdict;
 use crate::plot::{self, Plot, Run};
-use crate::result::{Direction, TestResult};
+use crate::result::TestResult;
 use crate::svg::{escape, short};
 
 /// A line with a test before shaping and one after it.
@@ -164,8 +166,8 @@ fn overview(lines: &[ComparedLine<'_>]) -> String {
             plot::latency(before.idle_ms),
             plot::latency(before.latency_median_ms),
             plot::latency(after.latency_median_ms),
-            goodput(line.after, Direction::Down),
-            goodput(line.after, Direction::Up)
+            goodput(line.after, Direction::Download),
+            goodput(line.after, Direction::Upload)
         )
         .expect("a string grows");
     }
@@ -211,8 +213,8 @@ fn figures(line: &ComparedLine<'_>) -> String {
         ("95 % are below", |r| plot::latency(r.summary.latency_p95_ms)),
         ("99 % are below", |r| plot::latency(r.summary.latency_p99_ms)),
         ("Worst", |r| plot::latency(r.summary.latency_max_ms)),
-        ("Download", |r| goodput(r, Direction::Down)),
-        ("Upload", |r| goodput(r, Direction::Up)),
+        ("Download", |r| goodput(r, Direction::Download)),
+        ("Upload", |r| goodput(r, Direction::Upload)),
         ("Fairness between flows, down / up", |r| {
             format!("{} / {}", index(r.summary.jain_down), index(r.summary.jain_up))
         }),
@@ -237,8 +239,8 @@ fn figures(line: &ComparedLine<'_>) -> String {
 /// The goodput, or a dash if the test has no flow in this direction.
 fn goodput(result: &TestResult, direction: Direction) -> String {
     let mbit = match direction {
-        Direction::Down => result.summary.download_mbit,
-        Direction::Up => result.summary.upload_mbit,
+        Direction::Download => result.summary.download_mbit,
+        Direction::Upload => result.summary.upload_mbit,
     };
     if result.flows(direction).next().is_none() {
         return "–".to_owned();

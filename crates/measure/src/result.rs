@@ -4,7 +4,7 @@
 //! where they arrived. A Mbit/s is 10^6 bits per second. Series have the names that Flent gives them, so that a series has
 //! the same name in both programs.
 
-mod direction;
+pub mod direction_word;
 mod finding;
 mod flow;
 mod json;
@@ -15,7 +15,6 @@ mod settings;
 mod summary;
 mod test_result;
 
-pub use direction::Direction;
 pub use finding::{Finding, Severity};
 pub use flow::{Flow, Sample, TcpSample, TcpTotals, Transport};
 pub(crate) use json::MAX_TITLE;

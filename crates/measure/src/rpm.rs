@@ -13,8 +13,9 @@ pub(crate) mod server;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sqm_core::direction::Direction;
 
-use crate::result::{Direction, Finding, Severity};
+use crate::result::{Finding, Severity};
 
 /// The version of the specification from which the names, defaults and formulas here come.
 pub const DRAFT: &str = "draft-ietf-ippm-responsiveness-09";
@@ -106,11 +107,11 @@ impl Responsiveness {
 /// true if a transfer was still going on at the end.
 pub fn unloaded(direction: Direction, mbit: f64, is_under_way: bool) -> Option<Finding> {
     let is_loaded = match direction {
-        Direction::Down => is_under_way && mbit >= LEAST_LOAD_MBIT,
+        Direction::Download => is_under_way && mbit >= LEAST_LOAD_MBIT,
         // The rate is no criterion: an upload leaves in large pieces, which are far apart on a slow line.
-        Direction::Up => is_under_way,
+        Direction::Upload => is_under_way,
     };
-    let word = direction.word();
+    let word = direction.name();
     let why = match is_under_way {
         true => "",
         false => ": the server ends the transfers or accepts no data",

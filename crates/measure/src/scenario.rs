@@ -2,7 +2,9 @@
 //!
 //! Some tests have more series than Flent's. Their names follow Flent's pattern, and Flent ignores them.
 
-use crate::result::{Direction, ProbeKind};
+use sqm_core::direction::Direction;
+
+use crate::result::ProbeKind;
 
 /// Best effort: the DSCP of unmarked packets.
 const BE: u8 = 0;
@@ -179,7 +181,7 @@ impl Scenario {
         };
         let mut scenario = Self::named(name, &[], down, up).unwrap_or_else(|| numbered("BE", down, up));
         if name != "rrul" {
-            for direction in [Direction::Down, Direction::Up] {
+            for direction in Direction::BOTH {
                 let flows = scenario.flows.iter_mut().filter(|f| f.direction == direction);
                 for (flow, mark) in flows.zip(dscp.iter().cycle()) {
                     flow.dscp = *mark;
@@ -233,8 +235,8 @@ fn flows<'a>(names: impl Iterator<Item = (&'a str, u8)> + Clone) -> Vec<FlowPlan
             .clone()
             .map(move |(name, dscp)| flow(format!("{way} {name}"), direction, dscp))
     };
-    way(Direction::Down, "TCP download")
-        .chain(way(Direction::Up, "TCP upload"))
+    way(Direction::Download, "TCP download")
+        .chain(way(Direction::Upload, "TCP upload"))
         .collect()
 }
 
@@ -334,8 +336,8 @@ fn rrul46() -> Scenario {
 
 /// At most one flow in each direction, without numbers in the names.
 fn plain(down: usize, up: usize) -> Scenario {
-    let downloads = std::iter::repeat_n(("TCP download", Direction::Down), down);
-    let uploads = std::iter::repeat_n(("TCP upload", Direction::Up), up);
+    let downloads = std::iter::repeat_n(("TCP download", Direction::Download), down);
+    let uploads = std::iter::repeat_n(("TCP upload", Direction::Upload), up);
     let flows = downloads.chain(uploads);
     let flows = flows.map(|(name, direction)| flow(name.to_owned(), direction, BE));
     Scenario::new(flows.collect(), single_probes())
@@ -352,8 +354,8 @@ fn numbered(class: &str, down: u32, up: u32) -> Scenario {
         let class = class.clone();
         (1..=count).map(move |n| flow(format!("{way}{class}::{n}"), direction, BE))
     };
-    let downloads = way(Direction::Down, "TCP download", down);
-    let uploads = way(Direction::Up, "TCP upload", up);
+    let downloads = way(Direction::Download, "TCP download", down);
+    let uploads = way(Direction::Upload, "TCP upload", up);
     Scenario::new(downloads.chain(uploads).collect(), single_probes())
 }
 
@@ -372,7 +374,10 @@ fn rtt_fair(hosts: &[String], marks: [(&str, u8); 4]) -> Scenario {
             family: None,
         })
         .collect();
-    for (direction, way) in [(Direction::Down, "TCP download"), (Direction::Up, "TCP upload")] {
+    for (direction, way) in [
+        (Direction::Download, "TCP download"),
+        (Direction::Upload, "TCP upload"),
+    ] {
         for (endpoint, (mark, dscp)) in marks.into_iter().enumerate() {
             scenario.flows.push(FlowPlan {
                 endpoint,

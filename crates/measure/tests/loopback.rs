@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use sqm_core::direction::Direction;
 use sqm_measure::client::{self, Hooks, Outcome, Progress, Stage, Target, Test};
 use sqm_measure::grade::Verdict;
 use sqm_measure::protocol::{self, Echo, Hello, MAX_REPLY, Probe, Reply, Request, Token};
-use sqm_measure::result::{Direction, ProbeKind, Settings, TestResult};
+use sqm_measure::result::{ProbeKind, Settings, TestResult};
 use sqm_measure::scenario::Scenario;
 use sqm_measure::server::{Config, Server};
 use sqm_measure::{Error, plot};
@@ -175,7 +176,7 @@ fn dscps_are_recorded_on_arrival() {
             series.name
         );
     }
-    for flow in result.flows(Direction::Up) {
+    for flow in result.flows(Direction::Upload) {
         assert_eq!(flow.dscp_arrived, Some(flow.dscp), "{}", flow.name);
     }
     let connects = result.probes.iter().find(|s| s.kind == ProbeKind::Tcp).unwrap();
@@ -432,7 +433,7 @@ fn against_relay(change: impl Fn(&mut Reply) -> bool + Send + 'static) -> Outcom
 fn impossible_results_of_a_server_are_left_out_and_the_rest_is_kept() {
     let outcome = against_relay(|reply| {
         if let Reply::Flow {
-            direction: Direction::Up,
+            direction: Direction::Upload,
             seen,
             ..
         } = reply
@@ -539,7 +540,7 @@ fn a_wrong_token_attaches_nothing() {
         let mut stream = connect(server);
         let hello = Hello::Data {
             token,
-            direction: Direction::Down,
+            direction: Direction::Download,
             flow,
             dscp: 0,
             congestion: None,

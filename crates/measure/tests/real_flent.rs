@@ -4,9 +4,8 @@ use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sqm_measure::result::{
-    Direction, Flow, Meta, Probe, ProbeSeries, Sample, Series, Settings, TcpSample, TestResult,
-};
+use sqm_core::direction::Direction;
+use sqm_measure::result::{Flow, Meta, Probe, ProbeSeries, Sample, Series, Settings, TcpSample, TestResult};
 use sqm_measure::scenario::Scenario;
 
 /// The version of Debian 12, and the newest.
@@ -170,9 +169,9 @@ fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
     let scenario = Scenario::of_flows(settings.down, settings.up, &settings.dscp);
     let flows = (0..settings.down + settings.up).map(|index| {
         let (direction, mbit, flows) = if index < settings.down {
-            (Direction::Down, 20.0, settings.down)
+            (Direction::Download, 20.0, settings.down)
         } else {
-            (Direction::Up, 4.0, settings.up)
+            (Direction::Upload, 4.0, settings.up)
         };
         let count = settings.load_ms / 100;
         let t = move |i: u64| i as f64 * 100.0;
@@ -224,7 +223,7 @@ fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
                     rtt_ms: answered.then_some(20.0 + queue + (i % 7) as f64 / 10.0),
                     up_ms: answered.then_some(10.0 + queue),
                     down_ms: answered.then_some(10.0),
-                    lost: (!answered).then_some(Direction::Up),
+                    lost: (!answered).then_some(Direction::Upload),
                     ..Probe::default()
                 }
             })

@@ -5,10 +5,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use sqm_core::direction::Direction;
 use sqm_measure::Error;
 use sqm_measure::client::web::{self, Site};
 use sqm_measure::client::{Hooks, Outcome};
-use sqm_measure::result::{Direction, ProbeKind, Settings};
+use sqm_measure::result::{ProbeKind, Settings};
 use sqm_measure::server::{Config, Server};
 
 fn settings(down: u32, up: u32) -> Settings {
@@ -105,7 +106,7 @@ fn both_directions_over_tls_with_probes() {
         assert!(result.summary.download_mbit > 1.0 && result.summary.upload_mbit > 1.0);
         assert!(result.summary.idle_ms.is_some() && result.summary.latency_median_ms.is_some());
         assert_eq!(result.flows.len(), 3);
-        let up = result.flows(Direction::Up).next().unwrap();
+        let up = result.flows(Direction::Upload).next().unwrap();
         assert!(!up.congestion.is_empty() && up.sender.iter().any(|s| s.cwnd > Some(0.0)));
         assert!(up.totals.unwrap().bytes_sent > 0);
         assert_eq!(up.samples.len(), 40);

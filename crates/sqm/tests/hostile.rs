@@ -231,7 +231,7 @@ fn oversized_frames_and_wrong_tokens() {
             }
             let hello = Hello::Data {
                 token,
-                direction: sqm_measure::result::Direction::Down,
+                direction: sqm_core::direction::Direction::Download,
                 flow: 0,
                 dscp: 0,
                 congestion: None,

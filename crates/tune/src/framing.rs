@@ -1,9 +1,9 @@
 //! The size of packets on the line, and the least latency that load can add to it.
 
+use sqm_core::direction::Direction;
 use sqm_core::spec::cake::Framing as LineFraming;
 use sqm_core::units::{Nanos, Rate};
 use sqm_measure::protocol::Probe;
-use sqm_measure::result::Direction;
 use sqm_plan::arithmetic::{self, Headers};
 
 /// A full-size packet with its IP header, bytes: the MTU of Ethernet.
@@ -110,8 +110,8 @@ impl LoadedRates {
     pub(crate) fn only(direction: Direction, mbit: f64) -> Self {
         let rate = Some(rate(mbit));
         match direction {
-            Direction::Down => Self { down: rate, up: None },
-            Direction::Up => Self { down: None, up: rate },
+            Direction::Download => Self { down: rate, up: None },
+            Direction::Upload => Self { down: None, up: rate },
         }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
         let near = |found: f64, expected: f64| assert!((found - expected).abs() < 0.05, "{found}");
         // One direction: two packets of 1518 bytes at 4.8 Mbit/s.
         near(
-            Framing::ethernet(18, Cells::None).floor_ms(LoadedRates::only(Direction::Up, 4.8)),
+            Framing::ethernet(18, Cells::None).floor_ms(LoadedRates::only(Direction::Upload, 4.8)),
             5.06,
         );
         // Both directions: 0.87 ms down, 5.06 ms up, and 28/4.8 · 70/3036 of the latter.
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn probes_do_not_wait_behind_one_another() {
         let framing = Framing::ethernet(40, Cells::Atm);
-        let interval = |mbit| framing.probe_interval_ms(LoadedRates::only(Direction::Up, mbit));
+        let interval = |mbit| framing.probe_interval_ms(LoadedRates::only(Direction::Upload, mbit));
         // 112 ms: four packets of 33 ATM cells at 0.5 Mbit/s.
         assert_eq!((interval(0.5), interval(20.0), interval(0.1)), (112, 40, 200));
         assert_eq!(framing.probe_interval_ms(LoadedRates::default()), 40);

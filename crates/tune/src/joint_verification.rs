@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
+use sqm_core::direction::Direction;
 use sqm_measure::Error;
-use sqm_measure::result::{Direction, Settings, TAIL_MS, TestResult};
+use sqm_measure::result::{Settings, TAIL_MS, TestResult};
 
 use super::backoff::{self, CLOSE_CALL, JointBackoff, RateScale};
 use super::framing::Framing;
@@ -81,8 +82,8 @@ impl Rates {
 
     pub(crate) fn of(self, direction: Direction) -> Option<f64> {
         match direction {
-            Direction::Down => self.down,
-            Direction::Up => self.up,
+            Direction::Download => self.down,
+            Direction::Upload => self.up,
         }
     }
 
@@ -222,8 +223,8 @@ impl JointVerification<'_> {
 
     fn description(&self) -> (Option<Direction>, &'static str) {
         match (self.settings.down, self.settings.up) {
-            (_, 0) => (Some(Direction::Down), "with downloads alone"),
-            (0, _) => (Some(Direction::Up), "with uploads alone"),
+            (_, 0) => (Some(Direction::Download), "with downloads alone"),
+            (0, _) => (Some(Direction::Upload), "with uploads alone"),
             _ => (None, "with both directions loaded"),
         }
     }

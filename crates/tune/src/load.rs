@@ -7,8 +7,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sqm_core::direction::Direction;
 use sqm_measure::client::{Hooks, Outcome, Progress, Stage};
-use sqm_measure::result::{Direction, Settings, TestResult};
+use sqm_measure::result::{Settings, TestResult};
 use sqm_measure::{Error, stats};
 
 use super::capacity_estimate::CapacityEstimate;
@@ -206,8 +207,8 @@ impl<'a> LoadObserver<'a> {
             framing: setup.framing,
             stop: setup.stop,
             direction: match setup.settings.down {
-                0 => Direction::Up,
-                _ => Direction::Down,
+                0 => Direction::Upload,
+                _ => Direction::Download,
             },
             counted: Cell::new((now, received(setup.interface))),
             begun: Cell::new(now),
@@ -221,11 +222,11 @@ impl<'a> LoadObserver<'a> {
         let (now, bytes) = (Instant::now(), received(self.interface));
         let (before, last) = self.counted.replace((now, bytes));
         match self.direction {
-            Direction::Down => {
+            Direction::Download => {
                 let seconds = (now - before).as_secs_f64().max(0.001);
                 bytes.saturating_sub(last) as f64 * 8.0 / 1e6 / seconds * framing.per_counted()
             }
-            Direction::Up => progress.upload_mbit * framing.per_good() + framing.probes_mbit(),
+            Direction::Upload => progress.upload_mbit * framing.per_good() + framing.probes_mbit(),
         }
     }
 

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use sqm_core::direction::Direction;
 use sqm_measure::Error;
-use sqm_measure::result::Direction;
+use sqm_measure::result::direction_word;
 
 /// An error that ends the search.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Step {
     /// Seconds since the search began.
     pub(crate) at_s: f64,
     /// `None` if the step concerns both directions.
+    #[serde(serialize_with = "direction_word::optional::serialize")]
     pub(crate) direction: Option<Direction>,
     /// A sentence for people.
     pub(crate) what: String,
@@ -44,7 +46,7 @@ impl Log {
 
     /// Records a step and prints it on standard error.
     pub(crate) fn step(&mut self, direction: Option<Direction>, what: String) {
-        errln!("{}: {what}", direction.map_or("both", Direction::word));
+        errln!("{}: {what}", direction.map_or("both", Direction::name));
         self.steps.push(Step {
             at_s: self.elapsed_s(),
             direction,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use sqm_measure::result::Direction;
+use sqm_core::direction::Direction;
 use sqm_plan::OptionValue;
 
 use crate::joint_verification::Verified;
@@ -78,7 +78,7 @@ impl Report {
             };
             text += &format!(
                 "{:<9} idle {:.1} ms, load added {:.1} ms at {:.2} Mbit/s: {rate}\n",
-                found.direction.word(),
+                found.direction.name(),
                 found.idle_ms,
                 found.bloat_ms,
                 found.unshaped_mbit,
@@ -86,8 +86,8 @@ impl Report {
         }
         if let Some(verified) = &self.verified {
             let carried = self.found.iter().map(|found| match found.direction {
-                Direction::Down => format!("download {:.2}", verified.download_mbit),
-                Direction::Up => format!("upload {:.2}", verified.upload_mbit),
+                Direction::Download => format!("download {:.2}", verified.download_mbit),
+                Direction::Upload => format!("upload {:.2}", verified.upload_mbit),
             });
             text += &format!(
                 "verified  idle {:.1} ms, load adds {:.1} ms; {} Mbit/s\n",
@@ -113,8 +113,8 @@ impl Report {
             );
             for found in &self.found {
                 let (option, kbit) = match found.direction {
-                    Direction::Down => ("download", self.download_kbit),
-                    Direction::Up => ("upload", self.upload_kbit),
+                    Direction::Download => ("download", self.download_kbit),
+                    Direction::Upload => ("upload", self.upload_kbit),
                 };
                 text += &format!("\toption {option} '{kbit}'\n");
             }

@@ -8,8 +8,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, anyhow};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sqm_configuration::rate_override::RateOverride;
+use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
-use sqm_measure::result::{Direction, Settings, TestResult};
+use sqm_measure::result::{Settings, TestResult};
 use sqm_process::Failure;
 
 use crate::framing::{LoadedRates, rate};
@@ -86,8 +87,8 @@ pub fn run(
     if keeps_rates {
         let found = |direction, kbit| report.found(direction).map(|_| Rate::from_kbits_per_sec(kbit));
         shaper.write(RateOverride {
-            download: found(Direction::Down, report.download_kbit),
-            upload: found(Direction::Up, report.upload_kbit),
+            download: found(Direction::Download, report.download_kbit),
+            upload: found(Direction::Upload, report.upload_kbit),
         })?;
         report.is_written = true;
     }
@@ -105,8 +106,8 @@ fn search(
     let directions = server.directions();
     let flows = |direction| if directions.contains(&direction) { FLOWS } else { 0 };
     let mut settings = Settings {
-        down: flows(Direction::Down),
-        up: flows(Direction::Up),
+        down: flows(Direction::Download),
+        up: flows(Direction::Upload),
         ..Settings::default()
     };
     if !has_cubic() {
@@ -129,7 +130,7 @@ fn search(
     let framing = framing()?;
     let (interface, configured) = shaper.with(|shaper| {
         let configured = |direction| shaper.configured(direction);
-        let configured = [configured(Direction::Down), configured(Direction::Up)];
+        let configured = [configured(Direction::Download), configured(Direction::Upload)];
         Ok::<_, Failure>((shaper.interface().to_owned(), configured))
     })?;
     let set = |direction, mbit| shaper.with(|shaper| shaper.set(direction, mbit));
@@ -160,30 +161,30 @@ fn search(
         Some(rate(found.rate_mbit.unwrap_or(found.carried_mbit)))
     };
     let loaded = LoadedRates {
-        down: shaped(Direction::Down),
-        up: shaped(Direction::Up),
+        down: shaped(Direction::Download),
+        up: shaped(Direction::Upload),
     };
     let floor_ms = framing.floor_ms(loaded);
     if let (Some(down), None, Some(up)) = (loaded.down, loaded.up, configured[1])
         && let Some(narrow) = framing.too_narrow_for_acknowledgements(down, up)
     {
-        log.step(Some(Direction::Up), narrow.clone());
+        log.step(Some(Direction::Upload), narrow.clone());
         not_told.push(narrow);
     }
     let idle_ms = found.iter().map(|found| found.idle_ms).sum::<f64>() / found.len() as f64;
-    let carried = Rates::carried(result_of(Direction::Down), result_of(Direction::Up));
+    let carried = Rates::carried(result_of(Direction::Download), result_of(Direction::Upload));
     let rates = Rates::together(
-        result_of(Direction::Down),
-        result_of(Direction::Up),
+        result_of(Direction::Download),
+        result_of(Direction::Upload),
         framing.packet_mbit(),
     );
     if let (Some(alone), Some(down)) = (
-        result_of(Direction::Down).and_then(|found| found.rate_mbit),
+        result_of(Direction::Download).and_then(|found| found.rate_mbit),
         rates.down,
     ) && down < alone
     {
         log.step(
-            Some(Direction::Down),
+            Some(Direction::Download),
             format!(
                 "starting at {down:.2} Mbit/s beside this upload: acknowledgements that wait for its packets release bursts"
             ),
@@ -193,7 +194,11 @@ fn search(
         Some(_) => 0,
         None => configured.map_or(0, |rate| rate.bits_per_sec() / 1000),
     };
-    let kept_kbit = [(Direction::Down, configured[0]), (Direction::Up, configured[1])].map(kept_kbit);
+    let kept_kbit = [
+        (Direction::Download, configured[0]),
+        (Direction::Upload, configured[1]),
+    ]
+    .map(kept_kbit);
     let mut report = Report {
         interface: interface.clone(),
         target_ms: options.target_ms,
@@ -232,8 +237,8 @@ fn search(
             let mbit = outcome.rates.of(found.direction).unwrap_or_default();
             let kbit = (mbit * 1000.0).floor() as u64;
             match found.direction {
-                Direction::Down => report.download_kbit = kbit,
-                Direction::Up => report.upload_kbit = kbit,
+                Direction::Download => report.download_kbit = kbit,
+                Direction::Upload => report.upload_kbit = kbit,
             }
         }
         report.verified = Some(outcome.verified);
@@ -251,7 +256,7 @@ fn search(
 fn results(loads: Vec<(Direction, Load)>, after: Option<TestResult>) -> Vec<(String, TestResult)> {
     let unshaped = loads.into_iter().filter_map(|(direction, load)| {
         Some((
-            format!("before-{}", direction.word()),
+            format!("before-{}", direction.name()),
             search_direction::without_shaper(load, direction)?,
         ))
     });

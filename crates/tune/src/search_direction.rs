@@ -3,7 +3,9 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use sqm_measure::result::{Direction, Settings, TestResult};
+use sqm_core::direction::Direction;
+use sqm_measure::result::direction_word;
+use sqm_measure::result::{Settings, TestResult};
 use sqm_measure::stats;
 
 use super::framing::{Framing, LoadedRates, PROBE_INTERVAL_MS};
@@ -57,6 +59,7 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(5);
 /// The result of the search in one direction.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct DirectionResult {
+    #[serde(with = "direction_word")]
     pub(crate) direction: Direction,
     /// The base round trip: the median on the idle line, ms.
     pub(crate) idle_ms: f64,
@@ -87,14 +90,14 @@ pub(crate) struct Attempt {
 
 /// Returns the part of a load in which the line was unshaped, as a test result of its own.
 pub(crate) fn without_shaper(load: Load, direction: Direction) -> Option<TestResult> {
-    let title = format!("{} without a shaper", direction.word());
+    let title = format!("{} without a shaper", direction.name());
     load.part(BEGINNING, unshaped(direction), &title)
 }
 
 fn unshaped(direction: Direction) -> Duration {
     match direction {
-        Direction::Down => UNSHAPED_DOWN,
-        Direction::Up => UNSHAPED_UP,
+        Direction::Download => UNSHAPED_DOWN,
+        Direction::Upload => UNSHAPED_UP,
     }
 }
 
@@ -121,8 +124,8 @@ impl SearchParams<'_> {
     ) -> Result<(DirectionResult, Load), SearchError> {
         shape(None).map_err(SearchError::Shaping)?;
         let (down, up) = match self.direction {
-            Direction::Down => (self.settings.down, 0),
-            Direction::Up => (0, self.settings.up),
+            Direction::Download => (self.settings.down, 0),
+            Direction::Upload => (0, self.settings.up),
         };
         let setup = LoadSetup {
             server: self.server,
@@ -153,8 +156,8 @@ impl SearchParams<'_> {
         log.step(Some(self.direction), format!("idle: {idle_ms:.1} ms"));
         let early = observer.measure(FIRST_PART)?;
         let last_part = match self.direction {
-            Direction::Down => LAST_PART_DOWN,
-            Direction::Up => LAST_PART_UP,
+            Direction::Download => LAST_PART_DOWN,
+            Direction::Upload => LAST_PART_UP,
         };
         observer.measure(unshaped(self.direction) - FIRST_PART - last_part)?;
         let late = observer.measure(last_part)?;
@@ -190,8 +193,8 @@ impl SearchParams<'_> {
         let allowed_ms = self.allowed_ms.max(floor_ms * FLOOR_MARGIN);
         let mut is_drained = bloat_ms <= allowed_ms;
         let last_s = match self.direction {
-            Direction::Down => LAST_ATTEMPT_DOWN_S,
-            Direction::Up => LAST_ATTEMPT_UP_S,
+            Direction::Download => LAST_ATTEMPT_DOWN_S,
+            Direction::Upload => LAST_ATTEMPT_UP_S,
         };
         while let Some(rate) = search.rate() {
             let late_s = log.elapsed_s() - last_s;

@@ -1,8 +1,9 @@
 //! The server that the line is loaded with: `sqm serve`, a responsiveness server, or any web server.
 
+use sqm_core::direction::Direction;
 use sqm_measure::client::web::{self, Site};
 use sqm_measure::client::{self, Hooks, Outcome, Target, Test};
-use sqm_measure::result::{Direction, Settings};
+use sqm_measure::result::Settings;
 use sqm_measure::scenario::Scenario;
 use sqm_measure::{Error, rpm};
 
@@ -57,16 +58,16 @@ impl Server {
     pub(crate) fn directions(&self) -> Vec<Direction> {
         match self {
             Self::Rpm(Site { upload: None, .. }) | Self::Url(Site { upload: None, .. }) => {
-                vec![Direction::Down]
+                vec![Direction::Download]
             }
-            _ => vec![Direction::Down, Direction::Up],
+            _ => Direction::BOTH.to_vec(),
         }
     }
 
     /// The quantities that such a server cannot measure, and the values that are used instead.
     pub(crate) fn not_told(&self) -> Vec<String> {
         let mut not_told = Vec::new();
-        if !self.directions().contains(&Direction::Up) {
+        if !self.directions().contains(&Direction::Upload) {
             not_told.push(
                 "upload: this server takes none, so the configured rate stays; --upload-url names a URL that takes a POST"
                     .to_owned(),
@@ -121,11 +122,14 @@ mod tests {
     #[test]
     fn a_file_has_no_upload_unless_one_is_named() {
         let file = Server::at("http://127.0.0.1:1/file", true).expect("a URL is not fetched yet");
-        assert_eq!((file.kind(), file.directions()), ("url", vec![Direction::Down]));
+        assert_eq!(
+            (file.kind(), file.directions()),
+            ("url", vec![Direction::Download])
+        );
         assert_eq!(file.not_told().len(), 3);
         assert!(file.not_told()[0].starts_with("upload: "));
         let both = file.with(Some("http://127.0.0.1:1/in"), None);
-        assert_eq!(both.directions(), [Direction::Down, Direction::Up]);
+        assert_eq!(both.directions(), Direction::BOTH);
         assert_eq!(both.not_told().len(), 2);
     }
 }

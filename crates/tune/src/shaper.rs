@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use sqm_core::direction;
+use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::state::Store;
 use sqm_kernel::transaction::{RollbackState, Transaction};
 use sqm_kernel::{observe, stack};
-use sqm_measure::result::Direction;
 use sqm_plan::line::ConfiguredLine;
 use sqm_plan::plan::Plan;
 use sqm_plan::{Loaded, OptionValue, RateOverrides};
@@ -160,8 +160,8 @@ impl Shaper {
     /// The configured rate of a direction; `None` if it is not shaped.
     pub(crate) fn configured(&self, direction: Direction) -> Option<Rate> {
         match direction {
-            Direction::Down => self.line.download,
-            Direction::Up => self.line.upload,
+            Direction::Download => self.line.download,
+            Direction::Upload => self.line.upload,
         }
     }
 
@@ -181,8 +181,8 @@ impl Shaper {
 
     fn rate(&mut self, direction: Direction) -> &mut Option<Rate> {
         match direction {
-            Direction::Down => &mut self.rates.download,
-            Direction::Up => &mut self.rates.upload,
+            Direction::Download => &mut self.rates.download,
+            Direction::Upload => &mut self.rates.upload,
         }
     }
 

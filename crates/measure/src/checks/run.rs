@@ -1,6 +1,8 @@
 //! The checks that only the client of a test can make, because they need to know how the samples came about.
 
-use crate::result::{Direction, Finding, Flow, Series, Severity, TcpTotals, TestResult};
+use sqm_core::direction::Direction;
+
+use crate::result::{Finding, Flow, Series, Severity, TcpTotals, TestResult};
 use crate::stats;
 
 /// A processor that is busy for this share of the time has none left for bursts of packets. A choice.
@@ -28,7 +30,7 @@ const PAUSES: f64 = 0.05;
 
 /// The findings of the client. `server_cpu` is the busy share of the server's busiest processor under load.
 pub(crate) fn run_findings(result: &TestResult, server_cpu: Option<f64>) -> Vec<Finding> {
-    let both = [Direction::Down, Direction::Up];
+    let both = Direction::BOTH;
     let mut found = Vec::new();
     found.extend(server(server_cpu));
     found.extend(both.into_iter().filter_map(|direction| load(result, direction)));
@@ -75,7 +77,7 @@ fn server(cpu: Option<f64>) -> Option<Finding> {
 
 fn load(result: &TestResult, direction: Direction) -> Option<Finding> {
     let flows: Vec<_> = result.flows(direction).collect();
-    let way = direction.word();
+    let way = direction.name();
     if flows.is_empty() {
         return None;
     }
@@ -101,8 +103,8 @@ fn load(result: &TestResult, direction: Direction) -> Option<Finding> {
 /// The finding for traffic at the interface that is not the test's own.
 fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     let suffix = match direction {
-        Direction::Down => "::rx",
-        Direction::Up => "::tx",
+        Direction::Download => "::rx",
+        Direction::Upload => "::tx",
     };
     let carries = |series: &&Series| series.name.starts_with("interface ") && series.name.ends_with(suffix);
     let counter = result.evidence.iter().find(carries)?;
@@ -120,8 +122,8 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     let ours = rate(direction);
     // A retransmission of this machine passes its interface again, but its payload counts once.
     let sent = match direction {
-        Direction::Down => ours,
-        Direction::Up => result
+        Direction::Download => ours,
+        Direction::Upload => result
             .flows(direction)
             .map(|flow| flow.mbit * retransmission_factor(flow))
             .sum(),
@@ -130,7 +132,7 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     let smaller = result.meta.settings.mss.map_or(1.0, |mss| FULL / f64::from(mss));
     let wire = WIRE_SHARE.max(1.0 + HEADERS * smaller / FULL * 1.1);
     // The acknowledgements for the other direction.
-    let acknowledgements = rate(direction.opposite()) * ACKNOWLEDGEMENTS * smaller;
+    let acknowledgements = rate(direction.other()) * ACKNOWLEDGEMENTS * smaller;
     let foreign = seen - sent * wire - acknowledgements - NOISE_MBIT;
     let share = foreign / ours.max(NOISE_MBIT);
     let severity = match share {
@@ -144,7 +146,7 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
         format!(
             "{} carried {seen:.1} Mbit/s, of which {ours:.1} were the test's {}: other traffic used the line",
             counter.name.trim_end_matches(suffix),
-            direction.word()
+            direction.name()
         ),
     ))
 }
@@ -223,7 +225,7 @@ mod tests {
         for flow in &mut result.flows {
             flow.totals = Some(TcpTotals {
                 busy_ms: 1000.0,
-                rwnd_limited_ms: if flow.direction == Direction::Down {
+                rwnd_limited_ms: if flow.direction == Direction::Download {
                     800.0
                 } else {
                     100.0

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::result::{Direction, Finding, ProbeSeries, Series, Severity, TestResult};
+use sqm_core::direction::Direction;
+
+use crate::result::{Finding, ProbeSeries, Series, Severity, TestResult};
 use crate::stats;
 
 /// Smallest number of probes under load: with fewer, a single probe decides the 99th percentile.
@@ -46,11 +48,11 @@ fn loaded(result: &TestResult) -> Option<Finding> {
         let mut flows = result.flows(direction).peekable();
         flows.peek().is_some() && flows.all(|flow| flow.mbit <= 0.0)
     };
-    for direction in [Direction::Down, Direction::Up] {
+    for direction in Direction::BOTH {
         if silent(direction) {
             let text = format!(
                 "no data arrived on any {} in the steady part of the load",
-                direction.word()
+                direction.name()
             );
             return Some(Finding::new(Severity::Invalid, "load_not_reached", text));
         }

@@ -5,10 +5,12 @@
 
 use std::time::Duration;
 
+use sqm_core::direction::Direction;
+
 use crate::connection::Frames;
 use crate::load::sample_interval;
 use crate::protocol::{MAX_REPLY, Seen};
-use crate::result::{Direction, Sample, Settings, TcpSample, TcpTotals};
+use crate::result::{Sample, Settings, TcpSample, TcpTotals};
 
 /// How late a server may be: the message that starts the load takes time, and the server may have to wait for a processor. A choice.
 const LATE: Duration = Duration::from_secs(10);
@@ -113,8 +115,8 @@ impl Bounds {
             return Err("its samples go back in time");
         }
         let is_other_role = match direction {
-            Direction::Down => !seen.samples.is_empty(),
-            Direction::Up => seen.totals.is_some(),
+            Direction::Download => !seen.samples.is_empty(),
+            Direction::Upload => seen.totals.is_some(),
         };
         if is_other_role {
             return Err("it reports figures of the other direction");
@@ -358,17 +360,17 @@ mod tests {
             ..honest.clone()
         });
         for seen in samples.iter().chain(&totals).chain(&segments) {
-            assert!(bounds().check(Direction::Down, seen).is_err(), "{seen:?}");
+            assert!(bounds().check(Direction::Download, seen).is_err(), "{seen:?}");
         }
     }
 
     #[test]
     fn figures_of_the_other_direction_are_refused() {
         let upload = sampled(&[1.0, 2.0], 1);
-        assert!(bounds().check(Direction::Down, &upload).is_err());
+        assert!(bounds().check(Direction::Download, &upload).is_err());
         assert!(
             bounds()
-                .check(Direction::Up, &sent(TcpSample::default()))
+                .check(Direction::Upload, &sent(TcpSample::default()))
                 .is_err()
         );
     }
@@ -380,7 +382,7 @@ mod tests {
                 samples: samples.iter().copied().map(Sample::from).collect(),
                 ..Seen::default()
             };
-            bounds().check(Direction::Up, &seen)
+            bounds().check(Direction::Upload, &seen)
         };
         assert!(check(&[(500.0, 0), (500.0, 1000), (2000.0, 0)]).is_err());
         assert!(check(&[(0.0, 1000), (2000.0, 0)]).is_err());
@@ -409,18 +411,18 @@ mod tests {
             ..TcpSample::default()
         };
         let upload = sampled(&times, 10_000_000_000);
-        assert_eq!(bounds().check(Direction::Up, &upload), Ok(()));
+        assert_eq!(bounds().check(Direction::Upload, &upload), Ok(()));
         let download = Seen {
             tcp: vec![sender; 51],
             mss: Some(1448),
             ..Seen::default()
         };
-        assert_eq!(bounds().check(Direction::Down, &download), Ok(()));
+        assert_eq!(bounds().check(Direction::Download, &download), Ok(()));
         assert_eq!(
-            bounds().check(Direction::Down, &sent(TcpSample::default())),
+            bounds().check(Direction::Download, &sent(TcpSample::default())),
             Ok(())
         );
-        assert_eq!(bounds().check(Direction::Down, &Seen::default()), Ok(()));
+        assert_eq!(bounds().check(Direction::Download, &Seen::default()), Ok(()));
         let honest = bounds().frames();
         assert!(honest.bytes > 20_000 && honest.bytes < 40_000, "{}", honest.bytes);
     }
@@ -455,7 +457,10 @@ mod tests {
         ];
         for seen in bad {
             let is_bad = |direction| bounds().check(direction, &seen).is_err();
-            assert!(is_bad(Direction::Up) && is_bad(Direction::Down), "{seen:?}");
+            assert!(
+                is_bad(Direction::Upload) && is_bad(Direction::Download),
+                "{seen:?}"
+            );
         }
         assert!(bounds().check_time(Duration::from_secs(21)).is_err());
         assert_eq!(bounds().check_time(Duration::from_secs(11)), Ok(()));

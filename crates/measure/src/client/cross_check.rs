@@ -2,9 +2,10 @@
 //!
 //! [`bounds`](super::bounds) has the limits that hold for every flow; the checks here depend on this flow.
 
+use sqm_core::direction::Direction;
+
 use super::bounds::sum;
 use crate::protocol::Seen;
-use crate::result::Direction;
 
 /// Bytes that may be sent between the last sample of a connection and its end, and are missing from our figures. A choice.
 const SPARE_BYTES: u64 = 256 << 10;
@@ -43,8 +44,8 @@ impl FlowReports<'_> {
     /// Compares the reports. `load_ms` is `None` if the load ended early: then the two ends counted different parts of it.
     pub(super) fn check(&self, load_ms: Option<f64>) -> Result<(), Fault> {
         match self.direction {
-            Direction::Down => self.check_download(),
-            Direction::Up => self.check_upload(load_ms),
+            Direction::Download => self.check_download(),
+            Direction::Upload => self.check_upload(load_ms),
         }
     }
 
@@ -141,7 +142,7 @@ mod tests {
 
     fn upload_with(report: (f64, u64), theirs: &Seen) -> Result<(), Fault> {
         FlowReports {
-            direction: Direction::Up,
+            direction: Direction::Upload,
             reported: &[report],
             theirs: Some(theirs),
             ours: &sender(120 * MB, MB),
@@ -154,7 +155,7 @@ mod tests {
             .map(|n| (f64::from(n) * 1000.0, u64::from(n as u32) * 10 * MB))
             .collect();
         FlowReports {
-            direction: Direction::Up,
+            direction: Direction::Upload,
             reported: &reported,
             theirs: Some(theirs),
             ours: &sender(101 * MB, MB),
@@ -205,7 +206,7 @@ mod tests {
         let ours = sender(30 * MB, 0);
         let theirs = sampled([(3000.0, 30 * MB)]);
         let reports = FlowReports {
-            direction: Direction::Up,
+            direction: Direction::Upload,
             reported: &[(1000.0, 10 * MB)],
             theirs: Some(&theirs),
             ours: &ours,
@@ -219,7 +220,7 @@ mod tests {
         let check = |arrived: u64, sent: u64| {
             let (ours, theirs) = (sender(sent, 0), sampled([(LOAD_MS, arrived)]));
             let reports = FlowReports {
-                direction: Direction::Up,
+                direction: Direction::Upload,
                 reported: &[],
                 theirs: Some(&theirs),
                 ours: &ours,
@@ -237,7 +238,7 @@ mod tests {
         let check = |sent: u64, again: u64| {
             let (ours, theirs) = (steady(), sender(sent, again));
             let reports = FlowReports {
-                direction: Direction::Down,
+                direction: Direction::Download,
                 reported: &[],
                 theirs: Some(&theirs),
                 ours: &ours,

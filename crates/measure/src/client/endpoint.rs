@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use sqm_core::direction::Direction;
+
 use super::bounds::Bounds;
 use super::connect;
 use super::types::Target;
@@ -11,7 +13,7 @@ use crate::connection::Connection;
 use crate::deadline::Deadline;
 use crate::foreign::MAX_REASON;
 use crate::protocol::{self, Hello, Reply, Request, Seen, Token};
-use crate::result::{Direction, Sample, Settings};
+use crate::result::{Sample, Settings};
 use crate::scenario::FlowPlan;
 use crate::{Error, foreign, secret, socket};
 
@@ -227,8 +229,8 @@ impl Endpoint {
         Ok(Attached {
             direction: flow.direction,
             congestion: match flow.direction {
-                Direction::Down => foreign::brief(&theirs, MAX_NAME),
-                Direction::Up => ours,
+                Direction::Download => foreign::brief(&theirs, MAX_NAME),
+                Direction::Upload => ours,
             },
             dscp_arrived,
             endpoint: flow.endpoint,
@@ -292,7 +294,13 @@ impl Endpoint {
                 direction,
                 flow,
                 seen,
-            } if flow < if direction == Direction::Down { down } else { up } => {
+            } if flow
+                < if direction == Direction::Download {
+                    down
+                } else {
+                    up
+                } =>
+            {
                 self.check_moment()?;
                 self.bounds
                     .check(direction, &seen)

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sqm_core::direction::Direction;
+
 use super::cross_check::{Fault, FlowReports};
 use super::host_metrics::Recorder;
 use super::running::{Running, Series};
@@ -11,7 +13,7 @@ use crate::clock::Offset;
 use crate::load::millis;
 use crate::probe::Finished;
 use crate::protocol::Seen;
-use crate::result::{Clock, Direction, Flow, Meta, Phase, ProbeKind, ProbeSeries, TestResult};
+use crate::result::{Clock, Flow, Meta, Phase, ProbeKind, ProbeSeries, TestResult};
 use crate::scenario::ProbePlan;
 use crate::{Error, checks, socket};
 
@@ -113,8 +115,8 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
     for ((plan, attached), ours) in plans.zip(&running.flows).zip(ours) {
         let endpoint = &mut running.endpoints[attached.endpoint];
         let reported = match attached.direction {
-            Direction::Up => endpoint.reported(attached.number),
-            Direction::Down => Vec::new(),
+            Direction::Upload => endpoint.reported(attached.number),
+            Direction::Download => Vec::new(),
         };
         let theirs = endpoint.seen(attached.direction, attached.number);
         let reports = FlowReports {
@@ -126,8 +128,8 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
         let judged = reports.check(is_whole.then_some(load_ms));
         let coarse = || Seen {
             samples: match attached.direction {
-                Direction::Up => endpoint.coarse_samples(attached.number),
-                Direction::Down => Vec::new(),
+                Direction::Upload => endpoint.coarse_samples(attached.number),
+                Direction::Download => Vec::new(),
             },
             ..Seen::default()
         };
@@ -150,15 +152,15 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
             }
         };
         let (sender, receiver) = match attached.direction {
-            Direction::Down => (theirs, ours),
-            Direction::Up => (ours, theirs),
+            Direction::Download => (theirs, ours),
+            Direction::Upload => (ours, theirs),
         };
         flows.push(Flow {
             congestion: attached.congestion.clone(),
             dscp: plan.dscp,
             dscp_arrived: attached
                 .dscp_arrived
-                .filter(|_| attached.direction == Direction::Up),
+                .filter(|_| attached.direction == Direction::Upload),
             ecn: sender.ecn.or(receiver.ecn),
             mss: sender.mss,
             peer: plan.peer.clone(),

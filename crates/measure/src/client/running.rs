@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use sqm_core::direction::Direction;
+
 use super::endpoint::{self, Endpoint};
 use super::timing::{
     FIRST_PROBE_TIMEOUT, RESULTS_TIMEOUT, RateMeter, SETUP, SILENCE, SPARE, STOP_TIMEOUT, TICK,
@@ -11,7 +13,7 @@ use super::types::{Progress, Stage, Target, Test};
 use crate::deadline::Deadline;
 use crate::load::{Load, Role};
 use crate::probe::{Connect, Icmp, ProbeSocket, Prober, Udp};
-use crate::result::{Direction, ProbeKind, Settings};
+use crate::result::{ProbeKind, Settings};
 use crate::scenario::{ProbePlan, Scenario};
 use crate::{Error, socket};
 
@@ -174,8 +176,8 @@ impl<'a> Running<'a> {
         self.probe_until(self.end + Duration::from_millis(settings.after_ms));
         let flows = self.flows.iter_mut().filter_map(|flow| {
             let role = match flow.direction {
-                Direction::Down => Role::Receive,
-                Direction::Up => Role::Send,
+                Direction::Download => Role::Receive,
+                Direction::Upload => Role::Send,
             };
             Some((flow.stream.take()?, role))
         });
@@ -353,7 +355,7 @@ fn open_endpoints(test: &Test, deadline: &Deadline<'_>) -> Result<Vec<Endpoint>,
             let flows = scenario.flows.iter().filter(|f| f.endpoint == index);
             flows.filter(|f| f.direction == direction).count() as u32
         };
-        let asked = (count(Direction::Down), count(Direction::Up));
+        let asked = (count(Direction::Download), count(Direction::Upload));
         endpoints.push(Endpoint::open(target, asked, settings, deadline)?);
     }
     Ok(endpoints)

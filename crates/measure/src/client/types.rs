@@ -3,10 +3,12 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use sqm_core::direction::Direction;
+
 use super::host_metrics::Gauges;
 use crate::Error;
 use crate::protocol::{MAX_FLOWS, MAX_IDLE_MS, MAX_LOAD_MS, MAX_PROBES};
-use crate::result::{Direction, Settings, TAIL_MS, TestResult};
+use crate::result::{Settings, TAIL_MS, TestResult};
 use crate::scenario::{Family, Scenario};
 
 /// The server to test against.
@@ -93,7 +95,7 @@ pub(super) fn check(test: &Test) -> Result<(), Error> {
     if test.targets.is_empty() {
         return wrong("no server to test against".to_owned());
     }
-    let counts = [Direction::Down, Direction::Up].map(|direction| test.scenario.count(direction));
+    let counts = Direction::BOTH.map(|direction| test.scenario.count(direction));
     if counts.iter().any(|count| *count > MAX_FLOWS) {
         return wrong(format!("at most {MAX_FLOWS} flows in each direction"));
     }

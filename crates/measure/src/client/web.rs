@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use sqm_core::direction::Direction;
 use tokio::runtime::Runtime;
 
 pub use self::route::Site;
@@ -28,7 +29,7 @@ use crate::http::{Tasks, port};
 use crate::load::millis;
 use crate::probe::{Connect, Dns, Finished, Icmp, ProbeSocket, Prober};
 use crate::protocol::{MAX_FLOWS, Seen};
-use crate::result::{Direction, Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult};
+use crate::result::{Finding, Flow, Meta, ProbeKind, ProbeSeries, Sample, Settings, TestResult};
 use crate::scenario::Scenario;
 use crate::{Error, checks, foreign, socket};
 
@@ -82,14 +83,14 @@ fn check(site: &Site, settings: &Settings) -> Result<(), Error> {
         return wrong("no URL to load the line with".to_owned());
     }
     let urls = [
-        (Direction::Down, &site.download, settings.down),
-        (Direction::Up, &site.upload, settings.up),
+        (Direction::Download, &site.download, settings.down),
+        (Direction::Upload, &site.upload, settings.up),
     ];
     for (direction, url, flows) in urls {
         if url.is_some() != (flows > 0) || flows > MAX_FLOWS {
             return wrong(format!(
                 "a URL for {}s takes 1 to {MAX_FLOWS} of them at once, not {flows}",
-                direction.word()
+                direction.name()
             ));
         }
         let uri = url.as_ref().and_then(|url| Some((url, url.parse().ok()?)));
@@ -204,8 +205,8 @@ impl<'a> Running<'a> {
         self.probe_until(until);
         for flow in &self.scenario.flows {
             let place = match flow.direction {
-                Direction::Down => &self.route.download,
-                Direction::Up => &self.route.upload,
+                Direction::Download => &self.route.download,
+                Direction::Upload => &self.route.upload,
             };
             let place = place.clone().expect("flows need a URL");
             let congestion = self.settings.congestion.clone();
@@ -259,8 +260,8 @@ impl<'a> Running<'a> {
             let (arrived, info) = transfer.look();
             let total = arrived.whole.max(*counted);
             match transfer.direction {
-                Direction::Down => down += arrived.all,
-                Direction::Up => up += arrived.all,
+                Direction::Download => down += arrived.all,
+                Direction::Upload => up += arrived.all,
             }
             seen.samples.push(Sample {
                 t_ms,
@@ -272,8 +273,8 @@ impl<'a> Running<'a> {
             };
             seen.ecn = Some(info.ecn);
             match transfer.direction {
-                Direction::Down => seen.tcp.push(info.receiver_sample(t_ms)),
-                Direction::Up => {
+                Direction::Download => seen.tcp.push(info.receiver_sample(t_ms)),
+                Direction::Upload => {
                     seen.mss = Some(info.mss);
                     seen.tcp.push(info.sender_sample(t_ms));
                     seen.totals = Some(info.totals());
@@ -308,8 +309,8 @@ impl<'a> Running<'a> {
 
     fn url(&self, direction: Direction) -> String {
         let url = match direction {
-            Direction::Down => &self.site.download,
-            Direction::Up => &self.site.upload,
+            Direction::Download => &self.site.download,
+            Direction::Upload => &self.site.upload,
         };
         url.clone().unwrap_or_default()
     }
@@ -405,8 +406,8 @@ impl<'a> Running<'a> {
         flows
             .map(|((plan, transfer), seen)| {
                 let (sender, receiver) = match plan.direction {
-                    Direction::Down => (Vec::new(), seen.tcp),
-                    Direction::Up => (seen.tcp, Vec::new()),
+                    Direction::Download => (Vec::new(), seen.tcp),
+                    Direction::Upload => (seen.tcp, Vec::new()),
                 };
                 Flow {
                     congestion: transfer.congestion(),

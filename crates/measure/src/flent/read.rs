@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sqm_core::direction::Direction;
 
 use intervals::Intervals;
 use numbers::{SANE, delay, differences, numbers, round, sane};
@@ -18,8 +19,8 @@ use super::format::{DELAY_S, OWN_KEY, VERSION};
 use crate::foreign::MAX_REASON;
 use crate::result::plausibility::{self, MAX_LATENCY_MS, MAX_MBIT, within};
 use crate::result::{
-    Direction, Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings,
-    Severity, TcpSample, TestResult, Transport,
+    Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings, Severity,
+    TcpSample, TestResult, Transport,
 };
 use crate::room::{Few, Room};
 use crate::{calendar, foreign};
@@ -145,7 +146,7 @@ impl<'a> Reader<'a> {
         plausibility::check_samples(&result)?;
         plausibility::check_figures(&result)?;
         result.evidence = evidence;
-        if result.flows(Direction::Up).next().is_some() {
+        if result.flows(Direction::Upload).next().is_some() {
             result.findings.push(Finding {
                 severity: Severity::Note,
                 code: "counted_at_sender".to_owned(),
@@ -164,8 +165,8 @@ impl<'a> Reader<'a> {
         let mut congestion: Vec<_> = flows.iter().map(|flow| flow.congestion.clone()).collect();
         congestion.dedup();
         let settings = Settings {
-            down: count(Direction::Down),
-            up: count(Direction::Up),
+            down: count(Direction::Download),
+            up: count(Direction::Upload),
             idle_ms: ms(self.delay_s),
             load_ms,
             after_ms: ms(self.delay_s),
@@ -306,9 +307,9 @@ impl<'a> Reader<'a> {
         };
         let command = meta.and_then(|m| m.command.as_deref()).unwrap_or_default();
         let direction = if lower.contains("download") || command.contains("_MAERTS") {
-            Direction::Down
+            Direction::Download
         } else if lower.contains("upload") || command.contains("_STREAM") {
-            Direction::Up
+            Direction::Upload
         } else {
             return Kind::Other;
         };
@@ -410,8 +411,8 @@ impl<'a> Reader<'a> {
                 up_ms: delay(raw.owd_up),
                 down_ms: delay(raw.owd_down),
                 lost: match raw.lost_dir.as_deref() {
-                    Some("up") => Some(Direction::Up),
-                    Some("down") => Some(Direction::Down),
+                    Some("up") => Some(Direction::Upload),
+                    Some("down") => Some(Direction::Download),
                     _ => None,
                 },
                 ..at(t_ms)

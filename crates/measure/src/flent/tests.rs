@@ -1,8 +1,10 @@
 use std::path::PathBuf;
 
+use sqm_core::direction::Direction;
+
 use super::*;
 use crate::result::tests::example;
-use crate::result::{Direction, ProbeKind, TcpSample, TestResult};
+use crate::result::{ProbeKind, TcpSample, TestResult};
 use crate::stats;
 
 /// A file that Flent 2.3.0 wrote. `tests/flent/README.md` says how.
@@ -35,7 +37,7 @@ fn files_from_flent_open_with_their_series() {
         ("voip", 0, 0, 1),
     ] {
         let result = fixture(name);
-        let flows = [Direction::Down, Direction::Up].map(|d| result.flows(d).count());
+        let flows = Direction::BOTH.map(|d| result.flows(d).count());
         assert_eq!((flows, result.probes.len()), ([down, up], probes), "{name}");
         assert_eq!(result.meta.local_host, "h1", "{name}");
         assert!(
@@ -82,7 +84,7 @@ fn the_figures_of_a_flent_file_match_its_own() {
     // The mean of all samples according to Flent.
     assert!((mean_rtt(&result, "Ping (ms) UDP BE") - 51.371_874).abs() < 1e-5);
     assert!((mean_rtt(&result, "Ping (ms) ICMP") - 51.3).abs() < 0.1);
-    let upload = result.flows(Direction::Up).next().unwrap();
+    let upload = result.flows(Direction::Upload).next().unwrap();
     assert_eq!(
         (upload.name.as_str(), upload.congestion.as_str()),
         ("TCP upload BE", "bbr")
@@ -141,7 +143,7 @@ fn without_our_part_the_series_of_flent_are_read() {
     assert_eq!(read.flows.len(), 4);
     // The reader assumes idle phases of equal length, as in Flent: one second each, where there were two before and none after.
     let sum: f64 = read
-        .flows(Direction::Down)
+        .flows(Direction::Download)
         .map(|f| f.mbit_between(3000.0, 8000.0))
         .sum();
     assert!((sum - 20.0).abs() < 0.5, "{sum}");
@@ -234,7 +236,7 @@ fn probes_that_never_came_back_are_counted() {
     let icmp = &result.probes[0];
     assert_eq!(icmp.samples.len(), 5);
     assert_eq!(icmp.samples.iter().filter(|p| p.rtt_ms.is_none()).count(), 3);
-    assert_eq!(result.probes[1].samples[0].lost, Some(Direction::Up));
+    assert_eq!(result.probes[1].samples[0].lost, Some(Direction::Upload));
     assert_eq!(result.summary.probes_lost, 1);
 }
 

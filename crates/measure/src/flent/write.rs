@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sqm_core::direction::Direction;
 
 use super::format::{OWN_KEY, VERSION};
 use crate::calendar;
-use crate::result::{Direction, Flow, Probe, ProbeKind, ProbeSeries, TcpSample, TestResult, Transport};
+use crate::result::{Flow, Probe, ProbeKind, ProbeSeries, TcpSample, TestResult, Transport};
 use crate::stats;
 
 /// Step of Flent's grid of times, in seconds.
@@ -117,7 +118,7 @@ impl<'a> Writer<'a> {
         for flow in &self.result.flows {
             self.flow(flow);
         }
-        for direction in [Direction::Down, Direction::Up] {
+        for direction in Direction::BOTH {
             self.totals(direction);
         }
         self.both_totals();
@@ -254,7 +255,7 @@ impl<'a> Writer<'a> {
     }
 
     fn both_totals(&mut self) {
-        let sums = [Direction::Down, Direction::Up].map(|d| self.results.get(&format!("{} sum", way(d))));
+        let sums = Direction::BOTH.map(|d| self.results.get(&format!("{} sum", way(d))));
         let [Some(down), Some(up)] = sums else { return };
         let both = down.iter().zip(up).map(|(a, b)| match (a, b) {
             (Some(a), Some(b)) => Some(round(a + b, 6)),
@@ -311,8 +312,8 @@ impl<'a> Writer<'a> {
                 seq: Some(seq),
                 lost: Some(true),
                 lost_dir: Some(probe.lost.map(|direction| match direction {
-                    Direction::Up => "up",
-                    Direction::Down => "down",
+                    Direction::Upload => "up",
+                    Direction::Download => "down",
                 })),
                 ..self.at(probe.t_ms)
             },
@@ -466,8 +467,8 @@ impl<'a> Writer<'a> {
 
 fn way(direction: Direction) -> &'static str {
     match direction {
-        Direction::Down => "TCP download",
-        Direction::Up => "TCP upload",
+        Direction::Download => "TCP download",
+        Direction::Upload => "TCP upload",
     }
 }
 

@@ -1,8 +1,10 @@
 //! Box plots of throughput and latency, a row for each test.
 
+use sqm_core::direction::Direction;
+
 use super::frame::{STYLES, WIDTH, axis_ticks, clipped, latency_axis, small_print};
 use super::run::{Run, captions};
-use crate::result::{Direction, TestResult};
+use crate::result::TestResult;
 use crate::stats::percentile;
 use crate::svg::{Anchor, Font, GRID, INK, Panel, Scale, Svg, linear_ticks, short};
 
@@ -25,13 +27,13 @@ pub fn box_combine(runs: &[Run<'_>]) -> String {
         (
             "Download (Mbit/s)",
             runs.iter()
-                .map(|run| seconds(run.result, Direction::Down))
+                .map(|run| seconds(run.result, Direction::Download))
                 .collect(),
         ),
         (
             "Upload (Mbit/s)",
             runs.iter()
-                .map(|run| seconds(run.result, Direction::Up))
+                .map(|run| seconds(run.result, Direction::Upload))
                 .collect(),
         ),
         (

@@ -1,9 +1,11 @@
 //! The flows of a test over time: their throughput, and the TCP state of their senders.
 
+use sqm_core::direction::Direction;
+
 use super::frame::{LEFT, SINCE_LOAD, STYLES, WIDTH, clipped, frame, name_phases, small_print, time_axis};
 use super::run::caption;
 use super::series::{highest, rates, thin, time_range};
-use crate::result::{Direction, Flow, TcpSample, TestResult};
+use crate::result::{Flow, TcpSample, TestResult};
 use crate::svg::{Font, INK, Panel, Scale, Svg, linear_ticks, short};
 
 const TOP: f64 = 74.0;
@@ -15,8 +17,8 @@ const NAMED: usize = 16;
 /// Throughput of each flow, downloads above uploads.
 pub fn per_flow(result: &TestResult) -> String {
     let panels: Vec<_> = [
-        (Direction::Down, "Download (Mbit/s)"),
-        (Direction::Up, "Upload (Mbit/s)"),
+        (Direction::Download, "Download (Mbit/s)"),
+        (Direction::Upload, "Upload (Mbit/s)"),
     ]
     .into_iter()
     .filter_map(|(direction, axis)| {

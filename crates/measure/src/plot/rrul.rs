@@ -1,11 +1,13 @@
 //! A test over time.
 
+use sqm_core::direction::Direction;
+
 use super::frame::{
     LEFT, RIGHT, SINCE_LOAD, WIDTH, clipped, frame, latency, name_phases, small_print, time_axis,
 };
 use super::run::{caption, flow_count};
 use super::series::{highest, latencies, rates, sum, time_range};
-use crate::result::{Direction, TestResult};
+use crate::result::TestResult;
 use crate::svg::{BLUE, Font, GREEN, INK, ORANGE, PURPLE, Panel, Scale, Svg, VERMILION, linear_ticks, short};
 
 /// Colours of the series of probes.
@@ -45,8 +47,8 @@ pub fn rrul(result: &TestResult) -> String {
         scale: Scale::Linear,
     };
     let directions = [
-        (Direction::Down, "Download", BLUE, summary.download_mbit),
-        (Direction::Up, "Upload", GREEN, summary.upload_mbit),
+        (Direction::Download, "Download", BLUE, summary.download_mbit),
+        (Direction::Upload, "Upload", GREEN, summary.upload_mbit),
     ];
     for (index, (direction, name, colour, mbit)) in (0_u8..).zip(directions) {
         let flows: Vec<_> = result.flows(direction).map(|flow| rates(flow, result)).collect();

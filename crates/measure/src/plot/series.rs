@@ -1,6 +1,8 @@
 //! The samples of a result as points of a line.
 
-use crate::result::{Direction, Flow, ProbeSeries, TestResult};
+use sqm_core::direction::Direction;
+
+use crate::result::{Flow, ProbeSeries, TestResult};
 
 /// Points of a line: horizontal position, and value. A point without a value breaks the line.
 pub(super) type Points = Vec<(f64, Option<f64>)>;

@@ -1,12 +1,14 @@
 //! Total throughput and latency over time.
 
+use sqm_core::direction::Direction;
+
 use super::frame::{
     LEFT, SINCE_LOAD, STYLES, WIDTH, frame, latency, latency_axis, latency_grid, legend, load_begin,
     name_phases, small_print, time_axis,
 };
 use super::run::{Run, captions};
 use super::series::{headline, highest, time_range, total_rate};
-use crate::result::{Direction, TestResult};
+use crate::result::TestResult;
 use crate::svg::{Anchor, Font, INK, Panel, Scale, Svg, linear_ticks, short};
 
 const HEIGHT: f64 = 190.0;
@@ -16,7 +18,7 @@ const GAP: f64 = 34.0;
 pub fn totals(runs: &[Run<'_>]) -> String {
     let top = 92.0 + runs.len() as f64 * 20.0;
     let results: Vec<&TestResult> = runs.iter().map(|run| run.result).collect();
-    let panels = [Direction::Down, Direction::Up]
+    let panels = Direction::BOTH
         .into_iter()
         .filter(|direction| results.iter().any(|r| r.flows(*direction).next().is_some()));
     let panels: Vec<Direction> = panels.collect();
@@ -49,7 +51,7 @@ pub fn totals(runs: &[Run<'_>]) -> String {
             .collect();
         let ticks = linear_ticks(lines.iter().map(|line| highest(line)).fold(0.0, f64::max), 4.0);
         let panel = panel(index, (0.0, ticks[ticks.len() - 1]), Scale::Linear);
-        let name = if *direction == Direction::Down {
+        let name = if *direction == Direction::Download {
             "Download (Mbit/s)"
         } else {
             "Upload (Mbit/s)"

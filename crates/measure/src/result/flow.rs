@@ -1,8 +1,8 @@
 //! The flows of the load, and what the two kernels know of their TCP connections.
 
+use super::direction_word;
 use serde::{Deserialize, Serialize};
-
-use super::direction::Direction;
+use sqm_core::direction::Direction;
 
 /// The transport protocol of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,7 @@ pub struct Flow {
     /// Flent's name for it: `TCP download BE`, `TCP upload::3`.
     pub name: String,
     /// Its direction.
+    #[serde(with = "direction_word")]
     pub direction: Direction,
     /// TCP or UDP.
     #[serde(default)]

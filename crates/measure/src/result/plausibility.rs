@@ -3,7 +3,8 @@
 //! The figures in a file are not checked: they are computed again from the samples when the file is read. Samples are accepted
 //! as long as some line and some clock could have produced them.
 
-use super::direction::Direction;
+use sqm_core::direction::Direction;
+
 use super::flow::{Flow, TcpSample};
 use super::probe::{Probe, ProbeSeries};
 use super::settings::Phase;
@@ -51,10 +52,10 @@ pub(crate) fn check_samples(result: &TestResult) -> Result<(), String> {
 pub(crate) fn check_figures(result: &TestResult) -> Result<(), String> {
     let summary = &result.summary;
     for (direction, mbit, figures) in [
-        (Direction::Down, summary.download_mbit, &summary.down),
-        (Direction::Up, summary.upload_mbit, &summary.up),
+        (Direction::Download, summary.download_mbit, &summary.down),
+        (Direction::Upload, summary.upload_mbit, &summary.up),
     ] {
-        let word = direction.word();
+        let word = direction.name();
         within(&format!("a {word}"), mbit, (0.0, MAX_MBIT), "Mbit/s")?;
         let added = figures.iter().flat_map(|f| [f.added_median_ms, f.added_p95_ms]);
         for ms in added.flatten() {

@@ -1,10 +1,10 @@
 //! The latency probes of a test.
 
+use super::direction_word;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-
-use super::direction::Direction;
+use sqm_core::direction::Direction;
 
 /// How a probe travels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,6 +69,10 @@ pub struct Probe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_ms: Option<f64>,
     /// The direction in which it was lost, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "direction_word::optional"
+    )]
     pub lost: Option<Direction>,
 }

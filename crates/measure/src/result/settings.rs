@@ -1,8 +1,8 @@
 //! How a test is run, and the phases that follow from it.
 
+use super::direction_word;
 use serde::{Deserialize, Serialize};
-
-use super::direction::Direction;
+use sqm_core::direction::Direction;
 
 /// The steady window ends this many milliseconds before the load does. The flows do not all end at the same moment, and the two clocks
 /// differ a little; one second is a choice that covers both.
@@ -61,7 +61,7 @@ impl Settings {
     /// The phases of a test with one load: idle, load, idle. Phases without length are left out.
     pub fn phases(&self) -> Vec<Phase> {
         let (idle, load, after) = (self.idle_ms as f64, self.load_ms as f64, self.after_ms as f64);
-        let loaded = [(Direction::Down, self.down), (Direction::Up, self.up)];
+        let loaded = [(Direction::Download, self.down), (Direction::Upload, self.up)];
         let loaded = loaded
             .into_iter()
             .filter(|(_, flows)| *flows > 0)
@@ -85,6 +85,7 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// The directions that carry load. Empty on an idle line.
+    #[serde(with = "direction_word::list")]
     pub loaded: Vec<Direction>,
     /// When it begins.
     pub from_ms: f64,

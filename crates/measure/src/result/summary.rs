@@ -1,8 +1,8 @@
 //! The figures of a test, computed from its samples. Pure.
 
 use serde::{Deserialize, Serialize};
+use sqm_core::direction::Direction;
 
-use super::direction::Direction;
 use super::flow::Flow;
 use super::probe::{Probe, ProbeKind, ProbeSeries};
 use super::settings::Phase;
@@ -101,7 +101,7 @@ impl Summary {
             Latency::of(&within(&main, &idle_window)),
             Latency::of(&within(&main, &loaded_window)),
         );
-        let (down, up) = (rates(flows, Direction::Down), rates(flows, Direction::Up));
+        let (down, up) = (rates(flows, Direction::Download), rates(flows, Direction::Upload));
         let direction = |direction, rates: &[f64]| {
             let measured = || DirectionFigures::new(direction, total(rates), &main, phases, settle_ms);
             (!rates.is_empty()).then(measured)
@@ -120,8 +120,8 @@ impl Summary {
             upload_mbit: round(total(&up)),
             jain_down: stats::jain(&down).map(round),
             jain_up: stats::jain(&up).map(round),
-            down: direction(Direction::Down, &down),
-            up: direction(Direction::Up, &up),
+            down: direction(Direction::Download, &down),
+            up: direction(Direction::Upload, &up),
             probes: probes
                 .iter()
                 .map(|series| ProbeFigures {
@@ -141,8 +141,8 @@ impl DirectionFigures {
         let one_way = alone.is_empty();
         let delay = |probe: &Probe| match direction {
             _ if !one_way => probe.rtt_ms,
-            Direction::Down => probe.down_ms,
-            Direction::Up => probe.up_ms,
+            Direction::Download => probe.down_ms,
+            Direction::Upload => probe.up_ms,
         };
         let delays = |windows: &[(f64, f64)]| -> Vec<f64> {
             within(main, windows).into_iter().filter_map(delay).collect()

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sqm_core::direction::Direction;
 
-use super::direction::Direction;
 use super::finding::Finding;
 use super::flow::Flow;
 use super::meta::Meta;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use sqm_core::direction::Direction;
+
 use super::*;
 
 /// An invented result with round figures: `bloat_ms` of queue delay under load, two flows in each direction.
@@ -54,10 +56,10 @@ pub(crate) fn example(title: &str, bloat_ms: f64, down_mbit: f64, up_mbit: f64) 
         ..Meta::default()
     };
     let flows = vec![
-        flow("TCP download BE::1", Direction::Down, 0.6, down_mbit),
-        flow("TCP download BE::2", Direction::Down, 0.4, down_mbit),
-        flow("TCP upload BE::1", Direction::Up, 0.5, up_mbit),
-        flow("TCP upload BE::2", Direction::Up, 0.5, up_mbit),
+        flow("TCP download BE::1", Direction::Download, 0.6, down_mbit),
+        flow("TCP download BE::2", Direction::Download, 0.4, down_mbit),
+        flow("TCP upload BE::1", Direction::Upload, 0.5, up_mbit),
+        flow("TCP upload BE::2", Direction::Upload, 0.5, up_mbit),
     ];
     let probes = ProbeSeries {
         name: "Ping (ms) UDP BE".to_owned(),

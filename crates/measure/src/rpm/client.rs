@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::Method;
 use hyper::body::{Body, Frame, SizeHint};
 use serde::{Deserialize, Serialize};
+use sqm_core::direction::Direction;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -28,7 +29,7 @@ use crate::Error;
 use crate::foreign::{self, MAX_REASON};
 use crate::http::{Place, Tasks, request};
 use crate::load;
-use crate::result::{Direction, Finding};
+use crate::result::Finding;
 
 /// Largest number of probe connections at the same time. A choice: servers limit the connections of one client.
 const MAX_PENDING: usize = 32;
@@ -91,10 +92,10 @@ pub fn run(
             upload: None,
             findings: Vec::new(),
         };
-        for direction in [Direction::Down, Direction::Up] {
+        for direction in Direction::BOTH {
             let place = match direction {
-                Direction::Down => &mut report.download,
-                Direction::Up => &mut report.upload,
+                Direction::Download => &mut report.download,
+                Direction::Upload => &mut report.upload,
             };
             match session.direction(direction, server.limit, progress).await? {
                 Loaded::Measured(figures) => *place = Some(figures),
@@ -264,11 +265,11 @@ impl Session {
             () => Confidence::Medium,
         };
         let is_under_way = match direction {
-            Direction::Down => {
+            Direction::Download => {
                 while transfers.try_join_next().is_some() {}
                 !transfers.is_empty()
             }
-            Direction::Up => seen.taken.load(Ordering::Relaxed) > 0,
+            Direction::Upload => seen.taken.load(Ordering::Relaxed) > 0,
         };
         Ok(match unloaded(direction, figures.mbit, is_under_way) {
             None => Loaded::Measured(figures),
@@ -312,13 +313,13 @@ impl Session {
         transfers: &mut JoinSet<()>,
     ) -> io::Result<Sender> {
         let (place, method) = match direction {
-            Direction::Down => (&self.large, Method::GET),
-            Direction::Up => (&self.upload, Method::POST),
+            Direction::Download => (&self.large, Method::GET),
+            Direction::Upload => (&self.upload, Method::POST),
         };
         let mut sender = connect(&self.tls, place, WINDOW).await?.sender;
         let body = match direction {
-            Direction::Down => Empty::new().boxed(),
-            Direction::Up => CountedUpload {
+            Direction::Download => Empty::new().boxed(),
+            Direction::Upload => CountedUpload {
                 before_grant: INITIAL_WINDOW + 2 * UPLOAD_PIECE as u64,
                 seen: seen.clone(),
             }
@@ -333,7 +334,7 @@ impl Session {
             };
             let mut body = response.into_body();
             while let Some(Ok(frame)) = body.frame().await {
-                if direction == Direction::Down
+                if direction == Direction::Download
                     && let Some(data) = frame.data_ref()
                 {
                     seen.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);

@@ -8,13 +8,14 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use sqm_core::direction::Direction;
+
 use super::config::Config;
 use super::probe_history::ProbeHistory;
 use crate::connection::Connection;
 use crate::cpu::{self, CpuTimes};
 use crate::load::{Load, Role};
 use crate::protocol::{self, Reply, Request, Token};
-use crate::result::Direction;
 use crate::{secret, socket, tcp_info};
 
 /// Longest time from the welcome to the start of the load: the longest idle phase, and 30 s to connect.
@@ -155,8 +156,8 @@ impl Session {
         let parked = stream.try_clone()?;
         let mut flows = self.flows();
         let list = match direction {
-            Direction::Down => &mut flows.down,
-            Direction::Up => &mut flows.up,
+            Direction::Download => &mut flows.down,
+            Direction::Upload => &mut flows.up,
         };
         match list.get_mut(flow as usize) {
             Some(place @ None) => {
@@ -326,11 +327,11 @@ fn watch(control: &mut Connection, load: &Load, start: Instant, length: Duration
 
 /// Sends the results of each flow.
 fn send_results(control: &mut Connection, load: Load, roles: &[Role]) -> io::Result<()> {
-    let mut numbers = BTreeMap::from([(Direction::Down, 0), (Direction::Up, 0)]);
+    let mut numbers = BTreeMap::from([(Direction::Download, 0), (Direction::Upload, 0)]);
     for (seen, role) in load.finish().into_iter().zip(roles) {
         let direction = match role {
-            Role::Send => Direction::Down,
-            Role::Receive => Direction::Up,
+            Role::Send => Direction::Download,
+            Role::Receive => Direction::Upload,
         };
         let number = numbers.entry(direction).or_insert(0);
         control.send(&Reply::Flow {

@@ -16,9 +16,10 @@ use std::sync::atomic::AtomicBool;
 use crate::cli::dscp::parse_dscp;
 use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use sqm_core::direction::Direction;
 use sqm_measure::client::{self, Family, Hooks, Outcome, Target, Test};
 use sqm_measure::protocol::DEFAULT_PORT;
-use sqm_measure::result::{Direction, Settings, TestResult};
+use sqm_measure::result::{Settings, TestResult};
 use sqm_measure::scenario::{Scenario, TESTS};
 use sqm_measure::{Error, plot};
 
@@ -208,12 +209,12 @@ impl Args {
             settings: self.settings(),
             title: self.title.clone(),
         };
-        test.settings.down = test.scenario.count(Direction::Down);
-        test.settings.up = test.scenario.count(Direction::Up);
+        test.settings.down = test.scenario.count(Direction::Download);
+        test.settings.up = test.scenario.count(Direction::Upload);
         let way = if test.settings.down > 0 {
-            Direction::Down
+            Direction::Download
         } else {
-            Direction::Up
+            Direction::Upload
         };
         let flows = test.scenario.flows.iter().filter(|flow| flow.direction == way);
         test.settings.dscp = flows.map(|flow| flow.dscp).collect();

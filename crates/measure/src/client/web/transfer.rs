@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Method, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use sqm_core::direction::Direction;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -17,7 +18,6 @@ use tokio_rustls::TlsConnector;
 
 use crate::foreign;
 use crate::http::{EndlessBody, Place, Upload, in_origin_form, shown};
-use crate::result::Direction;
 use crate::scenario::Family;
 use crate::socket;
 use crate::tcp_info::TcpInfo;
@@ -117,8 +117,8 @@ impl Transfer {
             .and_then(|socket| TcpInfo::of(socket).ok());
         if let Some(info) = &info {
             let (whole, all) = match self.direction {
-                Direction::Down => (info.bytes_received, info.bytes_received),
-                Direction::Up => (info.bytes_acked, info.delivered_bytes()),
+                Direction::Download => (info.bytes_received, info.bytes_received),
+                Direction::Upload => (info.bytes_acked, info.delivered_bytes()),
             };
             current.now = Arrived { whole, all };
         }
@@ -128,8 +128,8 @@ impl Transfer {
     /// The congestion control of the sender, if that is this machine. Else empty.
     pub(super) fn congestion(&self) -> String {
         match self.direction {
-            Direction::Down => String::new(),
-            Direction::Up => self.current().congestion.clone(),
+            Direction::Download => String::new(),
+            Direction::Upload => self.current().congestion.clone(),
         }
     }
 
@@ -182,8 +182,8 @@ impl Transfer {
     async fn exchange(&self, sender: &mut SendRequest<Upload>) -> io::Result<()> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (method, body) = match self.direction {
-            Direction::Down => (Method::GET, Empty::new().boxed()),
-            Direction::Up => (Method::POST, EndlessBody { left: UPLOAD_BYTES }.boxed()),
+            Direction::Download => (Method::GET, Empty::new().boxed()),
+            Direction::Upload => (Method::POST, EndlessBody { left: UPLOAD_BYTES }.boxed()),
         };
         let request = in_origin_form(method, &self.place, body)?;
         let response = sender.send_request(request).await.map_err(io::Error::other)?;

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use sqm_core::direction::Direction;
 use sqm_core::spec::cake::Cells;
 use sqm_core::units::Rate;
 use sqm_measure::overhead_fit::Configured;
-use sqm_measure::result::Direction;
 use sqm_plan::line::ConfiguredLine;
 
 use sqm_configuration::load;
@@ -42,8 +42,8 @@ pub(super) fn of_test(lines: &[ConfiguredLine], local: IpAddr) -> Option<&Config
 /// The configured figures of one direction; none if it is not shaped.
 pub(super) fn direction(line: &ConfiguredLine, direction: Direction) -> Option<Configured> {
     let rate: Option<Rate> = match direction {
-        Direction::Down => line.download,
-        Direction::Up => line.upload,
+        Direction::Download => line.download,
+        Direction::Upload => line.upload,
     };
     let coding = if line.framing.cells == Cells::Ptm {
         PTM

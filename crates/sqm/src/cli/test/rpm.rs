@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use sqm_core::direction::Direction;
 use sqm_measure::client::{Progress, Stage};
-use sqm_measure::result::Direction;
 use sqm_measure::rpm::client::{self, Report, Server};
 use sqm_measure::rpm::{Confidence, Responsiveness};
 
@@ -30,7 +30,7 @@ impl Args {
                 let rpm = rpm.map_or_else(|| "no".to_owned(), |rpm| format!("{rpm:.0}"));
                 errln!(
                     "{:<8}  {mbit:8.1} Mbit/s over {connections:2} connections, {rpm} RPM",
-                    direction.word()
+                    direction.name()
                 );
             }
         })
@@ -71,16 +71,16 @@ impl Clock {
     /// The progress in the form of the other tests. The round trip is a minute divided by the RPM.
     fn progress(&mut self, direction: Direction, mbit: f64, rpm: Option<f64>) -> Progress {
         let (began, limit) = match direction {
-            Direction::Down => (self.begun, 2 * self.limit),
-            Direction::Up => (*self.turned.get_or_insert_with(Instant::now), self.limit),
+            Direction::Download => (self.begun, 2 * self.limit),
+            Direction::Upload => (*self.turned.get_or_insert_with(Instant::now), self.limit),
         };
         let of = |asked| if direction == asked { mbit } else { 0.0 };
         Progress {
             stage: Stage::Load,
             elapsed: self.begun.elapsed(),
             left: limit.saturating_sub(began.elapsed()),
-            download_mbit: of(Direction::Down),
-            upload_mbit: of(Direction::Up),
+            download_mbit: of(Direction::Download),
+            upload_mbit: of(Direction::Upload),
             rtt: rpm
                 .filter(|rpm| *rpm > 0.0)
                 .map(|rpm| Duration::from_secs_f64(60.0 / rpm)),

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use sqm_core::direction::Direction;
 use sqm_measure::client::{Outcome, Test};
 use sqm_measure::overhead_fit::{Configured, Fit, Framing, HEADERS_V4, HEADERS_V6, Point, advice};
-use sqm_measure::result::{Direction, Flow, Settings, TestResult};
+use sqm_measure::result::direction_word;
+use sqm_measure::result::{Flow, Settings, TestResult};
 use sqm_measure::scenario::Scenario;
 use sqm_plan::line::ConfiguredLine;
 
@@ -27,6 +29,7 @@ const FLOWS: u32 = 4;
 /// The sweep of one direction.
 #[derive(Serialize)]
 struct Swept {
+    #[serde(with = "direction_word")]
     direction: Direction,
     /// Headers of TCP and IP in each packet, bytes.
     header_bytes: f64,
@@ -50,7 +53,7 @@ impl Args {
             );
         }
         let mut swept = Vec::new();
-        for (direction, flows) in [(Direction::Down, self.down), (Direction::Up, self.up)] {
+        for (direction, flows) in [(Direction::Download, self.down), (Direction::Upload, self.up)] {
             let flows = flows.unwrap_or(FLOWS);
             if flows > 0 {
                 swept.push(self.sweep(direction, flows, &lines)?);
@@ -78,8 +81,8 @@ impl Args {
 
     fn sweep(&self, direction: Direction, flows: u32, lines: &[ConfiguredLine]) -> Result<Swept, Failure> {
         let (down, up) = match direction {
-            Direction::Down => (flows, 0),
-            Direction::Up => (0, flows),
+            Direction::Download => (flows, 0),
+            Direction::Upload => (0, flows),
         };
         let mut points = Vec::new();
         let (mut header_bytes, mut configured) = (HEADERS_V4, None);
@@ -87,7 +90,7 @@ impl Args {
             if !self.quiet {
                 errln!(
                     "{}, segments of {mss} bytes ({} of {})",
-                    direction.word(),
+                    direction.name(),
                     index + 1,
                     SEGMENTS.len()
                 );
@@ -128,7 +131,7 @@ impl Args {
             Ok(fit) => (Some(fit), None),
             Err(unfit) => (
                 None,
-                Some(format!("the {} cannot be fitted: {unfit}", direction.word())),
+                Some(format!("the {} cannot be fitted: {unfit}", direction.name())),
             ),
         };
         let advice = match (&fit, &configured) {
@@ -156,7 +159,7 @@ fn goodput(result: &TestResult) -> f64 {
     let (from, to) = result.steady().next().unwrap_or_default();
     let rate = |flow: &Flow| {
         let told = flow.delivered_mbit_between(from, to);
-        told.filter(|told| flow.direction == Direction::Up || *told <= MOST * flow.mbit)
+        told.filter(|told| flow.direction == Direction::Upload || *told <= MOST * flow.mbit)
             .unwrap_or(flow.mbit)
     };
     result.flows.iter().map(rate).sum()
@@ -165,7 +168,7 @@ fn goodput(result: &TestResult) -> f64 {
 fn table(swept: &Swept) -> String {
     let mut text = format!(
         "{:<10}payload    Mbit/s    fitted   off by\n",
-        swept.direction.word()
+        swept.direction.name()
     );
     for (index, point) in swept.points.iter().enumerate() {
         text += &format!("{:>17.0} {:>9.3}", point.payload, point.goodput_mbit);
