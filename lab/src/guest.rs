@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::processor::Processor;
 use crate::protocol::{Act, LAST, MARK, MORE, PIECE, RECEIVED, Reply, Request};
 use crate::{Clock, Error, launch};
 
@@ -24,6 +25,8 @@ pub struct Guest {
     input: Mutex<ChildStdin>,
     console: Arc<Console>,
     next_id: AtomicU64,
+    /// Held until the guest has ended.
+    _processor: Option<Processor>,
 }
 
 /// The output of a program inside the guest.
@@ -89,7 +92,8 @@ impl Guest {
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        let mut kernel = launch::spawn(command, clock)
+        let processor = Processor::with_fewest_guests();
+        let mut kernel = launch::spawn(command, clock, processor.as_ref())
             .map_err(|e| Error::host("cannot start the lab's kernel", &kernel_file, e))?;
         let watcher = watch(kernel.id()).map_err(|e| {
             let _ = kernel.kill();
@@ -109,6 +113,7 @@ impl Guest {
             input: Mutex::new(input),
             console,
             next_id: AtomicU64::new(1),
+            _processor: processor,
         };
         guest.wait_for(&greeting, BOOT_PATIENCE)?;
         // A running guest does not need its folder. Without it, nothing is left behind if this process is killed later.

@@ -17,25 +17,33 @@ use seccompiler::{
 };
 
 use crate::Clock;
+use crate::processor::Processor;
 
 const SYS_PTRACE: i64 = 101;
 const PTRACE_GETREGSET: u64 = 0x4204;
 const NT_X86_XSTATE: u64 = 0x202;
 const EINVAL: u32 = 22;
 
-/// Starts the kernel, with the system call filter if this kernel on this machine needs it.
-pub(crate) fn spawn(mut command: Command, clock: Clock) -> io::Result<Child> {
-    if guest_tunables(clock).is_none() {
-        return command.spawn();
-    }
-    let filter = filter().map_err(io::Error::other)?;
-    // The filter applies to the calling thread and the processes that it starts: a separate thread keeps this one free of it.
-    std::thread::spawn(move || {
-        apply_filter(&filter).map_err(io::Error::other)?;
-        command.spawn()
+/// Starts the kernel on this processor, with the system call filter if this kernel on this machine needs it.
+pub(crate) fn spawn(mut command: Command, clock: Clock, processor: Option<&Processor>) -> io::Result<Child> {
+    let filter = match guest_tunables(clock) {
+        Some(_) => Some(filter().map_err(io::Error::other)?),
+        None => None,
+    };
+    // Processor and filter apply to the calling thread and the processes that it starts: a separate thread keeps this one free
+    // of them.
+    std::thread::scope(|scope| {
+        let starter = scope.spawn(|| {
+            if let Some(processor) = processor {
+                processor.bind_thread();
+            }
+            if let Some(filter) = filter {
+                apply_filter(&filter).map_err(io::Error::other)?;
+            }
+            command.spawn()
+        });
+        starter.join().expect("the thread has nothing to panic about")
     })
-    .join()
-    .expect("the thread has nothing to panic about")
 }
 
 /// A word of the kernel's command line that sets an environment variable of the guest's first process: tunables of glibc

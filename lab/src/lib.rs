@@ -23,6 +23,7 @@ pub mod keeper;
 pub mod kernel;
 mod launch;
 pub mod line;
+mod processor;
 pub mod protocol;
 
 pub use error::Error;

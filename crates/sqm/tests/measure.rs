@@ -41,7 +41,6 @@ impl Server {
 
     fn test(&self, args: &[&str]) -> Output {
         let short = [
-            "--together",
             "--duration",
             "2s",
             "--settle",

@@ -36,7 +36,7 @@ pub(crate) fn start_with(home: &Home, reflectors: &str, more: &str) {
     home.write("/tmp/sqm", text.as_bytes()).expect("a file");
     home.script(
         "LOGS_DIRECTORY=/tmp ip netns exec router sqm daemon --config /tmp/sqm >/tmp/log 2>&1 & echo $! >/tmp/pid
-         until sqm status --daemon >/tmp/said 2>&1 && grep -q '^wan0: shaped' /tmp/said; do sleep 0.1; done",
+         until sqm status --daemon >/tmp/said 2>&1 && grep -q '^wan0: shaped' /tmp/said; do sleep 0.5; done",
     )
     .expect("the daemon shapes");
 }
@@ -51,7 +51,7 @@ pub(crate) fn status_of(said: &str) -> Value {
 }
 
 /// A shell function that loads both directions from h1. The load may end early.
-pub(crate) const LOAD: &str = "load() { ip netns exec h1 sqm test 10.66.0.2 --together --quiet --json /tmp/load.json --idle 1 --after 0 --duration $1; }
+pub(crate) const LOAD: &str = "load() { ip netns exec h1 sqm test 10.66.0.2 --quiet --json /tmp/load.json --idle 1 --after 0 --duration $1; }
 ";
 
 /// Like [`rates`], but from a status that was recorded earlier: any time may pass between two scripts.
@@ -128,7 +128,7 @@ fn udp_servers_show_one_way_delays() {
     let said = home
         .script(&format!(
             "set +e; kill $(cat /tmp/servers)
-             for one in $(cat /tmp/servers); do while grep -q '^State:.[^Z]' /proc/$one/status; do sleep 0.1; done; done
+             for one in $(cat /tmp/servers); do while grep -q '^State:.[^Z]' /proc/$one/status; do sleep 1; done; done
              {serve}
              {LOAD}load 50s; sqm status --daemon --json"
         ))

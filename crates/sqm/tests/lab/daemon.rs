@@ -176,7 +176,7 @@ fn three_classes_with_firewall_rules_are_kept_in_force_too() {
 
 #[test]
 fn a_device_recreated_many_times_under_load_is_shaped() {
-    remove_and_make_again(25);
+    remove_and_make_again(8);
 }
 
 pub(crate) fn remove_and_make_again(times: u32) {
@@ -200,7 +200,7 @@ pub(crate) fn remove_and_make_again(times: u32) {
 
 #[test]
 fn kill_9_of_the_daemon_at_some_points_leaves_the_line_shaped() {
-    kill_the_daemon(4, 5);
+    kill_the_daemon(2, 8);
 }
 
 /// Kills the daemon at this many random points in time, and before every `step`-th of 24 changes of the kernel.
@@ -255,7 +255,7 @@ pub(crate) fn kill_the_daemon(times: usize, step: usize) {
 
 #[test]
 fn some_events_leave_memory_and_descriptors_as_they_were() {
-    events_leave_memory_and_descriptors(100);
+    events_leave_memory_and_descriptors(50);
 }
 
 /// Causes about two hundred events, then three in each round. Memory and descriptors must not grow in the rounds.

@@ -26,7 +26,7 @@ fn config(home: &Home, file: &str, script: &str, options: &str) {
 
 #[test]
 fn an_error_at_any_step_is_rolled_back() {
-    refuse_each_step(&["piece_of_cake", "simple"]);
+    refuse_each_step(&["simple"]);
 }
 
 pub(crate) fn refuse_each_step(scripts: &[&str]) {
@@ -70,7 +70,7 @@ pub(crate) fn refuse_each_step(scripts: &[&str]) {
     let unexpected: Vec<&str> = answer.lines().filter(|line| !line.ends_with(" steps")).collect();
     assert!(unexpected.is_empty(), "{answer}");
     assert_eq!(answer.lines().count(), scripts.len(), "{answer}");
-    // CAKE takes few steps; three classes with filters in both directions take many.
+    // Three classes with filters in both directions take many steps.
     let steps = |script: &str| -> u32 {
         let line = answer
             .lines()
@@ -81,12 +81,12 @@ pub(crate) fn refuse_each_step(scripts: &[&str]) {
             .and_then(|n| n.parse().ok())
             .expect("a number")
     };
-    assert!(steps("piece_of_cake") >= 5 && steps("simple:") >= 20, "{answer}");
+    assert!(steps("simple:") >= 20, "{answer}");
 }
 
 #[test]
 fn after_kill_9_at_many_points_start_and_stop_succeed() {
-    kill_at_each(3);
+    kill_at_each(7);
 }
 
 /// Kills a start before every `step`-th change of the kernel. `step` is odd.
@@ -124,7 +124,7 @@ pub(crate) fn kill_at_each(step: u32) {
         .trim()
         .strip_suffix(" points")
         .and_then(|n| n.parse::<u32>().ok());
-    assert!(points.is_some_and(|n| n >= 10), "{answer}");
+    assert!(points.is_some_and(|n| n >= 20), "{answer}");
 }
 
 #[test]
@@ -303,11 +303,16 @@ qdisc add dev d0 parent 5:1 handle 50: pfifo limit 20",
 
 #[test]
 fn stop_restores_queues_that_were_set_by_hand() {
+    restore_by_hand(4);
+}
+
+/// Starts and stops over every `step`-th of the queues that were set by hand.
+pub(crate) fn restore_by_hand(step: usize) {
     let home = boot();
     config(&home, "/tmp/first", "simple", "");
     config(&home, "/tmp/second", "best_of_cake", "");
     let mut script = String::from("set +e; cd /tmp\n");
-    for (n, commands) in BY_HAND.iter().enumerate() {
+    for (n, commands) in BY_HAND.iter().enumerate().step_by(step) {
         home.write(&format!("/tmp/hand{n}"), format!("{commands}\n").as_bytes())
             .expect("a file");
         script += &format!(
@@ -401,7 +406,7 @@ fn another_program_that_owns_the_queues_is_named() {
 
 #[test]
 fn damaged_files_are_planned_alike_or_refused() {
-    start_with_damaged_files(50);
+    start_with_damaged_files(16);
 }
 
 /// Starts with this many damaged configurations, one after the other.

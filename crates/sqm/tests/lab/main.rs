@@ -2,11 +2,11 @@
 
 pub(crate) mod autorate;
 pub(crate) mod daemon;
-mod doctor;
+pub(crate) mod doctor;
 mod end;
 pub(crate) mod faults;
 pub(crate) mod files;
-mod measure;
+pub(crate) mod measure;
 mod output;
 mod pppoe;
 pub(crate) mod rows;

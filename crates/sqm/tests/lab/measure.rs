@@ -62,7 +62,7 @@ fn pinged(pings: &str, result: &TestResult) -> Vec<f64> {
     inside.map(|(_, rtt)| rtt).collect()
 }
 
-fn assert_near(what: &str, measured: f64, truth: f64, tolerance: f64) {
+pub(crate) fn assert_near(what: &str, measured: f64, truth: f64, tolerance: f64) {
     println!("{what}: {measured:.3}, truth {truth:.3}");
     assert!(
         (measured - truth).abs() <= tolerance,
@@ -128,7 +128,7 @@ fn a_download_of_80_mbit() {
 }
 
 /// Sweeps one direction. Returns the fit and the advice, and fails if the gross rate is off by more than this share.
-fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f64)) -> (Value, String) {
+pub(crate) fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f64)) -> (Value, String) {
     let home = home(Clock::Virtual, line);
     home.write("/tmp/configured", CONFIGURED.as_bytes())
         .expect("a file");
@@ -158,7 +158,7 @@ fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f64)) -> (Va
     (fit, swept["advice"].to_string())
 }
 
-fn number(value: &Value) -> f64 {
+pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().expect("the fit has figures")
 }
 
@@ -167,7 +167,7 @@ const CONFIGURED: &str = "config queue\n\toption enabled '1'\n\toption interface
      \toption upload '4200'\n\toption script 'piece_of_cake.qos'\n\toption linklayer 'ethernet'\n\toption overhead '40'\n";
 
 /// The sweep sees 66 bytes per packet: 52 of headers and 14 of Ethernet.
-fn ethernet(down_kbits: u64, up_kbits: u64) -> Line {
+pub(crate) fn ethernet(down_kbits: u64, up_kbits: u64) -> Line {
     Line {
         overhead: 14,
         ..line(down_kbits, up_kbits, 14)
@@ -177,14 +177,6 @@ fn ethernet(down_kbits: u64, up_kbits: u64) -> Line {
 #[test]
 fn a_sweep_finds_rate_and_overhead_at_10_mbit() {
     let (fit, advice) = sweep(&ethernet(50_000, 10_000), &["--down", "0"], (10.0, 0.005));
-    assert_eq!(fit["framing"], "packets");
-    assert_near("bytes per packet", number(&fit["bytes"]), 66.0, 3.0);
-    assert!(advice.contains("unnecessarily; set overhead 1"), "{advice}");
-}
-
-#[test]
-fn a_sweep_finds_rate_and_overhead_at_80_mbit() {
-    let (fit, advice) = sweep(&ethernet(80_000, 40_000), &["--up", "0"], (80.0, 0.005));
     assert_eq!(fit["framing"], "packets");
     assert_near("bytes per packet", number(&fit["bytes"]), 66.0, 3.0);
     assert!(advice.contains("unnecessarily; set overhead 1"), "{advice}");

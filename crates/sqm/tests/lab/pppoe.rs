@@ -32,10 +32,10 @@ cd /tmp
 index() { ip -n router -o addr show dev pppoe-wan 2>/dev/null | sed -n 's/^\\([0-9]*\\):.* inet .*/\\1/p'; }
 # Waits for a session with a route and another index than this one.
 session() {
-    for try in $(seq 600); do
+    for try in $(seq 120); do
         now=$(index)
         [ -n \"$now\" ] && [ \"$now\" != \"$1\" ] && ip -n router route show default | grep -q pppoe-wan && return
-        sleep 0.2
+        sleep 0.5
     done
     echo \"no session after a minute: $(cat dialled server)\"
 }
@@ -93,7 +93,7 @@ fn each_new_session_is_shaped_within_a_second() {
         &home,
         "session none
          begin
-         for n in $(seq 4); do
+         for n in 1 2; do
              before=$(index)
              # The provider or the router ends the session.
              case $((n % 2)) in
@@ -119,7 +119,7 @@ fn the_daemon_sees_connections_in_the_session() {
         &home,
         "session none
          begin 'option autorate 1\\n list autorate_reflectors 192.0.2.1\\n'
-         for try in $(seq 100); do grep -q 'pppoe-wan: shaped' log && break; sleep 0.1; done
+         for try in $(seq 20); do grep -q 'pppoe-wan: shaped' log && break; sleep 0.5; done
          has 'pppoe-wan: shaped' log",
     );
     let flows = ["--test", "rrul_be_nflows", "--down", "2", "--up", "2"];

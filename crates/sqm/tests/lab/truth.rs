@@ -53,18 +53,14 @@ pub(crate) const fn row(line: &'static str, sqm: &'static str, down: f64, up: f6
     }
 }
 
-const STEADY_ROWS: [Row; 6] = [
+const ROWS: [Row; 2] = [
     row("cable24", "recipe", 22.45, 3.64, 67.1),
-    row("cable24", "simplest", 22.45, 3.60, 67.0),
     row("cable24", "piece_of_cake", 22.05, 3.59, 67.0),
-    row("vdsl80", "recipe", 72.25, 16.57, 20.4),
-    row("vdsl80", "simplest", 71.41, 16.03, 20.4),
-    row("vdsl80", "piece_of_cake", 71.41, 16.05, 20.4),
 ];
 
 #[test]
 fn measured_latency_and_goodput_agree_with_the_truth() {
-    compare(&STEADY_ROWS, 1);
+    compare(&ROWS, 1);
 }
 
 /// Measures each row in this many runs and compares the mean with the true figures.

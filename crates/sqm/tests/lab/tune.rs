@@ -131,7 +131,7 @@ pub(crate) fn tune_and_judge_at(home: &Home, line: &Line, layer: &str, server: &
 
 #[test]
 fn rates_are_written_on_request_and_an_interrupted_search_is_rolled_back() {
-    let line = Line::named("vdsl80").expect("a known line");
+    let line = Line::named("cable24").expect("a known line");
     let home = home(Clock::Virtual, &line);
     configure(&home, line.overhead, "ethernet");
     home.run_ok("router", &["sqm", "start"]).expect("sqm start");
@@ -142,7 +142,7 @@ fn rates_are_written_on_request_and_an_interrupted_search_is_rolled_back() {
             "cd /tmp
              set +e; touch err
              ip netns exec router sqm tune {SERVER_V4} >out 2>err & tune=$!
-             until grep -q 'load adds' err; do sleep 0.1; done
+             until grep -q 'load adds' err; do sleep 1; done
              kill -INT $tune; wait $tune; echo \"code $?\"; cat out err
              ip netns exec router sqm tune {SERVER_V4} --port 1 2>&1; echo \"code $?\""
         ))
@@ -152,23 +152,6 @@ fn rates_are_written_on_request_and_an_interrupted_search_is_rolled_back() {
         said.contains("interrupted; the previous shaping has been restored"),
         "{said}"
     );
-    assert_eq!(tc(&home), before, "the previous shaping has been restored");
-
-    // Another program writes the configuration during the search. Its text stays, and tune reports why it wrote
-    // nothing.
-    let said = home
-        .script(&format!(
-            "cd /tmp
-             set +e; rm -f err; touch err
-             ip netns exec router sqm tune {SERVER_V4} --write --quick >out 2>err & tune=$!
-             until grep -q 'load adds' err; do sleep 0.1; done
-             cp /etc/config/sqm kept; (cat kept; echo '# theirs') >theirs; mv theirs /etc/config/sqm
-             wait $tune; echo \"code $?\"; cat out err
-             (cat kept; echo '# theirs') | cmp - /etc/config/sqm && mv kept /etc/config/sqm"
-        ))
-        .expect("it ends, and the other program's text is there");
-    assert!(said.contains("code 1"), "{said}");
-    assert!(said.contains("was changed by another program"), "{said}");
     assert_eq!(tc(&home), before, "the previous shaping has been restored");
 
     let (report, _) = tune(

@@ -1,6 +1,6 @@
 //! Faults at every step of every setup script.
 
-use crate::lab::faults::{kill_at_each, refuse_each_step, start_with_damaged_files};
+use crate::lab::faults::{kill_at_each, refuse_each_step, restore_by_hand, start_with_damaged_files};
 
 const SETUP_SCRIPTS: [&str; 8] = [
     "best_of_cake",
@@ -26,4 +26,9 @@ fn after_kill_9_at_any_point_start_and_stop_succeed() {
 #[test]
 fn two_hundred_damaged_files_are_planned_alike_or_refused() {
     start_with_damaged_files(200);
+}
+
+#[test]
+fn stop_restores_any_queues_that_were_set_by_hand() {
+    restore_by_hand(1);
 }

@@ -5,8 +5,10 @@ mod lab;
 
 mod autorate;
 mod daemon;
+mod doctor;
 mod faults;
 mod files;
+mod measure;
 mod rows;
 mod search;
 mod setups;

@@ -3,6 +3,8 @@
 use crate::lab::rows::{QUICK, Row, compare};
 
 const ALL: &[Row] = &[
+    ("rrul", "cable24", "best_of_cake", [22.18, 3.59, 67.0]),
+    ("rrul", "cable24", "hfsc_lite", [22.29, 3.62, 68.7]),
     ("rrul", "up1m", "simple", [11.75, 0.59, 23.5]),
     ("rrul", "up1m", "simplest", [11.75, 0.59, 23.5]),
     ("rrul", "up1m", "simplest_tbf", [11.75, 0.59, 23.5]),

@@ -22,7 +22,14 @@ fn tune_ends_in_time_with_little_memory_whatever_any_server_does() {
 
 #[test]
 fn ending_the_daemon_at_any_moment_of_a_search_ends_the_search_completely() {
-    the_daemon_ends_at(&[
+    let moments = [
         0.0, 0.05, 0.1, 0.2, 0.3, 0.7, 1.0, 2.0, 4.0, 5.5, 6.0, 8.0, 13.0, 22.0, 35.0, 60.0, 80.0, 95.0,
-    ]);
+    ];
+    let ways = [
+        ("TERM", "goes"),
+        ("TERM", "hangs"),
+        ("QUIT", "goes"),
+        ("QUIT", "hangs"),
+    ];
+    the_daemon_ends_at(&moments, &ways);
 }

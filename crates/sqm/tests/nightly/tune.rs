@@ -408,3 +408,28 @@ fn a_large_file_and_an_upload_url() {
         "{report}"
     );
 }
+
+#[test]
+fn a_configuration_that_another_program_changes_during_the_search_is_kept() {
+    let line = Line::named("vdsl80").expect("a known line");
+    let home = home(Clock::Virtual, &line);
+    configure(&home, line.overhead, "ethernet");
+    home.run_ok("router", &["sqm", "start"]).expect("sqm start");
+    let before = tc(&home);
+    // Another program writes the configuration during the search. Its text stays, and tune reports why it wrote
+    // nothing.
+    let said = home
+        .script(&format!(
+            "cd /tmp
+             set +e; rm -f err; touch err
+             ip netns exec router sqm tune {SERVER_V4} --write --quick >out 2>err & tune=$!
+             until grep -q 'load adds' err; do sleep 1; done
+             cp /etc/config/sqm kept; (cat kept; echo '# theirs') >theirs; mv theirs /etc/config/sqm
+             wait $tune; echo \"code $?\"; cat out err
+             (cat kept; echo '# theirs') | cmp - /etc/config/sqm && mv kept /etc/config/sqm"
+        ))
+        .expect("it ends, and the other program's text is there");
+    assert!(said.contains("code 1"), "{said}");
+    assert!(said.contains("was changed by another program"), "{said}");
+    assert_eq!(tc(&home), before, "the previous shaping has been restored");
+}
