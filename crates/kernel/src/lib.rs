@@ -28,6 +28,7 @@ pub mod state;
 pub mod status;
 pub mod stop;
 pub mod transaction;
+pub mod uplink;
 pub mod verify;
 
 pub use error::{Difference, Error};

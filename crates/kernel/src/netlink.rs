@@ -24,6 +24,7 @@ pub mod pie;
 #[cfg(test)]
 mod recorded;
 pub mod redirect;
+pub mod route;
 pub mod sfq;
 pub mod size_table;
 pub mod socket;

@@ -2,14 +2,15 @@
 //!
 //! Client and server both run this code.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::protocol::Seen;
+use crate::protocol::{Seen, Window};
 use crate::result::Sample;
 use crate::socket;
 use crate::tcp_info::TcpInfo;
@@ -22,6 +23,8 @@ const MAX_SAMPLES: u64 = 100_000;
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 /// `TCP_INFO` is kept with every second sample.
 const SAMPLES_PER_INFO: u32 = 2;
+/// The longest write of a flow that ends before the load does: it checks the time at least this often.
+const LONGEST_WRITE: Duration = Duration::from_millis(100);
 /// Attempts to read two counters of a connection without an arrival in between.
 const ATTEMPTS: usize = 8;
 /// Bytes per write.
@@ -56,6 +59,14 @@ pub(crate) enum Role {
     Receive,
 }
 
+/// A connection that carries load.
+pub(crate) struct LoadFlow {
+    pub(crate) stream: TcpStream,
+    pub(crate) role: Role,
+    /// The part of the load in which the sender sends. `None` for the whole load.
+    pub(crate) window: Option<Window>,
+}
+
 /// A running load. Dropping it ends it.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
@@ -68,6 +79,9 @@ pub(crate) struct Load {
 struct Flow {
     stream: TcpStream,
     role: Role,
+    window: Option<Window>,
+    /// The kernel's figures when the sender ended the connection, at the end of its window.
+    last: OnceLock<TcpInfo>,
     /// Bytes that the reader has read.
     read: AtomicU64,
     /// Bytes that the kernel had counted before the load and that had already been read. `None` if unknown.
@@ -75,7 +89,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn new((stream, role): (TcpStream, Role)) -> Self {
+    fn new(LoadFlow { stream, role, window }: LoadFlow) -> Self {
         // Bytes may arrive between the two system calls. Then both are repeated.
         let look = || {
             let counted = || TcpInfo::of(&stream).ok().map(|info| info.bytes_received);
@@ -86,9 +100,24 @@ impl Flow {
         Self {
             stream,
             role,
+            window,
+            last: OnceLock::new(),
             read: AtomicU64::new(0),
             before,
         }
+    }
+
+    /// The kernel's figures now, or those at the end of the connection.
+    fn info(&self) -> Option<TcpInfo> {
+        // The kernel forgets its figures when the sender ends the connection, which is after it has stored them.
+        let now = TcpInfo::of(&self.stream).ok();
+        self.last.get().copied().or(now)
+    }
+
+    /// True if the flow may carry data at this moment of the load.
+    fn is_active(&self, t_ms: f64) -> bool {
+        let inside = |w: Window| t_ms >= w.from_ms as f64 && t_ms <= w.to_ms as f64;
+        self.window.is_none_or(inside)
     }
 
     /// Bytes that have arrived: those that were read, and those that still are in the socket.
@@ -98,10 +127,9 @@ impl Flow {
         }
         // The counter of the kernel is one figure. The fallback for kernels before 4.1, which have no counter, adds two figures, and
         // misses the bytes that the reader reads between them.
-        let info = TcpInfo::of(&self.stream).ok();
         let counted = self
             .before
-            .zip(info)
+            .zip(self.info())
             .map(|(before, info)| info.bytes_received.saturating_sub(before));
         counted.filter(|bytes| *bytes > 0).unwrap_or_else(|| {
             let read = self.read.load(Ordering::Acquire);
@@ -114,22 +142,24 @@ impl Load {
     /// Starts all flows, and takes samples until `length` after `start`. `max_rate` is the rate limit for all flows of one
     /// direction together, bytes per second.
     pub(crate) fn start(
-        flows: Vec<(TcpStream, Role)>,
+        flows: Vec<LoadFlow>,
         start: Instant,
         length: Duration,
         max_rate: Option<u64>,
     ) -> std::io::Result<Self> {
         let flows: Vec<_> = flows.into_iter().map(Flow::new).collect();
-        let share = |role| {
-            let sharers = flows.iter().filter(|f| f.role == role).count() as u64;
+        // Flows of one direction share the rate if they are active at the same time.
+        let share = |flow: &Flow| {
+            let is_sharer = |other: &&Flow| other.role == flow.role && other.window == flow.window;
+            let sharers = flows.iter().filter(is_sharer).count() as u64;
             max_rate.map(|rate| (rate / sharers.max(1)).max(1))
         };
-        let (sending, receiving) = (share(Role::Send), share(Role::Receive));
-        for flow in &flows {
+        let shares: Vec<Option<u64>> = flows.iter().map(share).collect();
+        for (flow, share) in flows.iter().zip(&shares) {
             socket::reset_on_close(&flow.stream)?;
             match flow.role {
                 Role::Receive => socket::wake_reader_at(&flow.stream, WAKE_AT)?,
-                Role::Send => sending.map_or(Ok(()), |rate| socket::pace(&flow.stream, rate))?,
+                Role::Send => share.map_or(Ok(()), |rate| socket::pace(&flow.stream, rate))?,
             }
         }
         let mut load = Self {
@@ -138,11 +168,16 @@ impl Load {
             workers: Vec::new(),
             sampler: None,
         };
-        for index in 0..load.flows.len() {
+        for (index, share) in shares.into_iter().enumerate() {
             let (stop, flows) = (load.stop.clone(), load.flows.clone());
-            load.workers.push(match flows[index].role {
-                Role::Receive => spawn("sink", move || sink(&flows[index], receiving, &stop))?,
-                Role::Send => spawn("source", move || source(&flows[index].stream, &stop))?,
+            load.workers.push(match (flows[index].role, flows[index].window) {
+                (Role::Receive, _) => spawn("sink", move || sink(&flows[index], share, &stop))?,
+                (Role::Send, None) => spawn("source", move || source(&flows[index].stream, &stop))?,
+                (Role::Send, Some(window)) => {
+                    let moment = |ms| start + Duration::from_millis(ms).min(length);
+                    let active = moment(window.from_ms)..moment(window.to_ms);
+                    spawn("source", move || source_within(&flows[index], &active, &stop))?
+                }
             });
         }
         let (stop, flows) = (load.stop.clone(), load.flows.clone());
@@ -159,7 +194,7 @@ impl Load {
     /// Payload bytes of all flows that this end sends and that have arrived at the other end so far, those behind a gap included.
     pub(crate) fn delivered(&self) -> u64 {
         let sending = self.flows.iter().filter(|flow| flow.role == Role::Send);
-        let infos = sending.filter_map(|flow| TcpInfo::of(&flow.stream).ok());
+        let infos = sending.filter_map(Flow::info);
         infos.map(|info| info.delivered_bytes()).sum()
     }
 
@@ -178,7 +213,7 @@ impl Load {
         // The senders have stopped, so that their counters include all that was sent.
         for (flow, seen) in self.flows.iter().zip(&mut seen) {
             if flow.role == Role::Send
-                && let Ok(info) = TcpInfo::of(&flow.stream)
+                && let Some(info) = flow.info()
             {
                 seen.totals = Some(info.totals());
             }
@@ -216,6 +251,32 @@ fn spawn<T: Send + 'static>(
 
 fn source(mut stream: &TcpStream, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) && stream.write_all(payload()).is_ok() {}
+}
+
+/// Sends from the beginning to the end of `active`, and then ends the connection. Data that has not left by then is discarded: it would
+/// load the line in the next phase.
+fn source_within(flow: &Flow, active: &Range<Instant>, stop: &AtomicBool) {
+    let is_stopped = || stop.load(Ordering::Acquire);
+    while Instant::now() < active.start && !is_stopped() {
+        socket::sleep_until(active.start.min(Instant::now() + LONGEST_SLEEP));
+    }
+    // If the limit cannot be set, a write may last longer, and the flow ends a little late.
+    let _ = flow.stream.set_write_timeout(Some(LONGEST_WRITE));
+    while Instant::now() < active.end && !is_stopped() {
+        match (&flow.stream).write(payload()) {
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => return,
+        }
+    }
+    if let Ok(info) = TcpInfo::of(&flow.stream)
+        && !is_stopped()
+    {
+        // Another value is there only if this function had run twice.
+        let _ = flow.last.set(info);
+        // The kernel resets the connection and discards its buffer. An error means that the peer is gone already.
+        let _ = rustix::net::connect_unspec(&flow.stream);
+    }
 }
 
 fn sink(flow: &Flow, max_rate: Option<u64>, stop: &AtomicBool) {
@@ -274,7 +335,9 @@ fn sample(flows: &[Flow], start: Instant, length: Duration, stop: &AtomicBool) -
         }
         if round % SAMPLES_PER_INFO == 0 || elapsed == length {
             for (flow, seen) in flows.iter().zip(&mut seen) {
-                add_tcp_info(flow, seen, now_ms);
+                if flow.is_active(now_ms) {
+                    add_tcp_info(flow, seen, now_ms);
+                }
             }
         }
         round += 1;
@@ -284,7 +347,7 @@ fn sample(flows: &[Flow], start: Instant, length: Duration, stop: &AtomicBool) -
 
 /// Adds a sample of `TCP_INFO` of one flow. On an error the sample is missing.
 fn add_tcp_info(flow: &Flow, seen: &mut Seen, now_ms: f64) {
-    let Ok(info) = TcpInfo::of(&flow.stream) else {
+    let Some(info) = flow.info() else {
         return;
     };
     seen.ecn = Some(info.ecn);

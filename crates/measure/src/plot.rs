@@ -90,7 +90,7 @@ impl Plot {
 mod tests {
     use super::series::{STRETCHES, thin, time_range};
     use super::*;
-    use crate::result::tests::{example, with_probes_every};
+    use crate::result::tests::{example, in_turn, with_probes_every};
     use crate::result::{TcpSample, TestResult};
 
     /// An example with all samples that any picture shows.
@@ -133,6 +133,23 @@ mod tests {
         let mut result = full();
         result.meta.settings.after_ms = 5000;
         assert_eq!(time_range(&[&result]), (-2.0, 13.0));
+    }
+
+    #[test]
+    fn a_test_in_turn_names_its_phases_and_draws_the_delays_of_each_way() {
+        insta::assert_snapshot!("in_turn", rrul(&in_turn()));
+        let picture = rrul(&in_turn());
+        for text in [
+            ">download<",
+            ">upload<",
+            ">both<",
+            "One way (ms)",
+            "down, 1 lost",
+            "up, 1 lost",
+            ">sum<",
+        ] {
+            assert!(picture.contains(text), "{text}");
+        }
     }
 
     #[test]

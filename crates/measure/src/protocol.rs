@@ -88,7 +88,20 @@ pub enum Hello {
         dscp: u8,
         /// Congestion control for the server's socket. `None` keeps the default of the system.
         congestion: Option<String>,
+        /// When the flow carries data. `None` for the whole load. Only for a server whose [`Welcome`](Reply::Welcome) says `windows`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<Window>,
     },
+}
+
+/// The part of the load in which a flow carries data, in milliseconds since the load began. At its end the sender resets the
+/// connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Its beginning.
+    pub from_ms: u64,
+    /// Its end.
+    pub to_ms: u64,
 }
 
 /// A message from the client on the control connection after [`Hello`].
@@ -127,6 +140,9 @@ pub enum Reply {
         kernel: String,
         /// Probes per second that the server answers, in all series together.
         max_probes_per_s: u32,
+        /// True if the server ends each flow at the end of its [`Window`]. A server of an earlier version says nothing here.
+        #[serde(default)]
+        windows: bool,
     },
     /// The flow is attached to the test.
     Attached {
@@ -351,6 +367,7 @@ mod tests {
             flow: 3,
             dscp: 46,
             congestion: Some("cubic".to_owned()),
+            window: None,
         };
         let frame = encode(&hello);
         for cut in 0..frame.len() {

@@ -9,6 +9,7 @@ mod finding;
 mod flow;
 mod json;
 mod meta;
+mod phase_figures;
 pub(crate) mod plausibility;
 mod probe;
 mod settings;
@@ -19,8 +20,9 @@ pub use finding::{Finding, Severity};
 pub use flow::{Flow, Sample, TcpSample, TcpTotals, Transport};
 pub(crate) use json::MAX_TITLE;
 pub use meta::{Clock, Meta};
+pub use phase_figures::{Delay, PhaseFigures};
 pub use probe::{Probe, ProbeKind, ProbeSeries};
-pub use settings::{Phase, Settings, TAIL_MS};
+pub use settings::{LoadOrder, Phase, Settings, TAIL_MS};
 pub use summary::{DirectionFigures, Latency, ProbeFigures, Summary};
 pub use test_result::{Series, TestResult, VERSION};
 

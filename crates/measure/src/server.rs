@@ -254,10 +254,12 @@ fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<
             flow,
             dscp,
             congestion,
+            window,
         } => match shared.sessions.find(token, client) {
             None => refuse(connection, "it has no such test".to_owned()),
             Some(session) => {
-                let attached = session.attach(&connection, direction, flow, dscp, congestion.as_deref())?;
+                let attached =
+                    session.attach(&connection, direction, flow, dscp, congestion.as_deref(), window)?;
                 match attached {
                     Ok(reply) => connection.send(&reply),
                     Err(reason) => refuse(connection, reason),

@@ -269,6 +269,7 @@ impl Scale {
 }
 
 /// A part of the picture with a pair of axes.
+#[derive(Clone, Copy)]
 pub(crate) struct Panel {
     pub(crate) left: f64,
     pub(crate) top: f64,

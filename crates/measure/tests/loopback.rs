@@ -10,7 +10,7 @@ use sqm_core::direction::Direction;
 use sqm_measure::client::{self, Hooks, Outcome, Progress, Stage, Target, Test};
 use sqm_measure::grade::Verdict;
 use sqm_measure::protocol::{self, Echo, Hello, MAX_REPLY, Probe, Reply, Request, Token};
-use sqm_measure::result::{ProbeKind, Settings, TestResult};
+use sqm_measure::result::{LoadOrder, PhaseFigures, ProbeKind, Settings, TcpSample, TestResult};
 use sqm_measure::scenario::Scenario;
 use sqm_measure::server::{Config, Server};
 use sqm_measure::{Error, plot};
@@ -533,6 +533,40 @@ fn invalid_messages_are_refused_and_the_server_goes_on() {
 }
 
 #[test]
+fn a_test_in_turn_loads_one_direction_then_the_other_then_both() {
+    let mut test = against(
+        serve(Ipv6Addr::LOCALHOST.into(), 1),
+        Scenario::of_flows(2, 1, &[0]),
+    );
+    test.settings.load_ms = 6000;
+    test.settings.load_order = LoadOrder::InTurn;
+    let result = complete(&test);
+    assert_eq!(result.flows.len(), 3, "the connections of a flow are one flow");
+    let names: Vec<_> = result.summary.phases.iter().map(PhaseFigures::name).collect();
+    assert_eq!(names, ["idle", "download", "upload", "both", "idle"]);
+    // Half a second at the beginning of each phase is left out: the last bytes of the phase before it may still arrive.
+    for flow in &result.flows {
+        let active: Vec<bool> = (0..3)
+            .map(|phase| {
+                flow.mbit_between(f64::from(phase) * 2000.0 + 500.0, f64::from(phase + 1) * 2000.0) > 1.0
+            })
+            .collect();
+        let expected = match flow.direction {
+            Direction::Download => [true, false, true],
+            Direction::Upload => [false, true, true],
+        };
+        assert_eq!(active, expected, "{}", flow.name);
+        assert!(flow.totals.is_some_and(|t| t.bytes_sent > 0), "{}", flow.name);
+        let rises = |counter: fn(&TcpSample) -> Option<u64>| flow.sender.is_sorted_by_key(counter);
+        assert!(
+            rises(|s| s.retransmits) && rises(|s| s.delivered),
+            "{}",
+            flow.name
+        );
+    }
+}
+
+#[test]
 fn a_wrong_token_attaches_nothing() {
     let server = serve(Ipv4Addr::LOCALHOST.into(), 4);
     let (_control, token) = open_test(server, 1);
@@ -544,6 +578,7 @@ fn a_wrong_token_attaches_nothing() {
             flow,
             dscp: 0,
             congestion: None,
+            window: None,
         };
         stream.write_all(&protocol::encode(&hello)).unwrap();
         (reply(&mut stream), stream)

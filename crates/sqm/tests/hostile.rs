@@ -67,6 +67,7 @@ fn honest_test(port: u16) -> Value {
     let output = sqm()
         .args(["test", "127.0.0.1", "--port", &port.to_string(), "--json", "-"])
         .args([
+            "--together",
             "--duration",
             "4s",
             "--idle",
@@ -235,6 +236,7 @@ fn oversized_frames_and_wrong_tokens() {
                 flow: 0,
                 dscp: 0,
                 congestion: None,
+                window: None,
             };
             if let Some(mut stream) = connect(port) {
                 let _ = stream.write_all(&protocol::encode(&hello));

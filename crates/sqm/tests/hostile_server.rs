@@ -90,7 +90,15 @@ fn test(behaviour: &str, port: &str, secret: &Path) -> (Command, Duration) {
     if kind == "rpm" {
         return (command, LOAD * 2);
     }
-    command.args(["--idle", "500ms", "--settle", "500ms", "--congestion", "system"]);
+    command.args([
+        "--together",
+        "--idle",
+        "500ms",
+        "--settle",
+        "500ms",
+        "--congestion",
+        "system",
+    ]);
     (command, IDLE * 2 + LOAD)
 }
 

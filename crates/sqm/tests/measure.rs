@@ -41,6 +41,7 @@ impl Server {
 
     fn test(&self, args: &[&str]) -> Output {
         let short = [
+            "--together",
             "--duration",
             "2s",
             "--settle",

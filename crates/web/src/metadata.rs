@@ -1,10 +1,10 @@
 //! Metadata for forms: the options, the link presets, and the devices of this machine.
 
-use std::fs;
-
 use hyper::StatusCode;
 use serde::Serialize;
 use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::routes::Routes;
+use sqm_kernel::uplink::uplinks;
 use sqm_kernel::{observe, stack};
 use sqm_plan::arithmetic;
 use sqm_plan::link::{LinkLayer, PRESETS};
@@ -13,7 +13,6 @@ use sqm_plan::side::Side;
 
 use super::problem::{ApiResult, Problem};
 use sqm_http::json;
-use sqm_kernel::routes::default_devices;
 
 /// A full-size packet on Ethernet, in bytes.
 const FULL_PACKET: u32 = 1500;
@@ -160,12 +159,16 @@ pub(super) fn interfaces() -> ApiResult {
     };
     let mut socket = Socket::open().map_err(|error| silent(&error))?;
     let links = observe::links(&mut socket).map_err(|error| silent(&error))?;
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let defaults = default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
-    let suggested = defaults.first().cloned();
-    let how = suggested.as_ref().map(|_| match defaults.len() {
-        1 => "the default route goes through it".to_owned(),
-        n => format!("the default route of the highest preference goes through it, of {n}"),
+    let defaults = Routes::read().default_devices();
+    let uplinks = uplinks(&mut socket, &links);
+    let uplink = uplinks.first().filter(|uplink| uplink.is_known);
+    let suggested = uplink.map(|uplink| uplink.device.clone());
+    let how = uplink.map(|uplink| match uplinks.len() {
+        1 => uplink.reason(),
+        n => format!(
+            "{}; it is preferred among {n} devices that lead there",
+            uplink.reason()
+        ),
     });
     let devices = links
         .iter()

@@ -1,5 +1,7 @@
 //! Network devices (`RTM_*LINK`).
 
+use std::net::IpAddr;
+
 use rustix::io::Errno;
 
 use super::attribute::{Attributes, Builder, i32_at, u16_at, u32_at};
@@ -8,6 +10,7 @@ use super::socket::{Message, NLM_F_CREATE, NLM_F_EXCL, NetlinkError, Socket};
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
+const IFLA_BROADCAST: u16 = 2;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
@@ -39,6 +42,8 @@ pub struct Link {
     pub hardware: u16,
     /// Index of the device below it.
     pub lower: Option<u32>,
+    /// Address of the other end, if this is a tunnel of the kernel with a fixed other end.
+    pub remote: Option<IpAddr>,
     /// Numbers of transmit queues and of receive queues.
     pub queues: (u32, u32),
 }
@@ -155,11 +160,30 @@ pub fn decode_link(body: &[u8]) -> Option<Link> {
         kind: attributes.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND),
         hardware: u16_at(body, 2)?,
         lower: attributes.u32(IFLA_LINK),
+        remote: remote(u16_at(body, 2)?, attributes.get(IFLA_BROADCAST)),
         queues: (
             attributes.u32(IFLA_NUM_TX_QUEUES).unwrap_or(1),
             attributes.u32(IFLA_NUM_RX_QUEUES).unwrap_or(1),
         ),
     })
+}
+
+/// The other end of a tunnel. Its device has the outer addresses of its packets in place of hardware addresses: the
+/// other end stands where other devices have their broadcast address. It is zero if packets go to several ends.
+fn remote(hardware: u16, broadcast: Option<&[u8]>) -> Option<IpAddr> {
+    /// `ARPHRD_TUNNEL`, `ARPHRD_SIT`, `ARPHRD_IPGRE`: the outer addresses are IPv4.
+    const OVER_IPV4: [u16; 3] = [768, 776, 778];
+    /// `ARPHRD_TUNNEL6`, `ARPHRD_IP6GRE`: the outer addresses are IPv6.
+    const OVER_IPV6: [u16; 2] = [769, 823];
+    let bytes = broadcast?;
+    let address: IpAddr = if OVER_IPV4.contains(&hardware) {
+        <[u8; 4]>::try_from(bytes).ok()?.into()
+    } else if OVER_IPV6.contains(&hardware) {
+        <[u8; 16]>::try_from(bytes).ok()?.into()
+    } else {
+        return None;
+    };
+    (!address.is_unspecified()).then_some(address)
 }
 
 #[cfg(test)]
@@ -191,9 +215,22 @@ mod tests {
                 kind,
                 hardware: 0,
                 lower: None,
+                remote: None,
                 queues: (1, 1),
             })
         );
+    }
+
+    #[test]
+    fn the_other_end_of_a_tunnel_is_read() {
+        let v6: [u8; 16] = "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets();
+        assert_eq!(remote(776, Some(&[10, 66, 0, 2])), Some([10, 66, 0, 2].into()));
+        assert_eq!(remote(769, Some(&v6)), Some(v6.into()));
+        // A tunnel with several ends, an Ethernet device, and addresses of the wrong length.
+        assert_eq!(remote(776, Some(&[0; 4])), None);
+        assert_eq!(remote(1, Some(&[255; 6])), None);
+        assert_eq!(remote(776, Some(&v6)), None);
+        assert_eq!(remote(776, None), None);
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use sqm_core::direction::Direction;
 
-use crate::result::{Finding, Flow, Series, Severity, TcpTotals, TestResult};
+use crate::result::{Finding, Flow, Phase, Series, Severity, TcpTotals, TestResult};
 use crate::stats;
 
 /// A processor that is busy for this share of the time has none left for bursts of packets. A choice.
@@ -55,9 +55,8 @@ pub(crate) fn short_files(url: &str, requests: u32, round_trip_ms: f64, load_ms:
     })
 }
 
-/// The values of a series in the steady part of the load.
-fn under_load(result: &TestResult, series: &Series) -> Vec<f64> {
-    let windows: Vec<_> = result.steady().collect();
+/// The values of a series in these windows.
+fn inside(windows: &[(f64, f64)], series: &Series) -> Vec<f64> {
     let inside = |t: f64| windows.iter().any(|(from, to)| t >= *from && t <= *to);
     let samples = series.samples.iter().filter(|(t, _)| inside(*t));
     samples.filter_map(|(_, value)| *value).collect()
@@ -112,14 +111,15 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     if counter.name.starts_with("interface lo::") {
         return None;
     }
-    let seen = stats::mean(&under_load(result, counter))?;
-    let rate = |d| {
-        result
-            .flows(d)
-            .map(|flow| flow.mbit)
-            .fold(0.0, |sum, mbit| sum + mbit)
+    // While each direction is loaded alone, the other one carries acknowledgements only.
+    let windows = result.rate_windows(direction);
+    let seen = stats::mean(&inside(&windows, counter))?;
+    let ours: f64 = result.flows(direction).map(|flow| flow.mbit).sum();
+    let is_loaded = |phase: &&Phase| phase.loaded == [direction];
+    let other = match result.phases.iter().find(is_loaded) {
+        Some(_) => 0.0,
+        None => result.flows(direction.other()).map(|flow| flow.mbit).sum(),
     };
-    let ours = rate(direction);
     // A retransmission of this machine passes its interface again, but its payload counts once.
     let sent = match direction {
         Direction::Download => ours,
@@ -132,7 +132,7 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
     let smaller = result.meta.settings.mss.map_or(1.0, |mss| FULL / f64::from(mss));
     let wire = WIRE_SHARE.max(1.0 + HEADERS * smaller / FULL * 1.1);
     // The acknowledgements for the other direction.
-    let acknowledgements = rate(direction.other()) * ACKNOWLEDGEMENTS * smaller;
+    let acknowledgements = other * ACKNOWLEDGEMENTS * smaller;
     let foreign = seen - sent * wire - acknowledgements - NOISE_MBIT;
     let share = foreign / ours.max(NOISE_MBIT);
     let severity = match share {

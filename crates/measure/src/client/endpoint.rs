@@ -12,7 +12,7 @@ use super::types::Target;
 use crate::connection::Connection;
 use crate::deadline::Deadline;
 use crate::foreign::MAX_REASON;
-use crate::protocol::{self, Hello, Reply, Request, Seen, Token};
+use crate::protocol::{self, Hello, Reply, Request, Seen, Token, Window};
 use crate::result::{Sample, Settings};
 use crate::scenario::FlowPlan;
 use crate::{Error, foreign, secret, socket};
@@ -33,6 +33,8 @@ pub(super) struct Endpoint {
     pub(super) kernel: String,
     /// Probes per second that it answers in one test.
     pub(super) max_probes_per_s: u32,
+    /// True if the server can load one direction after the other.
+    pub(super) has_windows: bool,
     /// The numbers of downloads and uploads of the test.
     asked: (u32, u32),
     bounds: Bounds,
@@ -64,6 +66,7 @@ pub(super) struct Attaching<S> {
     direction: Direction,
     number: u32,
     endpoint: usize,
+    window: Option<Window>,
 }
 
 /// A data connection that is attached to the test.
@@ -75,6 +78,9 @@ pub(super) struct Attached {
     pub(super) endpoint: usize,
     /// The number of the flow among those of the endpoint in this direction.
     pub(super) number: u32,
+    pub(super) window: Option<Window>,
+    /// Index of its plan in the scenario.
+    pub(super) plan: usize,
     pub(super) stream: Option<TcpStream>,
 }
 
@@ -118,6 +124,7 @@ impl Endpoint {
             program,
             kernel,
             max_probes_per_s,
+            windows,
         } = reply
         else {
             return Err(unexpected(&target, reply));
@@ -141,6 +148,7 @@ impl Endpoint {
             program: foreign::brief(&program, MAX_NAME),
             kernel: foreign::brief(&kernel, MAX_NAME),
             max_probes_per_s,
+            has_windows: windows,
             asked,
             bounds: Bounds::new(settings, asked.0 + asked.1),
             attached: BTreeMap::new(),
@@ -153,6 +161,7 @@ impl Endpoint {
     pub(super) fn attach(
         &mut self,
         plan: &FlowPlan,
+        window: Option<Window>,
         settings: &Settings,
     ) -> Result<Attaching<socket2::Socket>, Error> {
         let socket = connect::flow(&self.target, self.remote, settings, plan.dscp)?;
@@ -165,6 +174,7 @@ impl Endpoint {
             flow: number,
             dscp: plan.dscp,
             congestion: settings.congestion.clone(),
+            window,
         };
         Ok(Attaching {
             socket,
@@ -173,6 +183,7 @@ impl Endpoint {
             direction: plan.direction,
             number,
             endpoint: plan.endpoint,
+            window,
         })
     }
 
@@ -189,6 +200,7 @@ impl Endpoint {
             direction,
             number,
             endpoint,
+            window,
         } = flow;
         let failed = |reason| connect::failed(&self.target, reason);
         let stream = connect::finish(socket, deadline).map_err(|error| error.or(failed))?;
@@ -201,12 +213,14 @@ impl Endpoint {
             direction,
             number,
             endpoint,
+            window,
         })
     }
 
-    /// Waits until the server has attached the flow.
+    /// Waits until the server has attached the flow. `plan` is the index of the flow in the scenario.
     pub(super) fn attached(
         &self,
+        plan: usize,
         mut flow: Attaching<Connection>,
         deadline: &Deadline<'_>,
     ) -> Result<Attached, Error> {
@@ -235,6 +249,8 @@ impl Endpoint {
             dscp_arrived,
             endpoint: flow.endpoint,
             number: flow.number,
+            window: flow.window,
+            plan,
             stream: Some(flow.socket.into_stream()),
         })
     }

@@ -107,12 +107,14 @@ pub(super) fn phases(meta: &Meta, load_ms: f64, is_partial: bool) -> Vec<Phase> 
 }
 
 fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
-    let mut flows = Vec::new();
     // If the load ended early, the two sides stopped counting at different moments.
     let is_whole = running.failure.is_none();
     let load_ms = running.test.settings.load_ms as f64;
-    let plans = running.test.scenario.flows.iter();
-    for ((plan, attached), ours) in plans.zip(&running.flows).zip(ours) {
+    let plans = &running.test.scenario.flows;
+    let mut flows: Vec<Flow> = Vec::new();
+    let mut last = None;
+    for (attached, ours) in running.flows.iter().zip(ours) {
+        let plan = &plans[attached.plan];
         let endpoint = &mut running.endpoints[attached.endpoint];
         let reported = match attached.direction {
             Direction::Upload => endpoint.reported(attached.number),
@@ -155,7 +157,7 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
             Direction::Download => (theirs, ours),
             Direction::Upload => (ours, theirs),
         };
-        flows.push(Flow {
+        let flow = Flow {
             congestion: attached.congestion.clone(),
             dscp: plan.dscp,
             dscp_arrived: attached
@@ -169,7 +171,12 @@ fn flows(running: &mut Running<'_>, ours: Vec<Seen>) -> Vec<Flow> {
             receiver: receiver.tcp,
             totals: sender.totals,
             ..Flow::new(&plan.name, plan.direction)
-        });
+        };
+        match flows.last_mut().filter(|_| last == Some(attached.plan)) {
+            Some(earlier) => earlier.continue_with(flow),
+            None => flows.push(flow),
+        }
+        last = Some(attached.plan);
     }
     flows
 }

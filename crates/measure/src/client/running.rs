@@ -11,9 +11,10 @@ use super::timing::{
 };
 use super::types::{Progress, Stage, Target, Test};
 use crate::deadline::Deadline;
-use crate::load::{Load, Role};
+use crate::load::{Load, LoadFlow, Role};
 use crate::probe::{Connect, Icmp, ProbeSocket, Prober, Udp};
-use crate::result::{ProbeKind, Settings};
+use crate::protocol::Window;
+use crate::result::{Phase, ProbeKind, Settings};
 use crate::scenario::{ProbePlan, Scenario};
 use crate::{Error, socket};
 
@@ -23,7 +24,7 @@ pub(super) struct Running<'a> {
     pub(super) stop: &'a AtomicBool,
     pub(super) progress: &'a mut dyn FnMut(&Progress),
     pub(super) endpoints: Vec<Endpoint>,
-    /// In the order of the scenario.
+    /// The connections of each flow of the scenario, in its order: one for each window.
     pub(super) flows: Vec<endpoint::Attached>,
     pub(super) probes: Vec<Series>,
     /// The beginning of the idle phase.
@@ -179,7 +180,11 @@ impl<'a> Running<'a> {
                 Direction::Download => Role::Receive,
                 Direction::Upload => Role::Send,
             };
-            Some((flow.stream.take()?, role))
+            Some(LoadFlow {
+                stream: flow.stream.take()?,
+                role,
+                window: flow.window,
+            })
         });
         let flows = flows.collect();
         Load::start(flows, self.start, length, None).map_err(|e| Error::system("start the load", e))
@@ -353,10 +358,22 @@ fn open_endpoints(test: &Test, deadline: &Deadline<'_>) -> Result<Vec<Endpoint>,
         };
         let count = |direction| {
             let flows = scenario.flows.iter().filter(|f| f.endpoint == index);
-            flows.filter(|f| f.direction == direction).count() as u32
+            let flows = flows.filter(|f| f.direction == direction).count();
+            (flows * windows(settings, direction).len()) as u32
         };
         let asked = (count(Direction::Download), count(Direction::Upload));
-        endpoints.push(Endpoint::open(target, asked, settings, deadline)?);
+        let endpoint = Endpoint::open(target, asked, settings, deadline)?;
+        if settings.is_in_turn() && !endpoint.has_windows {
+            return Err(Error::Refused {
+                host: endpoint.host().to_owned(),
+                reason: format!(
+                    "its version of sqm, {}, cannot load one direction after the other: update it, or load both at once \
+                     with --test rrul_be",
+                    endpoint.program
+                ),
+            });
+        }
+        endpoints.push(endpoint);
     }
     Ok(endpoints)
 }
@@ -367,21 +384,36 @@ fn attach_flows(
     endpoints: &mut [Endpoint],
     deadline: &Deadline<'_>,
 ) -> Result<Vec<endpoint::Attached>, Error> {
-    let flows = &test.scenario.flows;
-    let begun: Vec<_> = flows
-        .iter()
-        .map(|flow| endpoints[flow.endpoint].attach(flow, &test.settings))
-        .collect::<Result<_, _>>()?;
-    let greeted: Vec<_> = flows
-        .iter()
-        .zip(begun)
-        .map(|(flow, begun)| endpoints[flow.endpoint].greet(begun, deadline))
-        .collect::<Result<_, _>>()?;
-    flows
-        .iter()
-        .zip(greeted)
-        .map(|(flow, greeted)| endpoints[flow.endpoint].attached(greeted, deadline))
+    let mut begun = Vec::new();
+    for (plan, flow) in test.scenario.flows.iter().enumerate() {
+        for window in windows(&test.settings, flow.direction) {
+            let attaching = endpoints[flow.endpoint].attach(flow, window, &test.settings)?;
+            begun.push((plan, flow.endpoint, attaching));
+        }
+    }
+    let mut greeted = Vec::new();
+    for (plan, endpoint, begun) in begun {
+        greeted.push((plan, endpoint, endpoints[endpoint].greet(begun, deadline)?));
+    }
+    greeted
+        .into_iter()
+        .map(|(plan, endpoint, greeted)| endpoints[endpoint].attached(plan, greeted, deadline))
         .collect()
+}
+
+/// When the flows of a direction carry data. Each window has a connection of its own, so that a phase ends with its connections and
+/// their buffers. `None` stands for the whole load.
+fn windows(settings: &Settings, direction: Direction) -> Vec<Option<Window>> {
+    if !settings.is_in_turn() {
+        return vec![None];
+    }
+    let phases = settings.phases().into_iter();
+    let loaded = phases.filter(|phase| phase.loaded.contains(&direction));
+    let window = |phase: Phase| Window {
+        from_ms: phase.from_ms as u64,
+        to_ms: phase.to_ms as u64,
+    };
+    loaded.map(|phase| Some(window(phase))).collect()
 }
 
 /// Refuses more probes than a server answers: the rest would count as lost.

@@ -131,10 +131,16 @@ pub(super) fn check_times(settings: &Settings) -> Result<(), Error> {
     if load_ms > MAX_LOAD_MS {
         return wrong(format!("at most {} s of load", MAX_LOAD_MS / 1000));
     }
-    if load_ms <= settle_ms + TAIL_MS {
+    if settings.phase_ms() <= (settle_ms + TAIL_MS) as f64 {
+        let (what, phases) = match settings.is_in_turn() {
+            true => ("each of the three phases of the load", 3.0),
+            false => ("the load", 1.0),
+        };
         return wrong(format!(
-            "the load must last more than the settling time of {} s and 1 s, which the figures leave out",
-            settle_ms as f64 / 1000.0
+            "{what} must last more than the settling time of {} s and 1 s, which the figures leave out: use a --duration of more \
+             than {:.0} s, or a shorter --settle",
+            settle_ms as f64 / 1000.0,
+            phases * (settle_ms + TAIL_MS) as f64 / 1000.0
         ));
     }
     if !(1..=10_000).contains(&probe_interval_ms) {

@@ -212,7 +212,11 @@ impl<'a> Running<'a> {
             let congestion = self.settings.congestion.clone();
             let transfer = Transfer::new(flow.direction, place, self.route.tls.clone(), congestion);
             let transfer = Arc::new(transfer);
-            runtime.spawn(transfer.clone().run());
+            let phases = self.settings.phases().into_iter();
+            let loaded = phases.filter(|phase| phase.loaded.contains(&flow.direction));
+            let moment = |ms: f64| self.start + Duration::from_micros((ms * 1000.0) as u64);
+            let windows = loaded.map(|phase| moment(phase.from_ms)..moment(phase.to_ms));
+            runtime.spawn(transfer.clone().run_within(windows.collect()));
             self.transfers.push(transfer);
         }
         self.seen = vec![Seen::default(); self.transfers.len()];
@@ -290,7 +294,8 @@ impl<'a> Running<'a> {
     /// The error for a load on which no data moves.
     fn silence(&self) -> Error {
         let failure = self.transfers.iter().find_map(|transfer| transfer.failure());
-        let url = self.url(self.transfers[0].direction);
+        let failed = self.transfers.iter().find(|t| t.failure().is_some());
+        let url = self.url(failed.unwrap_or(&self.transfers[0]).direction);
         let reason = failure.unwrap_or_else(|| format!("no data moved for {} s", SILENCE.as_secs()));
         Error::Url {
             url,

@@ -19,8 +19,8 @@ use super::format::{DELAY_S, OWN_KEY, VERSION};
 use crate::foreign::MAX_REASON;
 use crate::result::plausibility::{self, MAX_LATENCY_MS, MAX_MBIT, within};
 use crate::result::{
-    Finding, Flow, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings, Severity,
-    TcpSample, TestResult, Transport,
+    Finding, Flow, LoadOrder, MAX_TITLE, Meta, Probe, ProbeKind, ProbeSeries, Sample, Series, Settings,
+    Severity, TcpSample, TestResult, Transport,
 };
 use crate::room::{Few, Room};
 use crate::{calendar, foreign};
@@ -169,6 +169,7 @@ impl<'a> Reader<'a> {
             up: count(Direction::Upload),
             idle_ms: ms(self.delay_s),
             load_ms,
+            load_order: LoadOrder::Together,
             after_ms: ms(self.delay_s),
             // A fifth of the load, at most two seconds, for the flows to find their rate.
             settle_ms: (load_ms / 5).min(2000),

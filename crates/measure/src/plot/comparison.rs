@@ -63,7 +63,7 @@ pub fn latency_comparison(before: &TestResult, after: &TestResult, title: &str) 
     };
     latency_grid(&mut svg, &panel);
     load_begin(&mut svg, &panel);
-    name_phases(&mut svg, &panel);
+    name_phases(&mut svg, &panel, before);
     time_axis(&mut svg, &panel, SINCE_LOAD);
 
     let mut labels = Vec::new();

@@ -95,7 +95,7 @@ fn draw(result: &TestResult, subject: &str, panels: &[(&str, Vec<Line>)]) -> Str
         };
         frame(&mut svg, &panel, result, &ticks, axis);
         if index == 0 {
-            name_phases(&mut svg, &panel);
+            name_phases(&mut svg, &panel, result);
         }
         for (style, (_, line)) in lines.iter().enumerate() {
             panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 1.6);

@@ -1,6 +1,6 @@
 //! The frame that all pictures share: sizes, line styles, axes, grids, legends and captions.
 
-use crate::result::TestResult;
+use crate::result::{Phase, TestResult};
 use crate::svg::{
     Anchor, BLUE, Font, GREEN, GREY, GRID, INK, ORANGE, PURPLE, Panel, SHADE, SKY, Scale, Svg, VERMILION,
     decades, linear_ticks, short,
@@ -35,6 +35,10 @@ pub(super) fn frame(svg: &mut Svg, panel: &Panel, result: &TestResult, ticks: &[
     }
     linear_grid(svg, panel, ticks);
     load_begin(svg, panel);
+    for phase in result.phases.iter().filter(|p| !p.is_idle() && p.from_ms > 0.0) {
+        let x = panel.at_x(phase.from_ms / 1000.0);
+        svg.line((x, panel.top), (x, panel.bottom()), GREY, 1.0, "3 3");
+    }
     upright_name(svg, panel, name);
 }
 
@@ -66,16 +70,23 @@ pub(super) fn load_begin(svg: &mut Svg, panel: &Panel) {
     }
 }
 
-/// Writes the names of the phases above the uppermost panel.
-pub(super) fn name_phases(svg: &mut Svg, panel: &Panel) {
+/// Writes the names of the phases above the uppermost panel. A test with one load has `idle` and `load`.
+pub(super) fn name_phases(svg: &mut Svg, panel: &Panel, result: &TestResult) {
+    let y = panel.top - 7.0;
+    let font = Font {
+        size: 12.0,
+        ..Font::LABEL
+    };
     if panel.x.0 < 0.0 {
-        let (x, y) = (panel.at_x(0.0), panel.top - 7.0);
-        let font = Font {
-            size: 12.0,
-            ..Font::LABEL
-        };
-        svg.text(x - 6.0, y, font.at(Anchor::End), "idle");
-        svg.text(x + 6.0, y, font, "load");
+        svg.text(panel.at_x(0.0) - 6.0, y, font.at(Anchor::End), "idle");
+    }
+    let loaded: Vec<&Phase> = result.phases.iter().filter(|phase| !phase.is_idle()).collect();
+    for phase in &loaded {
+        let name = if loaded.len() == 1 { "load" } else { phase.name() };
+        let x = panel.at_x(phase.from_ms / 1000.0);
+        if panel.x.0 < 0.0 || phase.from_ms > 0.0 {
+            svg.text(x + 6.0, y, font, name);
+        }
     }
 }
 

@@ -6,20 +6,22 @@ use super::frame::{
     LEFT, RIGHT, SINCE_LOAD, WIDTH, clipped, frame, latency, name_phases, small_print, time_axis,
 };
 use super::run::{caption, flow_count};
-use super::series::{highest, latencies, rates, sum, time_range};
-use crate::result::TestResult;
+use super::series::{Points, delays, highest, latencies, rates, sum, time_range};
+use crate::result::{Probe, ProbeSeries, TestResult};
 use crate::svg::{BLUE, Font, GREEN, INK, ORANGE, PURPLE, Panel, Scale, Svg, VERMILION, linear_ticks, short};
 
 /// Colours of the series of probes.
 const PROBES: [&str; 4] = [VERMILION, PURPLE, ORANGE, INK];
 
-/// Download, upload and latency of a test over one time axis, as in RRUL plots. Each flow is a thin line, their sum a
-/// thick one. The grey part is the steady window from which the figures are computed.
+/// Download, upload and latency of a test over one time axis, as in RRUL plots, and the delays of each way if they are known. Each
+/// flow is a thin line, their sum a thick one. The grey parts are the steady windows from which the figures are computed.
 pub fn rrul(result: &TestResult) -> String {
     const TOP: f64 = 96.0;
     const HEIGHT: f64 = 168.0;
     const GAP: f64 = 30.0;
-    let bottom = TOP + 3.0 * HEIGHT + 2.0 * GAP;
+    let ways = one_way(result);
+    let count = if ways.is_some() { 4.0 } else { 3.0 };
+    let bottom = TOP + count * HEIGHT + (count - 1.0) * GAP;
     let height = bottom + 76.0;
     let summary = &result.summary;
     let title = result.meta.title.as_deref().unwrap_or("Latency under load");
@@ -57,7 +59,7 @@ pub fn rrul(result: &TestResult) -> String {
         let panel = panel(f64::from(index), ticks[ticks.len() - 1]);
         frame(&mut svg, &panel, result, &ticks, &format!("{name} (Mbit/s)"));
         if index == 0 {
-            name_phases(&mut svg, &panel);
+            name_phases(&mut svg, &panel, result);
         }
         for flow in &flows {
             panel.plot(&mut svg, flow, colour, 1.0, 0.55);
@@ -79,16 +81,13 @@ pub fn rrul(result: &TestResult) -> String {
     let series = result.headline_probes();
     let rtts: Vec<_> = series.iter().map(|series| latencies(series)).collect();
     let ticks = linear_ticks(rtts.iter().map(|rtts| highest(rtts)).fold(0.0, f64::max), 4.0);
-    let panel = panel(2.0, ticks[ticks.len() - 1]);
-    frame(&mut svg, &panel, result, &ticks, "Round trip (ms)");
+    let round_trips = panel(2.0, ticks[ticks.len() - 1]);
+    let mut lowest = round_trips;
+    frame(&mut svg, &round_trips, result, &ticks, "Round trip (ms)");
     for (rtts, colour) in rtts.iter().zip(PROBES.iter().cycle()) {
-        panel.plot(&mut svg, rtts, colour, 1.6, 1.0);
-        // A lost probe has no value: a mark at the upper edge shows its time.
-        for (t, _) in rtts.iter().filter(|(_, rtt)| rtt.is_none()) {
-            let x = panel.at_x(*t);
-            svg.line((x, panel.top), (x, panel.top + 7.0), INK, 1.5, "");
-        }
+        round_trips.plot(&mut svg, rtts, colour, 1.6, 1.0);
     }
+    lost_probes(&mut svg, &round_trips, &series);
     if series.len() > 1 {
         for ((row, series), colour) in series.iter().enumerate().zip(PROBES.iter().cycle()) {
             let name = series.name.trim_start_matches("Ping (ms) ");
@@ -96,9 +95,9 @@ pub fn rrul(result: &TestResult) -> String {
                 size: 12.0,
                 ..Font::LABEL
             };
-            let y = panel.top + 14.0 + row as f64 * 15.0;
+            let y = round_trips.top + 14.0 + row as f64 * 15.0;
             svg.text(
-                panel.right() + 10.0,
+                round_trips.right() + 10.0,
                 y,
                 font.in_colour(colour),
                 &clipped(name, 16),
@@ -112,16 +111,83 @@ pub fn rrul(result: &TestResult) -> String {
         };
         label_right(
             &mut svg,
-            &panel,
-            panel.at_y(median),
+            &round_trips,
+            round_trips.at_y(median),
             VERMILION,
             &latency(Some(median)),
             &lost,
         );
     }
-    time_axis(&mut svg, &panel, SINCE_LOAD);
+    if let Some(ways) = ways {
+        let ticks = linear_ticks(
+            ways.iter().map(|way| highest(&way.points)).fold(0.0, f64::max),
+            4.0,
+        );
+        lowest = panel(3.0, ticks[ticks.len() - 1]);
+        frame(&mut svg, &lowest, result, &ticks, "One way (ms)");
+        for (row, way) in (0_u8..).zip(&ways) {
+            lowest.plot(&mut svg, &way.points, way.colour, 1.6, 1.0);
+            let font = Font {
+                size: 12.0,
+                ..Font::LABEL
+            };
+            let y = lowest.top + 14.0 + f64::from(row) * 15.0;
+            svg.text(lowest.right() + 10.0, y, font.in_colour(way.colour), &way.label);
+        }
+    }
+    time_axis(&mut svg, &lowest, SINCE_LOAD);
     small_print(&mut svg, height - 14.0, &caption(result));
     svg.finish()
+}
+
+/// A line of one-way delays.
+struct Way {
+    label: String,
+    colour: &'static str,
+    points: Points,
+}
+
+/// The delays of each way and their sum, with the number of probes that were lost on each. `None` if no delay of one way is known.
+fn one_way(result: &TestResult) -> Option<[Way; 3]> {
+    let series = result.headline_probes();
+    let probes = || series.iter().flat_map(|series| &series.samples);
+    probes().find(|probe| probe.up_ms.is_some())?;
+    let lost = |direction| {
+        let lost = probes().filter(|p| p.rtt_ms.is_none() && p.lost == Some(direction));
+        lost.count()
+    };
+    let sum = |p: &Probe| Some(p.up_ms? + p.down_ms?);
+    Some([
+        Way {
+            label: format!("down, {} lost", lost(Direction::Download)),
+            colour: BLUE,
+            points: delays(&series, |p| p.down_ms),
+        },
+        Way {
+            label: format!("up, {} lost", lost(Direction::Upload)),
+            colour: GREEN,
+            points: delays(&series, |p| p.up_ms),
+        },
+        Way {
+            label: "sum".to_owned(),
+            colour: VERMILION,
+            points: delays(&series, sum),
+        },
+    ])
+}
+
+/// Marks lost probes at the upper edge, in the colour of the direction in which they were lost: they have no value.
+fn lost_probes(svg: &mut Svg, panel: &Panel, series: &[&ProbeSeries]) {
+    let probes = series.iter().flat_map(|series| &series.samples);
+    for probe in probes.filter(|probe| probe.rtt_ms.is_none()) {
+        let x = panel.at_x(probe.t_ms / 1000.0);
+        let colour = match probe.lost {
+            Some(Direction::Download) => BLUE,
+            Some(Direction::Upload) => GREEN,
+            None => INK,
+        };
+        svg.line((x, panel.top), (x, panel.top + 7.0), colour, 1.5, "");
+    }
 }
 
 fn label_right(svg: &mut Svg, panel: &Panel, y: f64, colour: &'static str, figure: &str, note: &str) {

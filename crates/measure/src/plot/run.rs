@@ -60,10 +60,15 @@ fn setting_words(result: &TestResult) -> String {
         None => "IPv4".to_owned(),
     };
     format!(
-        "{} {version}, {} down and {} up, {}, {} s of load, a probe every {} ms",
+        "{} {version}, {} down and {} up{}, {}, {} s of load, a probe every {} ms",
         meta.test,
         flow_count(settings.down as usize),
         settings.up,
+        if settings.is_in_turn() {
+            ", one direction after the other and then both"
+        } else {
+            ""
+        },
         if congestion.is_empty() {
             "no TCP".to_owned()
         } else {

@@ -2,7 +2,7 @@
 
 use sqm_core::direction::Direction;
 
-use crate::result::{Flow, ProbeSeries, TestResult};
+use crate::result::{Flow, Probe, ProbeSeries, TestResult};
 
 /// Points of a line: horizontal position, and value. A point without a value breaks the line.
 pub(super) type Points = Vec<(f64, Option<f64>)>;
@@ -61,9 +61,13 @@ pub(super) fn latencies(series: &ProbeSeries) -> Points {
 
 /// Seconds and round trip in milliseconds of the probes of the headline figures, in order of time, thinned.
 pub(super) fn headline(result: &TestResult) -> Points {
-    let series = result.headline_probes();
+    delays(&result.headline_probes(), |probe| probe.rtt_ms)
+}
+
+/// Seconds and a delay in milliseconds of the probes of several series, in order of time, thinned.
+pub(super) fn delays(series: &[&ProbeSeries], delay: impl Fn(&Probe) -> Option<f64>) -> Points {
     let samples = series.iter().flat_map(|series| &series.samples);
-    let mut points: Vec<_> = samples.map(|probe| (probe.t_ms / 1000.0, probe.rtt_ms)).collect();
+    let mut points: Vec<_> = samples.map(|probe| (probe.t_ms / 1000.0, delay(probe))).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     thin(points)
 }

@@ -58,7 +58,7 @@ pub fn totals(runs: &[Run<'_>]) -> String {
         };
         frame(&mut svg, &panel, results[0], &ticks, name);
         if index == 0 {
-            name_phases(&mut svg, &panel);
+            name_phases(&mut svg, &panel, results[0]);
         }
         for (style, line) in lines.iter().enumerate() {
             panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 2.0);

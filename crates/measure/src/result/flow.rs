@@ -153,6 +153,25 @@ impl Flow {
         }
     }
 
+    /// Adds the samples of a later connection of this flow. Both connections must have been sampled at the same times: each carried
+    /// nothing while the other was active.
+    pub(crate) fn continue_with(&mut self, later: Self) {
+        for (sample, more) in self.samples.iter_mut().zip(&later.samples) {
+            sample.bytes = sample.bytes.saturating_add(more.bytes);
+        }
+        if let Some(rest) = later.samples.get(self.samples.len()..) {
+            self.samples.extend(rest);
+        }
+        append(&mut self.sender, later.sender);
+        append(&mut self.receiver, later.receiver);
+        self.totals = match (self.totals, later.totals) {
+            (Some(one), Some(other)) => Some(one.plus(other)),
+            (one, other) => one.or(other),
+        };
+        self.ecn = self.ecn.or(later.ecn);
+        self.mss = self.mss.or(later.mss);
+    }
+
     /// Mean goodput between two moments in Mbit/s.
     pub fn mbit_between(&self, from_ms: f64, to_ms: f64) -> f64 {
         mbit_between(&self.samples, from_ms, to_ms)
@@ -174,6 +193,32 @@ impl Flow {
         let bytes = last.1.checked_sub(first.1)? as f64 * f64::from(self.mss?);
         (last.0 > first.0).then(|| bytes * 8.0 / 1000.0 / (last.0 - first.0))
     }
+}
+
+impl TcpTotals {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            bytes_sent: self.bytes_sent.saturating_add(other.bytes_sent),
+            bytes_retransmitted: self.bytes_retransmitted.saturating_add(other.bytes_retransmitted),
+            retransmits: self.retransmits.saturating_add(other.retransmits),
+            delivered_ce: self.delivered_ce.saturating_add(other.delivered_ce),
+            busy_ms: self.busy_ms + other.busy_ms,
+            rwnd_limited_ms: self.rwnd_limited_ms + other.rwnd_limited_ms,
+            sndbuf_limited_ms: self.sndbuf_limited_ms + other.sndbuf_limited_ms,
+        }
+    }
+}
+
+/// Appends the samples of a later connection. Its counters go on from those of the earlier one.
+fn append(samples: &mut Vec<TcpSample>, later: Vec<TcpSample>) {
+    let before = samples.last().copied().unwrap_or_default();
+    let sum = |one: Option<u64>, other: Option<u64>| Some(other?.saturating_add(one.unwrap_or(0)));
+    samples.extend(later.into_iter().map(|sample| TcpSample {
+        retransmits: sum(before.retransmits, sample.retransmits),
+        delivered_ce: sum(before.delivered_ce, sample.delivered_ce),
+        delivered: sum(before.delivered, sample.delivered),
+        ..sample
+    }));
 }
 
 /// Mean rate in Mbit/s. The bytes of an interval count as if they had arrived evenly over it.

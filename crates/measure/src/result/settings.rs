@@ -17,12 +17,15 @@ pub struct Settings {
     pub up: u32,
     /// Baseline before the load, in milliseconds, at most a minute.
     pub idle_ms: u64,
-    /// Length of the load in milliseconds.
+    /// Length of the load in milliseconds: of all loaded phases together.
     pub load_ms: u64,
+    /// How the load is divided into phases. Files of earlier programs do not say it; their directions were loaded together.
+    #[serde(default, skip_serializing_if = "LoadOrder::is_together")]
+    pub load_order: LoadOrder,
     /// Idle time measured after the load, in milliseconds.
     #[serde(default)]
     pub after_ms: u64,
-    /// The figures leave out this much of the beginning of the load, in milliseconds. They also leave out its last [`TAIL_MS`].
+    /// The figures leave out this much of the beginning of each loaded phase, in milliseconds. They also leave out its last [`TAIL_MS`].
     pub settle_ms: u64,
     /// Time between two probes in milliseconds.
     pub probe_interval_ms: u64,
@@ -38,6 +41,24 @@ pub struct Settings {
     pub ecn: Option<bool>,
 }
 
+/// How the load of a test is divided into phases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadOrder {
+    /// One phase: all flows at once, as in Flent's tests.
+    #[default]
+    Together,
+    /// Three phases of equal length: the downloads alone, the uploads alone, and both at once. With flows of one direction only, this
+    /// is one phase.
+    InTurn,
+}
+
+impl LoadOrder {
+    fn is_together(&self) -> bool {
+        *self == Self::Together
+    }
+}
+
 impl Default for Settings {
     /// Four flows each way, as in RRUL, but for 25 s instead of 60 s.
     fn default() -> Self {
@@ -46,6 +67,7 @@ impl Default for Settings {
             up: 4,
             idle_ms: 3000,
             load_ms: 25_000,
+            load_order: LoadOrder::Together,
             after_ms: 0,
             settle_ms: 4000,
             probe_interval_ms: 100,
@@ -58,26 +80,47 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The phases of a test with one load: idle, load, idle. Phases without length are left out.
+    /// The phases of a test: idle, the loaded phases, idle. Phases without length are left out.
     pub fn phases(&self) -> Vec<Phase> {
-        let (idle, load, after) = (self.idle_ms as f64, self.load_ms as f64, self.after_ms as f64);
-        let loaded = [(Direction::Download, self.down), (Direction::Upload, self.up)];
-        let loaded = loaded
-            .into_iter()
-            .filter(|(_, flows)| *flows > 0)
-            .map(|(d, _)| d)
-            .collect();
         let phase = |loaded, from_ms, to_ms| Phase {
             loaded,
             from_ms,
             to_ms,
         };
-        let phases = [
-            phase(Vec::new(), -idle, 0.0),
-            phase(loaded, 0.0, load),
-            phase(Vec::new(), load, load + after),
-        ];
-        phases.into_iter().filter(|p| p.to_ms > p.from_ms).collect()
+        let (idle, load, after) = (self.idle_ms as f64, self.load_ms as f64, self.after_ms as f64);
+        let mut phases = vec![phase(Vec::new(), -idle, 0.0)];
+        let loads = self.loads();
+        let length = self.phase_ms();
+        for (index, loaded) in loads.into_iter().enumerate() {
+            phases.push(phase(loaded, index as f64 * length, (index + 1) as f64 * length));
+        }
+        phases.push(phase(Vec::new(), load, load + after));
+        phases.retain(|p| p.to_ms > p.from_ms);
+        phases
+    }
+
+    /// The directions of each loaded phase, in order. One phase without a direction if the test has no flows.
+    fn loads(&self) -> Vec<Vec<Direction>> {
+        let flows = [(Direction::Download, self.down), (Direction::Upload, self.up)];
+        let loaded: Vec<_> = flows
+            .into_iter()
+            .filter(|(_, n)| *n > 0)
+            .map(|(d, _)| d)
+            .collect();
+        match (self.load_order, loaded.as_slice()) {
+            (LoadOrder::InTurn, [first, second]) => vec![vec![*first], vec![*second], loaded],
+            _ => vec![loaded],
+        }
+    }
+
+    /// Length of each loaded phase in milliseconds.
+    pub fn phase_ms(&self) -> f64 {
+        self.load_ms as f64 / self.loads().len() as f64
+    }
+
+    /// True if each direction is also loaded alone.
+    pub fn is_in_turn(&self) -> bool {
+        self.loads().len() > 1
     }
 }
 
@@ -99,9 +142,23 @@ impl Phase {
         self.loaded.is_empty()
     }
 
+    /// The phase in one word: `idle`, `download`, `upload` or `both`.
+    pub fn name(&self) -> &'static str {
+        phase_name(&self.loaded)
+    }
+
     /// The steady part of a load, from which the figures are computed: without its first `settle_ms` and without [`TAIL_MS`].
     pub fn steady(&self, settle_ms: u64) -> (f64, f64) {
         let from = self.from_ms + settle_ms as f64;
         (from, (self.to_ms - TAIL_MS as f64).max(from))
+    }
+}
+
+/// A phase with load in these directions, in one word.
+pub(super) fn phase_name(loaded: &[Direction]) -> &'static str {
+    match loaded {
+        [] => "idle",
+        [direction] => direction.name(),
+        _ => "both",
     }
 }

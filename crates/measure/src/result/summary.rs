@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sqm_core::direction::Direction;
 
 use super::flow::Flow;
+use super::phase_figures::PhaseFigures;
 use super::probe::{Probe, ProbeKind, ProbeSeries};
 use super::settings::Phase;
 use crate::stats;
@@ -44,6 +45,9 @@ pub struct Summary {
     /// The latency of each series of probes.
     #[serde(default)]
     pub probes: Vec<ProbeFigures>,
+    /// The figures of each phase.
+    #[serde(default)]
+    pub phases: Vec<PhaseFigures>,
 }
 
 /// The effect on latency of load in one direction.
@@ -130,6 +134,10 @@ impl Summary {
                     loaded: Latency::of(&within(&[series], &loaded_window)),
                 })
                 .collect(),
+            phases: phases
+                .iter()
+                .map(|phase| PhaseFigures::new(phase, flows, &main, settle_ms))
+                .collect(),
         }
     }
 }
@@ -177,9 +185,9 @@ impl Latency {
     }
 }
 
-/// Mean goodput of a flow in Mbit/s over the steady parts of the phases that load its direction.
+/// Mean goodput of a flow in Mbit/s over its [`rate_windows`].
 pub(super) fn goodput(flow: &Flow, phases: &[Phase], settle_ms: u64) -> f64 {
-    let windows = steady(phases, settle_ms, |p| p.loaded.contains(&flow.direction));
+    let windows = rate_windows(flow.direction, phases, settle_ms);
     let (mut length, mut amount) = (0.0, 0.0);
     for (from, to) in windows {
         length += to - from;
@@ -188,8 +196,18 @@ pub(super) fn goodput(flow: &Flow, phases: &[Phase], settle_ms: u64) -> f64 {
     round(if length > 0.0 { amount / length } else { 0.0 })
 }
 
+/// The windows that the rate of a direction comes from: the steady parts of the phases that load it alone. If there are none, of those
+/// that load it with the other. Acknowledgements then have to wait in the queue of the other direction, which costs goodput.
+pub(super) fn rate_windows(direction: Direction, phases: &[Phase], settle_ms: u64) -> Vec<(f64, f64)> {
+    let alone: Vec<_> = steady(phases, settle_ms, |p| p.loaded == [direction]).collect();
+    match alone.is_empty() {
+        true => steady(phases, settle_ms, |p| p.loaded.contains(&direction)).collect(),
+        false => alone,
+    }
+}
+
 /// Rounds to three decimals: to a microsecond of milliseconds, to a kilobit of megabits.
-fn round(value: f64) -> f64 {
+pub(super) fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
@@ -246,6 +264,6 @@ fn rates(flows: &[Flow], direction: Direction) -> Vec<f64> {
 }
 
 /// The sum of the rates. `Iterator::sum` of no rates is -0.0, which would be printed with its sign.
-fn total(rates: &[f64]) -> f64 {
+pub(super) fn total(rates: &[f64]) -> f64 {
     rates.iter().fold(0.0, |sum, rate| sum + rate)
 }

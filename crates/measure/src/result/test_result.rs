@@ -112,6 +112,12 @@ impl TestResult {
             .map(move |p| p.steady(settle_ms))
     }
 
+    /// The windows that the rate of a direction comes from: the steady parts of the phases that load it alone, or of those that load
+    /// both if it was never alone.
+    pub fn rate_windows(&self, direction: Direction) -> Vec<(f64, f64)> {
+        summary::rate_windows(direction, &self.phases, self.meta.settings.settle_ms)
+    }
+
     /// The flows of one direction.
     pub fn flows(&self, direction: Direction) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter(move |flow| flow.direction == direction)

@@ -92,6 +92,82 @@ pub(crate) fn with_probes_every(interval_ms: f64, bloat_ms: f64) -> TestResult {
     TestResult::new(made.meta, made.phases, made.flows, vec![series])
 }
 
+/// An example of a test of three phases on a line of 80 and 20 Mbit/s: load adds 100 ms to the download, 200 ms to the upload. A probe
+/// of the upload phase is lost, and two with both directions loaded, of which one on its way back.
+pub(crate) fn in_turn() -> TestResult {
+    let settings = Settings {
+        down: 1,
+        up: 1,
+        idle_ms: 2000,
+        load_ms: 24_000,
+        load_order: LoadOrder::InTurn,
+        settle_ms: 2000,
+        probe_interval_ms: 100,
+        ..Settings::default()
+    };
+    let phases = settings.phases();
+    let carries = |t_ms: f64, direction| {
+        let phase = phases.iter().find(|p| t_ms >= p.from_ms && t_ms < p.to_ms);
+        phase.map_or((false, false), |p| {
+            (p.loaded.contains(&direction), p.loaded.len() == 1)
+        })
+    };
+    let flow = |name: &str, direction, alone: u64, both: u64| Flow {
+        samples: (0..24_u64)
+            .map(|second| Sample {
+                t_ms: (second + 1) as f64 * 1000.0,
+                bytes: match carries(second as f64 * 1000.0, direction) {
+                    (true, true) => alone * 125_000,
+                    (true, false) => both * 125_000,
+                    (false, _) => 0,
+                },
+            })
+            .collect(),
+        ..Flow::new(name, direction)
+    };
+    let probe = |i: i32| {
+        let t_ms = f64::from(i) * 100.0;
+        let queue = |direction, ms| if carries(t_ms, direction).0 { ms } else { 0.0 };
+        // Every second answer of the first phase is 4 ms later than its neighbours.
+        let wobble = match (0..80).contains(&i) {
+            true => f64::from(i % 2) * 4.0 - 2.0,
+            false => 0.0,
+        };
+        let down_ms = 10.0 + wobble + queue(Direction::Download, 100.0);
+        let up_ms = 10.0 + queue(Direction::Upload, 200.0);
+        let lost = [120, 200, 210].contains(&i);
+        Probe {
+            due_ms: t_ms,
+            t_ms,
+            rtt_ms: (!lost).then_some(down_ms + up_ms),
+            up_ms: (!lost).then_some(up_ms),
+            down_ms: (!lost).then_some(down_ms),
+            lost: match i {
+                120 => Some(Direction::Upload),
+                200 => Some(Direction::Download),
+                _ => None,
+            },
+            ..Probe::default()
+        }
+    };
+    let meta = Meta {
+        test: "tcp_bidirectional".to_owned(),
+        settings,
+        ..example("in turn", 0.0, 1.0, 1.0).meta
+    };
+    let flows = vec![
+        flow("TCP download", Direction::Download, 80, 60),
+        flow("TCP upload", Direction::Upload, 20, 10),
+    ];
+    let probes = ProbeSeries {
+        name: "Ping (ms) UDP BE".to_owned(),
+        interval_ms: 100.0,
+        samples: (-20..240).map(probe).collect(),
+        ..ProbeSeries::default()
+    };
+    TestResult::new(meta, Vec::new(), flows, vec![probes])
+}
+
 #[test]
 fn figures_come_from_the_steady_window() {
     let summary = example("x", 1000.0, 20.0, 4.0).summary;

@@ -14,8 +14,8 @@ use super::config::Config;
 use super::probe_history::ProbeHistory;
 use crate::connection::Connection;
 use crate::cpu::{self, CpuTimes};
-use crate::load::{Load, Role};
-use crate::protocol::{self, Reply, Request, Token};
+use crate::load::{Load, LoadFlow, Role};
+use crate::protocol::{self, Reply, Request, Token, Window};
 use crate::{secret, socket, tcp_info};
 
 /// Longest time from the welcome to the start of the load: the longest idle phase, and 30 s to connect.
@@ -88,9 +88,12 @@ pub(super) struct Session {
 
 /// The established data connections, by direction and number.
 struct Flows {
-    down: Vec<Option<TcpStream>>,
-    up: Vec<Option<TcpStream>>,
+    down: Vec<Option<Flow>>,
+    up: Vec<Option<Flow>>,
 }
+
+/// A data connection, and the part of the load in which it carries data.
+type Flow = (TcpStream, Option<Window>);
 
 impl Session {
     pub(super) fn new(client: IpAddr, control: &TcpStream, down: u32, up: u32) -> io::Result<Self> {
@@ -138,6 +141,7 @@ impl Session {
         flow: u32,
         dscp: u8,
         congestion: Option<&str>,
+        window: Option<Window>,
     ) -> io::Result<Result<Reply, String>> {
         let stream = connection.stream();
         socket::set_dscp(stream, stream.local_addr()?, dscp & 0x3f)?;
@@ -161,7 +165,7 @@ impl Session {
         };
         match list.get_mut(flow as usize) {
             Some(place @ None) => {
-                *place = Some(parked);
+                *place = Some((parked, window));
                 self.note_activity();
                 Ok(Ok(reply))
             }
@@ -170,12 +174,17 @@ impl Session {
     }
 
     /// All flows, downloads first. `None` if a flow is missing.
-    fn take_flows(&self) -> Option<Vec<(TcpStream, Role)>> {
+    fn take_flows(&self) -> Option<Vec<LoadFlow>> {
         let mut flows = self.flows();
         let (down, up) = (std::mem::take(&mut flows.down), std::mem::take(&mut flows.up));
-        let down = down.into_iter().map(|stream| Some((stream?, Role::Send)));
-        let up = up.into_iter().map(|stream| Some((stream?, Role::Receive)));
-        down.chain(up).collect()
+        let of = |role| {
+            move |flow: Option<Flow>| {
+                let (stream, window) = flow?;
+                Some(LoadFlow { stream, role, window })
+            }
+        };
+        let down = down.into_iter().map(of(Role::Send));
+        down.chain(up.into_iter().map(of(Role::Receive))).collect()
     }
 
     fn flows(&self) -> MutexGuard<'_, Flows> {
@@ -266,6 +275,7 @@ pub(super) fn conduct(
         program: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: socket::kernel_release(),
         max_probes_per_s: admission.config.max_probes_per_s,
+        windows: true,
     })?;
     let Request::Start = control.expect(SETUP_TIMEOUT)? else {
         return refuse(control, "it expects the start of the load".to_owned());
@@ -275,7 +285,7 @@ pub(super) fn conduct(
     let Some(flows) = admission.session.take_flows() else {
         return refuse(control, "not all flows are connected".to_owned());
     };
-    let roles: Vec<_> = flows.iter().map(|(_, role)| *role).collect();
+    let roles: Vec<_> = flows.iter().map(|flow| flow.role).collect();
     let before = CpuTimes::read();
     let load = Load::start(flows, start, length, admission.config.max_rate)?;
     watch(&mut control, &load, start, length)?;

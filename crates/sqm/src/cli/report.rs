@@ -209,8 +209,7 @@ fn devices(links: &[Link]) -> String {
     }
     // The kernel's IPv4 table holds addresses as hexadecimal numbers, which redaction does not recognise. The report
     // names the devices only.
-    let defaults =
-        sqm_kernel::routes::default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+    let defaults = sqm_kernel::routes::Routes::read().default_devices();
     let _ = writeln!(text, "default routes: {}", defaults.join(" "));
     text
 }

@@ -11,6 +11,7 @@ use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::uplink::{Uplink, uplinks};
 use sqm_kernel::verify::Comparison;
 use sqm_kernel::{capability, observe, stack, state};
 use sqm_measure::result::TestResult;
@@ -22,7 +23,6 @@ use sqm_plan::settings::Script;
 
 use super::calc::parse_link;
 use super::shape;
-use sqm_kernel::routes::default_devices;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 
@@ -89,7 +89,7 @@ impl Args {
         let before =
             sqm_configuration::read_if_there(&self.config).context("cannot read the configuration")?;
         let draft = self.draft(before.as_deref().unwrap_or_default())?;
-        let interface = self.interface(&links)?;
+        let interface = self.interface(&mut socket, &links)?;
         let existing = Existing::of(&draft, &interface);
         let wanted = self.wanted(interface, &existing)?;
         let text =
@@ -127,20 +127,19 @@ impl Args {
     }
 
     /// The device to shape. If it was not named, prints which one was found and why.
-    fn interface(&self, links: &[Link]) -> Result<String, Failure> {
+    fn interface(&self, socket: &mut Socket, links: &[Link]) -> Result<String, Failure> {
         if let Some(name) = &self.interface {
             let link = observe::find(links, name)?;
             if link.leads_out() {
                 return Ok(name.clone());
             }
         }
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        let devices = default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+        let uplinks = uplinks(socket, links);
         if let Some(name) = &self.interface {
             let others = links.iter().filter(|link| link.leads_out());
             let others: Vec<&str> = others.map(|link| link.name.as_str()).collect();
-            let best = match devices.first() {
-                Some(device) => format!("the default route goes through {device}"),
+            let best = match uplinks.first() {
+                Some(Uplink { device, .. }) => format!("{device} leads to the internet"),
                 None => format!("there are: {}", others.join(", ")),
             };
             return Err(Failure::Usage(anyhow!(
@@ -148,20 +147,27 @@ impl Args {
                  the internet with --interface ({best})"
             )));
         }
-        let [name, others @ ..] = devices.as_slice() else {
+        let [uplink, others @ ..] = uplinks.as_slice() else {
             return Err(Failure::Usage(anyhow!(
                 "there is no default route to find the device by: name the device that leads to the internet with \
                  --interface DEVICE"
             )));
         };
-        outln!("{name} leads to the internet: the default route goes through it");
+        let name = &uplink.device;
+        if !uplink.is_known {
+            return Err(Failure::Usage(anyhow!(
+                "the default route goes through the tunnel {name}, and no route shows which device carries its \
+                 packets: name the device of the line with --interface DEVICE"
+            )));
+        }
+        outln!("{name} leads to the internet: {}", uplink.reason());
         for layer in stack::device(links, name).stack {
             outln!("  it has {layer}");
         }
+        let others: Vec<&str> = others.iter().map(|other| other.device.as_str()).collect();
         if !others.is_empty() {
             outln!(
-                "  another default route, with lower preference, goes through {}; to shape that device, give \
-                 --interface",
+                "  another way to the internet, with lower preference, is {}; to shape that device, give --interface",
                 others.join(", ")
             );
         }

@@ -2,6 +2,7 @@
 
 mod configured;
 mod display;
+mod phases;
 mod queues;
 mod rpm;
 mod sweep;
@@ -19,7 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use sqm_core::direction::Direction;
 use sqm_measure::client::{self, Family, Hooks, Outcome, Target, Test};
 use sqm_measure::protocol::DEFAULT_PORT;
-use sqm_measure::result::{Settings, TestResult};
+use sqm_measure::result::{LoadOrder, Settings, TestResult};
 use sqm_measure::scenario::{Scenario, TESTS};
 use sqm_measure::{Error, plot};
 
@@ -27,15 +28,26 @@ use self::display::Display;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
 
-/// Latency while the line is full: uploads and downloads at once, with probes through all of it
+/// Length of the load, milliseconds: 10 s for each phase. A choice: slow start ends within [`SETTLE_MS`] on most lines, and the rest is
+/// long enough for percentiles.
+const LOAD_MS: u64 = 30_000;
+/// Length of the load of Flent's tests, milliseconds: its default.
+const FLENT_LOAD_MS: u64 = 60_000;
+/// The figures leave out this much of the beginning of each phase, milliseconds, and at most this share of it. Choices.
+const SETTLE_MS: u64 = 4000;
+const SETTLE_SHARE: f64 = 0.4;
+
+/// Latency while the line is full: downloads alone, uploads alone, then both at once, with probes through all of it
 ///
 /// Needs `sqm serve` on a machine beyond the line under test, and no privileges on either machine. Probes measure the
-/// idle line, then the line under four TCP flows each way, then the idle line again. Ctrl-C ends a test early and keeps
-/// what was measured.
+/// idle line, then the line under four downloads, under four uploads, under both at once (10 s each), then the idle line
+/// again. The rates come from the phases with one direction: with both at once, a line with a large buffer carries less.
+/// Ctrl-C ends a test early and keeps what was measured.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sqm test server.example                          rrul_be: 70 s, figures on the terminal
-  sqm test server.example --duration 20            half a minute
+  sqm test server.example                          three phases: 40 s, figures on the terminal
+  sqm test server.example --duration 60            20 s of each phase
+  sqm test server.example --test rrul_be           Flent's test: both directions at once for a minute
   sqm test server.example --test rrul              marked flows, one per Wi-Fi class
   sqm test server.example --svg before.svg --json before.json --title 'no SQM'
   sqm test server.example --up 0 --down 1          one download alone
@@ -52,7 +64,7 @@ pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`; several for rtt_fair
     #[arg(required_unless_present_any = ["list", "url", "upload_url"], conflicts_with_all = ["url", "upload_url"])]
     host: Vec<String>,
-    /// The test to run, by Flent's name [default: rrul_be]
+    /// The test to run, by Flent's name, in place of the three phases
     #[arg(long, value_name = "NAME")]
     test: Option<String>,
     /// List the tests
@@ -93,7 +105,11 @@ pub(crate) struct Args {
     /// Uploads at once
     #[arg(long, value_name = "N")]
     up: Option<u32>,
-    /// Length of the load [default: 60s; with --rpm at most 20s in each direction]
+    /// Load both directions at once for the whole time, as Flent's tests do, in place of the three phases
+    #[arg(long, conflicts_with_all = ["rpm", "sweep"])]
+    together: bool,
+    /// Length of the load, all phases together [default: 30s; 60s with --test, as in Flent; with --rpm at most 20s in each
+    /// direction]
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     duration: Option<u64>,
     /// Length of the idle phase before the load
@@ -102,9 +118,10 @@ pub(crate) struct Args {
     /// Length of the idle phase after the load [default: as before it]
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
     after: Option<u64>,
-    /// How much of the load's beginning the figures leave out; they leave out its last second, too
-    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_ms)]
-    settle: u64,
+    /// How much of the beginning of each phase the figures leave out; they leave out its last second, too [default: 4s, or
+    /// two fifths of a phase shorter than 10s]
+    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    settle: Option<u64>,
     /// Congestion control of all senders at both ends; 'system' keeps each system's default [default: cubic, or with a
     /// warning the system's default where only root may choose cubic]
     #[arg(long, value_name = "NAME")]
@@ -181,6 +198,7 @@ impl Args {
             for (name, meaning) in TESTS {
                 outln!("{name:<22}{meaning}");
             }
+            outln!("Without --test: downloads alone, uploads alone, then both at once");
             return Ok(ExitCode::SUCCESS);
         }
         if self.rpm {
@@ -211,6 +229,7 @@ impl Args {
         };
         test.settings.down = test.scenario.count(Direction::Download);
         test.settings.up = test.scenario.count(Direction::Upload);
+        self.settle(&mut test.settings);
         let way = if test.settings.down > 0 {
             Direction::Download
         } else {
@@ -324,12 +343,27 @@ impl Args {
         })
     }
 
+    /// Sets how much of each phase's beginning the figures leave out. The flows must be known.
+    fn settle(&self, settings: &mut Settings) {
+        let usual = match settings.is_in_turn() {
+            true => SETTLE_MS.min((settings.phase_ms() * SETTLE_SHARE) as u64),
+            false => SETTLE_MS,
+        };
+        settings.settle_ms = self.settle.unwrap_or(usual);
+    }
+
     fn settings(&self) -> Settings {
+        let (load_order, load_ms) = match &self.test {
+            Some(_) => (LoadOrder::Together, FLENT_LOAD_MS),
+            None if self.together => (LoadOrder::Together, LOAD_MS),
+            None => (LoadOrder::InTurn, LOAD_MS),
+        };
         Settings {
             idle_ms: self.idle,
-            load_ms: self.duration.unwrap_or(60_000),
+            load_ms: self.duration.unwrap_or(load_ms),
+            load_order,
             after_ms: self.after.unwrap_or(self.idle),
-            settle_ms: self.settle,
+            settle_ms: SETTLE_MS,
             probe_interval_ms: self.probe_interval,
             congestion: match self.congestion.as_deref() {
                 None => Some("cubic".to_owned()),

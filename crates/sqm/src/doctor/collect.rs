@@ -15,7 +15,8 @@ use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::netlink::{ethtool, flowtable};
 use sqm_kernel::observe::Observed;
-use sqm_kernel::routes::default_devices;
+use sqm_kernel::routes::Routes;
+use sqm_kernel::uplink;
 use sqm_kernel::verify::compare;
 use sqm_kernel::{Difference, Error, capability, diff, foreign, stack};
 use sqm_plan::plan::{Plan, Tree};
@@ -58,8 +59,8 @@ pub(crate) fn collect(
     mark_stopped(&mut sections, records);
     Ok(Facts {
         sections,
-        devices: devices(links),
-        default_devices: default_devices(&read("/proc/net/route"), &read("/proc/net/ipv6_route")),
+        devices: devices(socket, links),
+        default_devices: Routes::read().default_devices(),
         missing,
         flow_offload: flow_offload(),
         processors: after.processors.since(&before.processors),
@@ -300,7 +301,7 @@ fn missing_for(socket: &mut Socket, links: &[Link], plan: &Plan) -> Option<Strin
     }
 }
 
-fn devices(links: &[Link]) -> Vec<Device> {
+fn devices(socket: &mut Socket, links: &[Link]) -> Vec<Device> {
     let features = Socket::generic()
         .ok()
         .and_then(|mut socket| ethtool::features(&mut socket, links.iter().map(|link| link.index)).ok())
@@ -319,6 +320,9 @@ fn devices(links: &[Link]) -> Vec<Device> {
             let (lower, possible_lowers) = match kind.as_str() {
                 "ppp" => below_ppp(&sessions),
                 kind if PASSING.contains(&kind) => (link.lower.and_then(name_of), Vec::new()),
+                kind if uplink::is_tunnel(Some(kind)) && link.up => {
+                    one_or_several(uplink::carriers(socket, links, link))
+                }
                 _ => (None, Vec::new()),
             };
             Device {
@@ -336,9 +340,14 @@ fn devices(links: &[Link]) -> Vec<Device> {
 /// The device below a PPP device, or all devices of which one may be below it: the kernel does not say which session belongs to
 /// which PPP device.
 fn below_ppp(sessions: &BTreeSet<String>) -> (Option<String>, Vec<String>) {
-    match sessions.len() {
-        0 | 1 => (sessions.first().cloned(), Vec::new()),
-        _ => (None, sessions.iter().cloned().collect()),
+    one_or_several(sessions.iter().cloned().collect())
+}
+
+/// The only device, or all devices of which one is meant.
+fn one_or_several(mut devices: Vec<String>) -> (Option<String>, Vec<String>) {
+    match devices.len() {
+        0 | 1 => (devices.pop(), Vec::new()),
+        _ => (None, devices),
     }
 }
 

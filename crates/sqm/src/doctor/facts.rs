@@ -63,7 +63,7 @@ pub(crate) struct Device {
     /// `vlan`, `bridge`, `ppp`, `sit`; empty for hardware.
     pub(crate) kind: String,
     pub(crate) up: bool,
-    /// Name of the device below, if there is one.
+    /// Name of the device below, if there is one. Below a tunnel is the device that carries its packets.
     pub(crate) lower: Option<String>,
     /// Devices of which one is below, if the kernel does not say which.
     pub(crate) possible_lowers: Vec<String>,

@@ -1,6 +1,7 @@
 //! Derives findings from facts, without side effects. Each rule is a function that returns its finding or none.
 
 use sqm_api::doctor::{Finding, Fix};
+use sqm_kernel::uplink::is_tunnel;
 use sqm_plan::OptionValue;
 use sqm_plan::settings::{Facing, Mechanism};
 use sqm_plan::side::Side;
@@ -24,6 +25,9 @@ const AGGREGATING: [(&str, &str); 5] = [
     ("tx-tcp-segmentation", "tso"),
     ("rx-lro", "lro"),
 ];
+
+/// Number of layers of devices that are looked at, so that a loop ends. A choice: PPPoE over a VLAN has three.
+const DEEPEST: usize = 8;
 
 /// All findings of these facts.
 pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
@@ -56,17 +60,26 @@ fn set(section: &Section, option: OptionValue) -> Option<Fix> {
 
 /// Facts that the kernel does not tell, in sentences: no faults, but reasons why a finding may be missing.
 pub(crate) fn unknown(facts: &Facts) -> Vec<String> {
-    let unknown = facts
+    facts
         .devices
         .iter()
-        .filter(|device| !device.possible_lowers.is_empty());
-    unknown
-        .map(|device| {
-            format!(
-                "the kernel does not say which of {} carries the PPPoE session of {}",
-                device.possible_lowers.join(" and "),
-                device.name
-            )
+        .filter_map(|device| {
+            let name = &device.name;
+            let carries = match device.kind.as_str() {
+                "ppp" => format!("carries the PPPoE session of {name}"),
+                _ => format!("carries the packets of the tunnel {name}"),
+            };
+            if !device.possible_lowers.is_empty() {
+                let all = device.possible_lowers.join(" and ");
+                return Some(format!("the kernel does not say which of {all} {carries}"));
+            }
+            let is_hidden = device.is_tunnel() && device.lower.is_none();
+            (is_hidden && facts.default_devices.contains(name)).then(|| {
+                format!(
+                    "the kernel does not say which device {carries}: if a section shapes another device, it cannot be \
+                     checked whether that leads to the internet"
+                )
+            })
         })
         .collect()
 }
@@ -141,7 +154,7 @@ fn flow_offload(facts: &Facts) -> Option<Finding> {
 /// The shaped device is a trunk: a cable to a switch that carries the internet and the home network in separate
 /// VLANs.
 fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
-    let wan = facts.default_devices.first()?;
+    let wan = facts.wan()?;
     let name = &section.interface;
     let tagged = facts.device(wan).is_some_and(|device| device.kind == "vlan");
     if !tagged || !facts.is_below(name, wan) {
@@ -150,9 +163,7 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
     let others: Vec<&str> = facts
         .devices
         .iter()
-        .filter(|device| {
-            device.kind == "vlan" && device.lower.as_deref() == Some(name) && device.name != *wan
-        })
+        .filter(|device| device.kind == "vlan" && device.lower.as_deref() == Some(name) && device.name != wan)
         .map(|device| device.name.as_str())
         .collect();
     (!others.is_empty()).then(|| Finding {
@@ -163,17 +174,17 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
              so both directions are limited to the lower rate"
         ),
         evidence: vec![
-            format!("the default route goes through {wan}, a VLAN on {name}"),
+            format!("{}; {wan} is a VLAN on {name}", facts.default_route()),
             format!("{} {} on {name}, too", others.join(" and "), if others.len() == 1 { "is" } else { "are" }),
         ],
         remedy: format!("set option interface '{wan}'"),
-        fix: set(section, OptionValue::Interface(wan.clone())),
+        fix: set(section, OptionValue::Interface(wan.to_owned())),
     })
 }
 
 /// The shaped device does not lead to the internet.
 fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
-    let wan = facts.default_devices.first()?;
+    let wan = facts.wan()?;
     let name = &section.interface;
     let leads_to_it =
         |wan: &String| wan == name || facts.may_be_below(name, wan) || facts.may_be_below(wan, name);
@@ -194,30 +205,27 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
              of the line at all"
         ),
         evidence: vec![
-            format!("the default route goes through {wan}"),
+            facts.default_route(),
             format!("no default route goes through {name}"),
         ],
         remedy: format!(
             "set option interface '{wan}'; or set option facing 'lan' if {name} leads to the home network"
         ),
-        fix: set(section, OptionValue::Interface(wan.clone())),
+        fix: set(section, OptionValue::Interface(wan.to_owned())),
     })
 }
 
 /// `facing 'lan'` on the device that leads to the internet.
 fn faces_wrong_way(facts: &Facts, section: &Section) -> Option<Finding> {
     let name = &section.interface;
-    (section.faces_home() && facts.default_devices.contains(name)).then(|| Finding {
+    (section.faces_home() && facts.leads_out(name)).then(|| Finding {
         id: "wrong-direction".to_owned(),
         interface: Some(name.clone()),
         what: format!(
             "{name} leads to the internet but is configured to face the home network: upload and \
             download are swapped"
         ),
-        evidence: vec![
-            "option facing 'lan'".to_owned(),
-            format!("the default route goes through {name}"),
-        ],
+        evidence: vec!["option facing 'lan'".to_owned(), facts.default_route()],
         remedy: "set option facing 'internet'".to_owned(),
         fix: set(section, OptionValue::Facing(Facing::Internet)),
     })
@@ -246,16 +254,13 @@ fn no_device(facts: &Facts, section: &Section) -> Option<Finding> {
     if facts.device(name).is_some() {
         return None;
     }
-    let wan = facts.default_devices.first();
+    let wan = facts.wan();
     let meant = wan.map(|wan| format!("; if you mean {wan}, set option interface '{wan}'"));
     Some(Finding {
         id: "no-device".to_owned(),
         interface: Some(name.clone()),
         what: format!("there is no network device {name}: nothing is shaped there"),
-        evidence: match wan {
-            Some(wan) => vec![format!("the default route goes through {wan}")],
-            None => vec!["there is no default route either".to_owned()],
-        },
+        evidence: vec![facts.default_route()],
         remedy: format!(
             "check the name; if the device appears later, 'sqm daemon' shapes it then{}",
             meant.unwrap_or_default()
@@ -418,7 +423,7 @@ fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
         .devices
         .iter()
         .find(|device| device.kind == "sit" && device.up && device.name != "sit0")?;
-    let is_wan = facts.default_devices.contains(&section.interface);
+    let is_wan = facts.leads_out(&section.interface);
     let has_own = facts.sections.iter().any(|other| other.interface == tunnel.name);
     (is_wan && !has_own && section.interface != tunnel.name).then(|| Finding {
         id: "6in4".to_owned(),
@@ -510,8 +515,7 @@ impl Facts {
     /// True if a device is anywhere below another one.
     fn is_below(&self, name: &str, above: &str) -> bool {
         let mut here = self.device(above);
-        // A limit against loops; no sane stack is deeper.
-        for _ in 0..8 {
+        for _ in 0..DEEPEST {
             let lower = here.and_then(|device| device.lower.as_deref());
             match lower {
                 Some(lower) if lower == name => return true,
@@ -524,13 +528,58 @@ impl Facts {
 
     /// True if a device is below another one, or if the kernel does not say and it may be.
     fn may_be_below(&self, name: &str, above: &str) -> bool {
-        let possible = self
-            .device(above)
-            .map_or(&[][..], |device| &device.possible_lowers);
-        self.is_below(name, above)
-            || possible
-                .iter()
-                .any(|lower| lower == name || self.is_below(name, lower))
+        self.may_be_below_within(name, above, DEEPEST)
+    }
+
+    fn may_be_below_within(&self, name: &str, above: &str, layers: usize) -> bool {
+        let Some(device) = self.device(above).filter(|_| layers > 0) else {
+            return false;
+        };
+        let mut below = device.lower.iter().chain(&device.possible_lowers);
+        below.any(|lower| lower == name || self.may_be_below_within(name, lower, layers - 1))
+    }
+
+    /// The device that leads to the internet: the one of the preferred default route or, if that is a tunnel, the one
+    /// that carries its packets. None if that is not known.
+    fn wan(&self) -> Option<&str> {
+        self.without_tunnels(self.default_devices.first()?)
+    }
+
+    /// True if a device carries the packets of a default route, maybe inside a tunnel.
+    fn leads_out(&self, name: &str) -> bool {
+        let mut devices = self.default_devices.iter();
+        devices.any(|device| device == name || self.without_tunnels(device) == Some(name))
+    }
+
+    /// The device below a tunnel and below all tunnels that it is in; the device itself if it is no tunnel.
+    fn without_tunnels<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        let mut here = name;
+        for _ in 0..DEEPEST {
+            match self.device(here).filter(|device| device.is_tunnel()) {
+                Some(tunnel) => here = tunnel.lower.as_deref()?,
+                None => return Some(here),
+            }
+        }
+        None
+    }
+
+    /// The way of the preferred default route, in words.
+    fn default_route(&self) -> String {
+        let Some(device) = self.default_devices.first() else {
+            return "there is no default route".to_owned();
+        };
+        match self.wan() {
+            Some(wan) if wan != device => {
+                format!("the default route goes through the tunnel {device}, whose packets {wan} carries")
+            }
+            _ => format!("the default route goes through {device}"),
+        }
+    }
+}
+
+impl Device {
+    fn is_tunnel(&self) -> bool {
+        is_tunnel(Some(&self.kind))
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn status_of(said: &str) -> Value {
 }
 
 /// A shell function that loads both directions from h1. The load may end early.
-pub(crate) const LOAD: &str = "load() { ip netns exec h1 sqm test 10.66.0.2 --quiet --json /tmp/load.json --idle 1 --after 0 --duration $1; }
+pub(crate) const LOAD: &str = "load() { ip netns exec h1 sqm test 10.66.0.2 --together --quiet --json /tmp/load.json --idle 1 --after 0 --duration $1; }
 ";
 
 /// Like [`rates`], but from a status that was recorded earlier: any time may pass between two scripts.

@@ -89,6 +89,18 @@ fn faults_of_the_machine_are_found() {
          ip -n router route replace default via 10.64.0.2 dev wan0
          ip -n router -6 route replace default via fd00:64::2 dev wan0
 
+         # A VPN takes the default route: wan0 carries its packets and is right. --fix never shapes the tunnel.
+         mkdir -p /dev/net; [ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200
+         ip -n router tuntap add dev tun0 mode tun; ip -n router link set tun0 up
+         ip -n router route add 10.66.0.2 via 10.64.0.2 dev wan0
+         ip -n router route replace default dev tun0; ip -n router -6 route replace default dev tun0
+         configure; start; healthy 'a VPN is up'
+         configure s/wan0/br0/; start; found wrong-interface; fixed wrong-interface
+         grep -q \"interface 'wan0'\" sqm || cat sqm
+         ip -n router link del tun0; ip -n router route del 10.66.0.2
+         ip -n router route replace default via 10.64.0.2 dev wan0
+         ip -n router -6 route replace default via fd00:64::2 dev wan0
+
          # Size tables and super-packets.
          configure s/best_of_cake/simplest/; start; healthy 'offloads are off in the lab'
          on_router ethtool -K wan0 gro on gso on tso on >/dev/null 2>&1; found aggregates

@@ -73,6 +73,19 @@ fn flags_alone_ask_nothing() {
          ip -n router route del default; ip -n router -6 route del default
          setup --link docsis --advertised 1gbit 50mbit && echo 'no route, and it knew'; has 'with --interface DEVICE' said
          setup --interface wan9 --link docsis --advertised 1gbit 50mbit; has 'wan9' said
+
+         # A VPN takes the default route. The line is the device that carries the tunnel, and nothing shows that one
+         # before the route to the other end of the VPN is there.
+         dry() { setup --link docsis --advertised 30mbit 5mbit --dry-run; }
+         mkdir -p /dev/net; [ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200
+         ip -n router tuntap add dev tun0 mode tun; ip -n router link set tun0 up; ip -n router route add default dev tun0
+         dry && echo 'setup chose a device for an unknown tunnel'; has 'goes through the tunnel tun0' said; has 'with --interface DEVICE' said
+         ip -n router route add 10.66.0.2 via 10.64.0.2 dev wan0
+         dry || cat said; has 'wan0 leads to the internet: it carries the tunnel tun0' said; has \"interface 'wan0'\" said
+         # The kernel knows the other end of a 6in4 tunnel.
+         ip -n router link del tun0; ip -n router link add six0 type sit remote 10.66.0.2 local 10.64.0.1; ip -n router link set six0 up
+         ip -n router -6 route add default dev six0
+         dry || cat said; has 'wan0 leads to the internet: it carries the tunnel six0' said
          true",
     );
 }

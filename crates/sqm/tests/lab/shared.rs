@@ -70,7 +70,7 @@ pub(crate) fn stop_by_hand(home: &Home) {
     .expect("tc takes it away");
 }
 
-/// Runs `sqm test` from h1 to the server.
+/// Runs `sqm test` from h1 to the server, with both directions at once.
 pub(crate) fn load(home: &Home, options: &[&str]) -> Figures {
     load_to(home, home::SERVER_V4, options)
 }
@@ -78,7 +78,17 @@ pub(crate) fn load(home: &Home, options: &[&str]) -> Figures {
 /// Like [`load`], but to another address of the server.
 pub(crate) fn load_to(home: &Home, server: &str, options: &[&str]) -> Figures {
     let words = [
-        &["sqm", "test", server, "--quiet", "--json", "-", "--idle", "3"],
+        &[
+            "sqm",
+            "test",
+            server,
+            "--together",
+            "--quiet",
+            "--json",
+            "-",
+            "--idle",
+            "3",
+        ],
         options,
     ]
     .concat();

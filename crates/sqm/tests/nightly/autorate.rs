@@ -102,6 +102,7 @@ fn follow_a_line_that_changes(prepare: &str, most_ms: f64) -> Value {
                 "sqm",
                 "test",
                 SERVER_V4,
+                "--together",
                 "--quiet",
                 "--json",
                 "-",
@@ -197,7 +198,7 @@ fn by_satellite(more: &str) -> (f64, [f64; 2], String) {
     )
     .expect("reflectors");
     start_with(&home, "10.77.0.1 10.77.0.2 10.77.0.3", more);
-    let test = "sqm test 10.66.0.2 --quiet --json - --idle 10 --after 0 --duration 40s";
+    let test = "sqm test 10.66.0.2 --together --quiet --json - --idle 10 --after 0 --duration 40s";
     let words: Vec<_> = test.split(' ').collect();
     let tests = [(); 3].map(|()| {
         let json = home.run_ok("h1", &words).expect("sqm test measures");

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::TcpStream as Blocking;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -87,8 +88,18 @@ impl Transfer {
         }
     }
 
+    /// Transfers the file in each of these windows of time.
+    pub(super) async fn run_within(self: Arc<Self>, windows: Vec<Range<Instant>>) {
+        for window in windows {
+            tokio::time::sleep_until(window.start.into()).await;
+            // The transfer has no end of its own.
+            let _ = tokio::time::timeout_at(window.end.into(), self.run()).await;
+            self.disconnect();
+        }
+    }
+
     /// Transfers the file until it is dropped.
-    pub(super) async fn run(self: std::sync::Arc<Self>) {
+    async fn run(&self) {
         loop {
             let before = self.look().0.whole;
             let ended = self.connection().await;
@@ -169,11 +180,18 @@ impl Transfer {
         }
     }
 
-    /// Makes this the present connection.
-    fn set_current(&self, stream: &Blocking) -> io::Result<()> {
+    /// Ends the present connection, whose other handle is gone. What is still in its buffer is discarded.
+    fn disconnect(&self) {
         let (_, _) = self.look();
         let mut current = self.current();
         current.earlier = current.earlier.with(std::mem::take(&mut current.now));
+        current.socket = None;
+    }
+
+    /// Makes this the present connection.
+    fn set_current(&self, stream: &Blocking) -> io::Result<()> {
+        self.disconnect();
+        let mut current = self.current();
         current.congestion = socket::congestion(stream)?;
         current.socket = Some(stream.try_clone()?);
         Ok(())

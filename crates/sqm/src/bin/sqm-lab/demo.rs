@@ -163,7 +163,17 @@ fn test(home: &Home, scene: &Scene, what: &str) -> Result<TestResult, Failure> {
     let (down, up) = (scene.flows.0.to_string(), scene.flows.1.to_string());
     let words = [
         &["sqm", "test", home::SERVER_V4, "--quiet", "--json", "-"][..],
-        &["--duration", "25", "--idle", "3", "--after", "0", "--settle", "7"][..],
+        &[
+            "--together",
+            "--duration",
+            "25",
+            "--idle",
+            "3",
+            "--after",
+            "0",
+            "--settle",
+            "7",
+        ][..],
         &["--title", &title, "--down", &down, "--up", &up],
     ]
     .concat();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sqm_measure::client::{Progress, Stage};
-use sqm_measure::result::Settings;
+use sqm_measure::result::{Phase, Settings};
 
 /// Number of round trips in the sparkline: the last ten seconds.
 const SPARKS: usize = 40;
@@ -39,6 +39,7 @@ impl Display {
             return Self::Lines(Lines {
                 idle,
                 load_s: settings.load_ms as f64 / 1000.0,
+                phases: named_phases(settings),
                 said: None,
             });
         }
@@ -47,6 +48,8 @@ impl Display {
         bar.set_style(style);
         Self::Live(Live {
             bar,
+            idle: Duration::from_millis(settings.idle_ms),
+            phases: named_phases(settings),
             round_trips: VecDeque::new(),
         })
     }
@@ -98,6 +101,7 @@ pub(super) fn show_json(progress: &Progress) {
 pub(super) struct Lines {
     idle: Duration,
     load_s: f64,
+    phases: Vec<Phase>,
     /// Stage and second of the last line.
     said: Option<(Stage, u64)>,
 }
@@ -116,7 +120,13 @@ impl Lines {
         self.said = Some(now);
         match progress.stage {
             Stage::Idle => errln!("idle line"),
-            Stage::Load => errln!("{:3} of {:.0} s  {}", now.1, self.load_s, figures(progress)),
+            Stage::Load => errln!(
+                "{:3} of {:.0} s  {}{}",
+                now.1,
+                self.load_s,
+                phase_at(&self.phases, loaded),
+                figures(progress)
+            ),
             Stage::After => errln!("idle line again"),
             Stage::Collect => errln!("waiting for late packets"),
         }
@@ -126,6 +136,8 @@ impl Lines {
 /// A progress bar with the current figures, and the latency of the last seconds as a sparkline.
 pub(super) struct Live {
     bar: ProgressBar,
+    idle: Duration,
+    phases: Vec<Phase>,
     round_trips: VecDeque<f64>,
 }
 
@@ -140,7 +152,10 @@ impl Live {
         self.bar.set_position(progress.elapsed.as_millis() as u64);
         let what = match progress.stage {
             Stage::Idle => "idle".to_owned(),
-            Stage::Load => figures(progress),
+            Stage::Load => {
+                let loaded = progress.elapsed.saturating_sub(self.idle);
+                format!("{}{}", phase_at(&self.phases, loaded), figures(progress))
+            }
             Stage::After => "idle again".to_owned(),
             Stage::Collect => "late packets".to_owned(),
         };
@@ -151,6 +166,23 @@ impl Live {
             _ => format!("{left:2} s left  {what}, {}  {spark}", latency(progress)),
         });
     }
+}
+
+/// The loaded phases of a test that has several.
+fn named_phases(settings: &Settings) -> Vec<Phase> {
+    match settings.is_in_turn() {
+        true => settings.phases().into_iter().filter(|p| !p.is_idle()).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// The name of the phase at this time of the load, followed by a colon. Empty if the phases have no names.
+fn phase_at(phases: &[Phase], loaded: Duration) -> String {
+    let t_ms = loaded.as_secs_f64() * 1000.0;
+    let phase = phases.iter().rev().find(|phase| phase.from_ms <= t_ms);
+    phase
+        .map(|phase| format!("{}: ", phase.name()))
+        .unwrap_or_default()
 }
 
 fn figures(progress: &Progress) -> String {

@@ -20,12 +20,14 @@ pub(super) fn figures(result: &TestResult) -> String {
         _ => format!("{flows} flows"),
     };
     let settings = &result.meta.settings;
-    let (from, to) = result.steady().next().unwrap_or_default();
-    let window = format!(
-        "median, from {:.0} s to {:.0} s of the load",
-        from / 1000.0,
-        to / 1000.0
-    );
+    let window = match result.steady().collect::<Vec<_>>().as_slice() {
+        [(from, to)] => format!(
+            "median, from {:.0} s to {:.0} s of the load",
+            from / 1000.0,
+            to / 1000.0
+        ),
+        phases => format!("median of {} phases", phases.len()),
+    };
     line("idle latency", ms(summary.idle_ms), "ms", "median");
     line("loaded latency", ms(summary.latency_median_ms), "ms", &window);
     line("", ms(summary.latency_p95_ms), "ms", "95 % are below");
@@ -44,5 +46,5 @@ pub(super) fn figures(result: &TestResult) -> String {
     line("upload", format!("{:.2}", summary.upload_mbit), "Mbit/s", &up);
     let sent = format!("of {} probes", summary.probes_sent);
     line("lost", summary.probes_lost.to_string(), "", &sent);
-    text + &Verdict::of(result).to_text()
+    text + &Verdict::of(result).to_text() + &super::phases::table(result)
 }

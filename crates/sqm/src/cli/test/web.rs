@@ -31,6 +31,7 @@ impl Args {
             dscp: vec![0],
             ..self.settings()
         };
+        self.settle(&mut settings);
         let outcome = self
             .supervise(&mut settings, self.quiet, |settings, hooks| {
                 web::run(&site, settings, self.title.as_deref(), hooks)

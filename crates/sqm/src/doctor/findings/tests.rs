@@ -166,6 +166,77 @@ fn directions() {
     );
 }
 
+/// The healthy line with a VPN: the default route goes through its tunnel, the tunnel's packets through the line.
+fn with_vpn(facts: &mut Facts, carrier: Option<&str>) {
+    facts.devices.push(Device {
+        name: "tun0".to_owned(),
+        kind: "tun".to_owned(),
+        up: true,
+        lower: carrier.map(str::to_owned),
+        ..Device::default()
+    });
+    facts.default_devices = vec!["tun0".to_owned()];
+}
+
+#[test]
+fn a_default_route_through_a_vpn_does_not_make_the_line_the_wrong_interface() {
+    assert_eq!(found(|facts| with_vpn(facts, Some("pppoe-wan"))), []);
+    // A device below the one that carries the tunnel.
+    assert_eq!(
+        found(|facts| {
+            with_vpn(facts, Some("pppoe-wan"));
+            facts.sections[0].interface = "eth0.7".to_owned();
+        }),
+        []
+    );
+    // The tunnel itself, on purpose.
+    assert_eq!(
+        found(|facts| {
+            with_vpn(facts, Some("pppoe-wan"));
+            facts.sections[0].interface = "tun0".to_owned();
+        }),
+        []
+    );
+    // It is not known which device carries the tunnel: no device is called wrong.
+    for shaped in ["pppoe-wan", "br-lan"] {
+        assert_eq!(
+            found(|facts| {
+                with_vpn(facts, None);
+                facts.sections[0].interface = shaped.to_owned();
+            }),
+            []
+        );
+    }
+    let mut facts = healthy();
+    with_vpn(&mut facts, None);
+    assert!(unknown(&facts)[0].contains("which device carries the packets of the tunnel tun0"));
+}
+
+#[test]
+fn findings_beside_a_vpn_name_the_device_below_the_tunnel() {
+    let finding = only("wrong-interface", |facts| {
+        with_vpn(facts, Some("pppoe-wan"));
+        facts.sections[0].interface = "br-lan".to_owned();
+    });
+    let to_the_line = OptionValue::Interface("pppoe-wan".to_owned());
+    assert_eq!(finding.fix, Some(Fix::Options(1, vec![to_the_line])));
+    assert!(
+        finding.evidence[0].contains("the tunnel tun0, whose packets pppoe-wan carries"),
+        "{finding:?}"
+    );
+    only("wrong-direction", |facts| {
+        with_vpn(facts, Some("pppoe-wan"));
+        facts.sections[0]
+            .options
+            .insert("facing".to_owned(), "lan".to_owned());
+    });
+    let finding = only("no-device", |facts| {
+        with_vpn(facts, Some("pppoe-wan"));
+        facts.sections[0].interface = "wan".to_owned();
+    });
+    assert!(finding.remedy.contains("if you mean pppoe-wan"), "{finding:?}");
+}
+
 #[test]
 fn another_queue() {
     let finding = only("other-queue", |facts| {
