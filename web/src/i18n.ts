@@ -35,6 +35,11 @@ export function number(value: number, digits?: number): string {
     return new Intl.NumberFormat(locale(), options).format(value);
 }
 
+/** "a, b and c", as the locale writes it. */
+export function listed(words: string[]): string {
+    return new Intl.ListFormat(locale(), { type: 'conjunction' }).format(words);
+}
+
 export function clock(seconds: number, withSeconds = true): string {
     return new Intl.DateTimeFormat(locale(), {
         hour: '2-digit',

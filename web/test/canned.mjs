@@ -50,11 +50,27 @@ export const LINKS = [
     source: 'ITU-T G.992.3 annex N, tc-cake(8)', on_the_line_bytes: 1500 + overhead_bytes,
 }));
 
+const use = (name, qoo) => ({
+    name, qoo, quality: qoo >= 75 ? 'good' : qoo >= 50 ? 'fair' : qoo >= 25 ? 'poor' : 'bad',
+    outcome: qoo >= 75 ? 'smooth' : qoo >= 50 ? 'may_stutter' : 'stutters',
+});
+
+const grade = (letter, added_ms) => ({
+    letter, loaded: ['down', 'up'], mostly: letter === 'F' ? 'up' : null, added_ms, added_p95_ms: added_ms * 1.3, added_p99_ms: added_ms * 1.5, lost: 0,
+    decided_by: 'median',
+    sentence: letter === 'F'
+        ? "Calls, games and remote work will stutter and films may while somebody downloads and uploads at the same time; most of the delay is the upload's"
+        : 'Calls, games, films and remote work run smoothly while somebody downloads and uploads at the same time',
+    uses: [['calls', 0], ['games', 0], ['films', 58], ['work', 0]].map(([name, qoo]) => use(name, letter === 'F' ? qoo : 100)),
+    conventional: letter, conventional_ms: added_ms / 2, strict: letter, worst_ms: added_ms, basis: 'one_way',
+    rpm_foreign: 3400, rpm_self: 2100, rpm_word: 'high',
+});
+
 const test = (id, title, letter, added_ms, latency_median_ms, latency_p95_ms) => ({
     id, state: 'done', kind: 'rrul_be', host: 'sqm.example.net', title, started_unix_ms: 1_763_000_000_000, duration_s: 30, error: null, bytes: 84_211,
     plots: ['all_scaled', 'ping_cdf', 'box_combine', 'totals'], responsiveness: null,
     summary: { idle_ms: 14.2, latency_median_ms, latency_p95_ms, download_mbit: 79.4, upload_mbit: 35.1 },
-    verdict: { findings: [], grade: { letter, added_ms, strict: letter, worst_ms: added_ms, rpm_foreign: 3400, rpm_self: 2100, rpm_word: 'high' } },
+    verdict: { findings: [], grade: grade(letter, added_ms) },
 });
 
 export const TESTS = [

@@ -129,6 +129,10 @@ test('a test runs, shows its result and is compared', async (t) => {
     await accessible(page);
     mock.lastSecond = Infinity;
     await page.getByText('A+', { exact: true }).waitFor();
+    // The page puts the sentence together in its own language; in English it is that of the command line.
+    await page.getByText(`${TESTS[0].verdict.grade.sentence}.`).waitFor();
+    await page.getByText('How the grade is made').click();
+    await page.getByText('by DSLReports').waitFor();
     await page.getByLabel('Select evening').check();
     await page.getByLabel('Select before').check();
     await page.getByRole('button', { name: 'Compare selected' }).click();

@@ -66,8 +66,8 @@ type Figure = fn(&Summary) -> Option<f64>;
 const FIGURES: [(&str, &str, Figure); 4] = [
     ("loaded latency, median", "ms", |s| s.latency_median_ms),
     ("loaded latency, 95 %", "ms", |s| s.latency_p95_ms),
-    ("download", "Mbit/s", |s| Some(s.download_mbit)),
-    ("upload", "Mbit/s", |s| Some(s.upload_mbit)),
+    ("download", "Mbit/s", |s| s.download_mbit),
+    ("upload", "Mbit/s", |s| s.upload_mbit),
 ];
 
 /// Compares each group of tests with the first group. A group holds the tests of one name.

@@ -1,22 +1,32 @@
 //! The verdict on a line: from the figures of a test to a grade. Pure.
 //!
-//! The letters are those of the DSLReports test, which later speed tests have kept. They grade the latency that load adds, as the mean
-//! of download and upload. In a mean, a good direction can hide a bad one. A second letter therefore grades the worse direction by
-//! stricter bounds. RPM is round trips per minute, as in draft-ietf-ippm-responsiveness, but measured with our probes and TCP
-//! connections instead of HTTP requests.
+//! There is one grade. It is of the load that adds most to the round trip, and judges the median, the tail and lost probes
+//! (`rule.rs`). Beside it stand the quality of outcome for each use of a line (`uses.rs`) and one sentence (`text.rs`). The letters of
+//! other speed tests are details (`conventional.rs`). RPM is round trips per minute, as in draft-ietf-ippm-responsiveness, but
+//! measured with our probes and TCP connections instead of HTTP requests.
+
+mod conventional;
+mod rule;
+mod text;
+mod uses;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use sqm_core::direction::Direction;
 
-use crate::result::{Finding, Severity, TestResult};
+use crate::result::{DirectionFigures, Finding, Severity, Summary, TestResult, direction_word};
 use crate::{checks, stats};
 
-/// Added latency in milliseconds below which each letter is given. F from the last bound on
-/// (DSLReports, "How is bufferbloat graded", FAQ 17930).
-pub const LETTERS: [(f64, &str); 5] = [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];
-/// The stricter bounds (LibreQoS bufferbloat test, default configuration).
-pub const STRICT: [(f64, &str); 5] = [(5.0, "A+"), (25.0, "A"), (50.0, "B"), (75.0, "C"), (100.0, "D")];
+use conventional::Conventional;
+use rule::Rank;
+
+pub use rule::DecidedBy;
+pub use uses::{Outcome, Quality, Use, UseName};
+
 /// Bounds of responsiveness in round trips per minute (draft-ietf-ippm-responsiveness-09).
 pub const RPM: [(f64, &str); 3] = [(300.0, "poor"), (1000.0, "fair"), (6000.0, "good")];
 /// The share of the slowest probes that the draft leaves out.
@@ -24,6 +34,8 @@ const TRIMMED: f64 = 0.05;
 
 /// Largest number of findings that are printed: a file from another program may hold thousands. A choice.
 const MAX_SHOWN: usize = 20;
+/// A direction is named if it adds at least this many times what the other one adds. A choice.
+const MOST_OF_IT: f64 = 2.0;
 
 /// The verdict on a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,15 +49,37 @@ pub struct Verdict {
 /// The grade of a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
-    /// The letter for `added_ms` by [`LETTERS`].
+    /// The grade, A+ to F.
     pub letter: String,
-    /// Latency that load adds, of medians: the mean of the directions, or both at once.
+    /// The directions of the load that the grade is of: the worst load of the test.
+    #[serde(with = "direction_word::list")]
+    pub loaded: Vec<Direction>,
+    /// The direction that adds most of the round trip, if one does and it is known.
+    #[serde(with = "direction_word::optional")]
+    pub mostly: Option<Direction>,
+    /// Round trip that this load adds to the idle one, median.
     pub added_ms: f64,
-    /// The letter for `worst_ms` by [`STRICT`].
+    /// Round trip that this load adds at the 95th percentile.
+    pub added_p95_ms: Option<f64>,
+    /// Round trip that this load adds at the 99th percentile.
+    pub added_p99_ms: Option<f64>,
+    /// Share of the probes that were lost under this load, 0 to 1.
+    pub lost: f64,
+    /// The figure that decided the grade.
+    pub decided_by: DecidedBy,
+    /// One sentence on what people notice.
+    pub sentence: String,
+    /// The verdict for each use of the line.
+    pub uses: Vec<Use>,
+    /// The letter that DSLReports would give.
+    pub conventional: String,
+    /// The figure of that letter: the latency that load adds, of medians: the mean of the directions, or both at once.
+    pub conventional_ms: f64,
+    /// The letter for `worst_ms` by LibreQoS's bounds.
     pub strict: String,
-    /// Latency that load adds in the worse direction.
+    /// Latency that load adds in the worse direction, of medians.
     pub worst_ms: f64,
-    /// The measurements that the two figures come from.
+    /// The measurements that the letters of others come from.
     pub basis: Basis,
     /// Round trips per minute of the probes.
     pub rpm_foreign: Option<f64>,
@@ -55,7 +89,7 @@ pub struct Grade {
     pub rpm_word: Option<String>,
 }
 
-/// Where added latency comes from.
+/// Where the added latency of the letters of others comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -72,22 +106,37 @@ pub enum Basis {
 impl Verdict {
     /// Judges a test.
     pub fn of(result: &TestResult) -> Self {
-        let findings = checks::findings(result);
-        let valid = findings
+        let mut findings = checks::findings(result);
+        let is_valid = findings
             .iter()
             .all(|finding| finding.severity < Severity::Invalid);
-        Self {
-            findings,
-            grade: valid.then(|| Grade::of(result)).flatten(),
+        let grade = is_valid.then(|| Grade::of(result)).flatten();
+        if is_valid && grade.is_none() {
+            let text =
+                "no probe shows what the load adds to the round trip: too few came back in its steady part";
+            findings.insert(0, Finding::new(Severity::Invalid, "no_latency", text));
         }
+        Self { findings, grade }
     }
 
-    /// Text for people: the grade with its bounds, or that there is none, and then the findings.
+    /// Text for people: the grade, or that there is none, and then the findings.
     pub fn to_text(&self) -> String {
+        self.text(false)
+    }
+
+    /// The same with the rule of the grade and the letters of others.
+    pub fn to_detailed_text(&self) -> String {
+        self.text(true)
+    }
+
+    fn text(&self, is_detailed: bool) -> String {
         let mut text = String::new();
         match &self.grade {
             Some(grade) => text.push_str(&grade.to_text()),
             None => text.push_str("no grade: the figures say nothing about the line\n"),
+        }
+        if let Some(grade) = self.grade.as_ref().filter(|_| is_detailed) {
+            text.push_str(&grade.details());
         }
         for line in self.notes() {
             writeln!(text, "{line}").expect("a string grows");
@@ -109,103 +158,58 @@ impl Verdict {
 
 impl Grade {
     fn of(result: &TestResult) -> Option<Self> {
-        let (basis, added) = added(result)?;
-        let added_ms = stats::mean(&added)?;
-        let worst_ms = added.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let summary = &result.summary;
+        let loads = summary.added.iter();
+        let ranked = loads.filter_map(|load| Some((Rank::of(load)?, load)));
+        let (rank, load) = ranked.max_by(|(a, one), (b, other)| {
+            let by_median = || one.median_ms.partial_cmp(&other.median_ms);
+            a.place
+                .cmp(&b.place)
+                .then_with(|| by_median().unwrap_or(std::cmp::Ordering::Equal))
+        })?;
+        let uses = uses::uses(summary);
+        let mostly = mostly(summary, &load.loaded);
+        let others = Conventional::of(result)?;
         let (rpm_foreign, rpm_self) = (rpm(&probes(result)), rpm(&connections(result)));
         let rpms: Vec<f64> = [rpm_foreign, rpm_self].into_iter().flatten().collect();
         Some(Self {
-            letter: letter(added_ms, &LETTERS, "F"),
-            added_ms,
-            strict: letter(worst_ms, &STRICT, "F"),
-            worst_ms,
-            basis,
+            letter: rank.letter().to_owned(),
+            loaded: load.loaded.clone(),
+            mostly,
+            added_ms: load.median_ms?.max(0.0),
+            added_p95_ms: load.p95_ms.map(|ms| ms.max(0.0)),
+            added_p99_ms: load.p99_ms.map(|ms| ms.max(0.0)),
+            lost: stats::share(load.lost, load.sent),
+            decided_by: rank.decided_by,
+            sentence: text::sentence(&uses, &load.loaded, mostly),
+            uses,
+            conventional: others.letter,
+            conventional_ms: others.mean_ms,
+            strict: others.strict,
+            worst_ms: others.worst_ms,
+            basis: others.basis,
             rpm_foreign,
             rpm_self,
-            rpm_word: stats::mean(&rpms).map(|rpm| letter(rpm, &RPM, "excellent")),
+            rpm_word: stats::mean(&rpms).map(|rpm| conventional::letter(rpm, &RPM, "excellent")),
         })
     }
-
-    fn to_text(&self) -> String {
-        let basis = match self.basis {
-            Basis::EachDirection => "medians, mean of download and upload",
-            Basis::OneWay => "one-way medians, mean of download and upload",
-            Basis::BothAtOnce => "median, download and upload at once",
-            Basis::OneDirection => "median, the one direction that was loaded",
-        };
-        let mut text = format!(
-            "grade             {:>10} {:<8}load adds {:.1} ms ({basis}); {}\n",
-            self.letter,
-            "",
-            self.added_ms,
-            bounds(&LETTERS, "ms", "F")
-        );
-        let strict = format!(
-            "  strict          {:>10} {:<8}worst direction {:.1} ms; {}\n",
-            self.strict,
-            "",
-            self.worst_ms,
-            bounds(&STRICT, "ms", "F")
-        );
-        text.push_str(&strict);
-        for (name, rpm) in [("probes", self.rpm_foreign), ("load's own TCP", self.rpm_self)] {
-            if let Some(rpm) = rpm {
-                let row = format!(
-                    "  RPM             {rpm:>10.0} {:<8}round trips per minute, {name}\n",
-                    ""
-                );
-                text.push_str(&row);
-            }
-        }
-        if let Some(word) = &self.rpm_word {
-            let row = format!(
-                "  responsiveness  {word:>10} {:<8}{}\n",
-                "",
-                bounds(&RPM, "RPM", "excellent")
-            );
-            text.push_str(&row);
-        }
-        text
+}
+fn mostly(summary: &Summary, loaded: &[Direction]) -> Option<Direction> {
+    if let [one] = loaded {
+        return Some(*one);
     }
-}
-
-/// Added latency of each direction in milliseconds. Values below zero are noise and count as zero.
-fn added(result: &TestResult) -> Option<(Basis, Vec<f64>)> {
-    let summary = &result.summary;
-    let directions: Vec<_> = [&summary.down, &summary.up].into_iter().flatten().collect();
-    let apart: Option<Vec<f64>> = directions.iter().map(|d| d.added_median_ms).collect();
-    let basis = match directions.as_slice() {
-        [_] => Basis::OneDirection,
-        [down, up] if down.one_way || up.one_way => Basis::OneWay,
-        _ => Basis::EachDirection,
-    };
-    let (basis, added) = match apart {
-        Some(added) if !added.is_empty() => (basis, added),
-        _ => (
-            Basis::BothAtOnce,
-            vec![summary.latency_median_ms? - summary.idle_ms?],
-        ),
-    };
-    Some((basis, added.into_iter().map(|ms| ms.max(0.0)).collect()))
-}
-
-fn letter(value: f64, bounds: &[(f64, &str)], beyond: &str) -> String {
-    let found = bounds.iter().find(|(bound, _)| value < *bound);
-    found.map_or(beyond, |(_, letter)| letter).to_owned()
-}
-
-/// "A+ below 5 ms, A 30, B 60, C 200, D 400, else F".
-fn bounds(bounds: &[(f64, &str)], unit: &str, beyond: &str) -> String {
-    let mut text = String::new();
-    for (index, (bound, name)) in bounds.iter().enumerate() {
-        let words = if index == 0 {
-            format!("{name} below {bound} {unit}")
-        } else {
-            format!(", {name} {bound}")
-        };
-        text.push_str(&words);
+    let added = |figures: &Option<DirectionFigures>| figures.as_ref()?.added_median_ms;
+    let (down, up) = (added(&summary.down)?.max(0.0), added(&summary.up)?.max(0.0));
+    if down == up {
+        return None;
     }
-    text + ", else " + beyond
+    if up >= MOST_OF_IT * down {
+        Some(Direction::Upload)
+    } else if down >= MOST_OF_IT * up {
+        Some(Direction::Download)
+    } else {
+        None
+    }
 }
 
 /// Round trips under load of all probes to the test's server.
@@ -237,109 +241,4 @@ fn inside(windows: &[(f64, f64)], t: f64) -> bool {
 fn rpm(rtts: &[f64]) -> Option<f64> {
     let mean = stats::mean_without_slowest(rtts, TRIMMED)?;
     (mean > 0.0).then(|| 60_000.0 / mean)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::result::tests::{example, with_probes_every};
-    use crate::result::{DirectionFigures, TcpSample};
-    use sqm_core::direction::Direction;
-
-    fn direction(added: f64) -> Option<DirectionFigures> {
-        Some(DirectionFigures {
-            mbit: 1.0,
-            added_median_ms: Some(added),
-            added_p95_ms: None,
-            one_way: false,
-        })
-    }
-
-    #[test]
-    fn the_letter_grades_the_mean_and_the_strict_letter_the_worse_direction() {
-        let mut result = with_probes_every(20.0, 0.0);
-        for (down, up, letter, strict) in [
-            (0.0, 4.0, "A+", "A+"),
-            (0.0, 58.0, "A", "C"),
-            (29.0, 31.0, "B", "B"),
-            (70.0, 70.0, "C", "C"),
-            (100.0, 500.0, "D", "F"),
-            (400.0, 400.0, "F", "F"),
-            (-3.0, -1.0, "A+", "A+"),
-        ] {
-            result.summary.down = direction(down);
-            result.summary.up = direction(up);
-            let grade = Verdict::of(&result).grade.unwrap();
-            assert_eq!(
-                (grade.letter.as_str(), grade.strict.as_str()),
-                (letter, strict),
-                "{down} {up}"
-            );
-            assert_eq!(grade.basis, Basis::EachDirection);
-        }
-    }
-
-    #[test]
-    fn both_at_once_without_one_way_delays_are_graded_by_the_round_trip() {
-        let grade = Verdict::of(&with_probes_every(20.0, 300.0)).grade.unwrap();
-        assert_eq!(grade.basis, Basis::BothAtOnce);
-        assert_eq!(grade.letter, "D");
-        assert!(grade.added_ms > 300.0);
-    }
-
-    #[test]
-    fn an_invalid_test_has_findings_and_no_grade() {
-        let verdict = Verdict::of(&example("x", 300.0, 20.0, 4.0));
-        assert_eq!(verdict.grade, None);
-        assert!(verdict.to_text().starts_with("no grade"));
-        assert!(verdict.to_text().contains("probes came back under load"));
-    }
-
-    #[test]
-    fn the_most_severe_of_many_findings_are_shown() {
-        let mut result = with_probes_every(20.0, 0.0);
-        let many = (0..9000).map(|n| Finding {
-            severity: if n == 8999 {
-                Severity::Invalid
-            } else {
-                Severity::Note
-            },
-            code: format!("code {n}"),
-            text: format!("text {n}"),
-        });
-        result.findings = many.collect();
-        let verdict = Verdict::of(&result);
-        let notes: Vec<String> = verdict.notes().collect();
-        assert_eq!((notes.len(), verdict.findings.len()), (21, 9000));
-        assert_eq!(notes[0], "invalid: text 8999");
-        assert_eq!(notes[20], "and 8980 more findings");
-        assert_eq!(verdict.to_text().lines().count(), 22);
-    }
-
-    #[test]
-    fn round_trips_per_minute_leave_out_the_slowest_twentieth() {
-        let mut result = with_probes_every(20.0, 0.0);
-        for probe in &mut result.probes[0].samples {
-            probe.rtt_ms = Some(if probe.t_ms as i64 % 1000 == 0 {
-                900.0
-            } else {
-                20.0
-            });
-        }
-        result.flows[0].sender = (20..70)
-            .map(|i| TcpSample {
-                t_ms: f64::from(i) * 100.0,
-                rtt_ms: Some(60.0),
-                ..TcpSample::default()
-            })
-            .collect();
-        result.summary.down = direction(1.0);
-        result.summary.up = direction(1.0);
-        let grade = Verdict::of(&result).grade.unwrap();
-        assert_eq!(grade.rpm_foreign, Some(3000.0));
-        assert_eq!(grade.rpm_self, Some(1000.0));
-        assert_eq!(grade.rpm_word.as_deref(), Some("good"));
-        assert_eq!(result.flows(Direction::Download).count(), 2);
-        insta::assert_snapshot!(Verdict::of(&result).to_text());
-    }
 }

@@ -15,7 +15,7 @@ pub use boxes::box_combine;
 pub use cdf::ping_cdf;
 pub use comparison::latency_comparison;
 pub use flows::{per_flow, tcp};
-pub(crate) use frame::latency;
+pub(crate) use frame::{goodput, latency};
 pub use rrul::rrul;
 pub use run::Run;
 pub use totals::totals;

@@ -9,7 +9,7 @@ use crate::compare::Difference;
 use crate::grade::Verdict;
 use crate::plot::{self, Plot, Run};
 use crate::result::TestResult;
-use crate::svg::{escape, short};
+use crate::svg::escape;
 
 /// A line with a test before shaping and one after it.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub fn comparison(
             escape(&meta.host),
             escape(&meta.time),
             escape(&meta.program),
-            escape(&Verdict::of(run.result).to_text())
+            escape(&Verdict::of(run.result).to_detailed_text())
         )
         .expect("a string grows");
         for picture in of_one.iter().filter_map(|plot| plot.draw(&[*run])) {
@@ -94,14 +94,14 @@ fn comparison_table(runs: &[Run<'_>]) -> String {
         writeln!(
             text,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{} Mbit/s</td><td class=\"n\">{} Mbit/s</td><td class=\"n\">{} of {}</td><td class=\"n\">{letter}</td></tr>",
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{} of {}</td><td class=\"n\">{letter}</td></tr>",
             escape(run.name),
             plot::latency(s.idle_ms),
             plot::latency(s.latency_median_ms),
             plot::latency(s.latency_p95_ms),
             plot::latency(s.latency_p99_ms),
-            short(s.download_mbit),
-            short(s.upload_mbit),
+            plot::goodput(s.download_mbit),
+            plot::goodput(s.upload_mbit),
             s.probes_lost,
             s.probes_sent
         )
@@ -238,14 +238,10 @@ fn figures(line: &ComparedLine<'_>) -> String {
 
 /// The goodput, or a dash if the test has no flow in this direction.
 fn goodput(result: &TestResult, direction: Direction) -> String {
-    let mbit = match direction {
+    plot::goodput(match direction {
         Direction::Download => result.summary.download_mbit,
         Direction::Upload => result.summary.upload_mbit,
-    };
-    if result.flows(direction).next().is_none() {
-        return "–".to_owned();
-    }
-    format!("{} Mbit/s", short(mbit))
+    })
 }
 
 fn index(jain: Option<f64>) -> String {

@@ -4,9 +4,11 @@
 //! where they arrived. A Mbit/s is 10^6 bits per second. Series have the names that Flent gives them, so that a series has
 //! the same name in both programs.
 
+mod added;
 pub mod direction_word;
 mod finding;
 mod flow;
+pub(crate) mod headline;
 mod json;
 mod meta;
 mod phase_figures;
@@ -16,6 +18,7 @@ mod settings;
 mod summary;
 mod test_result;
 
+pub use added::AddedLatency;
 pub use finding::{Finding, Severity};
 pub use flow::{Flow, Sample, TcpSample, TcpTotals, Transport};
 pub(crate) use json::MAX_TITLE;

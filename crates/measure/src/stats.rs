@@ -31,6 +31,16 @@ pub fn weighted_percentile(sorted: &[(f64, f64)], p: f64) -> Option<f64> {
     sorted.iter().find(is_there).map(|(value, _)| *value)
 }
 
+/// The smallest of the largest `percent` per cent of the values, which are at least one value. `None` for an empty set.
+///
+/// Unlike [`percentile`] it does not interpolate: if one value in a hundred is large, the smallest of the largest 1 % is large.
+pub fn fastest_of_slowest(values: &[f64], percent: usize) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let count = (sorted.len() * percent).div_ceil(100);
+    sorted.get(sorted.len() - count..)?.first().copied()
+}
+
 /// Arithmetic mean. `None` for an empty set.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -85,6 +95,17 @@ mod tests {
         assert!((percentile(&values, 95.0).unwrap() - 38.5).abs() < 1e-9);
         assert_eq!(percentile(&[7.0], 99.0), Some(7.0));
         assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn one_large_value_in_a_hundred_is_in_the_slowest_hundredth() {
+        let mut values = vec![20.0; 990];
+        values.extend([1500.0; 10]);
+        assert_eq!(fastest_of_slowest(&values, 1), Some(1500.0));
+        assert!(percentile(&values, 99.0) < Some(40.0), "interpolation hides them");
+        assert_eq!(fastest_of_slowest(&values, 5), Some(20.0));
+        assert_eq!(fastest_of_slowest(&[7.0], 1), Some(7.0));
+        assert_eq!(fastest_of_slowest(&[], 1), None);
     }
 
     #[test]

@@ -197,8 +197,8 @@ impl JointVerification<'_> {
         let verified = Verified {
             idle_ms: self.idle_ms,
             added_p95_ms: summary.latency_p95_ms.unwrap_or(f64::INFINITY) - self.idle_ms,
-            download_mbit: summary.download_mbit,
-            upload_mbit: summary.upload_mbit,
+            download_mbit: summary.download_mbit.unwrap_or(0.0),
+            upload_mbit: summary.upload_mbit.unwrap_or(0.0),
         };
         let (added_ms, limit_ms) = (verified.added_p95_ms, self.limit_ms());
         let is_within = added_ms <= limit_ms;

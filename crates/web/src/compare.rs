@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -74,6 +75,20 @@ pub(super) async fn judge(state: &AppState, file: &Path) -> Result<(Run, Vec<Str
         .pop()
         .ok_or_else(|| Problem::unavailable("the result holds no test"))?;
     Ok((run, plots))
+}
+
+/// Judges the results again that were graded by the rule of an older version, so that all grades follow one rule.
+pub(super) async fn judge_again(state: Arc<AppState>) {
+    for id in state.test_jobs.with_old_grade() {
+        let Ok(file) = state.test_jobs.result(&id) else {
+            continue;
+        };
+        if let Ok(mut comparison) = compare(&[file]).await
+            && let Some(run) = comparison.runs.pop()
+        {
+            state.test_jobs.change_verdict(&id, run.summary, run.verdict);
+        }
+    }
 }
 
 pub(super) async fn tell(state: &AppState, query: &Query<'_>) -> ApiResult {

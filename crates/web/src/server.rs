@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::{ClientConnection, MOST_EVICTIONS};
-use super::{handler, sampling};
+use super::{compare, handler, sampling};
 use crate::app_state::AppState;
 use tracing::info;
 
@@ -49,6 +49,7 @@ pub(super) async fn serve(
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     info!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
     tokio::spawn(sampling::remember(Arc::clone(&state)));
+    tokio::spawn(compare::judge_again(Arc::clone(&state)));
     let mut evictions = 0;
     loop {
         let accepted = tokio::select! {

@@ -220,6 +220,31 @@ impl TestJobs {
         Ok(answer)
     }
 
+    /// The tests whose grade an older version gave: one without a sentence.
+    pub(super) fn with_old_grade(&self) -> Vec<String> {
+        let inner = self.lock();
+        let is_old = |test: &&Test| {
+            let grade = test.verdict.as_ref().map(|verdict| &verdict.grade);
+            grade.is_some_and(|grade| grade.is_object() && grade.get("sentence").is_none())
+        };
+        inner
+            .tests
+            .iter()
+            .filter(is_old)
+            .map(|test| test.id.clone())
+            .collect()
+    }
+
+    /// Replaces the figures and the verdict of a test, unless it is gone.
+    pub(super) fn change_verdict(&self, id: &str, summary: Value, verdict: Verdict) {
+        let mut inner = self.lock();
+        let Some(test) = inner.tests.iter_mut().find(|test| test.id == id) else {
+            return;
+        };
+        (test.summary, test.verdict) = (Some(summary), Some(verdict));
+        self.keep(test);
+    }
+
     /// The path of a test's result.
     pub(super) fn result(&self, id: &str) -> Result<PathBuf, Problem> {
         let inner = self.lock();

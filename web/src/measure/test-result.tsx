@@ -6,10 +6,11 @@ import { maybe, number, t } from '../i18n';
 import { useAnswer, useIsAdmin } from '../store';
 import { Chart } from '../ui/chart';
 import { Failed, useAttempt } from '../ui/attempt';
-import { Errors, type Figure, Figures, Notice } from '../ui/parts';
+import { Errors, type Figure, Figures, Notice, type Tone } from '../ui/parts';
 import { Picture } from '../ui/picture';
 import { Table } from '../ui/table';
 import { bytes, significant } from '../units';
+import { GradeView } from './grade';
 import { testName } from './name';
 
 export function TestResultView({ id, ended }: { id: string; ended: () => Promise<void> }) {
@@ -115,8 +116,9 @@ function inOrder(before: Progress[], next: Progress): Progress[] {
     return [...before, next];
 }
 
+const SEVERITIES: Record<string, Tone> = { note: 'plain', warning: 'warn', invalid: 'bad' };
+
 function Result({ test }: { test: Test }) {
-    const grade = test.verdict?.grade;
     const findings = test.verdict?.findings ?? [];
     return (
         <section class="card">
@@ -132,16 +134,13 @@ function Result({ test }: { test: Test }) {
             <Errors messages={test.error ? [test.error] : []} />
             {test.summary && (
                 <div class="row verdict">
-                    <div>
-                        <div class="soft small">{grade ? t('test.grade') : t('test.no_grade')}</div>
-                        <div class="grade">{grade?.letter ?? '–'}</div>
-                    </div>
+                    <GradeView grade={test.verdict?.grade} />
                     <Figures figures={figures(test)} />
                 </div>
             )}
             {test.responsiveness && <ResponsivenessTable result={test.responsiveness} />}
             {findings.map(({ code, text, severity }) => (
-                <Notice key={code + text} tone={severity === 'error' ? 'bad' : 'warn'}>
+                <Notice key={code + text} tone={SEVERITIES[severity] ?? 'warn'}>
                     <p>{text}</p>
                 </Notice>
             ))}
@@ -181,7 +180,7 @@ function ResponsivenessTable({ result }: { result: Responsiveness }) {
 
 function figures({ summary, verdict }: Test): Figure[] {
     const ms = (value: number | null | undefined) => (value == null ? '–' : `${significant(value)} ms`);
-    const mbit = (value: number | undefined) => (value === undefined ? '–' : `${significant(value)} Mbit/s`);
+    const mbit = (value: number | null | undefined) => (value == null ? '–' : `${significant(value)} Mbit/s`);
     const rpm = verdict?.grade?.rpm_foreign;
     return [
         { name: t('test.idle'), value: ms(summary?.idle_ms), about: t('test.median') },

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use sqm_core::direction::Direction;
 
-use crate::result::{Finding, ProbeSeries, Series, Severity, TestResult};
+use crate::result::headline::{self, ENOUGH};
+use crate::result::{Finding, ProbeKind, ProbeSeries, Series, Severity, TestResult};
 use crate::stats;
 
-/// Smallest number of probes under load: with fewer, a single probe decides the 99th percentile.
-const MIN_PROBES: u64 = 100;
 /// A core that is busier than this for more than [`BUSY_SHARE`] of the load has no time left for bursts. Choices.
 const BUSY: f64 = 0.95;
 const BUSY_SHARE: f64 = 0.1;
@@ -16,12 +15,30 @@ const BUSY_SHARE: f64 = 0.1;
 /// and a share of the median. Choices.
 const IDLE_SPREAD_MS: f64 = 10.0;
 const IDLE_SPREAD: f64 = 0.5;
+/// Kinds whose round trips can be compared: an HTTP request includes the server's work.
+const COMPARED: [ProbeKind; 3] = [ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp];
+/// The medians of two kinds disagree if they differ by more than this, milliseconds (the bound between A and B), and by more than this
+/// factor. With fewer answers a kind is not compared. Choices.
+const DISAGREE_MS: f64 = 30.0;
+const DISAGREE: f64 = 2.0;
+const MIN_COMPARED: usize = 10;
 /// Largest share of lost probes. A choice.
 const LOSS: f64 = 0.1;
 
 /// All findings of a result: those that the client of the test recorded, and those of its samples. The most severe come first.
 pub(crate) fn findings(result: &TestResult) -> Vec<Finding> {
-    let checks = [partial, loaded, probes, idle, processor, marks, loss];
+    let checks = [
+        partial,
+        loaded,
+        ended,
+        probes,
+        idle,
+        processor,
+        disagreement,
+        marks,
+        loss,
+        call,
+    ];
     let mut findings = result.findings.clone();
     for finding in checks.iter().filter_map(|check| check(result)) {
         // The client of the test may have made the same check with more knowledge.
@@ -61,35 +78,147 @@ fn loaded(result: &TestResult) -> Option<Finding> {
 }
 
 fn probes(result: &TestResult) -> Option<Finding> {
-    let answered: u64 = result
-        .summary
-        .probes
-        .iter()
-        .map(|p| p.loaded.sent - p.loaded.lost)
-        .sum();
-    if answered >= MIN_PROBES {
+    let series = result.headline_probes();
+    let answered = headline::answered_under_load(&series, &result.phases, result.meta.settings.settle_ms);
+    if answered >= ENOUGH {
         return None;
     }
     let text = format!(
-        "only {answered} probes came back under load, and {MIN_PROBES} are needed: test for longer, or with a \
-         shorter probe interval"
+        "only {answered} probes came back under load, and {ENOUGH} are needed: test for longer, or with a shorter probe interval"
     );
     Some(Finding::new(Severity::Invalid, "too_few_probes", text))
 }
 
 fn idle(result: &TestResult) -> Option<Finding> {
-    let (Some(median), Some(p95)) = (result.summary.idle_ms, result.summary.idle_p95_ms) else {
+    if result.summary.idle_ms.is_none() {
         let text = "no probe came back before the load: the latency that the load adds is unknown".to_owned();
         return Some(Finding::new(Severity::Invalid, "no_baseline", text));
-    };
-    if p95 - median <= IDLE_SPREAD_MS.max(median * IDLE_SPREAD) {
-        return None;
     }
+    let (server, median, p95) = idle_of_each_server(result)
+        .into_iter()
+        .find(|(_, median, p95)| p95 - median > IDLE_SPREAD_MS.max(median * IDLE_SPREAD))?;
+    let server = server.map_or_else(String::new, |server| format!(" to {server}"));
     let text = format!(
-        "the line was not idle before the load, or its latency varies: half of the probes took up to {median:.1} \
+        "the line was not idle before the load, or its latency varies: half of the probes{server} took up to {median:.1} \
          ms, one in twenty more than {p95:.1} ms; check for other traffic and for Wi-Fi"
     );
     Some(Finding::new(Severity::Warning, "cross_traffic", text))
+}
+
+/// Median and 95th percentile before the load, for each server.
+fn idle_of_each_server(result: &TestResult) -> Vec<(Option<&str>, f64, f64)> {
+    let begin = result.phases.iter().find(|phase| !phase.is_idle());
+    let begin = begin.map_or(f64::INFINITY, |phase| phase.from_ms);
+    let mut servers: BTreeMap<Option<&str>, Vec<f64>> = BTreeMap::new();
+    for series in result.headline_probes() {
+        let before = series.samples.iter().filter(|probe| probe.t_ms < begin);
+        let all = servers.entry(series.peer.as_deref()).or_default();
+        all.extend(before.filter_map(|probe| probe.rtt_ms));
+    }
+    let figures = servers
+        .into_iter()
+        .filter_map(|(server, rtts)| Some((server, stats::median(&rtts)?, stats::percentile(&rtts, 95.0)?)));
+    figures.collect()
+}
+
+/// Series that ended early, or that another kind of probe stands in for.
+fn ended(result: &TestResult) -> Option<Finding> {
+    let used = result.headline_probes();
+    let kind = used.first()?.kind;
+    let preferred = result.probes.iter().map(|series| series.kind).min()?;
+    let all = headline::of_kind(&result.probes, preferred);
+    let missing: Vec<f64> = all
+        .iter()
+        .filter_map(|series| headline::ended_early(series, &result.phases))
+        .collect();
+    let (word, longest) = (
+        preferred.word(),
+        missing.iter().copied().fold(0.0, f64::max) / 1000.0,
+    );
+    let (severity, text) = if missing.len() == all.len() && kind == preferred {
+        let text =
+            format!("all {word} probes ended up to {longest:.0} s before the load, and there are no others");
+        (Severity::Invalid, text)
+    } else if kind == preferred {
+        if missing.is_empty() {
+            return None;
+        }
+        let (ended, of) = (missing.len(), all.len());
+        let text = format!(
+            "{ended} of {of} series of {word} probes ended up to {longest:.0} s before the load and are left out"
+        );
+        (Severity::Warning, text)
+    } else {
+        let why = if missing.is_empty() {
+            format!("fewer than {ENOUGH} {word} probes came back under load")
+        } else {
+            format!("the {word} probes ended up to {longest:.0} s before the load")
+        };
+        let text = format!("{why}: latency is of the {} probes", kind.word());
+        (Severity::Warning, text)
+    };
+    // A test that was cut short ended with all of its probes.
+    let is_partial = result.meta.partial.is_some();
+    (!is_partial).then(|| Finding::new(severity, "probes_ended", text))
+}
+
+/// Kinds of probes to the test's server whose round trips under load differ by far.
+fn disagreement(result: &TestResult) -> Option<Finding> {
+    let used = result.headline_probes().first()?.kind;
+    let median = |kind| -> Option<f64> {
+        let windows: Vec<_> = result.steady().collect();
+        let living = headline::of_kind(&result.probes, kind)
+            .into_iter()
+            .filter(|series| headline::ended_early(series, &result.phases).is_none());
+        let samples = living.flat_map(|series| &series.samples);
+        let inside = samples.filter(|probe| {
+            windows
+                .iter()
+                .any(|(from, to)| probe.t_ms >= *from && probe.t_ms < *to)
+        });
+        let rtts: Vec<f64> = inside.filter_map(|probe| probe.rtt_ms).collect();
+        stats::median(&rtts).filter(|_| rtts.len() >= MIN_COMPARED)
+    };
+    let ours = median(used)?;
+    let others = COMPARED.into_iter().filter(|kind| *kind != used);
+    let (kind, theirs) = others
+        .filter_map(|kind| Some((kind, median(kind)?)))
+        .filter(|_| COMPARED.contains(&used))
+        .find(|(_, theirs)| {
+            let (low, high) = (ours.min(*theirs), ours.max(*theirs));
+            high - low > DISAGREE_MS && high > DISAGREE * low
+        })?;
+    let text = format!(
+        "kinds of probes disagree: under load half of the {} probes took up to {ours:.1} ms, half of the {} probes up to {theirs:.1} ms; \
+         the figures are of the {} probes; the network or the server treats the kinds differently",
+        used.word(),
+        kind.word(),
+        used.word()
+    );
+    Some(Finding::new(Severity::Warning, "probes_disagree", text))
+}
+
+/// A call's packets are a series of their own beside other probes, and stand in for them where there are none.
+fn call(result: &TestResult) -> Option<Finding> {
+    let used = result.headline_probes().first()?.kind;
+    let call = result
+        .probes
+        .iter()
+        .find(|series| series.kind == ProbeKind::Voip)?;
+    let text = if used == ProbeKind::Voip {
+        "there are no other probes: latency is of the call's packets (VoIP)".to_owned()
+    } else {
+        let figures = result
+            .summary
+            .probes
+            .iter()
+            .find(|figures| figures.name == call.name)?;
+        let median = figures.loaded.median_ms.or(figures.idle.median_ms)?;
+        format!(
+            "the call's packets (VoIP) took {median:.1} ms (median); they are not among the figures of the other probes"
+        )
+    };
+    Some(Finding::new(Severity::Note, "voip", text))
 }
 
 fn processor(result: &TestResult) -> Option<Finding> {
@@ -231,7 +360,11 @@ mod tests {
         result.flows[0].dscp = 46;
         result.flows[0].dscp_arrived = Some(0);
         result.summary.probes_lost = result.summary.probes_sent / 2;
-        result.summary.idle_p95_ms = Some(100.0);
+        for probe in result.probes[0].samples.iter_mut().step_by(7) {
+            if probe.t_ms < 0.0 {
+                probe.rtt_ms = Some(100.0);
+            }
+        }
         let codes: Vec<_> = codes(&result).into_iter().map(|(code, _)| code).collect();
         assert_eq!(codes, ["cross_traffic", "marks_changed", "probes_lost"]);
     }

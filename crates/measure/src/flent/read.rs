@@ -3,6 +3,7 @@
 mod intervals;
 mod numbers;
 mod parts;
+mod spans;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,24 @@ enum Kind {
     Other,
 }
 
+/// The intervals of netperf's UDP_RR that are no round trips.
+#[derive(Default)]
+struct Stalled {
+    count: usize,
+    longest_s: f64,
+}
+
+impl Stalled {
+    fn finding(&self) -> Option<Finding> {
+        let text = format!(
+            "{} intervals of netperf's UDP_RR, the longest of {:.1} s, are left out: it stops at a lost packet, so that they are no \
+             round trips",
+            self.count, self.longest_s
+        );
+        (self.count > 0).then(|| Finding::new(Severity::Warning, "probes_stalled", text))
+    }
+}
+
 struct Reader<'a> {
     file: &'a File<'a>,
     version: u64,
@@ -89,6 +108,8 @@ struct Reader<'a> {
     length_s: f64,
     /// When the load began, in seconds since 1970.
     start: f64,
+    /// The servers of the test.
+    hosts: Vec<String>,
 }
 
 impl<'a> Reader<'a> {
@@ -116,7 +137,9 @@ impl<'a> Reader<'a> {
             delay_s,
             length_s,
             start: 0.0,
+            hosts: Vec::new(),
         };
+        reader.hosts = reader.hosts();
         reader.start = reader.t0()? + delay_s;
         Ok(reader)
     }
@@ -125,12 +148,20 @@ impl<'a> Reader<'a> {
         let mut flows = Vec::new();
         let mut probes = Vec::new();
         let mut evidence = Vec::new();
+        let (mut findings, mut stalled) = (Vec::new(), Stalled::default());
         for name in self.names() {
             match self.kind(&name) {
                 Kind::Flow(direction, transport) => {
                     flows.push(self.flow(&name, direction, transport)?);
                 }
-                Kind::Probes(kind) => probes.push(self.probes(&name, kind)?),
+                Kind::Probes(ProbeKind::Voip) if self.is_one_way(&name)? => {
+                    let text = format!(
+                        "{name} has one-way delays only (D-ITG): its packets are not among the figures"
+                    );
+                    findings.push(Finding::new(Severity::Note, "voip_one_way", text));
+                    evidence.extend(self.other(&name)?);
+                }
+                Kind::Probes(kind) => probes.push(self.probes(&name, kind, &mut stalled)?),
                 Kind::Computed => {}
                 Kind::Other => evidence.extend(self.other(&name)?),
             }
@@ -146,6 +177,8 @@ impl<'a> Reader<'a> {
         plausibility::check_samples(&result)?;
         plausibility::check_figures(&result)?;
         result.evidence = evidence;
+        result.findings = findings;
+        result.findings.extend(stalled.finding());
         if result.flows(Direction::Upload).next().is_some() {
             result.findings.push(Finding {
                 severity: Severity::Note,
@@ -369,13 +402,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn probes(&self, name: &str, kind: ProbeKind) -> Result<ProbeSeries, String> {
+    fn probes(&self, name: &str, kind: ProbeKind, stalled: &mut Stalled) -> Result<ProbeSeries, String> {
         let interval_ms = match kind {
             ProbeKind::Voip => 20.0,
             _ => self.step_s * 1000.0,
         };
         let mut samples = Vec::new();
         let mut last_seq: Option<f64> = None;
+        let mut spans: Vec<f64> = Vec::new();
         self.each(name, &mut |raw| {
             let Some(t) = raw.t else { return Ok(()) };
             let lost = raw.lost == Some(true);
@@ -407,6 +441,10 @@ impl<'a> Reader<'a> {
             }
             last_seq = raw.seq.or(last_seq);
             self.room.take(size_of::<Probe>())?;
+            if let Some(span) = raw.dur {
+                self.room.take(size_of_val(&span))?;
+                spans.push(span);
+            }
             samples.push(Probe {
                 rtt_ms: (!lost).then_some(rtt),
                 up_ms: delay(raw.owd_up),
@@ -420,16 +458,57 @@ impl<'a> Reader<'a> {
             });
             Ok(())
         })?;
+        // Only series of netperf's UDP_RR have intervals, and then all of their samples have one.
+        if spans.len() == samples.len() {
+            for place in spans::stalled(&spans, self.step_s).into_iter().rev() {
+                samples.remove(place);
+                stalled.count += 1;
+                stalled.longest_s = stalled.longest_s.max(spans[place]);
+            }
+        }
         // A stable sort would take half as much memory again.
         samples.sort_unstable_by(|a, b| a.t_ms.total_cmp(&b.t_ms));
         Ok(ProbeSeries {
             name: name.to_owned(),
             kind,
             dscp: mark(name),
+            peer: self.peer(name),
             interval_ms,
             samples,
             ..ProbeSeries::default()
         })
+    }
+
+    /// The servers that the metadata names.
+    fn hosts(&self) -> Vec<String> {
+        let raw = self.file.metadata.0.get("HOSTS");
+        let raw = raw.filter(|raw| raw.get().len() <= MAX_PARAMETERS);
+        raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default()
+    }
+
+    /// The server in the name of a series: Flent names it in tests with several servers.
+    fn peer(&self, name: &str) -> Option<String> {
+        let is_server = |word: &&str| {
+            self.hosts.iter().any(|host| host == word)
+                || word.contains(['.', ':'])
+                || ["IPv4", "IPv6"].contains(word)
+        };
+        let words = name.strip_prefix("Ping (ms) ")?.split(' ');
+        words
+            .skip(1)
+            .find(is_server)
+            .map(|word| foreign::brief(word, MAX_TITLE))
+    }
+
+    /// True if the samples are one-way delays: those of D-ITG, unlike irtt's, have the size of their packet.
+    fn is_one_way(&self, name: &str) -> Result<bool, String> {
+        let mut is_one_way = false;
+        self.each_raw(name, &mut |raw| {
+            is_one_way |= raw.size.is_some() && raw.owd_up.is_none();
+            Ok(())
+        })?;
+        Ok(is_one_way)
     }
 
     /// A series for every number in the samples: `name` for the value, `name::key` for the others.

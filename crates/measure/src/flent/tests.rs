@@ -4,7 +4,7 @@ use sqm_core::direction::Direction;
 
 use super::*;
 use crate::result::tests::example;
-use crate::result::{ProbeKind, TcpSample, TestResult};
+use crate::result::{ProbeKind, Severity, TcpSample, TestResult};
 use crate::stats;
 
 /// A file that Flent 2.3.0 wrote. `tests/flent/README.md` says how.
@@ -47,15 +47,15 @@ fn files_from_flent_open_with_their_series() {
         let summary = &result.summary;
         if down > 0 {
             assert!(
-                (10.0..20.0).contains(&summary.download_mbit),
-                "{name} {}",
+                (10.0..20.0).contains(&summary.download_mbit.unwrap()),
+                "{name} {:?}",
                 summary.download_mbit
             );
         }
         if up > 0 {
             assert!(
-                (3.0..6.0).contains(&summary.upload_mbit),
-                "{name} {}",
+                (3.0..6.0).contains(&summary.upload_mbit.unwrap()),
+                "{name} {:?}",
                 summary.upload_mbit
             );
         }
@@ -297,6 +297,287 @@ fn damaged_files_are_refused_with_a_reason() {
     let deep = "[".repeat(100_000);
     assert!(from_json(&deep).is_err());
     assert!(from_json(&good.replace("\"t\"", &format!("\"x\":{deep}"))).is_err());
+}
+
+/// When the made-up files below begin, and their load of 60 s between two idle phases of 5 s.
+const BEGIN: f64 = 1_577_880_000.0;
+const SECONDS: f64 = 70.0;
+
+/// A file with a download and these series of probes.
+fn with_probes(version: u64, series: &[(&str, String)]) -> TestResult {
+    let download: Vec<String> = (1..=300)
+        .map(|i| {
+            let t = BEGIN + 5.0 + f64::from(i) * 0.2;
+            format!(r#"{{"t":{t:.3},"dur":0.2,"val":20}}"#)
+        })
+        .collect();
+    let mut raw = vec![format!(r#""TCP download BE":[{}]"#, download.join(","))];
+    raw.extend(
+        series
+            .iter()
+            .map(|(name, samples)| format!("\"{name}\":[{samples}]")),
+    );
+    let text = old(version, &raw.join(","), r#""HOSTS":["near","far"],"#)
+        .replace(
+            "\"LENGTH\":10,\"TOTAL_LENGTH\":20",
+            "\"LENGTH\":60,\"TOTAL_LENGTH\":70",
+        )
+        .replace("12:00:00.000000", "12:00:00.000000Z");
+    from_json(&text).unwrap()
+}
+
+/// Pings, five a second: `idle` ms, and `loaded` ms under load.
+fn icmp(idle: f64, loaded: f64) -> String {
+    let sample = |i: i32| {
+        let t = f64::from(i) * 0.2;
+        let rtt = if (5.0..65.0).contains(&t) { loaded } else { idle };
+        let arrived = BEGIN + t + rtt / 1000.0;
+        format!(r#"{{"t":{arrived:.4},"seq":{i},"val":{rtt}}}"#)
+    };
+    (0..350).map(sample).collect::<Vec<_>>().join(",")
+}
+
+/// netperf's UDP_RR: intervals of 0.2 s, or of one request if that takes longer, until `until` seconds. Before version 4 a value is
+/// transactions per second.
+fn udp_rr(version: u64, rtt: impl Fn(f64) -> f64, until: f64) -> Vec<String> {
+    let (mut t, mut lines) = (0.0, Vec::new());
+    loop {
+        let rtt = rtt(t);
+        let span = f64::max(0.2, rtt / 1000.0);
+        t += span;
+        if t > until {
+            return lines;
+        }
+        lines.push(interval(version, t, span, rtt));
+    }
+}
+
+fn interval(version: u64, t: f64, span: f64, rtt: f64) -> String {
+    let value = if version < 4 { 1000.0 / rtt } else { rtt };
+    format!(r#"{{"t":{:.4},"dur":{span:.4},"val":{value:.4}}}"#, BEGIN + t)
+}
+
+/// The line that netperf prints when the test ends, of all the time since `from`, with this mean of its few requests.
+fn last_line(version: u64, from: f64, mean_ms: f64) -> String {
+    interval(version, SECONDS - 0.1, SECONDS - 0.1 - from, mean_ms)
+}
+
+fn verdict(result: &TestResult) -> crate::grade::Verdict {
+    crate::grade::Verdict::of(result)
+}
+
+fn codes(result: &TestResult) -> Vec<String> {
+    let findings = verdict(result).findings.into_iter();
+    findings.map(|finding| finding.code).collect()
+}
+
+#[test]
+fn pings_stand_in_for_udp_requests_that_stopped() {
+    let usual = |t: f64| if t < 5.0 { 4.0 } else { 32.0 };
+    for version in [3, 4] {
+        for (until, mean_ms) in [(0.4, 25_000.0), (4.0, 9000.0), (9.0, 70_000.0), (30.0, 8000.0)] {
+            let mut udp = udp_rr(version, usual, until);
+            udp.push(last_line(version, until, mean_ms));
+            let cut_off = udp_rr(version, usual, until);
+            let only_the_last = last_line(version, 0.0, 64_000.0);
+            for series in [udp.join(","), cut_off.join(","), only_the_last] {
+                let result = with_probes(
+                    version,
+                    &[
+                        ("Ping (ms) ICMP", icmp(5.0, 32.0)),
+                        ("Ping (ms) UDP BE1", series.clone()),
+                    ],
+                );
+                let summary = &result.summary;
+                assert_eq!(
+                    (summary.latency_median_ms, summary.latency_p99_ms, summary.idle_ms),
+                    (Some(32.0), Some(32.0), Some(5.0)),
+                    "version {version}, until {until} s"
+                );
+                let verdict = verdict(&result);
+                let grade = verdict.grade.as_ref().expect("pings allow a grade");
+                assert_eq!((grade.letter.as_str(), grade.added_ms), ("A", 27.0));
+                let is_told = |code: &str| {
+                    let found = verdict.findings.iter().find(|found| found.code == code);
+                    found.is_some_and(|found| found.severity == Severity::Warning)
+                };
+                assert!(
+                    is_told("probes_ended") || is_told("probes_stalled"),
+                    "{verdict:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn of_several_udp_series_those_that_last_count() {
+    let usual = |t: f64| if t < 5.0 { 4.0 } else { 32.0 };
+    let mut dead = udp_rr(4, usual, 9.0);
+    dead.push(last_line(4, 9.0, 20_000.0));
+    let result = with_probes(
+        4,
+        &[
+            ("Ping (ms) UDP BE1", udp_rr(4, usual, SECONDS).join(",")),
+            ("Ping (ms) UDP BE2", dead.join(",")),
+            ("Ping (ms) ICMP", icmp(5.0, 33.0)),
+        ],
+    );
+    assert_eq!(result.summary.latency_p99_ms, Some(32.0));
+    assert!(
+        codes(&result).contains(&"probes_ended".to_owned()),
+        "{:?}",
+        codes(&result)
+    );
+}
+
+#[test]
+fn a_udp_series_that_stopped_and_nothing_else_gives_no_grade_and_a_reason() {
+    let mut udp = udp_rr(4, |t| if t < 5.0 { 4.0 } else { 32.0 }, 35.0);
+    udp.push(last_line(4, 35.0, 9000.0));
+    let result = with_probes(4, &[("Ping (ms) UDP BE1", udp.join(","))]);
+    let verdict = verdict(&result);
+    assert_eq!(verdict.grade, None);
+    let reason = &verdict.findings[0];
+    assert_eq!(
+        (reason.code.as_str(), reason.severity),
+        ("probes_ended", Severity::Invalid)
+    );
+    assert!(
+        result.summary.latency_max_ms < Some(100.0),
+        "{:?}",
+        result.summary
+    );
+}
+
+#[test]
+fn too_few_probes_are_those_of_the_series_that_the_figures_come_from() {
+    let few: Vec<String> = (0..60)
+        .map(|i| interval(4, f64::from(i) + 0.9, 0.2, 30.0))
+        .collect();
+    let result = with_probes(4, &[("Ping (ms) UDP BE1", few.join(","))]);
+    assert!(codes(&result).contains(&"too_few_probes".to_owned()));
+    let both = with_probes(
+        4,
+        &[
+            ("Ping (ms) UDP BE1", few.join(",")),
+            ("Ping (ms) ICMP", icmp(5.0, 40.0)),
+        ],
+    );
+    assert_eq!(both.summary.latency_median_ms, Some(40.0));
+    assert!(verdict(&both).grade.is_some());
+}
+
+#[test]
+fn a_queue_of_seconds_is_not_taken_for_a_series_that_stopped() {
+    // The queue fills within some requests, and holds three seconds from then on.
+    let deep = |t: f64| match t {
+        t if t < 5.0 => 30.0,
+        t if t < 65.0 => f64::min(3000.0, 30.0 + (t - 5.0) * 900.0),
+        _ => 30.0,
+    };
+    for version in [3, 4] {
+        let udp = udp_rr(version, deep, SECONDS);
+        let count = udp.len();
+        let result = with_probes(version, &[("Ping (ms) UDP BE1", udp.join(","))]);
+        assert_eq!(result.probes[0].samples.len(), count);
+        assert!(
+            result.summary.latency_median_ms > Some(2900.0),
+            "{:?}",
+            result.summary
+        );
+        assert!(!codes(&result).contains(&"probes_stalled".to_owned()));
+    }
+}
+
+#[test]
+fn kinds_of_probes_that_disagree_by_far_are_told() {
+    let udp = udp_rr(4, |t| if t < 5.0 { 4.0 } else { 31.0 }, SECONDS).join(",");
+    let with = |loaded| {
+        with_probes(
+            4,
+            &[
+                ("Ping (ms) UDP BE1", udp.clone()),
+                ("Ping (ms) ICMP", icmp(5.0, loaded)),
+            ],
+        )
+    };
+    let finding = verdict(&with(5578.0))
+        .findings
+        .into_iter()
+        .find(|found| found.code == "probes_disagree");
+    let finding = finding.expect("UDP 31 ms, ICMP 5578 ms");
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        finding.text.contains("31.0 ms") && finding.text.contains("5578.0 ms"),
+        "{}",
+        finding.text
+    );
+    assert!(codes(&with(45.0)).is_empty(), "{:?}", codes(&with(45.0)));
+}
+
+#[test]
+fn an_idle_line_is_judged_for_each_server() {
+    let result = with_probes(
+        4,
+        &[
+            ("Ping (ms) ICMP1 near", icmp(10.0, 20.0)),
+            ("Ping (ms) ICMP2 far", icmp(500.0, 510.0)),
+        ],
+    );
+    assert!(codes(&result).is_empty(), "{:?}", codes(&result));
+    let grade = verdict(&result).grade.unwrap();
+    assert_eq!((grade.added_ms, grade.added_p99_ms), (10.0, Some(10.0)));
+    let unsteady: Vec<String> = icmp(10.0, 20.0)
+        .split("},")
+        .enumerate()
+        .map(|(i, sample)| {
+            if i % 5 == 0 {
+                sample.replace("\"val\":10", "\"val\":300")
+            } else {
+                sample.to_owned()
+            }
+        })
+        .collect();
+    let result = with_probes(
+        4,
+        &[
+            ("Ping (ms) ICMP1 near", unsteady.join("},")),
+            ("Ping (ms) ICMP2 far", icmp(500.0, 510.0)),
+        ],
+    );
+    let findings = verdict(&result).findings;
+    assert!(
+        findings
+            .iter()
+            .any(|found| found.code == "cross_traffic" && found.text.contains("to near")),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn a_call_of_d_itg_has_one_way_delays_and_is_named() {
+    let call: Vec<String> = (0..3000)
+        .map(|i| {
+            format!(
+                r#"{{"t":{:.3},"seq":{i},"size":92,"val":24.8}}"#,
+                BEGIN + f64::from(i) * 0.02
+            )
+        })
+        .collect();
+    let result = with_probes(4, &[("VoIP", call.join(","))]);
+    assert!(result.probes.is_empty() && result.evidence.iter().any(|series| series.name == "VoIP"));
+    let codes = codes(&result);
+    assert!(
+        codes.contains(&"voip_one_way".to_owned()) && codes.contains(&"no_baseline".to_owned()),
+        "{codes:?}"
+    );
+    // irtt's are round trips. They are used if there is nothing else.
+    let call = call
+        .join(",")
+        .replace("\"size\":92", "\"owd_up\":1,\"owd_down\":1");
+    let result = with_probes(4, &[("VoIP", call)]);
+    assert_eq!(result.summary.latency_median_ms, Some(24.8));
 }
 
 /// The checks of `fuzz/fuzz_targets/flent.rs`, for a real file with a few bytes changed.

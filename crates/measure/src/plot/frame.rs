@@ -118,6 +118,11 @@ pub(crate) fn latency(ms: Option<f64>) -> String {
     }
 }
 
+/// A sum of flows, or a dash if the test has none in that direction.
+pub(crate) fn goodput(mbit: Option<f64>) -> String {
+    mbit.map_or_else(|| "–".to_owned(), |mbit| format!("{} Mbit/s", short(mbit)))
+}
+
 /// The range and the scale of a latency axis. The scale is logarithmic if the largest value exceeds twenty times the smallest (a choice).
 pub(super) fn latency_axis(values: &[f64]) -> ((f64, f64), Scale) {
     let positive = || values.iter().copied().filter(|v| *v > LEAST_MS);

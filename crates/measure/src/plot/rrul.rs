@@ -3,7 +3,7 @@
 use sqm_core::direction::Direction;
 
 use super::frame::{
-    LEFT, RIGHT, SINCE_LOAD, WIDTH, clipped, frame, latency, name_phases, small_print, time_axis,
+    LEFT, RIGHT, SINCE_LOAD, WIDTH, clipped, frame, goodput, latency, name_phases, small_print, time_axis,
 };
 use super::run::{caption, flow_count};
 use super::series::{Points, delays, highest, latencies, rates, sum, time_range};
@@ -20,20 +20,30 @@ pub fn rrul(result: &TestResult) -> String {
     const HEIGHT: f64 = 168.0;
     const GAP: f64 = 30.0;
     let ways = one_way(result);
-    let count = if ways.is_some() { 4.0 } else { 3.0 };
-    let bottom = TOP + count * HEIGHT + (count - 1.0) * GAP;
-    let height = bottom + 76.0;
     let summary = &result.summary;
+    let directions = [
+        (Direction::Download, "Download", BLUE, summary.download_mbit),
+        (Direction::Upload, "Upload", GREEN, summary.upload_mbit),
+    ];
+    let directions = directions
+        .into_iter()
+        .filter_map(|(direction, name, colour, mbit)| Some((direction, name, colour, mbit?)));
+    let directions: Vec<_> = directions.collect();
+    // The panel of round trips is below those of the directions, and that of one-way delays below it.
+    let round_trips = directions.len() as f64;
+    let panels = round_trips + if ways.is_some() { 2.0 } else { 1.0 };
+    let bottom = TOP + panels * HEIGHT + (panels - 1.0) * GAP;
+    let height = bottom + 76.0;
     let title = result.meta.title.as_deref().unwrap_or("Latency under load");
     let mut svg = Svg::new(WIDTH, height, title);
     svg.text(LEFT, 36.0, Font::TITLE, title);
     let headline = format!(
-        "idle {}, under load {} (99 % below {}), download {} Mbit/s, upload {} Mbit/s",
+        "idle {}, under load {} (99 % below {}), download {}, upload {}",
         latency(summary.idle_ms),
         latency(summary.latency_median_ms),
         latency(summary.latency_p99_ms),
-        short(summary.download_mbit),
-        short(summary.upload_mbit)
+        goodput(summary.download_mbit),
+        goodput(summary.upload_mbit)
     );
     svg.text(LEFT, 60.0, Font::LABEL, &headline);
 
@@ -48,12 +58,8 @@ pub fn rrul(result: &TestResult) -> String {
         y: (0.0, y_max),
         scale: Scale::Linear,
     };
-    let directions = [
-        (Direction::Download, "Download", BLUE, summary.download_mbit),
-        (Direction::Upload, "Upload", GREEN, summary.upload_mbit),
-    ];
-    for (index, (direction, name, colour, mbit)) in (0_u8..).zip(directions) {
-        let flows: Vec<_> = result.flows(direction).map(|flow| rates(flow, result)).collect();
+    for (index, (direction, name, colour, mbit)) in (0_u8..).zip(&directions) {
+        let flows: Vec<_> = result.flows(*direction).map(|flow| rates(flow, result)).collect();
         let total = sum(&flows);
         let ticks = linear_ticks(highest(&total), 4.0);
         let panel = panel(f64::from(index), ticks[ticks.len() - 1]);
@@ -65,25 +71,20 @@ pub fn rrul(result: &TestResult) -> String {
             panel.plot(&mut svg, flow, colour, 1.0, 0.55);
         }
         panel.plot(&mut svg, &total, colour, 2.5, 1.0);
-        if !flows.is_empty() {
-            let label = format!("sum {}", short(mbit));
-            label_right(
-                &mut svg,
-                &panel,
-                panel.at_y(mbit),
-                colour,
-                &label,
-                &flow_count(flows.len()),
-            );
-        }
+        let label = format!("sum {}", short(*mbit));
+        let note = flow_count(flows.len());
+        label_right(&mut svg, &panel, panel.at_y(*mbit), colour, &label, &note);
     }
 
     let series = result.headline_probes();
     let rtts: Vec<_> = series.iter().map(|series| latencies(series)).collect();
     let ticks = linear_ticks(rtts.iter().map(|rtts| highest(rtts)).fold(0.0, f64::max), 4.0);
-    let round_trips = panel(2.0, ticks[ticks.len() - 1]);
+    let round_trips = panel(round_trips, ticks[ticks.len() - 1]);
     let mut lowest = round_trips;
     frame(&mut svg, &round_trips, result, &ticks, "Round trip (ms)");
+    if directions.is_empty() {
+        name_phases(&mut svg, &round_trips, result);
+    }
     for (rtts, colour) in rtts.iter().zip(PROBES.iter().cycle()) {
         round_trips.plot(&mut svg, rtts, colour, 1.6, 1.0);
     }
@@ -123,7 +124,7 @@ pub fn rrul(result: &TestResult) -> String {
             ways.iter().map(|way| highest(&way.points)).fold(0.0, f64::max),
             4.0,
         );
-        lowest = panel(3.0, ticks[ticks.len() - 1]);
+        lowest = panel(panels - 1.0, ticks[ticks.len() - 1]);
         frame(&mut svg, &lowest, result, &ticks, "One way (ms)");
         for (row, way) in (0_u8..).zip(&ways) {
             lowest.plot(&mut svg, &way.points, way.colour, 1.6, 1.0);

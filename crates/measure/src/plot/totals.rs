@@ -3,13 +3,13 @@
 use sqm_core::direction::Direction;
 
 use super::frame::{
-    LEFT, SINCE_LOAD, STYLES, WIDTH, frame, latency, latency_axis, latency_grid, legend, load_begin,
+    LEFT, SINCE_LOAD, STYLES, WIDTH, frame, goodput, latency, latency_axis, latency_grid, legend, load_begin,
     name_phases, small_print, time_axis,
 };
 use super::run::{Run, captions};
 use super::series::{headline, highest, time_range, total_rate};
 use crate::result::TestResult;
-use crate::svg::{Anchor, Font, INK, Panel, Scale, Svg, linear_ticks, short};
+use crate::svg::{Anchor, Font, INK, Panel, Scale, Svg, linear_ticks};
 
 const HEIGHT: f64 = 190.0;
 const GAP: f64 = 34.0;
@@ -83,10 +83,10 @@ pub fn totals(runs: &[Run<'_>]) -> String {
 fn words(run: &Run<'_>) -> String {
     let summary = &run.result.summary;
     format!(
-        "{}: download {} Mbit/s, upload {} Mbit/s, round trip {} idle, {} loaded (median)",
+        "{}: download {}, upload {}, round trip {} idle, {} loaded (median)",
         run.name,
-        short(summary.download_mbit),
-        short(summary.upload_mbit),
+        goodput(summary.download_mbit),
+        goodput(summary.upload_mbit),
         latency(summary.idle_ms),
         latency(summary.latency_median_ms)
     )

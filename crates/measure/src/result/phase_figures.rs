@@ -58,8 +58,8 @@ impl PhaseFigures {
         let rate = |direction| {
             let flows = flows.iter().filter(|flow| flow.direction == direction);
             let rates: Vec<f64> = flows.map(|flow| flow.mbit_between(from_ms, to_ms)).collect();
-            let is_loaded = phase.loaded.contains(&direction) && !rates.is_empty();
-            is_loaded.then(|| round(total(&rates)))
+            let is_loaded = phase.loaded.contains(&direction);
+            total(&rates).filter(|_| is_loaded).map(round)
         };
         let inside = |probe: &&Probe| probe.t_ms >= from_ms && probe.t_ms < to_ms;
         let series: Vec<Vec<&Probe>> = main
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn rates_come_from_the_phases_that_load_one_direction() {
         let summary = in_turn().summary;
-        assert_eq!((summary.download_mbit, summary.upload_mbit), (80.0, 20.0));
+        assert_eq!((summary.download_mbit, summary.upload_mbit), (Some(80.0), Some(20.0)));
         let added = |direction: &Option<crate::result::DirectionFigures>| {
             let figures = direction.clone().unwrap();
             (figures.added_median_ms.unwrap(), figures.one_way)

@@ -23,6 +23,19 @@ pub enum ProbeKind {
     Voip,
 }
 
+impl ProbeKind {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Icmp => "ICMP",
+            Self::Tcp => "TCP",
+            Self::Http => "HTTP",
+            Self::Voip => "VoIP",
+        }
+    }
+}
+
 /// A series of probes on one timetable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeSeries {

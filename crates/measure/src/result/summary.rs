@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 use sqm_core::direction::Direction;
 
+use super::added::{AddedLatency, Bases};
 use super::flow::Flow;
+use super::headline::headline;
 use super::phase_figures::PhaseFigures;
-use super::probe::{Probe, ProbeKind, ProbeSeries};
+use super::probe::{Probe, ProbeSeries};
 use super::settings::Phase;
 use crate::stats;
 
@@ -24,14 +26,20 @@ pub struct Summary {
     pub latency_p99_ms: Option<f64>,
     /// The longest round trip under load.
     pub latency_max_ms: Option<f64>,
+    /// Median round trip before the load to the nearest server. It differs from `idle_ms` in tests with several servers.
+    #[serde(default)]
+    pub nearest_idle_ms: Option<f64>,
+    /// The round trip that each load of the test adds, in order of time.
+    #[serde(default)]
+    pub added: Vec<AddedLatency>,
     /// Probes sent in the whole test, in the series of the headline figures.
     pub probes_sent: u64,
     /// Probes without an answer.
     pub probes_lost: u64,
-    /// Sum of the download flows.
-    pub download_mbit: f64,
-    /// Sum of the upload flows.
-    pub upload_mbit: f64,
+    /// Sum of the download flows. `None` if the test has none.
+    pub download_mbit: Option<f64>,
+    /// Sum of the upload flows. `None` if the test has none.
+    pub upload_mbit: Option<f64>,
     /// Jain's fairness index of the download flows.
     pub jain_down: Option<f64>,
     /// Jain's fairness index of the upload flows.
@@ -100,17 +108,18 @@ impl Summary {
     pub(super) fn new(flows: &[Flow], probes: &[ProbeSeries], phases: &[Phase], settle_ms: u64) -> Self {
         let idle_window = idle_windows(phases);
         let loaded_window: Vec<_> = steady(phases, settle_ms, |p| !p.is_idle()).collect();
-        let main = headline(probes);
+        let main = headline(probes, phases, settle_ms);
         let (idle, loaded) = (
             Latency::of(&within(&main, &idle_window)),
             Latency::of(&within(&main, &loaded_window)),
         );
         let (down, up) = (rates(flows, Direction::Download), rates(flows, Direction::Upload));
         let direction = |direction, rates: &[f64]| {
-            let measured = || DirectionFigures::new(direction, total(rates), &main, phases, settle_ms);
-            (!rates.is_empty()).then(measured)
+            let mbit = total(rates)?;
+            Some(DirectionFigures::new(direction, mbit, &main, phases, settle_ms))
         };
         let all = main.iter().flat_map(|series| &series.samples);
+        let bases = Bases::new(&main, &idle_window, |probe| probe.rtt_ms);
         Self {
             idle_ms: idle.median_ms,
             idle_p95_ms: idle.p95_ms,
@@ -118,10 +127,12 @@ impl Summary {
             latency_p95_ms: loaded.p95_ms,
             latency_p99_ms: loaded.p99_ms,
             latency_max_ms: loaded.max_ms,
+            nearest_idle_ms: bases.nearest().map(round),
+            added: AddedLatency::of_each_load(&main, phases, settle_ms, &bases),
             probes_sent: all.clone().count() as u64,
             probes_lost: all.filter(|p| p.rtt_ms.is_none()).count() as u64,
-            download_mbit: round(total(&down)),
-            upload_mbit: round(total(&up)),
+            download_mbit: total(&down).map(round),
+            upload_mbit: total(&up).map(round),
             jain_down: stats::jain(&down).map(round),
             jain_up: stats::jain(&up).map(round),
             down: direction(Direction::Download, &down),
@@ -152,12 +163,15 @@ impl DirectionFigures {
             Direction::Download => probe.down_ms,
             Direction::Upload => probe.up_ms,
         };
-        let delays = |windows: &[(f64, f64)]| -> Vec<f64> {
-            within(main, windows).into_iter().filter_map(delay).collect()
-        };
-        let base = stats::median(&delays(&idle_windows(phases)));
-        let loaded = delays(if one_way { &together } else { &alone });
-        let added = |p| Some(round(stats::percentile(&loaded, p)? - base?));
+        let bases = Bases::new(main, &idle_windows(phases), delay);
+        let loaded = if one_way { &together } else { &alone };
+        let mut all = Vec::new();
+        for series in main {
+            let Some(base) = bases.of(series) else { continue };
+            let delays = within(&[series], loaded).into_iter().filter_map(delay);
+            all.extend(delays.map(|delay| delay - base));
+        }
+        let added = |p| stats::percentile(&all, p).map(round);
         Self {
             mbit: round(mbit),
             added_median_ms: added(50.0),
@@ -211,24 +225,6 @@ pub(super) fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// The series of the headline figures; see [`TestResult::headline_probes`](super::TestResult::headline_probes).
-pub(super) fn headline(probes: &[ProbeSeries]) -> Vec<&ProbeSeries> {
-    let kind = probes
-        .iter()
-        .map(|series| series.kind)
-        .filter(|kind| *kind != ProbeKind::Voip)
-        .min();
-    // Series to a host other than the test's server do not count, unless there are only such series: RRUL over IPv4 and IPv6, or
-    // several servers.
-    let has_server = probes
-        .iter()
-        .any(|series| series.peer.is_none() && Some(series.kind) == kind);
-    probes
-        .iter()
-        .filter(|series| Some(series.kind) == kind && (series.peer.is_none() || !has_server))
-        .collect()
-}
-
 /// The idle phases before the first load. After a load, queues may still be draining.
 fn idle_windows(phases: &[Phase]) -> Vec<(f64, f64)> {
     let before = phases.iter().take_while(|p| p.is_idle());
@@ -263,7 +259,7 @@ fn rates(flows: &[Flow], direction: Direction) -> Vec<f64> {
         .collect()
 }
 
-/// The sum of the rates. `Iterator::sum` of no rates is -0.0, which would be printed with its sign.
-pub(super) fn total(rates: &[f64]) -> f64 {
-    rates.iter().fold(0.0, |sum, rate| sum + rate)
+/// The sum of the rates. `None` if there are none.
+pub(super) fn total(rates: &[f64]) -> Option<f64> {
+    (!rates.is_empty()).then(|| rates.iter().sum())
 }

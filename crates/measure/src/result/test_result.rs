@@ -7,6 +7,7 @@ use sqm_core::direction::Direction;
 
 use super::finding::Finding;
 use super::flow::Flow;
+use super::headline::headline;
 use super::meta::Meta;
 use super::probe::ProbeSeries;
 use super::settings::Phase;
@@ -97,10 +98,9 @@ impl TestResult {
         result
     }
 
-    /// The series from which the headline figures are computed: the UDP echoes if there are any, because some networks treat ICMP and
-    /// new connections differently. Otherwise the first kind present.
+    /// The series from which the headline figures are computed, all of one kind: UDP echoes if they lasted through the test.
     pub fn headline_probes(&self) -> Vec<&ProbeSeries> {
-        summary::headline(&self.probes)
+        headline(&self.probes, &self.phases, self.meta.settings.settle_ms)
     }
 
     /// The steady windows of the load, each from its first to its last millisecond.

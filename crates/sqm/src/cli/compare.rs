@@ -378,6 +378,7 @@ fn table(runs: &[Run<'_>], differences: &[Difference]) -> String {
     for run in runs {
         let s = &run.result.summary;
         let ms = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+        let rate = |mbit: Option<f64>| mbit.map_or_else(|| "-".to_owned(), |mbit| format!("{mbit:.2}"));
         let added = |direction: &Option<sqm_measure::result::DirectionFigures>| {
             ms(direction.as_ref().and_then(|figures| figures.added_median_ms))
         };
@@ -385,15 +386,15 @@ fn table(runs: &[Run<'_>], differences: &[Difference]) -> String {
         let name: String = run.name.chars().take(width).collect();
         writeln!(
             text,
-            "{name:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12.2} {:>12.2} {:>6} {:>6}",
+            "{name:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12} {:>12} {:>6} {:>6}",
             ms(s.idle_ms),
             ms(s.latency_median_ms),
             ms(s.latency_p95_ms),
             ms(s.latency_p99_ms),
             added(&s.down),
             added(&s.up),
-            s.download_mbit,
-            s.upload_mbit,
+            rate(s.download_mbit),
+            rate(s.upload_mbit),
             s.probes_lost,
             verdict
                 .grade
@@ -401,12 +402,16 @@ fn table(runs: &[Run<'_>], differences: &[Difference]) -> String {
                 .map_or("none", |grade| grade.letter.as_str())
         )
         .expect("a string grows");
+        if let Some(grade) = &verdict.grade {
+            writeln!(notes, "{name}: {}", grade.sentence).expect("a string grows");
+        }
         for note in verdict.notes() {
             writeln!(notes, "{name}: {note}").expect("a string grows");
         }
     }
     text.push_str(
-        "latency in ms; add: latency that load adds to the median, by direction; grade: as DSLReports\n",
+        "latency in ms; add: latency that load adds to the median, by direction; grade: of the worst load's added round trip, its \
+         tail and lost probes\n",
     );
     text.push_str(&notes);
     for difference in differences {

@@ -303,8 +303,8 @@ fn of_test(file: &Path, link: &Preset) -> Result<(Rate, Rate), Failure> {
         Failure::Usage(anyhow!("{} is not a result of sqm test: {error}", file.display()))
     })?;
     let framing = arithmetic::framing(link);
-    let rate = |what: &str, mbit: f64| {
-        let goodput = Rate::from_bits_per_sec((mbit * 1e6) as u64);
+    let rate = |what: &str, mbit: Option<f64>| {
+        let goodput = Rate::from_bits_per_sec((mbit.unwrap_or(0.0) * 1e6) as u64);
         let gross = arithmetic::gross(goodput, 1500, Headers::IPV4.timestamps(), &framing);
         match gross {
             Some(gross) if gross.bits_per_sec() > 0 => Ok(arithmetic::shaped(gross, Known::Measured)),

@@ -162,6 +162,9 @@ pub(crate) struct Args {
     /// Print neither progress nor the table
     #[arg(long, short)]
     quiet: bool,
+    /// Print the rule of the grade and the letters of other speed tests as well
+    #[arg(long, short, conflicts_with_all = ["quiet", "rpm", "sweep"])]
+    verbose: bool,
     /// Print progress as lines of JSON on standard error, five a second, for programs
     #[arg(long, value_enum, value_name = "FORM")]
     progress: Option<display::Form>,
@@ -398,7 +401,7 @@ impl Args {
             }
         }
         if !self.quiet && !to_stdout {
-            out!("{}", table::figures(result));
+            out!("{}", table::figures(result, self.verbose));
         }
         Ok(())
     }

@@ -112,19 +112,34 @@ fn check(line: &Line, test: &str, measured_mbit: impl Fn(&TestResult) -> f64, gr
 #[test]
 fn a_download_of_20_mbit() {
     let line = line(20_000, 5000, 30);
-    check(&line, "tcp_download", |r| r.summary.download_mbit, 20_000);
+    check(
+        &line,
+        "tcp_download",
+        |r| r.summary.download_mbit.expect("downloads"),
+        20_000,
+    );
 }
 
 #[test]
 fn an_upload_of_5_mbit() {
     let line = line(20_000, 5000, 30);
-    check(&line, "tcp_upload", |r| r.summary.upload_mbit, 5000);
+    check(
+        &line,
+        "tcp_upload",
+        |r| r.summary.upload_mbit.expect("uploads"),
+        5000,
+    );
 }
 
 #[test]
 fn a_download_of_80_mbit() {
     let line = line(80_000, 20_000, 15);
-    check(&line, "tcp_4down", |r| r.summary.download_mbit, 80_000);
+    check(
+        &line,
+        "tcp_4down",
+        |r| r.summary.download_mbit.expect("downloads"),
+        80_000,
+    );
 }
 
 /// Sweeps one direction. Returns the fit and the advice, and fails if the gross rate is off by more than this share.

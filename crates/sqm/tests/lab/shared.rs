@@ -101,8 +101,8 @@ pub(crate) fn load_to(home: &Home, server: &str, options: &[&str]) -> Figures {
         median_ms: known(summary.latency_median_ms),
         p95_ms: known(summary.latency_p95_ms),
         p99_ms: known(summary.latency_p99_ms),
-        down: summary.download_mbit,
-        up: summary.upload_mbit,
+        down: summary.download_mbit.unwrap_or(0.0),
+        up: summary.upload_mbit.unwrap_or(0.0),
     }
 }
 

@@ -101,8 +101,8 @@ pub(crate) fn shares(home: &Home, name: &str) -> [f64; 2] {
         .expect("sqm test prints a result")
         .summary;
     [
-        ("down", one.down, eight.download_mbit),
-        ("up", one.up, eight.upload_mbit),
+        ("down", one.down, eight.download_mbit.expect("downloads")),
+        ("up", one.up, eight.upload_mbit.expect("uploads")),
     ]
     .map(|(way, one, eight)| {
         let share = one / (one + eight) * 100.0;

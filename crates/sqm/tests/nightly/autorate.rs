@@ -123,8 +123,8 @@ fn follow_a_line_that_changes(prepare: &str, most_ms: f64) -> Value {
         schedule.iter().map(|step| step.0 * of(step)).sum::<u64>() as f64 / seconds as f64 / 1000.0 * GOOD
     };
     let (down, up) = (
-        summary.download_mbit / mean(|s| s.1),
-        summary.upload_mbit / mean(|s| s.2),
+        summary.download_mbit.expect("downloads") / mean(|s| s.1),
+        summary.upload_mbit.expect("uploads") / mean(|s| s.2),
     );
     let added = summary.latency_p95_ms.expect("samples") - summary.idle_ms.expect("samples");
     let status = status(&home);
@@ -206,7 +206,10 @@ fn by_satellite(more: &str) -> (f64, [f64; 2], String) {
     });
     let mean = |of: fn(&Summary) -> f64| tests.iter().map(of).sum::<f64>() / tests.len() as f64;
     let added = mean(|s| s.latency_p95_ms.expect("samples") - s.idle_ms.expect("samples"));
-    let carried = [mean(|s| s.download_mbit), mean(|s| s.upload_mbit)];
+    let carried = [
+        mean(|s| s.download_mbit.expect("downloads")),
+        mean(|s| s.upload_mbit.expect("uploads")),
+    ];
     println!("{more:?}: {added:.1} ms, {carried:.2?} Mbit/s");
     let said = home.script("sqm status --daemon").expect("a status");
     (added, carried, said)

@@ -29,6 +29,7 @@ pub(super) struct Raw {
     pub(super) val: Option<f64>,
     pub(super) dur: Option<f64>,
     pub(super) seq: Option<f64>,
+    pub(super) size: Option<f64>,
     pub(super) lost: Option<bool>,
     pub(super) lost_dir: Option<String>,
     pub(super) owd_up: Option<f64>,

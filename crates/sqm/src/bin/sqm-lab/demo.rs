@@ -290,8 +290,8 @@ struct LineSummary {
 struct Figures {
     latency_median_ms: Option<f64>,
     latency_p95_ms: Option<f64>,
-    download_mbit: f64,
-    upload_mbit: f64,
+    download_mbit: Option<f64>,
+    upload_mbit: Option<f64>,
 }
 
 impl Summary {
@@ -382,8 +382,8 @@ fn print_table(measured: &[Measured]) {
                 ms(s.idle_ms),
                 ms(s.latency_median_ms),
                 ms(s.latency_p95_ms),
-                goodput(line.scene.flows.0, s.download_mbit, ceiling.0),
-                goodput(line.scene.flows.1, s.upload_mbit, ceiling.1),
+                goodput(s.download_mbit, ceiling.0),
+                goodput(s.upload_mbit, ceiling.1),
             );
         }
     }
@@ -398,9 +398,9 @@ fn print_table(measured: &[Measured]) {
     }
 }
 
-fn goodput(flows: u32, mbit: f64, ceiling: f64) -> String {
-    if flows == 0 {
-        return "-".into();
-    }
-    format!("{mbit:.2} ({:.0} %)", 100.0 * mbit / ceiling)
+fn goodput(mbit: Option<f64>, ceiling: f64) -> String {
+    mbit.map_or_else(
+        || "-".into(),
+        |mbit| format!("{mbit:.2} ({:.0} %)", 100.0 * mbit / ceiling),
+    )
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use sqm_measure::grade::Verdict;
 use sqm_measure::result::TestResult;
 
-/// The figures as text, followed by the findings.
-pub(super) fn figures(result: &TestResult) -> String {
+/// The figures as text, followed by the grade and the findings; `is_detailed` adds the rule of the grade and the letters of others.
+pub(super) fn figures(result: &TestResult, is_detailed: bool) -> String {
     let summary = &result.summary;
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.1}"));
     let mut text = String::new();
@@ -37,14 +37,21 @@ pub(super) fn figures(result: &TestResult) -> String {
         fairness(summary.jain_down, settings.down),
         fairness(summary.jain_up, settings.up),
     );
-    line(
-        "download",
-        format!("{:.2}", summary.download_mbit),
-        "Mbit/s",
-        &down,
-    );
-    line("upload", format!("{:.2}", summary.upload_mbit), "Mbit/s", &up);
+    for (name, mbit, note) in [
+        ("download", summary.download_mbit, down),
+        ("upload", summary.upload_mbit, up),
+    ] {
+        match mbit {
+            Some(mbit) => line(name, format!("{mbit:.2}"), "Mbit/s", &note),
+            None => line(name, "-".to_owned(), "", "not tested"),
+        }
+    }
     let sent = format!("of {} probes", summary.probes_sent);
     line("lost", summary.probes_lost.to_string(), "", &sent);
-    text + &Verdict::of(result).to_text() + &super::phases::table(result)
+    let verdict = Verdict::of(result);
+    let graded = match is_detailed {
+        true => verdict.to_detailed_text(),
+        false => verdict.to_text(),
+    };
+    text + &graded + &super::phases::table(result)
 }

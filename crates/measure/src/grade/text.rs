@@ -1,0 +1,140 @@
+//! A grade in words for people.
+
+use std::fmt::Write as _;
+
+use sqm_core::direction::Direction;
+
+use super::conventional::{self, LETTERS, STRICT};
+use super::uses::{Outcome, Use};
+use super::{Basis, DecidedBy, Grade, RPM, rule};
+
+/// One sentence on what people notice.
+pub(super) fn sentence(uses: &[Use], loaded: &[Direction], mostly: Option<Direction>) -> String {
+    let of = |outcome: Outcome| -> String {
+        let words = uses.iter().filter(|one| one.outcome == outcome);
+        list(&words.map(|one| one.name.word()).collect::<Vec<_>>())
+    };
+    let (bad, fair, always) = (
+        of(Outcome::Stutters),
+        of(Outcome::MayStutter),
+        of(Outcome::StuttersIdle),
+    );
+    let while_ = whenever(loaded);
+    let mut text = match (bad.as_str(), fair.as_str(), always.as_str()) {
+        ("", "", "") => format!("{} run smoothly {while_}", of(Outcome::Smooth)),
+        ("", "", always) => format!("{always} stutter even on the idle line: its round trip is long"),
+        ("", fair, _) => format!("{fair} may stutter {while_}"),
+        (bad, "", _) => format!("{bad} will stutter {while_}"),
+        (bad, fair, _) => format!("{bad} will stutter and {fair} may {while_}"),
+    };
+    if let (Some(direction), [_, _], false) = (mostly, loaded, bad.is_empty()) {
+        write!(text, "; most of the delay is the {}'s", direction.name()).expect("a string grows");
+    }
+    match text.chars().next() {
+        Some(first) => first.to_uppercase().to_string() + &text[first.len_utf8()..],
+        None => text,
+    }
+}
+
+fn whenever(loaded: &[Direction]) -> &'static str {
+    match loaded {
+        [Direction::Download] => "while somebody downloads",
+        [Direction::Upload] => "while somebody uploads",
+        _ => "while somebody downloads and uploads at the same time",
+    }
+}
+
+/// "calls, games and work".
+fn list(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [all @ .., last] => format!("{} and {last}", all.join(", ")),
+    }
+}
+
+impl Grade {
+    /// The grade, its figures, the sentence and the verdict for each use.
+    pub(super) fn to_text(&self) -> String {
+        let load = match self.loaded.as_slice() {
+            [Direction::Download] => "downloads",
+            [Direction::Upload] => "uploads",
+            _ => "downloads and uploads together",
+        };
+        let ms = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+        let mut text = format!(
+            "grade             {:>10} {:<8}{load} add {:.1} ms to the round trip (median; 95 %: {}, 99 %: {}){}\n",
+            self.letter,
+            "",
+            self.added_ms,
+            ms(self.added_p95_ms),
+            ms(self.added_p99_ms),
+            if self.decided_by == DecidedBy::Loss {
+                format!("; {:.1} % of the probes were lost", self.lost * 100.0)
+            } else {
+                String::new()
+            }
+        );
+        writeln!(text, "{:<37}{}", "", self.sentence).expect("a string grows");
+        for (number, one) in self.uses.iter().enumerate() {
+            let about = if number == 0 {
+                "; quality of outcome: 100 % is optimal, 0 % unacceptable"
+            } else {
+                ""
+            };
+            let (name, qoo, word) = (one.name.word(), one.qoo, one.quality.word());
+            writeln!(text, "  {name:<16}{qoo:>10} {:<8}{word}{about}", "%").expect("a string grows");
+        }
+        for (name, rpm) in [("probes", self.rpm_foreign), ("load's own TCP", self.rpm_self)] {
+            if let Some(rpm) = rpm {
+                let row = format!(
+                    "  RPM             {rpm:>10.0} {:<8}round trips per minute, {name}\n",
+                    ""
+                );
+                text.push_str(&row);
+            }
+        }
+        if let Some(word) = &self.rpm_word {
+            let row = format!(
+                "  responsiveness  {word:>10} {:<8}{}\n",
+                "",
+                conventional::bounds(&RPM, "RPM", "excellent")
+            );
+            text.push_str(&row);
+        }
+        text
+    }
+
+    /// The letters of others, and the rules of all letters.
+    pub(super) fn details(&self) -> String {
+        let basis = match self.basis {
+            Basis::EachDirection => "medians, mean of download and upload",
+            Basis::OneWay => "one-way medians, mean of download and upload",
+            Basis::BothAtOnce => "median, download and upload at once",
+            Basis::OneDirection => "median, the one direction that was loaded",
+        };
+        let decided_by = match self.decided_by {
+            DecidedBy::Median => "the median",
+            DecidedBy::P95 => "the 95th percentile",
+            DecidedBy::P99 => "the 99th percentile",
+            DecidedBy::Loss => "the lost probes",
+        };
+        format!(
+            "rule of the grade, decided by {decided_by}\n{}\
+             letters of other tests\n\
+             {:<18}{:>10} {:<8}load adds {:.1} ms ({basis}); {}\n\
+             {:<18}{:>10} {:<8}worse direction {:.1} ms; {}\n",
+            rule::words(),
+            "  DSLReports",
+            self.conventional,
+            "",
+            self.conventional_ms,
+            conventional::bounds(&LETTERS, "ms", "F"),
+            "  strict",
+            self.strict,
+            "",
+            self.worst_ms,
+            conventional::bounds(&STRICT, "ms", "F"),
+        )
+    }
+}
