@@ -67,7 +67,7 @@ pub struct Grade {
     pub lost: f64,
     /// The figure that decided the grade.
     pub decided_by: DecidedBy,
-    /// One sentence on what people notice.
+    /// One sentence on the effect that people notice.
     pub sentence: String,
     /// The verdict for each use of the line.
     pub uses: Vec<Use>,
@@ -124,7 +124,7 @@ impl Verdict {
         self.text(false)
     }
 
-    /// The same with the rule of the grade and the letters of others.
+    /// [`Verdict::to_text`] with the rule of the grade and the letters of others.
     pub fn to_detailed_text(&self) -> String {
         self.text(true)
     }

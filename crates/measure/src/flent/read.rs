@@ -89,8 +89,8 @@ struct Stalled {
 impl Stalled {
     fn finding(&self) -> Option<Finding> {
         let text = format!(
-            "{} intervals of netperf's UDP_RR, the longest of {:.1} s, are left out: it stops at a lost packet, so that they are no \
-             round trips",
+            "intervals of netperf's UDP_RR that are no round trips are left out: {}, the longest of {:.1} s; it stops at the first lost \
+             packet",
             self.count, self.longest_s
         );
         (self.count > 0).then(|| Finding::new(Severity::Warning, "probes_stalled", text))

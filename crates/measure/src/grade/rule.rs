@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::result::AddedLatency;
 use crate::stats;
 
-/// What a load may add to the round trip for a letter, milliseconds, and the share of probes that may be lost under it.
+/// The bounds of a letter: of the round trip that a load adds, milliseconds, and of the share of probes that are lost under it.
 struct Bounds {
     letter: &'static str,
     /// All figures must be below their bounds.

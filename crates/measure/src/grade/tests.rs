@@ -7,12 +7,9 @@ use crate::result::{Meta, Phase, Probe, ProbeSeries, Settings, TcpSample};
 const LETTERS: [&str; 6] = ["A+", "A", "B", "C", "D", "F"];
 
 /// 0 is the best letter.
-fn place(verdict: &Verdict) -> usize {
-    let grade = verdict.grade.as_ref().expect("a grade");
-    LETTERS
-        .iter()
-        .position(|letter| *letter == grade.letter)
-        .expect("a letter")
+fn place(grade: &Grade) -> usize {
+    let found = LETTERS.iter().position(|letter| *letter == grade.letter);
+    found.expect("a letter")
 }
 
 /// A line with 20 ms of round trip, of which load adds `added` in turn, as many probes under each load as `added` has, at least a hundred.
@@ -383,23 +380,19 @@ fn a_grade_never_improves_when_a_percentile_gets_worse() {
     ];
     let (mut compared, mut worse, mut letters) = (0, 0, [0; 6]);
     for result in &results {
-        let before = Verdict::of(result);
-        let Some(grade) = &before.grade else { continue };
+        // Recorded tests are short, and a verdict would refuse them for that.
+        let Some(before) = Grade::of(result) else { continue };
         letters[place(&before)] += 1;
         for slowest in [1.0, 0.5, 0.06, 0.011, 0.002] {
             for change in changes {
-                let after = Verdict::of(&changed(result, slowest, change));
-                let now = after
-                    .grade
-                    .as_ref()
-                    .expect("raising a round trip makes no test invalid");
+                let after = Grade::of(&changed(result, slowest, change)).expect("a grade");
                 assert!(
                     place(&after) >= place(&before),
                     "{} became {}",
                     before.to_text(),
                     after.to_text()
                 );
-                for (was, is) in grade.uses.iter().zip(&now.uses) {
+                for (was, is) in before.uses.iter().zip(&after.uses) {
                     assert!(is.qoo <= was.qoo, "{was:?} became {is:?}");
                 }
                 worse += usize::from(place(&after) > place(&before));
@@ -409,7 +402,7 @@ fn a_grade_never_improves_when_a_percentile_gets_worse() {
     }
     assert!(letters.iter().all(|count| *count > 0), "{letters:?}");
     assert!(
-        compared > 4000 && worse > 500,
+        compared > 6000 && worse > 500,
         "{worse} of {compared} grades became worse"
     );
 }

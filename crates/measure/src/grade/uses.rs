@@ -70,7 +70,7 @@ impl Quality {
     }
 }
 
-/// What people notice of a use while the line is loaded.
+/// The effect of the load on a use, as people notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -104,7 +104,7 @@ pub struct Use {
     pub qoo: u8,
     /// The word for the score.
     pub quality: Quality,
-    /// What people notice.
+    /// The effect that people notice.
     pub outcome: Outcome,
 }
 

@@ -6,7 +6,7 @@
 /// An interval is no round trip if it is this many times as long as the longest of its neighbours. Round trips that grow with a queue
 /// grow by less from one interval to the next. Flent leaves out outliers by the same factor.
 const JUMP: f64 = 10.0;
-/// The same for the last interval, which ends with the test and not with an answer. A choice.
+/// The last interval ends with the test and not with an answer, so that a smaller factor is enough. A choice.
 const LAST_JUMP: f64 = 3.0;
 
 /// The intervals that are no round trips, by their place. `spans` and `step` in seconds, in order of time.
