@@ -156,7 +156,10 @@ mod tests {
     #[test]
     fn rates_come_from_the_phases_that_load_one_direction() {
         let summary = in_turn().summary;
-        assert_eq!((summary.download_mbit, summary.upload_mbit), (Some(80.0), Some(20.0)));
+        assert_eq!(
+            (summary.download_mbit, summary.upload_mbit),
+            (Some(80.0), Some(20.0))
+        );
         let added = |direction: &Option<crate::result::DirectionFigures>| {
             let figures = direction.clone().unwrap();
             (figures.added_median_ms.unwrap(), figures.one_way)
