@@ -228,7 +228,10 @@ fn queues(device: &str, now: Option<&Device>, tree: &Tree, steps: &mut Vec<Step>
         };
         sets_limits |= matches!(planned.qdisc, Qdisc::Tbf(_));
         if can_change(planned, found, &now.link) {
-            steps.push(Step::ChangeQdisc(device.to_owned(), planned.clone()));
+            steps.push(Step::ChangeQdisc(
+                device.to_owned(),
+                keeping_estimate(planned, found),
+            ));
         } else {
             steps.push(remove(device, found));
             steps.push(Step::AddQdisc(device.to_owned(), planned.clone()));
@@ -294,6 +297,19 @@ fn is_as_planned(planned: &PlannedQdisc, found: &ObservedQdisc, link: &Link) -> 
         .as_ref()
         .is_some_and(|qdisc| same_qdisc(&planned.qdisc, qdisc, link.mtu));
     same && same_stab(planned.stab.as_ref(), found.stab.as_ref())
+}
+
+/// The planned parameters for a change in place. A CAKE that estimates its rate keeps the rate that it has found.
+fn keeping_estimate(planned: &PlannedQdisc, found: &ObservedQdisc) -> PlannedQdisc {
+    let mut planned = planned.clone();
+    if let Qdisc::Cake(cake) | Qdisc::CakeMq(cake) = &mut planned.qdisc
+        && let Some(Qdisc::Cake(found) | Qdisc::CakeMq(found)) = &found.qdisc
+        && cake.autorate_ingress
+        && found.autorate_ingress
+    {
+        cake.bandwidth = found.bandwidth;
+    }
+    planned
 }
 
 /// True if the kernel can change the qdisc it holds to the planned one, without making a new one.

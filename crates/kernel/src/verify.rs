@@ -107,6 +107,12 @@ pub(crate) fn same_stab(planned: Option<&Stab>, found: Option<&Stab>) -> bool {
 /// Fills in the values that the plan leaves to the kernel, if what the kernel chose is plausible.
 fn with_kernel_choices(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
     match (&mut expected, found) {
+        // The planned rate is where CAKE begins; from then on it sets its own.
+        (Qdisc::Cake(expected) | Qdisc::CakeMq(expected), Qdisc::Cake(found) | Qdisc::CakeMq(found))
+            if expected.autorate_ingress =>
+        {
+            expected.bandwidth = found.bandwidth
+        }
         (Qdisc::FqCodel(expected), Qdisc::FqCodel(found))
             if expected.quantum.is_none() && is_default_quantum(found.quantum, mtu) =>
         {
@@ -320,4 +326,33 @@ impl Differences {
 /// A size table in words.
 fn table(stab: Option<&Stab>) -> String {
     stab.map_or_else(|| "no size table".to_owned(), |stab| format!("stab {stab}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_that_cake_estimates_is_no_difference() {
+        let parse = |words: &str| words.parse::<Qdisc>().expect(words);
+        let same = |planned: &str, found: &str| same_qdisc(&parse(planned), &parse(found), 1500);
+        for kind in ["cake", "cake_mq"] {
+            let of = |words: &str| format!("{kind} {words}");
+            let planned = of("bandwidth 20mbit autorate-ingress");
+            for found in ["bandwidth 25085640bit autorate-ingress", "autorate-ingress"] {
+                assert!(same(&planned, &of(found)), "{found}");
+            }
+            for found in ["bandwidth 20mbit", "bandwidth 25085640bit autorate-ingress nat"] {
+                assert!(!same(&planned, &of(found)), "{found}");
+            }
+            let fixed = of("bandwidth 20mbit");
+            for found in ["bandwidth 25085640bit", "bandwidth 20mbit autorate-ingress"] {
+                assert!(!same(&fixed, &of(found)), "{found}");
+            }
+        }
+        assert!(same(
+            "cake_mq bandwidth 20mbit autorate-ingress",
+            "cake bandwidth 3mbit autorate-ingress"
+        ));
+    }
 }

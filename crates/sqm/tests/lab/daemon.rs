@@ -576,7 +576,7 @@ fn a_daemon_that_ends_releases_many_interfaces() {
 }
 
 #[test]
-fn own_changes_count_as_applied_and_changes_of_others_as_repaired() {
+fn own_changes_count_as_applied_and_changes_of_others_as_repaired_but_not_cakes_own_rate() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -590,6 +590,19 @@ import socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect(\\\"/run/sqm/api.sock\\\"); s.sendall(sys.stdin.buffer.read()); s.recv(100)\"'
          within_a_second 'apply'; counts apply 3 0
          tc qdisc del dev d0 root; within_a_second 'others'; counts others 4 1
+
+         # With autorate-ingress CAKE moves its rate by itself, and nobody moves it back.
+         rate() { tc qdisc show dev ifb4d0 root | sed -n 's/.*bandwidth \\([^ ]*\\) autorate-ingress.*/\\1/p'; }
+         moved() { rate | grep -v '^24Mbit$' | grep -q bit || { echo \"$1: the rate is:\"; rate; }; }
+         echo \"	option iqdisc_opts 'autorate-ingress'\" >>sqm; kill -HUP $daemon; within_a_second 'estimate'; counts estimate 5 1
+         ip netns exec core ping -q -i 0.01 -s 1200 -c 500 10.9.0.1 >/dev/null; moved 'load'
+         within_a_second 'load'
+         sqm plan --diff --config sqm >said; grep -q 'nothing would change' said || cat said
+         sqm start --config sqm >said || cat said; moved 'start'
+         sqm doctor --config sqm >said; grep not-shaped said
+         sleep 61; moved 'checks'; counts checks 5 1
+         tc qdisc change dev ifb4d0 root cake rtt 50ms; within_a_second 'another round trip'
+         counts repair 6 2; moved 'repair'
          kill -TERM $daemon; wait $daemon; true",
     );
 }
