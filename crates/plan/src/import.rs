@@ -1,11 +1,14 @@
-//! From the files of sqm-scripts on generic Linux (`default.conf`, `<device>.iface.conf`, `sqm.conf`) to a section of our
-//! configuration.
+//! From files of other programs to sections of our configuration: those of sqm-scripts here, those of cake-autorate and
+//! sqm-autorate in [`autorate`].
 //!
-//! The first two are shell, sourced by some of sqm-scripts' own programs and read as an environment file by systemd. What both
+//! sqm-scripts on generic Linux has `default.conf`, `<device>.iface.conf` and `sqm.conf`. The first two are shell, sourced by some of sqm-scripts' own programs and read as an environment file by systemd. What both
 //! readings agree on is read here: one `NAME=value` a line, quoted or not. `sqm.conf` is only ever sourced, so that it may
 //! name variables that were set before. Anything else is an error, because a line that is skipped may be the one that
 //! matters.
 
+pub mod autorate;
+mod counted;
+mod globals;
 mod shell;
 
 use std::collections::BTreeMap;
@@ -16,6 +19,8 @@ use sqm_core::units::shortened;
 
 use crate::options;
 use crate::uci::quote;
+pub use counted::keep_counted_bytes;
+pub use globals::globals;
 use shell::Assignment;
 
 /// A file and what it is called.
@@ -47,6 +52,25 @@ pub struct Imported {
     pub options: Vec<(&'static str, String)>,
     /// Everything that is not carried over as it was, and why.
     pub differences: Vec<Remark>,
+    /// True if it was made of the file of a program that only moves rates: the rest of the section is a choice.
+    pub is_autorate: bool,
+}
+
+impl Imported {
+    /// The value of an option that the section has.
+    pub fn get(&self, option: &str) -> Option<&str> {
+        let mut options = self.options.iter();
+        options
+            .find(|(name, _)| *name == option)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn set(&mut self, option: &'static str, value: String) {
+        match self.options.iter_mut().find(|(name, _)| *name == option) {
+            Some((_, old)) => *old = value,
+            None => self.options.push((option, value)),
+        }
+    }
 }
 
 /// Something to know, or an error, printed as `file:line: message`.
@@ -168,6 +192,7 @@ pub fn import(interface: &str, sources: &[Source<'_>]) -> Result<Imported, Vec<R
             interface: interface.to_owned(),
             options: Vec::new(),
             differences: Vec::new(),
+            is_autorate: false,
         },
     };
     match importer.section() {
@@ -401,17 +426,11 @@ impl Importer {
     }
 
     fn get(&self, option: &str) -> Option<&str> {
-        let mut options = self.imported.options.iter();
-        options
-            .find(|(name, _)| *name == option)
-            .map(|(_, value)| value.as_str())
+        self.imported.get(option)
     }
 
     fn set(&mut self, option: &'static str, value: String) {
-        match self.imported.options.iter_mut().find(|(name, _)| *name == option) {
-            Some((_, old)) => *old = value,
-            None => self.imported.options.push((option, value)),
-        }
+        self.imported.set(option, value);
     }
 
     fn differ(&mut self, remark: Remark) {

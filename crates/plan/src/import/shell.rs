@@ -4,6 +4,12 @@ use std::str::Chars;
 
 use sqm_core::units::shortened;
 
+/// An assignment, or an error, and its first line.
+pub(super) struct Statement {
+    pub(super) line: usize,
+    pub(super) assignment: Result<Assignment, String>,
+}
+
 /// `NAME=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
@@ -15,6 +21,65 @@ pub(super) struct Assignment {
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> + '_ {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The statements of a file for bash: assignments of one line, and arrays (`NAME=(…)`), whose value here is its words with blanks
+/// between.
+pub(super) fn statements(text: &str) -> impl Iterator<Item = Statement> + '_ {
+    let mut lines = lines(text);
+    std::iter::from_fn(move || {
+        let (line, first) = lines.next()?;
+        let array = first.split_once("=(").filter(|(name, _)| is_name(name));
+        let Some((name, mut rest)) = array else {
+            let assignment = assignment(first, |_| None);
+            return Some(Statement { line, assignment });
+        };
+        let mut words = Words::default();
+        while !words.take(rest) {
+            let Some((_, next)) = lines.next() else {
+                let assignment = Err("the array that begins here is not closed".to_owned());
+                return Some(Statement { line, assignment });
+            };
+            rest = next;
+        }
+        let assignment = words.value().map(|value| Assignment {
+            name: name.to_owned(),
+            value,
+        });
+        Some(Statement { line, assignment })
+    })
+}
+
+/// The words of an array so far.
+#[derive(Default)]
+struct Words {
+    words: String,
+    error: Option<String>,
+}
+
+impl Words {
+    /// Takes the words of a line. Answers true at the end of the array.
+    fn take(&mut self, line: &str) -> bool {
+        let line = line.split_once('#').map_or(line, |(words, _)| words);
+        let (words, is_closed) = match line.split_once(')') {
+            Some((words, _)) => (words, true),
+            None => (line, false),
+        };
+        for word in words.split_whitespace() {
+            match value(word, &|_| None) {
+                Ok(word) => self.words.extend([word.as_str(), " "]),
+                Err(error) => self.error = Some(error),
+            }
+        }
+        is_closed
+    }
+
+    fn value(self) -> Result<String, String> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.words.trim_end().to_owned()),
+        }
+    }
 }
 
 /// Reads a line, or says why it is no assignment. `known` answers what a variable is, where the shell would put that in.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::device::Device;
 
 fn file<'a>(name: &'a str, text: &'a str) -> Source<'a> {
     let reader = match name {
@@ -308,4 +309,82 @@ fn sqm_conf_is_read_last_and_as_a_shell_reads_it() {
     assert!(
         errors("UPLINK=5\nDOWNLINK=$UPLINK\nSCRIPT=simple.qos\n")[0].contains("the shell would expand '$'")
     );
+}
+
+/// The overhead after an import for this device, and the remark about it.
+fn counted(device: &str, more: &str) -> (Option<String>, Vec<String>) {
+    let mut imported = one(&format!("UPLINK=790\nDOWNLINK=11000\n{more}"));
+    keep_counted_bytes(&mut imported, &Device::absent(device));
+    (imported.get("overhead").map(str::to_owned), said(&imported))
+}
+
+#[test]
+fn a_size_table_without_overhead_counts_as_before() {
+    for more in [
+        "SCRIPT=simple.qos\nLINKLAYER=atm\n#OVERHEAD=-4\n",
+        "SCRIPT=simplest.qos\nLINKLAYER=ethernet\nOVERHEAD=0\n",
+        "SCRIPT=simplest_tbf.qos\nLINKLAYER=adsl\nLLAM=htb_private\n",
+        "SCRIPT=piece_of_cake.qos\nLINKLAYER=ethernet\nLLAM=tc_stab\n",
+    ] {
+        let (overhead, said) = counted("eth0", more);
+        assert_eq!(overhead.as_deref(), Some("14"), "{more}");
+        assert!(
+            said.len() == 1 && said[0].contains("option overhead is 14"),
+            "{said:?}"
+        );
+        // On PPP the kernel counts no header.
+        let (overhead, said) = counted("ppp0", more);
+        assert!(
+            overhead.is_none_or(|overhead| overhead == "0") && said.is_empty(),
+            "{more}"
+        );
+    }
+    let (overhead, said) = counted("eth0", "SCRIPT=simple.qos\nLINKLAYER=atm\nOVERHEAD=40\n");
+    assert_eq!(overhead.as_deref(), Some("40"));
+    assert!(
+        said.len() == 1 && said[0].contains("write 54 to count as before"),
+        "{said:?}"
+    );
+    // CAKE counts from the IP header, and without a link layer nothing is counted.
+    for more in [
+        "SCRIPT=piece_of_cake.qos\nLINKLAYER=atm\n",
+        "SCRIPT=simple.qos\nQDISC=cake\nLINKLAYER=atm\nOVERHEAD=44\n",
+        "SCRIPT=simple.qos\nLINKLAYER=none\n",
+        "SCRIPT=simple.qos\n",
+    ] {
+        let (overhead, said) = counted("eth0", more);
+        assert!(
+            overhead.is_none_or(|overhead| overhead == "44") && said.is_empty(),
+            "{more}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn settings_for_all_sections_are_named_with_the_options_that_replace_them() {
+    let text = "# shipped\nSQM_LIB_DIR=/usr/lib/sqm\nSHAPER_BURST_DUR_US=5000\nLIMIT=700\nIPT_MASK=\"0xff\"\n\
+        TC_BINARY=/sbin/tc\nFROB=1\n[ -f x ] && . x\nINGRESS_CAKE_OPTS=\"nat\"\n";
+    let source = file("sqm.conf", text);
+    let said = |is_replaced: &dyn Fn(&str) -> bool| -> Vec<String> {
+        globals(&source, is_replaced)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    };
+    let expected = [
+        "sqm.conf:3: SHAPER_BURST_DUR_US has no effect, because sqm does not read this file: write option shaper_burst_dur_us '5000' into each section",
+        "sqm.conf:4: LIMIT has no effect, because sqm does not read this file: write option ilimit '700' and option elimit '700' into each section",
+        "sqm.conf:5: IPT_MASK has no effect, because sqm does not read this file: write option mark_mask '0xff' into each section",
+        "sqm.conf:6: TC_BINARY has no effect: sqm starts no other programs",
+        "sqm.conf:7: FROB has no effect: sqm does not read this file",
+        "sqm.conf:8: sqm does not read this file; write what this line sets as options of each section",
+        "sqm.conf:9: INGRESS_CAKE_OPTS has no effect, because sqm does not read this file: write option iqdisc_opts 'nat' into each section",
+    ];
+    assert_eq!(said(&|_| false), expected);
+    let replaced = said(&|option| option != "elimit");
+    assert!(
+        replaced[0].ends_with("write option elimit '700' into each section"),
+        "{replaced:?}"
+    );
+    assert_eq!(replaced.len(), 4, "{replaced:?}");
 }

@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_plan::RateOverrides;
+use sqm_plan::import::{self, Reader, Remark, Source};
 use sqm_plan::plan::Plan;
 
 use sqm_configuration::load::{parse, parse_in_force, read};
@@ -41,7 +42,31 @@ impl Which {
             .warnings
             .iter()
             .for_each(|warning| errln!("warning: {warning}"));
+        let gives_all = |option: &str| loaded.settings.iter().all(|settings| settings.gives(option));
+        for remark in self.globals(&gives_all) {
+            errln!("warning: {remark}");
+        }
         self.narrow(loaded.plans)
+    }
+
+    /// What sqm-scripts' `sqm/sqm.conf` beside the folder `config` sets and no section does: sqm-scripts applies it to all sections,
+    /// and sqm does not read it.
+    fn globals(&self, is_replaced: &dyn Fn(&str) -> bool) -> Vec<Remark> {
+        let folder = self.config.parent().filter(|folder| folder.ends_with("config"));
+        let Some(folder) = folder.and_then(Path::parent) else {
+            return Vec::new();
+        };
+        let file = folder.join("sqm/sqm.conf");
+        let text = sqm_configuration::read_if_there(&file).ok().flatten();
+        let Some(text) = text.and_then(|text| String::from_utf8(text).ok()) else {
+            return Vec::new();
+        };
+        let source = Source {
+            name: &file.display().to_string(),
+            text: &text,
+            reader: Reader::Shell,
+        };
+        import::globals(&source, is_replaced)
     }
 
     /// Like [`Self::plans`], but at the rates that autorate has in force. Returns these rates as well, and prints no
