@@ -90,6 +90,13 @@ pub struct Bounds {
     pub max: Option<Rate>,
 }
 
+impl Bounds {
+    /// The lowest rate if none is given and a 64th of `base` or `max` is less. A choice: 1500 bytes take 94 ms.
+    pub const DEFAULT_MIN: Rate = Rate::from_bits_per_sec(128_000);
+    /// The highest rate if none is given and no other bound is higher.
+    pub const DEFAULT_MAX: Rate = Rate::from_bits_per_sec(10_000_000_000);
+}
+
 /// The decision of a controller after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {

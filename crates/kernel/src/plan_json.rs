@@ -3,7 +3,9 @@
 use crate::render;
 use serde::Serialize;
 use sqm_core::spec::{Class, LinkLayer};
+use sqm_plan::plan::moving::{Bounds, Mover, MovingRates};
 use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
+use sqm_plan::side::Side;
 
 /// A plan for programs. Rates and sizes are in the units their names end in; `spec` is in `tc`'s words.
 #[derive(Serialize)]
@@ -14,12 +16,31 @@ pub struct PlanJson {
     ingress: Option<TreeJson>,
     /// Firewall rules, as `nft` commands.
     firewall: Vec<String>,
+    /// How the daemon moves the rates; null without `option autorate`.
+    autorate: Option<AutorateJson>,
     notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct AutorateJson {
+    /// Null if the direction's rate does not move.
+    download: Option<BoundsJson>,
+    upload: Option<BoundsJson>,
+    /// As they are configured; empty means well-known resolvers.
+    reflectors: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct BoundsJson {
+    min_bits_per_sec: u64,
+    max_bits_per_sec: u64,
 }
 
 #[derive(Serialize)]
 struct TreeJson {
     device: String,
+    /// `daemon` or `cake`; null if the rate stays as planned.
+    rate_moved_by: Option<&'static str>,
     qdiscs: Vec<QdiscJson>,
     classes: Vec<ClassJson>,
     /// In `tc`'s words, in the order in which they are asked.
@@ -70,7 +91,7 @@ struct HtbJson {
 
 impl From<&Plan> for PlanJson {
     fn from(plan: &Plan) -> Self {
-        let tree = |device: &str, tree: &Option<Tree>| {
+        let tree = |device: &str, side: Side, tree: &Option<Tree>| {
             tree.as_ref().map(
                 |Tree {
                      qdiscs,
@@ -78,6 +99,7 @@ impl From<&Plan> for PlanJson {
                      filters,
                  }| TreeJson {
                     device: device.to_owned(),
+                    rate_moved_by: plan.mover(side).map(Mover::name),
                     qdiscs: qdiscs.iter().map(QdiscJson::from).collect(),
                     classes: classes.iter().map(ClassJson::from).collect(),
                     filters: filters.iter().map(ToString::to_string).collect(),
@@ -87,10 +109,27 @@ impl From<&Plan> for PlanJson {
         Self {
             interface: plan.interface.clone(),
             script: plan.script.clone(),
-            egress: tree(&plan.interface, &plan.egress),
-            ingress: tree(&plan.ifb(), &plan.ingress),
+            egress: tree(&plan.interface, Side::Egress, &plan.egress),
+            ingress: tree(&plan.ifb(), Side::Ingress, &plan.ingress),
             firewall: plan.firewall.as_ref().map(render::nft).unwrap_or_default(),
+            autorate: plan.autorate.as_ref().map(AutorateJson::from),
             notes: plan.notes.clone(),
+        }
+    }
+}
+
+impl From<&MovingRates> for AutorateJson {
+    fn from(rates: &MovingRates) -> Self {
+        let bounds = |bounds: Option<Bounds>| {
+            bounds.map(|Bounds { min, max }| BoundsJson {
+                min_bits_per_sec: min.bits_per_sec(),
+                max_bits_per_sec: max.bits_per_sec(),
+            })
+        };
+        Self {
+            download: bounds(rates.download),
+            upload: bounds(rates.upload),
+            reflectors: rates.reflectors.iter().map(ToString::to_string).collect(),
         }
     }
 }

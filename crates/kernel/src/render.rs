@@ -5,9 +5,12 @@
 
 use sqm_plan::plan::{Firewall, Hook, Plan, PlannedClass, PlannedQdisc, RuleAction, RuleCondition, Tree};
 
-/// The commands, each without a line end. Empty for a plan that shapes nothing.
+/// The commands, each without a line end, after a comment for each rate that moves. Empty for a plan that shapes nothing.
 pub fn tc(plan: &Plan) -> Vec<String> {
-    let mut lines = Vec::new();
+    let moving = plan.moving().into_iter();
+    let mut lines: Vec<String> = moving
+        .map(|line| format!("# {}: {line}", plan.interface))
+        .collect();
     if let Some(firewall) = &plan.firewall {
         lines.extend(nft(firewall));
     }
@@ -149,6 +152,7 @@ mod tests {
             egress: Some(tree("cake bandwidth 20mbit besteffort nat")),
             ingress: Some(tree("cake bandwidth 80mbit besteffort nat wash ingress")),
             firewall: None,
+            autorate: None,
             notes: Vec::new(),
         };
         insta::assert_snapshot!(tc(&plan).join("\n"));
@@ -202,6 +206,7 @@ mod tests {
             egress: Some(egress),
             ingress: None,
             firewall: None,
+            autorate: None,
             notes: Vec::new(),
         };
         insta::assert_snapshot!(tc(&plan).join("\n"));

@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::diagnostic::{Diagnostic, Finding, Report};
 use crate::line::ConfiguredLine;
 use crate::plan::Plan;
+use crate::plan::moving::MovingRates;
 use crate::settings::Settings;
 use crate::{read, uci, validate};
 
@@ -116,9 +117,10 @@ impl Configuration {
             };
             report.disabled = !settings.enabled;
             let device = device_of(&settings.interface);
-            if let Some(plan) = validate::settings(&settings, &device, &mut report)
+            if let Some(mut plan) = validate::settings(&settings, &device, &mut report)
                 && settings.enabled
             {
+                plan.autorate = MovingRates::of(section, &plan);
                 lines.push(ConfiguredLine::of(&settings, &plan, &device));
                 planned.push((settings, plan));
             }

@@ -8,6 +8,7 @@ mod basic;
 mod cake;
 mod leaf;
 mod link_layer;
+mod names;
 mod queue;
 mod reference;
 
@@ -28,8 +29,10 @@ pub(crate) use leaf::{
     AUTOFLOW, BURST, BURST_OF_BOTH, ECN, ECN_CHOICES, LIMIT, QUANTUM, QUANTUM_OF_BOTH, TARGET, WORDS,
 };
 pub(crate) use link_layer::{
-    LINK, LINK_LAYER, LINK_LAYERS, MECHANISM, MECHANISMS, MPU, OVERHEAD, TABLE_MTU, TABLE_SIZE,
+    LINK, LINK_LAYER, LINK_LAYERS, MECHANISM, MECHANISMS, MPU, OVERHEAD, TABLE_MTU, TABLE_SIZE, link_layer,
+    preset,
 };
+pub(crate) use names::meant;
 pub(crate) use queue::{
     MARK_MASK, QDISC, QDISC_OF_BOTH, SCRIPT, SCRIPT_OF_BOTH, SQUASH_DSCP, SQUASH_INGRESS, USE_MQ,
 };
@@ -365,17 +368,6 @@ pub(crate) fn find(name: &str) -> Option<&'static OptionInfo> {
     static BY_NAME: LazyLock<BTreeMap<&str, &OptionInfo>> =
         LazyLock::new(|| all().map(|option| (option.name, option)).collect());
     BY_NAME.get(name).copied()
-}
-
-/// The names among which a misspelt one is looked for; of several that are equally near the first one is suggested, and those
-/// of sqm-scripts come first. The options that CAKE has for one direction are not among them: their names are near to each
-/// other.
-pub(crate) fn suggested() -> impl Iterator<Item = &'static str> {
-    OF_SQM_SCRIPTS
-        .into_iter()
-        .chain(all())
-        .filter(|option| option.side.is_none() || !option.is_of_cake)
-        .map(|option| option.name)
 }
 
 #[cfg(test)]

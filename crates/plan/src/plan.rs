@@ -4,12 +4,16 @@
 //! Qdiscs, classes and filters are flat lists in the order of their creation, each naming its parent, as the kernel
 //! itself lists them: printing, comparing and applying are then one walk.
 
+pub mod moving;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 pub use sqm_core::handle::Handle;
 use sqm_core::spec::{Class, Qdisc, Stab};
 use sqm_core::units::Nanos;
+
+use moving::MovingRates;
 
 /// Everything that shapes one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct Plan {
     pub ingress: Option<Tree>,
     /// Firewall rules that the queues rely on.
     pub firewall: Option<Firewall>,
+    /// How the daemon moves the rates, with `option autorate`.
+    pub autorate: Option<MovingRates>,
     /// Notes for people: values that were computed or converted.
     pub notes: Vec<String>,
 }
@@ -80,6 +86,9 @@ impl fmt::Display for Plan {
                 .iter()
                 .try_for_each(|(hook, rule)| writeln!(f, "    {hook}: {rule}"))?;
         }
+        self.moving()
+            .iter()
+            .try_for_each(|line| writeln!(f, "  {line}"))?;
         self.notes
             .iter()
             .try_for_each(|note| writeln!(f, "  note: {note}"))

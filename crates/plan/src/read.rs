@@ -2,20 +2,20 @@
 //! which value of which option becomes which setting.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use sqm_core::nearest::nearest;
 use sqm_core::units::{Rate, shortened};
 
 use crate::diagnostic::{Finding, Report};
-use crate::link::{self, LinkLayer};
+use crate::link::LinkLayer;
 use crate::options::{self, OptionInfo, PerSide};
 use crate::settings::{
-    Autorate, CakeOption, DirectionSettings, Facing, Leaf, Limits, Link, Reflector, Script, Settings,
+    Autorate, CakeOption, CakeValue, DirectionSettings, Facing, Leaf, Limits, Link, Reflector, Script,
+    Settings,
 };
 use crate::side::Side;
 use crate::uci;
-use crate::value::{self, Choice};
+use crate::value;
 
 /// Reads a section, reporting what is wrong with it.
 ///
@@ -28,7 +28,7 @@ pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option
     let is_given = reader.text(&options::ENABLED).is_some();
     let enabled = reader.given(&options::ENABLED, value::switch).unwrap_or(is_given);
     reader.report.disabled = !enabled;
-    reader.report_foreign(section);
+    reader.report_unknown(section);
 
     let interface = reader.interface();
     let facing = reader.value(&options::FACING, |text| value::choice(text, &options::FACINGS));
@@ -87,6 +87,8 @@ struct Reader<'a, 'r> {
     section_line: usize,
     /// Options with a value that is not empty; an empty one counts as absent, as in sqm-scripts.
     given: BTreeMap<&'a str, Given<'a>>,
+    /// Options that are probably meant by names that are none, with that name and its line.
+    misspelt: BTreeMap<&'static str, (&'a str, usize)>,
     report: &'r mut Report,
 }
 
@@ -130,38 +132,26 @@ impl<'a, 'r> Reader<'a, 'r> {
         Self {
             section_line: section.line,
             given,
+            misspelt: BTreeMap::new(),
             report,
         }
     }
 
-    /// Reports options that are in no registry: misspelt ones, and those of other software that shares the file.
-    fn report_foreign(&mut self, section: &uci::Section<'_>) {
-        let mut foreign: Vec<&str> = Vec::new();
-        let mut first_line = section.line;
+    /// Reports options that are in no registry: misspelt ones, and those of other software that shares the file. A name one letter
+    /// from ours may be another program's own (OpenWiFi has `auto_rate`), so that it is no error.
+    fn report_unknown(&mut self, section: &uci::Section<'a>) {
+        let mut reported = BTreeSet::new();
         for setting in &section.settings {
             let name = setting.name;
-            if options::find(name).is_some() {
+            if options::find(name).is_some() || !reported.insert(name) {
                 continue;
             }
-            let meant = nearest(name, options::suggested()).filter(|meant| !self.given.contains_key(meant));
-            // A name of nearly the same length is a slip of the finger; a longer or shorter one is another program's.
-            if let Some(meant) = meant.filter(|meant| meant.len().abs_diff(name.len()) <= 2) {
-                let finding = Finding::at(setting.line, "no such option").foreign_option(name);
-                self.report.error(finding.suggest(Some(meant)));
-            } else if !foreign.contains(&name) && foreign.len() < 30 {
-                if foreign.is_empty() {
-                    first_line = setting.line;
-                }
-                foreign.push(name);
+            let meant = options::meant(name).filter(|meant| !self.given.contains_key(meant));
+            if let Some(meant) = meant {
+                self.misspelt.entry(meant).or_insert((name, setting.line));
             }
-        }
-        if !foreign.is_empty() {
-            let names: Vec<String> = foreign
-                .iter()
-                .map(|name| format!("'{}'", shortened(name)))
-                .collect();
-            let message = format!("ignored: options that sqm does not know: {}", names.join(", "));
-            self.report.warning(Finding::at(first_line, message));
+            let finding = Finding::at(setting.line, "ignored: sqm has no such option");
+            self.report.warning(finding.foreign_option(name).suggest(meant));
         }
     }
 
@@ -181,6 +171,25 @@ impl<'a, 'r> Reader<'a, 'r> {
             .get(option.name)
             .map_or(self.section_line, |given| given.line);
         self.report.error(error.on_line(line).option(option.name));
+    }
+
+    /// Reports that a section lacks an option without which nothing can be planned.
+    fn missing(&mut self, option: &OptionInfo, message: &str) {
+        let mut message = format!("missing: {message}");
+        if let Some((name, line)) = self.misspelt.get(option.name) {
+            let name = shortened(name);
+            message += &format!(". Option '{name}' on line {line} is probably meant to be it");
+        }
+        self.error(option, Finding::of_value(message));
+    }
+
+    /// Reports a warning about an option that the section gives.
+    fn warning(&mut self, option: &OptionInfo, warning: Finding) {
+        let line = self
+            .given
+            .get(option.name)
+            .map_or(self.section_line, |given| given.line);
+        self.report.warning(warning.on_line(line).option(option.name));
     }
 
     /// The value of an option that the section gives; `None`, too, for one in error.
@@ -270,10 +279,12 @@ impl<'a, 'r> Reader<'a, 'r> {
             match word.parse::<Reflector>() {
                 Ok(reflector) => reflectors.push(reflector),
                 Err(error) => {
-                    let message = format!("'{}' {error}", shortened(word));
-                    let advice = "write 192.0.2.1 for a host that answers pings, sqm://192.0.2.1 for 'sqm serve', \
-                        irtt://192.0.2.1 for 'irtt server', with :PORT for another port than the default";
-                    self.error(option, Finding::of_value(message).suggest(Some(advice)));
+                    let message = format!(
+                        "'{}' {error}: write 192.0.2.1 for a host that answers pings, sqm://192.0.2.1 for 'sqm serve', \
+                         irtt://192.0.2.1 for 'irtt server', with :PORT for another port than the default",
+                        shortened(word)
+                    );
+                    self.error(option, Finding::of_value(message));
                 }
             }
         }
@@ -283,10 +294,16 @@ impl<'a, 'r> Reader<'a, 'r> {
     fn interface(&mut self) -> Option<String> {
         let option = &options::INTERFACE;
         if !self.is_given(option) {
-            let message = "missing: name the network device to shape, such as 'eth0' or 'pppoe-wan'";
-            self.error(option, Finding::of_value(message));
+            self.missing(
+                option,
+                "name the network device to shape, such as 'eth0' or 'pppoe-wan'",
+            );
         }
-        self.given(option, value::device_name)
+        let name = self.given(option, value::device_name)?;
+        if let Some(finding) = value::unlikely_device(&name) {
+            self.warning(option, finding);
+        }
+        Some(name)
     }
 
     /// The option that holds in a direction: its own if it is given, else the one for both.
@@ -305,24 +322,32 @@ impl<'a, 'r> Reader<'a, 'r> {
         let option = self.own_or_both(&options::SCRIPT, side, &options::SCRIPT_OF_BOTH);
         if !self.is_given(option) {
             let list = Script::ALL.map(Script::file_name).join(", ");
-            let message = format!("missing: choose one of {list}");
-            self.error(option, Finding::of_value(message));
+            self.missing(option, &format!("choose one of {list}"));
         }
         self.given(option, value::script)
     }
 
-    /// The leaf of a direction.
-    fn leaf(&mut self, side: Side) -> Option<Leaf> {
+    /// The leaf of a direction. A setup script that is CAKE has no leaf: a word for it has no effect, even if it is unknown.
+    fn leaf(&mut self, side: Side, script: Option<Script>) -> Option<Leaf> {
         let both = &options::QDISC_OF_BOTH;
         let option = self.own_or_both(&options::QDISC, side, both);
-        match self.is_given(option) {
-            true => self.given(option, value::leaf),
-            false => Some(default(both, value::leaf)),
+        let Some(text) = self.text(option) else {
+            return Some(default(both, value::leaf));
+        };
+        match script.filter(|script| script.is_cake()) {
+            Some(script) if value::leaf(text).is_err() => {
+                let (script, text) = (script.file_name(), shortened(text));
+                let message = format!("ignored: {script} always uses cake, not '{text}'");
+                self.warning(option, Finding::of_value(message));
+                Some(Leaf::Cake)
+            }
+            _ => self.given(option, value::leaf),
         }
     }
 
     fn direction(&mut self, side: Side, rate: Option<Rate>) -> Option<DirectionSettings> {
-        let (script, qdisc) = (self.script(side), self.leaf(side));
+        let script = self.script(side);
+        let qdisc = self.leaf(side, script);
         // A quantum for both directions takes precedence over a burst for one of them.
         let burst = self.number(&options::BURST_OF_BOTH);
         let quantum = self.given_number(&options::QUANTUM_OF_BOTH).unwrap_or(burst);
@@ -351,6 +376,7 @@ impl<'a, 'r> Reader<'a, 'r> {
         for parameter in &options::CAKE {
             let option = self.own_or_both(&parameter.own, side, &parameter.both);
             if let Some(value) = self.given(option, parameter.read) {
+                self.warn_of_microseconds(option, value);
                 read.push(CakeOption {
                     name: option.name,
                     value,
@@ -360,14 +386,24 @@ impl<'a, 'r> Reader<'a, 'r> {
         read
     }
 
+    /// `tc` reads a time without a unit in microseconds, which few people mean.
+    fn warn_of_microseconds(&mut self, option: &OptionInfo, value: CakeValue) {
+        let text = self.text(option).unwrap_or_default();
+        if matches!(value, CakeValue::Rtt(_)) && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let message = format!("'{text}' is {text} us, as in tc");
+            let meant = Some(format!("{text}ms"));
+            self.warning(option, Finding::of_value(message).suggest(meant));
+        }
+    }
+
     fn rate(&mut self, option: &OptionInfo) -> Option<Rate> {
         /// Stands in for a rate in error, so that the direction counts as shaped and its other options are checked.
         const UNREADABLE: Option<Rate> = Some(Rate::from_kbits_per_sec(1000));
 
         let Some(text) = self.text(option).map(str::to_owned) else {
-            let message = "missing, and there is no default: give the line's rate, such as '85mbit', or 0 not to \
-                           shape this direction";
-            self.error(option, Finding::of_value(message));
+            let message = "there is no default; give the line's rate, such as '85mbit', or 0 not to shape this \
+                           direction";
+            self.missing(option, message);
             return UNREADABLE;
         };
         let rate = match value::rate(&text) {
@@ -380,35 +416,18 @@ impl<'a, 'r> Reader<'a, 'r> {
         if let Some(number) = text.to_ascii_lowercase().strip_suffix("bps") {
             let rate = rate.unwrap_or(Rate::from_bits_per_sec(0));
             let message = format!("'{text}' counts bytes, as in tc: it is {rate}");
-            let line = self
-                .given
-                .get(option.name)
-                .map_or(self.section_line, |given| given.line);
-            self.report.warning(
-                Finding::at(line, message)
-                    .option(option.name)
-                    .suggest(Some(format!("{number}bit"))),
-            );
+            let meant = Some(format!("{number}bit"));
+            self.warning(option, Finding::of_value(message).suggest(meant));
         }
         rate
     }
 
     fn link(&mut self) -> Link {
-        let presets: Vec<Choice<&link::Preset>> = link::PRESETS
-            .iter()
-            .map(|preset| Choice {
-                word: preset.name,
-                value: preset,
-                about: None,
-            })
-            .collect();
-        let preset = self.given(&options::LINK, |text| value::choice(text, &presets));
+        let preset = self.given(&options::LINK, options::preset);
         Link {
             preset,
             layer: self
-                .given(&options::LINK_LAYER, |text| {
-                    value::choice(text, &options::LINK_LAYERS)
-                })
+                .given(&options::LINK_LAYER, options::link_layer)
                 .unwrap_or_else(|| preset.map_or(LinkLayer::None, |preset| preset.layer)),
             overhead: self
                 .given_number(&options::OVERHEAD)

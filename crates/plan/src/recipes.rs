@@ -78,6 +78,7 @@ pub fn plan(settings: &Settings, device: &Device) -> Result<Plan, RecipeError> {
         egress: tree(Side::Egress)?,
         ingress: tree(Side::Ingress)?,
         firewall: simple::firewall(settings, device),
+        autorate: None,
         notes: notes(settings, device),
     })
 }
@@ -85,10 +86,7 @@ pub fn plan(settings: &Settings, device: &Device) -> Result<Plan, RecipeError> {
 /// True if this direction gets one CAKE for each hardware queue: the settings ask for it, the setup script can, and the
 /// device has several queues.
 pub(crate) fn is_multi_queue(settings: &Settings, side: Side, device: &Device) -> bool {
-    let takes = matches!(
-        side.of(settings).script,
-        Script::PieceOfCake | Script::LayerCake | Script::BestOfCake
-    );
+    let takes = side.of(settings).script.is_cake();
     let queues = match side {
         Side::Egress => device.queues.0,
         Side::Ingress => device.queues.1,

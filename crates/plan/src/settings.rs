@@ -169,11 +169,8 @@ pub struct DirectionSettings {
 impl DirectionSettings {
     /// True if the queue of this direction is CAKE.
     pub(crate) fn is_cake(&self) -> bool {
-        match self.script {
-            Script::PieceOfCake | Script::LayerCake | Script::BestOfCake => true,
-            Script::Simple | Script::Simplest => self.qdisc == Leaf::Cake,
-            Script::SimplestTbf | Script::HfscLite | Script::HfscLitest => false,
-        }
+        let takes_cake = matches!(self.script, Script::Simple | Script::Simplest);
+        self.script.is_cake() || takes_cake && self.qdisc == Leaf::Cake
     }
 }
 
@@ -253,6 +250,11 @@ impl Script {
         Self::HfscLite,
         Self::HfscLitest,
     ];
+
+    /// True if the queue is CAKE whatever `qdisc` says.
+    pub(crate) const fn is_cake(self) -> bool {
+        matches!(self, Self::PieceOfCake | Self::LayerCake | Self::BestOfCake)
+    }
 
     /// The word of the option.
     pub const fn file_name(self) -> &'static str {

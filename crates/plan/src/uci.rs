@@ -95,6 +95,11 @@ impl Document {
             statements: Vec::new(),
         };
         let mut in_section = false;
+        if let Some(line) = shown_by_uci(text) {
+            let message =
+                "this is the output of 'uci show': use that of 'uci export sqm', which has the file's format";
+            return Err(vec![Error::at(line, message.to_owned())]);
+        }
         let mut lexer = Lexer::of(text);
         while lexer.at < text.len() && errors.len() < MOST_ERRORS {
             let (start, first_line) = (lexer.at, lexer.line);
@@ -436,6 +441,17 @@ impl Document {
             (keyword, _) => wrong(format!("too many words after '{keyword}'")),
         }
     }
+}
+
+/// The first line that is not blank or a comment, if it is one of `uci show`, such as `sqm.@queue[0].enabled='1'`.
+fn shown_by_uci(text: &str) -> Option<usize> {
+    let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
+    let mut lines = lines.map(|(at, line)| (at + 1, line.trim()));
+    let (number, line) = lines.find(|(_, line)| !line.is_empty() && !line.starts_with('#'))?;
+    let (path, _) = line.split_once('=')?;
+    let (package, section) = path.split_once('.')?;
+    let is_section = |byte: u8| byte.is_ascii_alphanumeric() || b"_-@[].".contains(&byte);
+    (is_name(package) && !section.is_empty() && section.bytes().all(is_section)).then_some(number)
 }
 
 /// The text that was read, with the changes made since.

@@ -3,18 +3,20 @@
 //! A setup script acts on some options and not on others. An option that is given and has no effect is always reported, by a
 //! warning that begins with `ignored`.
 
+mod words;
+
 use std::collections::BTreeMap;
 
 use sqm_core::nearest::nearest;
-use sqm_core::spec::cake::{Cake, Cells, MPU, OVERHEAD};
-use sqm_core::spec::{ParseError, Qdisc};
+use sqm_core::spec::ParseError;
+use sqm_core::spec::cake::{MPU, OVERHEAD};
 use sqm_core::units::shortened;
 
 use crate::device::Device;
 use crate::diagnostic::{Finding, Report};
 use crate::link::LinkLayer;
 use crate::options::{self, Case};
-use crate::plan::{Plan, Tree};
+use crate::plan::Plan;
 use crate::recipes::{self, RecipeError};
 use crate::settings::{Mechanism, Script, Settings};
 use crate::side::{DirectionContext, Side};
@@ -80,7 +82,12 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
                 (Side::Egress, &base.egress, &plan.egress),
                 (Side::Ingress, &base.ingress, &plan.ingress),
             ] {
-                overridden(settings, side, device, base.as_ref(), tree.as_ref(), report);
+                words::check(
+                    context(settings, side, device),
+                    base.as_ref(),
+                    tree.as_ref(),
+                    report,
+                );
             }
             Some(plan)
         }
@@ -110,8 +117,10 @@ pub(crate) fn together(planned: &[(Settings, Plan)], report: &mut Report) {
         let interface = plan.interface.as_str();
         let at = |message: String| Finding::at(settings.line_of("interface"), message).option("interface");
         if let Some(line) = lines.get(interface) {
-            let message =
-                format!("the section on line {line} shapes '{interface}' already; disable one of the two");
+            let message = format!(
+                "the section on line {line} shapes '{interface}' already: keep one of the two. To give each direction \
+                 its own setup script, write both into one section, as egress_script and ingress_script"
+            );
             report.error(at(message));
             continue;
         }
@@ -240,13 +249,8 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
     }
 }
 
-/// The option that holds the words of a direction.
-const fn words_option(side: Side) -> &'static str {
-    options::WORDS.on(side).name
-}
-
 fn refused(settings: &Settings, side: Side, error: ParseError, report: &mut Report) {
-    let option = words_option(side);
+    let option = options::WORDS.on(side).name;
     let message = format!("{} (word {})", error.reason(), error.index + 1);
     report.error(
         Finding::at(settings.line_of(option), message)
@@ -255,117 +259,5 @@ fn refused(settings: &Settings, side: Side, error: ParseError, report: &mut Repo
     );
 }
 
-/// Warns where the user's words undo other options or do not do what they seem to. `base` is the tree without them.
-fn overridden(
-    settings: &Settings,
-    side: Side,
-    device: &Device,
-    base: Option<&Tree>,
-    tree: Option<&Tree>,
-    report: &mut Report,
-) {
-    let option = words_option(side);
-    let mut warn = |message: String| {
-        report.warning(Finding::at(settings.line_of(option), message).option(option));
-    };
-    let leaf = |tree: Option<&Tree>| {
-        tree.and_then(|tree| tree.qdiscs.last())
-            .map(|leaf| leaf.qdisc.clone())
-    };
-    match (leaf(base), leaf(tree)) {
-        (Some(Qdisc::Cake(base) | Qdisc::CakeMq(base)), Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake))) => {
-            let counted_by = context(settings, side, device).mechanism();
-            cake_overridden(settings, side, counted_by, [&base, &cake], &mut warn);
-        }
-        // A direction without rate has no queues for the words.
-        (None, None) if settings.gives(option) => {
-            let rate = side.rate_option(settings);
-            warn(format!("ignored: {rate} is 0, so this direction is not shaped"));
-        }
-        (Some(base), Some(leaf)) => leaf_overridden(settings, side, &base, &leaf, &mut warn),
-        _ => {}
-    }
-}
-
-fn cake_overridden(
-    settings: &Settings,
-    side: Side,
-    counted_by: Option<Mechanism>,
-    [base, cake]: [&Cake; 2],
-    warn: &mut dyn FnMut(String),
-) {
-    let words = || side.of(settings).options.split_whitespace();
-    if let Some(rate) = base.bandwidth
-        && cake.bandwidth != base.bandwidth
-    {
-        let option = side.rate_option(settings);
-        let to = cake
-            .bandwidth
-            .map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string());
-        warn(format!("overrides option {option}: {to} instead of {rate}"));
-    }
-    match counted_by {
-        Some(Mechanism::Cake) if cake.framing != base.framing => {
-            warn(format!(
-                "overrides linklayer, overhead and tcMPU: '{}' instead of '{}'",
-                cake.framing, base.framing
-            ));
-        }
-        Some(Mechanism::TcStab) if cake.framing != base.framing => {
-            warn(format!(
-                "'{}' is counted on top of the size table, which counts the framing already",
-                cake.framing
-            ));
-        }
-        _ => {}
-    }
-    if !cake.framing.from_ip && (cake.framing.cells != Cells::None || cake.framing.mpu > 0) {
-        let message = "atm, ptm and mpu without an overhead count from the link header, 14 bytes more on Ethernet; \
-                       add 'overhead' with the bytes above IP";
-        warn(message.to_owned());
-    }
-    if side == Side::Egress && cake.autorate_ingress {
-        warn("'autorate-ingress' follows arriving traffic and has no use for departing packets".to_owned());
-    }
-    if words().any(|word| word == "via-ethernet") {
-        warn("ignored: 'via-ethernet' has no effect".to_owned());
-    }
-    for option in &side.of(settings).cake {
-        let mut again = cake.clone();
-        option.value.apply_to(&mut again);
-        if again != *cake {
-            warn(format!("overrides option {}", option.name));
-        }
-    }
-}
-
-fn leaf_overridden(
-    settings: &Settings,
-    side: Side,
-    base: &Qdisc,
-    leaf: &Qdisc,
-    warn: &mut dyn FnMut(String),
-) {
-    let [limit, target, ecn] =
-        [&options::LIMIT, &options::TARGET, &options::ECN].map(|option| option.on(side).name);
-    // Packets or bytes held, delay, marking; what a kind does not have is the same in both.
-    let facts = |qdisc: &Qdisc| match qdisc {
-        Qdisc::FqCodel(q) => (Some(q.limit), Some(q.target), q.ecn),
-        Qdisc::Codel(q) => (Some(q.limit), Some(q.target), q.ecn),
-        Qdisc::Pie(q) => (Some(q.limit), Some(q.target), q.ecn),
-        Qdisc::Sfq(q) => (Some(q.limit), None, false),
-        Qdisc::Pfifo(q) | Qdisc::Bfifo(q) | Qdisc::PfifoHeadDrop(q) => (q.limit, None, false),
-        _ => (None, None, false),
-    };
-    let ((limit_before, target_before, ecn_before), (limit_now, target_now, ecn_now)) =
-        (facts(base), facts(leaf));
-    for (option, differs) in [
-        (limit, limit_before != limit_now),
-        (target, target_before != target_now),
-        (ecn, ecn_before != ecn_now),
-    ] {
-        if differs && settings.gives(option) {
-            warn(format!("overrides option {option}"));
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -58,13 +58,26 @@ pub(crate) fn choice<T: Copy>(text: &str, choices: &[Choice<T>]) -> Result<T, Fi
     Err(Finding::of_value(message).suggest(nearest(text, words)))
 }
 
+/// Setup scripts that came or come with other packages, and the one here that does the same.
+const OTHER_SCRIPTS: [(&str, &str); 3] = [
+    ("simple_pppoe.qos", "simple.qos"),
+    ("simplest_pppoe.qos", "simplest.qos"),
+    ("layer_cake_ct.qos", "layer_cake.qos"),
+];
+
 /// The file name of a setup script.
 pub(crate) fn script(text: &str) -> Result<Script, Finding> {
     let scripts = Script::ALL.into_iter();
     named(text, scripts, Script::file_name).map_err(|names| {
         let list = names.join(", ");
-        let message = format!("unknown script '{}'; choose one of {list}", shortened(text));
-        Finding::of_value(message).suggest(nearest(text, names))
+        let message = format!(
+            "unknown script '{}': sqm has setup scripts of its own and runs no others; choose one of {list}",
+            shortened(text)
+        );
+        let mut others = OTHER_SCRIPTS.iter();
+        let other = others.find(|(other, _)| *other == text);
+        let meant = other.map(|(_, name)| *name).or_else(|| nearest(text, names));
+        Finding::of_value(message).suggest(meant)
     })
 }
 
@@ -111,11 +124,7 @@ pub(crate) fn mark_mask(text: &str) -> Result<u32, Finding> {
 pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
     let bare = is_bare_number(text);
     if bare && text.contains('.') {
-        let message = format!(
-            "'{}' needs a unit: only whole numbers are kbit/s",
-            shortened(text)
-        );
-        return Err(Finding::of_value(message).suggest((text.len() < 20).then(|| format!("{text}mbit"))));
+        return Err(without_unit(text));
     }
     let with_unit = if bare {
         format!("{text}kbit")
@@ -131,12 +140,42 @@ pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
     Ok((rate.bits_per_sec() > 0).then_some(rate))
 }
 
+/// The error of a fraction without a unit, which sqm-scripts reads as kbit/s. Below this many kbit/s people rather mean Mbit/s: no
+/// line is so slow, and many have as many Mbit/s.
+fn without_unit(text: &str) -> Finding {
+    const SLOWEST_LINE_KBIT: f64 = 1000.0;
+    let number = shortened(text);
+    if text.parse::<f64>().is_ok_and(|kbit| kbit >= SLOWEST_LINE_KBIT) {
+        let message = format!("'{number}' needs a unit: only whole numbers are kbit/s");
+        return Finding::of_value(message).suggest((text.len() < 20).then(|| format!("{text}kbit")));
+    }
+    Finding::of_value(format!(
+        "'{number}' needs a unit, because only whole numbers are kbit/s: write '{number}mbit', or '{number}kbit'"
+    ))
+}
+
 /// The rate that a text means which `tc` does not understand, such as `80 Mbit/s`; else the suggestion for its unit.
 fn suggested_rate(text: &str, suggestion: Option<String>) -> Option<String> {
+    if let Some(number) = without_thousands_separators(text) {
+        return Some(number);
+    }
     line_rate::parse(text)
         .map(|rate| rate.to_string())
         .ok()
         .or(suggestion)
+}
+
+/// A whole number without the separators of its thousands, such as `85,000` and `85'000`. A point is none: `85.000` is a fraction.
+fn without_thousands_separators(text: &str) -> Option<String> {
+    let mut groups = text.split([',', '\'', '_', ' ']);
+    let first = groups.next()?;
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    let mut rest = groups.peekable();
+    let is_separated = rest.peek().is_some()
+        && (1..=3).contains(&first.len())
+        && is_number(first)
+        && rest.all(|group| group.len() == 3 && is_number(group));
+    (is_separated && text.len() < 20).then(|| text.replace([',', '\'', '_', ' '], ""))
 }
 
 /// A target delay.
@@ -218,6 +257,32 @@ pub(crate) fn device_name(text: &str) -> Result<String, Finding> {
             Err(Finding::of_value(message))
         }
     }
+}
+
+/// The warning for a name that the kernel allows and that a file has by mistake: an alias of OpenWrt's netifd, a line of `ip link`,
+/// or a pattern. None of them is a device's name.
+pub(crate) fn unlikely_device(name: &str) -> Option<Finding> {
+    if let Some(alias) = name.strip_prefix('@') {
+        let message = format!(
+            "'{name}' is netifd's alias of the logical interface {alias}, and no network device: write the device \
+             itself, such as 'eth1', which 'ifstatus {alias}' shows as l3_device"
+        );
+        return Some(Finding::of_value(message));
+    }
+    if let Some((device, _)) = name.split_once('@') {
+        let message =
+            format!("'{name}' is no network device: 'ip link' prints the device below after the '@'");
+        return Some(Finding::of_value(message).suggest(Some(device)));
+    }
+    if name.contains(['*', '+', '?', '%']) {
+        let message = format!(
+            "'{name}' is a pattern, and sqm knows devices by their whole names: write a section for each, such as \
+             '{}'",
+            name.replace("%d", "0").replace(['*', '+', '?', '%'], "0")
+        );
+        return Some(Finding::of_value(message));
+    }
+    None
 }
 
 /// Why the kernel would not let a device have this name (`dev_valid_name`).

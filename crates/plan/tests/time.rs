@@ -40,19 +40,25 @@ fn findings_of_one_kind_are_counted_and_only_some_are_printed() {
             told.len()
         );
     }
-    let text = support::HOSTILE[1].make;
-    let file = text(120) + "config queue\n\toption enabled 1\n" + &"\toption interfcae eth0\n".repeat(120);
-    let errors = sqm_plan::load(file.as_bytes(), "sqm", &Device::absent).unwrap_err();
-    let misspelt: Vec<_> = errors
+    let section = |at: usize| {
+        format!(
+            "config queue\n\toption enabled 1\n\toption interface e{at}\n\toption download 0\n\toption upload 1mbit\n\
+             \toption script simple.qos\n\toption overhed 44\n"
+        )
+    };
+    let file: String = (0..120).map(section).collect();
+    let loaded = sqm_plan::load(file.as_bytes(), "sqm", &Device::absent).expect("it can be planned");
+    let misspelt: Vec<_> = loaded
+        .warnings
         .iter()
-        .filter(|error| error.message.contains("no such option"))
+        .filter(|warning| warning.message.contains("no such option"))
         .collect();
-    assert_eq!(misspelt.len(), 21, "{errors:?}");
+    assert_eq!(misspelt.len(), 21, "{misspelt:?}");
     assert_eq!(
         misspelt[20].to_string(),
-        "sqm:143: and 100 more of this kind, here: no such option"
+        "sqm:147: and 100 more of this kind, here: ignored: sqm has no such option"
     );
-    assert_eq!(misspelt[19].suggestion.as_deref(), Some("interface"));
+    assert_eq!(misspelt[19].suggestion.as_deref(), Some("overhead"));
 }
 
 #[test]

@@ -16,6 +16,8 @@ use sqm_kernel::transaction::{RollbackState, Transaction};
 use sqm_kernel::{observe, stack};
 use sqm_plan::line::ConfiguredLine;
 use sqm_plan::plan::Plan;
+use sqm_plan::plan::moving::Mover;
+use sqm_plan::side::Side;
 use sqm_plan::{Loaded, OptionValue, RateOverrides};
 
 use super::framing::{Framing, rate};
@@ -101,6 +103,7 @@ impl Shaper {
         let links = observe::links(&mut socket)?;
         let (parsed, loaded) = load::parse_and_plan(text.clone(), file, &links)?;
         let line = choose(&loaded.lines, interface, &file.display().to_string())?.clone();
+        refuse_estimates(&loaded, &line.interface)?;
         let draft = Draft::of(&text).map_err(|errors| anyhow!("{}: {}", file.display(), errors[0]))?;
         let framing = Framing {
             line: line.framing,
@@ -272,6 +275,19 @@ impl Drop for Shaper {
             error.report();
         }
     }
+}
+
+/// Refuses a line whose CAKE moves a rate by itself: a search cannot set that rate.
+fn refuse_estimates(loaded: &Loaded, interface: &str) -> Result<(), Failure> {
+    let plan = loaded.plans.iter().find(|plan| plan.interface == interface);
+    let moves = |side: Side| plan.is_some_and(|plan| plan.mover(side) == Some(Mover::Cake));
+    if Side::ALL.into_iter().any(moves) {
+        return Err(Failure::Usage(anyhow!(
+            "CAKE moves the rate of {interface} by itself (autorate-ingress), so that there is no rate to find: remove that \
+             option first"
+        )));
+    }
+    Ok(())
 }
 
 fn choose<'a>(

@@ -14,12 +14,10 @@ pub(super) struct Limits {
 
 /// Less is not a link, and the arithmetic needs a rate above zero.
 const LEAST: u64 = 1000;
-/// Default of `min`, if a 64th of the base rate is less. A choice: 1500 bytes take 94 ms.
-const DEFAULT_MIN: u64 = 128_000;
+const DEFAULT_MIN: u64 = Bounds::DEFAULT_MIN.bits_per_sec();
 /// Default of `base`.
 const DEFAULT_BASE: u64 = 10_000_000;
-/// Default of `max`, if no other bound is higher.
-const DEFAULT_MAX: u64 = 10_000_000_000;
+const DEFAULT_MAX: u64 = Bounds::DEFAULT_MAX.bits_per_sec();
 /// No bound is higher: it leaves room for every product that the controller computes in 64 bits.
 const LARGEST: u64 = 1 << 50;
 

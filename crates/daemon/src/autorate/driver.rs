@@ -352,7 +352,22 @@ impl Drop for Driver {
 
 #[cfg(test)]
 mod tests {
+    use sqm_autorate::Bounds;
+    use sqm_core::units::Rate;
+    use sqm_plan::settings::Limits;
+
     use super::*;
+
+    #[test]
+    fn the_bounds_that_a_plan_shows_are_those_of_the_controller() {
+        for kbit in [1, 500, 8191, 8193, 85_000, 20_000_000] {
+            let rate = Rate::from_kbits_per_sec(kbit);
+            let shown = Limits::default().around(rate);
+            let least = (rate.bits_per_sec() / 64).max(Bounds::DEFAULT_MIN.bits_per_sec());
+            assert_eq!(shown.min.bits_per_sec(), least);
+            assert_eq!(shown.max, Bounds::DEFAULT_MAX.max(rate));
+        }
+    }
 
     #[test]
     fn a_path_longer_than_the_interval_leads_to_advice_with_a_value() {

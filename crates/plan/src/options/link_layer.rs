@@ -1,9 +1,14 @@
 //! The options that say how many bytes a packet takes on the line.
 
+use sqm_core::nearest::nearest;
+use sqm_core::units::shortened;
+
 use super::{Case, Choice, Ignored, Kind, Level, OptionInfo, Tab, choice, words};
-use crate::link::{self, LinkLayer};
+use crate::diagnostic::Finding;
+use crate::link::{self, LinkLayer, Preset};
 use crate::settings::Mechanism;
 use crate::side::{DirectionContext, Side};
+use crate::value;
 
 const fn link_option(
     name: &'static str,
@@ -188,4 +193,64 @@ fn has_no_table(case: &Case<'_>) -> bool {
             };
             context.mechanism() != Some(Mechanism::TcStab)
         })
+}
+
+/// Words for lines that are not the name of a preset, and the preset that is nearest in meaning.
+const OTHER_LINES: [(&str, &str); 12] = [
+    ("vdsl", "vdsl2"),
+    ("gfast", "vdsl2"),
+    ("g.fast", "vdsl2"),
+    ("cable", "docsis"),
+    ("fiber", "gpon"),
+    ("fibre", "gpon"),
+    ("ftth", "gpon"),
+    ("pon", "gpon"),
+    ("4g", "lte"),
+    ("5g", "lte"),
+    ("mobile", "lte"),
+    ("starlink", "satellite"),
+];
+
+/// The kind of line that was probably meant.
+fn meant_line(text: &str) -> Option<&'static Preset> {
+    let mut others = OTHER_LINES.iter();
+    let other = others.find(|(other, _)| other.eq_ignore_ascii_case(text));
+    let names = || link::PRESETS.iter().map(|preset| preset.name);
+    let name = other.map(|(_, name)| *name).or_else(|| nearest(text, names()))?;
+    link::PRESETS.iter().find(|preset| preset.name == name)
+}
+
+/// A kind of line.
+pub(crate) fn preset(text: &str) -> Result<&'static Preset, Finding> {
+    let mut presets = link::PRESETS.iter();
+    if let Some(preset) = presets.find(|preset| preset.name.eq_ignore_ascii_case(text)) {
+        return Ok(preset);
+    }
+    let names = link::PRESETS.map(|preset| preset.name).join(", ");
+    let message = format!("'{}' is not one of {names}", shortened(text));
+    Err(Finding::of_value(message).suggest(meant_line(text).map(|preset| preset.name)))
+}
+
+/// A link layer. A kind of line is often written here: the message then names the option for it.
+pub(crate) fn link_layer(text: &str) -> Result<LinkLayer, Finding> {
+    let layers = &LINK_LAYERS;
+    let error = match value::choice(text, layers) {
+        Ok(layer) => return Ok(layer),
+        Err(error) => error,
+    };
+    let is_layer = |name: &str| layers.iter().any(|layer| layer.word == name);
+    match meant_line(text).filter(|preset| !is_layer(preset.name)) {
+        Some(preset) => {
+            let layer = layers.iter().find(|layer| layer.value == preset.layer);
+            let message = format!(
+                "'{}' is a kind of line, not a link layer: write option link '{}', or linklayer '{}' with the \
+                 overhead of your line",
+                shortened(text),
+                preset.name,
+                layer.map_or("ethernet", |layer| layer.word)
+            );
+            Err(Finding::of_value(message))
+        }
+        None => Err(error),
+    }
 }

@@ -41,7 +41,8 @@ const INTRODUCTION: &str = "\
 # Options of a section
 
 `/etc/config/sqm` is the file of OpenWrt's sqm-scripts, and sqm reads every option of theirs. An option without effect is reported with its
-reason, a misspelt one is an error. An option with an empty value counts as not given.
+reason, and so is one that sqm does not have: with the option that was probably meant, but not as an error, because it may be another program's.
+An option with an empty value counts as not given.
 
 This page is made from the registry of options in `crates/plan/src/options`. Change it there, then run
 `SQM_UPDATE=1 cargo test -p sqm-plan --test reference`.

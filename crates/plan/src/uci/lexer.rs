@@ -6,6 +6,7 @@ use super::Error;
 
 /// Words of one statement that are kept: more than any statement has, so that one with too many is known.
 const MOST_WORDS: usize = 4;
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A word, where it stands and what it says.
 pub(super) struct Word {
@@ -52,6 +53,11 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0, line: 1 }
     }
 
+    /// True at the mark with which some editors begin a file (U+FEFF). It is no text.
+    fn is_at_byte_order_mark(&self) -> bool {
+        self.at == 0 && self.text.starts_with(BYTE_ORDER_MARK)
+    }
+
     /// The first words up to the end of a statement, and moves past that end.
     pub(super) fn statement(&mut self) -> Result<Vec<Word>, Error> {
         let mut words = Vec::new();
@@ -67,6 +73,7 @@ impl<'a> Lexer<'a> {
                     }
                 }
                 _ if is_blank(byte) => self.advance(),
+                _ if self.is_at_byte_order_mark() => self.at += BYTE_ORDER_MARK.len_utf8(),
                 b'\\' if self.text[self.at..].starts_with("\\\n") => self.escaped(&mut self.nothing())?,
                 _ => {
                     let word = self.word()?;
