@@ -359,7 +359,7 @@ impl<'a, 'r> Reader<'a, 'r> {
             ecn: self.value(options::ECN.on(side), |text| {
                 value::choice(text, &options::ECN_CHOICES)
             }),
-            limit: self.given_number(options::LIMIT.on(side)),
+            limit: self.limit(side, qdisc),
             target: self.value(options::TARGET.on(side), value::target),
             burst_micros,
             quantum_micros,
@@ -368,6 +368,15 @@ impl<'a, 'r> Reader<'a, 'r> {
             script: script?,
             qdisc: qdisc?,
         })
+    }
+
+    /// The leaf's limit: packets, or for bfifo bytes, which may have a unit of `tc`.
+    fn limit(&mut self, side: Side, qdisc: Option<Leaf>) -> Option<u32> {
+        let option = options::LIMIT.on(side);
+        match qdisc {
+            Some(Leaf::Bfifo) => self.given(option, |text| value::bytes(text, range(option))),
+            _ => self.given_number(option),
+        }
     }
 
     /// The typed options of CAKE: for each parameter the direction's own, or else the one for both.

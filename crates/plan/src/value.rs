@@ -4,7 +4,7 @@
 
 use sqm_core::nearest::nearest;
 use sqm_core::spec::cake::Cake;
-use sqm_core::units::{Nanos, Rate, shortened};
+use sqm_core::units::{Bytes, Nanos, Rate, shortened};
 
 use crate::diagnostic::Finding;
 use crate::line_rate;
@@ -45,6 +45,14 @@ pub(crate) fn number<N: TryFrom<i64>>(text: &str, (least, most): (i64, i64)) -> 
             );
             Finding::of_value(message)
         })
+}
+
+/// A number of bytes in a range, as a whole number or with a unit of `tc` (`64kb`).
+pub(crate) fn bytes<N: TryFrom<i64>>(text: &str, range: (i64, i64)) -> Result<N, Finding> {
+    match Bytes::parse_tc(text) {
+        Ok(Bytes(bytes)) if !is_bare_number(text) => number(&bytes.to_string(), range),
+        _ => number(text, range),
+    }
 }
 
 /// One of a few words, in upper or lower case.

@@ -64,6 +64,42 @@ fn prints_the_plan_in_each_format() {
 }
 
 #[test]
+fn each_format_shows_what_moves_the_rates() {
+    let autorate = format!(
+        "{GOOD}\toption autorate '1'\n\toption min_download '2mbit'\n\toption max_upload '12mbit'\n\
+         \tlist autorate_reflectors '192.0.2.1'\n\tlist autorate_reflectors 'sqm://192.0.2.2'\n"
+    );
+    let moving = "autorate: 'sqm daemon' moves the download between 2mbit and 10gbit";
+    let (_, output) = plan(autorate.as_bytes(), &[]);
+    let said = text(&output.stdout);
+    for line in [
+        moving,
+        "autorate: 'sqm daemon' moves the upload between 156250bit and 12mbit",
+        "autorate: reflectors: 192.0.2.1 sqm://192.0.2.2",
+    ] {
+        assert!(said.contains(&format!("\n  {line}\n")), "{said}");
+    }
+    let (_, output) = plan(autorate.as_bytes(), &["--format", "tc"]);
+    let first = text(&output.stdout).lines().next();
+    assert_eq!(first, Some(&*format!("# sqm-none0: {moving}")));
+
+    let json = |text: &str| -> serde_json::Value {
+        let (_, output) = plan(text.as_bytes(), &["--format", "json"]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let moved = json(&autorate);
+    assert_eq!(moved[0]["autorate"]["download"]["min_bits_per_sec"], 2_000_000);
+    assert_eq!(moved[0]["autorate"]["upload"]["max_bits_per_sec"], 12_000_000);
+    assert_eq!(moved[0]["autorate"]["reflectors"][1], "sqm://192.0.2.2");
+    assert_eq!(moved[0]["egress"]["rate_moved_by"], "daemon");
+
+    let by_cake = json(&format!("{GOOD}\toption ingress_cake_autorate_ingress '1'\n"));
+    assert_eq!(by_cake[0]["ingress"]["rate_moved_by"], "cake");
+    let fixed = json(GOOD);
+    assert!(fixed[0]["autorate"].is_null() && fixed[0]["egress"]["rate_moved_by"].is_null());
+}
+
+#[test]
 fn an_error_names_its_line_and_word() {
     let with = |option: &str| format!("{GOOD}\toption {option}\n");
     for (content, line, words) in [

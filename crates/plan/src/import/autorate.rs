@@ -108,7 +108,7 @@ struct Program {
 struct Rates {
     direction: &'static str,
     options: [&'static str; 3],
-    /// Whether the rate is moved.
+    /// Turns the moving of the rate on or off; empty if the program has no such variable.
     adjust: &'static str,
     least: &'static [&'static str],
     /// The least rate in percent of the base rate, with its range.

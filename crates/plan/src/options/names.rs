@@ -54,8 +54,8 @@ const OTHER_NAMES: [(&str, &str); 42] = [
 
 /// The option that was probably meant by a name that is none: one with another name elsewhere, or a misspelt one.
 ///
-/// Of several that are equally near the first one is answered, and those of sqm-scripts come first. The options that CAKE has for
-/// one direction are not among them: their names are near to each other.
+/// If several names are equally near, the answer is the first of them, and those of sqm-scripts come first. The options that CAKE
+/// has for one direction are not among them: their names are near to each other.
 pub(crate) fn meant(name: &str) -> Option<&'static str> {
     let mut others = OTHER_NAMES.iter();
     if let Some((_, option)) = others.find(|(other, _)| other.eq_ignore_ascii_case(name)) {

@@ -1,4 +1,4 @@
-//! What moves the rates of a plan once it is in force: the daemon with `option autorate`, or CAKE with `autorate-ingress`.
+//! Rates that move once a plan is in force: the daemon moves them with `option autorate`, CAKE with `autorate-ingress`.
 
 use sqm_core::spec::Qdisc;
 use sqm_core::units::Rate;
@@ -29,7 +29,7 @@ pub struct Bounds {
     pub max: Rate,
 }
 
-/// What moves a rate.
+/// The program or qdisc that moves a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mover {
     /// The daemon, by delay: `option autorate`.
@@ -106,7 +106,7 @@ fn has_words_rate(tree: &Tree, settings: &Settings, side: Side) -> bool {
 }
 
 impl Plan {
-    /// What moves the rate of a direction; `None` if it stays as planned.
+    /// The mover of a direction's rate; `None` if it stays as planned.
     pub fn mover(&self, side: Side) -> Option<Mover> {
         let estimates = self
             .tree(side)

@@ -222,6 +222,29 @@ fn a_leaf_without_effect_beside_cake_is_a_warning() {
 }
 
 #[test]
+fn a_limit_in_bytes_may_have_a_unit() {
+    let limit = |qdisc: &str, limit: &str| {
+        section(&[
+            "script simplest.qos",
+            &format!("qdisc {qdisc}"),
+            &format!("elimit {limit}"),
+        ])
+    };
+    let plans = |text: &str| loaded(text).plans;
+    assert_eq!(plans(&limit("bfifo", "64kb")), plans(&limit("bfifo", "65536")));
+    assert_ne!(plans(&limit("bfifo", "64kb")), plans(&limit("bfifo", "64")));
+    for wrong in [
+        limit("pfifo", "64kb"),
+        limit("bfifo", "64kbb"),
+        limit("bfifo", "0"),
+        limit("bfifo", "5gb"),
+    ] {
+        let said = errors_of(&wrong);
+        assert!(said.len() == 1 && said[0].contains("option 'elimit'"), "{said:?}");
+    }
+}
+
+#[test]
 fn two_sections_of_one_device_lead_to_one_with_two_scripts() {
     let one = section(&["download 0", "script layer_cake.qos"]);
     let other = section(&["upload 0", "script simplest.qos"]);
@@ -314,7 +337,7 @@ fn the_option_that_sets_cakes_estimate_is_named() {
 }
 
 #[test]
-fn of_words_that_undo_each_other_the_last_one_holds_and_the_other_is_named() {
+fn the_first_of_two_words_that_undo_each_other_is_reported() {
     for (words, cancelled, holds) in [
         ("diffserv4 nat besteffort", "diffserv4", "besteffort"),
         ("nat nonat", "nat", "nonat"),

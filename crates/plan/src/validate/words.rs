@@ -139,7 +139,7 @@ impl Checker<'_> {
         let words = with_values(self.text());
         for (at, earlier) in words.iter().enumerate() {
             let mut rest = words[at + 1..].iter();
-            // The same word again changes nothing.
+            // A word that is only repeated changes nothing.
             let Some(later) = rest.rfind(|later| cancels(later.0, earlier.0)) else {
                 continue;
             };

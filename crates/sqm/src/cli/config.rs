@@ -49,8 +49,8 @@ impl Which {
         self.narrow(loaded.plans)
     }
 
-    /// What sqm-scripts' `sqm/sqm.conf` beside the folder `config` sets and no section does: sqm-scripts applies it to all sections,
-    /// and sqm does not read it.
+    /// The settings of sqm-scripts' `sqm/sqm.conf` beside the folder `config` that no section has. sqm-scripts applies that file to
+    /// all sections, and sqm does not read it.
     fn globals(&self, is_replaced: &dyn Fn(&str) -> bool) -> Vec<Remark> {
         let folder = self.config.parent().filter(|folder| folder.ends_with("config"));
         let Some(folder) = folder.and_then(Path::parent) else {

@@ -3,6 +3,7 @@
 pub(crate) mod autorate;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod drawn;
 mod end;
 pub(crate) mod faults;
 pub(crate) mod files;
@@ -10,7 +11,7 @@ pub(crate) mod measure;
 mod output;
 mod pppoe;
 pub(crate) mod rows;
-mod scripts;
+pub(crate) mod scripts;
 pub(crate) mod search;
 mod setup;
 pub(crate) mod setups;

@@ -76,7 +76,8 @@ fn plain(line: &str) -> String {
     words.join(" ")
 }
 
-/// True if two lines are equal. `tc` stores the time of a burst in whole microseconds, which may cost it some bytes.
+/// True if two lines are equal. `tc` stores the time of a burst in whole microseconds, which may cost it as many bytes as pass in
+/// one of them at the line's rate.
 fn same(a: &str, b: &str) -> bool {
     let (a, b): (Vec<_>, Vec<_>) = (a.split(' ').collect(), b.split(' ').collect());
     let size = |word: &str| -> Option<f64> {
@@ -90,13 +91,25 @@ fn same(a: &str, b: &str) -> bool {
         };
         Some(digits.parse::<f64>().ok()? * unit)
     };
+    let rate = a.windows(2).find(|pair| pair[0] == "rate").and_then(|pair| {
+        let digits = pair[1].trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor = match &pair[1][digits.len()..] {
+            "bit" => 1.0,
+            "Kbit" => 1e3,
+            "Mbit" => 1e6,
+            "Gbit" => 1e9,
+            _ => return None,
+        };
+        Some(digits.parse::<f64>().ok()? * factor)
+    });
+    let microsecond_bytes = rate.unwrap_or(0.0) / 8e6;
     a.len() == b.len()
         && a.iter().zip(&b).enumerate().all(|(n, (x, y))| {
             x == y
                 || (n > 0 && matches!(a[n - 1], "burst" | "cburst"))
                     && size(x)
                         .zip(size(y))
-                        .is_some_and(|(x, y)| (x - y).abs() <= 2.0 + x.max(y) / 20.0)
+                        .is_some_and(|(x, y)| (x - y).abs() <= 2.0 + microsecond_bytes.max(x.max(y) / 20.0))
         })
 }
 

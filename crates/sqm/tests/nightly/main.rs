@@ -10,6 +10,7 @@ mod faults;
 mod files;
 mod measure;
 mod rows;
+mod scripts;
 mod search;
 mod setups;
 mod traffic;
