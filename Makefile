@@ -1,7 +1,7 @@
 # The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
 # needs root.
 
-.PHONY: check demo size test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb
+.PHONY: check demo size test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -95,6 +95,13 @@ test-api:
 deb: web
 	cargo build --release --bin sqm --bin sqm-lab
 	packaging/debian/build.sh $${CARGO_TARGET_DIR:-target}/release/sqm deb-out
+
+# A statically linked program with an install script, for systems without a package, in tarball-out/.
+tarball: web
+	lab/deps.sh tarball
+	rustup target add $$(uname -m)-unknown-linux-musl
+	cargo build --release --bin sqm --target $$(uname -m)-unknown-linux-musl
+	packaging/tarball/build.sh $${CARGO_TARGET_DIR:-target}/$$(uname -m)-unknown-linux-musl/release/sqm tarball-out
 
 # The stripped sizes of the whole program and of one without the feature `full`, which only shapes (target/shape).
 size: web

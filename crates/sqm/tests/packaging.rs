@@ -72,6 +72,8 @@ fn the_scripts_are_valid_shell() {
         "debian/postinst",
         "debian/prerm",
         "debian/postrm",
+        "tarball/build.sh",
+        "tarball/install.sh",
         "ifupdown/sqm",
         "openwrt/sqm.init",
         "openwrt/sqm-web.init",
@@ -112,4 +114,106 @@ fn every_command_has_a_page_and_is_completed() {
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(script.contains("reload") && script.contains("daemon"), "{shell}");
     }
+}
+
+/// The folder of an unpacked tarball, with the program of this build in it.
+fn unpacked() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &Path, to: &str| {
+        let to = folder.path().join(to);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(from, to).unwrap();
+    };
+    copy(Path::new(env!("CARGO_BIN_EXE_sqm")), "bin/sqm");
+    copy(&packaging("tarball/install.sh"), "install.sh");
+    copy(&packaging("sqm.preset"), "systemd/80-sqm.preset");
+    for unit in ["sqm.service", "sqm-serve.service", "sqm-web.service"] {
+        copy(&packaging(unit), &format!("systemd/{unit}"));
+    }
+    std::fs::create_dir_all(folder.path().join("share/man/man8")).unwrap();
+    std::fs::write(folder.path().join("share/man/man8/sqm.8"), ".TH sqm 8").unwrap();
+    folder
+}
+
+/// The files below a folder, without the folder's own name.
+fn files(folder: &Path) -> Vec<String> {
+    let listed = Command::new("find")
+        .args([".", "-type", "f"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let mut names: Vec<String> = String::from_utf8(listed.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.trim_start_matches('.').to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn install(tarball: &Path, destination: &Path, options: &[&str]) -> Output {
+    Command::new("sh")
+        .arg(tarball.join("install.sh"))
+        .args(options)
+        .env("DESTDIR", destination)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_tarball_installs_upgrades_and_leaves_nothing_behind() {
+    let (tarball, system) = (unpacked(), tempfile::tempdir().unwrap());
+    let installed = install(tarball.path(), system.path(), &[]);
+    assert!(installed.status.success(), "{installed:?}");
+    assert!(String::from_utf8_lossy(&installed.stdout).contains("sudo sqm setup"));
+    let unit = std::fs::read_to_string(system.path().join("etc/systemd/system/sqm.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/local/bin/sqm daemon"), "{unit}");
+    let program = system.path().join("usr/local/bin/sqm");
+    assert!(run(program.to_str().unwrap(), &["--version"]).status.success());
+
+    // The next version has one file less. The configuration is the user's.
+    std::fs::create_dir_all(system.path().join("etc/config")).unwrap();
+    std::fs::write(system.path().join("etc/config/sqm"), "config queue\n").unwrap();
+    std::fs::remove_file(tarball.path().join("share/man/man8/sqm.8")).unwrap();
+    assert!(install(tarball.path(), system.path(), &[]).status.success());
+    assert!(!system.path().join("usr/local/share/man/man8/sqm.8").exists());
+
+    assert!(
+        install(tarball.path(), system.path(), &["--uninstall"])
+            .status
+            .success()
+    );
+    assert_eq!(files(system.path()), ["/etc/config/sqm"]);
+}
+
+#[test]
+fn an_installation_into_another_folder_is_removed_from_there() {
+    let (tarball, system) = (unpacked(), tempfile::tempdir().unwrap());
+    let prefix = ["--prefix", "/opt/sqm"];
+    assert!(install(tarball.path(), system.path(), &prefix).status.success());
+    let names = files(system.path());
+    assert!(names.contains(&"/opt/sqm/bin/sqm".to_owned()), "{names:?}");
+    // Without the folder the script does not find the installation, and removes nothing.
+    let refused = install(tarball.path(), system.path(), &["--uninstall"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("was not installed there"));
+    assert_eq!(files(system.path()), names);
+    let purge = [&prefix[..], &["--uninstall", "--purge"]].concat();
+    assert!(install(tarball.path(), system.path(), &purge).status.success());
+    assert!(files(system.path()).is_empty());
+}
+
+#[test]
+fn the_install_script_refuses_what_it_does_not_know() {
+    let (tarball, system) = (unpacked(), tempfile::tempdir().unwrap());
+    for options in [
+        &["--prefx", "/opt"][..],
+        &["--prefix"],
+        &["--prefix", "opt"],
+        &["--purge"],
+    ] {
+        let refused = install(tarball.path(), system.path(), options);
+        assert_eq!(refused.status.code(), Some(1), "{options:?}");
+        assert!(!refused.stderr.is_empty(), "{options:?}");
+    }
+    assert!(files(system.path()).is_empty());
 }
