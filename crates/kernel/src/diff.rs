@@ -11,7 +11,9 @@ use sqm_plan::plan::{Firewall, Handle, Plan, PlannedClass, PlannedFilter, Planne
 
 use crate::netlink::filter::{self, Filter};
 use crate::netlink::link::Link;
-use crate::observe::{Device, Observed, ObservedQdisc};
+use crate::netlink::redirect::PREFERENCE;
+use crate::netlink::tc::Entry;
+use crate::observe::{Device, Observed, ObservedQdisc, redirects_all_to};
 use crate::verify::{is_default_quantum, same_class, same_qdisc, same_shape, same_stab};
 
 /// One change of the kernel.
@@ -51,18 +53,37 @@ pub enum Step {
     AddFilter(String, Handle, PlannedFilter),
     /// Removes a filter from the root with this handle.
     RemoveFilter(String, Handle, Filter),
-    /// Removes the qdisc at the ingress hook with its filters.
-    RemoveIngressQdisc(String),
+    /// Removes a filter that redirects all arriving packets to another device.
+    RemoveRedirect {
+        /// The device on which they arrive.
+        device: String,
+        /// The filter.
+        filter: Entry,
+        /// All filters that arriving packets pass.
+        listed: Vec<Entry>,
+    },
     /// Sends arriving packets to the IFB.
     Redirect {
         /// The device on which they arrive.
         device: String,
         /// The IFB.
         ifb: String,
+        /// Kind of the qdisc that is at the ingress hook already; one is made if there is none.
+        qdisc: Option<String>,
+        /// Preference of the filter. It comes after those of other programs, which would see no packets otherwise.
+        preference: u16,
     },
 }
 
 impl Step {
+    /// True if it changes parameters and leaves all queues in place.
+    pub(crate) const fn is_in_place(&self) -> bool {
+        matches!(
+            self,
+            Self::SetFirewall(_) | Self::SetUp(_) | Self::ChangeQdisc(..) | Self::ChangeClass(..)
+        )
+    }
+
     /// The request in words, for the message of a failure.
     pub(crate) fn request(&self) -> String {
         match self {
@@ -79,7 +100,7 @@ impl Step {
             }
             Self::AddFilter(_, _, filter) => format!("add the filter {filter}"),
             Self::RemoveFilter(_, _, filter) => format!("remove the filter {}", filter.preference),
-            Self::RemoveIngressQdisc(_) => "remove the ingress qdisc".to_owned(),
+            Self::RemoveRedirect { .. } => "remove a redirect of arriving packets".to_owned(),
             Self::Redirect { .. } => "redirect arriving packets".to_owned(),
         }
     }
@@ -114,8 +135,16 @@ impl fmt::Display for Step {
             Self::RemoveFilter(device, _, filter) => {
                 write!(f, "{device}: removed filter {}", filter.preference)
             }
-            Self::RemoveIngressQdisc(device) => write!(f, "{device}: removed the ingress qdisc"),
-            Self::Redirect { device, ifb } => write!(f, "{device}: arriving packets are redirected to {ifb}"),
+            Self::RemoveRedirect { device, filter, .. } => {
+                write!(
+                    f,
+                    "{device}: removed the redirect with preference {}",
+                    filter.preference()
+                )
+            }
+            Self::Redirect { device, ifb, .. } => {
+                write!(f, "{device}: arriving packets are redirected to {ifb}")
+            }
         }
     }
 }
@@ -146,13 +175,33 @@ pub fn steps(plan: &Plan, observed: &Observed) -> Vec<Step> {
         }
         // The redirect comes last: a device that is down loses packets, and one without queues does not shape them.
         if observed.device.redirect.as_deref() != Some(&ifb) {
-            if observed.device.ingress_qdisc.is_some() {
-                steps.push(Step::RemoveIngressQdisc(plan.interface.clone()));
-            }
-            let device = plan.interface.clone();
-            steps.push(Step::Redirect { device, ifb });
+            steps.extend(redirect(&observed.device, ifb));
         }
     }
+    steps
+}
+
+/// The steps that replace the redirects of a device by one to the IFB. Other filters at the ingress hook stay.
+fn redirect(now: &Device, ifb: String) -> Vec<Step> {
+    let device = now.link.name.clone();
+    let (redirects, others): (Vec<&Entry>, Vec<&Entry>) = now
+        .entries
+        .ingress_filters
+        .iter()
+        .partition(|filter| redirects_all_to(filter).is_some());
+    let last = others.iter().map(|filter| filter.preference()).max();
+    let remove = |filter: &Entry| Step::RemoveRedirect {
+        device: device.clone(),
+        filter: filter.clone(),
+        listed: now.entries.ingress_filters.clone(),
+    };
+    let mut steps: Vec<Step> = redirects.into_iter().map(remove).collect();
+    steps.push(Step::Redirect {
+        device: device.clone(),
+        ifb,
+        qdisc: now.ingress_qdisc.clone(),
+        preference: last.map_or(PREFERENCE, |last| PREFERENCE.max(last.saturating_add(1))),
+    });
     steps
 }
 

@@ -12,12 +12,11 @@ use crate::error::Error;
 use crate::firewall;
 use crate::netlink::fq_codel::Purpose;
 use crate::netlink::link::{self, Link};
-use crate::netlink::redirect::PREFERENCE;
 use crate::netlink::socket::{NetlinkError, Socket};
 use crate::netlink::tc::{self, NewFilter, NewQdisc, ROOT};
 use crate::netlink::{filter, options, size_table};
 use crate::observe;
-use crate::snapshot::{create_ingress_qdisc, remove_ingress_qdisc};
+use crate::snapshot::set_redirect;
 
 /// Changes parameters from one plan, which is in force, to another, without reading the kernel's state before or after:
 /// for rates that change many times a second.
@@ -101,11 +100,22 @@ pub(crate) fn perform(
             tc::delete_filters(socket, link.index, root.bits(), preference, protocol)
                 .map_err(|error| failed(device, error))?;
         }
-        Step::RemoveIngressQdisc(device) => remove_ingress_qdisc(socket, observe::find(links, device)?)?,
-        Step::Redirect { device, ifb } => {
+        Step::RemoveRedirect {
+            device,
+            filter,
+            listed,
+        } => {
+            tc::delete_filter(socket, filter, listed).map_err(|error| failed(device, error))?;
+        }
+        Step::Redirect {
+            device,
+            ifb,
+            qdisc,
+            preference,
+        } => {
             let (link, target) = (observe::find(links, device)?, observe::find(links, ifb)?);
-            create_ingress_qdisc(socket, link, "ingress", Some((PREFERENCE, target.index)))
-                .map_err(|error| failed(device, error))?;
+            let to = (*preference, target.index);
+            set_redirect(socket, link, qdisc.as_deref(), to).map_err(|error| failed(device, error))?;
         }
     }
     Ok(None)

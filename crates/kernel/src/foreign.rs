@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use crate::observe::Device;
+use crate::observe::{Device, RootId};
+use crate::scripts_state::{self, ScriptsState};
 use crate::state;
 
 /// A program that sets up queues.
@@ -38,13 +39,39 @@ impl fmt::Display for QdiscManager {
 pub fn root_owner(device: &Device, records: &Path) -> Option<String> {
     let root = device.root_id()?;
     let (interface, index) = (&device.link.name, device.link.index);
-    let is_ours =
-        state::peek(records, interface).is_some_and(|record| record.index == index && record.owns(&root));
+    let scripts_state = ScriptsState::read(interface);
+    let is_ours = state::peek(records, interface).is_some_and(|record| {
+        record.index == index
+            && record.owns(&root)
+            && !scripts_state.is_newer_than(record.scripts_state.as_ref())
+    });
     Some(if is_ours {
         "sqm".to_owned()
     } else {
         find_manager(interface, index).to_string()
     })
+}
+
+/// The program that has set up the root qdisc of a device in place of sqm. Without a record, a root of the planned kind and
+/// handle is taken for ours.
+pub fn other_owner(device: &Device, planned: Option<&RootId>, records: &Path) -> Option<String> {
+    let is_known = state::peek(records, &device.link.name).is_some();
+    if !is_known && device.root_id().as_ref() == planned {
+        return None;
+    }
+    root_owner(device, records).filter(|owner| owner != "sqm")
+}
+
+/// What sqm-scripts leaves on the machine when sqm takes its queues over, and how to move over for good.
+pub(crate) fn left_by_scripts(interface: &str) -> Option<String> {
+    let file = scripts_state::path(Path::new("/"), interface)?;
+    Some(format!(
+        "{interface}: sqm-scripts is still set up: its state file {} stays and, after simple.qos, its iptables rules \
+         (chain QOS_MARK_{interface}); its next stop would remove sqm's queues. To move over for good: 'sqm stop', stop \
+         and disable sqm-scripts (systemctl disable --now sqm@{interface}; on OpenWrt remove the package sqm-scripts), \
+         then 'sqm start'",
+        file.display()
+    ))
 }
 
 /// The program that most likely manages the queues of a device, given by its name and index.
@@ -54,8 +81,7 @@ pub fn find_manager(interface: &str, index: u32) -> QdiscManager {
 
 fn find_manager_below(root: &Path, interface: &str, index: u32) -> QdiscManager {
     let text = |path: String| fs::read_to_string(root.join(path)).unwrap_or_default();
-    let state_file = |folder: &str| root.join(folder).join(format!("{interface}.state")).exists();
-    if state_file("run/sqm") || state_file("var/run/sqm") {
+    if scripts_state::path(root, interface).is_some() {
         return QdiscManager::SqmScripts;
     }
     if text(format!("run/NetworkManager/devices/{index}")).contains("managed=true") {

@@ -22,6 +22,7 @@ mod ownership;
 pub mod plan_json;
 pub mod render;
 pub mod routes;
+pub mod scripts_state;
 pub mod snapshot;
 pub mod stack;
 pub mod state;

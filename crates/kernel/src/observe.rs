@@ -34,11 +34,48 @@ pub struct Device {
     pub ingress_qdisc: Option<String>,
     /// The device to which all arriving packets are redirected.
     pub redirect: Option<String>,
+    /// Filters of other programs on arriving packets.
+    pub other_filters: Vec<ArrivalFilter>,
     /// The entries from which all of this was decoded.
     pub(crate) entries: Entries,
 }
 
+/// A filter of another program on arriving packets, such as one that restores DSCP (`ctinfo`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrivalFilter {
+    /// The kernel tries filters in the order of their preferences.
+    pub preference: u16,
+    /// Its kind, such as `matchall`.
+    pub kind: String,
+    /// True if it comes after our redirect, which takes all packets: this filter never sees one.
+    pub is_unreachable: bool,
+    /// Index of the device to which it redirects packets.
+    pub target: Option<u32>,
+}
+
+impl fmt::Display for ArrivalFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with preference {}", self.kind, self.preference)?;
+        if self.is_unreachable {
+            f.write_str(", which never sees a packet: the redirect comes before it")?;
+        }
+        Ok(())
+    }
+}
+
 impl Device {
+    /// The filters of other programs on arriving packets in words, if there are any: sqm leaves them alone.
+    pub fn other_filters_note(&self) -> Option<String> {
+        let all: Vec<String> = self.other_filters.iter().map(ToString::to_string).collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "{}: filters of another program on arriving packets stay: {}",
+                self.link.name,
+                all.join("; ")
+            )
+        })
+    }
+
     /// The root qdisc, unless it is the kernel's own default.
     pub fn root(&self) -> Option<&ObservedQdisc> {
         self.qdiscs
@@ -220,6 +257,35 @@ fn unless_absent(answer: Result<Link, NetlinkError>) -> Result<Option<Link>, Net
     }
 }
 
+/// The names of devices other than `device` whose arriving packets a filter redirects to `target`.
+pub fn others_redirecting_to(
+    socket: &mut Socket,
+    links: &[Link],
+    target: &str,
+    device: &str,
+) -> Result<Vec<String>, Error> {
+    let context = |what| Error::kernel(target, what);
+    let Some(target) = links.iter().find(|link| link.name == target) else {
+        return Ok(Vec::new());
+    };
+    let mut names = Vec::new();
+    for qdisc in tc::ingress_qdiscs(socket).map_err(context("list the ingress qdiscs"))? {
+        let link = links.iter().find(|link| link.index == qdisc.device);
+        let Some(link) = link.filter(|link| link.name != device) else {
+            continue;
+        };
+        let parent = ingress_parent(&qdisc.kind());
+        let filters = tc::filters(socket, link.index, parent).map_err(context("list the filters"))?;
+        let leads_there = |filter: &Entry| {
+            redirect::decode_any_redirect(&filter.kind(), filter.options()) == Some(target.index)
+        };
+        if filters.iter().any(leads_there) {
+            names.push(link.name.clone());
+        }
+    }
+    Ok(names)
+}
+
 /// The device of this name among `links`, or an error that names the most similar one.
 pub fn find<'a>(links: &'a [Link], name: &str) -> Result<&'a Link, Error> {
     links
@@ -259,6 +325,7 @@ pub(crate) fn decode_device(entries: Entries, links: &[Link], link: &Link) -> De
         filters: entries.filters(),
         ingress_qdisc: entries.ingress_qdisc.as_ref().map(Entry::kind),
         redirect: redirect.map(|l| l.name.clone()),
+        other_filters: entries.arrival_filters(),
         entries,
     }
 }
@@ -276,7 +343,7 @@ pub(crate) struct Entries {
     pub(crate) root_filters: Vec<Entry>,
     /// The qdisc at the ingress hook.
     pub(crate) ingress_qdisc: Option<Entry>,
-    /// The filters on it.
+    /// The filters on it that arriving packets pass, in the order in which the kernel tries them.
     pub(crate) ingress_filters: Vec<Entry>,
 }
 
@@ -305,16 +372,12 @@ impl Entries {
                 tc::filters(socket, link.index, root.handle).map_err(context("list the filters"))?;
         }
         let ingress_qdisc = ingress.pop();
-        // clsact has a parent for filters on arriving packets, and another for those on leaving ones.
-        let parents: &[u32] = match ingress_qdisc.as_ref().map(Entry::kind).as_deref() {
-            None => &[],
-            Some("clsact") => &[INGRESS_HANDLE | 0xfff2, INGRESS_HANDLE | 0xfff3],
-            Some(_) => &[INGRESS_HANDLE],
-        };
         let mut ingress_filters = Vec::new();
-        for parent in parents {
-            let filters = tc::filters(socket, link.index, *parent).map_err(context("list the filters"))?;
-            ingress_filters.extend(filters.into_iter().filter(is_filter));
+        if let Some(qdisc) = &ingress_qdisc {
+            let parent = ingress_parent(&qdisc.kind());
+            ingress_filters = tc::filters(socket, link.index, parent).map_err(context("list the filters"))?;
+            ingress_filters.retain(is_filter);
+            ingress_filters.sort_by_key(Entry::preference);
         }
         Ok(Self {
             qdiscs,
@@ -342,26 +405,42 @@ impl Entries {
         self.qdiscs.first().filter(|q| q.parent == ROOT && q.handle != 0)
     }
 
-    /// Kind and handle of the root qdisc, unless it is the kernel's own default.
-    pub(crate) fn root_id(&self) -> Option<RootId> {
-        self.root().map(|root| RootId::from((root.kind(), root.handle)))
+    /// Preference and target of the first filter that redirects all packets and does nothing else, as ours does.
+    pub(crate) fn redirect(&self) -> Option<(u16, u32)> {
+        let mut redirects = self.ingress_filters.iter();
+        redirects.find_map(|filter| Some((filter.preference(), redirects_all_to(filter)?)))
     }
 
-    /// Preference and target of the filter that redirects all packets, if it is the only filter and on an `ingress` qdisc, as
-    /// ours is.
-    pub(crate) fn redirect(&self) -> Option<(u16, u32)> {
-        let [filter] = self.ingress_filters.as_slice() else {
-            return None;
-        };
-        let under_ingress = self
-            .ingress_qdisc
-            .as_ref()
-            .is_some_and(|qdisc| qdisc.kind() == "ingress");
-        if !under_ingress || filter.kind() != redirect::KIND || filter.protocol() != tc::PROTOCOL_ALL {
-            return None;
-        }
-        Some((filter.preference(), redirect::decode_redirect(filter.options())?))
+    /// The filters on arriving packets other than redirects of all packets.
+    fn arrival_filters(&self) -> Vec<ArrivalFilter> {
+        let redirect = self.redirect();
+        let others = self.ingress_filters.iter();
+        others
+            .filter(|filter| redirects_all_to(filter).is_none())
+            .map(|filter| ArrivalFilter {
+                preference: filter.preference(),
+                kind: filter.kind(),
+                is_unreachable: redirect.is_some_and(|(preference, _)| filter.preference() > preference),
+                target: redirect::decode_any_redirect(&filter.kind(), filter.options()),
+            })
+            .collect()
     }
+}
+
+/// The parent of filters on arriving packets under a qdisc at the ingress hook. `clsact` has another one for filters on
+/// leaving packets.
+pub(crate) fn ingress_parent(kind: &str) -> u32 {
+    match kind {
+        // `TC_H_MIN_INGRESS`.
+        "clsact" => INGRESS_HANDLE | 0xfff2,
+        _ => INGRESS_HANDLE,
+    }
+}
+
+/// The index of the device to which this filter redirects all packets, if it does nothing else.
+pub(crate) fn redirects_all_to(filter: &Entry) -> Option<u32> {
+    (filter.kind() == redirect::KIND && filter.protocol() == tc::PROTOCOL_ALL)
+        .then(|| redirect::decode_redirect(filter.options()))?
 }
 
 /// The kinds of qdisc whose classes plans use.

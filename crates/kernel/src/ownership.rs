@@ -8,7 +8,8 @@ use sqm_core::handle::Handle;
 use sqm_plan::plan::{Firewall, Plan};
 
 use crate::firewall::TableChange;
-use crate::observe::RootId;
+use crate::observe::{Observed, RootId};
+use crate::scripts_state::ScriptsState;
 use crate::snapshot::{IngressState, QdiscTree, Snapshot};
 use crate::state::Record;
 
@@ -19,10 +20,57 @@ pub(crate) struct Found {
     pub(crate) index: u32,
     /// Its root qdisc, unless that is the kernel's default.
     pub(crate) root: Option<RootId>,
+    /// The IFB.
+    pub(crate) ifb: Option<FoundIfb>,
+    /// The state file of sqm-scripts.
+    pub(crate) scripts_state: ScriptsState,
     /// True if the planned firewall table holds the planned rules; `None` if none is planned.
     pub(crate) firewall: Option<bool>,
     /// True if the kernel holds all of the plan already.
     pub(crate) is_as_planned: bool,
+}
+
+/// The facts about the IFB on which ownership depends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundIfb {
+    /// Its index. One that was removed and made again has another.
+    pub(crate) index: u32,
+    /// Its root qdisc, unless that is the kernel's default.
+    pub(crate) root: Option<RootId>,
+    /// True if all packets that arrive on the device are redirected to it.
+    pub(crate) is_redirected: bool,
+}
+
+impl Found {
+    /// The facts in what was observed.
+    pub(crate) fn of(observed: &Observed, scripts_state: ScriptsState, is_as_planned: bool) -> Self {
+        let device = &observed.device;
+        Self {
+            index: device.link.index,
+            root: device.root_id(),
+            ifb: observed.ifb.as_ref().map(|ifb| FoundIfb {
+                index: ifb.link.index,
+                root: ifb.root_id(),
+                is_redirected: device.redirect.as_ref() == Some(&ifb.link.name),
+            }),
+            scripts_state,
+            firewall: observed.firewall,
+            is_as_planned,
+        }
+    }
+}
+
+/// Whose queues are in a direction that we have shaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Ours, or what is left of them after one of our processes was killed.
+    Ours,
+    /// Ours on the IFB, but packets are not redirected to it any more.
+    WithoutRedirect,
+    /// None: another program has removed ours.
+    Gone,
+    /// Another program's.
+    Foreign,
 }
 
 /// The work of a start, and its record.
@@ -66,6 +114,8 @@ pub(crate) enum Action {
 pub(crate) enum Previous {
     /// It is on record, because our queues are in force now; the snapshot has what the record lacks.
     Recorded,
+    /// The IFB's part is on record; the redirect, which another program has removed, is not restored.
+    RecordedIfb,
     /// It is the present state.
     Snapshot,
     /// It is the present state, except that the IFB is ours.
@@ -107,14 +157,16 @@ pub(crate) fn decide(record: Option<&Record>, found: &Found, plan: &Plan) -> Dec
         },
         ingress: DirectionDecision {
             action: ingress,
-            previous: previous_ingress(own, record, plan, is_unchanged),
+            previous: previous_ingress(own, record, found, plan, is_unchanged),
         },
         takeover: takeover(own, found, plan).filter(|_| !is_unchanged),
         replaces: found
             .root
             .clone()
             .filter(|root| planned_root.as_ref() != Some(root))
-            .filter(|root| own.is_some_and(|record| record.owns(root))),
+            .filter(|root| {
+                own.is_some_and(|own| own.owns(root) && own.egress_standing(found) == Standing::Ours)
+            }),
         unrecorded_table: match (&firewall.before, &firewall.after, found.firewall) {
             (None, Some(after), Some(false)) if !is_lost => Some(after.table.clone()),
             _ => None,
@@ -143,10 +195,11 @@ fn action(is_planned: bool, is_ours: bool) -> Action {
 }
 
 fn previous_egress(own: Option<&Record>, found: &Found, is_unchanged: bool) -> Previous {
-    let is_foreign = |record: &Record| found.root.as_ref().is_some_and(|root| record.is_foreign(root));
-    match own {
-        // Another program has set its queues since: those are the ones to restore.
-        Some(record) if is_foreign(record) => Previous::Snapshot,
+    match own.map(|record| (record, record.egress_standing(found))) {
+        // An interrupted `stop` may have restored the previous root.
+        Some((record, Standing::Foreign)) if record.has_previous_root(found) => Previous::Recorded,
+        // Another program has set its queues since, or removed ours: what is there now is what to restore.
+        Some((_, Standing::Foreign | Standing::Gone)) => Previous::Snapshot,
         Some(_) => Previous::Recorded,
         None if is_unchanged => Previous::Default,
         None => Previous::Snapshot,
@@ -156,14 +209,19 @@ fn previous_egress(own: Option<&Record>, found: &Found, is_unchanged: bool) -> P
 fn previous_ingress(
     own: Option<&Record>,
     record: Option<&Record>,
+    found: &Found,
     plan: &Plan,
     is_unchanged: bool,
 ) -> Previous {
-    match (own, record) {
-        (Some(_), _) => Previous::Recorded,
+    match (own.map(|own| own.ingress_standing(found)), record) {
+        (Some(Standing::Ours), _) => Previous::Recorded,
+        (Some(Standing::WithoutRedirect), _) => Previous::RecordedIfb,
+        (Some(Standing::Gone | Standing::Foreign), _) => Previous::Snapshot,
         (None, _) if is_unchanged => Previous::Default,
         // We made the IFB for a device that is gone.
-        (None, Some(gone)) if gone.made(&plan.ifb()) => Previous::SnapshotWithoutIfb,
+        (None, Some(gone)) if gone.made(&plan.ifb()) && gone.may_own_ifb(found) => {
+            Previous::SnapshotWithoutIfb
+        }
         (None, _) => Previous::Snapshot,
     }
 }
@@ -172,7 +230,7 @@ fn takeover(own: Option<&Record>, found: &Found, plan: &Plan) -> Option<Takeover
     plan.egress.as_ref()?;
     let theirs = found.root.clone()?;
     match own.and_then(|record| Some((record, record.egress.clone()?))) {
-        Some((record, _)) if record.owns(&theirs) => None,
+        Some((record, _)) if record.egress_standing(found) == Standing::Ours => None,
         Some((_, ours)) => Some(Takeover::Again { ours, theirs }),
         None => Some(Takeover::First { theirs }),
     }
@@ -193,12 +251,16 @@ impl Decision {
         let Snapshot { egress, ingress } = snapshot.clone();
         Snapshot {
             egress: match self.egress.previous {
-                Previous::Recorded => recorded.egress.or(egress),
+                Previous::Recorded | Previous::RecordedIfb => recorded.egress.or(egress),
                 Previous::Snapshot | Previous::SnapshotWithoutIfb => egress,
                 Previous::Default => egress.map(|_| QdiscTree::default()),
             },
             ingress: match self.ingress.previous {
                 Previous::Recorded => recorded.ingress.or(ingress),
+                Previous::RecordedIfb => match (recorded.ingress, ingress) {
+                    (Some(recorded), Some(now)) => Some(recorded.with_qdisc_of(now)),
+                    (recorded, now) => recorded.or(now),
+                },
                 Previous::Snapshot => ingress,
                 Previous::SnapshotWithoutIfb => ingress.map(IngressState::without_ifb),
                 Previous::Default => ingress.map(|_| IngressState::default()),
@@ -263,16 +325,56 @@ impl Record {
         self.egress.as_ref().is_some_and(is) || self.replaces.as_ref().is_some_and(is)
     }
 
-    /// True if this root is another program's: neither ours nor the previous one, which an interrupted `stop` may have
-    /// restored.
-    pub(crate) fn is_foreign(&self, root: &RootId) -> bool {
-        let previous = self.previous.egress.as_ref();
-        !self.owns(root) && !previous.is_some_and(|tree| tree.has_root(root))
+    /// Whose root the device has.
+    pub(crate) fn egress_standing(&self, found: &Found) -> Standing {
+        let was_interrupted = self.is_changing || self.is_lost;
+        match &found.root {
+            _ if self.egress.is_none() && !self.is_lost => Standing::Ours,
+            None if was_interrupted => Standing::Ours,
+            None => Standing::Gone,
+            Some(_) if self.is_taken_over(found) => Standing::Foreign,
+            Some(root) if self.owns(root) => Standing::Ours,
+            Some(_) => Standing::Foreign,
+        }
     }
 
-    /// True if `stop` must leave this root alone because it is not ours.
-    pub(crate) fn leaves_alone(&self, root: &RootId) -> bool {
-        (self.egress.is_some() || self.is_lost) && !self.owns(root)
+    /// Whose IFB and redirect arriving packets pass.
+    pub(crate) fn ingress_standing(&self, found: &Found) -> Standing {
+        if !self.ingress || self.is_changing || self.is_lost {
+            return Standing::Ours;
+        }
+        match &found.ifb {
+            None => Standing::Gone,
+            Some(_) if self.is_taken_over(found) || !self.may_own_ifb(found) => Standing::Foreign,
+            Some(ifb) if !ifb.is_redirected => Standing::WithoutRedirect,
+            Some(_) => Standing::Ours,
+        }
+    }
+
+    /// False if another program has made the IFB, or set its own root there.
+    fn may_own_ifb(&self, found: &Found) -> bool {
+        let Some(ifb) = &found.ifb else { return false };
+        let is_other_root = |ours: &RootId| {
+            let is_cake =
+                |root: &RootId| root.handle == ours.handle && ours.kind == "cake_mq" && root.kind == "cake";
+            ifb.root
+                .as_ref()
+                .is_some_and(|root| root != ours && !is_cake(root))
+        };
+        self.ifb_index.is_none_or(|index| index == ifb.index)
+            && !self.ifb_root.as_ref().is_some_and(is_other_root)
+    }
+
+    /// True if sqm-scripts has set its queues up since this record was written.
+    fn is_taken_over(&self, found: &Found) -> bool {
+        found.scripts_state.is_newer_than(self.scripts_state.as_ref())
+    }
+
+    /// True if the device has the root from before our first start.
+    fn has_previous_root(&self, found: &Found) -> bool {
+        let previous = self.previous.egress.as_ref();
+        let root = found.root.as_ref().filter(|_| !self.is_taken_over(found));
+        root.is_some_and(|root| previous.is_some_and(|tree| tree.has_root(root)))
     }
 }
 

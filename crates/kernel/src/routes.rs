@@ -13,6 +13,8 @@ struct Route {
     prefix: u32,
     /// Its packets go to a router on the device's network.
     has_gateway: bool,
+    /// Its destination is neither link-local nor multicast.
+    is_global: bool,
 }
 
 /// `RTF_GATEWAY`.
@@ -41,6 +43,16 @@ impl Routes {
         unique(routes)
     }
 
+    /// True if a device has a network of its own and no router beyond it: it leads to hosts, and not further.
+    pub fn leads_to_hosts_only(&self, device: &str) -> bool {
+        let mut routes = self.0.iter().filter(|route| route.device == device);
+        let is_network = |route: &Route| {
+            let host = if route.is_ipv6 { 128 } else { 32 };
+            route.is_global && !route.has_gateway && (1..host).contains(&route.prefix)
+        };
+        routes.clone().any(is_network) && !routes.any(|route| route.has_gateway || route.prefix == 0)
+    }
+
     /// The devices of routes to a single host beyond a router. A program that sends everything through a tunnel adds
     /// such a route for the packets of the tunnel itself.
     pub(crate) fn host_devices(&self) -> Vec<String> {
@@ -63,13 +75,14 @@ impl Route {
             metric: metric.parse().unwrap_or(u64::MAX),
             prefix: u32::from_str_radix(mask, 16).ok()?.count_ones(),
             has_gateway: hexadecimal(flags)? & GATEWAY != 0,
+            is_global: true,
         })
     }
 
     fn ipv6(line: &str) -> Option<Self> {
         // Destination, its prefix, source, its prefix, next hop, metric, references, use, flags, device.
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, prefix, _, _, _, metric, _, _, flags, device] = words[..] else {
+        let [destination, prefix, _, _, _, metric, _, _, flags, device] = words[..] else {
             return None;
         };
         let flags = hexadecimal(flags)?;
@@ -79,6 +92,10 @@ impl Route {
             metric: hexadecimal(metric).unwrap_or(u64::MAX),
             prefix: u32::from_str_radix(prefix, 16).unwrap_or(u32::MAX),
             has_gateway: flags & GATEWAY != 0,
+            // fe80::/10 and ff00::/8.
+            is_global: !["fe8", "fe9", "fea", "feb", "ff"]
+                .iter()
+                .any(|start| destination.starts_with(start)),
         })
     }
 }
@@ -121,6 +138,10 @@ mod tests {
         let routes = Routes::parse(ipv4, &ipv6);
         assert_eq!(routes.default_devices(), ["eth0.2", "wlan0", "pppoe-wan"]);
         assert_eq!(routes.host_devices(), ["eth0.2", "wan6"]);
+        assert!(routes.leads_to_hosts_only("br0"));
+        for device in ["wlan0", "eth0.2", "cali0", "wan6", "absent"] {
+            assert!(!routes.leads_to_hosts_only(device), "{device}");
+        }
         assert_eq!(Routes::parse("", ""), Routes::default());
         assert_eq!(Routes::parse("x\ny z\n", "a b c"), Routes::default());
     }

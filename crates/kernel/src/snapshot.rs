@@ -15,7 +15,7 @@ use crate::netlink::socket::Socket;
 use crate::observe::{self, Entries, Observed};
 
 pub use ingress::IngressState;
-pub(crate) use ingress::{create_ingress_qdisc, remove_ingress_qdisc};
+pub(crate) use ingress::set_redirect;
 pub use qdisc_tree::QdiscTree;
 
 /// The state of the directions that a change touches; `None` is a direction it does not touch.
@@ -83,7 +83,11 @@ impl Snapshot {
             self.egress.is_some(),
             self.ingress.is_some(),
         )?;
-        if now == *self {
+        let is_ingress_restored = match (&self.ingress, &now.ingress) {
+            (Some(before), Some(now)) => before.is_restored_by(now),
+            (before, now) => before == now,
+        };
+        if now.egress == self.egress && is_ingress_restored {
             return Ok(());
         }
         let difference = Difference {

@@ -106,6 +106,7 @@ mod tests {
             kind: kind.map(str::to_owned),
             hardware,
             lower,
+            master: None,
             remote: None,
             queues: (4, 2),
         }

@@ -17,6 +17,7 @@ use sqm_plan::plan::{Firewall, Plan};
 
 use crate::error::Error;
 use crate::observe::RootId;
+use crate::scripts_state::ScriptsState;
 use crate::snapshot::{IngressState, QdiscTree, Snapshot};
 
 /// The default directory of the records.
@@ -70,6 +71,19 @@ pub struct Record {
     pub replaces: Option<RootId>,
     /// True if ingress is shaped.
     pub ingress: bool,
+    /// Index of the IFB. One of this name with another index was made by another program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ifb_index: Option<u32>,
+    /// Our root qdisc on the IFB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ifb_root: Option<RootId>,
+    /// The state file of sqm-scripts for this device, as it was when the record was written. A file that has changed since
+    /// shows that sqm-scripts has set its own queues up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scripts_state: Option<ScriptsState>,
+    /// True while a change is under way. If the process is killed, the device may hold only a part of our queues.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_changing: bool,
     /// Our firewall table.
     #[serde(default)]
     pub firewall: Option<Firewall>,
@@ -90,6 +104,10 @@ impl Record {
             egress: None,
             replaces: None,
             ingress: true,
+            ifb_index: None,
+            ifb_root: None,
+            scripts_state: None,
+            is_changing: false,
             firewall: None,
             previous: Snapshot {
                 egress: Some(QdiscTree::default()),
@@ -386,6 +404,10 @@ mod tests {
             egress: None,
             replaces: None,
             ingress: true,
+            ifb_index: None,
+            ifb_root: None,
+            scripts_state: None,
+            is_changing: false,
             firewall: None,
             previous: Snapshot::default(),
             is_lost: false,

@@ -7,8 +7,10 @@ use crate::firewall;
 use crate::foreign;
 use crate::netlink::link::{self, Link};
 use crate::netlink::socket::Socket;
-use crate::observe::{self, Entries};
-use crate::snapshot::IngressState;
+use crate::observe::{self, Observed};
+use crate::ownership::{Found, Standing};
+use crate::scripts_state::ScriptsState;
+use crate::snapshot::{IngressState, Snapshot};
 use crate::state::{Record, Store};
 
 /// The result of [`stop`].
@@ -34,18 +36,20 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
             "{interface}: the device no longer exists"
         )]));
     };
-    let entries = Entries::read(socket, &device)?;
-    let root = entries.root_id();
-    let record = record.completed(device.index, root.clone());
-    let mut previous = record.previous.clone();
-    if let Some(root) = root.filter(|root| record.leaves_alone(root)) {
-        let manager = foreign::find_manager(interface, device.index);
-        notes.push(format!(
-            "{interface}: left {root} alone, because another program has set it up: {manager}"
-        ));
-        previous.egress = None;
+    let observed = Observed::queues(socket, &device.name, &record.ifb)?;
+    let found = Found::of(&observed, ScriptsState::read(interface), false);
+    let record = record.completed(device.index, found.root.clone());
+    let previous = to_restore(socket, &record, &observed, &found, &mut notes)?;
+    if !record.is_lost && previous != Snapshot::default() {
+        // If this process is killed half-way, the next one knows that the queues are not gone for another reason. Without
+        // the note it restores less, so a failure to write it stops nothing.
+        let _ = store.write(&Record {
+            is_changing: true,
+            ..record.clone()
+        });
     }
-    previous.restore_from(socket, &device, &entries, &record.ifb)?;
+    previous.restore_from(socket, &device, &observed.device.entries, &record.ifb)?;
+    notes.extend(observed.device.other_filters_note());
     if record.is_lost {
         notes.push(format!(
             "{interface}: restored the kernel's default queues; the previous ones are not known, because the \
@@ -54,6 +58,59 @@ pub fn stop(socket: &mut Socket, store: &Store, interface: &str) -> Result<Stopp
     }
     store.remove(interface)?;
     Ok(Stopped::Restored(notes))
+}
+
+/// The state from before our first start, as far as our queues are still there: another program's queues stay, and
+/// queues from before do not come back in place of ours if those have gone.
+fn to_restore(
+    socket: &mut Socket,
+    record: &Record,
+    observed: &Observed,
+    found: &Found,
+    notes: &mut Vec<String>,
+) -> Result<Snapshot, Error> {
+    let interface = &record.interface;
+    let manager = foreign::find_manager(interface, found.index);
+    let mut previous = record.previous.clone();
+    let egress = record.egress_standing(found);
+    if let (Standing::Foreign, Some(root)) = (egress, &found.root) {
+        notes.push(format!(
+            "{interface}: left {root} alone, because another program has set it up: {manager}"
+        ));
+    }
+    if egress != Standing::Ours {
+        previous.egress = None;
+    }
+    let ingress = record.ingress_standing(found);
+    match ingress {
+        Standing::Ours => {}
+        Standing::WithoutRedirect => {
+            let ifb = previous.ingress.take();
+            let present = |ifb: IngressState| ifb.with_present_qdisc(socket, &observed.device.entries);
+            previous.ingress = ifb.map(present).transpose()?;
+        }
+        // A redirect of ours to an IFB that is gone loses all packets.
+        Standing::Gone if observed.device.redirect.is_none() => {
+            let is_left = observed.device.entries.redirect().is_some();
+            previous.ingress = is_left.then(IngressState::default);
+        }
+        Standing::Gone => previous.ingress = None,
+        Standing::Foreign => {
+            notes.push(format!(
+                "{interface}: left {} and the redirect of arriving packets alone, because another program has set \
+                 them up: {manager}",
+                record.ifb
+            ));
+            previous.ingress = None;
+        }
+    }
+    if egress == Standing::Gone || ingress == Standing::Gone {
+        notes.push(format!(
+            "{interface}: another program had removed sqm's queues already; the queues from before are not restored \
+             there"
+        ));
+    }
+    Ok(previous)
 }
 
 fn remove_table(record: &Record) -> Result<(), Error> {

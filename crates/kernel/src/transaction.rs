@@ -17,11 +17,12 @@ use crate::diff::{self, Step};
 use crate::error::Error;
 use crate::execute::perform;
 use crate::firewall::{self, TableChange};
-use crate::foreign;
+use crate::foreign::{self, QdiscManager};
 use crate::netlink::link::Link;
 use crate::netlink::socket::Socket;
-use crate::observe::Observed;
+use crate::observe::{self, Device, Observed, RootId};
 use crate::ownership::{self, Decision, Found, Takeover};
+use crate::scripts_state::ScriptsState;
 use crate::snapshot::Snapshot;
 use crate::state::{Record, Store};
 use crate::verify::Comparison;
@@ -61,6 +62,8 @@ pub struct RollbackState {
     before: Snapshot,
     firewall: TableChange,
     record_before: Option<Record>,
+    /// True if the IFB was the one of the record.
+    owns_ifb: bool,
 }
 
 impl<'p> Transaction<'p> {
@@ -77,17 +80,15 @@ impl<'p> Transaction<'p> {
         let is_as_planned = found.is_as_planned();
         let observed = found.observed;
         let (interface, ifb) = (&plan.interface, plan.ifb());
-        let found = Found {
-            index: observed.device.link.index,
-            root: observed.device.root_id(),
-            firewall: observed.firewall,
-            is_as_planned,
-        };
+        let found = Found::of(&observed, ScriptsState::read(interface), is_as_planned);
         let record_before = store
             .read(interface)?
             .map(|record| record.completed(found.index, found.root.clone()));
         let decision = ownership::decide(record_before.as_ref(), &found, plan);
         let mut changes = takeover_note(&decision, &observed);
+        let steps = diff::steps(plan, &observed);
+        let redirects = steps.iter().any(|step| matches!(step, Step::Redirect { .. }));
+        changes.extend(observed.device.other_filters_note().filter(|_| redirects));
         if let Some(table) = &decision.unrecorded_table {
             firewall::refuse_foreign_table(interface, table)?;
         }
@@ -95,12 +96,25 @@ impl<'p> Transaction<'p> {
         let before = Snapshot::take(socket, &observed, &ifb, egress, ingress)?;
         let previous = decision.previous(record_before.as_ref(), &before);
         let (restored, previous) = decision.split(previous);
+        // While parameters change in place, all of our queues stay.
+        let is_changing = restored != Snapshot::default() || !steps.iter().all(Step::is_in_place);
+        let (ifb_index, ifb_root) = match is_changing {
+            true => (None, None),
+            false => ifb_identity(plan, observed.ifb.as_ref()),
+        };
+        let keeps_index = |record: &Record| record.ifb_index == found.ifb.as_ref().map(|ifb| ifb.index);
+        let owns_ifb = record_before.as_ref().is_some_and(keeps_index);
         changes.extend(store.take_notes());
         Ok(Self {
             plan,
-            steps: diff::steps(plan, &observed),
+            steps,
             restored,
-            record: record_during(plan, found.index, &decision, previous),
+            record: Record {
+                ifb_index,
+                ifb_root,
+                is_changing,
+                ..record_during(plan, found, &decision, previous)
+            },
             changes,
             rollback: RollbackState {
                 interface: interface.clone(),
@@ -108,6 +122,7 @@ impl<'p> Transaction<'p> {
                 before,
                 firewall: decision.firewall.clone(),
                 record_before,
+                owns_ifb,
             },
             links: observed.links,
             decision,
@@ -175,20 +190,28 @@ impl<'p> Transaction<'p> {
     /// Makes sure that the kernel holds the plan, and completes the record.
     fn commit(&self, socket: &mut Socket, store: &Store) -> Result<(), Error> {
         let plan = self.plan;
+        let (mut ifb_index, mut ifb_root) = (self.record.ifb_index, self.record.ifb_root.clone());
         if !self.decision.is_unchanged {
-            let differences = Comparison::read(socket, plan)?.differences;
+            let Comparison {
+                differences,
+                observed,
+            } = Comparison::read(socket, plan)?;
             if !differences.is_empty() {
                 return Err(Error::Differs {
                     interface: plan.interface.clone(),
                     differences,
                 });
             }
+            (ifb_index, ifb_root) = ifb_identity(plan, observed.ifb.as_ref());
         }
         if plan.egress.is_none() && plan.ingress.is_none() {
             return store.remove(&plan.interface);
         }
         let complete = Record {
             replaces: None,
+            is_changing: false,
+            ifb_index,
+            ifb_root,
             firewall: plan.firewall.clone(),
             ..self.record.clone()
         };
@@ -205,10 +228,14 @@ impl RollbackState {
         let queues = self.before.restore(socket, &self.interface, &self.ifb);
         let table = self.firewall.undo(&self.interface);
         queues.and(table)?;
-        match &self.record_before {
-            Some(record) => store.write(record),
-            None => store.remove(&self.interface),
+        let Some(mut record) = self.record_before.clone() else {
+            return store.remove(&self.interface);
+        };
+        if self.owns_ifb {
+            // It may have been removed and made again.
+            record.ifb_index = observe::link_named(socket, &self.ifb)?.map(|link| link.index);
         }
+        store.write(&record)
     }
 
     /// Rolls back because of `cause`, and returns the error to report.
@@ -224,19 +251,29 @@ impl RollbackState {
 }
 
 /// The record while the change is under way: it names what may be there from before, too.
-fn record_during(plan: &Plan, index: u32, decision: &Decision, previous: Snapshot) -> Record {
+fn record_during(plan: &Plan, found: Found, decision: &Decision, previous: Snapshot) -> Record {
     let TableChange { before, after } = decision.firewall.clone();
     Record {
         interface: plan.interface.clone(),
-        index,
+        index: found.index,
         ifb: plan.ifb(),
         egress: ownership::planned_root(plan),
         replaces: decision.replaces.clone(),
         ingress: plan.ingress.is_some(),
+        ifb_index: None,
+        ifb_root: None,
+        scripts_state: Some(found.scripts_state),
+        is_changing: true,
         firewall: after.or(before),
         previous,
         is_lost: false,
     }
+}
+
+/// Index and root of the IFB, if the plan shapes ingress.
+fn ifb_identity(plan: &Plan, ifb: Option<&Device>) -> (Option<u32>, Option<RootId>) {
+    let ifb = ifb.filter(|_| plan.ingress.is_some());
+    (ifb.map(|ifb| ifb.link.index), ifb.and_then(Device::root_id))
 }
 
 /// The message that our root replaces the one of another program, and which program that probably is.
@@ -246,7 +283,7 @@ fn takeover_note(decision: &Decision, observed: &Observed) -> Vec<String> {
     };
     let Link { name, index, .. } = &observed.device.link;
     let manager = foreign::find_manager(name, *index);
-    vec![match takeover {
+    let note = match takeover {
         Takeover::Again { ours, theirs } => format!(
             "{name}: another program has replaced sqm's {ours} with {theirs} (set up by {manager}): let only one program \
              shape this device"
@@ -254,5 +291,8 @@ fn takeover_note(decision: &Decision, observed: &Observed) -> Vec<String> {
         Takeover::First { theirs } => {
             format!("{name}: replaces {theirs}, set up by {manager}; stop restores it")
         }
-    }]
+    };
+    let is_scripts = manager == QdiscManager::SqmScripts;
+    let left = foreign::left_by_scripts(name).filter(|_| is_scripts);
+    [note].into_iter().chain(left).collect()
 }

@@ -163,6 +163,7 @@ mod tests {
             kind: kind.map(str::to_owned),
             hardware: 1,
             lower: None,
+            master: None,
             remote: None,
             queues: (1, 1),
         }

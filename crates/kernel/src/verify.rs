@@ -10,7 +10,7 @@ use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 use crate::error::{Difference, Error};
 use crate::netlink::socket::Socket;
 use crate::netlink::{filter, hfsc, htb, options, size_table};
-use crate::observe::{Device, Observed, ObservedClass, ObservedQdisc};
+use crate::observe::{ArrivalFilter, Device, Observed, ObservedClass, ObservedQdisc};
 
 /// Longest link header that a device may add to its MTU when the kernel chooses a default quantum, bytes. Ethernet
 /// adds 14; 64 leaves room for the headers of other link layers and is a choice.
@@ -236,6 +236,14 @@ impl Differences {
                 self.tree(tree, ifb);
             }
             (Some(_), None) => self.add(&ifb_name, "an ifb device", "no such device"),
+        }
+        if plan.ingress.is_some() {
+            let ifb = observed.ifb.as_ref().map(|ifb| ifb.link.index);
+            let elsewhere = |filter: &&ArrivalFilter| filter.target.is_some() && filter.target != ifb;
+            for filter in observed.device.other_filters.iter().filter(elsewhere) {
+                let found = format!("a filter that redirects packets to another device ({filter})");
+                self.add(&at, format!("redirect to {ifb_name}"), found);
+            }
         }
         if plan.ingress.is_some() && redirect != Some(&ifb_name) {
             let found =

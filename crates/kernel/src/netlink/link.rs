@@ -14,6 +14,7 @@ const IFLA_BROADCAST: u16 = 2;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
@@ -42,6 +43,8 @@ pub struct Link {
     pub hardware: u16,
     /// Index of the device below it.
     pub lower: Option<u32>,
+    /// Index of the bridge, or another device, of which it is a port.
+    pub master: Option<u32>,
     /// Address of the other end, if this is a tunnel of the kernel with a fixed other end.
     pub remote: Option<IpAddr>,
     /// Numbers of transmit queues and of receive queues.
@@ -160,6 +163,7 @@ pub fn decode_link(body: &[u8]) -> Option<Link> {
         kind: attributes.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND),
         hardware: u16_at(body, 2)?,
         lower: attributes.u32(IFLA_LINK),
+        master: attributes.u32(IFLA_MASTER),
         remote: remote(u16_at(body, 2)?, attributes.get(IFLA_BROADCAST)),
         queues: (
             attributes.u32(IFLA_NUM_TX_QUEUES).unwrap_or(1),
@@ -215,6 +219,7 @@ mod tests {
                 kind,
                 hardware: 0,
                 lower: None,
+                master: None,
                 remote: None,
                 queues: (1, 1),
             })

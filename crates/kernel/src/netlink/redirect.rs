@@ -2,7 +2,7 @@
 
 use super::attribute::{Attributes, Builder, u32_at};
 use super::socket::{NetlinkError, Socket};
-use super::tc::{INGRESS_HANDLE, NewFilter, PROTOCOL_ALL};
+use super::tc::{NewFilter, PROTOCOL_ALL};
 
 const U32_CLASSID: u16 = 1;
 const U32_SEL: u16 = 5;
@@ -24,21 +24,33 @@ const SELECTOR: usize = 16;
 /// Length of `struct tc_u32_key`.
 const KEY: usize = 16;
 
+/// Kinds of filter that can have actions, and the number of that attribute (`TCA_U32_ACT` and so on).
+const ACTIONS: [(&str, u16); 7] = [
+    ("basic", 3),
+    ("bpf", 1),
+    ("cgroup", 1),
+    ("flower", 3),
+    ("fw", 4),
+    ("matchall", 2),
+    ("u32", U32_ACT),
+];
+
 /// Kind of the filter.
 pub const KIND: &str = "u32";
 /// Preference of the filter; sqm-scripts has this one, too.
 pub const PREFERENCE: u16 = 10;
 
-/// Makes the filter on a device that has an `ingress` qdisc.
+/// Makes the filter on a device that has a qdisc at the ingress hook; `parent` is that qdisc's parent of filters.
 pub(crate) fn create(
     socket: &mut Socket,
     device: u32,
+    parent: u32,
     preference: u16,
     target: u32,
 ) -> Result<(), NetlinkError> {
     let new = NewFilter {
         device,
-        parent: INGRESS_HANDLE,
+        parent,
         preference,
         protocol: PROTOCOL_ALL,
         handle: 0,
@@ -81,12 +93,24 @@ pub fn decode_redirect(bytes: &[u8]) -> Option<u32> {
     let (Some((_, action)), None) = (actions.next(), actions.next()) else {
         return None;
     };
-    let action = Attributes(action);
+    target_of(Attributes(action)).filter(|_| matches_everything)
+}
+
+/// The index of the device to which a filter of another program redirects packets, whatever packets it matches and
+/// whatever else it does with them; `None` if it does not, or if this kind of filter is unknown.
+pub fn decode_any_redirect(kind: &str, bytes: &[u8]) -> Option<u32> {
+    let actions = ACTIONS.iter().find(|(known, _)| *known == kind)?.1;
+    let mut actions = Attributes(bytes).nested(actions);
+    actions.find_map(|(_, action)| target_of(Attributes(action)))
+}
+
+/// The device to which an action redirects packets.
+fn target_of(action: Attributes<'_>) -> Option<u32> {
     let mirred = action.nested(ACT_OPTIONS).get(MIRRED_PARMS)?;
     let redirects = action.text(ACT_KIND)? == "mirred"
         && u32_at(mirred, 8)? == STOLEN
         && u32_at(mirred, 20)? == EGRESS_REDIRECT;
-    (matches_everything && redirects).then(|| u32_at(mirred, 24))?
+    redirects.then(|| u32_at(mirred, 24))?
 }
 
 /// True if these are options of a filter. The kernel also lists the hash tables that hold filters.
@@ -114,9 +138,23 @@ mod tests {
         assert_eq!(decode_redirect(&options), None);
     }
 
+    #[test]
+    fn a_redirect_is_found_behind_a_narrower_match_and_in_other_kinds_of_filter() {
+        let mut narrower = encode(7);
+        let mask_at = narrower.len() - KEY;
+        narrower[mask_at] = 1;
+        assert_eq!(decode_any_redirect("u32", &narrower), Some(7));
+        let actions = Attributes(&encode(9)).get(U32_ACT).unwrap().to_vec();
+        let matchall = Builder::default().bytes(2, &actions).finish();
+        assert_eq!(decode_any_redirect("matchall", &matchall), Some(9));
+        assert_eq!(decode_any_redirect("flower", &matchall), None);
+        assert_eq!(decode_any_redirect("unknown", &matchall), None);
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+            let _ = decode_any_redirect("matchall", &bytes);
             let _ = decode_redirect(&bytes);
         }
     }

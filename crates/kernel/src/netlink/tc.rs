@@ -113,13 +113,26 @@ pub fn filters(socket: &mut Socket, device: u32, parent: u32) -> Result<Vec<Entr
     list(socket, RTM_GETTFILTER, device, parent)
 }
 
+/// The qdiscs at the ingress hooks of all devices.
+pub fn ingress_qdiscs(socket: &mut Socket) -> Result<Vec<Entry>, NetlinkError> {
+    let mut all = list_all(socket, RTM_GETQDISC, 0, 0)?;
+    all.retain(|entry| entry.parent == INGRESS);
+    Ok(all)
+}
+
 fn list(socket: &mut Socket, kind: u16, device: u32, parent: u32) -> Result<Vec<Entry>, NetlinkError> {
-    let messages = socket.dump(kind, &header(device, 0, parent, 0))?;
+    let mut entries = list_all(socket, kind, device, parent)?;
     // The kernel lists the qdiscs of all devices, even if the request names one.
-    let entries = messages
-        .iter()
-        .filter_map(|Message { body, .. }| decode_entry(body));
-    Ok(entries.filter(|entry| entry.device == device).collect())
+    entries.retain(|entry| entry.device == device);
+    Ok(entries)
+}
+
+fn list_all(socket: &mut Socket, kind: u16, device: u32, parent: u32) -> Result<Vec<Entry>, NetlinkError> {
+    let messages = socket.dump(kind, &header(device, 0, parent, 0))?;
+    let entries = messages.iter();
+    Ok(entries
+        .filter_map(|Message { body, .. }| decode_entry(body))
+        .collect())
 }
 
 /// A request to make or change a qdisc.
@@ -261,6 +274,18 @@ pub fn delete_filters(
 ) -> Result<(), NetlinkError> {
     let info = filter_info(preference, protocol);
     socket.request(RTM_DELTFILTER, 0, &header(device, 0, parent, info))
+}
+
+/// Removes this one of the listed filters. Others with its preference stay; if there are none, the hash tables go with it.
+pub fn delete_filter(socket: &mut Socket, filter: &Entry, listed: &[Entry]) -> Result<(), NetlinkError> {
+    let others = listed.iter().filter(|other| other.info == filter.info).count();
+    if others <= 1 {
+        let (preference, protocol) = (filter.preference(), filter.protocol());
+        return delete_filters(socket, filter.device, filter.parent, preference, protocol);
+    }
+    let mut body = header(filter.device, filter.handle, filter.parent, filter.info);
+    body.extend(Builder::default().text(KIND, &filter.kind()).finish());
+    socket.request(RTM_DELTFILTER, 0, &body)
 }
 
 /// Preference in the upper 16 bits, protocol in network byte order in the lower.

@@ -3,6 +3,21 @@
 use super::*;
 
 const DEVICE: u32 = 7;
+const IFB: u32 = 8;
+
+/// The IFB of [`record`].
+fn our_ifb() -> FoundIfb {
+    FoundIfb {
+        index: IFB,
+        root: Some(root("cake", 1)),
+        is_redirected: true,
+    }
+}
+
+/// A state file that sqm-scripts has written since [`record`].
+fn newer_state_file() -> ScriptsState {
+    serde_json::from_str(r#""7:1.000000000""#).unwrap()
+}
 
 fn root(kind: &str, major: u32) -> RootId {
     RootId::from((kind.to_owned(), major << 16))
@@ -41,6 +56,8 @@ fn found(root: Option<RootId>) -> Found {
     Found {
         index: DEVICE,
         root,
+        ifb: Some(our_ifb()),
+        scripts_state: ScriptsState::default(),
         firewall: None,
         is_as_planned: false,
     }
@@ -62,6 +79,10 @@ fn record() -> Record {
         egress: Some(root("cake", 1)),
         replaces: None,
         ingress: true,
+        ifb_index: Some(IFB),
+        ifb_root: Some(root("cake", 1)),
+        scripts_state: Some(ScriptsState::default()),
+        is_changing: false,
         firewall: None,
         previous: Snapshot {
             egress: Some(tree("pfifo", 3)),
@@ -112,10 +133,112 @@ fn our_own_queues_are_never_remembered_as_the_previous_state() {
 }
 
 #[test]
-fn a_root_removed_by_another_program_is_set_again_and_the_recorded_state_stays() {
-    let decision = decide(Some(&record()), &found(None), &both());
-    assert_eq!(previous(&decision).0, Previous::Recorded);
+fn queues_removed_by_another_program_are_set_again_and_those_from_before_do_not_return() {
+    let nothing = Found {
+        ifb: None,
+        ..found(None)
+    };
+    let decision = decide(Some(&record()), &nothing, &both());
+    assert_eq!(actions(&decision), (Action::Shape, Action::Shape));
+    assert_eq!(previous(&decision), (Previous::Snapshot, Previous::Snapshot));
     assert_eq!(decision.takeover, None);
+    // A process of ours was killed while it changed them: what was there before is still on record.
+    let killed = Record {
+        is_changing: true,
+        ..record()
+    };
+    let decision = decide(Some(&killed), &nothing, &both());
+    assert_eq!(previous(&decision), (Previous::Recorded, Previous::Recorded));
+}
+
+#[test]
+fn a_redirect_that_another_program_has_removed_does_not_return() {
+    let ifb = Some(FoundIfb {
+        is_redirected: false,
+        ..our_ifb()
+    });
+    let found = Found {
+        ifb,
+        ..found(Some(root("cake", 1)))
+    };
+    assert_eq!(record().ingress_standing(&found), Standing::WithoutRedirect);
+    let decision = decide(Some(&record()), &found, &both());
+    assert_eq!(previous(&decision), (Previous::Recorded, Previous::RecordedIfb));
+}
+
+#[test]
+fn an_ifb_that_another_program_has_made_is_not_ours() {
+    let of = |ifb: FoundIfb| {
+        let found = Found {
+            ifb: Some(ifb),
+            ..found(Some(root("cake", 1)))
+        };
+        record().ingress_standing(&found)
+    };
+    assert_eq!(of(our_ifb()), Standing::Ours);
+    assert_eq!(
+        of(FoundIfb {
+            index: 9,
+            ..our_ifb()
+        }),
+        Standing::Foreign
+    );
+    let other_root = Some(root("cake", 0x8005));
+    assert_eq!(
+        of(FoundIfb {
+            root: other_root,
+            ..our_ifb()
+        }),
+        Standing::Foreign
+    );
+    // A record of an older version does not identify the IFB.
+    let old = Record {
+        ifb_index: None,
+        ifb_root: None,
+        ..record()
+    };
+    let other = FoundIfb {
+        index: 9,
+        ..our_ifb()
+    };
+    let found = Found {
+        ifb: Some(other),
+        ..found(None)
+    };
+    assert_eq!(old.ingress_standing(&found), Standing::Ours);
+}
+
+/// simple.qos of sqm-scripts and ours have roots of the same kind and handle.
+#[test]
+fn a_root_like_ours_is_foreign_if_sqm_scripts_has_written_its_state_file_since() {
+    let htb = Record {
+        egress: Some(root("htb", 1)),
+        ifb_root: Some(root("htb", 1)),
+        ..record()
+    };
+    let theirs = Found {
+        scripts_state: newer_state_file(),
+        ifb: Some(FoundIfb {
+            index: 9,
+            root: Some(root("htb", 1)),
+            is_redirected: true,
+        }),
+        ..found(Some(root("htb", 1)))
+    };
+    assert_eq!(htb.egress_standing(&theirs), Standing::Foreign);
+    assert_eq!(htb.ingress_standing(&theirs), Standing::Foreign);
+    let decision = decide(Some(&htb), &theirs, &plan("simple", 20_000, 4000));
+    assert_eq!(previous(&decision), (Previous::Snapshot, Previous::Snapshot));
+    assert!(matches!(decision.takeover, Some(Takeover::Again { .. })));
+    assert_eq!(decision.replaces, None);
+    // It was there already when we took over.
+    let after = Record {
+        scripts_state: Some(newer_state_file()),
+        ifb_index: Some(9),
+        ..htb
+    };
+    assert_eq!(after.egress_standing(&theirs), Standing::Ours);
+    assert_eq!(after.ingress_standing(&theirs), Standing::Ours);
 }
 
 #[test]
@@ -336,20 +459,24 @@ fn with_a_lost_record_a_table_of_our_name_may_be_ours() {
 }
 
 #[test]
-fn stop_leaves_a_root_alone_that_is_not_ours() {
+fn a_root_of_another_handle_is_foreign() {
+    let standing = |record: &Record, now| record.egress_standing(&found(now));
     let record = record();
-    assert!(!record.leaves_alone(&root("cake", 1)));
-    assert!(record.leaves_alone(&root("tbf", 9)));
+    assert_eq!(standing(&record, Some(root("cake", 1))), Standing::Ours);
+    assert_eq!(standing(&record, Some(root("tbf", 9))), Standing::Foreign);
+    assert_eq!(standing(&record, None), Standing::Gone);
     let only_ingress = Record {
         egress: None,
         ..record
     };
-    assert!(
-        !only_ingress.leaves_alone(&root("tbf", 9)),
+    assert_eq!(
+        standing(&only_ingress, Some(root("tbf", 9))),
+        Standing::Ours,
         "egress was never shaped, and nothing is restored there"
     );
-    assert!(lost(Some(root("tbf", 9))).leaves_alone(&root("tbf", 9)));
-    assert!(!lost(Some(root("tbf", 1))).leaves_alone(&root("tbf", 1)));
+    let tbf = |major| Some(root("tbf", major));
+    assert_eq!(standing(&lost(tbf(9)), tbf(9)), Standing::Foreign);
+    assert_eq!(standing(&lost(tbf(1)), tbf(1)), Standing::Ours);
 }
 
 #[test]

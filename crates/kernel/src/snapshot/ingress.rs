@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::netlink::link::{self, Link};
 use crate::netlink::redirect;
 use crate::netlink::socket::{NetlinkError, Socket};
-use crate::netlink::tc::{self, INGRESS, INGRESS_HANDLE, NewQdisc};
-use crate::observe::{self, Entries, Observed};
+use crate::netlink::tc::{self, Entry, INGRESS, INGRESS_HANDLE, NewQdisc};
+use crate::observe::{self, ArrivalFilter, Entries, Observed, ingress_parent, redirects_all_to};
 
 /// The handling of arriving packets, and the IFB of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,13 +40,28 @@ struct Ifb {
 }
 
 impl Redirect {
-    /// The redirect of a device, if all arriving packets are redirected.
+    /// The redirect of a device, if all arriving packets are redirected. One to a device that is gone loses all packets; it is
+    /// not recorded.
     fn of(socket: &mut Socket, entries: &Entries) -> Result<Option<Self>, Error> {
         let Some((preference, index)) = entries.redirect() else {
             return Ok(None);
         };
         let target = observe::link_numbered(socket, index)?;
         Ok(target.map(|Link { name: target, .. }| Self { preference, target }))
+    }
+}
+
+impl IngressQdisc {
+    /// The qdisc at the ingress hook of a device, with its redirect.
+    fn of(socket: &mut Socket, entries: &Entries) -> Result<Option<Self>, Error> {
+        let Some(found) = &entries.ingress_qdisc else {
+            return Ok(None);
+        };
+        let redirect = Redirect::of(socket, entries)?;
+        Ok(Some(Self {
+            kind: found.kind(),
+            redirect,
+        }))
     }
 }
 
@@ -58,16 +73,15 @@ impl IngressState {
             None => None,
             Some(found) => {
                 let kind = found.kind();
-                let redirect = Redirect::of(socket, &device.entries)?;
-                // A redirect to a device that is gone loses all packets; it is not recorded.
-                let is_known = redirect.is_some() || device.entries.redirect().is_some();
-                if found.has_shared_block() || (!device.entries.ingress_filters.is_empty() && !is_known) {
+                if found.has_shared_block() {
                     return Err(Error::queues_in_the_way(
                         &device.link.name,
-                        format!("the {kind} hook with filters"),
+                        format!("the {kind} hook with filters shared with other devices"),
                     ));
                 }
-                Some(IngressQdisc { kind, redirect })
+                let ifb = observed.ifb.as_ref().map(|ifb| ifb.link.index);
+                refuse_redirects(&device.link.name, &device.other_filters, ifb)?;
+                IngressQdisc::of(socket, &device.entries)?
             }
         };
         let ifb = match &observed.ifb {
@@ -96,6 +110,28 @@ impl IngressState {
         Self { ifb: None, ..self }
     }
 
+    /// The IFB of `self`, and the ingress qdisc of `hook`.
+    pub(crate) fn with_qdisc_of(self, hook: Self) -> Self {
+        Self {
+            qdisc: hook.qdisc,
+            ..self
+        }
+    }
+
+    /// The IFB of this state, and the ingress qdisc as it is on the device now.
+    pub(crate) fn with_present_qdisc(self, socket: &mut Socket, entries: &Entries) -> Result<Self, Error> {
+        let qdisc = IngressQdisc::of(socket, entries)?;
+        Ok(Self { qdisc, ..self })
+    }
+
+    /// True if `now` is this state restored. An ingress qdisc that we made stays if another program has put its filters
+    /// there since.
+    pub(super) fn is_restored_by(&self, now: &Self) -> bool {
+        let is_kept = |qdisc: &IngressQdisc| qdisc.redirect.is_none();
+        self.ifb == now.ifb
+            && (self.qdisc == now.qdisc || self.qdisc.is_none() && now.qdisc.as_ref().is_some_and(is_kept))
+    }
+
     pub(crate) fn restore(&self, socket: &mut Socket, interface: &str, ifb: &str) -> Result<(), Error> {
         let (link, entries) = observe::entries_of(socket, interface)?;
         self.restore_from(socket, &link, &entries, ifb)
@@ -108,29 +144,71 @@ impl IngressState {
         entries: &Entries,
         ifb: &str,
     ) -> Result<(), Error> {
-        let redirect = Redirect::of(socket, entries)?;
-        let now = entries.ingress_qdisc.as_ref().map(|qdisc| IngressQdisc {
-            kind: qdisc.kind(),
-            redirect,
-        });
-        // The redirect is removed before its target: packets redirected to a missing device are lost.
-        if now != self.qdisc && now.is_some() {
-            remove_ingress_qdisc(socket, device)?;
+        let now = IngressQdisc::of(socket, entries)?;
+        let is_as_before = now == self.qdisc;
+        // Redirects are removed before their target: packets redirected to a missing device are lost.
+        let mut kept = now.as_ref().map(|qdisc| qdisc.kind.clone());
+        if !is_as_before || (self.ifb.is_none() && !entries.ingress_filters.is_empty()) {
+            self.remove_redirects(socket, device, entries, ifb, is_as_before)?;
+            let is_needed = self.qdisc.as_ref().map(|qdisc| &qdisc.kind) == kept.as_ref();
+            // A clsact qdisc is another program's; an ingress qdisc with filters of others stays for those.
+            let is_ours_alone = kept.as_deref() == Some("ingress") && remaining(socket, device)?.is_empty();
+            if !is_needed && is_ours_alone {
+                remove_ingress_qdisc(socket, device)?;
+                kept = None;
+            }
         }
         self.restore_ifb(socket, ifb)?;
-        match &self.qdisc {
-            Some(qdisc) if now.as_ref() != Some(qdisc) => {
-                let target = match &qdisc.redirect {
-                    Some(to) => Some((to.preference, observe::existing(socket, &to.target)?.index)),
-                    None => None,
-                };
-                create_ingress_qdisc(socket, device, &qdisc.kind, target).map_err(Error::kernel(
-                    &device.name,
-                    format!("add back the {} qdisc", qdisc.kind),
-                ))
+        let Some(qdisc) = self.qdisc.as_ref().filter(|_| !is_as_before) else {
+            return Ok(());
+        };
+        let add_back =
+            |error| Error::kernel(&device.name, format!("add back the {} qdisc", qdisc.kind))(error);
+        match &qdisc.redirect {
+            Some(to) => {
+                let target = observe::existing(socket, &to.target)?.index;
+                set_redirect_on(
+                    socket,
+                    device,
+                    &qdisc.kind,
+                    kept.as_deref(),
+                    (to.preference, target),
+                )
+                .map_err(add_back)
             }
-            _ => Ok(()),
+            None if kept.is_none() => create_ingress_qdisc(socket, device, &qdisc.kind).map_err(add_back),
+            None => Ok(()),
         }
+    }
+
+    /// Removes all redirects, unless those are as before, and filters of any kind that redirect to an IFB that is about
+    /// to be removed.
+    fn remove_redirects(
+        &self,
+        socket: &mut Socket,
+        device: &Link,
+        entries: &Entries,
+        ifb: &str,
+        is_as_before: bool,
+    ) -> Result<(), Error> {
+        let lost = match self.ifb {
+            Some(_) => None,
+            None => observe::link_named(socket, ifb)?.map(|link| link.index),
+        };
+        let leads_to_lost = |filter: &Entry| {
+            let target = redirect::decode_any_redirect(&filter.kind(), filter.options());
+            // The kernel reports 0 for a device that is gone already.
+            target.is_some_and(|target| target == 0 || Some(target) == lost)
+        };
+        for filter in &entries.ingress_filters {
+            if leads_to_lost(filter) || (!is_as_before && redirects_all_to(filter).is_some()) {
+                tc::delete_filter(socket, filter, &entries.ingress_filters).map_err(Error::kernel(
+                    &device.name,
+                    "remove a redirect of arriving packets",
+                ))?;
+            }
+        }
+        Ok(())
     }
 
     fn restore_ifb(&self, socket: &mut Socket, ifb: &str) -> Result<(), Error> {
@@ -156,19 +234,55 @@ impl IngressState {
     }
 }
 
+/// Makes a redirect of all arriving packets: its preference, and the index of its target. `kept` is the kind of the
+/// qdisc at the ingress hook; if there is none, one is made.
+pub(crate) fn set_redirect(
+    socket: &mut Socket,
+    device: &Link,
+    kept: Option<&str>,
+    to: (u16, u32),
+) -> Result<(), NetlinkError> {
+    set_redirect_on(socket, device, "ingress", kept, to)
+}
+
+fn set_redirect_on(
+    socket: &mut Socket,
+    device: &Link,
+    kind: &str,
+    kept: Option<&str>,
+    (preference, target): (u16, u32),
+) -> Result<(), NetlinkError> {
+    if kept.is_none() {
+        create_ingress_qdisc(socket, device, kind)?;
+    }
+    let parent = ingress_parent(kept.unwrap_or(kind));
+    redirect::create(socket, device.index, parent, preference, target)
+}
+
+/// Fails if filters of other programs redirect packets elsewhere than to the IFB: they would not be shaped.
+fn refuse_redirects(interface: &str, others: &[ArrivalFilter], ifb: Option<u32>) -> Result<(), Error> {
+    let elsewhere = |filter: &&ArrivalFilter| filter.target.is_some() && filter.target != ifb;
+    others.iter().find(elsewhere).map_or(Ok(()), |filter| {
+        Err(Error::queues_in_the_way(
+            interface,
+            format!("a filter that redirects arriving packets to another device ({filter})"),
+        ))
+    })
+}
+
+/// The filters that arriving packets pass now.
+fn remaining(socket: &mut Socket, device: &Link) -> Result<Vec<Entry>, Error> {
+    Ok(Entries::read(socket, device)?.ingress_filters)
+}
+
 /// Removes the qdisc at the ingress hook, with its filters.
-pub(crate) fn remove_ingress_qdisc(socket: &mut Socket, device: &Link) -> Result<(), Error> {
+fn remove_ingress_qdisc(socket: &mut Socket, device: &Link) -> Result<(), Error> {
     tc::delete_qdisc(socket, device.index, INGRESS_HANDLE, INGRESS)
         .map_err(Error::kernel(&device.name, "remove the ingress qdisc"))
 }
 
-/// Makes a qdisc at the ingress hook, with a redirect: its preference, and the index of its target.
-pub(crate) fn create_ingress_qdisc(
-    socket: &mut Socket,
-    device: &Link,
-    kind: &str,
-    target: Option<(u16, u32)>,
-) -> Result<(), NetlinkError> {
+/// Makes a qdisc at the ingress hook.
+fn create_ingress_qdisc(socket: &mut Socket, device: &Link, kind: &str) -> Result<(), NetlinkError> {
     let ingress = NewQdisc {
         device: device.index,
         parent: INGRESS,
@@ -177,8 +291,5 @@ pub(crate) fn create_ingress_qdisc(
         options: &[],
         stab: None,
     };
-    ingress.create(socket)?;
-    target.map_or(Ok(()), |(preference, index)| {
-        redirect::create(socket, device.index, preference, index)
-    })
+    ingress.create(socket)
 }

@@ -1,6 +1,7 @@
 //! Tests that need a real kernel. They are one program, so that its guests share the processors well.
 
 pub(crate) mod autorate;
+mod beside;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod drawn;
