@@ -25,7 +25,16 @@ pub fn text(config: &Path) -> anyhow::Result<Vec<u8>> {
     let is_stream = config.starts_with("/dev") || config.starts_with("/proc");
     let text = match is_stream {
         true => stream(config),
-        false => super::read(config).map_err(anyhow::Error::from),
+        false => match super::read_if_there(config) {
+            Ok(None) => {
+                return Err(anyhow!(
+                    "there is no configuration {}: run 'sqm setup' to make one, or name another file with --config",
+                    config.display()
+                ));
+            }
+            Ok(Some(text)) => Ok(text),
+            Err(error) => Err(anyhow::Error::from(error)),
+        },
     };
     text.context("cannot read the configuration")
 }

@@ -19,7 +19,7 @@ use anyhow::{Context, anyhow};
 use sqm_api::SOCKET;
 use sqm_api::journal::LogKind;
 use sqm_api::status::ConfigurationStatus;
-use sqm_core::units::Instant;
+use sqm_core::units::{Instant, Nanos};
 use sqm_files::Lock;
 use sqm_kernel::capability;
 use sqm_kernel::netlink::monitor::KernelMonitor;
@@ -38,6 +38,10 @@ use signals::{Signals, Stop};
 use sqm_process::failure::Failure;
 use sqm_process::logging::Level;
 use tracing::{error, warn};
+
+/// The time between two looks for a configuration file that did not exist at the start. A choice: the user who writes the
+/// first one waits for it.
+const FILE_INTERVAL: Nanos = Nanos::from_millis(1000);
 
 /// The daemon's command line.
 pub struct Options {
@@ -77,8 +81,11 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         .pending
         .as_ref()
         .map(|pending| pending.change.saved.text().to_owned());
+    let is_waiting = previous.is_none() && shaper.is_file_missing();
     let candidate = match previous {
         Some(text) => shaper.candidate(text),
+        // The API and the page can write the first configuration.
+        None if is_waiting => shaper.candidate(Vec::new()),
         None => shaper.read_candidate(),
     };
     let candidate = candidate.map_err(|error| {
@@ -107,6 +114,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         pending_rollback: recovered.pending,
         unserved: None,
         errors: Vec::new(),
+        awaits_file: is_waiting.then(|| monotonic() + FILE_INTERVAL),
         notified: String::new(),
         autorate: AutorateThreads::default(),
         rate_error: None,
@@ -116,6 +124,13 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         daemon.log(Level::WARN, LogKind::Configuration, None, message);
     }
     daemon.log_warnings();
+    if is_waiting {
+        let text = format!(
+            "there is no configuration {} yet: the daemon waits for it; 'sqm setup' or the page of 'sqm web' makes one",
+            daemon.shaper.file().display()
+        );
+        daemon.log(Level::INFO, LogKind::Configuration, None, text);
+    }
     daemon.read_devices()?;
     daemon.reconcile();
     let is_chosen = options.socket.is_some() || options.metrics.is_some();
@@ -158,6 +173,8 @@ struct Daemon {
     unserved: Option<(PathBuf, Instant)>,
     /// Why the configuration file's present text is not in force.
     errors: Vec<String>,
+    /// When to look again for the configuration file, if there has been none so far.
+    awaits_file: Option<Instant>,
     /// The status line that the service manager received last.
     notified: String,
     autorate: AutorateThreads,
@@ -180,6 +197,7 @@ impl Daemon {
                 self.unconfirmed.as_ref().map(|change| change.until),
                 self.pending_rollback.as_ref().map(|pending| pending.due),
                 self.unserved.as_ref().map(|(_, due)| *due),
+                self.awaits_file,
                 self.autorate.due(),
             ];
             let waits = dues.into_iter().flatten().map(|due| due.since(now));
@@ -202,6 +220,7 @@ impl Daemon {
             // Read the events of the commands' own changes now: they need no further round.
             self.read_events()?;
             self.expire_unconfirmed();
+            self.look_for_file();
             self.retry_serving();
             self.reconcile();
             if watchdog.is_some_and(|half| monotonic().since(fed) >= nanos(half)) {

@@ -25,7 +25,7 @@ use super::reconciler::{ConfiguredInterface, Outcome, Request};
 use sqm_configuration::applied;
 use sqm_configuration::commit_confirm;
 use sqm_configuration::rate_override::RateOverride;
-use sqm_configuration::{Invalid, Parsed, parse_and_plan};
+use sqm_configuration::{Invalid, LeftOut, Parsed, Partial, parse_and_plan, plan_the_rest};
 
 /// The wait between two attempts to take the lock of the state folder; a choice.
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -47,6 +47,8 @@ pub(super) struct Configuration {
     /// The settings of its enabled sections.
     settings: Vec<Settings>,
     pub(super) warnings: Vec<String>,
+    /// The sections in error, by their interfaces: why they cannot be shaped. Their queues are left as they are.
+    left_out: BTreeMap<String, String>,
     /// The lines with `option autorate`.
     pub(super) autorates: Vec<LineConfig>,
 }
@@ -219,10 +221,29 @@ impl Shaper {
         Ok(())
     }
 
-    /// Reads the configuration file.
+    /// Reads the configuration file. Sections in error are left out if any other section is enabled.
     pub(super) fn read_candidate(&mut self) -> Result<Candidate, LoadError> {
         let text = sqm_configuration::read(&self.file)?;
-        self.candidate(text)
+        let links = self.links()?;
+        let Partial {
+            parsed,
+            loaded,
+            left_out,
+        } = plan_the_rest(text, &self.file, &links)?;
+        let mut interfaces: Vec<_> = loaded.plans.iter().map(ConfiguredInterface::of_plan).collect();
+        let mut configuration = Configuration::of(parsed, loaded);
+        for section in left_out {
+            configuration.leave_out(&section, &mut interfaces);
+        }
+        Ok(Candidate {
+            configuration,
+            interfaces,
+        })
+    }
+
+    /// True if there is no configuration file.
+    pub(super) fn is_file_missing(&self) -> bool {
+        matches!(sqm_configuration::read_if_there(&self.file), Ok(None))
     }
 
     /// Parses and plans a text, which may not be in the file yet.
@@ -249,8 +270,18 @@ impl Shaper {
     ) -> Result<Vec<ConfiguredInterface>, LoadError> {
         let links = self.links()?;
         let loaded = configuration.parsed.plan(&links, &self.rates)?;
+        let left_out = configuration
+            .left_out
+            .keys()
+            .map(|name| ConfiguredInterface::of_name(name));
+        let interfaces = loaded
+            .plans
+            .iter()
+            .map(ConfiguredInterface::of_plan)
+            .chain(left_out);
+        let interfaces = interfaces.collect();
         self.configuration = configuration;
-        Ok(loaded.plans.iter().map(ConfiguredInterface::of_plan).collect())
+        Ok(interfaces)
     }
 
     /// All devices at this moment.
@@ -496,6 +527,9 @@ impl Shaper {
     }
 
     fn plan(&self, interface: &str, links: &[Link]) -> anyhow::Result<Plan> {
+        if let Some(why) = self.configuration.left_out.get(interface) {
+            return Err(anyhow!("{why}; its queues are left as they are"));
+        }
         let planned = self.configuration.parsed.plan(links, &self.rates);
         let loaded = planned.map_err(|invalid| anyhow!(invalid.messages().join("; ")))?;
         loaded
@@ -530,12 +564,32 @@ impl Configuration {
             parsed,
             settings: loaded.settings,
             warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
+            left_out: BTreeMap::new(),
             autorates: loaded.lines.iter().filter_map(LineConfig::new).collect(),
+        }
+    }
+
+    /// Notes a section in error. Its interface stays configured, so that its queues are not removed.
+    fn leave_out(&mut self, section: &LeftOut, interfaces: &mut Vec<ConfiguredInterface>) {
+        let why = section.message();
+        match &section.interface {
+            Some(name) if interfaces.iter().all(|known| known.interface != *name) => {
+                interfaces.push(ConfiguredInterface::of_name(name));
+                self.left_out.insert(name.clone(), why);
+            }
+            _ => self.warnings.push(format!("a section is not in force: {why}")),
         }
     }
 }
 
 impl ConfiguredInterface {
+    fn of_name(interface: &str) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            ifb: Plan::ifb_of(interface),
+        }
+    }
+
     fn of_plan(plan: &Plan) -> Self {
         Self {
             interface: plan.interface.clone(),

@@ -11,7 +11,7 @@ use sqm_api::journal::LogKind;
 use sqm_api::status::State;
 use sqm_files::Error;
 
-use super::Daemon;
+use super::{Daemon, FILE_INTERVAL};
 use crate::clock::{monotonic, nanos};
 use crate::reconciler::{ConfiguredInterface, Event, Section};
 use crate::shape::{Candidate, Configuration, LoadError};
@@ -21,7 +21,8 @@ use sqm_configuration::{SavedText, commit_confirm, revision};
 use sqm_process::logging::Level;
 
 impl Daemon {
-    /// Reads the configuration file again and applies it. A file with errors changes nothing.
+    /// Reads the configuration file again and applies it. A section with errors is left as it is; a file of which no section
+    /// can be applied changes nothing.
     pub(super) fn reload(&mut self) -> Result<(), Vec<String>> {
         self.retry_file_rollback();
         if let Some(pending) = self
@@ -33,6 +34,21 @@ impl Daemon {
         }
         self.load_file(Event::Configured)
             .map_err(|error| error.messages())
+    }
+
+    /// Loads the configuration file once it has come into being.
+    pub(super) fn look_for_file(&mut self) {
+        let now = monotonic();
+        if self.awaits_file.is_none_or(|due| due > now) {
+            return;
+        }
+        if self.shaper.is_file_missing() {
+            self.awaits_file = Some(now + FILE_INTERVAL);
+            return;
+        }
+        self.awaits_file = None;
+        // Errors are logged.
+        let _ = self.load_file(Event::Configured);
     }
 
     fn load_file(&mut self, event: impl FnOnce(Vec<ConfiguredInterface>) -> Event) -> Result<(), LoadError> {
@@ -54,6 +70,7 @@ impl Daemon {
     /// Makes a configuration the daemon's. The next reconciliation brings its plans into force.
     fn install(&mut self, candidate: Candidate, event: impl FnOnce(Vec<ConfiguredInterface>) -> Event) {
         let interfaces = self.shaper.install(candidate);
+        self.awaits_file = None;
         self.errors.clear();
         self.log_warnings();
         self.reconciler.handle(event(interfaces), monotonic());

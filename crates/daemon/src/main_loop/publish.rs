@@ -46,6 +46,10 @@ impl Daemon {
     /// Logs the steps of a check that changed the queues.
     pub(super) fn log_change(&self, interface: &str, outcome: &Outcome) {
         if let Outcome::Changed { changes, .. } = outcome {
+            // The entry begins with the interface already.
+            let prefix = format!("{interface}: ");
+            let without = |change: &String| change.strip_prefix(&prefix).unwrap_or(change).to_owned();
+            let changes: Vec<String> = changes.iter().map(without).collect();
             self.log(Level::INFO, LogKind::Changed, Some(interface), changes.join("; "));
         }
     }

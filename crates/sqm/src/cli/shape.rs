@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 use sqm_api::client;
 use sqm_api::status::Health;
+use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::{self, Socket};
 use sqm_kernel::state::{self, Store};
 use sqm_kernel::stop::{Stopped, stop};
@@ -25,8 +26,9 @@ use sqm_process::failure::Failure;
 
 /// Shape the configured interfaces.
 ///
-/// Start checks the whole file before it changes anything. If one interface fails, it rolls back all of them. It leaves
-/// an interface alone that is shaped as configured already, and changes a rate without interrupting traffic.
+/// Start checks the whole file before it changes anything. If one interface fails, it rolls back all of them. An interface
+/// that does not exist (yet) does not keep it from shaping the others. Start leaves an interface alone that is shaped as
+/// configured already, and changes a rate without interrupting traffic.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm start
@@ -34,8 +36,8 @@ use sqm_process::failure::Failure;
   sqm start --confirm 60
   sqm start --config ./sqm.conf --json
 
-Exit codes: 0 done, 1 failed or not confirmed (the previous state is restored), 2 wrong configuration,
-3 needs root, 4 the kernel lacks a feature")]
+Exit codes: 0 done, 1 failed or not confirmed (the previous state is restored), or an interface does not exist (the others
+are shaped), 2 wrong configuration, 3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Start {
     #[command(flatten)]
     which: Which,
@@ -126,17 +128,16 @@ struct State {
 
 impl Start {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        print_outcomes(&self.apply("start", false)?, self.json)
+        let outcomes = self.apply("start", false)?;
+        print_outcomes(&outcomes, self.json)?;
+        Ok(code_of(&outcomes))
     }
 
     fn apply(&self, command: &str, stops_others: bool) -> Result<Vec<Outcome>, Failure> {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
         let text = self.which.text()?;
-        let plans = self.which.plans_of(&text, &links)?;
-        for plan in &plans {
-            observe::find(&links, &plan.interface)?;
-        }
+        let (plans, absent) = present(self.which.plans_of(&text, &links)?, &links)?;
         capability::require_privileges(&format!("sqm {command}"))?;
         let mut store = Store::open(&self.state.state_dir)?;
         let mut prepared = Vec::new();
@@ -160,6 +161,11 @@ impl Start {
             };
             // Other commands may read the state, or stop the shaping, while the user decides.
             drop(store);
+            if !self.json {
+                for (one, _) in &applied {
+                    one.changes.iter().for_each(|change| errln!("{change}"));
+                }
+            }
             let confirmed = trial.wait(seconds)?;
             store = Store::open(&self.state.state_dir)?;
             if !confirmed {
@@ -187,14 +193,43 @@ impl Start {
                 changes,
             })
             .collect();
+        outcomes.extend(absent.iter().map(Outcome::absent));
         if stops_others && self.which.interfaces.is_empty() {
             for interface in store.interfaces()? {
-                if plans.iter().all(|plan| plan.interface != interface) {
+                let is_configured = |plan: &Plan| plan.interface == interface;
+                if !plans.iter().chain(&absent).any(is_configured) {
                     outcomes.push(stop_one(&mut socket, &store, &interface)?);
                 }
             }
         }
         Ok(outcomes)
+    }
+}
+
+/// Divides plans into those whose device exists and those whose device does not.
+///
+/// # Errors
+/// No device exists: there is nothing to shape.
+fn present(plans: Vec<Plan>, links: &[Link]) -> Result<(Vec<Plan>, Vec<Plan>), Failure> {
+    let first = plans.first().map(|plan| plan.interface.clone());
+    let exists = |plan: &Plan| observe::find(links, &plan.interface).is_ok();
+    let (present, absent): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(exists);
+    match first {
+        Some(first) if present.is_empty() => Err(observe::find(links, &first)
+            .map(|_| ())
+            .map_or_else(Failure::from, |()| {
+                Failure::Failed(anyhow!("{first} has just appeared: run the command again"))
+            })),
+        _ => Ok((present, absent)),
+    }
+}
+
+/// Exit code 1 if an interface does not exist.
+fn code_of(outcomes: &[Outcome]) -> ExitCode {
+    let is_absent = |outcome: &Outcome| outcome.state == ABSENT;
+    match outcomes.iter().any(is_absent) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     }
 }
 
@@ -217,7 +252,9 @@ pub(crate) fn bring_into_force(config: PathBuf, state_dir: PathBuf, is_printed: 
 
 impl Reload {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        print_outcomes(&self.start.apply("reload", true)?, self.start.json)
+        let outcomes = self.start.apply("reload", true)?;
+        print_outcomes(&outcomes, self.start.json)?;
+        Ok(code_of(&outcomes))
     }
 }
 
@@ -322,16 +359,20 @@ impl Status {
             self.which.interfaces.clone()
         };
         let mut all = Vec::new();
+        let mut absent = None;
         for interface in &interfaces {
-            let status = InterfaceStatus::read(&mut socket, &links, interface, &self.state.state_dir);
-            all.push(status?);
+            match InterfaceStatus::read(&mut socket, &links, interface, &self.state.state_dir) {
+                Ok(status) => all.push(status),
+                // The others are shown all the same.
+                Err(error) => absent = absent.or(Some(error)),
+            }
         }
         if self.json {
             outln!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
         } else {
             all.iter().for_each(super::status::print);
         }
-        Ok(ExitCode::SUCCESS)
+        absent.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
     }
 }
 
@@ -344,14 +385,20 @@ impl Verify {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
         // Read once for its warnings, which the attempts below do not print.
-        let _ = self.which.plans(&links)?;
+        let is_nothing = self.which.plans(&links)?.is_empty();
         let mut looks = 0;
         let (differences, held) = loop {
             looks += 1;
             let (plans, held) = self
                 .which
                 .plans_in_force(&mut socket, &links, &self.state.state_dir)?;
-            let differences = self.differences(&mut socket, &plans)?;
+            let (plans, absent) = present(plans, &links)?;
+            let mut differences = self.differences(&mut socket, &plans)?;
+            differences.extend(absent.iter().map(|plan| Difference {
+                at: plan.interface.clone(),
+                planned: "a network device".to_owned(),
+                found: "no such device".to_owned(),
+            }));
             if differences.is_empty() || held.is_empty() || looks == LOOKS {
                 break (differences, held);
             }
@@ -371,7 +418,13 @@ impl Verify {
             return Ok(ExitCode::FAILURE);
         }
         if !self.json {
-            outln!("the kernel holds what is configured");
+            outln!(
+                "{}",
+                match is_nothing {
+                    true => "no interface is configured and enabled: there is nothing to compare",
+                    false => "the kernel holds what is configured",
+                }
+            );
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -388,6 +441,10 @@ impl Verify {
                     planned: "sqm".to_owned(),
                     found: owner,
                 });
+            }
+            let note = found.observed.device.other_filters_note();
+            if let Some(note) = note.filter(|_| !self.json && plan.ingress.is_some()) {
+                errln!("note: {note}");
             }
             differences.extend(found.differences);
         }
@@ -439,6 +496,23 @@ fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outco
         cost: clock.read(),
         changes,
     })
+}
+
+/// The state of an interface that does not exist.
+const ABSENT: &str = "no such device";
+
+impl Outcome {
+    fn absent(plan: &Plan) -> Self {
+        Self {
+            interface: plan.interface.clone(),
+            state: ABSENT,
+            cost: Cost {
+                elapsed_us: 0,
+                kernel_requests: 0,
+            },
+            changes: vec!["'sqm daemon' shapes it when it appears".to_owned()],
+        }
+    }
 }
 
 /// The outcome for one interface.

@@ -663,3 +663,51 @@ fn a_change_by_the_page_reaches_the_kernel_and_is_rolled_back_unless_confirmed()
          true"#,
     );
 }
+
+/// d0 and d1 are configured; each thing that can be wrong with d1's section leaves d0 shaped, and d1's queues as they are.
+#[test]
+fn one_bad_section_does_not_take_the_others_with_it() {
+    let home = boot();
+    nothing_to_say(
+        &home,
+        "# Without a configuration the daemon waits and answers; the first one is written by another program, or by the API.
+         mv sqm good; start_daemon; sleep 1
+         sqm status --daemon >said || cat said; grep -q 'there is no configuration /tmp/sqm yet' log || cat log
+         make_device d0; make_device d1; api() { curl -s --unix-socket /run/sqm/api.sock http://x/v1/configuration \"$@\"; }
+         api | grep -q revision || api
+         cp good sqm; within_a_second 'the file has come'
+         kill $daemon; wait $daemon; rm sqm
+
+         # Commands without a configuration say what to do.
+         for command in plan start reload status verify doctor; do
+             sqm $command --config /tmp/sqm >said 2>&1; [ $? = 2 ] || echo \"$command: exit code\"
+             grep -q \"run 'sqm setup'\" said || { echo \"$command: not said\"; cat said; }
+         done
+         sed s/\"enabled '1'\"/\"enabled '0'\"/ good >sqm; sqm verify --config /tmp/sqm >said 2>&1; grep -q 'there is nothing to compare' said || cat said
+         sqm status d0 >said; grep -q '^d0: not shaped' said || cat said
+
+         # An interface that does not exist.
+         sed 's/d0/d9/' good >more; cat good more >sqm; sqm start --config /tmp/sqm >said 2>&1; [ $? = 1 ] || echo 'start: exit code'
+         grep -q '^d0: shaped' said && grep -q '^d9: no such device' said || cat said
+         sqm status --config /tmp/sqm >said 2>&1 && echo 'status: exit code'; grep -q 'bandwidth 4400kbit' said || cat said
+         verified && echo 'verify: exit code'; grep -q 'd9 planned a network device' said || cat said; grep -q d0 said && cat said
+         sqm start d9 --config /tmp/sqm >said 2>&1; [ $? = 2 ] || echo 'start d9: exit code'; sqm stop >/dev/null
+
+         # A section in error: the daemon shapes the other one, and names it.
+         sed 's/d0/d1/' good >more; cat good more >sqm; start_daemon; sleep 1; verified || cat said
+         tc qdisc show dev d1 >queues
+         sed -i 's/best_of_cake/my_own/' more; cat good more | sed 's/4400/4000/' >sqm; kill -HUP $daemon; sleep 1
+         tc qdisc show dev d0 | grep -q 'bandwidth 4Mbit' || echo 'd0 has not followed the reload'
+         tc qdisc show dev d1 | diff queues - || echo 'the queues of d1 were changed'
+         sqm status --daemon >said && echo 'status --daemon: exit code'; grep -q '^d1: failed' said && grep -q 'my_own' said || cat said
+         kill $daemon; wait $daemon; tc qdisc show dev d1 >queues; start_daemon; sleep 1
+         tc qdisc show dev d0 | grep -q 'bandwidth 4Mbit' || echo 'd0 is not shaped at the start'
+         tc qdisc show dev d1 | diff queues - || echo 'the queues of d1 were changed at the start'
+
+         # A reload that removes a section is not a stop by hand, and an entry names its interface once.
+         >log; cp good sqm; kill -HUP $daemon; within_a_second mended; sed 's/d0/d1/' good >more; cat good more >sqm
+         sqm reload --config /tmp/sqm >/dev/null; sleep 1; cp good sqm; sqm reload --config /tmp/sqm >/dev/null; sleep 1
+         sqm status --daemon | grep d1; grep 'stopped by hand' log; grep 'd[01]: d[01]:' log
+         kill $daemon; wait $daemon",
+    );
+}

@@ -212,12 +212,11 @@ pub(crate) fn roll_back_in_each_state(states: &[&str]) {
             shaped_at 3Mbit || say "killed, and not as it was left"
             start_daemon
             if [ $cell = gone ]; then
-                # This daemon has no configuration.
-                within 5 is_over || say "a daemon without a configuration goes on"
-                wait $daemon; [ $? = 2 ] || say "another exit code"
-                grep -q "cannot read the configuration: $config: .*No such file" log || say "the configuration is not named"
+                # This daemon has no configuration: it waits, and leaves the queues as they are.
+                within 5 grep -q "there is no configuration $config yet" log || say "the configuration is not named: $(cat log)"
+                is_over && say "a daemon without a configuration ends"
+                shaped_at 3Mbit || say "the queues are gone"
                 state_ends $cell $config
-                start_daemon
             else
                 within 5 shaped_at 4400Kbit || say "the next daemon: $(tc qdisc show dev d0 root; cat log)"
                 within 5 in_status '"health":"degraded"' || say "the next daemon does not say degraded"
@@ -281,7 +280,11 @@ fn each_state_of(home: &Home, file: &str, states: &[&str]) -> String {
                 state $state $file || say "the lab cannot"
                 >log; start_daemon
                 case $cell in
-                    "config gone"* | "before_trial gone"* | "config fifo"* | "config folder"* | "config dangling"*)
+                    "config gone"* | "before_trial gone"*)
+                        within 10 grep -q "there is no configuration" log || say "$(cat log)"
+                        is_over && say "a daemon without a configuration ends: $(cat log)"
+                        shaped || say "the queues are gone" ;;
+                    "config fifo"* | "config folder"* | "config dangling"*)
                         within 10 is_over || say "a daemon without a configuration goes on"
                         wait $daemon; [ $? = 2 ] && grep -q "cannot read the configuration: $config: " log || say "$(cat log)"
                         shaped || say "the queues are gone" ;;
