@@ -204,11 +204,11 @@ export class Mock {
                     { section: 0, option: 'upload', value: String(TUNED.upload_kbit) },
                 ] }, response);
             case 'GET doctor':
-                return json(response, { findings: this.findings, fixed: [] });
+                return json(response, { findings: this.findings, fixed: [], unknown: [], checks: 12 });
             case 'POST doctor/fix': {
                 const fixed = this.findings.filter(({ fixable }) => fixable);
                 this.findings = this.findings.filter(({ fixable }) => !fixable);
-                return json(response, { findings: this.findings, fixed });
+                return json(response, { findings: this.findings, fixed, unknown: [], checks: 12 });
             }
             case 'GET audit':
                 return json(response, { entries: this.audit });

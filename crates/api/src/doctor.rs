@@ -21,6 +21,9 @@ pub struct Diagnosis {
     /// Facts that the kernel does not tell: reasons why a finding may be missing.
     #[serde(default)]
     pub unknown: Vec<String>,
+    /// Number of checks that were made.
+    #[serde(default)]
+    pub checks: usize,
 }
 
 /// A fault, or a setting that is probably not intended.

@@ -22,9 +22,17 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         findings: findings::diagnose(&facts),
         fixed: Vec::new(),
         unknown: findings::unknown(&facts),
+        checks: findings::checks(&facts),
     };
-    let sections = facts.sections.len();
-    let answer = answer::Answer { diagnosis, sections };
+    let interfaces = facts
+        .sections
+        .into_iter()
+        .map(|section| section.interface)
+        .collect();
+    let answer = answer::Answer {
+        diagnosis,
+        interfaces,
+    };
     // 20 is the number of digits of the largest 64-bit integer.
     assert!(longest_number(&answer.to_string()) <= longest_number(&given).max(Some(20)));
     serde_json::to_string(&answer.diagnosis).expect("findings are data");

@@ -23,6 +23,8 @@ const MOST_EVENTS: usize = 64;
 pub(super) struct Answer {
     findings: Vec<AnsweredFinding>,
     fixed: Vec<AnsweredFinding>,
+    unknown: Vec<String>,
+    checks: usize,
 }
 
 #[derive(Serialize)]
@@ -41,6 +43,8 @@ pub(super) async fn doctor(state: &Arc<AppState>, fix: bool) -> Result<Answer, P
     Ok(Answer {
         findings: answered(diagnosis.findings),
         fixed: answered(diagnosis.fixed),
+        unknown: diagnosis.unknown,
+        checks: diagnosis.checks,
     })
 }
 

@@ -49,7 +49,17 @@ function Findings({ isAdmin }: { isAdmin: boolean }) {
                     </p>
                 </Notice>
             ))}
-            {diagnosis?.findings.length === 0 && <Notice tone="good">{t('diagnose.fine')}</Notice>}
+            {diagnosis?.findings.length === 0 && diagnosis.checks > 0 && (
+                <Notice tone="good">{t('diagnose.fine', { checks: diagnosis.checks })}</Notice>
+            )}
+            {diagnosis?.findings.length === 0 && diagnosis.checks === 0 && (
+                <Notice tone="plain">{t('diagnose.nothing')}</Notice>
+            )}
+            {diagnosis?.unknown.map((fact) => (
+                <p key={fact}>
+                    {t('diagnose.unknown')} {fact}
+                </p>
+            ))}
             {diagnosis?.findings.map((finding) => (
                 <Finding key={`${finding.id} ${finding.interface}`} finding={finding} />
             ))}

@@ -13,7 +13,7 @@ use super::shape;
 use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
-use crate::doctor::findings::{diagnose, unknown};
+use crate::doctor::findings::{checks, diagnose, unknown};
 use sqm_configuration::{Draft, load, parse_and_plan};
 use sqm_process::failure::Failure;
 
@@ -90,11 +90,11 @@ impl Args {
                 .collect();
             findings = left;
         }
-        let sections = facts.sections.len();
         let diagnosis = Diagnosis {
             findings,
             fixed,
             unknown: unknown(&facts),
+            checks: checks(&facts),
         };
         let is_healthy = diagnosis.findings.is_empty();
         if self.json {
@@ -103,7 +103,12 @@ impl Args {
                 serde_json::to_string_pretty(&diagnosis).context("writing JSON")?
             );
         } else {
-            let answer = Answer { diagnosis, sections };
+            let sections = facts.sections.into_iter();
+            let interfaces = sections.map(|section| section.interface).collect();
+            let answer = Answer {
+                diagnosis,
+                interfaces,
+            };
             out!("{answer}");
         }
         Ok(if is_healthy {

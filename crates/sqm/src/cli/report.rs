@@ -15,7 +15,7 @@ use sqm_kernel::{observe, render, state};
 use sqm_plan::plan::Plan;
 
 use crate::doctor::collect::collect;
-use crate::doctor::findings::diagnose;
+use crate::doctor::findings::{checks, diagnose};
 use crate::redact::redact;
 use sqm_configuration::{load, parse_and_plan, rate_override};
 use sqm_kernel::status::InterfaceStatus;
@@ -115,7 +115,7 @@ impl Args {
                 );
                 let findings = diagnose(&facts);
                 let told = if findings.is_empty() {
-                    "nothing found".to_owned()
+                    format!("No problems found ({} checks)", checks(&facts))
                 } else {
                     json(&findings)
                 };

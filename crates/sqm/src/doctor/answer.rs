@@ -7,8 +7,8 @@ use sqm_api::doctor::{Diagnosis, Finding, Fix};
 /// A diagnosis for people.
 pub(crate) struct Answer {
     pub(crate) diagnosis: Diagnosis,
-    /// Number of enabled sections that were judged.
-    pub(crate) sections: usize,
+    /// The interfaces of the enabled sections, which were checked.
+    pub(crate) interfaces: Vec<String>,
 }
 
 impl Display for Answer {
@@ -17,6 +17,7 @@ impl Display for Answer {
             findings,
             fixed,
             unknown,
+            checks,
         } = &self.diagnosis;
         for finding in fixed {
             writeln!(f, "fixed: {}", finding.what)?;
@@ -25,13 +26,13 @@ impl Display for Answer {
             writeln!(f, "not known: {unknown}")?;
         }
         if findings.is_empty() {
-            return match self.sections {
+            let interfaces = self.interfaces.join(", ");
+            return match self.interfaces.len() {
                 0 => writeln!(
                     f,
                     "no interface is configured and enabled: there is nothing to check"
                 ),
-                1 => writeln!(f, "nothing found"),
-                n => writeln!(f, "nothing found on {n} interfaces"),
+                _ => writeln!(f, "No problems found on {interfaces} ({checks} checks)"),
             };
         }
         findings.iter().try_for_each(|finding| write_finding(f, finding))

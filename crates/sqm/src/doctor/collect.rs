@@ -14,7 +14,7 @@ use sqm_core::spec::{LinkLayer, Qdisc};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::netlink::{ethtool, flowtable};
-use sqm_kernel::observe::Observed;
+use sqm_kernel::observe::{self, Observed, RootId};
 use sqm_kernel::routes::Routes;
 use sqm_kernel::uplink;
 use sqm_kernel::verify::compare;
@@ -46,7 +46,7 @@ pub(crate) fn collect(
     let mut sections = Vec::new();
     let mut missing = Vec::new();
     for plan in plans {
-        let mut section = section(socket, links, plan)?;
+        let mut section = section(socket, links, plan, records)?;
         if let Some(all) = &written_sections {
             (section.index, section.options) = written(all, &plan.interface);
         }
@@ -62,6 +62,7 @@ pub(crate) fn collect(
         devices: devices(socket, links),
         default_devices: Routes::read().default_devices(),
         missing,
+        unread: unread(),
         flow_offload: flow_offload(),
         processors: after.processors.since(&before.processors),
     })
@@ -115,7 +116,7 @@ fn written(sections: &[uci::Section<'_>], interface: &str) -> (usize, BTreeMap<S
     })
 }
 
-fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, Error> {
+fn section(socket: &mut Socket, links: &[Link], plan: &Plan, records: &Path) -> Result<Section, Error> {
     let mut section = Section {
         interface: plan.interface.clone(),
         ..Section::default()
@@ -154,6 +155,10 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, 
         )?,
         observed => observed?,
     };
+    if plan.ingress.is_some() {
+        section.ifb_shared_with =
+            observe::others_redirecting_to(socket, links, &plan.ifb(), &plan.interface)?;
+    }
     section.differences = compare(plan, &observed)
         .iter()
         .map(Difference::to_string)
@@ -163,16 +168,13 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan) -> Result<Section, 
         || "nothing".to_owned(),
         |root| format!("{} {}", root.kind, root.handle),
     );
-    let planned = plan.egress.as_ref().and_then(Tree::root);
-    let is_foreign = root.is_some_and(|root| {
-        root.handle.major != 0
-            && planned
-                .is_some_and(|planned| planned.handle != root.handle || planned.qdisc.kind() != root.kind)
+    section.owner = plan.egress.as_ref().and_then(Tree::root).and_then(|planned| {
+        let planned = RootId {
+            kind: planned.qdisc.kind().to_owned(),
+            handle: planned.handle,
+        };
+        foreign::other_owner(&observed.device, Some(&planned), records)
     });
-    if is_foreign {
-        let index = observed.device.link.index;
-        section.owner = Some(foreign::find_manager(&plan.interface, index).to_string());
-    }
     Ok(section)
 }
 
@@ -289,6 +291,19 @@ fn marks(tree: &Tree) -> Option<bool> {
     })
 }
 
+/// The facts that only root may read.
+fn unread() -> Vec<String> {
+    match capability::require_privileges("sqm doctor") {
+        Ok(()) => Vec::new(),
+        Err(_) => vec![
+            "whether the kernel has all features that the configuration needs: run it as root".to_owned(),
+            "whether the firewall has the rules of the configuration, and forwards packets past the queues: run it \
+             as root"
+                .to_owned(),
+        ],
+    }
+}
+
 /// The kernel feature that a plan needs and the kernel lacks. None without privileges as well, because features have
 /// to be tried out.
 fn missing_for(socket: &mut Socket, links: &[Link], plan: &Plan) -> Option<String> {
@@ -307,6 +322,7 @@ fn devices(socket: &mut Socket, links: &[Link]) -> Vec<Device> {
         .and_then(|mut socket| ethtool::features(&mut socket, links.iter().map(|link| link.index)).ok())
         .unwrap_or_default();
     let sessions = stack::pppoe_devices();
+    let routes = Routes::read();
     let name_of = |index: u32| {
         links
             .iter()
@@ -330,6 +346,12 @@ fn devices(socket: &mut Socket, links: &[Link]) -> Vec<Device> {
                 kind,
                 up: link.up,
                 lower,
+                master: link.master.and_then(name_of),
+                wireless: Path::new("/sys/class/net")
+                    .join(&link.name)
+                    .join("phy80211")
+                    .exists(),
+                leads_to_hosts_only: routes.leads_to_hosts_only(&link.name),
                 possible_lowers,
                 features: features.get(&link.name).cloned().unwrap_or_default(),
             }

@@ -16,6 +16,8 @@ pub(crate) struct Facts {
     pub(crate) default_devices: Vec<String>,
     /// Kernel features that the plans need and the kernel lacks, in words. Empty without privileges.
     pub(crate) missing: Vec<String>,
+    /// Facts that this process may not read, in sentences.
+    pub(crate) unread: Vec<String>,
     pub(crate) flow_offload: FlowOffload,
     pub(crate) processors: Vec<Processor>,
 }
@@ -40,6 +42,8 @@ pub(crate) struct Section {
     pub(crate) size_tables: Vec<String>,
     /// True if the upload's leaf marks with ECN; none if its kind has no such option.
     pub(crate) upload_marks: Option<bool>,
+    /// Other devices whose arriving packets are redirected to the IFB of this section.
+    pub(crate) ifb_shared_with: Vec<String>,
     /// Layers below the device from the top: PPPoE, VLAN tags, tunnels.
     pub(crate) stack: Vec<String>,
     /// Differences between the plan and the kernel.
@@ -65,6 +69,12 @@ pub(crate) struct Device {
     pub(crate) up: bool,
     /// Name of the device below, if there is one. Below a tunnel is the device that carries its packets.
     pub(crate) lower: Option<String>,
+    /// Name of the bridge of which it is a port.
+    pub(crate) master: Option<String>,
+    /// True for Wi-Fi.
+    pub(crate) wireless: bool,
+    /// True if it has a network of its own and no router beyond it.
+    pub(crate) leads_to_hosts_only: bool,
     /// Devices of which one is below, if the kernel does not say which.
     pub(crate) possible_lowers: Vec<String>,
     /// Active features of the driver, as `ethtool -k` names them.

@@ -29,28 +29,54 @@ const AGGREGATING: [(&str, &str); 5] = [
 /// Number of layers of devices that are looked at, so that a loop ends. A choice: PPPoE over a VLAN has three.
 const DEEPEST: usize = 8;
 
+/// A check of the machine.
+type MachineCheck = fn(&Facts) -> Option<Finding>;
+/// A check of a section.
+type SectionCheck = fn(&Facts, &Section) -> Option<Finding>;
+
+const MACHINE_CHECKS: [MachineCheck; 2] = [missing, flow_offload];
+const SECTION_CHECKS: [SectionCheck; 10] = [
+    |facts, section| {
+        trunk(facts, section)
+            .or_else(|| untagged_trunk(facts, section))
+            .or_else(|| wrong_interface(facts, section))
+    },
+    faces_wrong_way,
+    |_, section| swapped_rates(section),
+    |facts, section| {
+        no_device(facts, section)
+            .or_else(|| stopped(section))
+            .or_else(|| other_queue(section))
+    },
+    shared_ifb,
+    |_, section| no_overhead(section),
+    |_, section| counted_twice(section),
+    aggregates,
+    |_, section| marks_on_slow_line(section),
+    processor_bound,
+];
+
 /// All findings of these facts.
 pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.extend(missing(facts));
-    findings.extend(flow_offload(facts));
-    for section in &facts.sections {
-        findings.extend(trunk(facts, section).or_else(|| wrong_interface(facts, section)));
-        findings.extend(faces_wrong_way(facts, section));
-        findings.extend(swapped_rates(section));
-        findings.extend(
-            no_device(facts, section)
-                .or_else(|| stopped(section))
-                .or_else(|| other_queue(section)),
-        );
-        findings.extend(no_overhead(section));
-        findings.extend(counted_twice(section));
-        findings.extend(aggregates(facts, section));
-        findings.extend(marks_on_slow_line(section));
-        findings.extend(tunnel(facts, section));
-        findings.extend(processor_bound(facts, section));
+    let of_machine = MACHINE_CHECKS.iter().filter_map(|check| check(facts));
+    let of_sections = facts
+        .sections
+        .iter()
+        .flat_map(|section| SECTION_CHECKS.iter().filter_map(|check| check(facts, section)));
+    of_machine.chain(of_sections).collect()
+}
+
+/// Number of checks that were made. Those of the machine need facts that only root may read.
+pub(crate) fn checks(facts: &Facts) -> usize {
+    let of_machine = if facts.unread.is_empty() {
+        MACHINE_CHECKS.len()
+    } else {
+        0
+    };
+    match facts.sections.len() {
+        0 => 0,
+        sections => of_machine + sections * SECTION_CHECKS.len(),
     }
-    findings
 }
 
 /// The fix that sets one option of a section.
@@ -60,7 +86,7 @@ fn set(section: &Section, option: OptionValue) -> Option<Fix> {
 
 /// Facts that the kernel does not tell, in sentences: no faults, but reasons why a finding may be missing.
 pub(crate) fn unknown(facts: &Facts) -> Vec<String> {
-    facts
+    let of_devices = facts
         .devices
         .iter()
         .filter_map(|device| {
@@ -80,8 +106,8 @@ pub(crate) fn unknown(facts: &Facts) -> Vec<String> {
                      checked whether that leads to the internet"
                 )
             })
-        })
-        .collect()
+        });
+    of_devices.chain(facts.unread.iter().cloned()).collect()
 }
 
 fn missing(facts: &Facts) -> Option<Finding> {
@@ -182,6 +208,49 @@ fn trunk(facts: &Facts, section: &Section) -> Option<Finding> {
     })
 }
 
+/// The shaped device is a trunk that carries the internet without a VLAN tag, and the home network in VLANs.
+fn untagged_trunk(facts: &Facts, section: &Section) -> Option<Finding> {
+    let name = &section.interface;
+    if facts.wan()? != name {
+        return None;
+    }
+    let leads_home = |device: &Device| {
+        let bridge = device.master.as_ref().and_then(|master| facts.device(master));
+        device.leads_to_hosts_only || bridge.is_some_and(|bridge| bridge.leads_to_hosts_only)
+    };
+    let vlans: Vec<&str> = facts
+        .devices
+        .iter()
+        .filter(|device| device.kind == "vlan" && device.up && device.lower.as_ref() == Some(name))
+        .filter(|device| leads_home(device))
+        .map(|device| device.name.as_str())
+        .collect();
+    (!vlans.is_empty()).then(|| Finding {
+        id: "trunk".to_owned(),
+        interface: Some(name.clone()),
+        what: format!(
+            "{name} carries the internet without a VLAN tag and a home network in a VLAN: its downloads also leave \
+             through {name}, so both directions are limited to the lower rate"
+        ),
+        evidence: vec![
+            format!("{}, which has no VLAN tag", facts.default_route()),
+            format!("{} on {name} with a network of hosts: {}", plural(vlans.len(), "VLAN"), vlans.join(", ")),
+        ],
+        remedy: format!(
+            "let the switch tag the internet as well, and shape that VLAN; or move the home network to another port \
+             than {name}"
+        ),
+        fix: None,
+    })
+}
+
+fn plural(count: usize, word: &str) -> String {
+    match count {
+        1 => format!("1 {word}"),
+        n => format!("{n} {word}s"),
+    }
+}
+
 /// The shaped device does not lead to the internet.
 fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
     let wan = facts.wan()?;
@@ -190,12 +259,16 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
         |wan: &String| wan == name || facts.may_be_below(name, wan) || facts.may_be_below(wan, name);
     // A missing device may appear later. If a PPP session is down and another line stands in, the configuration is
     // still right.
-    if section.faces_home() || facts.device(name).is_none() || facts.default_devices.iter().any(leads_to_it) {
+    let device = facts.device(name)?;
+    let carries_wan_bridge = device.master.as_deref() == Some(wan);
+    if section.faces_home() || carries_wan_bridge || facts.default_devices.iter().any(leads_to_it) {
         return None;
     }
-    // A user who shapes two devices has a reason for the second one.
+    // A user who shapes two devices has a reason for the second one, such as a second line. It leads to the home network if it
+    // is a bridge, a port of one, or an access point.
     if facts.sections.len() > 1 {
-        return None;
+        let is_home = device.kind == "bridge" || device.master.is_some() || device.wireless;
+        return is_home.then(|| faces_home_unsaid(facts, section));
     }
     Some(Finding {
         id: "wrong-interface".to_owned(),
@@ -213,6 +286,25 @@ fn wrong_interface(facts: &Facts, section: &Section) -> Option<Finding> {
         ),
         fix: set(section, OptionValue::Interface(wan.to_owned())),
     })
+}
+
+/// A further section for a device of the home network, without `facing 'lan'`.
+fn faces_home_unsaid(facts: &Facts, section: &Section) -> Finding {
+    let name = &section.interface;
+    Finding {
+        id: "wrong-interface".to_owned(),
+        interface: Some(name.clone()),
+        what: format!("{name} leads to the home network: upload and download are swapped there"),
+        evidence: vec![
+            facts.default_route(),
+            format!(
+                "{name} is a bridge, a port of a bridge, or an access point, and no default route goes through it"
+            ),
+            "the section has no option facing 'lan'".to_owned(),
+        ],
+        remedy: "set option facing 'lan'".to_owned(),
+        fix: set(section, OptionValue::Facing(Facing::Lan)),
+    }
 }
 
 /// `facing 'lan'` on the device that leads to the internet.
@@ -417,27 +509,21 @@ fn marks_on_slow_line(section: &Section) -> Option<Finding> {
     })
 }
 
-/// To queues below a 6in4 tunnel, all of IPv6 is one flow.
-fn tunnel(facts: &Facts, section: &Section) -> Option<Finding> {
-    let tunnel = facts
-        .devices
-        .iter()
-        .find(|device| device.kind == "sit" && device.up && device.name != "sit0")?;
-    let is_wan = facts.leads_out(&section.interface);
-    let has_own = facts.sections.iter().any(|other| other.interface == tunnel.name);
-    (is_wan && !has_own && section.interface != tunnel.name).then(|| Finding {
-        id: "6in4".to_owned(),
-        interface: Some(section.interface.clone()),
+/// Another device feeds the IFB that shapes the arriving packets of this one.
+fn shared_ifb(_: &Facts, section: &Section) -> Option<Finding> {
+    let others = section.ifb_shared_with.join(", ");
+    let name = &section.interface;
+    (!others.is_empty()).then(|| Finding {
+        id: "shared-ifb".to_owned(),
+        interface: Some(name.clone()),
         what: format!(
-            "IPv6 goes through the tunnel {}, whose packets are a single flow to the queues of {}: one large IPv6 \
-             download delays all IPv6 traffic",
-            tunnel.name, section.interface
+            "packets that arrive on {others} go through the queues for {name} as well, and take a part of its rate"
         ),
-        evidence: vec![format!("{} is a 6in4 tunnel (sit) and up", tunnel.name)],
+        evidence: vec![format!("a filter on {others} redirects arriving packets to the IFB of {name}")],
         remedy: format!(
-            "add a section for {} with rates a little below those of {}: its queues see the flows before they are \
-             encapsulated",
-            tunnel.name, section.interface
+            "remove that filter (tc filter show dev {} ingress shows it); to shape that device, give it a section of \
+             its own",
+            section.ifb_shared_with[0]
         ),
         fix: None,
     })

@@ -19,7 +19,7 @@ configure() {
 start() { on_router sqm reload --config /tmp/sqm >said 2>&1 || { echo \"reload: $(cat said)\"; }; }
 seconds=0
 doctor() { on_router sqm doctor --seconds $seconds --config /tmp/sqm \"$@\" >said 2>&1; }
-healthy() { doctor && grep -q '^nothing found' said || echo \"$1: not healthy: $(cat said)\"; }
+healthy() { doctor && grep -q '^No problems found on [a-z0-9.]* ([0-9]* checks)' said || echo \"$1: not healthy: $(cat said)\"; }
 # Checks that the doctor has exactly these findings.
 found() {
     doctor; [ $? = 1 ] || echo \"$1: exit code\"
@@ -108,13 +108,27 @@ fn faults_of_the_machine_are_found() {
          on_router $(sed -n 's/.*do: *run \\(ethtool [^;]*\\);.*/\\1/p' said) >/dev/null 2>&1
          healthy 'with the right interface'
 
-         # A 6in4 tunnel, and then a section for it, as the remedy says.
+         # A 6in4 tunnel needs no section. One for it is no mistake.
          ip -n router link add henet type sit remote 10.66.0.2 local 10.64.0.1; ip -n router link set henet up
-         configure; start; found 6in4
+         configure; start; healthy '6in4'
          sed \"s/'wan0'/'henet'/; s/24000/22000/; s/4400/4000/\" sqm >>sqm.more; cat sqm.more >>sqm; rm sqm.more; start
-         doctor && grep -q '^nothing found on 2 interfaces' said || echo \"6in4 fixed: $(cat said)\"
+         doctor && grep -q '^No problems found on wan0, henet (' said || echo \"6in4 with a section: $(cat said)\"
          ip -n router link del henet; found no-device; doctor --fix && echo 'a device cannot be made'
          configure; start; healthy 'no tunnel'
+         # A VLAN with a network of hosts on an untagged line.
+         ip -n router link add link wan0 name wan0.10 type vlan id 10; ip -n router link set wan0.10 up
+         healthy 'a VLAN without addresses'; ip -n router addr add 10.98.0.1/24 dev wan0.10; found trunk; ip -n router link del wan0.10
+         # A section for a port of the home's bridge.
+         sed \"s/'wan0'/'lan2'/; s/24000/5000/; s/4400/1000/\" sqm >>sqm.more; cat sqm.more >>sqm; rm sqm.more; start; found wrong-interface
+         doctor --fix || cat said; grep -q \"facing 'lan'\" sqm || cat sqm; configure; start; healthy 'no section for lan2'
+         # Another device feeds our IFB.
+         tc -n router qdisc add dev lan2 handle ffff: ingress
+         tc -n router filter add dev lan2 parent ffff: protocol all matchall action mirred egress redirect dev ifb4wan0
+         found shared-ifb; tc -n router qdisc del dev lan2 ingress; healthy 'no other device'
+         # Without privileges.
+         on_router setpriv --reuid=65534 --clear-groups sqm doctor --seconds 0 --config /tmp/sqm >said 2>&1 || cat said
+         grep -q '^not known: whether the kernel has all features' said && grep -q '^No problems found on wan0 (10 checks)' said || cat said
+
          configure s/wan0/wan9/; found no-device; grep -q \"if you mean wan0, set option interface 'wan0'\" said || cat said
          configure; healthy 'with the right interface'
 
@@ -152,7 +166,7 @@ fn a_report_has_everything_for_a_help_request_and_no_secrets() {
         "configure '' \"# my password is hunter2; I am 203.0.113.9 and 2001:db8::77, my card is 52:54:00:12:34:56\\n\"; start
          ip -n router addr add 198.51.100.77/32 dev wan0
          on_router sqm bugreport --seconds 0 --config /tmp/sqm --out /tmp/report.txt >said 2>&1 || cat said
-         for words in 'option download' 'bandwidth 4400kbit' 'the kernel holds what is configured' 'nothing found' 'wan0' \
+         for words in 'option download' 'bandwidth 4400kbit' 'the kernel holds what is configured' 'No problems found' 'wan0' \
              'sent_bytes' 'Linux' 'default' 'cpu0\\|processor'; do
              grep -q \"$words\" report.txt || echo \"the report lacks $words\"
          done

@@ -8,8 +8,8 @@ fn healthy() -> Facts {
         kind: kind.to_owned(),
         up: true,
         lower: lower.map(str::to_owned),
-        possible_lowers: Vec::new(),
         features: vec!["rx-gro".to_owned(), "tx-generic-segmentation".to_owned()],
+        ..Device::default()
     };
     Facts {
         sections: vec![Section {
@@ -335,28 +335,116 @@ fn marks_on_a_slow_upload() {
     );
 }
 
+/// CAKE and fq_codel find the flows inside 6in4 themselves.
 #[test]
-fn a_6in4_tunnel() {
-    let tunnel = |facts: &mut Facts| {
+fn a_6in4_tunnel_needs_no_section() {
+    let findings = found(|facts| {
         facts.devices.push(Device {
             name: "6in4-henet".to_owned(),
             kind: "sit".to_owned(),
             up: true,
+            lower: Some("pppoe-wan".to_owned()),
             ..Device::default()
         });
+        facts.default_devices.push("6in4-henet".to_owned());
+    });
+    assert_eq!(findings, []);
+}
+
+#[test]
+fn vlans_of_the_home_network_beside_an_untagged_line() {
+    let vlan = |leads_to_hosts_only| {
+        move |facts: &mut Facts| {
+            facts.sections[0].interface = "eth0".to_owned();
+            facts.sections[0].stack.clear();
+            facts.default_devices = vec!["eth0".to_owned()];
+            facts.devices.retain(|device| device.name != "eth0.7");
+            facts.devices.push(Device {
+                name: "eth0.10".to_owned(),
+                kind: "vlan".to_owned(),
+                up: true,
+                lower: Some("eth0".to_owned()),
+                leads_to_hosts_only,
+                ..Device::default()
+            });
+        }
     };
-    only("6in4", tunnel);
+    let finding = only("trunk", vlan(true));
+    assert!(
+        finding.evidence[1].contains("1 VLAN on eth0") && finding.fix.is_none(),
+        "{finding:?}"
+    );
+    // The provider's VLAN for television has a router beyond it, or no network of hosts at all.
+    assert_eq!(found(vlan(false)), []);
+    // It is a port of a bridge with the home network.
+    only("trunk", |facts| {
+        vlan(false)(facts);
+        let port = facts.devices.last_mut().unwrap();
+        port.master = Some("br-lan".to_owned());
+        let bridge = facts.devices.iter_mut().find(|device| device.name == "br-lan");
+        bridge.unwrap().leads_to_hosts_only = true;
+    });
+}
+
+#[test]
+fn a_second_section_for_the_home_network_needs_facing() {
+    let second = |change: fn(&mut Device)| {
+        move |facts: &mut Facts| {
+            let mut guest = Device {
+                name: "wlan1".to_owned(),
+                up: true,
+                ..Device::default()
+            };
+            change(&mut guest);
+            facts.devices.push(guest);
+            facts.sections.push(Section {
+                interface: "wlan1".to_owned(),
+                index: 4,
+                ..facts.sections[0].clone()
+            });
+            facts.sections[1].stack.clear();
+        }
+    };
+    for home in [
+        (|device| device.master = Some("br-lan".to_owned())) as fn(&mut Device),
+        |device| device.wireless = true,
+        |device| device.kind = "bridge".to_owned(),
+    ] {
+        let finding = only("wrong-interface", second(home));
+        assert_eq!(finding.interface.as_deref(), Some("wlan1"));
+        assert_eq!(
+            finding.fix,
+            Some(Fix::Options(4, vec![OptionValue::Facing(Facing::Lan)]))
+        );
+    }
+    // A second line that has no default route at the moment.
+    assert_eq!(found(second(|_| ())), []);
+    // A port of the bridge that leads to the internet.
     assert_eq!(
         found(|facts| {
-            tunnel(facts);
-            let own = Section {
-                interface: "6in4-henet".to_owned(),
-                ..facts.sections[0].clone()
-            };
-            facts.sections.push(own);
+            second(|device| device.master = Some("pppoe-wan".to_owned()))(facts);
         }),
         []
     );
+}
+
+#[test]
+fn another_device_that_feeds_the_ifb() {
+    let finding = only("shared-ifb", |facts| {
+        facts.sections[0].ifb_shared_with = vec!["eth1".to_owned()];
+    });
+    assert!(finding.what.contains("arrive on eth1"), "{finding:?}");
+}
+
+#[test]
+fn facts_that_only_root_may_read_are_named_and_their_checks_not_counted() {
+    let mut facts = healthy();
+    let all = checks(&facts);
+    assert_eq!(all, MACHINE_CHECKS.len() + SECTION_CHECKS.len());
+    facts.unread = vec!["whether the kernel has all features".to_owned()];
+    assert_eq!(checks(&facts), all - MACHINE_CHECKS.len());
+    assert_eq!(unknown(&facts), facts.unread);
+    assert_eq!(checks(&Facts::default()), 0);
 }
 
 #[test]
