@@ -16,7 +16,7 @@ use rustix::system::{RebootCommand, reboot};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use crate::launch;
-use crate::protocol::{Act, LAST, MARK, MORE, RECEIVED, Reply, Request};
+use crate::protocol::{Act, LAST, MARK, MORE, RECEIVED, Reply, Request, text_of};
 
 /// Runs as process 1 of the guest and does not return while the guest lives.
 pub fn main() -> io::Result<()> {
@@ -68,6 +68,8 @@ fn prepare_system() -> io::Result<()> {
     }
     // The kernel may have mounted it already.
     let _ = mount("devtmpfs", "/dev", "devtmpfs", none, None);
+    // Process substitution of bash needs it.
+    let _ = symlink("/proc/self/fd", "/dev/fd");
     fs::create_dir_all("/run/etc/upper")?;
     fs::create_dir_all("/run/etc/work")?;
     let layers = c"lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work";
@@ -146,8 +148,9 @@ fn answer(out: &Mutex<File>, reply: &Reply) -> io::Result<()> {
 
 fn carry_out(request: Request) -> Reply {
     let id = request.id;
+    let mut binary = None;
     let result = match request.act {
-        Act::Run { host, argv, stdin } => run(host.as_deref(), &argv, &stdin),
+        Act::Run { host, argv, stdin } => run(host.as_deref(), &argv, &stdin, &mut binary),
         Act::Spawn { host, argv } => spawn(host.as_deref(), &argv),
         Act::Write { path, bytes } => write(Path::new(&path), &bytes),
         Act::Connect { host, port, stream } => streams::connect(&host, port, stream),
@@ -161,12 +164,14 @@ fn carry_out(request: Request) -> Reply {
         code,
         stdout,
         stderr,
+        binary,
     }
 }
 
 type Outcome = io::Result<(i32, String, String)>;
 
-fn run(host: Option<&str>, argv: &[String], stdin: &str) -> Outcome {
+/// Runs a program to its end. Standard output that is not UTF-8 goes to `binary` as well, byte for byte.
+fn run(host: Option<&str>, argv: &[String], stdin: &str, binary: &mut Option<String>) -> Outcome {
     let mut child = command(host, argv)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -182,6 +187,7 @@ fn run(host: Option<&str>, argv: &[String], stdin: &str) -> Outcome {
         .code()
         .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    *binary = str::from_utf8(&output.stdout).is_err().then(|| text_of(&output.stdout));
     Ok((code, text(&output.stdout), text(&output.stderr)))
 }
 

@@ -23,6 +23,7 @@ enum Answer {
         code: i32,
         stdout: String,
         stderr: String,
+        binary: Option<String>,
     },
     Failed(String),
 }
@@ -80,7 +81,6 @@ pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
     });
     // Returning drops the guest.
     let _ = ended.recv();
-    let _ = fs::remove_file(&socket);
     Ok(())
 }
 
@@ -97,14 +97,29 @@ fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<
     let answer = match act {
         Ok(Act::PowerOff) => {
             home.end();
+            // Before the answer: the client that receives it can start the next lab.
+            if let Ok(socket) = socket_path() {
+                let _ = fs::remove_file(socket);
+            }
             Answer::Done {
                 code: 0,
                 stdout: String::new(),
                 stderr: String::new(),
+                binary: None,
             }
         }
         Ok(act) => match home.ask(act) {
-            Ok(Output { code, stdout, stderr }) => Answer::Done { code, stdout, stderr },
+            Ok(Output {
+                code,
+                stdout,
+                stderr,
+                binary,
+            }) => Answer::Done {
+                code,
+                stdout,
+                stderr,
+                binary,
+            },
             Err(error) => Answer::Failed(error.to_string()),
         },
         Err(error) => Answer::Failed(format!("not a request: {error}")),
@@ -129,7 +144,17 @@ pub fn ask(act: &Act) -> Result<Output, Error> {
         .and_then(|()| BufReader::new(&connection).read_line(&mut line))
         .map_err(|e| Error::host("the lab did not answer on", &socket, e))?;
     match serde_json::from_str(&line) {
-        Ok(Answer::Done { code, stdout, stderr }) => Ok(Output { code, stdout, stderr }),
+        Ok(Answer::Done {
+            code,
+            stdout,
+            stderr,
+            binary,
+        }) => Ok(Output {
+            code,
+            stdout,
+            stderr,
+            binary,
+        }),
         Ok(Answer::Failed(why)) => Err(Error::State(why)),
         Err(_) => Err(Error::State("the lab ended during the request".into())),
     }

@@ -108,6 +108,9 @@ pub struct Reply {
     pub stdout: String,
     /// Standard error, with invalid UTF-8 replaced.
     pub stderr: String,
+    /// Standard output byte for byte in hexadecimal digits, if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<String>,
 }
 
 #[cfg(test)]

@@ -202,7 +202,7 @@ fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
 
 fn print_output(said: &Output) -> Result<ExitCode, Failure> {
     // Printed unchanged: the output is the command's own, with its colours.
-    output::stdout().write_all(said.stdout.as_bytes())?;
+    output::stdout().write_all(&said.stdout_bytes())?;
     let _ = std::io::stderr().write_all(said.stderr.as_bytes());
     Ok(ExitCode::from(u8::try_from(said.code).unwrap_or(1)))
 }
