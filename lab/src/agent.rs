@@ -187,7 +187,9 @@ fn run(host: Option<&str>, argv: &[String], stdin: &str, binary: &mut Option<Str
         .code()
         .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    *binary = str::from_utf8(&output.stdout).is_err().then(|| text_of(&output.stdout));
+    *binary = str::from_utf8(&output.stdout)
+        .is_err()
+        .then(|| text_of(&output.stdout));
     Ok((code, text(&output.stdout), text(&output.stderr)))
 }
 

@@ -16,7 +16,7 @@ use crate::clock::{monotonic, nanos};
 use crate::reconciler::{ConfiguredInterface, Event, Section};
 use crate::shape::{Candidate, Configuration, LoadError};
 use crate::shared::Refused;
-use crate::unconfirmed_change::{PendingFileRollback, UnconfirmedChange, time_left};
+use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange, time_left};
 use sqm_configuration::{SavedText, commit_confirm, revision};
 use sqm_process::logging::Level;
 
@@ -47,8 +47,16 @@ impl Daemon {
             return;
         }
         self.awaits_file = None;
-        // Errors are logged.
-        let _ = self.load_file(Event::Configured);
+        // An earlier daemon may have ended while a change was unconfirmed.
+        let recovered = unconfirmed_change::recover(self.shaper.file(), now);
+        for message in recovered.messages {
+            self.log(Level::WARN, LogKind::Configuration, None, message);
+        }
+        self.pending_rollback = recovered.pending;
+        if self.pending_rollback.is_none() {
+            // Errors are logged.
+            let _ = self.load_file(Event::Configured);
+        }
     }
 
     fn load_file(&mut self, event: impl FnOnce(Vec<ConfiguredInterface>) -> Event) -> Result<(), LoadError> {

@@ -175,13 +175,31 @@ fn an_interrupted_demo_leaves_no_results() {
 #[test]
 fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
     let keep = ["keep", "--clock", "virtual"];
-    let mut temporary = tempfile::tempdir().unwrap();
-    for _ in 0..2 {
-        let mut keeper = Program::start(&keep, temporary);
-        keeper.waits_until_ready();
-        assert_eq!(keeper.files(), ["sqm-lab"]);
-        temporary = keeper.end_by(Signal::KILL);
-    }
+    let mut keeper = Program::start(&keep, tempfile::tempdir().unwrap());
+    keeper.waits_until_ready();
+    assert_eq!(keeper.files(), ["sqm-lab"]);
+    let mut keeper = Program::start(&keep, keeper.end_by(Signal::KILL));
+    keeper.waits_until_ready();
+
+    let lab = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sqm-lab"));
+        command
+            .args(words)
+            .env("XDG_RUNTIME_DIR", keeper.temporary.path());
+        command.output().unwrap()
+    };
+    // Output that is no text arrives byte for byte, and process substitution has its /dev/fd.
+    let output = lab(&["run", "h1", "bash", "-c", r"cat <(printf '\377\000x')"]);
+    assert_eq!(
+        output.stdout,
+        b"\xff\0x",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // The next lab can start as soon as `down` has returned.
+    assert!(lab(&["down"]).status.success());
+    assert_eq!(keeper.files(), [""; 0]);
+    assert!(keeper.child.0.wait().unwrap().success());
 }
 
 #[test]
