@@ -62,7 +62,8 @@ pub fn other_owner(device: &Device, planned: Option<&RootId>, records: &Path) ->
     root_owner(device, records).filter(|owner| owner != "sqm")
 }
 
-/// What sqm-scripts leaves on the machine when sqm takes its queues over, and how to move over for good.
+/// A message about everything that sqm-scripts leaves on the machine when sqm takes its queues over, and how to move over for
+/// good.
 pub(crate) fn left_by_scripts(interface: &str) -> Option<String> {
     let file = scripts_state::path(Path::new("/"), interface)?;
     Some(format!(

@@ -6,8 +6,8 @@ use sqm_kernel::status::{CakeStatus, ClassStatus, DirectionStatus, InterfaceStat
 /// Prints the queues of an interface, direction by direction.
 pub(super) fn print(status: &InterfaceStatus) {
     match status.owner.as_deref() {
-        None => outln!("{}: not shaped", status.interface),
-        Some("sqm") => outln!("{}", status.interface),
+        None if status.ingress.is_none() => outln!("{}: not shaped", status.interface),
+        None | Some("sqm") => outln!("{}", status.interface),
         Some(other) => outln!("{}: set up by {other}", status.interface),
     }
     print_direction("egress", &status.egress);
