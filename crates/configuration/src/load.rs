@@ -14,27 +14,24 @@ use sqm_plan::{Loaded, RateOverrides};
 use crate::{Invalid, Parsed, rate_override};
 use sqm_process::failure::Failure;
 
-/// Reads the text of a configuration.
+/// Reads the text of the configuration.
 pub fn read(config: &Path) -> Result<Vec<u8>, Failure> {
+    if matches!(super::read_if_there(config), Ok(None)) {
+        return Err(Failure::Usage(anyhow!(
+            "there is no configuration {}: run 'sqm setup' to make one, or name another file with --config",
+            config.display()
+        )));
+    }
     text(config).map_err(Failure::Usage)
 }
 
-/// Like [`read`], but the error has no exit code.
+/// Reads the text of a file in the configuration's format. The error has no exit code.
 pub fn text(config: &Path) -> anyhow::Result<Vec<u8>> {
     // Standard input, and the path that a shell makes for <(...), may be a pipe.
     let is_stream = config.starts_with("/dev") || config.starts_with("/proc");
     let text = match is_stream {
         true => stream(config),
-        false => match super::read_if_there(config) {
-            Ok(None) => {
-                return Err(anyhow!(
-                    "there is no configuration {}: run 'sqm setup' to make one, or name another file with --config",
-                    config.display()
-                ));
-            }
-            Ok(Some(text)) => Ok(text),
-            Err(error) => Err(anyhow::Error::from(error)),
-        },
+        false => super::read(config).map_err(anyhow::Error::from),
     };
     text.context("cannot read the configuration")
 }
