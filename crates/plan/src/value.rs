@@ -134,6 +134,12 @@ pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
     if bare && text.contains('.') {
         return Err(without_unit(text));
     }
+    if ["auto", "autorate", "automatic"].contains(&text) {
+        let message = format!(
+            "'{text}' is not a rate: write the rate that the line usually has, and option autorate '1' to follow it"
+        );
+        return Err(Finding::of_value(message));
+    }
     let with_unit = if bare {
         format!("{text}kbit")
     } else {

@@ -233,6 +233,15 @@ fn other_files_are_refused_as_no_capture() {
         complaint(b"<!DOCTYPE html>"),
         "not a capture: pcap and pcapng files do not begin with 3c 21 44 4f"
     );
+    for (beginning, program) in [
+        (&b"\x1f\x8b\x08\0rest"[..], "gzip"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"\x28\xb5\x2f\xfd\0", "zstd"),
+        (b"BZh91AY", "bzip2"),
+    ] {
+        let expected = format!("compressed by {program}: decompress it first, with '{program} -dk FILE'");
+        assert_eq!(complaint(beginning), expected);
+    }
     assert_eq!(
         complaint(b""),
         "cut short: it ends at byte 0, in the middle of its magic number"

@@ -19,7 +19,11 @@ pub(super) struct Assignment {
 
 /// Each line that is not empty or a comment, with its number.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> + '_ {
-    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    let lines = text
+        .trim_start_matches('\u{feff}')
+        .lines()
+        .enumerate()
+        .map(|(at, line)| (at + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 

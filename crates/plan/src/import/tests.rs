@@ -36,6 +36,12 @@ fn a_usual_file_becomes_a_section_without_differences() {
 }
 
 #[test]
+fn a_byte_order_mark_and_line_ends_of_windows_are_no_text() {
+    let text = format!("\u{feff}{}", PLAIN.replace('\n', "\r\n"));
+    assert_eq!(one(&text), one(PLAIN));
+}
+
+#[test]
 fn the_devices_file_overrides_the_default() {
     let sources = [
         file(

@@ -136,6 +136,8 @@ fn the_rate_that_was_probably_meant_is_suggested() {
         let said = only_error(&[&format!("download {text}")]);
         assert!(said.ends_with(expected), "{said}");
     }
+    let said = only_error(&["download auto"]);
+    assert!(said.contains("option autorate '1'"), "{said}");
     for text in ["auto", "-1", "0x4000", "8,50", "1234,567"] {
         let said = only_error(&[&format!("download {text}")]);
         assert!(!said.contains("did you mean"), "{said}");
@@ -357,6 +359,15 @@ fn the_first_of_two_words_that_undo_each_other_is_reported() {
             "sqm:7: option 'eqdisc_opts': '{cancelled}' has no effect, because '{holds}' comes after it: remove one of the two"
         );
         assert!(said.contains(&expected), "{said:?}");
+    }
+    for (words, cancelled, holds) in [
+        ("limit 100 ecn limit 200", "limit 100", "limit 200"),
+        ("ecn noecn", "ecn", "noecn"),
+        ("target 5ms interval 90ms target 6ms", "target 5ms", "target 6ms"),
+    ] {
+        let said = warnings(&["script simplest.qos", &format!("eqdisc_opts {words}")]);
+        let expected = format!("'{cancelled}' has no effect, because '{holds}' comes after it");
+        assert!(said.iter().any(|said| said.contains(&expected)), "{said:?}");
     }
     for words in [
         "nat nat",

@@ -28,13 +28,16 @@ pub(super) fn check(
     };
     match (leaf(base), leaf(tree)) {
         (Some(Qdisc::Cake(base) | Qdisc::CakeMq(base)), Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake))) => {
-            checker.cancelled_words(report);
+            let words = with_values(checker.text(), |word| WITH_VALUE.contains(&word));
+            checker.cancelled_words(&words, cancels, report);
             checker.missing_units(report);
             checker.cake_overridden(&base, &cake, report);
             checker.cake_in_this_direction(&cake, report);
             checker.cakes_own_rate(&cake, report);
         }
         (Some(base), Some(leaf)) => {
+            let words = with_values(checker.text(), |word| !LEAF_SWITCHES.contains(&word));
+            checker.cancelled_words(&words, cancels_in_leaf, report);
             checker.missing_units(report);
             checker.leaf_overridden(&base, &leaf, report);
         }
@@ -49,6 +52,16 @@ pub(super) fn check(
 
 /// CAKE's words that a value follows.
 const WITH_VALUE: [&str; 6] = ["bandwidth", "rtt", "memlimit", "fwmark", "overhead", "mpu"];
+/// Words of leaves without a value.
+const LEAF_SWITCHES: [&str; 7] = [
+    "ecn",
+    "noecn",
+    "bytemode",
+    "nobytemode",
+    "dq_rate_estimator",
+    "no_dq_rate_estimator",
+    "headdrop",
+];
 
 /// The parameter that a word sets, if the last word that sets it holds.
 fn parameter(word: &str) -> Option<&'static str> {
@@ -75,7 +88,17 @@ fn parameter(word: &str) -> Option<&'static str> {
     Some(parameter)
 }
 
-/// True if the later word undoes the earlier one.
+/// True if the later word of a leaf undoes the earlier one.
+fn cancels_in_leaf(later: &str, earlier: &str) -> bool {
+    let parameter = |word: &str| match word {
+        "ecn" | "noecn" => "ecn".to_owned(),
+        "bytemode" | "nobytemode" => "bytemode".to_owned(),
+        word => word.to_owned(),
+    };
+    parameter(later) == parameter(earlier)
+}
+
+/// True if the later word of CAKE undoes the earlier one.
 fn cancels(later: &str, earlier: &str) -> bool {
     match (parameter(earlier), parameter(later)) {
         // A rate that is given ends CAKE's own estimate.
@@ -87,12 +110,12 @@ fn cancels(later: &str, earlier: &str) -> bool {
     }
 }
 
-/// The words of a text, each with its value where it takes one.
-fn with_values(text: &str) -> Vec<(&str, Option<&str>)> {
+/// The words of a text, each with its value where it `takes_value`.
+fn with_values(text: &str, takes_value: impl Fn(&str) -> bool) -> Vec<(&str, Option<&str>)> {
     let mut words = text.split_whitespace();
     let mut found = Vec::new();
     while let Some(word) = words.next() {
-        let value = WITH_VALUE.contains(&word).then(|| words.next()).flatten();
+        let value = takes_value(word).then(|| words.next()).flatten();
         found.push((word, value));
     }
     found
@@ -135,8 +158,12 @@ impl Checker<'_> {
         }
     }
 
-    fn cancelled_words(&self, report: &mut Report) {
-        let words = with_values(self.text());
+    fn cancelled_words(
+        &self,
+        words: &[(&str, Option<&str>)],
+        cancels: impl Fn(&str, &str) -> bool,
+        report: &mut Report,
+    ) {
         for (at, earlier) in words.iter().enumerate() {
             let mut rest = words[at + 1..].iter();
             // A word that is only repeated changes nothing.

@@ -12,6 +12,12 @@ pub enum Error {
         /// The first bytes, in hexadecimal.
         found: String,
     },
+    /// The file is a compressed one. All four programs take the same words.
+    #[error("compressed by {program}: decompress it first, with '{program} -dk FILE'")]
+    Compressed {
+        /// The program that compresses so.
+        program: &'static str,
+    },
     /// The file ends in the middle of a structure.
     #[error("cut short: it ends at byte {at}, in the middle of {what}")]
     Truncated {

@@ -29,6 +29,24 @@ enum Header {
     Modified,
 }
 
+/// The error for a file that begins like this.
+fn no_capture(magic: [u8; 4]) -> Error {
+    /// The first bytes of compressed files (RFC 1952, the formats of xz, Zstandard and bzip2).
+    const COMPRESSED: [(&[u8], &str); 4] = [
+        (&[0x1f, 0x8b], "gzip"),
+        (&[0xfd, b'7', b'z', b'X'], "xz"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+        (b"BZh", "bzip2"),
+    ];
+    let mut compressed = COMPRESSED.iter();
+    match compressed.find(|(beginning, _)| magic.starts_with(beginning)) {
+        Some((_, program)) => Error::Compressed { program },
+        None => Error::NotACapture {
+            found: magic.map(|byte| format!("{byte:02x}")).join(" "),
+        },
+    }
+}
+
 impl Legacy {
     /// Reads the rest of the file's header after its magic number.
     pub(crate) fn open<R: Read>(input: &mut Input<R>, magic: [u8; 4]) -> Result<Self, Error> {
@@ -45,8 +63,7 @@ impl Legacy {
             Some((order, nanos_per_unit, header))
         });
         let Some((order, nanos_per_unit, header)) = known else {
-            let found = magic.map(|byte| format!("{byte:02x}")).join(" ");
-            return Err(Error::NotACapture { found });
+            return Err(no_capture(magic));
         };
         let rest: [u8; 20] = input.array("the header of a pcap file")?;
         let link = order.u32_at(&rest, 16);
