@@ -65,6 +65,8 @@ pub struct TcpInfo {
     pub delivery_bytes_per_s: u64,
     /// Pacing rate, bytes per second. All ones without pacing. Sender.
     pub pacing_bytes_per_s: u64,
+    /// Segments that have arrived behind a gap, as selective acknowledgements say (RFC 2018). Sender.
+    pub sacked: u32,
     /// Segments that have arrived, those behind a gap included. Sender.
     pub delivered: u32,
     /// Segments that arrived with an ECN congestion mark (CE), as the other end reported. Sender.
@@ -112,6 +114,7 @@ impl TcpInfo {
             retransmits: u32_at(bytes, 100),
             delivery_bytes_per_s: u64_at(bytes, 160),
             pacing_bytes_per_s: u64_at(bytes, 104),
+            sacked: u32_at(bytes, 28),
             delivered: u32_at(bytes, 192),
             delivered_ce: u32_at(bytes, 196),
             bytes_acked: u64_at(bytes, 120),
@@ -125,6 +128,11 @@ impl TcpInfo {
             receiver_rtt_us: u32_at(bytes, 92),
             ecn: bytes.get(5).is_some_and(|options| options & ECN != 0),
         }
+    }
+
+    /// Payload that has arrived: what is acknowledged, and what is behind a gap as if its segments were full. Sender.
+    pub(crate) fn arrived_bytes(&self) -> u64 {
+        self.bytes_acked + u64::from(self.sacked) * u64::from(self.mss)
     }
 
     /// Payload that has arrived, that behind a gap included, as if all segments were full. Sender.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sqm_core::direction::Direction;
-use sqm_measure::result::{Flow, Meta, Probe, ProbeSeries, Sample, Series, Settings, TcpSample, TestResult};
+use sqm_measure::result::{
+    Flow, LoadOrder, Meta, Probe, ProbeSeries, Sample, Series, Settings, TcpSample, TestResult,
+};
 use sqm_measure::scenario::Scenario;
 
 /// The version of Debian 12, and the newest.
@@ -50,6 +52,22 @@ fn flent_draws_the_plots_of_plain_tests() {
         let files = Files::of(&[("one", 100.0, settings)]);
         for plot in plots {
             files.draw(VERSIONS[1], plot, 1);
+        }
+    }
+}
+
+/// Flent knows no phases: each direction is silent while the other is loaded alone.
+#[test]
+fn flent_plots_a_test_of_three_phases() {
+    let settings = Settings {
+        load_ms: 30_000,
+        load_order: LoadOrder::InTurn,
+        ..rrul_times()
+    };
+    let files = Files::of(&[("phases", 100.0, settings)]);
+    for version in VERSIONS {
+        for plot in ["all_scaled", "totals", "box_combine", "ping_cdf"] {
+            files.draw(version, plot, 1);
         }
     }
 }
@@ -175,12 +193,18 @@ fn made_up(title: &str, bloat_ms: f64, settings: &Settings) -> TestResult {
         };
         let count = settings.load_ms / 100;
         let t = move |i: u64| i as f64 * 100.0;
+        let phases = settings.phases();
+        let is_loaded = move |t_ms: f64| {
+            let phase = phases.iter().find(|p| t_ms > p.from_ms && t_ms <= p.to_ms);
+            phase.is_some_and(|phase| phase.loaded.contains(&direction))
+        };
         Flow {
             congestion: "cubic".to_owned(),
             mss: Some(1448),
             samples: (1..=count)
                 .map(|i| {
                     let wave = 1.0 + 0.1 * (i as f64 / 20.0 * TAU + f64::from(index)).sin();
+                    let mbit = if is_loaded(t(i)) { mbit } else { 0.0 };
                     Sample {
                         t_ms: t(i),
                         bytes: (mbit / f64::from(flows) * 12_500.0 * wave) as u64,

@@ -82,6 +82,24 @@ pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
+/// Runs a program in the foreground of the terminal: it reads the same input, and its standard error is not redirected. Returns its exit
+/// status and its standard output.
+///
+/// # Errors
+///
+/// If the program cannot be started.
+pub fn foreground<S: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = S>,
+) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let ended = std::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .output()?;
+    Ok((ended.status, ended.stdout))
+}
+
 /// Runs a child to its end, and collects its output.
 ///
 /// # Errors

@@ -118,6 +118,28 @@ impl TestResult {
         summary::rate_windows(direction, &self.phases, self.meta.settings.settle_ms)
     }
 
+    /// True if a direction was loaded while the other was idle.
+    pub fn was_alone(&self, direction: Direction) -> bool {
+        self.phases.iter().any(|phase| phase.loaded == [direction])
+    }
+
+    /// The rate that the line carried in a direction, in Mbit/s of TCP payload. It is taken from the segments that the senders' kernels
+    /// count as delivered, which a gap at the receiver does not delay, or else from the bytes that arrived. `None` without flows.
+    pub fn carried_mbit(&self, direction: Direction) -> Option<f64> {
+        let flows: Vec<&Flow> = self.flows(direction).collect();
+        let delivered = |(from, to): (f64, f64)| -> Option<f64> {
+            let rates: Option<Vec<f64>> = flows.iter().map(|f| f.delivered_mbit_between(from, to)).collect();
+            Some(rates?.iter().sum())
+        };
+        let windows = self.rate_windows(direction);
+        let arrived: f64 = flows.iter().map(|flow| flow.mbit).sum();
+        let counted = match windows.as_slice() {
+            [window] => delivered(*window),
+            _ => None,
+        };
+        (!flows.is_empty()).then(|| counted.unwrap_or(arrived))
+    }
+
     /// The flows of one direction.
     pub fn flows(&self, direction: Direction) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter(move |flow| flow.direction == direction)

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::TcpStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use super::configuration::{LARGE, MAX_CONFIGURATION, SETUP, SMALL, SMALL_WINDOW, UPLOAD, find, slow};
 pub use super::configuration::{site, site_at};
-use super::connection::{Sender, connect, fetch, tls};
+use super::connection::{Connected, Sender, connect, fetch, tls};
 use super::{
     ADDED_CONNECTIONS, Confidence, ForeignProbe, INITIAL_CONNECTIONS, INTERVAL, MAX_CONNECTIONS,
     MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm, unloaded,
@@ -30,6 +31,7 @@ use crate::foreign::{self, MAX_REASON};
 use crate::http::{Place, Tasks, request};
 use crate::load;
 use crate::result::Finding;
+use crate::tcp_info::TcpInfo;
 
 /// Largest number of probe connections at the same time. A choice: servers limit the connections of one client.
 const MAX_PENDING: usize = 32;
@@ -57,9 +59,15 @@ pub struct Server {
     pub limit: Duration,
 }
 
+/// Version of the report. It changes when a field gets another meaning.
+pub const VERSION: u32 = 1;
+
 /// The measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// [`VERSION`].
+    #[serde(default)]
+    pub version: u32,
     /// [`DRAFT`](super::DRAFT).
     pub draft: String,
     /// The server as the user named it.
@@ -85,6 +93,7 @@ pub fn run(
         let prepared = tokio::time::timeout(SETUP, prepare(server)).await;
         let (session, idle) = prepared.map_err(|_| slow(&server.host, server.port))??;
         let mut report = Report {
+            version: VERSION,
             draft: super::DRAFT.to_owned(),
             host: server.host.clone(),
             idle_rpm: foreign_rpm(&idle),
@@ -143,6 +152,7 @@ enum Loaded {
 /// The measurements of the transfers and probes of one direction so far.
 #[derive(Default)]
 struct Seen {
+    /// Bytes of downloads that arrived, and of uploads that left.
     bytes: AtomicU64,
     /// The bytes of uploads that left after the server had granted a window.
     taken: AtomicU64,
@@ -206,18 +216,18 @@ impl Session {
     ) -> Result<Loaded, Error> {
         let failed = |e: io::Error| self.failed("loading the line", &e);
         let seen = Arc::new(Seen::default());
-        let mut senders = Vec::new();
+        let (mut senders, mut sockets) = (Vec::new(), Vec::new());
         // All transfers end when this set is dropped.
         let mut transfers = JoinSet::new();
         let end = Instant::now() + limit;
         for _ in 0..INITIAL_CONNECTIONS {
             let first = self.load(direction, &seen, &mut transfers);
             let connected = tokio::time::timeout_at(end.into(), first).await;
-            senders.push(
-                connected
-                    .unwrap_or_else(|late| Err(late.into()))
-                    .map_err(failed)?,
-            );
+            let (sender, socket) = connected
+                .unwrap_or_else(|late| Err(late.into()))
+                .map_err(failed)?;
+            senders.push(sender);
+            sockets.push(socket);
         }
         let (mut goodputs, mut rpms) = (Vec::new(), Vec::new());
         let (mut counted, mut at) = (0, Instant::now());
@@ -225,7 +235,11 @@ impl Session {
         while at < end && !is_done {
             let rate = probes_per_s(goodputs.last().copied().unwrap_or(0.0));
             self.probe_for(INTERVAL, rate, &senders, &seen).await;
-            let (now, total) = (Instant::now(), seen.bytes.load(Ordering::Relaxed));
+            let now = Instant::now();
+            let total = match direction {
+                Direction::Download => seen.bytes.load(Ordering::Relaxed),
+                Direction::Upload => arrived(&sockets, &seen).max(counted),
+            };
             let seconds = (now - at).as_secs_f64();
             goodputs.push((total - counted) as f64 * 8.0 / 1e6 / seconds);
             (counted, at) = (total, now);
@@ -248,7 +262,10 @@ impl Session {
                         // The server may refuse more connections; the established ones go on.
                         let more =
                             tokio::time::timeout_at(end.into(), self.load(direction, &seen, &mut transfers));
-                        senders.extend(more.await.ok().and_then(Result::ok));
+                        if let Ok(Ok((sender, socket))) = more.await {
+                            senders.push(sender);
+                            sockets.push(socket);
+                        }
                     }
                 }
             }
@@ -311,12 +328,14 @@ impl Session {
         direction: Direction,
         seen: &Arc<Seen>,
         transfers: &mut JoinSet<()>,
-    ) -> io::Result<Sender> {
+    ) -> io::Result<(Sender, TcpStream)> {
         let (place, method) = match direction {
             Direction::Download => (&self.large, Method::GET),
             Direction::Upload => (&self.upload, Method::POST),
         };
-        let mut sender = connect(&self.tls, place, WINDOW).await?.sender;
+        let Connected {
+            mut sender, socket, ..
+        } = connect(&self.tls, place, WINDOW).await?;
         let body = match direction {
             Direction::Download => Empty::new().boxed(),
             Direction::Upload => CountedUpload {
@@ -341,7 +360,17 @@ impl Session {
                 }
             }
         });
-        Ok(sender)
+        Ok((sender, socket))
+    }
+}
+
+/// Bytes of uploads that have arrived at the other end. Bytes that have left wait in buffers, so that they say nothing about the line. A
+/// kernel before 5.4 counts only those.
+fn arrived(sockets: &[TcpStream], seen: &Seen) -> u64 {
+    let infos: Option<Vec<TcpInfo>> = sockets.iter().map(|socket| TcpInfo::of(socket).ok()).collect();
+    match infos {
+        Some(infos) => infos.iter().map(TcpInfo::arrived_bytes).sum(),
+        None => seen.bytes.load(Ordering::Relaxed),
     }
 }
 

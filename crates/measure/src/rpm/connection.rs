@@ -25,6 +25,8 @@ pub(super) type Sender = SendRequest<Upload>;
 /// A connection, with the time that it took to establish.
 pub(super) struct Connected {
     pub(super) sender: Sender,
+    /// A second handle, for `TCP_INFO`.
+    pub(super) socket: std::net::TcpStream,
     pub(super) tcp: Duration,
     pub(super) tls: Duration,
 }
@@ -40,6 +42,9 @@ pub(super) async fn connect(tls: &TlsConnector, place: &Place, window: u32) -> i
         let stream = TcpStream::connect(place.address).await?;
         let tcp = began.elapsed();
         stream.set_nodelay(true)?;
+        let stream = stream.into_std()?;
+        let socket = stream.try_clone()?;
+        let stream = TcpStream::from_std(stream)?;
         let began = Instant::now();
         let name = place
             .name
@@ -63,7 +68,12 @@ pub(super) async fn connect(tls: &TlsConnector, place: &Place, window: u32) -> i
             .await
             .map_err(io::Error::other)?;
         tokio::spawn(connection);
-        Ok(Connected { sender, tcp, tls })
+        Ok(Connected {
+            sender,
+            socket,
+            tcp,
+            tls,
+        })
     })
     .await?
 }

@@ -15,7 +15,6 @@ use anyhow::Context;
 use serde::Serialize;
 use sqm_core::units::{Nanos, Rate};
 
-pub(super) use line::parse_link;
 use sqm_process::failure::Failure;
 
 /// Calculate numbers for a configuration; reads and changes nothing.

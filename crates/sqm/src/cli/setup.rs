@@ -1,12 +1,20 @@
-//! `sqm setup`: asks three questions, writes a configuration, and brings verified shaping into force.
+//! `sqm setup`: from a line to verified shaping with the best rates, at every boot.
+//!
+//! Each step can be given by a flag or left out. Without a terminal, the steps that no flag asks for are left out.
 
-use std::fs;
-use std::io::{BufRead, IsTerminal, Write};
+mod answers;
+mod boot;
+mod kind;
+mod questions;
+mod rates;
+mod section;
+mod server;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use sqm_configuration::{Draft, EditError, parse_and_plan};
+use sqm_configuration::{Draft, parse_and_plan};
 use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
@@ -14,29 +22,35 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::uplink::{Uplink, uplinks};
 use sqm_kernel::verify::Comparison;
 use sqm_kernel::{capability, observe, stack, state};
+use sqm_measure::grade::{Grade, Verdict};
 use sqm_measure::result::TestResult;
-use sqm_plan::OptionValue;
-use sqm_plan::arithmetic::{self, Headers, Known};
-use sqm_plan::line_rate::{self, FASTEST_LINE};
-use sqm_plan::link::{PRESETS, Preset};
-use sqm_plan::settings::Script;
-
-use super::calc::parse_link;
-use super::shape;
+use sqm_plan::arithmetic::Known;
+use sqm_plan::link::Preset;
 use sqm_process::failure::Failure;
-use sqm_process::output;
 
-/// Find the interface to the internet, ask for the line and its rates, write the configuration, apply and verify it.
+use self::answers::{confirm, has_terminal};
+use self::questions::{ask_link, ask_rate, ask_speeds, parse_kind};
+use self::rates::Rates;
+pub(super) use self::rates::parse_rate;
+use self::section::{Existing, Wanted, changed};
+use self::server::{Files, Server};
+use super::shape;
+
+/// Find the interface to the internet, ask for the line, measure it, write the configuration, apply and verify it
 ///
-/// The shaper gets 85 % of an advertised rate and 95 % of a measured one: it must be slower than the line, so that the
-/// queue is here. Setup proposes the values of the present configuration and keeps its comments and other options. With
-/// all flags given, it asks nothing.
+/// Asks for the kind of line, its speeds and a server to measure with; tests the line, finds the best rates, tests again,
+/// and has the service start at boot. Every question can be answered by a flag. Without a server, the shaper gets 85 % of
+/// an advertised rate and 95 % of a measured one: it must be slower than the line, so that the queue is here. Setup
+/// proposes the values of the present configuration and keeps its comments and other options. Without a terminal it asks
+/// nothing, and leaves out what no flag asks for.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm setup
+  sqm setup --link vdsl2 --server server.example --boot
   sqm setup --link docsis --advertised 100mbit 10mbit
   sqm setup --interface eth0.2 --link vdsl2-pppoe --measured 92mbit 31mbit
   sqm setup --link gpon --test before.json
+  sqm setup --link gpon --test download.json upload.json
   sqm setup --link docsis --advertised 100mbit 10mbit --dry-run
 
 Exit codes: 0 set up and verified, 1 failed (the previous state is restored), 2 usage, 3 needs root, 4 the kernel lacks a feature")]
@@ -44,8 +58,8 @@ pub(crate) struct Args {
     /// The device that leads to the internet [default: the one of the default route].
     #[arg(long, value_name = "DEVICE")]
     interface: Option<String>,
-    /// The access technology, by its name in `sqm calc links`.
-    #[arg(long, value_name = "LINK", value_parser = parse_link)]
+    /// The kind of line, by its name in `sqm calc links` or in other words: cable, 'VDSL PPPoE', fibre.
+    #[arg(long, value_name = "LINK", value_parser = parse_kind)]
     link: Option<&'static Preset>,
     /// Download and upload rates of the contract.
     #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with_all = ["measured", "test"])]
@@ -53,26 +67,36 @@ pub(crate) struct Args {
     /// Download and upload rates as measured without shaping.
     #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with = "test")]
     measured: Vec<Rate>,
-    /// The result of 'sqm test --json' without shaping: setup converts its goodput to the gross rate.
-    #[arg(long, value_name = "FILE")]
-    test: Option<PathBuf>,
+    /// The result of 'sqm test --json' without shaping, or two of them with one direction each: setup converts the goodput to
+    /// the gross rate and takes 97 % of it.
+    #[arg(long, value_name = "FILE", num_args = 1..=2)]
+    test: Vec<PathBuf>,
+    #[command(flatten)]
+    server: Server,
+    /// Have the service start at boot (systemd or procd), and now.
+    #[arg(long, conflicts_with = "no_boot")]
+    boot: bool,
+    /// Leave the start at boot as it is.
+    #[arg(long)]
+    no_boot: bool,
+    /// Set a password for the page in a browser, and say how to open it.
+    #[arg(long, conflicts_with = "no_page")]
+    page: bool,
+    /// Leave the page as it is.
+    #[arg(long)]
+    no_page: bool,
+    /// Write without asking for a confirmation.
+    #[arg(long, short)]
+    yes: bool,
     /// Print the configuration that would be written, and change nothing.
     #[arg(long)]
     dry_run: bool,
     /// The configuration, in the format of OpenWrt's sqm.
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    #[arg(long, value_name = "FILE", default_value = boot::SERVED_CONFIG)]
     config: PathBuf,
     /// Folder for the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
-}
-
-/// The settings to be written.
-struct Wanted {
-    interface: String,
-    link: &'static Preset,
-    download: Rate,
-    upload: Rate,
 }
 
 impl Args {
@@ -84,14 +108,27 @@ impl Args {
         if !self.dry_run {
             capability::require_privileges("sqm setup")?;
         }
+        self.check_flags()?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
-        let before =
+        let present =
             sqm_configuration::read_if_there(&self.config).context("cannot read the configuration")?;
-        let draft = self.draft(before.as_deref().unwrap_or_default())?;
+        let draft = self.draft(present.as_deref().unwrap_or_default())?;
         let interface = self.interface(&mut socket, &links)?;
         let existing = Existing::of(&draft, &interface);
-        let wanted = self.wanted(interface, &existing)?;
+        let link = match self.link {
+            Some(link) => link,
+            None => ask_link(existing.link, &stack::device(&links, &interface).stack)?,
+        };
+        let (rates, server) = self.rates_and_server(&existing, link)?;
+        let before = match server.can_test() && !self.dry_run {
+            true => {
+                outln!("measuring the line as it is, with {}:", server.name());
+                Some(server.test()?)
+            }
+            false => None,
+        };
+        let wanted = self.wanted(interface, link, rates, &existing, before.as_ref())?;
         let text =
             changed(draft, existing.section, &wanted).context("the configuration cannot be changed")?;
         self.check(&text, &links)?;
@@ -99,9 +136,115 @@ impl Args {
             out!("{text}");
             return Ok(ExitCode::SUCCESS);
         }
-        let is_new = before.as_deref() != Some(text.as_bytes());
+        if self.is_dialogue() {
+            self.summarise(&wanted, &server);
+            if !self.yes && !confirm("Write this, and bring it into force?", true, false)? {
+                return Err(Failure::Usage(anyhow!("no confirmation; nothing was changed")));
+            }
+        }
+        self.write_and_apply(present.as_deref(), &text)?;
+        self.verify(&mut socket, &wanted.interface)?;
+        let measured = self.measure(&mut socket, &server, &wanted)?;
+        let is_enabled = self.start_at_boot()?;
+        if self.page
+            || (self.is_dialogue()
+                && !self.no_page
+                && confirm("Set a password for the page in a browser?", false, false)?)
+        {
+            boot::page(&links, &wanted.interface)?;
+        }
+        self.conclude(before.as_ref(), &measured, is_enabled);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// True if a person answers questions: there is a terminal, and the flags do not say everything that is needed.
+    fn is_dialogue(&self) -> bool {
+        let are_rates_given =
+            !self.advertised.is_empty() || !self.measured.is_empty() || !self.test.is_empty();
+        has_terminal() && (self.link.is_none() || !(are_rates_given || self.server.is_there()))
+    }
+
+    /// Refuses flags that would have no effect.
+    fn check_flags(&self) -> Result<(), Failure> {
+        let is_served = self.config == Path::new(boot::SERVED_CONFIG);
+        if self.boot && !is_served {
+            return Err(Failure::Usage(anyhow!(
+                "--boot needs the configuration {}: the service reads no other",
+                boot::SERVED_CONFIG
+            )));
+        }
+        Ok(())
+    }
+
+    /// The rates that flags or answers give, and the server to measure with.
+    fn rates_and_server(&self, existing: &Existing, link: &Preset) -> Result<(Rates, Server), Failure> {
+        let given = match () {
+            () if !self.advertised.is_empty() => rates::shaped(&self.advertised, Known::Advertised),
+            () if !self.measured.is_empty() => rates::shaped(&self.measured, Known::Measured),
+            () if !self.test.is_empty() => rates::of_files(&self.test, link)?,
+            () => Rates::default(),
+        };
+        if !self.is_dialogue() {
+            if given == Rates::default() && !self.server.is_there() {
+                return Err(Failure::Usage(anyhow!(
+                    "the rates are missing and standard input is not a terminal: give --advertised or --measured, --test, \
+                     or --server"
+                )));
+            }
+            return Ok((given, self.server.clone()));
+        }
+        let rates = match given == Rates::default() {
+            true => ask_speeds(existing, self.server.can_test())?,
+            false => given,
+        };
+        Ok((rates, self.server.or_ask()?))
+    }
+
+    fn wanted(
+        &self,
+        interface: String,
+        link: &'static Preset,
+        rates: Rates,
+        existing: &Existing,
+        before: Option<&TestResult>,
+    ) -> Result<Wanted, Failure> {
+        // A test through a shaper shows the shaper's rate.
+        let of_test = |direction| {
+            let result = before.filter(|_| !existing.is_enabled)?;
+            rates::of_result(result, direction, link)
+        };
+        let measured = Rates {
+            download: of_test(Direction::Download),
+            upload: of_test(Direction::Upload),
+        };
+        let rates = measured.or(rates);
+        let known = |direction: Direction| match rates.of(direction).or_else(|| existing.rate(direction)) {
+            Some(rate) => Ok(rate),
+            None => ask_rate(direction),
+        };
+        Ok(Wanted {
+            interface,
+            link,
+            download: known(Direction::Download)?,
+            upload: known(Direction::Upload)?,
+        })
+    }
+
+    fn summarise(&self, wanted: &Wanted, server: &Server) {
+        outln!("interface  {}", wanted.interface);
+        outln!("line       {}: {}", wanted.link.name, wanted.link.about);
+        let then = match server.is_there() {
+            true => format!(", until the search with {} has found better ones", server.name()),
+            false => String::new(),
+        };
+        outln!("rates      {} down, {} up{then}", wanted.download, wanted.upload);
+        outln!("file       {}", self.config.display());
+    }
+
+    fn write_and_apply(&self, present: Option<&[u8]>, text: &str) -> Result<(), Failure> {
+        let is_new = present != Some(text.as_bytes());
         if is_new {
-            sqm_configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
+            sqm_configuration::write(&self.config, present, text.as_bytes())?;
             outln!("{}: written", self.config.display());
         } else {
             outln!("{}: has these settings already", self.config.display());
@@ -109,11 +252,76 @@ impl Args {
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
             // Nothing is left half done: the file is restored, too.
             if is_new {
-                sqm_configuration::put_back(&self.config, before.as_deref(), text.as_bytes())?;
+                sqm_configuration::put_back(&self.config, present, text.as_bytes())?;
             }
             return Err(error);
         }
-        self.verify(&mut socket, &wanted.interface)
+        Ok(())
+    }
+
+    /// Searches the best rates, verifies them and tests the line with them. Without a server it does nothing.
+    fn measure(&self, socket: &mut Socket, server: &Server, wanted: &Wanted) -> Result<Measured, Failure> {
+        let mut measured = Measured::default();
+        if !server.is_there() {
+            return Ok(measured);
+        }
+        outln!("searching the best rates, which takes about a minute and a half:");
+        let files = Files {
+            config: &self.config,
+            state_dir: &self.state_dir,
+        };
+        match server.tune(&wanted.interface, &files)? {
+            Some(report) => {
+                let rate = |name: &str| report[name].as_u64().map(Rate::from_kbits_per_sec);
+                measured.rates = rate("download_kbit").zip(rate("upload_kbit"));
+                for advice in report["overhead"]["advice"].as_array().into_iter().flatten() {
+                    outln!("overhead: {}", advice.as_str().unwrap_or_default());
+                }
+                if let Some(warning) = report["warning"].as_str() {
+                    errln!("warning: {warning}");
+                }
+                self.verify(socket, &wanted.interface)?;
+            }
+            None => errln!("warning: the search found no rates: those from before it stay in force"),
+        }
+        if server.can_test() {
+            outln!("measuring the line again:");
+            measured.after = Some(server.test()?);
+        }
+        Ok(measured)
+    }
+
+    /// Has the service start at boot if that is wanted. True if it does.
+    fn start_at_boot(&self) -> Result<bool, Failure> {
+        let is_served = self.config == Path::new(boot::SERVED_CONFIG);
+        let is_wanted =
+            self.boot || (self.is_dialogue() && is_served && !self.no_boot && boot::asks_to_start()?);
+        Ok(is_wanted && boot::enable())
+    }
+
+    /// Says in one sentence what has become of the line, and in another what is left to do.
+    fn conclude(&self, before: Option<&TestResult>, measured: &Measured, is_enabled: bool) {
+        let grade = |result: &TestResult| Verdict::of(result).grade;
+        let words = |grade: &Grade| format!("grade {}, load added {:.1} ms", grade.letter, grade.added_ms);
+        let after = measured.after.as_ref().and_then(grade);
+        if let (Some(before), Some(after)) = (before.and_then(grade), after) {
+            let rates = match measured.rates {
+                Some((down, up)) => format!(", shaped at {down} down and {up} up"),
+                None => String::new(),
+            };
+            outln!("before: {}; now: {}{rates}", words(&before), words(&after));
+            outln!("{}", after.sentence);
+        } else if let Some((down, up)) = measured.rates {
+            outln!("now: shaped at {down} down and {up} up");
+        }
+        if !is_enabled {
+            outln!("shaped until the next boot: 'sqm setup --boot' has the service start then");
+        }
+        if measured.rates.is_none() {
+            outln!(
+                "next: find the best rates with 'sqm tune HOST --write', and see the latency under load with 'sqm test HOST'"
+            );
+        }
     }
 
     fn draft(&self, text: &[u8]) -> Result<Draft, Failure> {
@@ -174,37 +382,6 @@ impl Args {
         Ok(name.clone())
     }
 
-    fn wanted(&self, interface: String, existing: &Existing) -> Result<Wanted, Failure> {
-        let link = match self.link {
-            Some(link) => link,
-            None => ask_link(existing.link)?,
-        };
-        let (download, upload) = if let [down, up] = self.advertised[..] {
-            (
-                arithmetic::shaped(down, Known::Advertised),
-                arithmetic::shaped(up, Known::Advertised),
-            )
-        } else if let [down, up] = self.measured[..] {
-            (
-                arithmetic::shaped(down, Known::Measured),
-                arithmetic::shaped(up, Known::Measured),
-            )
-        } else if let Some(file) = &self.test {
-            of_test(file, link)?
-        } else {
-            (
-                ask_rate("Download", existing.download)?,
-                ask_rate("Upload", existing.upload)?,
-            )
-        };
-        Ok(Wanted {
-            interface,
-            link,
-            download,
-            upload,
-        })
-    }
-
     /// Checks the whole new file. A file with errors is not written.
     fn check(&self, text: &str, links: &[Link]) -> Result<(), Failure> {
         match parse_and_plan(text.as_bytes().to_owned(), &self.config, links) {
@@ -225,7 +402,7 @@ impl Args {
         }
     }
 
-    fn verify(&self, socket: &mut Socket, interface: &str) -> Result<ExitCode, Failure> {
+    fn verify(&self, socket: &mut Socket, interface: &str) -> Result<(), Failure> {
         let links = observe::links(socket)?;
         let text = sqm_configuration::read(&self.config).context("cannot read what was written")?;
         let (_, loaded) = parse_and_plan(text, &self.config, &links).map_err(|invalid| anyhow!(invalid))?;
@@ -239,227 +416,14 @@ impl Args {
             }
         }
         outln!("{interface}: verified: the kernel holds what is configured");
-        outln!(
-            "next: measure latency under load with 'sqm test HOST'; raise the rates as long as it stays low"
-        );
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-/// Settings that the configuration already has for the interface.
+/// The findings of the search and of the test after it.
 #[derive(Default)]
-struct Existing {
-    section: Option<usize>,
-    link: Option<&'static Preset>,
-    download: Option<Rate>,
-    upload: Option<Rate>,
-}
-
-impl Existing {
-    fn of(draft: &Draft, interface: &str) -> Self {
-        let Some(section) = draft.section_of(interface) else {
-            return Self::default();
-        };
-        let rate = |direction: Direction| match draft.value(section, direction.name()) {
-            Some(OptionValue::Rate(_, rate)) if rate.kbits_per_sec() > 0 => Some(rate),
-            _ => None,
-        };
-        let link = match draft.value(section, "link") {
-            Some(OptionValue::Link(link)) => Some(link),
-            _ => None,
-        };
-        Self {
-            section: Some(section),
-            link,
-            download: rate(Direction::Download),
-            upload: rate(Direction::Upload),
-        }
-    }
-}
-
-/// The file's text with the wanted options, in the existing section or in a new one at the end.
-fn changed(mut draft: Draft, section: Option<usize>, wanted: &Wanted) -> Result<String, EditError> {
-    let section = match section {
-        Some(section) => section,
-        None => draft.add_section()?,
-    };
-    draft.set(section, &OptionValue::Enabled(true))?;
-    draft.set(section, &OptionValue::Interface(wanted.interface.clone()))?;
-    draft.set(section, &OptionValue::Rate(Direction::Download, wanted.download))?;
-    draft.set(section, &OptionValue::Rate(Direction::Upload, wanted.upload))?;
-    if !draft.gives(section, "script") {
-        draft.set(section, &OptionValue::Script(Script::BestOfCake))?;
-    }
-    draft.set(section, &OptionValue::Link(wanted.link))?;
-    Ok(draft.finish())
-}
-
-/// Shaper rates from a result of `sqm test`. Its goodput is converted to the gross rate first.
-fn of_test(file: &Path, link: &Preset) -> Result<(Rate, Rate), Failure> {
-    let text = fs::read_to_string(file)
-        .with_context(|| format!("cannot read {}", file.display()))
-        .map_err(Failure::Usage)?;
-    let result = TestResult::from_json(&text).map_err(|error| {
-        Failure::Usage(anyhow!("{} is not a result of sqm test: {error}", file.display()))
-    })?;
-    let framing = arithmetic::framing(link);
-    let rate = |what: &str, mbit: Option<f64>| {
-        let goodput = Rate::from_bits_per_sec((mbit.unwrap_or(0.0) * 1e6) as u64);
-        let gross = arithmetic::gross(goodput, 1500, Headers::IPV4.timestamps(), &framing);
-        match gross {
-            Some(gross) if gross.bits_per_sec() > 0 => Ok(arithmetic::shaped(gross, Known::Measured)),
-            _ => Err(Failure::Usage(anyhow!(
-                "{} has no {what}: test both directions at once, as sqm test does by default",
-                file.display()
-            ))),
-        }
-    };
-    Ok((
-        rate("download", result.summary.download_mbit)?,
-        rate("upload", result.summary.upload_mbit)?,
-    ))
-}
-
-/// Asks until the answer is valid. An empty answer accepts the proposal.
-fn ask<T>(
-    question: &str,
-    proposal: Option<String>,
-    flag: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Result<T, Failure> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
-        return Err(Failure::Usage(anyhow!(
-            "{question} is missing and standard input is not a terminal: give {flag}"
-        )));
-    }
-    loop {
-        match &proposal {
-            Some(proposal) => out!("{question} [{proposal}]: "),
-            None => out!("{question}: "),
-        }
-        if output::stdout().flush().is_err() || output::is_lost() {
-            return Err(Failure::Usage(anyhow!(
-                "{question} is missing and cannot be asked for, because standard output cannot be written: give \
-                 {flag}"
-            )));
-        }
-        let mut answer = String::new();
-        if stdin.lock().read_line(&mut answer)? == 0 {
-            return Err(Failure::Usage(anyhow!("no answer; nothing was changed")));
-        }
-        let answer = match (answer.trim(), &proposal) {
-            ("", Some(proposal)) => proposal.clone(),
-            (answer, _) => answer.to_owned(),
-        };
-        match parse(&answer) {
-            Ok(answer) => return Ok(answer),
-            Err(why) => outln!("{why}"),
-        }
-    }
-}
-
-fn ask_link(known: Option<&'static Preset>) -> Result<&'static Preset, Failure> {
-    if std::io::stdin().is_terminal() {
-        for preset in &PRESETS {
-            outln!("  {:<20} {}", preset.name, preset.about);
-        }
-    }
-    let proposal = known.map_or("unknown", |preset| preset.name);
-    ask(
-        "Access technology",
-        Some(proposal.to_owned()),
-        "--link",
-        parse_link,
-    )
-}
-
-/// Asks for a direction's rate and returns the shaper rate. A known rate is a shaper rate already and is kept
-/// unchanged; an answer is the line's rate.
-fn ask_rate(direction: &str, known: Option<Rate>) -> Result<Rate, Failure> {
-    let proposal = known.map(|rate| format!("keep {rate}"));
-    let question = format!("{direction} as advertised, such as 100mbit (or 'measured 95mbit')");
-    ask(
-        &question,
-        proposal,
-        "--advertised or --measured",
-        |answer| match (answer.split_once(' '), known) {
-            (Some(("keep", _)), Some(known)) => Ok(known),
-            (Some(("measured", rate)), _) => {
-                Ok(arithmetic::shaped(parse_rate(rate.trim())?, Known::Measured))
-            }
-            _ => Ok(arithmetic::shaped(parse_rate(answer)?, Known::Advertised)),
-        },
-    )
-}
-
-/// Parses a rate that a person has typed. A bare number is kbit/s, as in the configuration, if no line is so fast that it could be
-/// Mbit/s.
-pub(super) fn parse_rate(text: &str) -> Result<Rate, String> {
-    let rate = match text.trim().parse::<u64>() {
-        Ok(number) if number > FASTEST_LINE.kbits_per_sec() / 1000 => {
-            line_rate::parse(&format!("{number}kbit"))
-        }
-        _ => line_rate::parse(text),
-    };
-    match rate {
-        Ok(rate) if rate.kbits_per_sec() > 0 => Ok(rate),
-        Ok(_) => Err("the rate must be at least 1kbit".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wanted(link: &str, down: &str, up: &str) -> Wanted {
-        Wanted {
-            interface: "eth0".to_owned(),
-            link: parse_link(link).unwrap(),
-            download: parse_rate(down).unwrap(),
-            upload: parse_rate(up).unwrap(),
-        }
-    }
-
-    fn after(text: &str, wanted: &Wanted) -> String {
-        let draft = Draft::of(text.as_bytes()).unwrap();
-        let section = Existing::of(&draft, "eth0").section;
-        changed(draft, section, wanted).unwrap()
-    }
-
-    #[test]
-    fn a_new_section_is_appended_and_nothing_else_changes() {
-        let others = "# mine\nconfig queue 'lan'\n\toption interface 'eth1' # keep\n\toption foreign 'x'";
-        let text = after(others, &wanted("docsis", "85mbit", "10mbit"));
-        let new = "config queue\n\toption enabled '1'\n\toption interface 'eth0'\n\toption download '85000'\n\
-                   \toption upload '10000'\n\toption script 'best_of_cake.qos'\n\toption link 'docsis'\n";
-        assert_eq!(text, format!("{others}\n\n{new}"));
-        assert_eq!(after("", &wanted("docsis", "85mbit", "10mbit")), new);
-        // A second change to the same values changes nothing.
-        assert_eq!(after(&text, &wanted("docsis", "85mbit", "10mbit")), text);
-    }
-
-    #[test]
-    fn a_section_keeps_its_comments_its_options_and_its_words() {
-        let text = "config queue 'wan' # the line\n\toption interface 'eth0'\n\toption enabled '0'\n\
-                    \toption download '85mbit' # tuned\n\toption upload '9000'\n\toption script 'layer_cake.qos'\n\
-                    \toption foreign 'x'\n";
-        let expected = text
-            .replace("enabled '0'", "enabled '1'")
-            .replace("'9000'", "'10000'")
-            + "\toption link 'docsis'\n";
-        assert_eq!(after(text, &wanted("docsis", "85mbit", "10mbit")), expected);
-        assert_eq!(after(&expected, &wanted("docsis", "85mbit", "10mbit")), expected);
-    }
-
-    #[test]
-    fn a_bare_number_is_kbit_if_it_can_be_nothing_else() {
-        assert_eq!(parse_rate("85000"), parse_rate("85mbit"));
-        for text in ["50", "1000", "25000"] {
-            let error = parse_rate(text).unwrap_err();
-            assert!(error.contains(&format!("{text}mbit, or {text}kbit")), "{error}");
-        }
-        assert!(parse_rate("").unwrap_err().contains("such as 80mbit"));
-    }
+struct Measured {
+    /// Shaper rates, download and upload.
+    rates: Option<(Rate, Rate)>,
+    after: Option<TestResult>,
 }

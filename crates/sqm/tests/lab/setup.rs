@@ -27,16 +27,17 @@ fn three_answers_at_a_terminal() {
         "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
          # A terminal, and a user who mistypes at first.
          terminal() { script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1; }
-         printf 'docsys\\ndocsis\\n28\\n28235\\nmeasured 4632kbit\\n' | terminal || echo \"exit $?: $(cat said)\"
+         printf 'docsys\\nDOCSIS\\n\\n28\\n28235\\n\\nmeasured 4632kbit\\n\\n' | terminal || echo \"exit $?: $(cat said)\"
          has 'wan0 leads to the internet: the default route goes through it' said
-         has \"did you mean 'docsis'\" said; has \"'28' needs a unit: 28mbit\" said
+         has \"did you mean 'docsis'\" said; has \"'28' needs a unit: 28mbit\" said; has 'such as 80/20 Mbit/s' said
+         has 'line       docsis: cable' said
          has 'verified: the kernel holds what is configured' said
          has \"option download '24000'\" etc/sqm; has \"option upload '4400'\" etc/sqm; has \"option link 'docsis'\" etc/sqm
          shaped answers
          on_router tc qdisc show dev wan0 root | grep -q 'bandwidth 4400Kbit' || echo 'tc sees another rate'
          # Again, with Enter as each answer.
          cp etc/sqm before; on_router tc -s qdisc show dev wan0 root >counters
-         printf '\\n\\n\\n' | terminal || echo \"second: exit $?: $(cat said)\"
+         printf '\\n\\n\\n\\n' | terminal || echo \"second: exit $?: $(cat said)\"
          cmp before etc/sqm || echo 'the second run changed the file'
          has 'has these settings already' said; has 'wan0: unchanged' said
          # A user who stops in the middle.
@@ -112,7 +113,7 @@ fn a_change_by_another_program_during_setup_is_kept() {
         "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
          setup --link docsis --advertised 30mbit 5mbit || cat said
          (cat etc/sqm; echo '# theirs') >etc/theirs; cp etc/theirs expected
-         (printf 'docsis\\n28mbit\\n'; sleep 5; mv etc/theirs etc/sqm; printf '4mbit\\n') |
+         (printf 'docsis\\n28/4 Mbit/s\\n\\n'; sleep 5; mv etc/theirs etc/sqm; printf '\\n') |
              script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1
          [ $? = 1 ] || echo \"exit $?: $(cat said)\"
          has 'etc/sqm was changed by another program' said
