@@ -508,7 +508,7 @@ function comparison(ids, tests) {
     const runs = ids.map((id) => tests.find((test) => test.id === id)).map(({ id, title, summary, verdict }) => ({ id, name: title, summary, verdict }));
     return {
         runs,
-        differences: [{ from: runs[0].name, to: runs[1].name, figure: 'latency', unit: 'ms', mean: -412.6, interval: null }],
+        differences: [{ from: runs[0].name, to: runs[1].name, figure: 'latency', unit: 'ms', mean: -412.6, interval: null, clear: true }],
     };
 }
 

@@ -12,6 +12,11 @@ use crate::stats;
 
 /// Number of tests on each side that a confidence interval needs. A choice.
 pub const REPETITIONS: usize = 3;
+/// A difference is clear without repetitions if one mean is at least this many times the other, and they differ by this much: tests of one
+/// line repeat within a smaller range. Choices.
+const CLEAR_FACTOR: f64 = 2.0;
+const CLEAR_MS: f64 = 20.0;
+const CLEAR_MBIT: f64 = 1.0;
 /// Number of resamplings. A choice.
 const DRAWS: usize = 4000;
 
@@ -30,6 +35,8 @@ pub struct Difference {
     pub mean: f64,
     /// 95 % confidence interval. `None` with fewer than [`REPETITIONS`] tests on a side.
     pub interval: Option<(f64, f64)>,
+    /// True if the difference is so large that single tests show it.
+    pub clear: bool,
 }
 
 impl Difference {
@@ -48,9 +55,11 @@ impl std::fmt::Display for Difference {
             unit,
             mean,
             interval,
+            clear,
         } = self;
         write!(f, "{figure}: '{to}' {mean:+.2} {unit} against '{from}'")?;
         match interval {
+            None if *clear => Ok(()),
             None => write!(
                 f,
                 ", from too few tests to rule out chance ({REPETITIONS} of each name are needed)"
@@ -59,6 +68,13 @@ impl std::fmt::Display for Difference {
             Some((low, high)) => write!(f, ", no difference shown (95 % between {low:+.2} and {high:+.2})"),
         }
     }
+}
+
+/// True if two means differ by more than repetitions of one test would.
+fn is_clear(a: f64, b: f64, unit: &str) -> bool {
+    let least = if unit == "ms" { CLEAR_MS } else { CLEAR_MBIT };
+    let (low, high) = (a.min(b), a.max(b));
+    high - low >= least && high >= CLEAR_FACTOR * low
 }
 
 type Figure = fn(&Summary) -> Option<f64>;
@@ -70,29 +86,33 @@ const FIGURES: [(&str, &str, Figure); 4] = [
     ("upload", "Mbit/s", |s| s.upload_mbit),
 ];
 
-/// Compares each group of tests with the first group. A group holds the tests of one name.
-pub fn differences(runs: &[Run<'_>]) -> Vec<Difference> {
-    let groups = groups(runs);
-    let [(first, base), others @ ..] = groups.as_slice() else {
+/// Compares each group of tests with the group `base`, or without that with the first one. A group holds the tests of one name.
+/// A difference is the other group's figure less that of the base.
+pub fn differences(runs: &[Run<'_>], base: Option<&str>) -> Vec<Difference> {
+    let mut groups = groups(runs);
+    let at = groups.iter().position(|(name, _)| Some(*name) == base);
+    if groups.is_empty() {
         return Vec::new();
-    };
+    }
+    let (first, base) = groups.remove(at.unwrap_or(0));
     let mut found = Vec::new();
-    for (name, tests) in others {
+    for (name, tests) in groups {
         for (figure, unit, value) in FIGURES {
             let values = |tests: &[&TestResult]| -> Vec<f64> {
                 tests.iter().filter_map(|t| value(&t.summary)).collect()
             };
-            let (a, b) = (values(base), values(tests));
+            let (a, b) = (values(&base), values(&tests));
             let (Some(mean_a), Some(mean_b)) = (stats::mean(&a), stats::mean(&b)) else {
                 continue;
             };
             found.push(Difference {
-                from: (*first).to_owned(),
-                to: (*name).to_owned(),
+                from: first.to_owned(),
+                to: name.to_owned(),
                 figure,
                 unit,
                 mean: mean_b - mean_a,
                 interval: interval(&a, &b),
+                clear: is_clear(mean_a, mean_b, unit),
             });
         }
     }
@@ -149,7 +169,7 @@ mod tests {
                 .zip(&tests)
                 .map(|(name, result)| Run { name, result })
                 .collect();
-            differences(&runs)
+            differences(&runs, None)
         };
         let repeated = named(&["before", "before", "before", "after", "after", "after"]);
         assert!(
@@ -164,5 +184,32 @@ mod tests {
         let single = named(&["before", "after"]);
         assert!(single.iter().all(|d| !d.is_shown() && d.interval.is_none()));
         assert_eq!(named(&["before"]), []);
+    }
+
+    #[test]
+    fn the_base_decides_the_sign_and_a_large_difference_needs_no_repetitions() {
+        let (slow, fast) = (example("x", 400.0, 20.0, 4.0), example("x", 5.0, 19.0, 4.0));
+        let runs = [("before", &slow), ("after", &fast)].map(|(name, result)| Run { name, result });
+        let from_first = differences(&runs, None);
+        let from_last = differences(&runs, Some("after"));
+        assert!(from_first[0].mean < -300.0 && from_last[0].mean > 300.0);
+        assert_eq!(
+            (from_last[0].from.as_str(), from_last[0].to.as_str()),
+            ("after", "before")
+        );
+        assert!(
+            !from_first[0].to_string().contains("too few"),
+            "{}",
+            from_first[0]
+        );
+        // 19 and 20 Mbit/s may be chance.
+        let rate = from_first
+            .iter()
+            .find(|difference| difference.figure == "download")
+            .unwrap();
+        assert!(
+            rate.to_string().contains("too few tests to rule out chance"),
+            "{rate}"
+        );
     }
 }

@@ -128,6 +128,82 @@ mod tests {
         }
     }
 
+    /// The texts of a picture with their places: left and right edge, estimated from seven pixels for each character, and baseline.
+    fn texts(svg: &str) -> Vec<(f64, f64, f64, String)> {
+        let attribute = |line: &str, name: &str| -> String {
+            let from = line.split(&format!(" {name}=\"")).nth(1).unwrap();
+            from.split('"').next().unwrap().to_owned()
+        };
+        let upright = |line: &&str| line.starts_with("<text ") && !line.contains("transform");
+        svg.lines()
+            .filter(upright)
+            .map(|line| {
+                let text = line.split('>').nth(1).unwrap().split('<').next().unwrap();
+                let width = text.chars().count() as f64 * 7.0;
+                let x: f64 = attribute(line, "x").parse().unwrap();
+                let left = match attribute(line, "text-anchor").as_str() {
+                    "start" => x,
+                    "middle" => x - width / 2.0,
+                    _ => x - width,
+                };
+                let y = attribute(line, "y").parse().unwrap();
+                (left, left + width, y, text.to_owned())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn no_two_lines_of_a_picture_are_alike() {
+        let styles: std::collections::BTreeSet<_> = (0..28).map(frame::line_style).collect();
+        assert_eq!(styles.len(), 28);
+    }
+
+    #[test]
+    fn the_median_does_not_cover_the_names_of_the_series() {
+        let mut result = with_probes_every(20.0, 300.0);
+        for name in ["BE2", "BE3", "EF", "CS5", "CS1", "CS6", "CS7", "VA"] {
+            let mut series = result.probes[0].clone();
+            series.name = format!("Ping (ms) UDP {name}");
+            result.probes.push(series);
+        }
+        // The median is near the upper edge, where the names are.
+        for probe in result.probes.iter_mut().flat_map(|series| &mut series.samples) {
+            probe.rtt_ms = Some(if probe.t_ms < 0.0 { 20.0 } else { 399.0 });
+        }
+        let result = TestResult::new(result.meta, result.phases, result.flows, result.probes);
+        let picture = rrul(&result);
+        let beside: Vec<_> = texts(&picture)
+            .into_iter()
+            .filter(|(left, ..)| *left > frame::WIDTH - frame::RIGHT)
+            .collect();
+        assert!(beside.iter().any(|(.., text)| text == "399 ms"), "{beside:?}");
+        assert!(beside.iter().any(|(.., text)| text == "and 3 more"), "{beside:?}");
+        for (row, (_, _, y, text)) in beside.iter().enumerate() {
+            let near = beside[row + 1..]
+                .iter()
+                .find(|(_, _, other, _)| (other - y).abs() < 11.0);
+            assert!(near.is_none(), "{text} and {near:?}");
+        }
+    }
+
+    #[test]
+    fn labels_of_box_plots_do_not_touch() {
+        for (bloat, down, up) in [(1200.0, 98.0, 31.0), (3.0, 9.4, 940.0), (90_000.0, 0.3, 0.1)] {
+            let (before, after) = (example("a", bloat, down, up), example("b", 1.0, down, up));
+            let runs = [("a", &before), ("b", &after)].map(|(name, result)| Run { name, result });
+            let picture = box_combine(&runs);
+            let all = texts(&picture);
+            // The values of all columns have one baseline.
+            let zero = all.iter().find(|(.., text)| text == "0").unwrap().2;
+            let mut row: Vec<_> = all.iter().filter(|(_, _, y, _)| *y == zero).collect();
+            row.sort_by(|a, b| a.0.total_cmp(&b.0));
+            assert!(row.len() > 6, "{row:?}");
+            for pair in row.windows(2) {
+                assert!(pair[1].0 - pair[0].1 > 5.0, "{pair:?}");
+            }
+        }
+    }
+
     #[test]
     fn the_idle_line_after_the_load_is_in_the_picture() {
         let mut result = full();

@@ -88,9 +88,7 @@ fn comparison_table(runs: &[Run<'_>]) -> String {
     );
     for run in runs {
         let s = &run.result.summary;
-        let letter = Verdict::of(run.result)
-            .grade
-            .map_or_else(|| "none".to_owned(), |grade| grade.letter);
+        let letter = letter(run.result);
         writeln!(
             text,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
@@ -114,7 +112,7 @@ fn difference_list(differences: &[Difference]) -> String {
     let mut text = String::new();
     for difference in differences
         .iter()
-        .filter(|difference| difference.interval.is_some())
+        .filter(|difference| difference.interval.is_some() || difference.clear)
     {
         writeln!(text, "<li>{}</li>", escape(&difference.to_string())).expect("a string grows");
     }
@@ -153,19 +151,21 @@ pub fn html(lines: &[ComparedLine<'_>]) -> String {
 fn overview(lines: &[ComparedLine<'_>]) -> String {
     let mut text = String::from(
         "<div class=\"wide\"><table>\n<thead><tr><th>Line</th><th class=\"n\">Idle</th><th class=\"n\">Loaded, before</th>\
-         <th class=\"n\">Loaded, after</th><th class=\"n\">Download, after</th><th class=\"n\">Upload, after</th></tr></thead>\n<tbody>\n",
+         <th class=\"n\">Loaded, after</th><th class=\"n\">Grade</th><th class=\"n\">Download, after</th><th class=\"n\">Upload, after</th></tr></thead>\n<tbody>\n",
     );
     for line in lines {
         let (before, after) = (&line.before.summary, &line.after.summary);
         writeln!(
             text,
             "<tr><td><a href=\"#{}\">{}</a></td><td class=\"n\">{}</td><td class=\"n bad\">{}</td>\
-             <td class=\"n good\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+             <td class=\"n good\">{}</td><td class=\"n\">{} to {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
             escape(line.name),
             escape(line.title),
             plot::latency(before.idle_ms),
             plot::latency(before.latency_median_ms),
             plot::latency(after.latency_median_ms),
+            letter(line.before),
+            letter(line.after),
             goodput(line.after, Direction::Download),
             goodput(line.after, Direction::Upload)
         )
@@ -244,6 +244,11 @@ fn goodput(result: &TestResult, direction: Direction) -> String {
     })
 }
 
+fn letter(result: &TestResult) -> String {
+    let grade = Verdict::of(result).grade;
+    grade.map_or_else(|| "none".to_owned(), |grade| grade.letter)
+}
+
 fn index(jain: Option<f64>) -> String {
     jain.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
 }
@@ -269,7 +274,7 @@ mod tests {
                 result: &after,
             },
         ];
-        let page = comparison(&runs, &crate::compare::differences(&runs), &Plot::ALL, &[]);
+        let page = comparison(&runs, &crate::compare::differences(&runs, None), &Plot::ALL, &[]);
         for request in ["src=", "@import", "url(", "<script", "<link", "<before>"] {
             assert!(!page.contains(request), "{request}");
         }

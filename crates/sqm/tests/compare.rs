@@ -1,5 +1,6 @@
 //! `sqm compare` on the command line, with files that Flent itself wrote.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -67,13 +68,90 @@ fn many_files_appear_in_one_table() {
     }
     let table = compare(&words);
     assert!(table.status.success());
+    // Five tests have the title "deep FIFO 20/5": rows with equal titles are told apart by their files.
+    let said = text(&table.stdout);
+    for name in ["rrul-deep ", "rrul_be-deep ", "tcp_ndown-deep "] {
+        assert!(said.lines().any(|line| line.starts_with(name)), "{name}: {said}");
+    }
+}
+
+#[test]
+fn the_base_decides_the_sign_of_a_difference() {
+    let (deep, short) = (file("rrul_be-deep"), file("rrul_be-short"));
+    let change = |options: &[&str]| -> f64 {
+        let output = compare(&[&[deep.as_str(), &short, "--json"], options].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let found = &json["differences"][1];
+        assert_eq!(found["figure"], "loaded latency, 95 %");
+        assert_eq!(found["clear"], true, "{found}");
+        found["mean"].as_f64().unwrap()
+    };
+    let from_first = change(&[]);
+    assert!(from_first < -100.0, "{from_first}");
+    assert_eq!(change(&["--base", "short FIFO 18/4.5"]), -from_first);
+    assert_eq!(change(&["--base", &short]), -from_first);
+    assert_eq!(change(&["--base", "rrul_be-deep"]), from_first);
+    let unknown = compare(&[&deep, &short, "--base", "monday"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    let said = text(&unknown.stderr);
     assert!(
-        text(&table.stdout)
-            .lines()
-            .filter(|line| line.contains("deep FIFO 20/5"))
-            .count()
-            >= 5
+        said.contains("monday") && said.contains("short FIFO 18/4.5"),
+        "{said}"
     );
+    // A clear difference needs no repetitions, and a small one does.
+    let table = compare(&[&deep, &short]);
+    let said = text(&table.stdout);
+    let line = |figure: &str| said.lines().find(|line| line.starts_with(figure)).unwrap();
+    assert!(!line("loaded latency, 95 %").contains("too few"), "{said}");
+    assert!(line("download").contains("too few"), "{said}");
+}
+
+#[test]
+fn the_summary_of_a_demonstration_is_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let summary = dir.path().join("summary.json");
+    let figures = r#"{"latency_median_ms":1.0,"latency_p95_ms":2.0,"download_mbit":3.0,"upload_mbit":null}"#;
+    fs::write(
+        &summary,
+        format!(r#"{{"lines":[{{"name":"vdsl","idle_ms":1.0,"before":{figures},"after":{figures}}}]}}"#),
+    )
+    .unwrap();
+    let summary = summary.to_str().unwrap();
+    let output = compare(&[summary, &file("rrul_be-deep")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("summary.json: skipped"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(compare(&[summary]).status.code(), Some(1));
+    fs::write(summary, r#"{"lines":[]}"#).unwrap();
+    assert_eq!(compare(&[summary, &file("rrul_be-deep")]).status.code(), Some(1));
+}
+
+#[test]
+fn a_direction_that_was_not_tested_has_no_figure() {
+    let down = file("tcp_download-deep");
+    let output = compare(&[&down, "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let summary = &json["runs"][0]["summary"];
+    assert!(
+        summary["download_mbit"].is_f64() && summary["upload_mbit"].is_null(),
+        "{summary}"
+    );
+    let table = compare(&[&down]);
+    assert!(!text(&table.stdout).contains("0.00"), "{}", text(&table.stdout));
+    let dir = tempfile::tempdir().unwrap();
+    let output = compare(&[&down, "--plot", "all", "--out", dir.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for picture in ["all_scaled", "totals", "box_combine", "per_flow"] {
+        let svg = fs::read_to_string(dir.path().join(format!("{picture}.svg"))).unwrap();
+        assert!(
+            !svg.contains("Upload (Mbit/s)") && !svg.contains("0 Mbit/s<"),
+            "{picture}"
+        );
+    }
 }
 
 #[test]

@@ -282,6 +282,53 @@ fn responsiveness_and_plain_urls_need_no_sqm_serve() {
 }
 
 #[test]
+fn a_result_that_an_older_version_graded_is_graded_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let tests = folder.path().join("web/tests");
+    fs::create_dir_all(&tests).unwrap();
+    let id = "20260131T235959-0123abcd";
+    // Downloads add nothing and uploads 600 ms: the mean of both was a D.
+    let probe = |i: u32| {
+        let t = f64::from(i) * 0.02;
+        let rtt = if (15.0..25.0).contains(&t) { 620.0 } else { 20.0 };
+        format!(
+            r#"{{"t":{},"val":{rtt},"owd_up":{},"owd_down":10}}"#,
+            1_577_880_000.0 + t + rtt / 1000.0,
+            rtt - 10.0
+        )
+    };
+    let probes: Vec<String> = (0..1500).map(probe).collect();
+    let flow = |first: f64| -> String {
+        let sample = |i: u32| {
+            format!(
+                r#"{{"t":{},"dur":1,"val":10}}"#,
+                1_577_880_000.0 + first + f64::from(i)
+            )
+        };
+        (1..=20).map(sample).collect::<Vec<_>>().join(",")
+    };
+    let file = format!(
+        r#"{{"version":4,"x_values":[],"results":{{}},"raw_values":{{"TCP upload BE":[{}],"Ping (ms) UDP BE":[{}]}},"metadata":
+        {{"NAME":"tcp_1up","TITLE":"t","HOST":"h","LOCAL_HOST":"l","LENGTH":20,"TOTAL_LENGTH":30,"STEP_SIZE":0.2,
+        "T0":"2020-01-01T12:00:00.000000Z"}}}}"#,
+        flow(5.0),
+        probes.join(",")
+    );
+    fs::write(tests.join(format!("{id}.flent.gz")), &file).unwrap();
+    let old = json!({
+        "id": id, "state": "done", "kind": "tcp_1up", "host": "h", "title": null, "started_unix_ms": 0, "duration_s": 20, "error": null,
+        "bytes": file.len(), "plots": [], "summary": null,
+        "verdict": {"findings": [], "grade": {"letter": "A+", "added_ms": 1.0, "strict": "A+"}},
+    });
+    fs::write(tests.join(format!("{id}.json")), old.to_string()).unwrap();
+    let site = Site::start_in(folder, &[]);
+    let test = site.until(&format!("/tests/{id}"), |test| test["verdict"].is_object());
+    assert_eq!(test["verdict"]["grade"]["letter"], "F", "{test}");
+    let kept = fs::read_to_string(site.folder().join(format!("web/tests/{id}.json"))).unwrap();
+    assert!(kept.contains("sentence"), "{kept}");
+}
+
+#[test]
 fn missing_resources_and_invalid_requests_are_reported() {
     let site = Site::start(&[]);
     site.admin();

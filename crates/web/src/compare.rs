@@ -79,7 +79,7 @@ pub(super) async fn judge(state: &AppState, file: &Path) -> Result<(Run, Vec<Str
 
 /// Judges the results again that were graded by the rule of an older version, so that all grades follow one rule.
 pub(super) async fn judge_again(state: Arc<AppState>) {
-    for id in state.test_jobs.with_old_grade() {
+    for id in state.test_jobs.take_to_judge() {
         let Ok(file) = state.test_jobs.result(&id) else {
             continue;
         };

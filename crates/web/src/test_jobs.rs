@@ -41,6 +41,8 @@ struct Inner {
     /// In the order of their start.
     tests: Vec<Test>,
     running: Option<Running>,
+    /// Tests whose grade an older version gave. They are without a verdict until they are judged again.
+    to_judge: Vec<String>,
 }
 
 /// A test, as docs/openapi.yaml has it and as the file beside its result has it.
@@ -62,6 +64,14 @@ pub(super) struct Test {
     /// The result of `sqm test --rpm`.
     #[serde(default)]
     pub(super) responsiveness: Option<Value>,
+}
+
+impl Test {
+    /// True if an older version gave the grade: it has no sentence.
+    fn has_old_grade(&self) -> bool {
+        let grade = self.verdict.as_ref().map(|verdict| &verdict.grade);
+        grade.is_some_and(|grade| grade.is_object() && grade.get("sentence").is_none())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +123,7 @@ impl TestJobs {
         let dir = dir.to_owned();
         let context = || format!("cannot keep results of tests in {}", dir.display());
         fs::create_dir_all(&dir).with_context(context)?;
-        let mut tests = Vec::new();
+        let (mut tests, mut to_judge) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&dir).with_context(context)?.flatten() {
             let path = entry.path();
             if path.extension().is_none_or(|kind| kind != "json") {
@@ -127,6 +137,10 @@ impl TestJobs {
                     test.state = State::Failed;
                     test.error = Some("the server ended while the test was running".to_owned());
                 }
+                if test.has_old_grade() {
+                    test.verdict = None;
+                    to_judge.push(test.id.clone());
+                }
                 tests.push(test);
             }
         }
@@ -135,7 +149,10 @@ impl TestJobs {
             dir,
             inner: Mutex::default(),
         };
-        jobs.lock().tests = tests;
+        {
+            let mut inner = jobs.lock();
+            (inner.tests, inner.to_judge) = (tests, to_judge);
+        }
         Ok(jobs)
     }
 
@@ -220,19 +237,9 @@ impl TestJobs {
         Ok(answer)
     }
 
-    /// The tests whose grade an older version gave: one without a sentence.
-    pub(super) fn with_old_grade(&self) -> Vec<String> {
-        let inner = self.lock();
-        let is_old = |test: &&Test| {
-            let grade = test.verdict.as_ref().map(|verdict| &verdict.grade);
-            grade.is_some_and(|grade| grade.is_object() && grade.get("sentence").is_none())
-        };
-        inner
-            .tests
-            .iter()
-            .filter(is_old)
-            .map(|test| test.id.clone())
-            .collect()
+    /// Takes the tests that are to be judged again.
+    pub(super) fn take_to_judge(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().to_judge)
     }
 
     /// Replaces the figures and the verdict of a test, unless it is gone.

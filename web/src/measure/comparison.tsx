@@ -44,13 +44,15 @@ export function Comparison({ ids }: { ids: string[] }) {
             />
             {answer.differences.length > 0 && (
                 <ul class="steps">
-                    {answer.differences.map(({ from, to, figure: name, unit, mean, interval }) => (
+                    {answer.differences.map(({ from, to, figure: name, unit, mean, interval, clear }) => (
                         <li key={from + to + name}>
                             {from} → {to}, {name}: {mean > 0 ? '+' : ''}
                             {significant(mean)} {unit}
                             {interval
                                 ? ` (95 %: ${interval.map((end) => number(end, 1)).join(' … ')})`
-                                : ` (${t('test.too_few')})`}
+                                : clear
+                                  ? ''
+                                  : ` (${t('test.too_few')})`}
                         </li>
                     ))}
                 </ul>

@@ -193,6 +193,6 @@ function figures({ summary, verdict }: Test): Figure[] {
         { name: t('direction.upload'), value: mbit(summary?.upload_mbit), about: t('test.goodput') },
         ...(rpm == null
             ? []
-            : [{ name: t('test.rpm_figure'), value: significant(rpm), about: verdict?.grade?.rpm_word ?? undefined }]),
+            : [{ name: t('test.rpm_figure'), value: significant(rpm), about: maybe(`rpm.${verdict?.grade?.rpm_word}`) }]),
     ];
 }

@@ -3,7 +3,7 @@
 use sqm_core::direction::Direction;
 
 use super::frame::{
-    LEFT, RIGHT, STYLES, WIDTH, clipped, latency, latency_axis, latency_grid, legend, linear_grid,
+    LEFT, RIGHT, WIDTH, clipped, latency, latency_axis, latency_grid, legend, line_style, linear_grid,
     share_grid, small_print, time_axis, upright_name,
 };
 use super::run::Run;
@@ -167,7 +167,7 @@ pub fn distribution(recordings: &[&Recording], runs: &[Run<'_>]) -> Option<Strin
         };
         share_grid(&mut svg, &panel, *axes);
         for (style, curve) in curves.iter().enumerate() {
-            let (colour, dashes) = STYLES[style % STYLES.len()];
+            let (colour, dashes) = line_style(style);
             let points: Vec<_> = curve
                 .points
                 .iter()

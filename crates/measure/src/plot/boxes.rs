@@ -2,7 +2,7 @@
 
 use sqm_core::direction::Direction;
 
-use super::frame::{STYLES, WIDTH, axis_ticks, clipped, latency_axis, small_print};
+use super::frame::{WIDTH, axis_ticks, clipped, latency_axis, line_style, small_print};
 use super::run::{Run, captions};
 use crate::result::TestResult;
 use crate::stats::percentile;
@@ -96,15 +96,8 @@ fn column(svg: &mut Svg, panel: &Panel, name: &str, rows: &[Vec<f64>]) {
             1.0,
             if *strong { "" } else { "2 4" },
         );
-        // In a narrow column there is no room for labels between decades.
-        if *strong || ticks.len() < 8 {
-            let font = Font {
-                size: 12.0,
-                ..Font::LABEL
-            };
-            svg.text(x, panel.bottom() + 18.0, font.at(Anchor::Middle), &short(*tick));
-        }
     }
+    labels(svg, panel, &ticks);
     let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
     svg.text(
         panel.left + panel.width / 2.0,
@@ -114,7 +107,7 @@ fn column(svg: &mut Svg, panel: &Panel, name: &str, rows: &[Vec<f64>]) {
     );
     for (row, values) in rows.iter().enumerate() {
         let y = panel.top + (row as f64 + 0.5) * ROW;
-        let (colour, _) = STYLES[row % STYLES.len()];
+        let (colour, _) = line_style(row);
         let at = |p| percentile(values, p).map(|v| panel.at_x(v.clamp(panel.x.0, panel.x.1)));
         let (Some(p5), Some(q1), Some(median), Some(q3), Some(p95), Some(p99)) =
             (at(5.0), at(25.0), at(50.0), at(75.0), at(95.0), at(99.0))
@@ -139,6 +132,37 @@ fn column(svg: &mut Svg, panel: &Panel, name: &str, rows: &[Vec<f64>]) {
             font.at(Anchor::Middle).in_colour(INK),
             &short(figure),
         );
+    }
+}
+
+/// Writes the values below a column. The outermost labels stay within the column, so that they do not run into those of the next
+/// one, and a label that would touch another one is left out.
+fn labels(svg: &mut Svg, panel: &Panel, ticks: &[(f64, bool)]) {
+    /// Width of a digit, and the smallest distance between two labels, pixels.
+    const DIGIT: f64 = 7.0;
+    const DISTANCE: f64 = 6.0;
+    let font = Font {
+        size: 12.0,
+        ..Font::LABEL
+    };
+    let mut taken: Vec<(f64, f64)> = Vec::new();
+    // Labels between decades give way to those of the decades.
+    let (strong, weak): (Vec<_>, Vec<_>) = ticks.iter().copied().partition(|(_, strong)| *strong);
+    for (tick, _) in strong.into_iter().chain(weak) {
+        let (x, text) = (panel.at_x(tick), short(tick));
+        let width = text.chars().count() as f64 * DIGIT;
+        let (anchor, from) = if x - width / 2.0 < panel.left {
+            (Anchor::Start, x)
+        } else if x + width / 2.0 > panel.right() {
+            (Anchor::End, x - width)
+        } else {
+            (Anchor::Middle, x - width / 2.0)
+        };
+        let is_free = |(start, end): &(f64, f64)| from + width + DISTANCE < *start || from > *end + DISTANCE;
+        if taken.iter().all(is_free) {
+            svg.text(x, panel.bottom() + 18.0, font.at(anchor), &text);
+            taken.push((from, from + width));
+        }
     }
 }
 

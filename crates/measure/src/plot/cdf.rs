@@ -1,6 +1,8 @@
 //! Cumulative distribution of latency under load.
 
-use super::frame::{LEFT, STYLES, WIDTH, latency, latency_axis, legend, share_grid, small_print};
+use super::frame::{
+    IDLE_STYLE, LEFT, WIDTH, latency, latency_axis, legend, line_style, share_grid, small_print,
+};
 use super::run::{Run, captions};
 use super::series::{STRETCHES, within};
 use crate::result::{ProbeSeries, TestResult};
@@ -37,7 +39,7 @@ pub fn ping_cdf(runs: &[Run<'_>]) -> String {
     };
     share_grid(&mut svg, &panel, ("Round trip (ms)", "Share of probes sent"));
     for curve in &curves {
-        let (colour, dashes) = STYLES[curve.style % STYLES.len()];
+        let (colour, dashes) = line_style(curve.style);
         let points: Vec<_> = curve
             .points()
             .iter()
@@ -129,7 +131,7 @@ fn curves(runs: &[Run<'_>]) -> Vec<Curve> {
     let idle = within(&only.result.headline_probes(), &idle);
     if !idle.is_empty() {
         // Always black and dotted.
-        curves.push(Curve::new(STYLES.len() - 1, "idle line".to_owned(), &idle));
+        curves.push(Curve::new(IDLE_STYLE, "idle line".to_owned(), &idle));
     }
     curves
 }

@@ -2,7 +2,9 @@
 
 use sqm_core::direction::Direction;
 
-use super::frame::{LEFT, SINCE_LOAD, STYLES, WIDTH, clipped, frame, name_phases, small_print, time_axis};
+use super::frame::{
+    LEFT, SINCE_LOAD, WIDTH, clipped, frame, line_style, name_phases, small_print, time_axis,
+};
 use super::run::caption;
 use super::series::{highest, rates, thin, time_range};
 use crate::result::{Flow, TcpSample, TestResult};
@@ -98,7 +100,7 @@ fn draw(result: &TestResult, subject: &str, panels: &[(&str, Vec<Line>)]) -> Str
             name_phases(&mut svg, &panel, result);
         }
         for (style, (_, line)) in lines.iter().enumerate() {
-            panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 1.6);
+            panel.styled(&mut svg, line, line_style(style), 1.6);
         }
         names(&mut svg, &panel, lines);
         if index + 1 == panels.len() {
@@ -118,7 +120,7 @@ fn names(svg: &mut Svg, panel: &Panel, lines: &[Line]) {
     .in_colour(INK);
     for (row, (name, _)) in lines.iter().enumerate().take(NAMED) {
         let (x, y) = (panel.right() + 12.0, panel.top + 12.0 + row as f64 * 16.0);
-        let (colour, dashes) = STYLES[row % STYLES.len()];
+        let (colour, dashes) = line_style(row);
         svg.line((x, y - 4.0), (x + 26.0, y - 4.0), colour, 2.5, dashes);
         let text = match lines.len() {
             n if row + 1 == NAMED && n > NAMED => format!("and {} more", n - row),

@@ -16,16 +16,22 @@ pub(crate) const RIGHT: f64 = 128.0;
 pub(super) const SINCE_LOAD: &str = "Time since the load began (s)";
 /// Smaller values are left out of a logarithmic axis, milliseconds: no clock measures a picosecond.
 pub(super) const LEAST_MS: f64 = 1e-6;
-/// Colour and dashes of the lines in one panel. The dashes tell the lines apart in print without colours.
-pub(super) const STYLES: [(&str, &str); 7] = [
-    (BLUE, ""),
-    (VERMILION, "8 3"),
-    (GREEN, "3 3"),
-    (PURPLE, "10 3 2 3"),
-    (ORANGE, ""),
-    (SKY, "8 3"),
-    (INK, "3 3"),
-];
+/// The colours of the lines in one panel.
+const COLOURS: [&str; 7] = [BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK];
+/// Their dashes, which tell the lines apart in print without colours.
+const DASHES: [&str; 4] = ["", "8 3", "3 3", "10 3 2 3"];
+
+/// The line of the idle line beside that of a single test: the last colour.
+pub(super) const IDLE_STYLE: usize = COLOURS.len() - 1;
+
+/// Colour and dashes of a line. No two of the first 28 lines are alike.
+pub(super) fn line_style(line: usize) -> (&'static str, &'static str) {
+    let colour = line % COLOURS.len();
+    (
+        COLOURS[colour],
+        DASHES[(colour + line / COLOURS.len()) % DASHES.len()],
+    )
+}
 
 /// Draws the background of a panel of a test with a linear scale: the steady windows in grey, the grid and the name of the axis.
 pub(super) fn frame(svg: &mut Svg, panel: &Panel, result: &TestResult, ticks: &[f64], name: &str) {
@@ -179,7 +185,7 @@ pub(super) fn latency_grid(svg: &mut Svg, panel: &Panel) {
 pub(super) fn legend(svg: &mut Svg, top: f64, rows: &[(usize, String)]) {
     for (row, (style, text)) in rows.iter().enumerate() {
         let y = top + row as f64 * 20.0;
-        let (colour, dashes) = STYLES[style % STYLES.len()];
+        let (colour, dashes) = line_style(*style);
         svg.line((LEFT, y - 4.5), (LEFT + 34.0, y - 4.5), colour, 3.0, dashes);
         svg.text(
             LEFT + 44.0,

@@ -12,6 +12,8 @@ use crate::svg::{BLUE, Font, GREEN, INK, ORANGE, PURPLE, Panel, Scale, Svg, VERM
 
 /// Colours of the series of probes.
 const PROBES: [&str; 4] = [VERMILION, PURPLE, ORANGE, INK];
+/// Largest number of names beside the panel of latency.
+const NAMED: usize = 7;
 
 /// Download, upload and latency of a test over one time axis, as in RRUL plots, and the delays of each way if they are known. Each
 /// flow is a thin line, their sum a thick one. The grey parts are the steady windows from which the figures are computed.
@@ -90,19 +92,18 @@ pub fn rrul(result: &TestResult) -> String {
     }
     lost_probes(&mut svg, &round_trips, &series);
     if series.len() > 1 {
-        for ((row, series), colour) in series.iter().enumerate().zip(PROBES.iter().cycle()) {
-            let name = series.name.trim_start_matches("Ping (ms) ");
+        for ((row, one), colour) in series.iter().enumerate().zip(PROBES.iter().cycle()).take(NAMED) {
+            let name = one.name.trim_start_matches("Ping (ms) ");
             let font = Font {
                 size: 12.0,
                 ..Font::LABEL
             };
             let y = round_trips.top + 14.0 + row as f64 * 15.0;
-            svg.text(
-                round_trips.right() + 10.0,
-                y,
-                font.in_colour(colour),
-                &clipped(name, 16),
-            );
+            let text = match series.len() {
+                n if row + 1 == NAMED && n > NAMED => format!("and {} more", n - row),
+                _ => clipped(name, 16),
+            };
+            svg.text(round_trips.right() + 10.0, y, font.in_colour(colour), &text);
         }
     }
     if let Some(median) = summary.latency_median_ms {
@@ -110,10 +111,16 @@ pub fn rrul(result: &TestResult) -> String {
             0 => "no probe lost".to_owned(),
             n => format!("{n} of {} lost", summary.probes_sent),
         };
+        // Below the names of the series.
+        let names = if series.len() > 1 {
+            round_trips.top + 14.0 + series.len().min(NAMED) as f64 * 15.0 + 10.0
+        } else {
+            round_trips.top
+        };
         label_right(
             &mut svg,
             &round_trips,
-            round_trips.at_y(median),
+            round_trips.at_y(median).max(names),
             VERMILION,
             &latency(Some(median)),
             &lost,

@@ -3,8 +3,8 @@
 use sqm_core::direction::Direction;
 
 use super::frame::{
-    LEFT, SINCE_LOAD, STYLES, WIDTH, frame, goodput, latency, latency_axis, latency_grid, legend, load_begin,
-    name_phases, small_print, time_axis,
+    LEFT, SINCE_LOAD, WIDTH, frame, goodput, latency, latency_axis, latency_grid, legend, line_style,
+    load_begin, name_phases, small_print, time_axis,
 };
 use super::run::{Run, captions};
 use super::series::{headline, highest, time_range, total_rate};
@@ -61,7 +61,7 @@ pub fn totals(runs: &[Run<'_>]) -> String {
             name_phases(&mut svg, &panel, results[0]);
         }
         for (style, line) in lines.iter().enumerate() {
-            panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 2.0);
+            panel.styled(&mut svg, line, line_style(style), 2.0);
         }
     }
     let lines: Vec<_> = results.iter().map(|result| headline(result)).collect();
@@ -73,7 +73,7 @@ pub fn totals(runs: &[Run<'_>]) -> String {
     let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
     svg.upright_text(14.0, panel.top + panel.height / 2.0, font, "Round trip");
     for (style, line) in lines.iter().enumerate() {
-        panel.styled(&mut svg, line, STYLES[style % STYLES.len()], 1.6);
+        panel.styled(&mut svg, line, line_style(style), 1.6);
     }
     time_axis(&mut svg, &panel, SINCE_LOAD);
     small_print(&mut svg, height - 14.0, &captions(runs));

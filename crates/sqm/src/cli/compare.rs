@@ -26,6 +26,7 @@ use sqm_process::output_file;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm compare before.flent.gz after.flent.gz               a table
+  sqm compare after.flent.gz before.flent.gz --base before.flent.gz    differences from a test that is not the first
   sqm compare *.flent.gz --html report.html                one page with everything in it
   sqm compare *.flent.gz --plot box_combine,ping_cdf       box_combine.svg, ping_cdf.svg
   sqm compare a.flent.gz --plot all --png --out pictures   every picture, as PNG too
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// Result files, and logs of autorate
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// The test with which the others are compared, by its title or its file [default: the first]
+    #[arg(long, value_name = "TEST")]
+    base: Option<String>,
     /// Pictures to draw; each file is named after its picture
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KINDS")]
     plot: Vec<Kind>,
@@ -122,10 +126,7 @@ impl Args {
             .into_iter()
             .map(|file| Ok((Recording::load(&file, file_name(&file), &room)?, file)))
             .collect::<Result<Vec<_>, Failure>>()?;
-        let results = files
-            .iter()
-            .map(|file| TestResult::load_within(file, &room))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (files, results) = load(files, &room)?;
         let names: Vec<String> = files
             .iter()
             .zip(&results)
@@ -136,6 +137,13 @@ impl Args {
             .zip(&results)
             .map(|(name, result)| Run { name, result })
             .collect();
+        let labels = labels(&files, &names);
+        let labelled: Vec<Run<'_>> = labels
+            .iter()
+            .zip(&results)
+            .map(|(name, result)| Run { name, result })
+            .collect();
+        let base = self.base_name(&files, &names)?;
         let recordings: Vec<&Recording> = logs.iter().map(|(recording, _)| recording).collect();
         for (recording, file) in &logs {
             for cut in &recording.truncated_lines {
@@ -146,10 +154,10 @@ impl Args {
                 );
             }
         }
-        let differences = differences(&runs);
-        self.draw(&runs, &recordings)?;
+        let differences = differences(&runs, base);
+        self.draw(&labelled, &recordings)?;
         if let Some(file) = &self.html {
-            let page = report::comparison(&runs, &differences, &Plot::ALL, &recordings);
+            let page = report::comparison(&labelled, &differences, &Plot::ALL, &recordings);
             output_file::write(file, page)?;
         }
         let text = if self.json {
@@ -157,7 +165,7 @@ impl Args {
         } else {
             let mut text = String::new();
             if !runs.is_empty() {
-                text += &table(&runs, &differences);
+                text += &table(&labelled, &differences);
             }
             if !logs.is_empty() {
                 text += &log_table(&recordings);
@@ -166,6 +174,28 @@ impl Args {
         };
         out!("{text}");
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The name of the group that the others are compared with.
+    fn base_name<'a>(&self, files: &[PathBuf], names: &'a [String]) -> Result<Option<&'a str>, Failure> {
+        let Some(base) = &self.base else {
+            return Ok(None);
+        };
+        let is_base = |(file, name): &(&PathBuf, &String)| {
+            *name == base || file.as_os_str() == base.as_str() || file_name(file) == *base
+        };
+        let found = files.iter().zip(names).find(is_base);
+        match found {
+            Some((_, name)) => Ok(Some(name)),
+            None => {
+                let mut known = names.to_vec();
+                known.dedup();
+                Err(Failure::Usage(anyhow::anyhow!(
+                    "--base: no test is called '{base}'; there are: {}",
+                    known.join(", ")
+                )))
+            }
+        }
     }
 
     fn draw(&self, runs: &[Run<'_>], logs: &[&Recording]) -> Result<(), Failure> {
@@ -219,6 +249,74 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// Reads the results. The summary that `sqm-lab demo` writes beside its results is skipped with a warning.
+fn load(files: Vec<PathBuf>, room: &Room) -> Result<(Vec<PathBuf>, Vec<TestResult>), Failure> {
+    let is_only = files.len() == 1;
+    let (mut kept, mut results) = (Vec::new(), Vec::new());
+    for file in files {
+        match TestResult::load_within(&file, room) {
+            Ok(result) => {
+                kept.push(file);
+                results.push(result);
+            }
+            Err(_) if !is_only && is_demo_summary(&file) => errln!(
+                "sqm: warning: {}: skipped: it is the summary of a demonstration, and the figures are those of the other files",
+                file.display()
+            ),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((kept, results))
+}
+
+/// True if the file has the form of `summary.json` of `sqm-lab demo`.
+fn is_demo_summary(file: &Path) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        before: serde_json::Map<String, serde_json::Value>,
+        after: serde_json::Map<String, serde_json::Value>,
+    }
+    #[derive(serde::Deserialize)]
+    struct DemoSummary {
+        lines: Vec<Line>,
+    }
+    /// Far larger than a summary of all lines of the lab, bytes.
+    const MOST: u64 = 1 << 20;
+    let is_small = file
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.len() <= MOST);
+    let text = is_small.then(|| std::fs::read(file).ok()).flatten();
+    let summary = text.and_then(|text| serde_json::from_slice::<DemoSummary>(&text).ok());
+    summary
+        .filter(|summary| !summary.lines.is_empty())
+        .is_some_and(|summary| {
+            let mut sides = summary.lines.iter().flat_map(|line| [&line.before, &line.after]);
+            sides.all(|side| side.contains_key("latency_median_ms"))
+        })
+}
+
+/// A name for each row: tests with equal names are told apart by their files.
+fn labels(files: &[PathBuf], names: &[String]) -> Vec<String> {
+    let label = |file: &PathBuf, name: &String| {
+        let others = || {
+            let all = files.iter().zip(names);
+            all.filter(|(other, same)| *same == name && *other != file)
+        };
+        if others().next().is_none() {
+            name.clone()
+        } else if others().all(|(other, _)| file_name(other) != file_name(file)) {
+            file_name(file)
+        } else {
+            foreign::printable(&file.to_string_lossy()).into_owned()
+        }
+    };
+    files
+        .iter()
+        .zip(names)
+        .map(|(file, name)| label(file, name))
+        .collect()
 }
 
 /// The title of the test, or the name of its file if it has none.
