@@ -6,7 +6,7 @@ use super::frame::{
     LEFT, SINCE_LOAD, WIDTH, clipped, frame, line_style, name_phases, small_print, time_axis,
 };
 use super::run::caption;
-use super::series::{highest, rates, thin, time_range};
+use super::series::{Points, highest, rates, thin, time_range};
 use crate::result::{Flow, TcpSample, TestResult};
 use crate::svg::{Font, INK, Panel, Scale, Svg, linear_ticks, short};
 
@@ -48,8 +48,8 @@ pub fn tcp(result: &TestResult) -> String {
         .into_iter()
         .map(|(axis, value)| {
             let line = |flow: &Flow| {
-                let points = flow.sender.iter().map(|s| (s.t_ms / 1000.0, value(s))).collect();
-                (short_name(flow), thin(points))
+                let points = flow.sender.iter().map(|s| (s.t_ms / 1000.0, value(s)));
+                (short_name(flow), thin(broken_at_pauses(points)))
             };
             (
                 axis,
@@ -63,6 +63,20 @@ pub fn tcp(result: &TestResult) -> String {
         })
         .collect();
     draw(result, "The senders' TCP", &panels)
+}
+
+/// Breaks a line where the flow carried no data, as in a phase of the other direction: there are no samples for longer than a second,
+/// where the sender's kernel is asked several times a second.
+fn broken_at_pauses(points: impl Iterator<Item = (f64, Option<f64>)>) -> Points {
+    const PAUSE_S: f64 = 1.0;
+    let mut line = Points::new();
+    for (t, value) in points {
+        if let Some((last, _)) = line.last().filter(|(last, _)| t - last > PAUSE_S) {
+            line.push((last + PAUSE_S, None));
+        }
+        line.push((t, value));
+    }
+    line
 }
 
 type Line = (String, Vec<(f64, Option<f64>)>);
@@ -132,4 +146,17 @@ fn names(svg: &mut Svg, panel: &Panel, lines: &[Line]) {
 
 fn short_name(flow: &Flow) -> String {
     flow.name.trim_start_matches("TCP ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_flow_is_broken_where_the_flow_pauses() {
+        let points = [(0.2, Some(1.0)), (0.4, Some(2.0)), (6.2, Some(3.0)), (6.4, None)];
+        let line = broken_at_pauses(points.into_iter());
+        assert_eq!(line.len(), 5);
+        assert_eq!(line[2], (1.4, None));
+    }
 }
