@@ -35,11 +35,18 @@ impl Daemon {
 
     /// Starts a daemon with a watchdog interval in microseconds, or without a watchdog.
     fn start_watched(options: &[&str], watchdog: Option<&str>) -> Self {
+        Self::start_with(Some(CONFIG), options, watchdog)
+    }
+
+    /// Starts a daemon with this text in the configuration file, or without that file.
+    fn start_with(config: Option<&str>, options: &[&str], watchdog: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
-        fs::write(folder.path().join("sqm.conf"), CONFIG).unwrap();
+        if let Some(config) = config {
+            fs::write(folder.path().join("sqm.conf"), config).unwrap();
+        }
         let mut command = in_own_network();
         command
             .arg(env!("CARGO_BIN_EXE_sqm"))
@@ -275,6 +282,26 @@ fn a_change_waits_at_most_an_hour_for_its_confirmation() {
         fs::read_to_string(daemon.folder.path().join("sqm.conf")).unwrap(),
         CONFIG
     );
+}
+
+#[test]
+fn the_first_configuration_is_written_through_the_api() {
+    let daemon = Daemon::start_with(None, &[], None);
+    daemon.manager_hears("READY=1");
+    let none = daemon.get("/v1/configuration");
+    assert_eq!(none["text"], "");
+    assert_eq!(daemon.get("/v1/status")["interfaces"], serde_json::json!([]));
+    let body =
+        serde_json::json!({"text": CONFIG, "revision": none["revision"], "confirm_seconds": 0}).to_string();
+    let (code, _, said) = daemon.ask(&format!(
+        "PUT /v1/configuration HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert_eq!(code, 200, "{said}");
+    let file = fs::read_to_string(daemon.folder.path().join("sqm.conf")).unwrap();
+    assert_eq!(file, CONFIG);
+    let interfaces = daemon.get("/v1/status")["interfaces"].clone();
+    assert_eq!(interfaces[0]["interface"], "sqm-none0", "{interfaces}");
 }
 
 /// Another process, such as a stopped `sqm tune`, holds the lock. The daemon does not wait for it at its end.
