@@ -116,6 +116,8 @@ pub(crate) enum Previous {
     Recorded,
     /// The IFB's part is on record; the redirect, which another program has removed, is not restored.
     RecordedIfb,
+    /// It is the present state, except that an ingress qdisc without a redirect is what is left of ours.
+    SnapshotWithoutHook,
     /// It is the present state.
     Snapshot,
     /// It is the present state, except that the IFB is ours.
@@ -216,7 +218,8 @@ fn previous_ingress(
     match (own.map(|own| own.ingress_standing(found)), record) {
         (Some(Standing::Ours), _) => Previous::Recorded,
         (Some(Standing::WithoutRedirect), _) => Previous::RecordedIfb,
-        (Some(Standing::Gone | Standing::Foreign), _) => Previous::Snapshot,
+        (Some(Standing::Gone), _) => Previous::SnapshotWithoutHook,
+        (Some(Standing::Foreign), _) => Previous::Snapshot,
         (None, _) if is_unchanged => Previous::Default,
         // We made the IFB for a device that is gone.
         (None, Some(gone)) if gone.made(&plan.ifb()) && gone.may_own_ifb(found) => {
@@ -252,7 +255,7 @@ impl Decision {
         Snapshot {
             egress: match self.egress.previous {
                 Previous::Recorded | Previous::RecordedIfb => recorded.egress.or(egress),
-                Previous::Snapshot | Previous::SnapshotWithoutIfb => egress,
+                Previous::Snapshot | Previous::SnapshotWithoutIfb | Previous::SnapshotWithoutHook => egress,
                 Previous::Default => egress.map(|_| QdiscTree::default()),
             },
             ingress: match self.ingress.previous {
@@ -262,6 +265,9 @@ impl Decision {
                     (recorded, now) => recorded.or(now),
                 },
                 Previous::Snapshot => ingress,
+                Previous::SnapshotWithoutHook => {
+                    ingress.map(|now| IngressState::default().with_qdisc_of(now))
+                }
                 Previous::SnapshotWithoutIfb => ingress.map(IngressState::without_ifb),
                 Previous::Default => ingress.map(|_| IngressState::default()),
             },

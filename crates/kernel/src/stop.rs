@@ -89,12 +89,10 @@ fn to_restore(
             let present = |ifb: IngressState| ifb.with_present_qdisc(socket, &observed.device.entries);
             previous.ingress = ifb.map(present).transpose()?;
         }
-        // A redirect of ours to an IFB that is gone loses all packets.
-        Standing::Gone if observed.device.redirect.is_none() => {
-            let is_left = observed.device.entries.redirect().is_some();
-            previous.ingress = is_left.then(IngressState::default);
+        Standing::Gone => {
+            let nothing = IngressState::default();
+            previous.ingress = Some(nothing.with_present_qdisc(socket, &observed.device.entries)?);
         }
-        Standing::Gone => previous.ingress = None,
         Standing::Foreign => {
             notes.push(format!(
                 "{interface}: left {} and the redirect of arriving packets alone, because another program has set \

@@ -140,7 +140,10 @@ fn queues_removed_by_another_program_are_set_again_and_those_from_before_do_not_
     };
     let decision = decide(Some(&record()), &nothing, &both());
     assert_eq!(actions(&decision), (Action::Shape, Action::Shape));
-    assert_eq!(previous(&decision), (Previous::Snapshot, Previous::Snapshot));
+    assert_eq!(
+        previous(&decision),
+        (Previous::Snapshot, Previous::SnapshotWithoutHook)
+    );
     assert_eq!(decision.takeover, None);
     // A process of ours was killed while it changed them: what was there before is still on record.
     let killed = Record {

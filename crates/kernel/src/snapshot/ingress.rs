@@ -110,18 +110,20 @@ impl IngressState {
         Self { ifb: None, ..self }
     }
 
-    /// The IFB of `self`, and the ingress qdisc of `hook`.
+    /// The IFB of `self`, and the ingress qdisc of `hook`. One without a redirect is what is left of ours if there was none
+    /// before.
     pub(crate) fn with_qdisc_of(self, hook: Self) -> Self {
+        let is_left = |qdisc: &IngressQdisc| self.qdisc.is_none() && qdisc.redirect.is_none();
         Self {
-            qdisc: hook.qdisc,
-            ..self
+            qdisc: hook.qdisc.filter(|qdisc| !is_left(qdisc)),
+            ifb: self.ifb,
         }
     }
 
-    /// The IFB of this state, and the ingress qdisc as it is on the device now.
+    /// Like [`Self::with_qdisc_of`], with the ingress qdisc as it is on the device now.
     pub(crate) fn with_present_qdisc(self, socket: &mut Socket, entries: &Entries) -> Result<Self, Error> {
         let qdisc = IngressQdisc::of(socket, entries)?;
-        Ok(Self { qdisc, ..self })
+        Ok(self.with_qdisc_of(Self { qdisc, ifb: None }))
     }
 
     /// True if `now` is this state restored. An ingress qdisc that we made stays if another program has put its filters

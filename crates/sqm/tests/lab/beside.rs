@@ -88,6 +88,13 @@ fn queues_and_filters_of_other_programs_are_named_and_never_removed() {
          configure simple; start; theirs_simple; queues >theirs; start; says 'has replaced .* with .*sqm-scripts'
          verified 'taken over again'; stop; queues >after; diff theirs after; theirs_stop
 
+         # Only a part of ours is removed. Nothing is left of it after the next start and stop, or after the stop alone.
+         configure piece_of_cake
+         for part in 'ip -n router link del ifb4wan0' 'tc -n router filter del dev wan0 ingress' 'tc -n router qdisc del dev wan0 root'; do
+             start; $part; start; verified \"after $part\"; stop; nothing_left \"$part, start, stop\"
+             start; $part; stop; nothing_left \"$part, stop\"
+         done
+
          # A filter that restores DSCP, there before the start.
          configure piece_of_cake
          ctinfo() { tc -n router filter add dev wan0 parent $1 protocol ip ${2-} u32 match u32 0 0 action ctinfo dscp 0x3f 0x80 continue; }
