@@ -69,7 +69,7 @@ pub fn comparison(
             escape(&meta.host),
             escape(&meta.time),
             escape(&meta.program),
-            escape(&Verdict::of(run.result).to_detailed_text())
+            escape(&Verdict::of(run.result).to_text())
         )
         .expect("a string grows");
         for picture in of_one.iter().filter_map(|plot| plot.draw(&[*run])) {
