@@ -9,7 +9,7 @@ use sqm_core::direction::Direction;
 use sqm_measure::Error;
 use sqm_measure::client::web::{self, Site};
 use sqm_measure::client::{Hooks, Outcome};
-use sqm_measure::result::{ProbeKind, Settings};
+use sqm_measure::result::{LoadOrder, ProbeKind, Settings};
 use sqm_measure::server::{Config, Server};
 
 fn settings(down: u32, up: u32) -> Settings {
@@ -126,6 +126,34 @@ fn both_directions_over_tls_with_probes() {
                 .iter()
                 .all(|finding| finding.code != "short_files")
         );
+    }
+}
+
+#[test]
+fn urls_are_loaded_one_direction_after_the_other_and_then_both() {
+    let address = https(Ipv4Addr::LOCALHOST.into());
+    let site = Site {
+        download: Some(format!("https://{address}/large")),
+        upload: Some(format!("https://{address}/upload")),
+        ..Site::default()
+    };
+    let settings = Settings {
+        load_ms: 6000,
+        load_order: LoadOrder::InTurn,
+        ..settings(1, 1)
+    };
+    let Outcome { result, failure } = run(&site, &settings).unwrap();
+    assert!(failure.is_none(), "{failure:?}");
+    for flow in &result.flows {
+        let carries = |phase: i32| {
+            let from = f64::from(phase) * 2000.0;
+            flow.mbit_between(from + 500.0, from + 2000.0) > 1.0
+        };
+        let expected = match flow.direction {
+            Direction::Download => [true, false, true],
+            Direction::Upload => [false, true, true],
+        };
+        assert_eq!([0, 1, 2].map(carries), expected, "{}", flow.name);
     }
 }
 

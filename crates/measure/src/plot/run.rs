@@ -65,7 +65,7 @@ fn setting_words(result: &TestResult) -> String {
         flow_count(settings.down as usize),
         settings.up,
         if settings.is_in_turn() {
-            ", one direction after the other and then both"
+            " in turn"
         } else {
             ""
         },
