@@ -133,6 +133,11 @@ fn exit_codes_show_the_kind_of_error() {
         .unwrap();
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown.stderr).contains("no-such"));
+    let no_server = sqm().arg("test").output().unwrap();
+    assert_eq!(no_server.status.code(), Some(2));
+    for way in ["sqm serve", "--url", "--rpm"] {
+        assert!(text(&no_server.stderr).contains(way), "{way}");
+    }
     let too_short = sqm()
         .args(["test", "127.0.0.1", "--duration", "3s"])
         .output()

@@ -64,11 +64,7 @@ fn setting_words(result: &TestResult) -> String {
         meta.test,
         flow_count(settings.down as usize),
         settings.up,
-        if settings.is_in_turn() {
-            " in turn"
-        } else {
-            ""
-        },
+        if settings.is_in_turn() { " in turn" } else { "" },
         if congestion.is_empty() {
             "no TCP".to_owned()
         } else {

@@ -62,7 +62,7 @@ const SETTLE_SHARE: f64 = 0.4;
 Exit codes: 0 done, 1 the test failed or ended early (what was measured is kept), 2 wrong arguments.")]
 pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`; several for rtt_fair
-    #[arg(required_unless_present_any = ["list", "url", "upload_url"], conflicts_with_all = ["url", "upload_url"])]
+    #[arg(conflicts_with_all = ["url", "upload_url"])]
     host: Vec<String>,
     /// The test to run, by Flent's name, in place of the three phases
     #[arg(long, value_name = "NAME")]
@@ -204,13 +204,19 @@ impl Args {
             outln!("Without --test: downloads alone, uploads alone, then both at once");
             return Ok(ExitCode::SUCCESS);
         }
+        let is_web = self.url.is_some() || self.upload_url.is_some();
+        if self.host.is_empty() && !is_web {
+            return Err(Failure::Usage(anyhow::anyhow!(
+                "no server to test with: name a machine beyond the line that runs 'sqm serve' (sqm test HOST), a large file on \
+                 the web (sqm test --url URL), or a responsiveness server (sqm test --rpm HOST)"
+            )));
+        }
         if self.rpm {
             return self.run_rpm();
         }
         if self.sweep {
             return self.run_sweep();
         }
-        let is_web = self.url.is_some() || self.upload_url.is_some();
         for (given, name, fits) in [
             (self.reflector.is_some(), "--reflector", is_web),
             (self.insecure, "--insecure", is_web),
