@@ -76,8 +76,8 @@ fn plain(line: &str) -> String {
     words.join(" ")
 }
 
-/// True if two lines are equal. `tc` stores the time of a burst in whole microseconds, which may cost it as many bytes as pass in
-/// one of them at the line's rate.
+/// True if two lines are equal. `tc` stores the time of a burst in whole microseconds, and computes the bytes back from them: together
+/// that may cost as many bytes as pass in two of them at the line's rate or ceiling.
 fn same(a: &str, b: &str) -> bool {
     let (a, b): (Vec<_>, Vec<_>) = (a.split(' ').collect(), b.split(' ').collect());
     let size = |word: &str| -> Option<f64> {
@@ -91,7 +91,8 @@ fn same(a: &str, b: &str) -> bool {
         };
         Some(digits.parse::<f64>().ok()? * unit)
     };
-    let rate = a.windows(2).find(|pair| pair[0] == "rate").and_then(|pair| {
+    let rates = a.windows(2).filter(|pair| matches!(pair[0], "rate" | "ceil"));
+    let rates = rates.filter_map(|pair| {
         let digits = pair[1].trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let factor = match &pair[1][digits.len()..] {
             "bit" => 1.0,
@@ -102,14 +103,14 @@ fn same(a: &str, b: &str) -> bool {
         };
         Some(digits.parse::<f64>().ok()? * factor)
     });
-    let microsecond_bytes = rate.unwrap_or(0.0) / 8e6;
+    let rounded_bytes = 2.0 * rates.fold(0.0, f64::max) / 8e6;
     a.len() == b.len()
         && a.iter().zip(&b).enumerate().all(|(n, (x, y))| {
             x == y
                 || (n > 0 && matches!(a[n - 1], "burst" | "cburst"))
                     && size(x)
                         .zip(size(y))
-                        .is_some_and(|(x, y)| (x - y).abs() <= 2.0 + microsecond_bytes.max(x.max(y) / 20.0))
+                        .is_some_and(|(x, y)| (x - y).abs() <= 2.0 + rounded_bytes.max(x.max(y) / 20.0))
         })
 }
 
