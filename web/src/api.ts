@@ -20,6 +20,8 @@ export type Interfaces = Schemas['Interfaces'];
 export type Config = Schemas['Config'];
 export type Section = Schemas['Section'];
 export type Change = Schemas['Change'];
+export type LineRate = Schemas['LineRate'];
+export type Speeds = Body<'/config/rates', 'post'>;
 export type Finding = Schemas['Finding'];
 export type Check = Schemas['Check'];
 export type Test = Schemas['Test'];
@@ -170,6 +172,8 @@ export const api = {
     config: () => get('/config', {}),
     /** Validates a whole configuration (`text`) or changes to the current one. */
     check: (changes: Change[] | string) => send('post', '/config/check', {}, edit(changes)),
+    /** Reads speeds as a person types them. */
+    rates: (speeds: Speeds) => send('post', '/config/rates', {}, speeds),
     apply: (revision: string, changes: Change[] | string) => send('put', '/config', {}, { revision, ...edit(changes) }),
     confirm: () => send('post', '/config/confirm', {}, undefined),
     revert: () => send('post', '/config/revert', {}, undefined),

@@ -1,17 +1,16 @@
 /** The frame of the page: navigation, session and messages that every part shows. */
 
+import type { FunctionComponent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api } from './api';
 import { Confirm } from './confirm';
 import { Dashboard } from './dashboard/dashboard';
-import { Diagnose } from './diagnose/diagnose';
 import { currentLanguage, LANGUAGES, remember, speak, t, useLanguage } from './i18n';
 import { LogIn } from './login';
-import { TestPage } from './measure/test-page';
 import { PLACES, type Place, type Route, useRoute } from './route';
 import { Settings } from './settings/settings';
-import { StoreContext, useServer } from './store';
-import { TunePage } from './tune/tune-page';
+import { StoreContext, useAnswer, useServer } from './store';
+import { Failed } from './ui/attempt';
 import { Notice } from './ui/parts';
 
 export function App() {
@@ -97,15 +96,24 @@ function Where({ route }: { route: Route }) {
     switch (route.place) {
         case 'dashboard':
             return <Dashboard />;
+        case 'setup':
+            return <Later key="setup" path={[]} load={async () => (await import('./setup/wizard')).Wizard} />;
         case 'settings':
             return <Settings path={route.rest} />;
         case 'test':
-            return <TestPage path={route.rest} />;
+            return <Later key="test" path={route.rest} load={async () => (await import('./measure/test-page')).TestPage} />;
         case 'tune':
-            return <TunePage />;
+            return <Later key="tune" path={[]} load={async () => (await import('./tune/tune-page')).TunePage} />;
         case 'diagnose':
-            return <Diagnose />;
+            return <Later key="diagnose" path={[]} load={async () => (await import('./diagnose/diagnose')).Diagnose} />;
     }
+}
+
+/** A part of the page that is not in the first load. */
+function Later({ path, load }: { path: string[]; load: () => Promise<FunctionComponent<{ path: string[] }>> }) {
+    const { answer, error } = useAnswer(async () => ({ Part: await load() }));
+    if (error) return <Failed error={error} />;
+    return answer ? <answer.Part path={path} /> : <p>{t('app.loading')}</p>;
 }
 
 function Navigation({ place }: { place: Place }) {

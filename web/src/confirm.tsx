@@ -82,19 +82,33 @@ function Above({ children }: { children: ComponentChildren }) {
     return <div class="above">{children}</div>;
 }
 
-/** A success message disappears by itself. */
-const KEPT_FOR_MS = 8000;
-
+/** The message about the end of the change. A success message is closed when the user goes to another part of the page. */
 function Outcome({ outcome, close }: { outcome: 'kept' | 'reverted'; close: () => void }) {
+    const { status } = useStore();
+    const isAdmin = useIsAdmin();
+    const isShaping = (status?.interfaces.length ?? 0) > 0;
     useEffect(() => {
         if (outcome !== 'kept') return;
-        const timer = setTimeout(close, KEPT_FOR_MS);
-        return () => clearTimeout(timer);
+        addEventListener('hashchange', close);
+        return () => removeEventListener('hashchange', close);
     }, [outcome]);
     return (
         <Notice tone={outcome === 'kept' ? 'good' : 'plain'} alert>
-            <p>{t(`confirm.${outcome}`)}</p>
-            <div>
+            <p>
+                {t(`confirm.${outcome}`)}
+                {outcome === 'kept' && !isShaping && ` ${t('next.nothing_shaped')}`}
+            </p>
+            <div class="row">
+                {outcome === 'kept' && isShaping && isAdmin && (
+                    <>
+                        <a class="button main" href="#/test">
+                            {t('next.test')}
+                        </a>
+                        <a class="button" href="#/tune">
+                            {t('next.tune')}
+                        </a>
+                    </>
+                )}
                 <button type="button" class="link" onClick={close}>
                     {t('do.close')}
                 </button>

@@ -2,8 +2,10 @@
 
 import { useEffect, useState } from 'preact/hooks';
 
+/** The places in the navigation. */
 export const PLACES = ['dashboard', 'settings', 'test', 'tune', 'diagnose'] as const;
-export type Place = (typeof PLACES)[number];
+const ALL = [...PLACES, 'setup'] as const;
+export type Place = (typeof ALL)[number];
 
 export interface Route {
     place: Place;
@@ -27,7 +29,7 @@ export function go(...path: (string | number)[]): void {
 
 function read(): Route {
     const [first, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
-    const place = PLACES.find((known) => known === first) ?? 'dashboard';
+    const place = ALL.find((known) => known === first) ?? 'dashboard';
     return { place, rest: rest.map(decoded) };
 }
 

@@ -44,6 +44,7 @@ export const LINKS = [
     ['vdsl2-pppoe', 'VDSL2 or G.fast with PPPoE', 'ptm', 30, 64],
     ['adsl', 'ADSL, encapsulation not known', 'atm', 44, 0],
     ['docsis', 'cable', 'ethernet', 18, 64],
+    ['unknown', 'kind of line not known', 'atm', 44, 0],
     ['ethernet', 'plain Ethernet as the bottleneck', 'ethernet', 38, 84],
 ].map(([name, about, linklayer, overhead_bytes, mpu_bytes]) => ({
     name, about, linklayer, overhead_bytes, mpu_bytes, counts_vlan: false, counts_pppoe: name.includes('pppoe'),

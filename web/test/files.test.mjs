@@ -20,8 +20,9 @@ test('the first load is below 60 KB gzipped', async () => {
 test('nothing in the page needs more than the policy allows', async () => {
     const html = await read('dist/index.html');
     assert.doesNotMatch(html, /<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/);
+    // The page fills the address of a public server into a form, and sends no request to it: page.test.mjs fails if it does.
     for (const file of await readdir(new URL('../dist/assets/', import.meta.url))) {
-        assert.doesNotMatch(await read(`dist/assets/${file}`), /\beval\(|new Function\(|https?:\/\/(?!www\.w3\.org)/, file);
+        assert.doesNotMatch(await read(`dist/assets/${file}`), /\beval\(|new Function\(|https?:\/\/(?!www\.w3\.org|speed\.cloudflare\.com)/, file);
     }
 });
 

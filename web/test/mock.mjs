@@ -40,6 +40,8 @@ export class Mock {
     wrong = [];
     /** While true, no request is answered, as if the line were cut. */
     isCut = false;
+    /** Tests fail before the page listens: their stream is refused, as by the real server. */
+    failsTests = false;
     /** A running test stops at this second of its 40. */
     lastSecond = Infinity;
 
@@ -94,7 +96,7 @@ export class Mock {
         const body = await read(request);
         const path = url.pathname.slice('/api/v1/'.length);
         response.request = { method: request.method, path };
-        const isChange = request.method !== 'GET' && path !== 'config/check' && path !== 'session';
+        const isChange = request.method !== 'GET' && path !== 'config/check' && path !== 'config/rates' && path !== 'session';
         if (request.method !== 'GET' && request.headers['x-sqm-token'] !== 'token') {
             return problem(response, 403, 'forbidden', 'the token is missing');
         }
@@ -153,6 +155,8 @@ export class Mock {
                 return json(response, this.#config());
             case 'POST config/check':
                 return json(response, this.#check(body));
+            case 'POST config/rates':
+                return json(response, { download: lineRate(body.download, body.source), upload: lineRate(body.upload, body.source) });
             case 'PUT config':
                 return this.#apply(body, response);
             case 'POST config/confirm':
@@ -192,7 +196,7 @@ export class Mock {
                         this.tune.steps = [...this.tune.steps, step];
                         return ['step', step];
                     }
-                    this.tune = { ...this.tune, state: 'done', result: TUNED, plots: ['latency', 'after'] };
+                    this.tune = { ...this.tune, state: 'done', result: { ...TUNED, warning: this.tuneWarning ?? null }, plots: ['latency', 'after'] };
                     return ['end', this.tune];
                 });
             case 'POST tune/stop':
@@ -240,7 +244,7 @@ export class Mock {
                 autorate: this.autorate ?? null, device: { index: 3, mtu_bytes: 1492, up: true, carrier: true }, owner: 'sqm',
             })),
             unconfirmed: this.#unconfirmed(),
-            running_test: null,
+            running_test: this.tests.find(({ state }) => state === 'running')?.id ?? null,
             tuning: this.tune.state === 'running',
         };
     }
@@ -291,6 +295,12 @@ export class Mock {
         const test = this.tests[at];
         if (!test) return problem(response, 404, 'not-found', 'there is no such test');
         if (part?.startsWith('plots/')) return part.includes('tcp') ? problem(response, 404, 'not-found', 'nothing to draw') : picture(response);
+        if (part === 'live' && this.failsTests) {
+            setTimeout(() => {
+                this.tests[at] = { ...TESTS[2], id, host: test.host, title: test.title };
+            }, 300);
+            return problem(response, 409, 'nothing-waits', 'no such test is running');
+        }
         if (part === 'live') {
             return this.#stream(response, 50, (n) => {
                 const second = Math.min(n, this.lastSecond);
@@ -368,9 +378,9 @@ const INTERFACES = {
     suggested: 'pppoe-wan',
     how: 'the default route leaves through it',
     devices: [
-        { name: 'eth0', kind: null, up: true, carrier: true, mtu_bytes: 1500, default_route: false, encapsulations: [], encapsulation_bytes: 0 },
-        { name: 'pppoe-wan', kind: 'ppp', up: true, carrier: true, mtu_bytes: 1492, default_route: true, encapsulations: ['PPPoE'], encapsulation_bytes: 8 },
-        { name: 'br-lan', kind: 'bridge', up: true, carrier: true, mtu_bytes: 1500, default_route: false, encapsulations: [], encapsulation_bytes: 0 },
+        { name: 'eth0', kind: null, up: true, carrier: true, mtu_bytes: 1500, default_route: false, encapsulations: [], encapsulation_bytes: 0, speed_mbit: 1000 },
+        { name: 'pppoe-wan', kind: 'ppp', up: true, carrier: true, mtu_bytes: 1492, default_route: true, encapsulations: ['PPPoE'], encapsulation_bytes: 8, speed_mbit: 1000 },
+        { name: 'br-lan', kind: 'bridge', up: true, carrier: true, mtu_bytes: 1500, default_route: false, encapsulations: [], encapsulation_bytes: 0, speed_mbit: 1000 },
     ],
 };
 
@@ -438,6 +448,14 @@ function mistakes({ index, line, options }) {
         if (known?.type === 'time' && !/^\d+(us|ms|s)$/.test(given)) wrong(name, `'${given}' is not a time`);
     }
     return found;
+}
+
+/** A few spellings; the real server reads all. */
+function lineRate(text, source) {
+    const [, number, unit] = /^\s*(\d+)\s*(mbit\/s|mbps|mbit|)\s*$/i.exec(text) ?? [];
+    if (unit === undefined) return { line_kbit: null, shaper_kbit: null, error: `'${text}' is not a rate` };
+    const kilobits = Number(number) * 1000;
+    return { line_kbit: kilobits, shaper_kbit: Math.round(kilobits * (source === 'measured' ? 0.95 : 0.85)), error: null };
 }
 
 function plan(options) {

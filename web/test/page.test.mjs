@@ -81,37 +81,129 @@ async function settled(page) {
     await page.waitForFunction(() => [...document.images].every((image) => image.complete || image.loading === 'lazy'));
 }
 
-test('a new user sets up and confirms a first line', async (t) => {
+test('a new user is led through the setup and to the first test', async (t) => {
     const mock = await serve(t, '');
-    const page = await open(chromium.browser, mock.url);
-    await page.getByRole('link', { name: 'Set up your first line' }).click();
-    await page.getByRole('button', { name: 'Set up your first line' }).click();
-    assert.equal(await page.getByLabel('Interface', { exact: true }).inputValue(), 'pppoe-wan', 'the detected device is suggested');
-    assert.equal(await page.locator('.wrong').count(), 0, 'no field shows an error before the user has been there');
-    await page.getByLabel('Kind of line').selectOption({ label: 'VDSL2 or G.fast with PPPoE' });
-    await page.getByText('Which speeds should I enter?').click();
-    await page.getByLabel('Download', { exact: true }).fill('100');
-    await page.getByLabel('Upload', { exact: true }).fill('40');
-    await page.getByRole('button', { name: 'Use 95 % of these' }).click();
-    assert.equal(await page.getByLabel('Download speed').inputValue(), '95');
-    await page.getByText('No errors.').waitFor();
-    await page.getByText('Equivalent tc commands').click();
-    await page.getByText(/tc qdisc replace dev pppoe-wan root handle 1: cake bandwidth 38000kbit/).waitFor();
-    await shot(page, 'newcomer-settings');
-    await page.getByRole('button', { name: 'Review changes' }).click();
-    const dialog = page.getByRole('dialog');
-    await dialog.getByText("option download '95000'").waitFor();
+    const page = await open(chromium.browser, mock.url, { width: 390 });
+    const next = () => page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('Step 1 of 4').waitFor();
+    assert.equal(await page.getByLabel('Interface').inputValue(), 'pppoe-wan', 'the detected device is suggested');
+    await fits(page);
+    await shot(page, 'setup-interface-390');
+    await next();
+    assert.ok(await page.getByRole('button', { name: 'Next' }).isDisabled(), 'the kind of line is not guessed');
+    await page.getByRole('radio', { name: 'DSL VDSL2' }).check();
+    assert.ok(await page.getByLabel('(PPPoE)').isChecked(), 'the layers that the kernel knows of are proposed');
+    await fits(page);
     await accessible(page);
-    await shot(page, 'newcomer-review', false);
-    await dialog.getByRole('button', { name: 'Apply', exact: true }).click();
+    await shot(page, 'setup-kind-390');
+    await next();
+    await page.getByLabel('Download').fill('fast');
+    await page.getByText("'fast' is not a rate").waitFor();
+    assert.ok(await page.getByRole('button', { name: 'Next' }).isDisabled());
+    await page.getByLabel('Download').fill('100 Mbit/s');
+    await page.getByLabel('Upload').fill('40mbps');
+    await page.getByText('Read as 40.0 Mbit/s. The shaper rate will be 34.0 Mbit/s.').waitFor();
+    await page.getByLabel('I have measured').check();
+    await page.getByText('The shaper rate will be 95.0 Mbit/s.').waitFor();
+    await fits(page);
+    await accessible(page);
+    await shot(page, 'setup-speeds-390');
+    await next();
+    await page.getByText("option download '95000'").waitFor();
+    await fits(page);
+    await accessible(page);
+    await shot(page, 'setup-summary-390');
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await shot(page, 'setup-summary-1280');
+    assert.equal(mock.text, '', 'nothing is written before it is applied');
+    await page.getByRole('button', { name: 'Apply', exact: true }).click();
     await page.getByText('Is everything still working?').waitFor();
-    await shot(page, 'newcomer-confirm', false);
-    await accessible(page);
+    await page.getByText('Waiting for your confirmation').or(page.getByText('Shaping as configured')).first().waitFor();
     await page.getByRole('button', { name: 'Keep changes' }).click();
     await page.getByText('The new settings have been kept.').waitFor();
+    assert.match(mock.text, /option enabled '1'/);
     assert.match(mock.text, /option link 'vdsl2-pppoe'/);
-    await page.getByRole('link', { name: 'Dashboard', exact: true }).click();
-    await page.getByText('Shaping as configured').waitFor();
+    assert.match(mock.text, /option upload '38000'/);
+    await accessible(page);
+    await shot(page, 'setup-kept-1280', false);
+    await page.getByRole('link', { name: 'Find the best speeds' }).waitFor();
+    await page.getByRole('link', { name: 'Test now' }).click();
+    await page.getByRole('heading', { name: /^Test/ }).waitFor();
+    await page.finish();
+});
+
+test('the setup switches on the section of a shipped sample and keeps its other options', async (t) => {
+    const sample = LINE.replace("enabled '1'", "enabled '0'").replace("option link", "option qdisc 'cake'\n\toption link");
+    const mock = await serve(t, sample);
+    const page = await open(chromium.browser, mock.url);
+    const next = () => page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('Step 1 of 4').waitFor();
+    await shot(page, 'setup-interface-1280');
+    await next();
+    await shot(page, 'setup-kind-1280');
+    await page.getByRole('radio', { name: 'Cable' }).check();
+    await next();
+    await page.getByLabel('Download').fill('80');
+    await page.getByLabel('Upload').fill('5000');
+    await page.getByText('The shaper rate will be 68.0 Mbit/s.').waitFor();
+    await shot(page, 'setup-speeds-1280');
+    await next();
+    await page.getByText('4,250 Mbit/s is more than the port of pppoe-wan carries').waitFor();
+    await page.getByRole('button', { name: 'Apply', exact: true }).click();
+    await page.getByRole('button', { name: 'Roll back now' }).click();
+    await page.getByText('The previous settings have been restored.').waitFor();
+    // After a rollback the answers are still there.
+    await page.getByText('Step 1 of 4').waitFor();
+    await next();
+    assert.ok(await page.getByRole('radio', { name: 'Cable' }).isChecked());
+    await next();
+    await page.getByLabel('Upload').fill('40');
+    await page.getByText('The shaper rate will be 34.0 Mbit/s.').waitFor();
+    await next();
+    await page.getByRole('button', { name: 'Apply', exact: true }).click();
+    await page.getByRole('button', { name: 'Keep changes' }).click();
+    await page.getByText('The new settings have been kept.').waitFor();
+    assert.equal(mock.text.match(/config queue/g).length, 1);
+    assert.match(mock.text, /option enabled '1'/);
+    assert.match(mock.text, /option qdisc 'cake'/);
+    await page.finish();
+});
+
+test('a user who may not change anything is not led to the setup', async (t) => {
+    const mock = await serve(t, '', { role: 'reader', passwordSet: true });
+    const page = await open(chromium.browser, mock.url);
+    await page.getByText('No line is being shaped yet').waitFor();
+    assert.equal(await page.getByText('Step 1 of 4').count(), 0);
+    await page.finish();
+});
+
+test('settings that are valid but have no effect are reported before they are applied', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/basic`);
+    await page.locator('#option-enabled').uncheck();
+    await page.locator('#option-enabled-said').getByText('nothing will be shaped').waitFor();
+    await page.getByLabel('Interface', { exact: true }).selectOption({ label: 'Another device, which appears later …' });
+    await page.getByLabel('Name of the device').fill('wwan7');
+    await page.locator('#option-interface-said').getByText('There is no device wwan7 at the moment.').waitFor();
+    await page.locator('#option-download').fill('300');
+    await page.locator('#option-download-said').getByText('far more than the fastest test measured (79.4 Mbit/s)').waitFor();
+    await page.locator('#option-upload').fill('9999999');
+    await page.locator('#option-upload-said').getByText('faster than any line').waitFor();
+    await page.getByText('No errors.').waitFor();
+    await fits(page);
+    await accessible(page);
+    await shot(page, 'settings-doubts-1280');
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    const dialog = page.getByRole('dialog');
+    for (const text of ['nothing will be shaped', 'wwan7 at the moment', 'fastest test', 'any line']) {
+        await dialog.locator('.notice').getByText(text).waitFor();
+    }
+    await dialog.getByText('None: no line is enabled').waitFor();
+    await shot(page, 'settings-doubts-review-1280', false);
+    await dialog.getByRole('button', { name: 'Apply', exact: true }).click();
+    await page.getByRole('button', { name: 'Keep changes' }).click();
+    await page.getByText('No line is enabled, so nothing is being shaped.').waitFor();
+    assert.equal(await page.getByRole('link', { name: 'Test now' }).count(), 0);
     await page.finish();
 });
 
@@ -166,11 +258,88 @@ test('a test runs against a file on the web or a responsiveness server', async (
     mock.changes = [];
     await page.getByLabel('Test with').selectOption({ label: 'A responsiveness server' });
     await page.getByLabel('Server').fill('192.0.2.1');
-    await page.locator('details:not([open]) > summary', { hasText: 'Advanced' }).click();
     await page.getByLabel('Accept any certificate').check();
     await shot(page, 'test-rpm');
     await fits(page);
     assert.deepEqual(await started(), { kind: 'rpm', duration_s: 30, host: '192.0.2.1', insecure: true });
+    await page.finish();
+});
+
+test('after a failed test the form and its values are still there, and the list says that it failed', async (t) => {
+    const mock = await serve(t, LINE, { failsTests: true });
+    const page = await open(chromium.browser, `${mock.url}#/test`, { isQuiet: false });
+    await page.getByLabel('Server').fill('192.0.2.1:4443');
+    await page.getByLabel('Name').fill('evening');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByText('no answer on port 35353').waitFor();
+    await page.getByText('Your entries are still there.').waitFor();
+    assert.deepEqual(
+        mock.changes.find(([, path]) => path === 'tests')?.[2],
+        { kind: 'rrul_be', duration_s: 30, title: 'evening', host: '192.0.2.1', port: 4443 },
+    );
+    assert.equal(await page.getByLabel('Server').inputValue(), '192.0.2.1:4443');
+    await page.locator('.runs li', { hasText: 'evening' }).getByText('failed', { exact: true }).waitFor();
+    assert.equal(await page.locator('.runs').getByText('running', { exact: true }).count(), 0);
+    await shot(page, 'test-failed-1280');
+    await page.finish();
+});
+
+test('a second browser learns that a test runs and that it has ended', async (t) => {
+    const mock = await serve(t, LINE, { lastSecond: 30 });
+    const first = await open(chromium.browser, `${mock.url}#/test`);
+    const second = await open(chromium.browser, `${mock.url}#/test`);
+    await second.getByRole('button', { name: 'Start' }).waitFor();
+    await first.getByLabel('Server').fill('[2001:db8::1]:443');
+    await first.getByLabel('Name').fill('evening');
+    await first.getByRole('button', { name: 'Start' }).click();
+    await second.getByText('A test is running, perhaps started in another browser.').waitFor();
+    await second.getByRole('link', { name: 'Watch it' }).waitFor();
+    assert.equal(await second.getByRole('button', { name: 'Start' }).count(), 0);
+    mock.lastSecond = Infinity;
+    await second.getByRole('button', { name: 'Start' }).waitFor();
+    await second.locator('.runs li', { hasText: 'evening' }).getByText('A+').waitFor();
+    const { host, port } = mock.changes.find(([, path]) => path === 'tests')?.[2];
+    assert.deepEqual({ host, port }, { host: '2001:db8::1', port: 443 });
+    await first.getByRole('link', { name: 'Find the best speeds' }).waitFor();
+    await first.finish();
+    await second.finish();
+});
+
+test('public servers fill in the form, and tune takes them too', async (t) => {
+    const mock = await serve(t, LINE, { tuneWarning: 'load adds 233 ms, more than the 5 ms allowed' });
+    const page = await open(chromium.browser, `${mock.url}#/test`, { width: 390 });
+    await page.getByLabel('Test with').selectOption({ label: 'A responsiveness server' });
+    await page.getByRole('button', { name: 'Use Apple’s server' }).click();
+    assert.equal(await page.getByLabel('Server').inputValue(), 'mensura.cdn-apple.com');
+    await page.getByLabel('Test with').selectOption({ label: 'A file on the web' });
+    await page.getByRole('button', { name: 'Use Cloudflare’s speed test' }).click();
+    assert.match(await page.getByLabel('Upload URL').inputValue(), /^https:/);
+    await fits(page);
+
+    await page.getByRole('link', { name: 'Tune', exact: true }).click();
+    await page.getByLabel('Test with').selectOption({ label: 'A file on the web' });
+    await page.getByRole('button', { name: 'Use Cloudflare’s speed test' }).click();
+    await fits(page);
+    await accessible(page);
+    await shot(page, 'tune-url-390');
+    await page.getByRole('button', { name: 'Start' }).click();
+    // Rates that missed their target are not what the page recommends.
+    await page.getByText('load adds 233 ms').waitFor();
+    const save = page.getByRole('button', { name: 'Save these rates anyway' });
+    assert.doesNotMatch((await save.getAttribute('class')) ?? '', /main/);
+    await shot(page, 'tune-warned-390');
+    const [, , body] = mock.changes.find(([, path]) => path === 'tune');
+    assert.match(body.host, /^https:/);
+    assert.match(body.upload_url, /^https:/);
+
+    mock.changes = [];
+    await page.getByLabel('Test with').selectOption({ label: 'A responsiveness server' });
+    await page.getByLabel('Server').fill('rpm.example.net:443');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByRole('button', { name: 'Stop' }).waitFor({ state: 'detached' });
+    assert.deepEqual(mock.changes.find(([, path]) => path === 'tune')?.[2], {
+        host: 'rpm.example.net', port: 443, rpm: true, interface: 'pppoe-wan', target_ms: 5,
+    });
     await page.finish();
 });
 
@@ -209,7 +378,13 @@ test('invalid input is reported beside its field and cannot be applied', async (
         await field.fill(before);
         await page.getByRole('button', { name: 'Review changes' }).waitFor({ state: 'detached' });
     };
-    await wrong('interface', '', 'missing');
+    const device = page.locator('#option-interface');
+    await device.selectOption('');
+    await page.locator('#option-interface-said').getByText('missing').waitFor();
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    assert.equal(await page.getByRole('dialog').count(), 0);
+    await device.selectOption('pppoe-wan');
+    await page.getByRole('button', { name: 'Review changes' }).waitFor({ state: 'detached' });
     await wrong('download', 'fast', "'fast' is not a rate");
     await wrong('upload', '-3', "'-3' is not a rate");
     await page.getByRole('tab', { name: 'Queue Discipline' }).click();

@@ -13,6 +13,15 @@ pub struct StartTune {
     /// The port of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// The server is one of the IETF's responsiveness test. Not with a URL.
+    #[serde(default)]
+    pub rpm: bool,
+    /// With the URL of a file: a URL that takes uploads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload_url: Option<String>,
+    /// With `rpm` or a URL: accept any certificate.
+    #[serde(default)]
+    pub insecure: bool,
     /// The interface; needed if the configuration has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,

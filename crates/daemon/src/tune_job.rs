@@ -99,6 +99,12 @@ impl TuneJob {
         if let Some(secret) = &secret {
             option("--secret", secret.clone().into());
         }
+        if let Some(url) = &wanted.upload_url {
+            option("--upload-url", url.into());
+        }
+        for (name, is_given) in [("--rpm", wanted.rpm), ("--insecure", wanted.insecure)] {
+            arguments.extend(is_given.then(|| name.into()));
+        }
         // Arguments after `--` are not parsed as options.
         arguments.extend(["--".into(), wanted.host.clone().into()]);
         arguments.extend(wanted.interface.clone().map(Into::into));

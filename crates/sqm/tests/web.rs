@@ -394,6 +394,18 @@ fn missing_resources_and_invalid_requests_are_reported() {
         ("POST", "/config/check", json!({"text": "", "changes": []}), 400),
         (
             "POST",
+            "/config/rates",
+            json!({"download": "80 Mbit/s", "upload": "fast", "source": "advertised"}),
+            200,
+        ),
+        (
+            "POST",
+            "/config/rates",
+            json!({"download": "80", "upload": "20", "source": "guessed"}),
+            400,
+        ),
+        (
+            "POST",
             "/config/check",
             json!({"changes": [{"section": 7, "option": "a", "value": "b"}]}),
             400,

@@ -20,7 +20,9 @@ use super::problem::{ApiResult, Problem};
 use super::query::Query;
 use super::routes::{API, Change, ROUTES, Read, Route};
 use super::test_jobs::is_id;
-use super::{assets, compare, config, diagnose, guard, metadata, sampling, status, test_run, tune};
+use super::{
+    assets, compare, config, diagnose, guard, line_rates, metadata, sampling, status, test_run, tune,
+};
 use crate::app_state::AppState;
 use sqm_http::{self, Found, ResponseBody, full, json};
 
@@ -199,7 +201,7 @@ async fn admit(
 
 /// Writes a change, or its refusal, to the audit log.
 fn record(state: &AppState, principal: &Principal, change: Change, entry: Entry, problem: Option<&Problem>) {
-    let is_check = change == Change::CheckConfig;
+    let is_check = change.is_check();
     // Neither a check nor the log-out of a user who is not logged in changes anything.
     let changes_nothing = is_check || (change == Change::LogOut && principal.session.is_none());
     match problem {
@@ -227,6 +229,7 @@ async fn make_change(
         Change::LogIn => principal::log_in(state, principal, body(request)?).await,
         Change::LogOut => Ok(principal::log_out(state, principal)),
         Change::CheckConfig => config::check(state, body(request)?).await,
+        Change::ReadRates => line_rates::read(&body(request)?),
         Change::PutConfig => {
             let put: config::Put = body(request)?;
             entry.before = Some(put.revision().to_owned());

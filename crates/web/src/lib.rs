@@ -28,6 +28,7 @@ mod guard;
 mod handler;
 mod history;
 mod interfaces;
+mod line_rates;
 mod live;
 mod metadata;
 mod network;

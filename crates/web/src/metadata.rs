@@ -2,6 +2,7 @@
 
 use hyper::StatusCode;
 use serde::Serialize;
+use sqm_kernel::netlink::link::Link as KernelLink;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::routes::Routes;
 use sqm_kernel::uplink::uplinks;
@@ -79,6 +80,7 @@ struct Device {
     default_route: bool,
     encapsulations: Vec<String>,
     encapsulation_bytes: i32,
+    speed_mbit: Option<u32>,
 }
 
 pub(super) fn options() -> ApiResult {
@@ -184,6 +186,7 @@ pub(super) fn interfaces() -> ApiResult {
                 default_route: defaults.contains(&link.name),
                 encapsulations: stack.iter().map(ToString::to_string).collect(),
                 encapsulation_bytes: stack.iter().map(|layer| layer.bytes()).sum(),
+                speed_mbit: speed_mbit(link),
             }
         })
         .collect();
@@ -193,4 +196,23 @@ pub(super) fn interfaces() -> ApiResult {
         devices,
     };
     Ok(json(StatusCode::OK, &answer))
+}
+
+/// The speed of the port of a device, or of the port below it, Mbit/s. Other virtual devices report made-up speeds (tun: 10).
+fn speed_mbit(link: &KernelLink) -> Option<u32> {
+    match link.kind.as_deref() {
+        None | Some("vlan" | "macvlan" | "ipvlan") => speed_of_port(&link.name),
+        // The sessions' devices are known, but not which of them carries this one: the fastest is the upper bound.
+        Some("ppp") => stack::pppoe_devices()
+            .iter()
+            .filter_map(|name| speed_of_port(name))
+            .max(),
+        Some(_) => None,
+    }
+}
+
+/// The kernel reports -1, or refuses to answer, if a port has no speed or no carrier.
+fn speed_of_port(name: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
+    text.trim().parse().ok().filter(|speed| *speed > 0)
 }

@@ -48,6 +48,7 @@ pub(super) enum Change {
     LogOut,
     PutConfig,
     CheckConfig,
+    ReadRates,
     ConfirmConfig,
     RevertConfig,
     StartTest,
@@ -60,7 +61,7 @@ pub(super) enum Change {
 }
 
 /// Method, path and route of every request.
-pub(super) const ROUTES: [Row<Route>; 36] = [
+pub(super) const ROUTES: [Row<Route>; 37] = [
     (Method::GET, "session", Route::Read(Read::Session)),
     (Method::POST, "session", Route::Change(Change::LogIn)),
     (Method::DELETE, "session", Route::Change(Change::LogOut)),
@@ -74,6 +75,7 @@ pub(super) const ROUTES: [Row<Route>; 36] = [
     (Method::GET, "config", Route::Read(Read::Config)),
     (Method::PUT, "config", Route::Change(Change::PutConfig)),
     (Method::POST, "config/check", Route::Change(Change::CheckConfig)),
+    (Method::POST, "config/rates", Route::Change(Change::ReadRates)),
     (
         Method::POST,
         "config/confirm",
@@ -149,6 +151,7 @@ impl Change {
             Self::LogOut => "log-out",
             Self::PutConfig => "config",
             Self::CheckConfig => "check",
+            Self::ReadRates => "rates",
             Self::ConfirmConfig => "confirm",
             Self::RevertConfig => "revert",
             Self::StartTest => "test",
@@ -159,6 +162,11 @@ impl Change {
             Self::AcceptTune => "accept-tune",
             Self::Fix => "fix",
         }
+    }
+
+    /// True if it changes nothing. Such a request is not in the audit log.
+    pub(super) const fn is_check(self) -> bool {
+        matches!(self, Self::CheckConfig | Self::ReadRates)
     }
 
     /// True if users who are not logged in may send it.

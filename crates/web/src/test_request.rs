@@ -262,7 +262,7 @@ pub(super) fn check_port(port: Option<u16>) -> Result<(), Problem> {
     Ok(())
 }
 
-fn check_url(url: &str) -> Result<(), Problem> {
+pub(super) fn check_url(url: &str) -> Result<(), Problem> {
     let place = url
         .strip_prefix("https://")
         .or_else(|| url.strip_prefix("http://"));

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::answers;
 use super::config::{self, Applied};
 use super::problem::{ApiResult, Problem};
-use super::test_request::{check_host, check_port, check_secret};
+use super::test_request::{check_host, check_port, check_secret, check_url};
 use crate::app_state::AppState;
 use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, json, non_null};
 
@@ -40,7 +40,7 @@ pub(super) async fn get(state: &Arc<AppState>) -> ApiResult {
 }
 
 pub(super) async fn start(state: &Arc<AppState>, start: StartTune) -> Result<Search, Problem> {
-    check_host(&start.host)?;
+    check_server(&start)?;
     check_secret(start.secret.as_deref())?;
     check_port(start.port)?;
     if let Some(interface) = &start.interface {
@@ -68,6 +68,32 @@ pub(super) async fn start(state: &Arc<AppState>, start: StartTune) -> Result<Sea
         ));
     }
     Ok(state.daemon.start_tune(&start).await?)
+}
+
+/// Checks the server and the fields that belong to its kind.
+fn check_server(start: &StartTune) -> Result<(), Problem> {
+    let is_url = start.host.contains("://");
+    if is_url {
+        check_url(&start.host)?;
+    } else {
+        check_host(&start.host)?;
+    }
+    start.upload_url.as_deref().map_or(Ok(()), check_url)?;
+    let is_web = is_url || start.rpm;
+    for (name, is_given, fits) in [
+        ("rpm", start.rpm, !is_url),
+        ("upload_url", start.upload_url.is_some(), is_url),
+        ("insecure", start.insecure, is_web),
+        ("port", start.port.is_some(), !is_url),
+        ("secret", start.secret.is_some(), !is_web),
+    ] {
+        if is_given && !fits {
+            return Err(Problem::bad_request(format!(
+                "a server of this kind has no {name}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn stop(state: &Arc<AppState>) -> Result<(), Problem> {
@@ -195,6 +221,37 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_search_takes_a_host_or_a_url_and_only_the_fields_of_its_kind() {
+        for (body, is_good) in [
+            (
+                json!({"host": "sqm.example.net", "port": 35353, "secret": "s"}),
+                true,
+            ),
+            (
+                json!({"host": "https://a.example/1GB.bin", "upload_url": "https://a.example/up"}),
+                true,
+            ),
+            (
+                json!({"host": "rpm.example", "rpm": true, "insecure": true, "port": 443}),
+                true,
+            ),
+            (json!({"host": "--write"}), false),
+            (json!({"host": "file:///etc/passwd"}), false),
+            (json!({"host": "https://a.example/ b"}), false),
+            (json!({"host": "https://a.example/", "rpm": true}), false),
+            (
+                json!({"host": "a.example", "upload_url": "https://a.example/up"}),
+                false,
+            ),
+            (json!({"host": "a.example", "insecure": true}), false),
+            (json!({"host": "rpm.example", "rpm": true, "secret": "s"}), false),
+        ] {
+            let start: StartTune = serde_json::from_value(body.clone()).unwrap();
+            assert_eq!(check_server(&start).is_ok(), is_good, "{body}");
+        }
+    }
 
     #[test]
     fn rates_are_accepted_with_the_options_that_they_require() {

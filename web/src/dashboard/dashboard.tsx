@@ -1,9 +1,9 @@
 /** The dashboard: state, rates and delays of every line. */
 
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Autorate, Direction, InterfaceStatus, State } from '../api';
 import { clock, number, t } from '../i18n';
-import { useStore } from '../store';
+import { useIsAdmin, useStore } from '../store';
 import { Chart, type Series } from '../ui/chart';
 import { Badge, Figures, Meter, Notice, type Tone } from '../ui/parts';
 import { Table } from '../ui/table';
@@ -52,7 +52,7 @@ export function Dashboard() {
                     <p class="numbers">{t('dashboard.stale', { n: live.silent })}</p>
                 </Notice>
             )}
-            {interfaces.length === 0 && <Nothing />}
+            {interfaces.length === 0 && <Nothing opens={status.daemon.running && status.daemon.errors.length === 0} />}
             {interfaces.map((one) => (
                 <Line
                     key={one.interface}
@@ -65,16 +65,24 @@ export function Dashboard() {
     );
 }
 
-function Nothing() {
+/** No line is shaped. A user who may set one up gets to the setup at once if `opens` is set. */
+function Nothing({ opens }: { opens: boolean }) {
+    const isAdmin = useIsAdmin();
+    useEffect(() => {
+        // Without an entry in the browser's history, so that its back button does not return here.
+        if (opens && isAdmin) location.replace('#/setup');
+    }, [opens, isAdmin]);
     return (
         <section class="card">
             <h2>{t('dashboard.nothing')}</h2>
             <p>{t('dashboard.nothing_help')}</p>
-            <div>
-                <a class="button" href="#/settings">
-                    {t('dashboard.begin')}
-                </a>
-            </div>
+            {isAdmin && (
+                <div>
+                    <a class="button" href="#/setup">
+                        {t('dashboard.begin')}
+                    </a>
+                </div>
+            )}
         </section>
     );
 }

@@ -7,6 +7,7 @@ import { TextField } from '../ui/labelled';
 
 interface Props {
     about: string;
+    isHidden?: boolean;
     start: () => Promise<void>;
     /** Fields that are always visible. */
     children: ComponentChildren;
@@ -14,14 +15,14 @@ interface Props {
     more?: ComponentChildren;
 }
 
-export function StartForm({ about, start, children, more }: Props) {
+export function StartForm({ about, isHidden = false, start, children, more }: Props) {
     const { error, isBusy, attempt } = useAttempt();
     const submit = (event: Event) => {
         event.preventDefault();
         void attempt(start);
     };
     return (
-        <form class="card" onSubmit={submit}>
+        <form class="card" hidden={isHidden} onSubmit={submit}>
             <p>{about}</p>
             <div class="fields">{children}</div>
             <details>
@@ -52,7 +53,7 @@ export function HostField({ id, label, help, required, placeholder, ...field }: 
             help={help}
             {...(required ? { required } : {})}
             maxLength={253}
-            pattern="\s*[A-Za-z0-9:][A-Za-z0-9._:%\-]*\s*"
+            pattern="\s*[A-Za-z0-9:\[][A-Za-z0-9._:%\[\]\-]*\s*"
             title={help}
             autocapitalize="off"
             spellcheck={false}
@@ -84,6 +85,20 @@ export function ServerField({ help, ...field }: FieldProps & { help?: string | u
     );
 }
 
+/** A button that fills in a public server. */
+export function Preset({ text, help, use }: { text: string; help: string; use: () => void }) {
+    return (
+        <div class="field">
+            <span>
+                <button type="button" class="link" onClick={use}>
+                    {text}
+                </button>
+            </span>
+            <span class="help">{help}</span>
+        </div>
+    );
+}
+
 /** The field for the secret of `sqm serve`. */
 export function SecretField(field: FieldProps) {
     return (
@@ -93,6 +108,31 @@ export function SecretField(field: FieldProps) {
             help={t('test.token_help')}
             type="password"
             maxLength={256}
+            {...field}
+        />
+    );
+}
+
+interface UrlProps {
+    id: string;
+    label: string;
+    help: string;
+    required: boolean;
+    value: string;
+    set: (value: string) => void;
+}
+
+/** The field for a URL. */
+export function UrlField({ required, ...field }: UrlProps) {
+    return (
+        <TextField
+            type="url"
+            maxLength={2048}
+            pattern="https?://\S+"
+            title={field.help}
+            autocapitalize="off"
+            spellcheck={false}
+            {...(required ? { required } : {})}
             {...field}
         />
     );

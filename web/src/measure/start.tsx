@@ -4,7 +4,9 @@ import { useState } from 'preact/hooks';
 import { api, type Test, type TestWanted } from '../api';
 import { t } from '../i18n';
 import { ChoiceField, TextField, TickField } from '../ui/labelled';
-import { HostField, SecretField, ServerField, StartForm } from './start-form';
+import { CLOUDFLARE, NETWORK_QUALITY } from './public-servers';
+import { serverOf } from './server';
+import { HostField, Preset, SecretField, ServerField, StartForm, UrlField } from './start-form';
 
 /** The least length of a test, seconds: its figures leave out the first four and the last one. */
 const LEAST_SECONDS = 6;
@@ -16,12 +18,13 @@ type Way = (typeof WAYS)[number];
 const wayOf = (kind: string | undefined): Way => (kind === 'url' || kind === 'rpm' ? kind : 'server');
 
 interface Props {
+    isHidden: boolean;
     kinds: { name: string; about: string }[];
     last: Test | null;
     started: (test: Test) => Promise<void>;
 }
 
-export function Start({ kinds, last, started }: Props) {
+export function Start({ isHidden, kinds, last, started }: Props) {
     const [way, setWay] = useState<Way>(wayOf(last?.kind));
     const [fields, setFields] = useState<Fields>({
         host: wayOf(last?.kind) === 'url' ? '' : (last?.host ?? ''),
@@ -42,6 +45,7 @@ export function Start({ kinds, last, started }: Props) {
     const seconds = Number(fields.seconds) || 30;
     return (
         <StartForm
+            isHidden={isHidden}
             about={way === 'rpm' ? t('test.help_rpm') : t('test.help', { n: seconds + 10 })}
             start={start}
             more={
@@ -99,6 +103,19 @@ export function Start({ kinds, last, started }: Props) {
             {way !== 'url' && (
                 <ServerField help={way === 'rpm' ? t('test.server_help_rpm') : undefined} {...field('host')} />
             )}
+            {way === 'rpm' && (
+                <Preset text={t('test.preset_rpm')} help={NETWORK_QUALITY} use={() => field('host').set(NETWORK_QUALITY)} />
+            )}
+            {way === 'url' && (
+                <Preset
+                    text={t('test.preset_url')}
+                    help={CLOUDFLARE.download}
+                    use={() => {
+                        field('url').set(CLOUDFLARE.download);
+                        field('uploadUrl').set(CLOUDFLARE.upload);
+                    }}
+                />
+            )}
             {way === 'url' && (
                 <>
                     <UrlField
@@ -146,15 +163,15 @@ type ServerKind = Exclude<NonNullable<TestWanted['kind']>, 'url' | 'rpm'>;
 function wanted(way: Way, fields: Fields, isTrusting: boolean): TestWanted {
     const { secret, url, uploadUrl, reflector, kind, seconds, title } = fields;
     const all = { duration_s: Number(seconds), ...given({ title }) };
-    const host = fields.host.trim();
+    const server = serverOf(fields.host);
     const trust = isTrusting ? { insecure: true } : {};
     switch (way) {
         case 'server':
-            return { kind: kind as ServerKind, ...all, host, ...given({ secret }) };
+            return { kind: kind as ServerKind, ...all, ...server, ...given({ secret }) };
         case 'url':
             return { kind: 'url', ...all, ...given({ url, upload_url: uploadUrl, reflector }), ...trust };
         case 'rpm':
-            return { kind: 'rpm', ...all, host, ...trust };
+            return { kind: 'rpm', ...all, ...server, ...trust };
     }
 }
 
@@ -162,28 +179,4 @@ function wanted(way: Way, fields: Fields, isTrusting: boolean): TestWanted {
 function given<K extends string>(texts: Record<K, string>): { [name in K]?: string } {
     const pairs = Object.entries<string>(texts).flatMap(([name, text]) => (text.trim() ? [[name, text.trim()]] : []));
     return Object.fromEntries(pairs) as { [name in K]?: string };
-}
-
-interface UrlProps {
-    id: string;
-    label: string;
-    help: string;
-    required: boolean;
-    value: string;
-    set: (value: string) => void;
-}
-
-function UrlField({ required, ...field }: UrlProps) {
-    return (
-        <TextField
-            type="url"
-            maxLength={2048}
-            pattern="https?://\S+"
-            title={field.help}
-            autocapitalize="off"
-            spellcheck={false}
-            {...(required ? { required } : {})}
-            {...field}
-        />
-    );
 }

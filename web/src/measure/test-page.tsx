@@ -1,12 +1,12 @@
 /** The bufferbloat test: starts tests, and lists, shows and compares their results. */
 
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { api, type ResponsivenessOf, type Test, type Tests } from '../api';
 import { date, t } from '../i18n';
 import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Failed, useAttempt } from '../ui/attempt';
-import { Badge, type Tone } from '../ui/parts';
+import { Badge, Notice, type Tone } from '../ui/parts';
 import { significant } from '../units';
 import { Comparison } from './comparison';
 import { testName } from './name';
@@ -16,7 +16,10 @@ import { TestResultView } from './test-result';
 export function TestPage({ path }: { path: string[] }) {
     const { answer: tests, error, again } = useAnswer(api.tests);
     const isAdmin = useIsAdmin();
-    const { refresh } = useStore();
+    const { refresh, status } = useStore();
+    const running = status?.running_test ?? null;
+    // Another browser may have started a test, or this one has ended without an event.
+    useEffect(() => void again(), [running]);
     const [place, ids = ''] = path;
     const changed = async () => {
         await Promise.all([again(), refresh()]);
@@ -27,8 +30,17 @@ export function TestPage({ path }: { path: string[] }) {
             <Failed error={error} />
             {place === 'compare' && <Comparison key={ids} ids={ids.split(',')} />}
             {place && place !== 'compare' && <TestResultView key={place} id={place} ended={changed} />}
-            {isAdmin && tests && !tests.running && (
+            {tests?.running && place !== tests.running && (
+                <Notice>
+                    <p>
+                        {t('test.is_running')} <a href={`#/test/${tests.running}`}>{t('test.watch')}</a>
+                    </p>
+                </Notice>
+            )}
+            {/* Hidden and not removed while a test runs, so that what was typed is still there after it. */}
+            {isAdmin && tests && (
                 <Start
+                    isHidden={tests.running !== null}
                     kinds={tests.kinds}
                     last={tests.tests[0] ?? null}
                     started={async (test) => {

@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { address, api, follow, type Progress, type Responsiveness, type ResponsivenessOf, type Test } from '../api';
 import { maybe, number, t } from '../i18n';
-import { useAnswer, useIsAdmin } from '../store';
+import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Chart } from '../ui/chart';
 import { Failed, useAttempt } from '../ui/attempt';
 import { Errors, type Figure, Figures, Notice, type Tone } from '../ui/parts';
@@ -15,6 +15,10 @@ import { testName } from './name';
 
 export function TestResultView({ id, ended }: { id: string; ended: () => Promise<void> }) {
     const { answer: test, error, again } = useAnswer(() => api.test(id));
+    const { status } = useStore();
+    const isRunning = status?.running_test === id;
+    // The event of the end does not arrive if the test ended before the page began to listen.
+    useEffect(() => void again(), [isRunning]);
     if (error) return <Failed error={error} />;
     if (!test) return <p>{t('app.loading')}</p>;
     if (test.state === 'running') {
@@ -144,9 +148,38 @@ function Result({ test }: { test: Test }) {
                     <p>{text}</p>
                 </Notice>
             ))}
+            <NextStep test={test} />
             {test.bytes !== null &&
                 test.plots.map((plot) => <Picture key={plot} src={address.plot(test.id, plot)} title={t(`plot.${plot}`)} />)}
         </section>
+    );
+}
+
+/** What to do after this result. */
+function NextStep({ test }: { test: Test }) {
+    const isAdmin = useIsAdmin();
+    const { status } = useStore();
+    if (!isAdmin || !status) return null;
+    if (test.state === 'failed') return <p>{t('next.failed')}</p>;
+    if (test.state !== 'done') return null;
+    if (status.interfaces.length === 0) {
+        return (
+            <div class="row">
+                <p>{t('next.unshaped')}</p>
+                <a class="button main" href="#/setup">
+                    {t('dashboard.begin')}
+                </a>
+            </div>
+        );
+    }
+    const letter = test.verdict?.grade?.letter;
+    return (
+        <div class="row">
+            <p>{t(letter === undefined ? 'next.compare' : letter.startsWith('A') ? 'next.good' : 'next.slow')}</p>
+            <a class="button" href="#/tune">
+                {t('next.tune')}
+            </a>
+        </div>
     );
 }
 

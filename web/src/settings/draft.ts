@@ -8,6 +8,9 @@ export interface Draft {
     removed: number[];
 }
 
+/** The words of a switch that is on. */
+export const ON = ['1', 'on', 'true', 'yes', 'enabled'];
+
 export const EMPTY: Draft = { sets: {}, removed: [] };
 
 /** A line with its changes. */
@@ -19,6 +22,9 @@ export interface Line {
     /** The value in the file; null if the option is not set. */
     before: (option: string) => string | null;
 }
+
+/** True if the line is to be shaped. */
+export const isOn = (line: Line) => ON.includes((line.value('enabled') ?? '0').toLowerCase());
 
 export function lines(config: Config, draft: Draft): Line[] {
     const known = config.sections

@@ -4,7 +4,9 @@ import { useState } from 'preact/hooks';
 import type { Finding, Interfaces, Link, Option } from '../api';
 import { maybe, t } from '../i18n';
 import { rateShown, rateTyped } from '../units';
-import type { Line } from './draft';
+import { DeviceChoice } from './device-choice';
+import type { Doubt } from './doubts';
+import { type Line, ON } from './draft';
 
 /** The line that the fields belong to, and what they need to know. */
 export interface Form {
@@ -16,9 +18,8 @@ export interface Form {
     set: (option: string, value: string | null) => void;
     errors: (option: string) => Finding[];
     warnings: (option: string) => Finding[];
+    doubts: Doubt[];
 }
-
-export const ON = ['1', 'on', 'true', 'yes', 'enabled'];
 
 export function title(option: Option): string {
     return maybe(`option.${option.name}`) ?? ofDirection(option, '') ?? option.title;
@@ -64,10 +65,18 @@ export function Field({ name, form }: { name: string; form: Form }) {
             <span id={`${id}-help`} class="help">
                 {about(option)}
             </span>
+            <code class="option-name">option {name}</code>
             <span id={`${id}-said`} class="stack">
                 {errors.map((finding) => (
                     <FieldMessage key={finding.message} finding={finding} kind="wrong" form={form} option={name} />
                 ))}
+                {form.doubts
+                    .filter(({ option }) => option === name)
+                    .map(({ text }) => (
+                        <span key={text} class="doubt">
+                            {text}
+                        </span>
+                    ))}
                 {warnings.map((finding) => (
                     <FieldMessage key={finding.message} finding={finding} kind="doubt" form={form} option={name} />
                 ))}
@@ -228,28 +237,17 @@ function RateField({ option, form, control }: Part) {
 }
 
 function DeviceField({ option, form, control }: Part) {
-    const { interfaces } = form;
+    const { interfaces, isLocked } = form;
     const value = form.line.value(option.name) ?? '';
     const suggested = interfaces?.suggested;
     return (
         <>
-            <Text option={option} form={form} control={control} list="devices" />
-            <datalist id="devices">
-                {interfaces?.devices.map(({ name, kind, default_route }) => (
-                    <option key={name} value={name}>
-                        {[kind, default_route ? t('settings.default_route') : ''].filter(Boolean).join(', ')}
-                    </option>
-                ))}
-            </datalist>
-            {suggested && (
-                <span class="help">
-                    {t('settings.detected', { value: suggested })}
-                    {interfaces?.how && ` (${interfaces.how})`}{' '}
-                    {suggested !== value && !form.isLocked && (
-                        <button type="button" class="link" onClick={() => form.set(option.name, suggested)}>
-                            {t('settings.use', { value: suggested })}
-                        </button>
-                    )}
+            <DeviceChoice interfaces={interfaces} value={value} set={(name) => form.set(option.name, name)} control={control} />
+            {suggested && suggested !== value && !isLocked && (
+                <span>
+                    <button type="button" class="link" onClick={() => form.set(option.name, suggested)}>
+                        {t('settings.use', { value: suggested })}
+                    </button>
                 </span>
             )}
         </>
@@ -266,31 +264,19 @@ function LinkChoice({ option, form, control }: Part) {
         <>
             <select {...control} value={given ?? ''} onChange={(event) => form.set(option.name, event.currentTarget.value)}>
                 <option value="">{t('settings.link_unset')}</option>
-                {FAMILIES.map((family) => {
-                    const links = form.links.filter(({ linklayer }) => linklayer === family);
-                    return (
-                        links.length > 0 && (
-                            <optgroup key={family} label={t(`settings.family.${family}`)}>
-                                {links.map(({ name, about }) => (
-                                    <option key={name} value={name}>
-                                        {maybe(`link.${name}`) ?? about}
-                                    </option>
-                                ))}
-                            </optgroup>
-                        )
-                    );
-                })}
+                <LinkOptions links={form.links} />
                 {given !== null && !chosen && <option value={given}>{given}</option>}
             </select>
             {chosen && (
-                <span class="help">
+                <details class="help">
+                    <summary>{t('settings.details')}</summary>
                     {t('settings.kind_figures', {
                         overhead: chosen.overhead_bytes,
                         layer: t(`settings.layer.${chosen.linklayer}`),
                         mpu: chosen.mpu_bytes,
                     })}{' '}
                     {chosen.source}.
-                </span>
+                </details>
             )}
             {device && device.encapsulations.length > 0 && (
                 <span class="help">
@@ -300,6 +286,30 @@ function LinkChoice({ option, form, control }: Part) {
         </>
     );
 }
+
+/** All presets, by link layer. */
+export function LinkOptions({ links: all }: { links: Link[] }) {
+    return (
+        <>
+            {FAMILIES.map((family) => {
+                const links = all.filter(({ linklayer }) => linklayer === family);
+                return (
+                    links.length > 0 && (
+                        <optgroup key={family} label={t(`settings.family.${family}`)}>
+                            {links.map((link) => (
+                                <option key={link.name} value={link.name}>
+                                    {linkTitle(link)}
+                                </option>
+                            ))}
+                        </optgroup>
+                    )
+                );
+            })}
+        </>
+    );
+}
+
+export const linkTitle = ({ name, about }: Link) => maybe(`link.${name}`) ?? about;
 
 function FieldMessage({ finding, kind, form, option }: { finding: Finding; kind: 'wrong' | 'doubt'; form: Form; option: string }) {
     const { suggestion } = finding;

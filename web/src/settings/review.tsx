@@ -13,6 +13,8 @@ export interface Reviewed {
     changes: Change[];
     /** The revision that the changes are based on. The server refuses them if the file has another one. */
     revision: string;
+    /** Doubts about valid settings. */
+    doubts: string[];
 }
 
 interface Props extends Reviewed {
@@ -21,7 +23,16 @@ interface Props extends Reviewed {
     applied: () => Promise<void>;
 }
 
-export function Review({ check, changes, revision, close, reload, applied }: Props) {
+export function Review(props: Props) {
+    return (
+        <Dialog title={t('review.title')} close={props.close}>
+            <ReviewParts {...props} />
+        </Dialog>
+    );
+}
+
+/** The parts of the review, without the dialog around them. `closing` is the text of the button that closes it. */
+export function ReviewParts({ check, changes, revision, doubts, close, reload, applied, closing }: Props & { closing?: string }) {
     const [isBusy, setIsBusy] = useState(false);
     const [refusal, setRefusal] = useState<Refusal | null>(null);
     const isLost = refusal?.status === 0;
@@ -46,14 +57,23 @@ export function Review({ check, changes, revision, close, reload, applied }: Pro
     }, [isLost]);
 
     return (
-        <Dialog title={t('review.title')} close={close}>
+        <>
+            {doubts.length > 0 && (
+                <Notice tone="warn">
+                    {doubts.map((doubt) => (
+                        <p key={doubt}>{doubt}</p>
+                    ))}
+                </Notice>
+            )}
             <section class="stack">
                 <h3>{t('review.file')}</h3>
                 <Diff text={check.text_diff.join('\n')} />
             </section>
             <section class="stack">
                 <h3>{t('review.kernel')}</h3>
-                {check.plans.every(({ steps }) => steps?.length === 0) && <p>{t('review.kernel_none')}</p>}
+                {check.plans.every(({ steps }) => steps?.length === 0) && (
+                    <p>{t(check.plans.length === 0 ? 'review.kernel_off' : 'review.kernel_none')}</p>
+                )}
                 {check.plans.map((plan) => (
                     <div key={plan.interface} class="stack">
                         {plan.steps && plan.steps.length > 0 && <pre>{plan.steps.join('\n')}</pre>}
@@ -86,9 +106,9 @@ export function Review({ check, changes, revision, close, reload, applied }: Pro
                     {isBusy ? t('review.applying') : t('review.apply')}
                 </button>
                 <button type="button" onClick={close}>
-                    {t('do.cancel')}
+                    {closing ?? t('do.cancel')}
                 </button>
             </div>
-        </Dialog>
+        </>
     );
 }

@@ -1,7 +1,7 @@
 /** The settings: the lines with three tabs each, and the review of changes before they are applied. */
 
 import { useState } from 'preact/hooks';
-import { api, type Check, type Config, type Finding, type Interfaces, type Link, type Option } from '../api';
+import { type Check, type Finding, type Interfaces, type Link, type Option } from '../api';
 import { t } from '../i18n';
 import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
@@ -10,8 +10,10 @@ import { Failed } from '../ui/attempt';
 import { Badge, Notice, Tabs } from '../ui/parts';
 import { useCheck } from './check';
 import { Conflict } from './conflict';
-import type { Line } from './draft';
-import { ON, type Form } from './field';
+import { type Doubt, doubtsOf } from './doubts';
+import { isOn, type Line } from './draft';
+import { type Facts, load } from './facts';
+import type { Form } from './field';
 import { Review, type Reviewed } from './review';
 import { useSettingsDraft } from './settings-draft';
 import { countIn, TAB_IDS, Tab, type TabId } from './tabs';
@@ -23,25 +25,7 @@ export function Settings({ path }: { path: string[] }) {
     return <Loaded {...answer} path={path} />;
 }
 
-interface Facts {
-    config: Config;
-    options: Option[];
-    links: Link[];
-    interfaces: Interfaces | null;
-}
-
-async function load(): Promise<Facts> {
-    const [config, options, links, interfaces] = await Promise.all([
-        api.config(),
-        api.options(),
-        api.links(),
-        // Without the list, the user types the name of the device.
-        api.interfaces().catch(() => null),
-    ]);
-    return { config, options, links, interfaces };
-}
-
-function Loaded({ config, options, links, interfaces, path }: Facts & { path: string[] }) {
+function Loaded({ config, options, links, interfaces, tests, path }: Facts & { path: string[] }) {
     const isAdmin = useIsAdmin();
     const { refresh, status } = useStore();
     const isUnconfirmed = status?.unconfirmed != null;
@@ -51,6 +35,7 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
     const isConflict = check !== null && fresh && check.revision !== draft.config.revision;
 
     const line = draft.lines.find(({ index }) => String(index) === path[0]) ?? draft.lines[0];
+    const doubts = (one: Line) => doubtsOf(one, { interfaces, tests });
     const tab = TAB_IDS.find((id) => id === path[1]) ?? 'basic';
 
     const addLine = () => {
@@ -63,7 +48,12 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
     const review = () => {
         if (!check || !fresh) return;
         const first = check.errors[0];
-        if (!first) return setReviewed({ check, changes: draft.changes, revision: draft.config.revision });
+        if (!first) {
+            const named = draft.lines.flatMap((one) =>
+                doubts(one).map(({ text }) => `${one.value('interface') ?? t('settings.title')}: ${text}`),
+            );
+            return setReviewed({ check, changes: draft.changes, revision: draft.config.revision, doubts: named });
+        }
         // Show all errors, including missing values, and go to the first.
         draft.touch(check.errors);
         if (first.section !== null) go('settings', first.section, tabOf(options, first));
@@ -83,7 +73,7 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
             {isConflict && !isUnconfirmed && <Conflict reload={draft.reload} />}
             <Failed error={error} />
             {check && <OtherFindings check={check} lines={draft.lines} />}
-            {!line && <Empty addLine={addLine} isAdmin={isAdmin} />}
+            {!line && <Empty isAdmin={isAdmin} />}
             {line && (
                 <>
                     {draft.lines.length > 1 && <LineChoice lines={draft.lines} current={line} tab={tab} check={check} />}
@@ -94,6 +84,7 @@ function Loaded({ config, options, links, interfaces, path }: Facts & { path: st
                         links={links}
                         interfaces={interfaces}
                         check={check}
+                        doubts={doubts(line)}
                         isLocked={!isAdmin}
                         isTouched={(option) => draft.isTouched(line, option)}
                         set={(option, value) => draft.set(line, option, value)}
@@ -136,16 +127,16 @@ function tabOf(options: Option[], { option }: Finding): TabId {
     return options.find(({ name }) => name === option)?.tab ?? 'basic';
 }
 
-function Empty({ addLine, isAdmin }: { addLine: () => void; isAdmin: boolean }) {
+function Empty({ isAdmin }: { isAdmin: boolean }) {
     return (
         <section class="card">
             <h2>{t('dashboard.nothing')}</h2>
             <p>{t('dashboard.nothing_help')}</p>
             {isAdmin && (
                 <div>
-                    <button type="button" class="main" onClick={addLine}>
+                    <a class="button" href="#/setup">
                         {t('dashboard.begin')}
-                    </button>
+                    </a>
                 </div>
             )}
         </section>
@@ -173,8 +164,6 @@ function LineChoice({ lines, current, tab, check }: { lines: Line[]; current: Li
     );
 }
 
-const isOn = (line: Line) => ON.includes((line.value('enabled') ?? '0').toLowerCase());
-
 const errorCount = (n: number) => t(n === 1 ? 'settings.mistakes.one' : 'settings.mistakes.other', { n });
 
 interface LineEditorProps {
@@ -184,13 +173,14 @@ interface LineEditorProps {
     links: Link[];
     interfaces: Interfaces | null;
     check: Check | null;
+    doubts: Doubt[];
     isLocked: boolean;
     isTouched: (option: string) => boolean;
     set: (option: string, value: string | null) => void;
     remove: () => void;
 }
 
-function LineEditor({ line, tab, options, links, interfaces, check, isLocked, isTouched, set, remove }: LineEditorProps) {
+function LineEditor({ line, tab, options, links, interfaces, check, doubts, isLocked, isTouched, set, remove }: LineEditorProps) {
     const findingsOf = (findings: Finding[] | undefined, option: string) =>
         (findings ?? []).filter((one) => one.section === line.index && one.option === option);
     const form: Form = {
@@ -206,6 +196,7 @@ function LineEditor({ line, tab, options, links, interfaces, check, isLocked, is
                 ? []
                 : findingsOf(check?.errors, option),
         warnings: (option) => findingsOf(check?.warnings, option),
+        doubts,
     };
     const general = [...(check?.errors ?? []), ...(check?.warnings ?? [])].filter(
         ({ section, option }) => section === line.index && (option === null || !form.options.has(option)),

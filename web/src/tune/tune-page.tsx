@@ -3,11 +3,13 @@
 import { useEffect, useState } from 'preact/hooks';
 import { address, api, follow, type Tune, type TuneStep } from '../api';
 import { clock, t } from '../i18n';
-import { SecretField, ServerField, StartForm } from '../measure/start-form';
+import { CLOUDFLARE, NETWORK_QUALITY } from '../measure/public-servers';
+import { serverOf } from '../measure/server';
+import { Preset, SecretField, ServerField, StartForm, UrlField } from '../measure/start-form';
 import { Picture } from '../ui/picture';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Failed, useAttempt } from '../ui/attempt';
-import { ChoiceField, TextField } from '../ui/labelled';
+import { ChoiceField, TextField, TickField } from '../ui/labelled';
 import { Errors, type Figure, Figures, Notice } from '../ui/parts';
 import { Table } from '../ui/table';
 import { mbit, significant } from '../units';
@@ -16,20 +18,37 @@ export function TunePage() {
     const { answer: tune, error, again } = useAnswer(api.tune);
     const isAdmin = useIsAdmin();
     const { status } = useStore();
+    const isTuning = status?.tuning ?? false;
+    // Another browser may have started a search.
+    useEffect(() => void again(), [isTuning]);
     return (
         <>
             <h1>{t('tune.title')}</h1>
             <Failed error={error} />
             {tune?.state === 'running' && <Running first={tune} ended={again} />}
             {tune && tune.state !== 'running' && tune.state !== 'none' && <Ended tune={tune} />}
-            {tune && tune.state !== 'running' && isAdmin && status && (
-                <Start interfaces={status.interfaces.map((one) => one.interface)} last={tune} started={again} />
+            {tune && isAdmin && status && (
+                <Start isHidden={tune.state === 'running'} interfaces={status.interfaces.map((one) => one.interface)} last={tune} started={again} />
             )}
         </>
     );
 }
 
-function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune; started: () => Promise<void> }) {
+/** The kinds of server, as in a test. */
+const WAYS = ['server', 'url', 'rpm'] as const;
+type Way = (typeof WAYS)[number];
+
+interface StartProps {
+    isHidden: boolean;
+    interfaces: string[];
+    last: Tune;
+    started: () => Promise<void>;
+}
+
+function Start({ isHidden, interfaces, last, started }: StartProps) {
+    const [way, setWay] = useState<Way>(last.host?.includes('://') ? 'url' : 'server');
+    const [uploadUrl, setUploadUrl] = useState('');
+    const [isTrusting, setIsTrusting] = useState(false);
     const [name, setName] = useState(last.interface ?? interfaces[0] ?? '');
     const [target, setTarget] = useState(String(last.target_ms ?? 5));
     const [host, setHost] = useState(last.host ?? '');
@@ -47,13 +66,68 @@ function Start({ interfaces, last, started }: { interfaces: string[]; last: Tune
         );
     }
     const start = async () => {
-        const known = secret ? { secret } : {};
-        await api.startTune({ host: host.trim(), interface: name, target_ms: Number(target), ...known });
+        const trust = isTrusting ? { insecure: true } : {};
+        const server = {
+            server: { ...serverOf(host), ...(secret ? { secret } : {}) },
+            url: { host: host.trim(), ...(uploadUrl.trim() ? { upload_url: uploadUrl.trim() } : {}), ...trust },
+            rpm: { ...serverOf(host), rpm: true, ...trust },
+        }[way];
+        await api.startTune({ ...server, interface: name, target_ms: Number(target) });
         await started();
     };
     return (
-        <StartForm about={t('tune.help')} start={start} more={<SecretField value={secret} set={setSecret} />}>
-            <ServerField value={host} set={setHost} />
+        <StartForm
+            about={t('tune.help')}
+            isHidden={isHidden}
+            start={start}
+            more={
+                way === 'server' ? (
+                    <SecretField value={secret} set={setSecret} />
+                ) : (
+                    <TickField
+                        id="tune-insecure"
+                        label={t('test.insecure')}
+                        help={t('test.insecure_help')}
+                        isOn={isTrusting}
+                        turn={setIsTrusting}
+                    />
+                )
+            }
+        >
+            <ChoiceField
+                id="tune-way"
+                label={t('test.way')}
+                help={t(`test.way_help.${way}`)}
+                value={way}
+                choices={WAYS.map((one) => ({ value: one, text: t(`test.way.${one}`) }))}
+                choose={(chosen) => setWay(chosen as Way)}
+            />
+            {way === 'url' ? (
+                <>
+                    <UrlField id="tune-url" label={t('test.url')} help={t('test.url_help')} required value={host} set={setHost} />
+                    <UrlField
+                        id="tune-upload-url"
+                        label={t('test.upload_url')}
+                        help={t('tune.upload_url_help')}
+                        required={false}
+                        value={uploadUrl}
+                        set={setUploadUrl}
+                    />
+                    <Preset
+                        text={t('test.preset_url')}
+                        help={CLOUDFLARE.download}
+                        use={() => {
+                            setHost(CLOUDFLARE.download);
+                            setUploadUrl(CLOUDFLARE.upload);
+                        }}
+                    />
+                </>
+            ) : (
+                <ServerField help={way === 'rpm' ? t('test.server_help_rpm') : undefined} value={host} set={setHost} />
+            )}
+            {way === 'rpm' && (
+                <Preset text={t('test.preset_rpm')} help={NETWORK_QUALITY} use={() => setHost(NETWORK_QUALITY)} />
+            )}
             {interfaces.length > 1 && (
                 <ChoiceField
                     id="tune-line"
@@ -172,11 +246,21 @@ function Ended({ tune }: { tune: Tune }) {
                 </Notice>
             ))}
             <Failed error={error} />
-            {outcome === 'accepted' && <Notice tone="good">{t('tune.accepted')}</Notice>}
+            {outcome === 'accepted' && (
+                <Notice tone="good">
+                    <p>{t('tune.accepted')}</p>
+                    <div>
+                        <a class="button" href="#/test">
+                            {t('next.test')}
+                        </a>
+                    </div>
+                </Notice>
+            )}
+            {isAdmin && (tune.state === 'failed' || result?.warning) && <p>{t('next.tune_again')}</p>}
             {tune.state === 'done' && result && isAdmin && outcome === 'open' && (
                 <div class="row">
-                    <button type="button" class="main" onClick={() => void accept()}>
-                        {t('tune.accept')}
+                    <button type="button" class={result.warning ? undefined : 'main'} onClick={() => void accept()}>
+                        {t(result.warning ? 'tune.accept_anyway' : 'tune.accept')}
                     </button>
                     <button type="button" onClick={() => setOutcome('rejected')}>
                         {t('tune.reject')}
