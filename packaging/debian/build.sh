@@ -40,9 +40,10 @@ install -D -m 644 "$here/../../LICENSE-MIT" "$root/usr/share/doc/sqm/copyright"
 gzip -9n <"$here/../../CHANGELOG.md" >"$root/usr/share/doc/sqm/changelog.gz"
 chmod 644 "$root/usr/share/doc/sqm/changelog.gz"
 share=$root/usr/share
-mkdir -p "$share/man/man8" "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
+mkdir -p "$share/man/man8" "$share/man/man5" "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
 "$program" manual "$share/man/man8"
-gzip -9n "$share"/man/man8/*.8
+mv "$share"/man/man8/*.5 "$share/man/man5"
+gzip -9n "$share"/man/man8/*.8 "$share"/man/man5/*.5
 "$program" completions bash >"$share/bash-completion/completions/sqm"
 "$program" completions zsh >"$share/zsh/vendor-completions/_sqm"
 "$program" completions fish >"$share/fish/vendor_completions.d/sqm.fish"

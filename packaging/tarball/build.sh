@@ -30,9 +30,10 @@ for unit in sqm.service sqm-serve.service sqm-web.service; do
 done
 install -D -m 644 "$here/../sqm.preset" "$root/systemd/80-sqm.preset"
 install -m 644 "$here/../../README.md" "$here/../../CHANGELOG.md" "$here/../../LICENSE-MIT" "$here/../../LICENSE-APACHE" "$root"
-mkdir -p "$root/share/man/man8" "$root/share/bash-completion/completions" "$root/share/zsh/site-functions" \
+mkdir -p "$root/share/man/man8" "$root/share/man/man5" "$root/share/bash-completion/completions" "$root/share/zsh/site-functions" \
     "$root/share/fish/vendor_completions.d"
 "$program" manual "$root/share/man/man8"
+mv "$root"/share/man/man8/*.5 "$root/share/man/man5"
 "$program" completions bash >"$root/share/bash-completion/completions/sqm"
 "$program" completions zsh >"$root/share/zsh/site-functions/_sqm"
 "$program" completions fish >"$root/share/fish/vendor_completions.d/sqm.fish"

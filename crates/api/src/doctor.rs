@@ -1,6 +1,6 @@
 //! The findings of `sqm doctor`, as `--json` prints them and the daemon passes them on.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sqm_plan::OptionValue;
 
 /// The body of `POST /v1/doctor`.
@@ -45,9 +45,58 @@ pub struct Finding {
 
 /// A safe change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
 pub enum Fix {
-    /// Set these options in the section with this index, and bring the configuration into force.
-    Options(usize, Vec<OptionValue>),
+    /// Set options, and bring the configuration into force.
+    SetOptions {
+        /// Index of the section in the file, from 0.
+        section: usize,
+        /// The options.
+        #[serde(serialize_with = "write_options", deserialize_with = "read_options")]
+        options: Vec<OptionValue>,
+    },
     /// Bring the configuration into force.
     Start,
+}
+
+/// An option as a program reads it.
+#[derive(Serialize, Deserialize)]
+struct Named {
+    name: String,
+    value: String,
+}
+
+fn write_options<S: Serializer>(options: &[OptionValue], serializer: S) -> Result<S::Ok, S::Error> {
+    let named = options.iter().map(|option| {
+        let (name, value) = option.clone().into();
+        Named { name, value }
+    });
+    serializer.collect_seq(named)
+}
+
+fn read_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OptionValue>, D::Error> {
+    let named: Vec<Named> = Deserialize::deserialize(deserializer)?;
+    let options = named.into_iter().map(|option| (option.name, option.value).into());
+    Ok(options.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fix_has_named_fields() {
+        let text =
+            r#"{"action":"set_options","section":1,"options":[{"name":"interface","value":"eth0.7"}]}"#;
+        let fix = Fix::SetOptions {
+            section: 1,
+            options: vec![OptionValue::Interface("eth0.7".to_owned())],
+        };
+        assert_eq!(serde_json::to_string(&fix).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Fix>(text).unwrap(), fix);
+        assert_eq!(
+            serde_json::to_string(&Fix::Start).unwrap(),
+            r#"{"action":"start"}"#
+        );
+    }
 }

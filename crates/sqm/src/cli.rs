@@ -10,6 +10,7 @@ pub(crate) mod confirm;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 mod dscp;
+mod exit_codes;
 #[cfg(feature = "full")]
 mod full;
 mod groups;
@@ -38,6 +39,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use exit_codes::with_exit_codes;
 pub(crate) use groups::grouped;
 
 use sqm_process::failure::Failure;
@@ -47,6 +49,14 @@ use sqm_process::printable::printable;
 /// Smart Queue Management for any Linux machine: ends bufferbloat, and proves it.
 #[derive(Parser)]
 #[command(name = "sqm", version, max_term_width = 110)]
+#[command(after_help = "Examples:
+  sudo sqm setup                 set up a line and shape it
+  sqm test server.example        measure latency under load
+  sudo sqm tune server.example   find the best rates
+  sqm doctor                     find faults
+
+Exit codes: 0 done, 1 failed (the previous state is restored) or something was found, 2 wrong arguments or
+configuration, 3 needs root, 4 not supported on this machine")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

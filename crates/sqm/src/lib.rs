@@ -8,6 +8,7 @@ extern crate sqm_process;
 
 mod cli;
 mod doctor;
+pub mod json;
 #[cfg(feature = "full")]
 mod png;
 mod redact;
@@ -45,7 +46,7 @@ pub trait Program: clap::Parser {
 
 /// Runs the command line of this process.
 pub fn main<P: Program>() -> ExitCode {
-    let mut command = cli::grouped(P::command(), P::GROUPS);
+    let mut command = cli::with_exit_codes(cli::grouped(P::command(), P::GROUPS));
     let parsed = command
         .try_get_matches_from_mut(std::env::args_os())
         .and_then(|mut matches| P::from_arg_matches_mut(&mut matches));

@@ -108,6 +108,11 @@ fn every_command_has_a_page_and_is_completed() {
     let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(page("sqm.8").contains(".TH sqm 8"));
     assert!(page("sqm-daemon.8").contains("api.sock"));
+    let options = page("sqm.conf.5");
+    assert!(
+        options.contains(".SS \"autorate\"") && options.contains(".SS \"linklayer\""),
+        "{options}"
+    );
     assert!(page("sqm-calc-goodput.8").contains("Gross rate"));
     for shell in ["bash", "zsh", "fish"] {
         let output = run(env!("CARGO_BIN_EXE_sqm"), &["completions", shell]);

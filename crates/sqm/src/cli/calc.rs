@@ -11,10 +11,10 @@ mod tin;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use serde::Serialize;
 use sqm_core::units::{Nanos, Rate};
 
+use crate::json;
 use sqm_process::failure::Failure;
 
 /// Calculate numbers for a configuration; reads and changes nothing.
@@ -67,12 +67,23 @@ fn print<T: Serialize>(
     words: impl FnOnce(&T) -> String,
 ) -> Result<ExitCode, Failure> {
     if json {
-        outln!(
-            "{}",
-            serde_json::to_string_pretty(answer).context("writing JSON")?
-        );
+        json::print(&json::object(answer))?;
     } else {
         out!("{}", words(answer));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints rows as JSON or as text.
+fn print_rows<T: Serialize>(
+    rows: &[T],
+    json: bool,
+    words: impl FnOnce(&[T]) -> String,
+) -> Result<ExitCode, Failure> {
+    if json {
+        json::print(&json::list(rows))?;
+    } else {
+        out!("{}", words(rows));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ use sqm_measure::report;
 use sqm_measure::result::{Meta, Summary, TestResult};
 use sqm_measure::room::Room;
 
+use crate::json;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
 
@@ -161,7 +162,7 @@ impl Args {
             output_file::write(file, page)?;
         }
         let text = if self.json {
-            json(&files, &runs, &differences, &logs)?
+            document(&files, &runs, &differences, &logs)?
         } else {
             let mut text = String::new();
             if !runs.is_empty() {
@@ -361,7 +362,7 @@ struct OneRun<'a> {
     verdict: Verdict,
 }
 
-fn json(
+fn document(
     files: &[PathBuf],
     runs: &[Run<'_>],
     differences: &[Difference],
@@ -392,7 +393,7 @@ fn json(
         differences,
         logs,
     };
-    Ok(serde_json::to_string_pretty(&output)? + "\n")
+    Ok(serde_json::to_string_pretty(&json::object(&output))? + "\n")
 }
 
 /// A table with two rows for each log, one for each direction. The delay is in the first one.

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use sqm_files::Lock;
 use sqm_kernel::state;
 use sqm_kernel::transaction::RollbackState;
 
+use crate::json;
 use sqm_configuration::commit_confirm::{self, unconfirmed};
 use sqm_configuration::watchdog::{self, Held};
 use sqm_process::failure::Failure;
@@ -29,17 +31,30 @@ const LOOK: Timespec = Timespec {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm start --confirm 60
-  sqm confirm")]
+  sqm confirm
+
+Exit codes: 0 confirmed, 1 no change waits for a confirmation, 2 wrong arguments")]
 pub(crate) struct Confirm {
     /// Folder where that command keeps its state.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    confirmed: bool,
 }
 
 impl Confirm {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if sqm_files::remove(&unconfirmed(&self.state_dir)).context("cannot confirm")? {
-            outln!("confirmed: the change stays");
+            match self.json {
+                true => json::print(&json::object(&Outcome { confirmed: true }))?,
+                false => outln!("confirmed: the change stays"),
+            }
             return Ok(ExitCode::SUCCESS);
         }
         Err(Failure::Failed(anyhow!(

@@ -14,6 +14,7 @@ use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
 use crate::doctor::findings::{checks, diagnose, unknown};
+use crate::json;
 use sqm_configuration::{Draft, load, parse_and_plan};
 use sqm_process::failure::Failure;
 
@@ -73,10 +74,7 @@ impl Args {
             None => self.look()?,
         };
         if self.facts {
-            outln!(
-                "{}",
-                serde_json::to_string_pretty(&facts).context("writing JSON")?
-            );
+            json::print(&json::object(&facts))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut findings = diagnose(&facts);
@@ -98,10 +96,7 @@ impl Args {
         };
         let is_healthy = diagnosis.findings.is_empty();
         if self.json {
-            outln!(
-                "{}",
-                serde_json::to_string_pretty(&diagnosis).context("writing JSON")?
-            );
+            json::print(&json::object(&diagnosis))?;
         } else {
             let sections = facts.sections.into_iter();
             let interfaces = sections.map(|section| section.interface).collect();
@@ -150,7 +145,7 @@ impl Args {
 fn fixed(text: &[u8], findings: &[Finding]) -> anyhow::Result<String> {
     let mut draft = Draft::of(text).map_err(|errors| anyhow!("{}", errors[0]))?;
     for finding in findings {
-        if let Some(Fix::Options(section, options)) = &finding.fix {
+        if let Some(Fix::SetOptions { section, options }) = &finding.fix {
             for option in options {
                 draft.set(*section, option)?;
             }

@@ -9,6 +9,7 @@ use sqm_kernel::netlink::link::Link;
 use sqm_kernel::stack;
 use sqm_plan::import::{self, Imported, Reader, Remark, Source, autorate};
 
+use crate::json;
 use sqm_configuration::{Draft, EditError, load, parse_and_plan};
 use sqm_plan::OptionValue;
 use sqm_process::failure::Failure;
@@ -99,7 +100,7 @@ impl Args {
     fn answer(&self, sections: &[Section], links: &[Link]) -> Result<(), Failure> {
         if self.json {
             let rows: Vec<Row<'_>> = sections.iter().map(Row::of).collect();
-            outln!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
+            json::print(&json::list(&rows))?;
             return Ok(());
         }
         for section in sections {
@@ -325,8 +326,14 @@ fn count(sections: usize) -> String {
 #[derive(Serialize)]
 struct Row<'a> {
     interface: &'a str,
-    options: Vec<(&'static str, &'a str)>,
+    options: Vec<Named<'a>>,
     differences: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'static str,
+    value: &'a str,
 }
 
 impl<'a> Row<'a> {
@@ -334,7 +341,7 @@ impl<'a> Row<'a> {
         let options = section.imported.options.iter();
         Self {
             interface: &section.imported.interface,
-            options: options.map(|(name, value)| (*name, value.as_str())).collect(),
+            options: options.map(|(name, value)| Named { name, value }).collect(),
             differences: &section.differences,
         }
     }

@@ -11,6 +11,7 @@ use sqm_kernel::{diff, render};
 use sqm_plan::plan::Plan;
 
 use super::config::Which;
+use crate::json;
 use sqm_configuration::load;
 use sqm_kernel::plan_json::PlanJson;
 use sqm_process::failure::Failure;
@@ -24,13 +25,16 @@ use sqm_process::failure::Failure;
   sqm plan
   sqm plan --format tc eth0
   sqm plan --diff
-  sqm plan --config ./sqm.conf --format json")]
+  sqm plan --config ./sqm.conf --json")]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
     /// A summary, the equivalent tc commands, or JSON for programs.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Print the result as JSON, like --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Print the changes that `sqm start` would make on this machine; none if the plan is in force already.
     #[arg(long)]
     diff: bool,
@@ -46,10 +50,11 @@ enum Format {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let plans = self.which.plans(&load::links())?;
+        let format = if self.json { Format::Json } else { self.format };
         if self.diff {
-            return diff(&plans, self.format);
+            return diff(&plans, format);
         }
-        match self.format {
+        match format {
             Format::Text => out!(
                 "{}",
                 plans
@@ -64,10 +69,7 @@ impl Args {
                 .for_each(|line| outln!("{line}")),
             Format::Json => {
                 let plans: Vec<_> = plans.iter().map(PlanJson::from).collect();
-                outln!(
-                    "{}",
-                    serde_json::to_string_pretty(&plans).context("writing JSON")?
-                );
+                json::print(&json::list(&plans))?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -89,7 +91,7 @@ fn diff(plans: &[Plan], format: Format) -> Result<ExitCode, Failure> {
         });
     }
     if matches!(format, Format::Json) {
-        outln!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
+        json::print(&json::list(&all))?;
         return Ok(ExitCode::SUCCESS);
     }
     for StepsJson { interface, steps } in &all {

@@ -21,6 +21,7 @@ use sqm_replay::report::{self, Report};
 use sqm_replay::source::{Direction, Prefix};
 use sqm_replay::{Error, Output};
 
+use crate::json;
 use sqm_plan::line_rate;
 use sqm_process::failure::Failure;
 use sqm_process::output;
@@ -162,10 +163,7 @@ impl Args {
         }
         if json {
             let report = Report::new(&request, &replay);
-            outln!(
-                "{}",
-                serde_json::to_string_pretty(&report).context("writing JSON")?
-            );
+            json::print(&json::object(&report))?;
         } else if !events {
             out!("{}", report::text(&request, &replay, flows));
         }

@@ -19,6 +19,7 @@ use sqm_plan::plan::Plan;
 
 use super::config::Which;
 use super::confirm::Trial;
+use crate::json;
 use sqm_configuration::applied;
 use sqm_configuration::rate_override;
 use sqm_kernel::status::InterfaceStatus;
@@ -57,7 +58,9 @@ pub(crate) struct Start {
 #[command(after_help = "Examples:
   sqm stop
   sqm stop eth0
-  sqm stop --config ./sqm.conf")]
+  sqm stop --config ./sqm.conf
+
+Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 needs root")]
 pub(crate) struct Stop {
     /// Only the interfaces that this configuration shapes.
     #[arg(long, value_name = "FILE")]
@@ -76,7 +79,10 @@ pub(crate) struct Stop {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm reload
-  sqm reload eth0")]
+  sqm reload eth0
+
+Exit codes: 0 done, 1 failed (the previous state is restored), 2 wrong arguments or configuration,
+3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Reload {
     #[command(flatten)]
     start: Start,
@@ -87,7 +93,9 @@ pub(crate) struct Reload {
 #[command(after_help = "Examples:
   sqm status
   sqm status eth0 --json
-  sqm status --daemon")]
+  sqm status --daemon
+
+Exit codes: 0 done, 1 failed, or the daemon's health is not ok, 2 wrong arguments or configuration")]
 pub(crate) struct Status {
     #[command(flatten)]
     which: Which,
@@ -108,7 +116,7 @@ pub(crate) struct Status {
   sqm verify && echo as configured
   sqm verify eth0 --json
 
-Exit codes: 0 no difference, 1 differences")]
+Exit codes: 0 no difference, 1 differences, 2 wrong arguments or configuration")]
 pub(crate) struct Verify {
     #[command(flatten)]
     which: Which,
@@ -300,10 +308,7 @@ impl Status {
             Health::Degraded => ExitCode::FAILURE,
         };
         if self.json {
-            outln!(
-                "{}",
-                serde_json::to_string_pretty(&status).context("writing JSON")?
-            );
+            json::print(&status)?;
             return Ok(code);
         }
         for error in &status.configuration.errors {
@@ -368,7 +373,7 @@ impl Status {
             }
         }
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&all).context("writing JSON")?);
+            json::print(&json::list(&all))?;
         } else {
             all.iter().for_each(super::status::print);
         }
@@ -404,10 +409,7 @@ impl Verify {
             }
         };
         if self.json {
-            outln!(
-                "{}",
-                serde_json::to_string_pretty(&differences).context("writing JSON")?
-            );
+            json::print(&json::list(&differences))?;
         } else {
             rate_override::describe(&held)
                 .iter()
@@ -564,10 +566,7 @@ impl Clock {
 
 fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<ExitCode, Failure> {
     if json {
-        outln!(
-            "{}",
-            serde_json::to_string_pretty(outcomes).context("writing JSON")?
-        );
+        json::print(&json::list(outcomes))?;
         return Ok(ExitCode::SUCCESS);
     }
     for Outcome {

@@ -25,6 +25,7 @@ use sqm_measure::scenario::{Scenario, TESTS};
 use sqm_measure::{Error, plot};
 
 use self::display::Display;
+use crate::json;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
 
@@ -57,7 +58,7 @@ const SETTLE_SHARE: f64 = 0.4;
   sqm test --sweep server.example --config /etc/config/sqm    is the overhead right?
   sqm test --rpm rpm.example                       responsiveness by HTTP, without `sqm serve`
   sqm test --url https://example.net/1GB.bin --reflector 192.0.2.53    any large file, probes to your provider's name server
-  sqm test server.example --json - | jq .summary
+  sqm test server.example --json | jq .summary
 
 Exit codes: 0 done, 1 the test failed or ended early (what was measured is kept), 2 wrong arguments.")]
 pub(crate) struct Args {
@@ -138,8 +139,9 @@ pub(crate) struct Args {
     /// Time between two UDP probes of a series
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_ms)]
     probe_interval: u64,
-    /// Write the result with all samples to this file; '-' is standard output
-    #[arg(long, value_name = "FILE")]
+    /// Print the result with all samples as JSON, in place of the table, or write it to this file. Without a file, give
+    /// it after the host
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Save the result as Flent does if the name ends in .flent.gz, otherwise as --json does
     #[arg(long, value_name = "FILE")]
@@ -170,6 +172,13 @@ pub(crate) struct Args {
     progress: Option<display::Form>,
 }
 
+/// A test of --list, for programs.
+#[derive(serde::Serialize)]
+struct Named {
+    name: &'static str,
+    about: &'static str,
+}
+
 /// A switch.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum OnOff {
@@ -198,6 +207,11 @@ fn parse_ms(text: &str) -> Result<u64, String> {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if self.list {
+            if self.json.is_some() {
+                let rows = TESTS.map(|(name, about)| Named { name, about });
+                json::print(&json::list(&rows))?;
+                return Ok(ExitCode::SUCCESS);
+            }
             for (name, meaning) in TESTS {
                 outln!("{name:<22}{meaning}");
             }

@@ -11,6 +11,7 @@ use sqm_measure::plot::{self, Run};
 use sqm_measure::protocol::DEFAULT_PORT;
 
 use super::test::read_secret;
+use crate::json;
 use sqm_process::failure::Failure;
 use sqm_tune::{Report, Results, Server};
 
@@ -155,7 +156,7 @@ impl Args {
     /// Prints the report. The exit code is success if rates were found, or if none are needed.
     fn conclude(&self, report: &Report) -> Result<ExitCode, Failure> {
         if self.json {
-            outln!("{}", serde_json::to_string(report)?);
+            outln!("{}", serde_json::to_string(&json::object(report))?);
         } else {
             out!("{}", report.text(&self.config));
         }
@@ -255,7 +256,10 @@ impl Args {
                 write(&folder.join(format!("{name}.svg")), &plot::rrul(result))?;
             }
             write(&folder.join("latency.svg"), &plot::ping_cdf(&runs))?;
-            write(&folder.join("tune.json"), &serde_json::to_string_pretty(report)?)?;
+            write(
+                &folder.join("tune.json"),
+                &serde_json::to_string_pretty(&json::object(report))?,
+            )?;
         }
         Ok(())
     }

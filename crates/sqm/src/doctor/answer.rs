@@ -49,7 +49,7 @@ fn write_finding(f: &mut Formatter<'_>, finding: &Finding) -> fmt::Result {
     }
     writeln!(f, "    do:   {}", finding.remedy)?;
     match &finding.fix {
-        Some(Fix::Options(_, options)) => {
+        Some(Fix::SetOptions { options, .. }) => {
             let words: Vec<String> = options.iter().map(ToString::to_string).collect();
             writeln!(f, "    --fix sets {}", words.join(", "))
         }

@@ -81,7 +81,9 @@ pub(crate) fn checks(facts: &Facts) -> usize {
 
 /// The fix that sets one option of a section.
 fn set(section: &Section, option: OptionValue) -> Option<Fix> {
-    Some(Fix::Options(section.index, vec![option]))
+    let section = section.index;
+    let options = vec![option];
+    Some(Fix::SetOptions { section, options })
 }
 
 /// Facts that the kernel does not tell, in sentences: no faults, but reasons why a finding may be missing.

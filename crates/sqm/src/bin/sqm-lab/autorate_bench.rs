@@ -8,7 +8,7 @@ mod table;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use sqm_core::nearest::nearest;
@@ -16,6 +16,7 @@ use sqm_sim::autorate_bench::{self, Contender, Signals, Trace};
 
 use figures::{Report, Run, Sum};
 use seeds::Seeds;
+use sqm::json;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 
@@ -88,10 +89,7 @@ impl Args {
         }
         if self.json {
             let report = Report { runs, varying: sums };
-            outln!(
-                "{}",
-                serde_json::to_string_pretty(&report).context("writing JSON")?
-            );
+            json::print(&json::object(&report))?;
         }
         Ok(ExitCode::SUCCESS)
     }

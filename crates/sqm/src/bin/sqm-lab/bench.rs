@@ -8,6 +8,7 @@ use serde::Serialize;
 use sqm_core::qdisc::Qdisc;
 use sqm_core::workload::{NAMED, Named, Packet, Sizes, Steady, Workload};
 
+use sqm::json;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 
@@ -116,7 +117,7 @@ impl Args {
             costs.push(cost);
         }
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&costs)?);
+            json::print(&json::list(&costs))?;
         }
         Ok(ExitCode::SUCCESS)
     }

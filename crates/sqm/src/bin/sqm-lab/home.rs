@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
+use sqm::json;
 use sqm_lab::protocol::Act;
 use sqm_lab::{Clock, Line, Output, agent, home, keeper};
 
@@ -19,6 +21,11 @@ pub(super) enum Command {
     /// Boot the network and leave it running.
     Up(Network),
     /// Run a command on one of its hosts and exit with its code.
+    #[command(after_help = "Examples:
+  sqm-lab run h1 -- ping -c 3 10.66.0.2
+  sqm-lab run router -- sqm status wan0
+
+Exit codes: those of the command that it runs, 1 the lab failed, 2 wrong arguments")]
     Run {
         /// h1, h2, router, modem, core or server.
         host: String,
@@ -43,7 +50,14 @@ pub(super) enum Command {
         from: u16,
     },
     /// List the lines that `up --line` knows.
-    Lines,
+    #[command(after_help = "Examples:
+  sqm-lab lines
+  sqm-lab lines --json | jq -r '.[].name'")]
+    Lines {
+        /// Print the list as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// End the lab.
     Down,
     /// The first process of the guest; of no use elsewhere.
@@ -84,7 +98,7 @@ impl From<ClockName> for Clock {
 
 impl Command {
     pub(super) const fn is_output_its_product(&self) -> bool {
-        matches!(self, Self::Lines)
+        matches!(self, Self::Lines { .. })
     }
 
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
@@ -93,7 +107,7 @@ impl Command {
             Self::Run { host, argv } => run(&host, argv),
             Self::Shell { host } => shell(&host),
             Self::Forward { host, port, from } => forward(&host, port, from),
-            Self::Lines => Ok(lines()),
+            Self::Lines { json } => lines(json),
             Self::Down => {
                 keeper::ask(&Act::PowerOff)?;
                 Ok(ExitCode::SUCCESS)
@@ -228,7 +242,12 @@ pub(super) fn line(name: &str) -> Result<Line, Failure> {
     })
 }
 
-fn lines() -> ExitCode {
+fn lines(is_json: bool) -> Result<ExitCode, Failure> {
+    if is_json {
+        let rows: Vec<Row> = Line::all().iter().map(Row::of).collect();
+        json::print(&json::list(&rows))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for line in Line::all() {
         outln!(
             "{:<9} {:>6} kbit/s down, {:>6} up, {:>2} ms, {} bytes of overhead{}",
@@ -240,5 +259,30 @@ fn lines() -> ExitCode {
             if line.atm { " in ATM cells" } else { "" }
         );
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line, for programs.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    download_bits_per_sec: u64,
+    upload_bits_per_sec: u64,
+    round_trip_ms: u32,
+    overhead_bytes: u16,
+    /// True if the line carries ATM cells.
+    is_atm: bool,
+}
+
+impl Row {
+    fn of(line: &Line) -> Self {
+        Self {
+            name: line.name,
+            download_bits_per_sec: line.down.kbits_per_sec * 1000,
+            upload_bits_per_sec: line.up.kbits_per_sec * 1000,
+            round_trip_ms: line.base_rtt_ms,
+            overhead_bytes: line.overhead,
+            is_atm: line.atm,
+        }
+    }
 }

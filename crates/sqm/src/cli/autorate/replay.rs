@@ -15,6 +15,7 @@ use sqm_measure::autorate_trace;
 use sqm_measure::chart::{Chart, Line, Panel};
 use sqm_measure::{foreign, stats};
 
+use crate::json;
 use sqm_process::failure::Failure;
 
 use crate::cli::setup::parse_rate;
@@ -112,7 +113,7 @@ impl Args {
         }
         let report = comparison.report(self);
         match self.json {
-            true => outln!("{}", serde_json::to_string_pretty(&report)?),
+            true => json::print(&json::object(&report))?,
             false => out!("{}", report.text()),
         }
         Ok(ExitCode::SUCCESS)

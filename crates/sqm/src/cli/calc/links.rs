@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use serde::Serialize;
 use sqm_plan::arithmetic;
 use sqm_plan::link::{LinkLayer, PRESETS, Preset};
 
+use crate::json;
 use sqm_process::failure::Failure;
 
 /// The access technologies for `option link`, with the bytes that each adds to an IP packet.
@@ -24,7 +24,7 @@ impl Links {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let rows: Vec<Row> = PRESETS.iter().map(Row::of).collect();
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&rows).context("writing JSON")?);
+            json::print(&json::list(&rows))?;
             return Ok(ExitCode::SUCCESS);
         }
         outln!(

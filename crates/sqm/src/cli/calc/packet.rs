@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::line::Line;
-use super::print;
+use super::print_rows;
 use sqm_process::failure::Failure;
 
 /// Sizes that are shown by default, bytes: a bare TCP acknowledgement, voice, games, a packet of 576 bytes, the
@@ -46,7 +46,7 @@ impl Packet {
                 added_percent: f64::from(framing.line_len(size)) / f64::from(size) * 100.0 - 100.0,
             })
             .collect();
-        print(&rows, self.json, |rows| {
+        print_rows(&rows, self.json, |rows| {
             let mut text = format!("{:>8} {:>12} {:>9}\n", "packet", "on the line", "added");
             for row in rows {
                 let (size, line, added) = (row.packet_bytes, row.on_the_line_bytes, row.added_percent);

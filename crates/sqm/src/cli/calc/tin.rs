@@ -8,7 +8,7 @@ use sqm_core::diffserv::Layout;
 use sqm_core::packet::Network;
 use sqm_core::spec::cake::{Cake, Tins};
 
-use super::print;
+use super::print_rows;
 use crate::cli::dscp::parse_dscp;
 use sqm_process::failure::Failure;
 
@@ -59,7 +59,7 @@ impl Tin {
         let rows: Vec<Row> = modes
             .map(|(name, mode)| Row::of(name, *mode, self.dscp))
             .collect();
-        print(&rows, self.json, |rows| {
+        print_rows(&rows, self.json, |rows| {
             let mut text = format!(
                 "DSCP {} (DS field {:#04x})\n{:<12}{:>5}  {:<12} {:>10}\n",
                 self.dscp,

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 
 use super::{failure, write_line};
+use crate::json;
 use sqm_process::failure::Failure;
 use sqm_process::output;
 use sqm_replay::vector::{Deed, Vector, What};
@@ -72,7 +73,10 @@ fn compare(file: &Path) -> Result<usize, Failure> {
         dropped: outcome.deeds.len() - sent,
         mismatches: differences.len(),
     };
-    outln!("{}", serde_json::to_string(&verdict).context("writing JSON")?);
+    outln!(
+        "{}",
+        serde_json::to_string(&json::object(&verdict)).context("writing JSON")?
+    );
     for difference in differences.iter().filter(|difference| difference.is_first) {
         errln!("{}: {difference}", vector.name);
     }

@@ -61,7 +61,7 @@ impl Args {
         }
         let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
         if let Some(path) = &self.json {
-            let line = serde_json::json!({ "sweep": swept }).to_string() + "\n";
+            let line = serde_json::json!({ "version": 1, "sweep": swept }).to_string() + "\n";
             if to_stdout {
                 out!("{line}");
             } else {

@@ -118,7 +118,10 @@ fn the_trunk_to_the_switch() {
     });
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(1, vec![OptionValue::Interface("eth0.7".to_owned())]))
+        Some(Fix::SetOptions {
+            section: 1,
+            options: vec![OptionValue::Interface("eth0.7".to_owned())]
+        })
     );
     assert!(finding.what.contains("both directions"));
     // A single VLAN on the device is the line itself.
@@ -153,7 +156,10 @@ fn directions() {
     let finding = only("wrong-direction", facing);
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(1, vec![OptionValue::Facing(Facing::Internet)]))
+        Some(Fix::SetOptions {
+            section: 1,
+            options: vec![OptionValue::Facing(Facing::Internet)]
+        })
     );
     only("swapped-rates", |facts| {
         facts.sections[0].upload_kbit = Some(85_000);
@@ -219,7 +225,13 @@ fn findings_beside_a_vpn_name_the_device_below_the_tunnel() {
         facts.sections[0].interface = "br-lan".to_owned();
     });
     let to_the_line = OptionValue::Interface("pppoe-wan".to_owned());
-    assert_eq!(finding.fix, Some(Fix::Options(1, vec![to_the_line])));
+    assert_eq!(
+        finding.fix,
+        Some(Fix::SetOptions {
+            section: 1,
+            options: vec![to_the_line]
+        })
+    );
     assert!(
         finding.evidence[0].contains("the tunnel tun0, whose packets pppoe-wan carries"),
         "{finding:?}"
@@ -326,7 +338,10 @@ fn marks_on_a_slow_upload() {
     let finding = only("ecn-on-slow-upload", slow);
     assert_eq!(
         finding.fix,
-        Some(Fix::Options(1, vec![OptionValue::Ecn(Side::Egress, false)]))
+        Some(Fix::SetOptions {
+            section: 1,
+            options: vec![OptionValue::Ecn(Side::Egress, false)]
+        })
     );
     assert_eq!(
         found(|facts| facts.sections[0].upload_marks = Some(true)),
@@ -414,7 +429,10 @@ fn a_second_section_for_the_home_network_needs_facing() {
         assert_eq!(finding.interface.as_deref(), Some("wlan1"));
         assert_eq!(
             finding.fix,
-            Some(Fix::Options(4, vec![OptionValue::Facing(Facing::Lan)]))
+            Some(Fix::SetOptions {
+                section: 4,
+                options: vec![OptionValue::Facing(Facing::Lan)]
+            })
         );
     }
     // A second line that has no default route at the moment.
