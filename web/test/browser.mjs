@@ -89,6 +89,24 @@ export async function fits(page) {
     assert.deepEqual(wide, [], 'wider than the window');
 }
 
+/** The smallest text that counts as legible, pixels. */
+const LEGIBLE_PX = 11;
+
+/** Fails if a text is too small to read, in the page or in a picture of the server, or if a column of a table is cut off. */
+export async function legible(page) {
+    const wrong = await page.evaluate((least) => {
+        const texts = [...document.querySelectorAll('body *')].filter((element) =>
+            [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())
+        );
+        const small = texts.filter((element) => Number.parseFloat(getComputedStyle(element).fontSize) < least);
+        // The server draws pictures 960 px wide, with text of 13 px.
+        const pictures = [...document.querySelectorAll('img.plot')].filter(({ clientWidth }) => (13 * clientWidth) / 960 < least);
+        const cut = [...document.querySelectorAll('table')].filter((table) => table.parentElement.scrollWidth > table.parentElement.clientWidth + 1);
+        return [...small, ...pictures, ...cut].map((element) => element.outerHTML.slice(0, 120));
+    }, LEGIBLE_PX);
+    assert.deepEqual(wrong, [], 'too small to read, or cut off');
+}
+
 const require = createRequire(import.meta.url);
 const axe = await readFile(require.resolve('axe-core/axe.min.js'), 'utf8');
 

@@ -21,7 +21,7 @@ export const OPTIONS = [
     }),
     option('script', 'queue', 'basic', 'choice', 'Setup script', {
         choices: [
-            { value: 'best_of_cake.qos', about: 'CAKE, each direction in its own way' },
+            { value: 'best_of_cake.qos', about: 'CAKE, each direction in its own way: what this program recommends' },
             { value: 'piece_of_cake.qos', about: 'CAKE with one tin' },
             { value: 'simple.qos', about: 'HTB with three classes' },
         ],

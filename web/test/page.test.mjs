@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { accessible, browse, fits, open, shot, shows } from './browser.mjs';
+import { accessible, browse, fits, legible, open, shot, shows } from './browser.mjs';
 import { RPM_TEST, TESTS } from './canned.mjs';
 import { Mock } from './mock.mjs';
 
@@ -66,6 +66,7 @@ describe('every part of the page', () => {
                 while ((await closed.count()) > 0) await closed.first().click();
                 await settled(page);
                 await fits(page);
+                await legible(page);
                 if (isJudged) await accessible(page);
                 await shot(page, `${name}-${width}-${scheme}`);
             }
@@ -603,5 +604,49 @@ test('doctor’s findings are shown and fixed', async (t) => {
     await page.getByText('Flow offloading takes packets past the queues').waitFor();
     await page.getByRole('button', { name: 'Apply safe fixes' }).click();
     await page.getByText('No problems found (12 checks).').waitFor();
+    await page.finish();
+});
+
+test('the dashboard shows the grade of the last test and explains drops and tins', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, mock.url, { width: 390 });
+    const last = page.getByRole('region', { name: 'Last test' });
+    await last.getByText('A+', { exact: true }).waitFor();
+    await last.getByText('run smoothly').waitFor();
+    await page.getByText('normal: this is how the shaper tells senders to slow down').first().waitFor();
+    await page.getByText('Traffic classes (tins)').click();
+    await page.getByText('CAKE calls its traffic classes tins.').waitFor();
+    await fits(page);
+    await legible(page);
+    await shot(page, 'dashboard-390');
+    await last.getByRole('link').click();
+    await page.getByRole('heading', { name: 'with sqm' }).waitFor();
+    await page.finish();
+});
+
+test('the base of a comparison is the test that was selected first', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/test`, { width: 390 });
+    await page.getByLabel('Select with sqm').check();
+    await page.getByLabel('Select before').check();
+    await page.getByRole('button', { name: 'Compare selected' }).click();
+    await page.getByText('with sqm → before').waitFor();
+    await legible(page);
+    await shot(page, 'comparison-390');
+    await page.finish();
+});
+
+test('the field of the setup script shows its whole choice', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/settings/0/queue`);
+    const script = page.locator('#option-script');
+    await script.waitFor();
+    const [width, needed] = await script.evaluate((select) => {
+        const pen = document.createElement('canvas').getContext('2d');
+        pen.font = getComputedStyle(select).font;
+        return [select.clientWidth, Math.max(...[...select.options].map(({ text }) => pen.measureText(text).width))];
+    });
+    assert.ok(needed + 40 < width, `${needed} of ${width} px`);
+    await page.locator('code', { hasText: 'option script' }).waitFor();
     await page.finish();
 });

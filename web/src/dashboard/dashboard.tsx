@@ -1,9 +1,10 @@
 /** The dashboard: state, rates and delays of every line. */
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import type { Autorate, Direction, InterfaceStatus, State } from '../api';
-import { clock, number, t } from '../i18n';
-import { useIsAdmin, useStore } from '../store';
+import { api, type Autorate, type Direction, type InterfaceStatus, type State } from '../api';
+import { clock, date, number, t } from '../i18n';
+import { sentence } from '../measure/grade';
+import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Chart, type Series } from '../ui/chart';
 import { Badge, Figures, Meter, Notice, type Tone } from '../ui/parts';
 import { Table } from '../ui/table';
@@ -53,6 +54,7 @@ export function Dashboard() {
                 </Notice>
             )}
             {interfaces.length === 0 && <Nothing opens={status.daemon.running && status.daemon.errors.length === 0} />}
+            {interfaces.length > 0 && <LastGrade running={status.running_test} />}
             {interfaces.map((one) => (
                 <Line
                     key={one.interface}
@@ -82,6 +84,34 @@ function Nothing({ opens }: { opens: boolean }) {
                         {t('dashboard.begin')}
                     </a>
                 </div>
+            )}
+        </section>
+    );
+}
+
+/** The grade of the newest test that has one, or the way to a first test. */
+function LastGrade({ running }: { running: string | null }) {
+    const { answer, again } = useAnswer(api.tests);
+    useEffect(() => void again(), [running]);
+    if (!answer) return null;
+    const last = answer.tests.find(({ verdict }) => verdict?.grade);
+    const grade = last?.verdict?.grade;
+    return (
+        <section class="card" aria-label={t('dashboard.last_grade')}>
+            {last && grade ? (
+                <div class="row">
+                    <span class="grade">{grade.letter}</span>
+                    <span class="sentence">
+                        {sentence(grade)}{' '}
+                        <a class="small" href={`#/test/${last.id}`}>
+                            {t('dashboard.tested', { when: date(last.started_unix_ms / 1000) })}
+                        </a>
+                    </span>
+                </div>
+            ) : (
+                <p>
+                    {t('dashboard.not_tested')} <a href="#/test">{t('next.test')}</a>
+                </p>
             )}
         </section>
     );
@@ -155,9 +185,9 @@ function CurrentFigures({ name, direction }: { name: 'download' | 'upload'; dire
                     {
                         name: t('dashboard.drops_marks'),
                         value: `${number(direction.drops)} / ${number(direction.marks)}`,
-                        about: t('dashboard.per_second', {
+                        about: `${t('dashboard.per_second', {
                             n: `${significant(direction.drops_per_sec ?? 0)} / ${significant(direction.marks_per_sec ?? 0)}`,
-                        }),
+                        })}; ${t('dashboard.drops_help')}`,
                     },
                 ]}
             />

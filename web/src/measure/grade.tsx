@@ -56,7 +56,7 @@ function Details({ grade }: { grade: Grade }) {
 }
 
 /** The sentence of the command line, in the language of the page. */
-function sentence({ uses, loaded, mostly }: Grade): string {
+export function sentence({ uses, loaded, mostly }: Grade): string {
     const of = (outcome: Use['outcome']) => listed(uses.filter((use) => use.outcome === outcome).map(({ name }) => t(`use.${name}`)));
     const direction = loaded.length === 1 ? loaded[0] : undefined;
     const when = t(`grade.when.${direction ?? 'both'}`);

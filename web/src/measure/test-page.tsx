@@ -75,7 +75,7 @@ function EarlierRuns({ tests: { tests }, changed, isAdmin }: { tests: Tests; cha
                         type="button"
                         disabled={chosen.length < 2 || chosen.length > MOST_COMPARED}
                         title={t('test.compare_help')}
-                        onClick={() => go('test', 'compare', [...chosen].sort().join(','))}
+                        onClick={() => go('test', 'compare', chosen.join(','))}
                     >
                         {t('test.compare')}
                     </button>

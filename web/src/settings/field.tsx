@@ -50,7 +50,7 @@ export function Field({ name, form }: { name: string; form: Form }) {
         'aria-describedby': `${id}-help ${id}-said`,
     };
     return (
-        <div class="field">
+        <div class={hasLongChoices(option) ? 'field wide' : 'field'}>
             {isTick(option) ? (
                 <div class="tick">
                     <Tick option={option} form={form} control={control} />
@@ -84,6 +84,14 @@ export function Field({ name, form }: { name: string; form: Form }) {
         </div>
     );
 }
+
+/** The longest text of a choice that fits into half of the form, characters. Measured at 1280 px. */
+const FITS = 45;
+
+const hasLongChoices = ({ type, name, choices }: Option) =>
+    type === 'choice' &&
+    name !== 'link' &&
+    (choices ?? []).some(({ value, about: words }) => choiceText(name, value, words).length > FITS);
 
 interface Control {
     id: string;

@@ -15,7 +15,10 @@ export function Picture({ src, title }: { src: string; title: string }) {
                     {t('test.download_svg')}
                 </a>
             </figcaption>
-            <img class="plot" src={src} alt={title} loading="lazy" onError={() => setIsMissing(true)} />
+            {/* In a narrow window the picture is scrolled, because its text would be too small to read. */}
+            <div class="scroll" tabIndex={0} role="region" aria-label={title}>
+                <img class="plot" src={src} alt={title} loading="lazy" onError={() => setIsMissing(true)} />
+            </div>
         </figure>
     );
 }
