@@ -149,6 +149,10 @@ fn every_route_answers_as_documented() {
         409
     );
 
+    let speeds = json!({"download": "80 Mbit/s", "upload": "fast", "source": "advertised"});
+    let rates = site.send("POST", "/config/rates", &speeds).json();
+    assert_eq!(rates["download"]["shaper_kbit"], 68_000, "{rates}");
+    assert!(rates["upload"]["error"].is_string(), "{rates}");
     let checked = site.send("POST", "/config/check", &json!({}));
     assert!(checked.json()["ok"].as_bool().unwrap(), "{}", checked.body);
     assert_eq!(site.send("POST", "/config/confirm", &Value::Null).code, 409);
