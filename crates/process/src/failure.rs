@@ -27,7 +27,7 @@ impl Failure {
         if output::caused(error) {
             return ExitCode::SUCCESS;
         }
-        errln!("sqm: {self}");
+        errln!("sqm: {}", without_numbers(&self.to_string()));
         ExitCode::from(match self {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
@@ -35,6 +35,17 @@ impl Failure {
             Self::Unsupported(_) => 4,
         })
     }
+}
+
+/// The text without the numbers of the system's errors, such as `(os error 2)`: their words say the same.
+pub fn without_numbers(text: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut parts = text.split(BEFORE);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |said, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => said + rest,
+        _ => said + BEFORE + part,
+    })
 }
 
 impl fmt::Display for Failure {
@@ -55,5 +66,19 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
             Some(Kernel::NoInterface { .. }) => Self::Usage(error),
             _ => Self::Failed(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_systems_errors_are_left_out() {
+        assert_eq!(
+            without_numbers("a: none (os error 2); b (os error 13)"),
+            "a: none; b"
+        );
+        assert_eq!(without_numbers("odd (os error x) y"), "odd (os error x) y");
     }
 }

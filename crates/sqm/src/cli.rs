@@ -1,5 +1,6 @@
 //! The command line: one module per family of commands, each with its arguments and its `run`.
 
+mod alternatives;
 #[cfg(feature = "full")]
 pub(crate) mod autorate;
 pub(crate) mod calc;
@@ -27,6 +28,7 @@ pub(crate) mod serve;
 pub(crate) mod setup;
 pub(crate) mod shape;
 mod status;
+pub mod suggested;
 #[cfg(feature = "full")]
 pub(crate) mod test;
 #[cfg(feature = "full")]
@@ -39,6 +41,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use alternatives::alternatives;
 pub(crate) use exit_codes::with_exit_codes;
 pub(crate) use groups::grouped;
 
@@ -89,8 +92,8 @@ enum Command {
     Moved(moved::Command),
 }
 
-/// Prints clap's message, an error in the arguments or the requested help, and returns its exit code.
-pub(crate) fn explain(said: &clap::Error) -> ExitCode {
+/// Prints clap's message, an error in the arguments or the requested help, and returns its exit code. `hint` follows an error.
+pub(crate) fn explain(said: &clap::Error, hint: Option<&str>) -> ExitCode {
     let code = u8::try_from(said.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
     let text = said.render().to_string();
     match (printable(&text), said.use_stderr()) {
@@ -100,6 +103,9 @@ pub(crate) fn explain(said: &clap::Error) -> ExitCode {
         // An error on standard error cannot be reported anywhere.
         (Cow::Borrowed(_), true) => drop(said.print()),
         (Cow::Borrowed(_), false) => drop(said.print().map_err(output::remember)),
+    }
+    if let Some(hint) = hint {
+        errln!("{}", printable(hint));
     }
     output::conclude(code, true)
 }

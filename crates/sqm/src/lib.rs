@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use sqm_process::Failure;
 
 pub use cli::Cli;
+pub use cli::suggested::{self, Suggested};
 
 /// A program with a command line.
 pub trait Program: clap::Parser {
@@ -52,7 +53,10 @@ pub fn main<P: Program>() -> ExitCode {
         .and_then(|mut matches| P::from_arg_matches_mut(&mut matches));
     let program = match parsed {
         Ok(program) => program,
-        Err(error) => return cli::explain(&error),
+        Err(error) => {
+            let hint = cli::alternatives(&command, std::env::args_os().skip(1), &error);
+            return cli::explain(&error, hint.as_deref());
+        }
     };
     let is_its_product = program.is_output_its_product();
     let code = match program.run() {

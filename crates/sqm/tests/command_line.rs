@@ -1,7 +1,8 @@
 //! The command line as a whole: its help, and commands under their former names.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 fn sqm(words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
@@ -117,4 +118,126 @@ fn every_manual_page_has_its_sections_and_refers_to_pages_that_exist() {
     assert!(start.contains(".EX\nsqm start\nsqm start eth0\n"), "{start}");
     assert!(start.contains("\\fI/etc/config/sqm\\fR"), "{start}");
     assert!(start.contains("sqm\\-stop\\fR(8)"), "{start}");
+}
+
+#[test]
+fn a_missing_argument_is_named_with_its_alternatives() {
+    for (words, alternative) in [
+        ("calc fifo 1mbit", "--delay <TIME>"),
+        ("calc shape", "--measured <DOWN> <UP>"),
+    ] {
+        let output = sqm(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        assert!(said.contains("In place of "), "{words}: {said}");
+        assert!(said.contains(alternative), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_limit_of_the_servers_rate_has_a_unit() {
+    let output = sqm("serve --max-rate 100 --secret none");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("100mbit, or 100kbit"), "{said}");
+    let output = sqm("serve --max-rate 100mbit --secret none");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot read the secret in none"), "{said}");
+}
+
+/// Each command without terminal, configuration and privileges: its words, its exit code, and a part of its message.
+const ALONE: [(&str, i32, &str); 39] = [
+    ("sqm autorate replay none.csv", 1, "cannot read none.csv"),
+    ("sqm bugreport --config none --seconds 0 --out report", 0, ""),
+    ("sqm calc fifo 1mbit", 2, "--delay"),
+    ("sqm calc goodput", 2, "<RATE>"),
+    ("sqm calc gross", 2, "<GOODPUT>"),
+    ("sqm calc latency", 2, "<RATE>"),
+    ("sqm calc links", 0, ""),
+    ("sqm calc packet", 0, ""),
+    ("sqm calc shape", 2, "--measured"),
+    ("sqm calc tin", 2, "<DSCP>"),
+    ("sqm compare none.json", 1, "cannot read none.json"),
+    ("sqm completions", 2, "<SHELL>"),
+    ("sqm confirm", 1, "no change waits"),
+    ("sqm daemon --config none", 3, "root"),
+    ("sqm doctor --config none", 2, "run 'sqm setup'"),
+    ("sqm import none", 2, "none"),
+    ("sqm manual none", 1, "cannot write none/"),
+    ("sqm plan --config none", 2, "run 'sqm setup'"),
+    ("sqm reload --config none", 2, "run 'sqm setup'"),
+    ("sqm replay --qdisc fq_codel --link 1mbit none", 2, "none"),
+    ("sqm serve --secret none", 2, "cannot read the secret in none"),
+    ("sqm setup --config none", 3, "root"),
+    ("sqm start --config none", 2, "run 'sqm setup'"),
+    ("sqm status --config none", 2, "run 'sqm setup'"),
+    ("sqm status --daemon", 1, "is 'sqm daemon' running?"),
+    ("sqm stop", 3, "root"),
+    ("sqm test", 2, "--url"),
+    ("sqm tune server.example", 3, "root"),
+    ("sqm verify --config none", 2, "run 'sqm setup'"),
+    ("sqm web --dir /proc/none", 1, "/proc/none"),
+    ("sqm-lab autorate-bench --list", 0, ""),
+    ("sqm-lab bench --list", 0, ""),
+    ("sqm-lab demo --out /proc/none", 1, "/proc/none"),
+    ("sqm-lab down", 1, "sqm-lab up"),
+    ("sqm-lab forward none 80", 2, "its hosts are"),
+    ("sqm-lab lines", 0, ""),
+    ("sqm-lab run h1 -- true", 1, "sqm-lab up"),
+    ("sqm-lab shell none", 2, "its hosts are"),
+    ("sqm-lab up --line none", 2, "its lines are"),
+];
+
+/// Runs a command without terminal and without `CAP_NET_ADMIN`, in a folder of its own.
+fn alone(folder: &Path, words: &str) -> Output {
+    let mut words = words.split(' ');
+    let program = match words.next() {
+        Some("sqm-lab") => env!("CARGO_BIN_EXE_sqm-lab"),
+        _ => env!("CARGO_BIN_EXE_sqm"),
+    };
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", program]);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.args(words).current_dir(folder).stdin(Stdio::null());
+    for variable in ["SQM_STATE_DIR", "XDG_RUNTIME_DIR", "TMPDIR", "HOME"] {
+        command.env(variable, folder);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn every_command_fails_in_plain_words_without_terminal_configuration_and_privileges() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, code, part) in ALONE {
+        let output = alone(folder.path(), words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
+        assert!(said.contains(part), "{words}: {said}");
+        for word in ["panicked", "backtrace", "os error"] {
+            assert!(!said.contains(word), "{words}: {said}");
+        }
+        // An error of clap has the usage below it; all others are a line.
+        let is_usage = said.starts_with("error: ");
+        assert!(is_usage || said.lines().count() <= 1, "{words}: {said}");
+    }
+    for (name, program) in [
+        ("sqm", env!("CARGO_BIN_EXE_sqm")),
+        ("sqm-lab", env!("CARGO_BIN_EXE_sqm-lab")),
+    ] {
+        let all = commands(program, &[]);
+        let has_below = |one: &[String]| {
+            all.iter()
+                .any(|other| other.len() > one.len() && other.starts_with(one))
+        };
+        for leaf in all.iter().filter(|one| !has_below(one)) {
+            let words = format!("{name} {}", leaf.join(" "));
+            assert!(
+                ALONE.iter().any(|(row, ..)| row.starts_with(&words)),
+                "no row for '{words}'"
+            );
+        }
+    }
 }

@@ -118,6 +118,8 @@ fn every_command_has_a_page_and_is_completed() {
         let output = run(env!("CARGO_BIN_EXE_sqm"), &["completions", shell]);
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(script.contains("reload") && script.contains("daemon"), "{shell}");
+        // Values of --link and --test.
+        assert!(script.contains("docsis") && script.contains("rrul_be"), "{shell}");
     }
 }
 

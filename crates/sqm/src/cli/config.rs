@@ -20,7 +20,7 @@ pub(super) struct Which {
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     pub(super) config: PathBuf,
     /// Only these interfaces [default: all that are configured].
-    #[arg(value_name = "INTERFACE")]
+    #[arg(value_name = "INTERFACE", value_hint = clap::ValueHint::Other)]
     pub(super) interfaces: Vec<String>,
 }
 

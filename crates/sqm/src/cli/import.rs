@@ -12,7 +12,7 @@ use sqm_plan::import::{self, Imported, Reader, Remark, Source, autorate};
 use crate::json;
 use sqm_configuration::{Draft, EditError, load, parse_and_plan};
 use sqm_plan::OptionValue;
-use sqm_process::failure::Failure;
+use sqm_process::failure::{Failure, without_numbers};
 
 /// Folder of sqm-scripts' files on generic Linux, and the suffix of their names.
 const DIRECTORY: &str = "/etc/sqm";
@@ -84,7 +84,9 @@ impl Args {
                 Err(mut found) => errors.append(&mut found),
             }
             failed += usize::from(!errors.is_empty());
-            errors.iter().for_each(|error| errln!("error: {error}"));
+            errors
+                .iter()
+                .for_each(|error| errln!("error: {}", without_numbers(error)));
         }
         self.answer(&sections, &links)?;
         if failed > 0 {

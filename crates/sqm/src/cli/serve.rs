@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sqm_core::units::Rate;
 use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::server::{Config, Server};
+
+use sqm_plan::line_rate;
 
 use super::log_level;
 use super::test::read_secret;
@@ -28,7 +31,7 @@ use tracing::info;
   sqm serve                              all addresses, IPv6 and IPv4, port 35353
   sqm serve --listen 192.0.2.1:5000      this address and port only
   sqm serve --secret /etc/sqm/secret     for clients with 'sqm test --secret'
-  sqm serve --max-seconds 60 --max-clients 1 --max-rate 100
+  sqm serve --max-seconds 60 --max-clients 1 --max-rate 100mbit
   sqm serve --once                       end after one test")]
 pub(crate) struct Args {
     /// Address, port, or both to listen on [default: all addresses, port 35353]
@@ -47,8 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_per_address: u32,
     /// Highest rate of the load in each direction of one test [default: unlimited]
-    #[arg(long, value_name = "MBIT/S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    max_rate: Option<u64>,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    max_rate: Option<Rate>,
     /// Most probes answered per second in one test
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_probes: u32,
@@ -67,6 +70,14 @@ pub(crate) struct Args {
     quiet: bool,
     #[command(flatten)]
     log: log_level::LogArgs,
+}
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    match line_rate::parse(text) {
+        Ok(rate) if rate.kbits_per_sec() < 1000 => Err("the rate must be at least 1mbit".to_owned()),
+        Ok(rate) => Ok(rate),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
@@ -105,7 +116,7 @@ impl Args {
             max_load: Duration::from_secs(self.max_seconds),
             max_clients: self.max_clients as usize,
             max_per_address: self.max_per_address as usize,
-            max_rate: self.max_rate.map(|mbit| mbit * 125_000),
+            max_rate: self.max_rate.map(|rate| rate.bits_per_sec() / 8),
             max_probes_per_s: self.max_probes,
             max_reflections_per_s: self.max_reflections,
             https: is_open && !self.no_https,

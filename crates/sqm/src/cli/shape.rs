@@ -66,7 +66,7 @@ pub(crate) struct Stop {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only these interfaces [default: all that are shaped].
-    #[arg(value_name = "INTERFACE")]
+    #[arg(value_name = "INTERFACE", value_hint = clap::ValueHint::Other)]
     interfaces: Vec<String>,
     /// Print the result as JSON.
     #[arg(long)]

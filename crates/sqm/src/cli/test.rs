@@ -26,6 +26,7 @@ use sqm_measure::{Error, plot};
 
 use self::display::Display;
 use crate::json;
+use crate::{Suggested, suggested};
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
 
@@ -66,7 +67,8 @@ pub(crate) struct Args {
     #[arg(conflicts_with_all = ["url", "upload_url"])]
     host: Vec<String>,
     /// The test to run, by Flent's name, in place of the three phases
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_possible_values = true,
+          value_parser = Suggested { names: test_names, parse: suggested::any })]
     test: Option<String>,
     /// List the tests
     #[arg(long)]
@@ -125,7 +127,7 @@ pub(crate) struct Args {
     settle: Option<u64>,
     /// Congestion control of all senders at both ends; 'system' keeps each system's default [default: cubic, or with a
     /// warning the system's default where only root may choose cubic]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_hint = clap::ValueHint::Other)]
     congestion: Option<String>,
     /// DSCPs of the flows, in turn, as numbers or names (ef, cs1, af41), in place of the test's own
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dscp)]
@@ -170,6 +172,11 @@ pub(crate) struct Args {
     /// Print progress as lines of JSON on standard error, five a second, for programs
     #[arg(long, value_enum, value_name = "FORM")]
     progress: Option<display::Form>,
+}
+
+/// The names for `--test`, for a shell to complete.
+fn test_names() -> Vec<&'static str> {
+    TESTS.iter().map(|(name, _)| *name).collect()
 }
 
 /// A test of --list, for programs.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
-use sqm::json;
+use sqm::{Suggested, json, suggested};
 use sqm_lab::protocol::Act;
 use sqm_lab::{Clock, Line, Output, agent, home, keeper};
 
@@ -71,11 +71,17 @@ Exit codes: those of the command that it runs, 1 the lab failed, 2 wrong argumen
 #[derive(clap::Args)]
 pub(super) struct Network {
     /// The access line: see `sqm-lab lines`.
-    #[arg(long, default_value = "cable24")]
+    #[arg(long, default_value = "cable24", hide_possible_values = true,
+          value_parser = Suggested { names: line_names, parse: suggested::any })]
     line: String,
     /// The lab's clock: real time, or virtual time, whose figures do not depend on this machine's load.
     #[arg(long, value_enum, default_value_t = ClockName::Wall)]
     clock: ClockName,
+}
+
+/// The names of all lines, for a shell to complete.
+fn line_names() -> Vec<&'static str> {
+    Line::all().iter().map(|line| line.name).collect()
 }
 
 /// How time passes in the lab.

@@ -6,12 +6,14 @@ use sqm_core::spec::cake::{Cells, Framing};
 use sqm_plan::arithmetic::{self, Headers};
 use sqm_plan::link::{PRESETS, Preset};
 
+use crate::Suggested;
 use sqm_process::failure::Failure;
 
 #[derive(clap::Args)]
 pub(super) struct Line {
     /// The access technology, by its name in `sqm calc links`; the options below override its values.
-    #[arg(long, value_name = "LINK", value_parser = parse_link)]
+    #[arg(long, value_name = "LINK", hide_possible_values = true,
+          value_parser = Suggested { names: link_names, parse: parse_link })]
     link: Option<&'static Preset>,
     /// Bytes that the line adds to each IP packet [default: 38, plain Ethernet].
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = clap::value_parser!(i16).range(-64..=1500))]
@@ -111,6 +113,11 @@ impl Packet {
             headers
         }
     }
+}
+
+/// The names of all link presets, for a shell to complete.
+pub(crate) fn link_names() -> Vec<&'static str> {
+    PRESETS.iter().map(|preset| preset.name).collect()
 }
 
 /// Looks up a link preset by name.
