@@ -19,7 +19,7 @@ before(async () => {
     // In sequence, so that all that was started is known when it is closed.
     chromium = await browse();
     lab = await Lab.boot('cable24');
-    await lab.on('router', 'mkdir -p /etc/config; : >/etc/config/sqm; mkdir -m 700 /run/web');
+    await lab.on('router', 'mkdir -p /etc/config; rm -f /etc/config/sqm; mkdir -m 700 /run/web');
     await lab.serve('server', 35353, 'sqm serve');
     await lab.on(
         'router',
@@ -61,7 +61,7 @@ async function measure(page, name) {
     assert.ok(Number.parseFloat(await loaded.innerText()) > 0, name);
 }
 
-test('a new user measures, shapes the line, and measures again', async () => {
+test('a new user without a configuration measures, sets up the line, and measures again', async () => {
     const page = await open(chromium.browser, url);
     await measure(page, 'before');
 
@@ -76,7 +76,7 @@ test('a new user measures, shapes the line, and measures again', async () => {
     // 95 % of these are 22.4 and 3.9 Mbit/s.
     await page.getByLabel('I have measured').check();
     await page.getByLabel('Download').fill('23579 kbit/s');
-    await page.getByLabel('Upload').fill('4.105mbps');
+    await page.getByLabel('Upload').fill('4105 kbps');
     await page.getByText('The shaper rate will be 3.90 Mbit/s.').waitFor();
     await next();
     await page.getByText("option link 'vdsl2-pppoe'").waitFor();
