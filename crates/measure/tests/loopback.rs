@@ -548,13 +548,13 @@ fn a_test_in_turn_loads_one_direction_then_the_other_then_both() {
     assert_eq!(result.flows.len(), 3, "the connections of a flow are one flow");
     let names: Vec<_> = result.summary.phases.iter().map(PhaseFigures::name).collect();
     assert_eq!(names, ["idle", "download", "upload", "both", "idle"]);
-    // Half a second at the beginning of each phase is left out: the last bytes of the phase before it may still arrive.
+    // Half a second at the beginning of each phase is left out, because the last bytes of the phase before it may still arrive, and a
+    // tenth at its end, because the clocks of client and server may differ by some milliseconds. A machine under load may delay the
+    // report of some samples, whose bytes are then spread over a longer interval.
     for flow in &result.flows {
-        let active: Vec<bool> = (0..3)
-            .map(|phase| {
-                flow.mbit_between(f64::from(phase) * 2000.0 + 500.0, f64::from(phase + 1) * 2000.0) > 1.0
-            })
-            .collect();
+        let rates = [0.0, 2000.0, 4000.0].map(|from| flow.mbit_between(from + 500.0, from + 1900.0));
+        let highest = rates.into_iter().fold(0.0, f64::max);
+        let active = rates.map(|rate| rate > highest / 20.0);
         let expected = match flow.direction {
             Direction::Download => [true, false, true],
             Direction::Upload => [false, true, true],
