@@ -22,10 +22,10 @@ trap 'rm -rf "$root"' EXIT
 umask 022
 chmod 755 "$root"
 install -D -m 755 -s "$program" "$root/usr/bin/sqm"
-# A router with 16 MiB of flash has no room for more, and each process maps the program.
+# Growth is to be noticed: each process maps the program. Routers with 16 MiB of flash take the one that only shapes (make size).
 size=$(stat -c %s "$root/usr/bin/sqm")
-if [ "$size" -gt $((12 << 20)) ]; then
-    echo "package: the program has $size bytes stripped, more than 12 MiB" >&2
+if [ "$size" -gt $((13 << 20)) ]; then
+    echo "package: the program has $size bytes stripped, more than 13 MiB" >&2
     exit 1
 fi
 echo "package: the program has $size bytes stripped" >&2
