@@ -42,6 +42,8 @@ pub enum LineRateError {
     Two(String),
     /// The rate is 0, or above 1000 Tbit/s.
     OutOfRange(String),
+    /// The rate is below the slowest one of a shaper.
+    TooSlow(String),
 }
 
 impl std::error::Error for LineRateError {}
@@ -61,6 +63,7 @@ impl fmt::Display for LineRateError {
             ),
             Self::Two(text) => write!(f, "'{text}' is two rates: give download and upload one by one"),
             Self::OutOfRange(text) => write!(f, "'{text}' is not between 1bit and 1000tbit"),
+            Self::TooSlow(text) => write!(f, "'{text}' is too slow to be shaped: the least rate is 1kbit"),
         }
     }
 }
@@ -108,6 +111,27 @@ pub fn parse(text: &str) -> Result<Rate, LineRateError> {
     match other {
         Some(other) => Err(LineRateError::Ambiguous(shown(), rate, other)),
         None => Ok(rate),
+    }
+}
+
+/// Reads the rate of a line that is to be shaped, at least 1 kbit/s. A whole number without a unit is kbit/s, as in the
+/// configuration, if no line is so fast that it could be Mbit/s. Other numbers without a unit have `unit`.
+///
+/// # Errors
+///
+/// Those of [`parse`], and rates below 1 kbit/s. Without `unit`, a number that needs a unit is an error.
+pub fn parse_to_shape(text: &str, unit: Option<&str>) -> Result<Rate, LineRateError> {
+    let text = text.trim();
+    let is_bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b',');
+    let unit = match text.parse::<u64>() {
+        Ok(number) if number > FASTEST_LINE.kbits_per_sec() / 1000 => "kbit",
+        _ if is_bare => unit.unwrap_or_default(),
+        _ => "",
+    };
+    let rate = parse(&format!("{text}{unit}"))?;
+    match rate.kbits_per_sec() {
+        0 => Err(LineRateError::TooSlow(text.to_owned())),
+        _ => Ok(rate),
     }
 }
 
@@ -269,6 +293,32 @@ mod tests {
         assert_eq!(parse("93.385mbit"), Ok(Rate::from_bits_per_sec(93_385_000)));
         assert_eq!(parse("1.000 Gbit/s"), Ok(Rate::from_bits_per_sec(1_000_000_000)));
         assert_eq!(parse("1mibit"), Ok(Rate::from_bits_per_sec(1 << 20)));
+    }
+
+    #[test]
+    fn a_number_without_a_unit_is_kbit_if_it_can_be_nothing_else() {
+        let kbit = |n| Ok(Rate::from_kbits_per_sec(n));
+        for unit in [None, Some("mbit")] {
+            assert_eq!(parse_to_shape("85000", unit), kbit(85_000));
+            assert_eq!(parse_to_shape("512kbit", unit), kbit(512));
+            assert!(matches!(
+                parse_to_shape("300bit", unit),
+                Err(LineRateError::TooSlow(_))
+            ));
+        }
+        for text in ["50", "1000", "25000"] {
+            let error = parse_to_shape(text, None).unwrap_err().to_string();
+            assert!(error.contains(&format!("{text}mbit, or {text}kbit")), "{error}");
+            assert_eq!(parse_to_shape(text, Some("mbit")), parse(&format!("{text}mbit")));
+        }
+        assert_eq!(parse_to_shape("2,5", Some("mbit")), kbit(2500));
+        assert!(
+            parse_to_shape("2.500", Some("mbit"))
+                .unwrap_err()
+                .to_string()
+                .contains("could mean")
+        );
+        assert_eq!(parse_to_shape("", Some("mbit")), Err(LineRateError::Empty));
     }
 
     #[test]

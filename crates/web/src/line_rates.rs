@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sqm_core::units::Rate;
 use sqm_http::json;
 use sqm_plan::arithmetic::{self, Known};
-use sqm_plan::line_rate::{self, FASTEST_LINE};
+use sqm_plan::line_rate;
 
 use super::problem::ApiResult;
 
@@ -74,24 +74,12 @@ impl LineRate {
     }
 }
 
-/// Reads a speed. A number without a unit is Mbit/s, the unit of the page, or kbit/s if no line is so fast that it could be Mbit/s.
+/// Reads a speed. A number without a unit is Mbit/s, the unit of the page.
 fn parse(text: &str) -> Result<Rate, String> {
     if text.chars().count() > MOST_TEXT {
         return Err(format!("a speed has at most {MOST_TEXT} characters"));
     }
-    let text = text.trim();
-    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b',');
-    let fastest_mbit = FASTEST_LINE.kbits_per_sec() / 1000;
-    let unit = match text.parse::<u64>() {
-        Ok(number) if number > fastest_mbit => "kbit",
-        _ if is_number => "mbit",
-        _ => "",
-    };
-    match line_rate::parse(&format!("{text}{unit}")) {
-        Ok(rate) if rate.kbits_per_sec() > 0 => Ok(rate),
-        Ok(_) => Err("the rate must be at least 1kbit".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    line_rate::parse_to_shape(text, Some("mbit")).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_measure::result::TestResult;
 use sqm_plan::arithmetic::{self, Headers, Known};
-use sqm_plan::line_rate::{self, FASTEST_LINE};
+use sqm_plan::line_rate::{self, LineRateError};
 use sqm_plan::link::Preset;
 use sqm_process::failure::Failure;
 
@@ -126,7 +126,7 @@ pub(super) fn parse_speeds(text: &str) -> Result<Rates, String> {
             let is_bare = |c: char| c.is_ascii_digit() || c.is_whitespace() || c == '/';
             return Err(match text.contains('/') && text.chars().all(is_bare) {
                 true => format!("'{text}' needs a unit: type {text} Mbit/s"),
-                false => error,
+                false => error.to_string(),
             });
         }
     };
@@ -148,35 +148,14 @@ fn two(text: &str) -> Option<(Rate, Rate)> {
     })
 }
 
-/// Parses a rate that a person has typed. A bare number is kbit/s, as in the configuration, if no line is so fast that it could be
-/// Mbit/s.
-pub(in crate::cli) fn parse_rate(text: &str) -> Result<Rate, String> {
-    let rate = match text.trim().parse::<u64>() {
-        Ok(number) if number > FASTEST_LINE.kbits_per_sec() / 1000 => {
-            line_rate::parse(&format!("{number}kbit"))
-        }
-        _ => line_rate::parse(text),
-    };
-    match rate {
-        Ok(rate) if rate.kbits_per_sec() > 0 => Ok(rate),
-        Ok(_) => Err("the rate must be at least 1kbit".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+/// Parses a rate that a person has typed. A bare number that could be Mbit/s or kbit/s is an error.
+pub(in crate::cli) fn parse_rate(text: &str) -> Result<Rate, LineRateError> {
+    line_rate::parse_to_shape(text, None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bare_number_is_kbit_if_it_can_be_nothing_else() {
-        assert_eq!(parse_rate("85000"), parse_rate("85mbit"));
-        for text in ["50", "1000", "25000"] {
-            let error = parse_rate(text).unwrap_err();
-            assert!(error.contains(&format!("{text}mbit, or {text}kbit")), "{error}");
-        }
-        assert!(parse_rate("").unwrap_err().contains("such as 80mbit"));
-    }
 
     #[test]
     fn both_speeds_are_typed_in_one_answer_or_only_the_download() {
