@@ -32,6 +32,8 @@ page-suites:
 page-lab-suites:
 	npm --prefix web run test:lab
 
+# Twice as many tests at a time as there are processors in CI: many of them wait in real time.
+other-suites: export RUST_TEST_THREADS = 4
 other-suites:
 	cargo test --workspace --no-fail-fast
 
