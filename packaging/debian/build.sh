@@ -19,6 +19,7 @@ libc=$(objdump -T "$program" | sed -n 's/.*(\?GLIBC_\([0-9.]*\))\?.*/\1/p' | sor
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
+trap 'exit 130' HUP INT TERM
 umask 022
 chmod 755 "$root"
 install -D -m 755 -s "$program" "$root/usr/bin/sqm"

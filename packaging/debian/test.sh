@@ -27,6 +27,7 @@ if [ ! -e "$keep/done" ]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM
 cp -a "$keep/system" "$work/system"
 cp "$package" "$work/system/root/sqm.deb"
 

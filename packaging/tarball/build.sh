@@ -21,6 +21,7 @@ name=sqm-$version-linux-$(uname -m)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM
 umask 022
 root=$work/$name
 install -D -m 755 -s "$program" "$root/bin/sqm"

@@ -105,6 +105,7 @@ done
 if [ -n "$destination" ] || [ -d /run/systemd/system ] || [ -d /etc/systemd/system ]; then
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
+    trap 'exit 130' HUP INT TERM
     for unit in sqm.service sqm-serve.service sqm-web.service; do
         sed "s|/usr/bin/sqm|$prefix/bin/sqm|g" "$here/systemd/$unit" >"$work/$unit"
         put 644 "$work/$unit" "${units#"$destination"}/$unit"

@@ -1,6 +1,7 @@
 //! The files that are shipped with the program. `packaging/debian/test.sh` (`make test-deb`) tests that the Debian
 //! package installs, starts, and leaves nothing behind on a clean Debian. That takes minutes and needs root.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -82,6 +83,43 @@ fn the_scripts_are_valid_shell() {
         let output = run("sh", &["-n", packaging(script).to_str().unwrap()]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{script}: {said}");
+    }
+}
+
+/// Each script makes its temporary folder and then runs `program`, of which a stand-in sends SIGTERM to the script.
+#[test]
+fn scripts_that_are_interrupted_remove_their_temporary_folder() {
+    let stand_ins = |program: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let add = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        add("file", "echo statically linked");
+        add(program, "kill -TERM $PPID");
+        folder
+    };
+    let (tarball, out) = (unpacked(), tempfile::tempdir().unwrap());
+    let build = [env!("CARGO_BIN_EXE_sqm"), out.path().to_str().unwrap()];
+    for (script, arguments, program) in [
+        (packaging("debian/build.sh"), &build[..], "install"),
+        (packaging("tarball/build.sh"), &build, "install"),
+        (tarball.path().join("install.sh"), &[], "sed"),
+    ] {
+        let (programs, temporary) = (stand_ins(program), tempfile::tempdir().unwrap());
+        let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());
+        let output = Command::new("sh")
+            .arg(&script)
+            .args(arguments)
+            .env("PATH", path)
+            .env("TMPDIR", temporary.path())
+            .env("DESTDIR", out.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(130), "{script:?}: {output:?}");
+        let left = std::fs::read_dir(temporary.path()).unwrap().count();
+        assert_eq!(left, 0, "{script:?}");
     }
 }
 

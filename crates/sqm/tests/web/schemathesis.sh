@@ -21,6 +21,7 @@ daemon=$!
 "$program" web --listen 127.0.0.1:0 --socket "$folder/state/api.sock" --dir "$folder/web" 2>"$folder/web.log" &
 web=$!
 trap 'kill $web $daemon 2>/dev/null; wait; rm -rf "$folder"' EXIT
+trap 'exit 130' HUP INT TERM
 until grep -q 'the page is at' "$folder/web.log" && [ -S "$folder/state/api.sock" ]; do sleep 0.1; done
 address=$(sed -n 's/.*the page is at \(.*\)\/$/\1/p' "$folder/web.log")
 token=$(curl -s "$address/api/v1/session" | sed 's/.*"token":"\([^"]*\)".*/\1/')
