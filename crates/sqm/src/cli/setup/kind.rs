@@ -7,7 +7,16 @@ use sqm_plan::link::{PRESETS, Preset};
 const WORDS: [(&str, &[&str]); 9] = [
     (
         "vdsl2",
-        &["vdsl", "vdsl2", "gfast", "fttc", "supervectoring", "vectoring"],
+        &[
+            "vdsl",
+            "vdsl2",
+            "gfast",
+            "fttc",
+            "fttn",
+            "cabinet",
+            "supervectoring",
+            "vectoring",
+        ],
     ),
     ("adsl", &["adsl", "adsl2"]),
     ("docsis", &["docsis", "cable", "coax", "catv", "hfc"]),
@@ -25,7 +34,11 @@ const WORDS: [(&str, &[&str]); 9] = [
     ("ethernet", &["ethernet", "lan"]),
 ];
 /// Answers of a person who does not know.
-const UNSURE: [&str; 7] = ["unknown", "unsure", "dont", "none", "idk", "other", "?"];
+const UNSURE: [&str; 10] = [
+    "unknown", "unsure", "sure", "idea", "know", "dont", "none", "idk", "other", "?",
+];
+/// Words that deny what follows them.
+const DENIALS: [&str; 5] = ["no", "not", "without", "neither", "nor"];
 
 /// The meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +70,11 @@ pub(super) fn parse(text: &str) -> Result<Kind, String> {
         has("vlan") || has("both"),
         has("pppoe") || has("ppp") || has("both"),
     );
+    if (vlan || pppoe) && is_denial(&words) {
+        return Err(format!(
+            "'{text}' names a layer that the line does not have: name only the layers that it has, such as 'VDSL' or 'VDSL PPPoE'"
+        ));
+    }
     let base = WORDS.iter().find(|(_, known)| known.iter().any(|word| has(word)));
     match base.and_then(|(name, _)| named(name)) {
         Some(preset) => Ok(with_layers(preset, vlan, pppoe)),
@@ -74,6 +92,10 @@ pub(super) fn parse(text: &str) -> Result<Kind, String> {
             ),
         }),
     }
+}
+
+fn is_denial(words: &[&str]) -> bool {
+    words.iter().any(|word| DENIALS.contains(word))
 }
 
 /// The preset with these layers, if there is one.
@@ -101,9 +123,11 @@ pub(super) fn layered(preset: &'static Preset, text: &str) -> Result<&'static Pr
     let has = |word: &str| text.contains(word);
     let both = has("both");
     let (vlan, pppoe) = (both || has("vlan"), both || has("ppp"));
+    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let is_denied = is_denial(&words);
     let is_no = ["", "n", "no", "none", "neither", "unsure"].contains(&text.trim());
     match with_layers(preset, vlan, pppoe) {
-        Kind::Exact(found) if vlan || pppoe => Ok(found),
+        Kind::Exact(found) if (vlan || pppoe) && !is_denied => Ok(found),
         _ if is_no => Ok(preset),
         _ => Err("type pppoe, vlan, both or no".to_owned()),
     }
@@ -140,7 +164,10 @@ mod tests {
             ("5G", "lte"),
             ("Starlink", "satellite"),
             ("DS-Lite", "ds-lite"),
+            ("Fibre to the cabinet", "vdsl2"),
             ("don't know", "unknown"),
+            ("Not sure", "unknown"),
+            ("no idea", "unknown"),
         ] {
             assert_eq!(name(text), expected, "{text}");
         }
@@ -173,5 +200,10 @@ mod tests {
             );
         }
         assert!(layered(vdsl, "maybe").is_err());
+        // A layer that is denied is not taken for one that is there.
+        for answer in ["no vlan", "PPPoE, but no VLAN", "without PPPoE", "not pppoe"] {
+            assert!(layered(vdsl, answer).is_err(), "{answer}");
+            assert!(parse(&format!("VDSL, {answer}")).is_err(), "{answer}");
+        }
     }
 }
