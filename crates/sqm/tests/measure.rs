@@ -138,6 +138,9 @@ fn exit_codes_show_the_kind_of_error() {
     for way in ["sqm serve", "--url", "--rpm"] {
         assert!(text(&no_server.stderr).contains(way), "{way}");
     }
+    let server_as_file = sqm().args(["test", "--json", "127.0.0.1"]).output().unwrap();
+    assert_eq!(server_as_file.status.code(), Some(2));
+    assert!(text(&server_as_file.stderr).contains("sqm test 127.0.0.1 --json"));
     let too_short = sqm()
         .args(["test", "127.0.0.1", "--duration", "3s"])
         .output()

@@ -219,17 +219,12 @@ impl Start {
 /// # Errors
 /// No device exists: there is nothing to shape.
 fn present(plans: Vec<Plan>, links: &[Link]) -> Result<(Vec<Plan>, Vec<Plan>), Failure> {
-    let first = plans.first().map(|plan| plan.interface.clone());
     let exists = |plan: &Plan| observe::find(links, &plan.interface).is_ok();
     let (present, absent): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(exists);
-    match first {
-        Some(first) if present.is_empty() => Err(observe::find(links, &first)
-            .map(|_| ())
-            .map_or_else(Failure::from, |()| {
-                Failure::Failed(anyhow!("{first} has just appeared: run the command again"))
-            })),
-        _ => Ok((present, absent)),
+    if let (true, Some(first)) = (present.is_empty(), absent.first()) {
+        observe::find(links, &first.interface)?;
     }
+    Ok((present, absent))
 }
 
 /// Exit code 1 if an interface does not exist.

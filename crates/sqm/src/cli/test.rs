@@ -226,6 +226,15 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let is_web = self.url.is_some() || self.upload_url.is_some();
+        if self.host.is_empty()
+            && !is_web
+            && let Some(file) = self.json.as_ref().filter(|file| file.as_os_str() != "-")
+        {
+            return Err(Failure::Usage(anyhow::anyhow!(
+                "no server to test with: '{0}' is the file that --json writes; for a server of that name run 'sqm test {0} --json'",
+                file.display()
+            )));
+        }
         if self.host.is_empty() && !is_web {
             return Err(Failure::Usage(anyhow::anyhow!(
                 "no server to test with: name a machine beyond the line that runs 'sqm serve' (sqm test HOST), a large file on \

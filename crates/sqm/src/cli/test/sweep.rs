@@ -12,6 +12,8 @@ use sqm_measure::result::{Flow, Settings, TestResult};
 use sqm_measure::scenario::Scenario;
 use sqm_plan::line::ConfiguredLine;
 
+use crate::json;
+
 use super::{Args, configured, for_user, queues};
 use sqm_process::failure::Failure;
 
@@ -25,6 +27,12 @@ const SETTLE_MS: u64 = 3000;
 const IDLE_MS: u64 = 500;
 /// Parallel flows. A single flow may leave the line idle at times.
 const FLOWS: u32 = 4;
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Sweep<'a> {
+    sweep: &'a [Swept],
+}
 
 /// The sweep of one direction.
 #[derive(Serialize)]
@@ -61,7 +69,7 @@ impl Args {
         }
         let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
         if let Some(path) = &self.json {
-            let line = serde_json::json!({ "version": 1, "sweep": swept }).to_string() + "\n";
+            let line = serde_json::to_string(&json::object(&Sweep { sweep: &swept }))? + "\n";
             if to_stdout {
                 out!("{line}");
             } else {
